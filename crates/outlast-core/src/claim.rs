@@ -1,0 +1,187 @@
+//! Taking work: the right to run one step of an instance.
+
+use crate::limits::{self, CLAIM_MAX, MACHINES_MAX};
+use crate::{ClaimRef, InstanceId, Invalid, Json, Revision, SignalId, Status, Timestamp, WorkerId};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A machine in one version: what a worker can run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MachineVersion {
+    /// The machine's name.
+    pub machine: String,
+    /// Its version.
+    pub version: i32,
+}
+
+impl MachineVersion {
+    /// `machine` in `version`.
+    pub fn new(machine: impl Into<String>, version: i32) -> MachineVersion {
+        MachineVersion {
+            machine: machine.into(),
+            version,
+        }
+    }
+}
+
+impl fmt::Display for MachineVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.machine, self.version)
+    }
+}
+
+/// What a worker asks for.
+#[derive(Clone, Debug)]
+pub struct ClaimRequest {
+    /// Who claims; its lease must be alive.
+    pub worker: WorkerId,
+    /// From which queue.
+    pub queue: String,
+    /// What it can run; rows of anything else are not touched.
+    pub machines: Arc<[MachineVersion]>,
+    /// How many at most.
+    pub max: usize,
+}
+
+impl ClaimRequest {
+    /// Whether it can be answered.
+    pub fn check(&self) -> Result<(), Invalid> {
+        limits::check_name("queue", &self.queue)?;
+        limits::check_batch("claim", self.max, CLAIM_MAX)?;
+        limits::check_batch("machines", self.machines.len(), MACHINES_MAX)
+    }
+}
+
+/// The answer to a claim.
+#[derive(Clone, Debug, Default)]
+pub struct Claimed {
+    /// The claims, most urgent first.
+    pub claims: Vec<Claim>,
+    /// How long until the next row of this queue becomes eligible. `None` when nothing is scheduled,
+    /// and when `more` says to ask again at once.
+    pub next_due_in: Option<Duration>,
+    /// Whether asking again at once may bring more.
+    pub more: bool,
+    /// Whether the queue is paused, so that nothing was given.
+    pub paused: bool,
+}
+
+/// The right to run one step, with everything the step may look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The instance.
+    pub id: InstanceId,
+    /// The fence: an outcome must name it.
+    pub revision: Revision,
+    /// Which machine.
+    pub machine: String,
+    /// In which version.
+    pub version: i32,
+    /// Which step.
+    pub step: String,
+    /// With which state.
+    pub state: Json,
+    /// The queue it came from.
+    pub queue: String,
+    /// Its priority there.
+    pub priority: i16,
+    /// How often this step was tried before.
+    pub attempt: i32,
+    /// How many of those tries ended with the death of the worker.
+    pub crashes: i32,
+    /// Its partition key.
+    pub partition_key: Option<String>,
+    /// Its correlation key, held or released.
+    pub correlation_key: Option<String>,
+    /// Who spawned it.
+    pub parent: Option<Parent>,
+    /// How many fan-outs it has made.
+    pub round: i32,
+    /// The names of the wait that led here; empty when it was none.
+    pub awaits: Vec<String>,
+    /// Every signal it has not consumed, oldest first.
+    pub inbox: Vec<Signal>,
+    /// The children of the current round, in the order they were asked for.
+    pub children: Vec<Child>,
+    /// Children of the current round that were not started because their key was occupied.
+    pub dropped: Vec<DroppedChild>,
+    /// How long it had been eligible when it was claimed.
+    pub waited: Duration,
+}
+
+impl Claim {
+    /// What an outcome of this claim must name.
+    pub fn reference(&self) -> ClaimRef {
+        ClaimRef {
+            id: self.id,
+            revision: self.revision,
+        }
+    }
+
+    /// The signals the wait was for: those of the inbox whose name was awaited.
+    pub fn awaited(&self) -> impl Iterator<Item = &Signal> {
+        self.inbox
+            .iter()
+            .filter(|signal| self.awaits.contains(&signal.name))
+    }
+}
+
+/// A signal that waits to be consumed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signal {
+    /// Its id.
+    pub id: SignalId,
+    /// Its name.
+    pub name: String,
+    /// What it carries.
+    pub payload: Json,
+    /// The sender's key against doubles.
+    pub dedup_key: Option<String>,
+    /// When it arrived.
+    pub inserted_at: Timestamp,
+}
+
+/// Who spawned an instance, and in which of its fan-outs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parent {
+    /// The parent.
+    pub id: InstanceId,
+    /// The parent's fan-out, counted from 1.
+    pub round: i32,
+}
+
+/// A child as its parent sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Child {
+    /// The child.
+    pub id: InstanceId,
+    /// The parent's fan-out that started it.
+    pub round: i32,
+    /// Its machine.
+    pub machine: String,
+    /// Its machine's version.
+    pub version: i32,
+    /// Where it stands; terminal for the children of a round that has joined.
+    pub status: Status,
+    /// Its last state.
+    pub state: Json,
+    /// Its result, when it is done.
+    pub result: Option<Json>,
+    /// Its error, when it failed or was cancelled.
+    pub last_error: Option<String>,
+}
+
+/// A child that was not started because its correlation key was occupied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DroppedChild {
+    /// Its position in the fan-out, counted from 0.
+    pub position: u32,
+    /// Its machine.
+    pub machine: String,
+    /// The occupied key.
+    pub key: String,
+    /// Who holds the key; `None` when the holder ended while the fan-out looked.
+    pub holder: Option<InstanceId>,
+}

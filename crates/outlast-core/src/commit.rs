@@ -1,0 +1,246 @@
+//! Writing what a step decided, and giving back what was not run.
+
+use crate::limits::{self, AWAITED_NAMES_MAX, BATCH_MAX, CHILDREN_MAX};
+use crate::{InstanceId, Invalid, Json, NewInstance, QueueNames, Revision, SignalId, Status};
+use std::time::Duration;
+
+/// A claim as an outcome names it: the instance, and the one moment of it that was claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClaimRef {
+    /// The instance.
+    pub id: InstanceId,
+    /// The fence.
+    pub revision: Revision,
+}
+
+/// One outcome to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// Whose outcome it is.
+    pub claim: ClaimRef,
+    /// The awaited signals that were handed to the step ([`Claim::awaited`](crate::Claim::awaited)).
+    /// Progress consumes exactly these; a wait is not woken by them again (PROTOCOL §3 #11).
+    pub received: Vec<SignalId>,
+    /// What the step decided.
+    pub outcome: Outcome,
+}
+
+/// What a step decided.
+///
+/// | outcome | status | `attempt` | `eligible_at` | `awaits` | inbox |
+/// |---|---|---|---|---|---|
+/// | `Next`, keep the claim | executing | 0 | as it was | cleared | the received are consumed |
+/// | `Next`, requeue | runnable | 0 | now | cleared | the received are consumed |
+/// | `Retry` | runnable | + 1 | now + delay | kept | kept |
+/// | `Wait` | awaiting signal; runnable when an unreceived match is in the inbox | as it was | now | the names | kept |
+/// | `FanOut` | awaiting children; runnable when none was started | 0 | now | cleared | the received are consumed |
+/// | `Done` | done | as it was | as it was | cleared | emptied |
+/// | `Stop` | failed | as it was | as it was | cleared | emptied |
+/// | `Cancel` | cancelled | as it was | as it was | cleared | emptied |
+///
+/// All of them set `crashes` to 0 and `updated_at` to now, add one to `revision`, and give up the
+/// claim unless it is kept. `Done`, `Stop` and `Cancel` leave `step` and `state` as they were, set
+/// `finished_at`, and join the parent. `last_error` is the reason of `Stop` and `Cancel`; a `Retry`
+/// with an error sets it, one without keeps it; the others clear it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// On to another step.
+    Next {
+        /// The step.
+        step: String,
+        /// The state it takes.
+        state: Json,
+        /// Whether the worker goes on itself.
+        proceed: Proceed,
+    },
+    /// The same step again.
+    Retry {
+        /// The state to try it with.
+        state: Json,
+        /// How long to wait before.
+        delay: Duration,
+        /// Why, for people to read.
+        error: Option<String>,
+    },
+    /// Park until a signal of one of these names arrives, then go to `step`.
+    Wait {
+        /// The names; with none the wait is a sleep and needs a timeout.
+        names: Vec<String>,
+        /// The step to go to, whether a signal came or the time was up.
+        step: String,
+        /// The state it takes.
+        state: Json,
+        /// How long to wait at most.
+        timeout: Option<Duration>,
+    },
+    /// Start children and park until all of them have ended, then go to `step`.
+    FanOut {
+        /// The children, in the order the step will see them.
+        children: Vec<NewInstance>,
+        /// The step to go to.
+        step: String,
+        /// The state it takes.
+        state: Json,
+    },
+    /// The end, well.
+    Done {
+        /// The result.
+        result: Json,
+    },
+    /// The end, badly.
+    Stop {
+        /// Why.
+        reason: String,
+    },
+    /// The end, because it was wished.
+    Cancel {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Who runs the next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proceed {
+    /// This worker, on the same claim (run-ahead). The status stays `executing`.
+    KeepClaim,
+    /// Whoever claims it next.
+    Requeue,
+}
+
+impl Outcome {
+    /// The end it leads to, if it is one.
+    pub fn end(&self) -> Option<Status> {
+        match self {
+            Outcome::Done { .. } => Some(Status::Done),
+            Outcome::Stop { .. } => Some(Status::Failed),
+            Outcome::Cancel { .. } => Some(Status::Cancelled),
+            Outcome::Next { .. }
+            | Outcome::Retry { .. }
+            | Outcome::Wait { .. }
+            | Outcome::FanOut { .. } => None,
+        }
+    }
+
+    /// Whether it consumes the signals the step received.
+    pub fn consumes(&self) -> bool {
+        matches!(self, Outcome::Next { .. } | Outcome::FanOut { .. })
+    }
+
+    /// Whether the claim lives on.
+    pub fn keeps_claim(&self) -> bool {
+        matches!(
+            self,
+            Outcome::Next {
+                proceed: Proceed::KeepClaim,
+                ..
+            }
+        )
+    }
+
+    /// Whether it can be stored. A store answers [`Answer::Rejected`] for one that cannot, and writes
+    /// its neighbours.
+    pub fn check(&self) -> Result<(), Invalid> {
+        match self {
+            Outcome::Next { step, .. } => limits::check_name("step", step),
+            Outcome::Retry { delay, .. } => limits::check_delay("retry delay", *delay),
+            Outcome::Wait {
+                names,
+                step,
+                timeout,
+                ..
+            } => check_wait(names, step, *timeout),
+            Outcome::FanOut { children, step, .. } => check_fan_out(children, step),
+            Outcome::Done { .. } | Outcome::Stop { .. } | Outcome::Cancel { .. } => Ok(()),
+        }
+    }
+}
+
+fn check_wait(names: &[String], step: &str, timeout: Option<Duration>) -> Result<(), Invalid> {
+    limits::check_name("step", step)?;
+    limits::check_batch("wait", names.len(), AWAITED_NAMES_MAX)?;
+    for name in names {
+        limits::check_name("awaited signal", name)?;
+    }
+    match timeout {
+        Some(timeout) => limits::check_delay("wait timeout", timeout),
+        None if names.is_empty() => Err(Invalid::new(
+            "wait",
+            "names no signal and has no timeout, so nothing could ever wake it; give it one of them",
+        )),
+        None => Ok(()),
+    }
+}
+
+fn check_fan_out(children: &[NewInstance], step: &str) -> Result<(), Invalid> {
+    limits::check_name("step", step)?;
+    limits::check_batch("fan-out", children.len(), CHILDREN_MAX)?;
+    for (position, child) in children.iter().enumerate() {
+        child
+            .check()
+            .map_err(|invalid| invalid.within(format_args!("child {position}")))?;
+    }
+    Ok(())
+}
+
+impl Commit {
+    /// Whether a batch of this size can be taken.
+    pub fn check_batch(commits: &[Commit]) -> Result<(), Invalid> {
+        limits::check_batch("commit", commits.len(), BATCH_MAX)
+    }
+}
+
+/// What became of one outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is durable.
+    Committed {
+        /// The revision it led to: the fence of a kept claim.
+        revision: Revision,
+        /// The status it led to.
+        status: Status,
+    },
+    /// The claim was no longer this worker's; nothing was written. The same answer comes when an
+    /// outcome is sent again after its first try succeeded unseen (PROTOCOL §3 #13).
+    Lost,
+    /// It can never be written; the claim is still held, so that another outcome can be.
+    Rejected(Invalid),
+}
+
+/// The answer to a commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Committed {
+    /// One per outcome, in the caller's order.
+    pub answers: Vec<Answer>,
+    /// The queues in which something may now be claimed: own requeues, children, parents released,
+    /// neighbours of a partition key.
+    pub woken: QueueNames,
+}
+
+/// A claim to give back untouched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// Which claim.
+    pub claim: ClaimRef,
+    /// How long nobody should take it: zero puts it back exactly where it was, anything else makes it
+    /// eligible that long from now (PROTOCOL §3 #15).
+    pub pause: Duration,
+}
+
+/// What became of one claim given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReleaseAnswer {
+    /// It is in its queue again.
+    Released,
+    /// It was no longer this worker's.
+    Lost,
+}
+
+/// The answer to a release.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Released {
+    /// One per claim, in the caller's order.
+    pub answers: Vec<ReleaseAnswer>,
+    /// The queues in which something may now be claimed.
+    pub woken: QueueNames,
+}

@@ -1,0 +1,114 @@
+//! Sending signals.
+
+use crate::limits::{self, BATCH_MAX};
+use crate::{InstanceId, Invalid, Json, QueueNames, SignalId};
+
+/// A signal to deliver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewSignal {
+    /// To whom.
+    pub target: Target,
+    /// Its name.
+    pub name: String,
+    /// What it carries.
+    pub payload: Json,
+    /// A key that makes sending it again harmless, for as long as the instance is stored.
+    pub dedup_key: Option<String>,
+}
+
+/// Whom a signal is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The instance with this id.
+    Id(InstanceId),
+    /// The instance of this machine that holds this correlation key.
+    Key {
+        /// The machine's name.
+        machine: String,
+        /// The correlation key.
+        key: String,
+    },
+}
+
+/// What became of one signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// It is in the inbox.
+    Delivered {
+        /// The signal's id.
+        id: SignalId,
+        /// The instance it went to.
+        instance: InstanceId,
+        /// Whether it woke the instance.
+        woke: bool,
+    },
+    /// The instance was already sent a signal with this dedup key, consumed or not.
+    Duplicate {
+        /// The instance.
+        instance: InstanceId,
+    },
+    /// There is no such instance, or it has ended: nothing would ever read the signal.
+    NoTarget,
+    /// The instance holds as many unconsumed signals as it may.
+    InboxFull {
+        /// The instance.
+        instance: InstanceId,
+    },
+}
+
+/// The answer to a delivery.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Delivered {
+    /// One per signal, in the caller's order.
+    pub answers: Vec<Delivery>,
+    /// The queues in which something may now be claimed.
+    pub woken: QueueNames,
+}
+
+impl NewSignal {
+    /// A signal for `target` without a dedup key.
+    pub fn new(target: Target, name: impl Into<String>, payload: Json) -> NewSignal {
+        NewSignal {
+            target,
+            name: name.into(),
+            payload,
+            dedup_key: None,
+        }
+    }
+
+    /// Delivered at most once under this key.
+    pub fn dedup_key(mut self, key: impl Into<String>) -> NewSignal {
+        self.dedup_key = Some(key.into());
+        self
+    }
+
+    /// Whether it can be stored.
+    pub fn check(&self) -> Result<(), Invalid> {
+        limits::check_name("signal", &self.name)?;
+        if let Target::Key { machine, key } = &self.target {
+            limits::check_machine(machine)?;
+            limits::check_key("correlation key", key)?;
+        }
+        match &self.dedup_key {
+            Some(key) => limits::check_key("dedup key", key),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether all of `signals` can be delivered together; names the first that cannot.
+    pub fn check_all(signals: &[NewSignal]) -> Result<(), Invalid> {
+        limits::check_batch("deliver", signals.len(), BATCH_MAX)?;
+        for (position, signal) in signals.iter().enumerate() {
+            signal
+                .check()
+                .map_err(|invalid| invalid.within(format_args!("signal {position}")))?;
+        }
+        Ok(())
+    }
+}
+
+impl From<InstanceId> for Target {
+    fn from(id: InstanceId) -> Target {
+        Target::Id(id)
+    }
+}

@@ -1,0 +1,226 @@
+//! Looking without touching: what the HTTP API, the dashboard and the command line ask.
+
+use crate::limits::{self, PAGE_MAX};
+use crate::{
+    Child, DroppedChild, InstanceId, Invalid, Json, Parent, Result, Revision, Scope, SignalId,
+    Status, Timestamp, Verb, WorkerId,
+};
+use async_trait::async_trait;
+
+/// Questions about what a store holds.
+///
+/// Reads are bounded and never wait for a row that somebody writes. Each answer is one consistent
+/// moment; two answers may be two moments.
+#[async_trait]
+pub trait Inspect: Send + Sync + 'static {
+    /// One instance, or `None` when there is none with this id.
+    async fn get(&self, id: InstanceId) -> Result<Option<Instance>>;
+
+    /// The instance of `machine` that holds the correlation key `key` now.
+    async fn find(&self, machine: &str, key: &str) -> Result<Option<Instance>>;
+
+    /// A page of instances, newest first.
+    async fn list(&self, request: ListRequest) -> Result<Page>;
+
+    /// How many instances fit, counted up to [`COUNT_MAX`](crate::limits::COUNT_MAX).
+    async fn count(&self, filter: Filter) -> Result<Count>;
+
+    /// Every signal of an instance that is stored, oldest first, with the tombstones of consumed
+    /// ones; at most [`PAGE_MAX`](crate::limits::PAGE_MAX) after `after`.
+    async fn signals(&self, id: InstanceId, after: Option<SignalId>) -> Result<Vec<SignalRow>>;
+
+    /// The children of an instance, of every round or of one, in the order of their ids; at most
+    /// [`PAGE_MAX`](crate::limits::PAGE_MAX) after `after`.
+    async fn children(
+        &self,
+        id: InstanceId,
+        round: Option<i32>,
+        after: Option<InstanceId>,
+    ) -> Result<Vec<Child>>;
+
+    /// Every queue that has live instances or is paused, by name. Depths are counted up to
+    /// [`COUNT_MAX`](crate::limits::COUNT_MAX) each.
+    async fn queues(&self) -> Result<Vec<QueueSummary>>;
+
+    /// Every registered worker, by id.
+    async fn workers(&self) -> Result<Vec<Worker>>;
+
+    /// What operators did, newest first: to one instance, or to anything. At most
+    /// [`PAGE_MAX`](crate::limits::PAGE_MAX).
+    async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>>;
+}
+
+/// A whole row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(
+    missing_docs,
+    reason = "the fields are the columns, explained in the schema and in Claim"
+)]
+pub struct Instance {
+    pub id: InstanceId,
+    pub machine: String,
+    pub version: i32,
+    pub step: String,
+    pub state: Json,
+    pub status: Status,
+    pub revision: Revision,
+    pub result: Option<Json>,
+    pub last_error: Option<String>,
+    pub queue: String,
+    pub priority: i16,
+    pub eligible_at: Timestamp,
+    pub attempt: i32,
+    pub crashes: i32,
+    pub partition_key: Option<String>,
+    pub locked_by: Option<WorkerId>,
+    pub awaits: Option<Vec<String>>,
+    pub await_deadline: Option<Timestamp>,
+    pub parent: Option<Parent>,
+    pub round: i32,
+    pub children_pending: i32,
+    pub dropped: Vec<DroppedChild>,
+    pub correlation_key: Option<String>,
+    pub correlation_scope: Option<Scope>,
+    /// Whether it still occupies its correlation key.
+    pub holds_key: bool,
+    pub inserted_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub finished_at: Option<Timestamp>,
+}
+
+/// Which instances.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Of this machine.
+    pub machine: Option<String>,
+    /// Of this version.
+    pub version: Option<i32>,
+    /// At this step.
+    pub step: Option<String>,
+    /// In one of these statuses; empty means any.
+    pub statuses: Vec<Status>,
+    /// In this queue.
+    pub queue: Option<String>,
+    /// With this correlation key, held or released.
+    pub correlation_key: Option<String>,
+    /// With this partition key.
+    pub partition_key: Option<String>,
+    /// Spawned by this instance.
+    pub parent: Option<InstanceId>,
+    /// Inserted at or after this.
+    pub inserted_from: Option<Timestamp>,
+    /// Inserted before this.
+    pub inserted_until: Option<Timestamp>,
+}
+
+/// A page to fetch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListRequest {
+    /// Which instances.
+    pub filter: Filter,
+    /// Only instances with a lower id: the last id of the page before.
+    pub before: Option<InstanceId>,
+    /// How many.
+    pub limit: usize,
+}
+
+impl ListRequest {
+    /// Whether it can be answered.
+    pub fn check(&self) -> Result<(), Invalid> {
+        limits::check_batch("page", self.limit, PAGE_MAX)
+    }
+}
+
+/// A page of instances.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The instances, newest first.
+    pub instances: Vec<Instance>,
+    /// What to ask the next page with; `None` when this was the last.
+    pub next: Option<InstanceId>,
+}
+
+/// How many there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// Exactly so many.
+    Exactly(u64),
+    /// At least so many: counting stopped there.
+    AtLeast(u64),
+}
+
+/// A signal as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignalRow {
+    /// Its id.
+    pub id: SignalId,
+    /// Whom it was sent to.
+    pub target: InstanceId,
+    /// Its name.
+    pub name: String,
+    /// What it carries; gone from a tombstone.
+    pub payload: Option<Json>,
+    /// The sender's key against doubles.
+    pub dedup_key: Option<String>,
+    /// When it arrived.
+    pub inserted_at: Timestamp,
+    /// When it was consumed or dropped: then it is a tombstone that only remembers the dedup key.
+    pub consumed_at: Option<Timestamp>,
+}
+
+/// A queue at a glance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueSummary {
+    /// Its name.
+    pub name: String,
+    /// Whether it gives out work.
+    pub paused: bool,
+    /// How many could be claimed now.
+    pub eligible: Count,
+    /// How many wait for their time.
+    pub delayed: Count,
+    /// How many are executing.
+    pub executing: Count,
+    /// Since when the longest-waiting eligible one could have been claimed.
+    pub oldest_eligible_at: Option<Timestamp>,
+}
+
+/// A worker as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Worker {
+    /// Its id.
+    pub id: WorkerId,
+    /// Its name.
+    pub name: String,
+    /// Its host.
+    pub host: String,
+    /// Its program's version.
+    pub version: String,
+    /// The queues it works on.
+    pub queues: Vec<String>,
+    /// When it registered.
+    pub started_at: Timestamp,
+    /// When it was last heard of.
+    pub heartbeat_at: Timestamp,
+    /// Until when it counts as alive.
+    pub lease_expires_at: Timestamp,
+}
+
+/// Something an operator did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// What.
+    pub verb: Verb,
+    /// To which instance.
+    pub instance: Option<InstanceId>,
+    /// To which queue.
+    pub queue: Option<String>,
+    /// Who.
+    pub by: String,
+    /// Why.
+    pub reason: Option<String>,
+    /// What the instance was before.
+    pub status_before: Option<Status>,
+    /// When.
+    pub at: Timestamp,
+}

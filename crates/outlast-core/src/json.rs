@@ -1,0 +1,219 @@
+//! JSON that can be stored.
+
+use crate::Invalid;
+use crate::limits::{JSON_BYTES_MAX, JSON_DEPTH_MAX};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+use std::fmt;
+
+/// One JSON document, kept as text: it is parsed where it is used and nowhere on the way.
+///
+/// Made by [`Json::of`] or [`Json::parse`], it is known to be storable: within the bounds of
+/// [`limits`](crate::limits), without the escape `\u0000` and without lone surrogates, which
+/// PostgreSQL cannot hold (PROTOCOL §3 #12). `Debug` shows its size, not its content.
+///
+/// ```
+/// use outlast_core::Json;
+///
+/// let state = Json::of(&serde_json::json!({ "number": 42 })).unwrap();
+/// assert_eq!(state.as_str(), r#"{"number":42}"#);
+/// assert!(Json::parse(r#""\u0000""#).is_err());
+/// ```
+#[derive(Clone)]
+pub struct Json(Box<RawValue>);
+
+impl Json {
+    /// Encodes `value`.
+    pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Json, Invalid> {
+        let text = serde_json::to_string(value).map_err(|error| {
+            Invalid::new("value", format!("cannot be written as JSON: {error}"))
+        })?;
+        Json::parse(text)
+    }
+
+    /// Takes text that somebody else encoded, and checks all of it.
+    pub fn parse(text: impl Into<String>) -> Result<Json, Invalid> {
+        let text = text.into();
+        if text.len() > JSON_BYTES_MAX {
+            return Err(Invalid::new(
+                "JSON",
+                format!(
+                    "has {} bytes; at most {JSON_BYTES_MAX} are stored, keep large things elsewhere and their address here",
+                    text.len()
+                ),
+            ));
+        }
+        check_depth_and_escapes(&text)?;
+        Json::stored(text)
+    }
+
+    /// Takes text that comes from a store: only its syntax is checked, since a document that an
+    /// older version accepted must still be readable.
+    pub fn stored(text: String) -> Result<Json, Invalid> {
+        RawValue::from_string(text)
+            .map(Json)
+            .map_err(|error| Invalid::new("JSON", format!("is malformed: {error}")))
+    }
+
+    /// The document `null`.
+    pub fn null() -> Json {
+        Json(RawValue::NULL.to_owned())
+    }
+
+    /// The document's text.
+    pub fn as_str(&self) -> &str {
+        self.0.get()
+    }
+
+    /// Decodes the document.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Invalid> {
+        serde_json::from_str(self.as_str())
+            .map_err(|error| Invalid::new("JSON", format!("does not decode: {error}")))
+    }
+}
+
+impl PartialEq for Json {
+    /// Equal as text: the stores give back what they were given.
+    fn eq(&self, other: &Json) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Json {}
+
+impl fmt::Debug for Json {
+    /// Payloads do not belong in logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Json({} bytes)", self.as_str().len())
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Json::parse(String::from(Box::<str>::from(raw))).map_err(serde::de::Error::custom)
+    }
+}
+
+/// One pass over the text: nesting, and the escapes no database holds. Syntax is serde_json's to
+/// check, so this only has to be right about documents that serde_json accepts.
+fn check_depth_and_escapes(text: &str) -> Result<(), Invalid> {
+    let bytes = text.as_bytes();
+    let (mut depth, mut in_string, mut at) = (0usize, false, 0);
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => in_string = !in_string,
+            b'\\' if in_string => at = check_escape(bytes, at)?,
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                if depth > JSON_DEPTH_MAX {
+                    return Err(Invalid::new(
+                        "JSON",
+                        format!("is nested more than {JSON_DEPTH_MAX} levels deep"),
+                    ));
+                }
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+/// The position of the last byte of the escape that starts at `at`, if it can be stored.
+fn check_escape(bytes: &[u8], at: usize) -> Result<usize, Invalid> {
+    if bytes.get(at + 1) != Some(&b'u') {
+        return Ok(at + 1);
+    }
+    match code_unit(bytes, at) {
+        Some(0) => Err(Invalid::new(
+            "JSON",
+            "contains \\u0000, which PostgreSQL cannot hold",
+        )),
+        Some(0xD800..=0xDBFF) => match code_unit(bytes, at + 6) {
+            Some(0xDC00..=0xDFFF) => Ok(at + 11),
+            _ => Err(lone_surrogate()),
+        },
+        Some(0xDC00..=0xDFFF) => Err(lone_surrogate()),
+        _ => Ok(at + 5),
+    }
+}
+
+fn code_unit(bytes: &[u8], at: usize) -> Option<u16> {
+    let escape = bytes.get(at..at + 6)?;
+    if &escape[..2] != b"\\u" {
+        return None;
+    }
+    let digits = std::str::from_utf8(&escape[2..]).ok()?;
+    u16::from_str_radix(digits, 16).ok()
+}
+
+fn lone_surrogate() -> Invalid {
+    Invalid::new(
+        "JSON",
+        "contains half of a surrogate pair, which is no character",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_is_kept_to_the_letter() {
+        for text in [
+            "null",
+            "-0.0",
+            "1e400",
+            "18446744073709551615",
+            r#"{"b":1,"a":1}"#,
+            r#""\ud83d\ude00 \\u0000""#,
+        ] {
+            assert_eq!(Json::parse(text).unwrap().as_str(), text);
+        }
+    }
+
+    #[test]
+    fn what_a_database_cannot_hold_is_refused() {
+        for text in [
+            r#""\u0000""#,
+            r#"{"\u0000":1}"#,
+            r#""\ud800""#,
+            r#""\udc00""#,
+            r#""\ud800\u0041""#,
+            r#""\ud800x""#,
+            "{",
+            "",
+            "nul",
+            "1 2",
+        ] {
+            assert!(Json::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn depth_and_size_have_an_end() {
+        let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+        assert!(Json::parse(nested(JSON_DEPTH_MAX)).is_ok());
+        assert!(Json::parse(nested(JSON_DEPTH_MAX + 1)).is_err());
+        assert!(Json::parse(nested(100_000)).is_err());
+        let of_size = |n: usize| format!("\"{}\"", "x".repeat(n - 2));
+        assert!(Json::parse(of_size(JSON_BYTES_MAX)).is_ok());
+        assert!(Json::parse(of_size(JSON_BYTES_MAX + 1)).is_err());
+        assert!(Json::parse(format!("\"{}\"", "[".repeat(500))).is_ok());
+    }
+
+    #[test]
+    fn debug_shows_no_payload() {
+        let json = Json::of("secret").unwrap();
+        assert_eq!(format!("{json:?}"), "Json(8 bytes)");
+    }
+}

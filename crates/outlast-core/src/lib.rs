@@ -1,0 +1,72 @@
+//! The contract of Outlast: what an instance is, how it moves, and what a store must do.
+//!
+//! This crate has no runtime and no SQL. It holds the words that the engine, the stores, the HTTP
+//! API and the command line share, and the two traits a database implements: [`Store`], the verbs
+//! the engine calls, and [`Inspect`], the questions people ask. `outlast-postgres` and
+//! `outlast-sqlite` implement them; `outlast-conformance` holds both to the same meaning.
+//!
+//! Read [`Store`] first: it says of each verb what is atomic, what is fenced, which locks are taken in
+//! which order, what bounds it, and what may be repeated. Each verb's request and answer live in the
+//! module of its name; the stores have files of the same names.
+//!
+//! ```
+//! use outlast_core::{Json, NewInstance, Outcome, Status};
+//!
+//! // What a client inserts …
+//! let order = NewInstance::new("checkout", "start", Json::parse(r#"{"number":42}"#).unwrap())
+//!     .correlation_key("order:42");
+//! assert!(order.check().is_ok());
+//!
+//! // … and what a worker commits for it.
+//! let parked = Outcome::Wait {
+//!     names: vec!["payment_confirmed".into()],
+//!     step: "ship".into(),
+//!     state: order.state.clone(),
+//!     timeout: None,
+//! };
+//! assert!(parked.check().is_ok());
+//! assert!(Status::AwaitingSignal.may_become(Status::Runnable));
+//! ```
+
+mod claim;
+mod clock;
+mod collect;
+mod commit;
+mod deliver;
+mod error;
+mod fire;
+mod id;
+mod insert;
+mod inspect;
+mod json;
+mod lease;
+pub mod limits;
+mod operate;
+mod reap;
+mod reconcile;
+mod status;
+mod store;
+
+pub use claim::{
+    Child, Claim, ClaimRequest, Claimed, DroppedChild, MachineVersion, Parent, Signal,
+};
+pub use clock::{Clock, ManualClock, SystemClock, Timestamp, micros};
+pub use collect::{CollectRequest, Collected};
+pub use commit::{
+    Answer, ClaimRef, Commit, Committed, Outcome, Proceed, Release, ReleaseAnswer, Released,
+};
+pub use deliver::{Delivered, Delivery, NewSignal, Target};
+pub use error::{Error, ErrorKind, Invalid, Result, Source};
+pub use fire::Fired;
+pub use id::{InstanceId, Revision, SignalId, WorkerId};
+pub use insert::{Correlation, Inserted, Inserts, NewInstance, Start};
+pub use inspect::{
+    Count, Filter, Inspect, Instance, ListRequest, Operation, Page, QueueSummary, SignalRow, Worker,
+};
+pub use json::Json;
+pub use lease::{Heartbeat, NewWorker};
+pub use operate::{CancelAnswer, Cancelled, DeleteAnswer, Note, Retried, RetryAnswer, Verb};
+pub use reap::{ReapRequest, Reaped, gave_up};
+pub use reconcile::{ReconcileRequest, Reconciled};
+pub use status::{Scope, Status};
+pub use store::{QueueNames, Store};

@@ -1,0 +1,210 @@
+//! Every bound of the system, each with its reason, and the checks that hold input to them.
+//!
+//! Whatever enters a store passes through here first, so that both stores refuse the same things
+//! with the same words, and nothing that cannot be written ever reaches a statement
+//! (PROTOCOL §3 #12).
+
+use crate::Invalid;
+use std::time::Duration;
+
+/// Names of machines, queues, steps and signals: long enough to be a sentence, short enough that an
+/// index entry stays small.
+pub const NAME_BYTES_MAX: usize = 200;
+
+/// Correlation, partition and dedup keys. PostgreSQL refuses index entries over 2,704 bytes; a key
+/// of this size fits with room for the other columns.
+pub const KEY_BYTES_MAX: usize = 512;
+
+/// One state, result or payload. Every commit rewrites the state, so what is larger belongs in a
+/// store for large things, with its address in the state.
+pub const JSON_BYTES_MAX: usize = 1024 * 1024;
+
+/// Nesting of a JSON document. serde_json reads 128 levels; the rest is room for the envelopes that
+/// states and results travel in.
+pub const JSON_DEPTH_MAX: usize = 100;
+
+/// An error text. Enough for a message with its causes; a stack trace belongs in the log.
+pub const ERROR_BYTES_MAX: usize = 8 * 1024;
+
+/// How many names one wait may list: each is compared with every signal that arrives.
+pub const AWAITED_NAMES_MAX: usize = 100;
+
+/// Signals an instance may hold unconsumed. A claim loads the whole inbox, so it must have an end.
+pub const INBOX_MAX: usize = 10_000;
+
+/// Children one fan-out may start: they are inserted in the parent's own transaction.
+pub const CHILDREN_MAX: usize = 100_000;
+
+/// Rows one verb takes: one transaction, whose locks everybody else waits for.
+pub const BATCH_MAX: usize = 100_000;
+
+/// Instances one claim may take: they are locked, and then loaded, together.
+pub const CLAIM_MAX: usize = 10_000;
+
+/// Machine versions one worker may name in a claim: each eligible row is compared with all of them.
+pub const MACHINES_MAX: usize = 1_000;
+
+/// Rows of one page of a list.
+pub const PAGE_MAX: usize = 1_000;
+
+/// How far a count counts before it answers "at least this many": counting reads what it counts.
+pub const COUNT_MAX: u64 = 100_000;
+
+/// Longest delay or timeout: ten years. Both databases compute such a moment without overflow.
+pub const DELAY_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+
+/// Longest lease: a dead worker's claims wait this long before they run again.
+pub const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Shortest lease: below it an ordinary pause of the process would look like a death.
+pub const LEASE_MIN: Duration = Duration::from_millis(100);
+
+/// Checks a name of a machine: it is part of addresses, so it is plain text without separators.
+pub fn check_machine(name: &str) -> Result<(), Invalid> {
+    check_name("machine", name)?;
+    if name.contains('/') {
+        return Err(Invalid::new(
+            "machine",
+            format!("{name:?} contains '/', which separates name and version"),
+        ));
+    }
+    Ok(())
+}
+
+/// Checks a version of a machine.
+pub fn check_version(version: i32) -> Result<(), Invalid> {
+    if version < 1 {
+        return Err(Invalid::new(
+            "version",
+            format!("is {version}; versions start at 1"),
+        ));
+    }
+    Ok(())
+}
+
+/// Checks a name of a queue, step or signal.
+pub fn check_name(what: &'static str, name: &str) -> Result<(), Invalid> {
+    check_text(what, name, NAME_BYTES_MAX)
+}
+
+/// Checks a correlation, partition or dedup key.
+pub fn check_key(what: &'static str, key: &str) -> Result<(), Invalid> {
+    check_text(what, key, KEY_BYTES_MAX)
+}
+
+/// Checks a delay or a timeout.
+pub fn check_delay(what: &'static str, delay: Duration) -> Result<(), Invalid> {
+    if delay > DELAY_MAX {
+        return Err(Invalid::new(
+            what,
+            format!(
+                "is {} s; the longest is ten years ({} s)",
+                delay.as_secs(),
+                DELAY_MAX.as_secs()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Checks how long a lease is to last.
+pub fn check_lease(lease: Duration) -> Result<(), Invalid> {
+    if (LEASE_MIN..=LEASE_MAX).contains(&lease) {
+        return Ok(());
+    }
+    Err(Invalid::new(
+        "lease",
+        format!("is {lease:?}; it must be between {LEASE_MIN:?} and {LEASE_MAX:?}"),
+    ))
+}
+
+/// Checks how many rows a verb was given.
+pub fn check_batch(what: &'static str, rows: usize, max: usize) -> Result<(), Invalid> {
+    if rows > max {
+        return Err(Invalid::new(
+            what,
+            format!("has {rows} entries; at most {max} go at once, split it"),
+        ));
+    }
+    Ok(())
+}
+
+/// An error text that can be stored everywhere: control characters other than line breaks and tabs
+/// become the replacement character, and what is too long is cut with a mark.
+///
+/// An error text is cleaned and not refused: refusing the report of a failure would hide it.
+pub fn clean_error(text: &str) -> String {
+    const CUT: &str = "… (cut)";
+    let clean: String = text
+        .chars()
+        .map(|c| match c {
+            '\n' | '\t' => c,
+            c if c.is_control() => char::REPLACEMENT_CHARACTER,
+            c => c,
+        })
+        .collect();
+    if clean.len() <= ERROR_BYTES_MAX {
+        return clean;
+    }
+    let mut end = ERROR_BYTES_MAX - CUT.len();
+    while !clean.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{CUT}", &clean[..end])
+}
+
+fn check_text(what: &'static str, text: &str, max: usize) -> Result<(), Invalid> {
+    if text.is_empty() {
+        return Err(Invalid::new(what, "is empty"));
+    }
+    if text.len() > max {
+        return Err(Invalid::new(
+            what,
+            format!("has {} bytes; at most {max} are allowed", text.len()),
+        ));
+    }
+    if let Some(c) = text.chars().find(|c| c.is_control()) {
+        return Err(Invalid::new(
+            what,
+            format!("contains the control character {c:?}, which cannot be stored"),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_keys_refuse_what_a_database_cannot_hold() {
+        assert!(check_name("step", "start").is_ok());
+        assert!(check_name("step", "").is_err());
+        assert!(check_name("step", "a\0b").is_err());
+        assert!(check_name("step", &"x".repeat(NAME_BYTES_MAX)).is_ok());
+        assert!(check_name("step", &"x".repeat(NAME_BYTES_MAX + 1)).is_err());
+        assert!(check_key("correlation key", &"ü".repeat(KEY_BYTES_MAX / 2)).is_ok());
+        assert!(check_key("correlation key", &"ü".repeat(KEY_BYTES_MAX / 2 + 1)).is_err());
+        assert!(check_machine("check/out").is_err());
+        assert!(check_version(0).is_err());
+    }
+
+    #[test]
+    fn an_error_text_is_cleaned_and_cut_never_refused() {
+        assert_eq!(
+            clean_error("a\0b\u{1b}[31m\nc"),
+            "a\u{fffd}b\u{fffd}[31m\nc"
+        );
+        let long = clean_error(&"é".repeat(ERROR_BYTES_MAX));
+        assert!(long.len() <= ERROR_BYTES_MAX && long.ends_with("(cut)"));
+    }
+
+    #[test]
+    fn delays_leases_and_batches_have_an_end() {
+        assert!(check_delay("delay", DELAY_MAX).is_ok());
+        assert!(check_delay("delay", DELAY_MAX + Duration::from_secs(1)).is_err());
+        assert!(check_lease(Duration::ZERO).is_err());
+        assert!(check_lease(Duration::from_secs(30)).is_ok());
+        assert!(check_batch("batch", 3, 2).is_err());
+    }
+}

@@ -1,0 +1,155 @@
+//! What people do to instances and queues. Each act is recorded beside its effect, in one transaction.
+
+use crate::limits;
+use crate::{InstanceId, Invalid, QueueNames, Status};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// Who acts, and why: what is recorded with an operator's verb.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Who.
+    pub by: String,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+impl Note {
+    /// By `by`, for a reason nobody asked for.
+    pub fn by(by: impl Into<String>) -> Note {
+        Note {
+            by: by.into(),
+            reason: None,
+        }
+    }
+
+    /// With a reason.
+    pub fn because(mut self, reason: impl Into<String>) -> Note {
+        self.reason = Some(reason.into());
+        self
+    }
+
+    /// Whether it can be stored. The reason is an error text and is cleaned instead.
+    pub fn check(&self) -> Result<(), Invalid> {
+        limits::check_name("operator", &self.by)
+    }
+
+    /// The error of an instance that was cancelled with this note.
+    pub fn cancellation(&self) -> String {
+        match &self.reason {
+            Some(reason) => limits::clean_error(&format!("cancelled by {}: {reason}", self.by)),
+            None => format!("cancelled by {}", self.by),
+        }
+    }
+
+    /// The reason as it is recorded.
+    pub fn clean_reason(&self) -> Option<String> {
+        self.reason.as_deref().map(limits::clean_error)
+    }
+}
+
+/// The verb of a recorded operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verb {
+    /// An instance was ended.
+    Cancel,
+    /// A failed or cancelled instance was started again.
+    Retry,
+    /// A queue stopped giving out work.
+    Pause,
+    /// A queue gives out work again.
+    Resume,
+    /// An ended instance was removed.
+    Delete,
+}
+
+impl Verb {
+    /// The word used in SQL and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verb::Cancel => "cancel",
+            Verb::Retry => "retry",
+            Verb::Pause => "pause",
+            Verb::Resume => "resume",
+            Verb::Delete => "delete",
+        }
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Verb {
+    type Err = Invalid;
+
+    fn from_str(word: &str) -> Result<Verb, Invalid> {
+        [
+            Verb::Cancel,
+            Verb::Retry,
+            Verb::Pause,
+            Verb::Resume,
+            Verb::Delete,
+        ]
+        .into_iter()
+        .find(|verb| verb.as_str() == word)
+        .ok_or_else(|| Invalid::new("verb", format!("{word:?} is unknown")))
+    }
+}
+
+/// What a cancel found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancelAnswer {
+    /// It is cancelled; this is what it was.
+    Cancelled(Status),
+    /// It had already ended like this; nothing was written.
+    AlreadyEnded(Status),
+    /// There is no such instance.
+    NotFound,
+}
+
+/// The answer to a cancel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cancelled {
+    /// One per id, in the caller's order.
+    pub answers: Vec<CancelAnswer>,
+    /// The queues in which something may now be claimed.
+    pub woken: QueueNames,
+}
+
+/// What a retry found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetryAnswer {
+    /// It is runnable again.
+    Retried,
+    /// It has not failed and was not cancelled; nothing was written.
+    NotEndedBadly(Status),
+    /// There is no such instance.
+    NotFound,
+}
+
+/// The answer to a retry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Retried {
+    /// One per id, in the caller's order.
+    pub answers: Vec<RetryAnswer>,
+    /// The queues in which something may now be claimed.
+    pub woken: QueueNames,
+}
+
+/// What a delete found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeleteAnswer {
+    /// It is gone.
+    Deleted,
+    /// It has not ended; nothing was written.
+    NotEnded(Status),
+    /// Its parent lives and may still read its result; nothing was written.
+    ParentLives(InstanceId),
+    /// There is no such instance.
+    NotFound,
+}

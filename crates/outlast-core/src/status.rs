@@ -1,0 +1,206 @@
+//! Where an instance stands, and which moves between the statuses are legal.
+
+use crate::Invalid;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// The status of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// In a queue; claimed once `eligible_at` has come.
+    Runnable,
+    /// Claimed by a worker.
+    Executing,
+    /// Parked until a signal of an awaited name arrives or the deadline comes.
+    AwaitingSignal,
+    /// Parked until every child of the current round has ended.
+    AwaitingChildren,
+    /// Ended well, with a result.
+    Done,
+    /// Ended badly, with an error.
+    Failed,
+    /// Ended by an operator or by its own wish, with a reason.
+    Cancelled,
+}
+
+impl Status {
+    /// Every status, in the order of a life.
+    pub const ALL: [Status; 7] = [
+        Status::Runnable,
+        Status::Executing,
+        Status::AwaitingSignal,
+        Status::AwaitingChildren,
+        Status::Done,
+        Status::Failed,
+        Status::Cancelled,
+    ];
+
+    /// The word used in SQL, JSON, the command line and the dashboard.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Runnable => "runnable",
+            Status::Executing => "executing",
+            Status::AwaitingSignal => "awaiting_signal",
+            Status::AwaitingChildren => "awaiting_children",
+            Status::Done => "done",
+            Status::Failed => "failed",
+            Status::Cancelled => "cancelled",
+        }
+    }
+
+    /// Whether the instance has ended.
+    pub fn is_terminal(self) -> bool {
+        match self {
+            Status::Done | Status::Failed | Status::Cancelled => true,
+            Status::Runnable
+            | Status::Executing
+            | Status::AwaitingSignal
+            | Status::AwaitingChildren => false,
+        }
+    }
+
+    /// Whether an instance may go from this status to `to`.
+    ///
+    /// `Executing → Executing` is a run-ahead commit. The only ways out of an end are an operator's
+    /// recorded retry of a failed or cancelled instance (I4).
+    pub fn may_become(self, to: Status) -> bool {
+        use Status::*;
+        match self {
+            Runnable => matches!(to, Executing | Cancelled),
+            Executing => true,
+            AwaitingSignal | AwaitingChildren => matches!(to, Runnable | Cancelled),
+            Done => false,
+            Failed | Cancelled => matches!(to, Runnable),
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Status {
+    type Err = Invalid;
+
+    fn from_str(word: &str) -> Result<Status, Invalid> {
+        Status::ALL
+            .into_iter()
+            .find(|status| status.as_str() == word)
+            .ok_or_else(|| {
+                Invalid::new(
+                    "status",
+                    format!("{word:?} is none of runnable, executing, awaiting_signal, awaiting_children, done, failed, cancelled"),
+                )
+            })
+    }
+}
+
+/// The statuses in which an instance occupies its correlation key.
+///
+/// A scope always contains [`Status::Runnable`]: an instance starts there, and a key that is not
+/// held from the start would have to be taken later, where a second holder could already be
+/// (PROTOCOL §3 #4). Once an instance leaves its scope the key is free for good, even if it comes
+/// back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Vec<Status>", into = "Vec<Status>")]
+pub struct Scope(u8);
+
+impl Scope {
+    /// Occupied until the instance ends. The default.
+    pub const LIVE: Scope = Scope(0b000_1111);
+    /// Occupied until the instance is collected or deleted.
+    pub const FOREVER: Scope = Scope(0b111_1111);
+
+    /// A scope of exactly these statuses; `runnable` must be one of them.
+    pub fn of(statuses: impl IntoIterator<Item = Status>) -> Result<Scope, Invalid> {
+        let bits = statuses.into_iter().fold(0, |bits, s| bits | bit(s));
+        if bits & bit(Status::Runnable) == 0 {
+            return Err(Invalid::new(
+                "correlation scope",
+                "must contain runnable: a key is held from the start or not at all",
+            ));
+        }
+        Ok(Scope(bits))
+    }
+
+    /// Whether the key is occupied in `status`.
+    pub fn contains(self, status: Status) -> bool {
+        self.0 & bit(status) != 0
+    }
+
+    /// The statuses of the scope, in the order of [`Status::ALL`].
+    pub fn statuses(self) -> impl Iterator<Item = Status> {
+        Status::ALL.into_iter().filter(move |s| self.contains(*s))
+    }
+}
+
+impl Default for Scope {
+    fn default() -> Scope {
+        Scope::LIVE
+    }
+}
+
+impl TryFrom<Vec<Status>> for Scope {
+    type Error = Invalid;
+
+    fn try_from(statuses: Vec<Status>) -> Result<Scope, Invalid> {
+        Scope::of(statuses)
+    }
+}
+
+impl From<Scope> for Vec<Status> {
+    fn from(scope: Scope) -> Vec<Status> {
+        scope.statuses().collect()
+    }
+}
+
+fn bit(status: Status) -> u8 {
+    1 << status as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_reads_back_as_its_status() {
+        for status in Status::ALL {
+            assert_eq!(status.as_str().parse::<Status>(), Ok(status));
+            assert_eq!(
+                serde_json::to_string(&status).unwrap(),
+                format!("\"{status}\"")
+            );
+        }
+        assert!("paused".parse::<Status>().is_err());
+    }
+
+    #[test]
+    fn i4_nothing_leaves_an_end_but_by_an_operators_retry() {
+        for from in Status::ALL.into_iter().filter(|s| s.is_terminal()) {
+            for to in Status::ALL {
+                let retry = from != Status::Done && to == Status::Runnable;
+                assert_eq!(from.may_become(to), retry, "{from} to {to}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_scope_without_runnable_is_refused() {
+        assert!(Scope::of([Status::Executing]).is_err());
+        assert!(Scope::of([]).is_err());
+        let scope = Scope::of([Status::Runnable, Status::Failed]).unwrap();
+        assert!(scope.contains(Status::Failed) && !scope.contains(Status::Done));
+    }
+
+    #[test]
+    fn the_named_scopes_are_what_they_say() {
+        for status in Status::ALL {
+            assert_eq!(Scope::LIVE.contains(status), !status.is_terminal());
+            assert!(Scope::FOREVER.contains(status));
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The verbs of a store.
+
+use crate::{
+    Cancelled, ClaimRequest, Claimed, CollectRequest, Collected, Commit, Committed, DeleteAnswer,
+    Delivered, Fired, Heartbeat, Inserts, InstanceId, NewInstance, NewSignal, NewWorker, Note,
+    ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result, Retried,
+    Timestamp, WorkerId,
+};
+use async_trait::async_trait;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Names of queues in which something may have become claimable: hints for pickers. Nothing is lost
+/// when one is (correctness never rests on them).
+pub type QueueNames = BTreeSet<String>;
+
+/// A place where instances live.
+///
+/// **Atomic.** Each verb is one transaction: all of it is seen, or nothing. An answer means that it
+/// is durable; the one exception is [`claim`](Store::claim), whose answer may be forgotten by a
+/// database that crashes, which only means that somebody else claims the step.
+///
+/// **Fence.** A claim is an instance and its [`revision`](crate::Revision). Verbs that act on a claim
+/// write only where the revision is still the same; otherwise they answer *lost* and have no effect
+/// at all: nothing is consumed, spawned, joined or freed (I3).
+///
+/// **Order of locks**, the same in every verb: the worker's row; the verb's own instances by id;
+/// their parents by id; the next in line of their partition keys. Verbs of maintenance skip what
+/// somebody else holds. What the databases still find to be a deadlock is tried again a bounded
+/// number of times.
+///
+/// **Look after locking.** Whoever parks and whoever wakes lock the instance first, in a statement of
+/// its own, and look only then (PROTOCOL §3 #2): no wake-up is lost between them.
+///
+/// **Bounds** are in [`limits`](crate::limits). Verbs of callers (`insert`, `deliver`) refuse a batch
+/// with one bad row whole, naming the row; verbs of the engine (`commit`) isolate it.
+///
+/// **Time** is the store's. Delays go in and come out as durations.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// The store's present moment.
+    async fn now(&self) -> Result<Timestamp>;
+
+    /// Brings instances in.
+    ///
+    /// *Atomic*: all rows that are not duplicates, or none. *Fence*: none. *Locks*: keys, in the order
+    /// of (machine, key), so that two batches with the same keys cannot deadlock. *Bound*:
+    /// [`BATCH_MAX`](crate::limits::BATCH_MAX). *Idempotent* for rows with a correlation key, as long
+    /// as its holder occupies it; a duplicate is an answer, not an error (I9). Ids are given in the
+    /// caller's order.
+    ///
+    /// With `claim_for`, rows that could be claimed at once come back claimed by that worker:
+    /// executing, at revision 1. Rows that start later, have a partition key, or a scope without
+    /// `executing` are inserted as usual. Fails with
+    /// [`LeaseExpired`](crate::Error::LeaseExpired) when the worker's lease is not alive.
+    async fn insert(&self, rows: Vec<NewInstance>, claim_for: Option<WorkerId>) -> Result<Inserts>;
+
+    /// Takes the most urgent eligible instances of a queue.
+    ///
+    /// Runnable rows of the registered machines whose `eligible_at` has come (I10), by priority, then
+    /// `eligible_at`, then id, become executing with `revision + 1`. Of the rows that share a
+    /// partition key only the first in that order is taken, and only when none of that key is
+    /// executing (I8); the others do not block what is behind them.
+    ///
+    /// *Atomic*. *Fence*: the worker's lease must be alive, else
+    /// [`LeaseExpired`](crate::Error::LeaseExpired). *Locks*: the worker's row, shared; the rows,
+    /// skipping what others hold. *Bound*: `max`, at most
+    /// [`CLAIM_MAX`](crate::limits::CLAIM_MAX). *Not idempotent*: when the result of a claim is
+    /// unknown, call [`forget`](Store::forget).
+    async fn claim(&self, request: ClaimRequest) -> Result<Claimed>;
+
+    /// Writes outcomes; see [`Outcome`](crate::Outcome) for what each does to its row.
+    ///
+    /// An outcome is written with everything that belongs to it, or not at all: signals consumed (I7),
+    /// children started, the parent's join counted once per child and only for its current round
+    /// (I6), the correlation key released when the status leaves its scope (I9), the next in line of
+    /// a partition key let through.
+    ///
+    /// A child whose key is occupied is dropped and listed in
+    /// [`Claim::dropped`](crate::Claim::dropped) of the step that joins.
+    ///
+    /// *Atomic* per outcome; the batch is usually one transaction, and is taken apart only to isolate a
+    /// row that cannot be written. *Fence*: `revision`; a row whose fence does not match answers
+    /// `Lost`. *Locks*: own rows, parents, next in line. *Bound*:
+    /// [`BATCH_MAX`](crate::limits::BATCH_MAX). *Idempotent*: sent again, it answers `Lost`. Naming one
+    /// claim twice in a batch commits the first and loses the second.
+    async fn commit(&self, commits: Vec<Commit>) -> Result<Committed>;
+
+    /// Gives claims back untouched: runnable, `attempt` and `crashes` as they were, `revision + 1`.
+    ///
+    /// *Atomic* for the batch. *Fence*: `revision`. *Locks*: own rows, next in line. *Bound*:
+    /// [`BATCH_MAX`](crate::limits::BATCH_MAX). *Idempotent*: sent again, it answers `Lost`.
+    async fn release(&self, releases: Vec<Release>) -> Result<Released>;
+
+    /// Gives back, as [`release`](Store::release) does, every claim of `worker` that is not in `held`:
+    /// for a worker that does not know what a broken claim gave it. Must not run beside a claim of the
+    /// same worker. Answers what was given back.
+    ///
+    /// *Atomic*. *Locks*: own rows, next in line. *Idempotent*.
+    async fn forget(&self, worker: WorkerId, held: Vec<InstanceId>) -> Result<Vec<InstanceId>>;
+
+    /// Puts signals into inboxes and wakes who waits for them.
+    ///
+    /// A signal wakes its target when that is awaiting signals and its name is among the awaited; the
+    /// target becomes runnable, eligible now, `awaits` kept, the deadline cleared. Otherwise it waits
+    /// in the inbox. Signals of one batch arrive in the caller's order, as if sent one by one: the first
+    /// match wakes, a dedup key of an earlier one makes a duplicate. No target goes before duplicate,
+    /// duplicate before a full inbox.
+    ///
+    /// *Atomic* for the batch. *Fence*: the target must not have ended, looked at under its lock (I7).
+    /// *Locks*: the targets by id. *Bound*: [`BATCH_MAX`](crate::limits::BATCH_MAX) signals,
+    /// [`INBOX_MAX`](crate::limits::INBOX_MAX) unconsumed per instance. *Idempotent* for signals with a
+    /// dedup key, for as long as the instance is stored.
+    async fn deliver(&self, signals: Vec<NewSignal>) -> Result<Delivered>;
+
+    /// Registers a worker, whose lease runs from now.
+    async fn register(&self, worker: NewWorker) -> Result<WorkerId>;
+
+    /// Lets the lease run anew from now. One small write, however much the worker runs.
+    ///
+    /// A worker that is late but was not removed yet is renewed: what was reaped of it is protected by
+    /// the fence. *Idempotent*.
+    async fn heartbeat(&self, worker: WorkerId, lease: Duration) -> Result<Heartbeat>;
+
+    /// Ends a lease at once. The worker is removed when it holds no claims; otherwise it counts as
+    /// expired from now, and [`reap`](Store::reap) returns what it held. *Idempotent*.
+    async fn deregister(&self, worker: WorkerId) -> Result<()>;
+
+    /// Returns claims of workers whose lease has expired: runnable where they were, `attempt + 1`,
+    /// `crashes + 1`, `revision + 1`, `awaits` kept. One that has crashed more than `crashes_max` times
+    /// in a row fails with [`gave_up`](crate::gave_up), as if it had stopped. Claims go by id; a worker
+    /// with nothing left is removed.
+    ///
+    /// *Atomic*. *Locks*: the worker's row, own rows, parents, next in line; skips what others hold.
+    /// *Bound*: `max` claims. *Idempotent*.
+    async fn reap(&self, request: ReapRequest) -> Result<Reaped>;
+
+    /// Wakes waits whose deadline has come: runnable, eligible now, `attempt` and `awaits` as they were,
+    /// the deadline cleared. A timeout is a wake, not a failure.
+    ///
+    /// *Atomic*. *Locks*: own rows by deadline, skipping what others hold. *Bound*: `max`. *Idempotent*.
+    async fn fire(&self, max: usize) -> Result<Fired>;
+
+    /// Removes instances that ended longer ago than the retention, with their signals and operations,
+    /// earliest end first. Children are spared while their parent lives (PROTOCOL §3 #6). Records of
+    /// operations that belong to no stored instance go when they are older than the retention.
+    ///
+    /// *Atomic*. *Locks*: own rows, skipping what others hold. *Bound*: `max`. *Idempotent*.
+    async fn collect(&self, request: CollectRequest) -> Result<Collected>;
+
+    /// Looks at one page of instances for joins that miscount and for holds nobody would end, and mends
+    /// them. It should never find any.
+    ///
+    /// *Atomic*. *Locks*: own rows by id. *Bound*: `max`. *Idempotent*.
+    async fn reconcile(&self, request: ReconcileRequest) -> Result<Reconciled>;
+
+    /// Ends instances as cancelled, whatever they do: a running step's outcome is dropped by the fence.
+    /// `revision + 1`, the inbox emptied, the parent joined, as with
+    /// [`Outcome::Cancel`](crate::Outcome::Cancel). Children are left alone. Several are ended in the
+    /// order of their ids.
+    ///
+    /// *Atomic* for the batch. *Locks*: own rows, parents, next in line. *Idempotent*: sent again, it
+    /// answers `AlreadyEnded`. Recorded.
+    async fn cancel(&self, ids: Vec<InstanceId>, note: Note) -> Result<Cancelled>;
+
+    /// Starts failed or cancelled instances again at the step where they ended: runnable, eligible now,
+    /// `attempt` and `crashes` 0, `revision + 1`, `finished_at` cleared, `last_error` kept. A key that was
+    /// released stays released. While the parent still waits for that round, the child counts again.
+    ///
+    /// *Atomic* for the batch. *Locks*: own rows, parents. *Idempotent*: sent again, it answers
+    /// `NotEndedBadly`. Recorded (I4).
+    async fn retry(&self, ids: Vec<InstanceId>, note: Note) -> Result<Retried>;
+
+    /// Removes ended instances now, with their signals and operations; the delete itself stays recorded.
+    ///
+    /// *Atomic* for the batch. *Locks*: own rows. *Idempotent*: sent again, it answers `NotFound`.
+    async fn delete(&self, ids: Vec<InstanceId>, note: Note) -> Result<Vec<DeleteAnswer>>;
+
+    /// Stops a queue from giving out work; what runs goes on. Answers whether that changed anything.
+    /// Recorded when it did.
+    async fn pause(&self, queue: &str, note: Note) -> Result<bool>;
+
+    /// Lets a queue give out work again. Answers whether that changed anything. Recorded when it did.
+    async fn resume(&self, queue: &str, note: Note) -> Result<bool>;
+
+    /// Closes the store: waits for what is under way, then lets go of connections, threads and files.
+    /// Every verb after it answers [`Closed`](crate::Error::Closed).
+    async fn close(&self);
+}
