@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Runs the tests, with a private PostgreSQL that is gone afterwards.
+#
+#   ./scripts/test.sh                       everything, doctests too
+#   ./scripts/test.sh -p outlast-sqlite     one crate, its doctests too
+#   ./scripts/test.sh -p outlast-postgres --test conformance
+#                                           any other arguments of the test runner (cargo nextest run,
+#                                           or cargo test where nextest is not installed): no doctests
+#
+# OUTLAST_TEST_POSTGRES_URL   a server to use instead of starting one
+# OUTLAST_PG_BIN              the folder of the PostgreSQL programs to start
+# OUTLAST_TEST_PGBOUNCER      the pgbouncer program, when it is in no usual place
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/machine.sh
+. scripts/postgres.sh
+
+main() {
+    require_rust
+    if [ -n "${OUTLAST_TEST_POSTGRES_URL:-}" ]; then
+        say "using the server of OUTLAST_TEST_POSTGRES_URL"
+    else
+        remove_postgres_at_the_end
+        start_postgres
+    fi
+    offer_pgbouncer
+    run_tests "$@"
+}
+
+remove_postgres_at_the_end() {
+    # A second Ctrl-C must not cut the removal short.
+    trap 'trap "" INT TERM HUP; stop_postgres' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    trap 'exit 129' HUP
+}
+
+run_tests() {
+    [ $# -gt 0 ] || set -- --workspace
+    if cargo nextest --version >/dev/null 2>&1; then
+        cargo nextest run "$@"
+    elif only_packages "$@"; then
+        cargo test --no-fail-fast --all-targets "$@"
+    else
+        cargo test --no-fail-fast "$@"
+    fi
+    if only_packages "$@"; then
+        cargo test --doc "$@"
+    fi
+}
+
+# Whether the arguments choose crates and nothing else: then all the tests of those crates are meant.
+only_packages() {
+    while [ $# -gt 0 ]; do
+        case $1 in
+        -p | --package) shift ;;
+        -p* | --package=* | --workspace) ;;
+        *) return 1 ;;
+        esac
+        shift
+    done
+}
+
+main "$@"
