@@ -1,1 +1,46 @@
-//! Placeholder for the first build.
+//! What every store of Outlast must do, as tests.
+//!
+//! Three things are here:
+//!
+//! - [`Model`], the contract of [`outlast_core::Store`] in its plainest form;
+//! - the [`suite`]: one function per rule, its name a sentence, run by [`conformance_suite!`];
+//! - [`sequences`]: random verbs sent to the model and to a store, answers and whole state compared.
+//!
+//! A store's crate tries all of it in an integration test. It says how to open an empty store that takes
+//! its time from a [`ManualClock`](outlast_core::ManualClock); the rest is one line each. The model
+//! stands in for the store here:
+//!
+//! ```
+//! use outlast_conformance::{Model, Subject, sequences};
+//! use outlast_core::ManualClock;
+//!
+//! async fn open_at(clock: ManualClock) -> Subject {
+//!     Subject::new(Model::new(clock.clone()), clock)
+//! }
+//!
+//! async fn open() -> Subject {
+//!     open_at(ManualClock::default()).await
+//! }
+//!
+//! outlast_conformance::conformance_suite!(open);
+//!
+//! # /*
+//! #[tokio::test]
+//! # */
+//! async fn it_agrees_with_the_model() {
+//!     sequences::compare_with_model(open_at).await;
+//! }
+//! ```
+//!
+//! A subject may carry a [guard](Subject::guarded_by) such as a temporary folder, and a
+//! [cleanup](Subject::cleaned_by) that is awaited when a rule has held or failed.
+
+mod model;
+mod rules;
+pub mod sequences;
+mod subject;
+pub mod suite;
+mod vocabulary;
+
+pub use model::Model;
+pub use subject::{Database, Subject, Threads, try_rule};

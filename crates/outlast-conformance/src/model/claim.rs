@@ -1,0 +1,175 @@
+//! Taking work.
+
+use super::Tables;
+use super::tables::change_status;
+use outlast_core::{
+    Child, Claim, ClaimRequest, Claimed, Instance, InstanceId, Result, Signal, SignalRow, Status,
+    Timestamp,
+};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+impl Tables {
+    pub(super) fn claim(&mut self, request: &ClaimRequest, now: Timestamp) -> Result<Claimed> {
+        request.check().map_err(|invalid| invalid.during("claim"))?;
+        self.check_lease("claim", request.worker, now)?;
+        if self.paused.contains(&request.queue) {
+            return Ok(Claimed {
+                paused: true,
+                ..Claimed::default()
+            });
+        }
+        let picked = self.pick(request, now);
+        let more = request.max > 0 && picked.len() == request.max;
+        Ok(Claimed {
+            claims: picked
+                .into_iter()
+                .filter_map(|id| self.take(id, request, now))
+                .collect(),
+            next_due_in: if more {
+                None
+            } else {
+                self.next_due_in(&request.queue, now)
+            },
+            more,
+            paused: false,
+        })
+    }
+
+    /// The most urgent rows this claim may take; of each partition key at most one, and none of a key
+    /// that is busy (I8).
+    fn pick(&self, request: &ClaimRequest, now: Timestamp) -> Vec<InstanceId> {
+        let mut candidates: Vec<&Instance> = self
+            .runnable_in(&request.queue)
+            .filter(|row| row.eligible_at <= now)
+            .filter(|row| {
+                let registered = |it: &outlast_core::MachineVersion| {
+                    it.machine == row.machine && it.version == row.version
+                };
+                request.machines.iter().any(registered)
+            })
+            .collect();
+        candidates.sort_by_key(|row| urgency(row));
+
+        let mut busy = self.busy_keys();
+        let mut picked = Vec::new();
+        for row in candidates {
+            if picked.len() == request.max {
+                break;
+            }
+            match &row.partition_key {
+                Some(key) if !busy.insert(key.as_str()) => {}
+                Some(_) | None => picked.push(row.id),
+            }
+        }
+        picked
+    }
+
+    fn busy_keys(&self) -> BTreeSet<&str> {
+        self.instances
+            .values()
+            .filter(|row| row.status == Status::Executing)
+            .filter_map(|row| row.partition_key.as_deref())
+            .collect()
+    }
+
+    fn runnable_in<'a>(&'a self, queue: &'a str) -> impl Iterator<Item = &'a Instance> {
+        self.instances
+            .values()
+            .filter(move |row| row.status == Status::Runnable && row.queue == queue)
+    }
+
+    fn take(&mut self, id: InstanceId, request: &ClaimRequest, now: Timestamp) -> Option<Claim> {
+        let row = self.instances.get_mut(&id)?;
+        change_status(row, Status::Executing);
+        row.revision = row.revision.next();
+        row.locked_by = Some(request.worker);
+        row.updated_at = now;
+        let row = self.instances.get(&id)?;
+        Some(Claim {
+            id,
+            revision: row.revision,
+            machine: row.machine.clone(),
+            version: row.version,
+            step: row.step.clone(),
+            state: row.state.clone(),
+            queue: row.queue.clone(),
+            priority: row.priority,
+            attempt: row.attempt,
+            crashes: row.crashes,
+            partition_key: row.partition_key.clone(),
+            correlation_key: row.correlation_key.clone(),
+            parent: row.parent,
+            round: row.round,
+            awaits: row.awaits.clone().unwrap_or_default(),
+            inbox: self.inbox(id).filter_map(presented).collect(),
+            children: if row.round > 0 {
+                self.children_of(id, Some(row.round)).collect()
+            } else {
+                Vec::new()
+            },
+            dropped: row.dropped.clone(),
+            waited: now.since(row.eligible_at),
+        })
+    }
+
+    /// The children of `id`, of one round or of all, by id.
+    pub(super) fn children_of(
+        &self,
+        id: InstanceId,
+        round: Option<i32>,
+    ) -> impl Iterator<Item = Child> {
+        self.instances.values().filter_map(move |row| {
+            let parent = row.parent.filter(|parent| parent.id == id)?;
+            if round.is_some_and(|round| round != parent.round) {
+                return None;
+            }
+            Some(Child {
+                id: row.id,
+                round: parent.round,
+                machine: row.machine.clone(),
+                version: row.version,
+                status: row.status,
+                state: row.state.clone(),
+                result: row.result.clone(),
+                last_error: row.last_error.clone(),
+            })
+        })
+    }
+
+    /// When the next row comes due that is not held behind its partition key.
+    fn next_due_in(&self, queue: &str, now: Timestamp) -> Option<Duration> {
+        let due = self
+            .runnable_in(queue)
+            .filter(|row| row.eligible_at > now && !self.is_held(row))
+            .map(|row| row.eligible_at)
+            .min()?;
+        Some(due.since(now))
+    }
+
+    /// Whether another row of its partition key executes or goes first.
+    pub(super) fn is_held(&self, row: &Instance) -> bool {
+        let Some(key) = &row.partition_key else {
+            return false;
+        };
+        self.instances.values().any(|other| {
+            other.partition_key.as_ref() == Some(key)
+                && (other.status == Status::Executing
+                    || other.status == Status::Runnable && urgency(other) < urgency(row))
+        })
+    }
+}
+
+fn urgency(row: &Instance) -> (i16, Timestamp, InstanceId) {
+    (row.priority, row.eligible_at, row.id)
+}
+
+fn presented(row: &SignalRow) -> Option<Signal> {
+    Some(Signal {
+        id: row.id,
+        name: row.name.clone(),
+        payload: row.payload.clone()?,
+        dedup_key: row.dedup_key.clone(),
+        inserted_at: row.inserted_at,
+    })
+}

@@ -1,0 +1,89 @@
+//! Putting signals into inboxes.
+
+use super::Tables;
+use super::tables::make_runnable;
+use outlast_core::{
+    Delivered, Delivery, Instance, InstanceId, NewSignal, QueueNames, Result, SignalId, SignalRow,
+    Status, Target, Timestamp, limits,
+};
+
+impl Tables {
+    pub(super) fn deliver(&mut self, signals: Vec<NewSignal>, now: Timestamp) -> Result<Delivered> {
+        NewSignal::check_all(&signals).map_err(|invalid| invalid.during("deliver"))?;
+        let mut delivered = Delivered::default();
+        for signal in signals {
+            let answer = self.deliver_one(signal, now, &mut delivered.woken);
+            delivered.answers.push(answer);
+        }
+        Ok(delivered)
+    }
+
+    fn deliver_one(
+        &mut self,
+        signal: NewSignal,
+        now: Timestamp,
+        woken: &mut QueueNames,
+    ) -> Delivery {
+        let Some(instance) = self.target(&signal.target) else {
+            return Delivery::NoTarget;
+        };
+        if self.was_sent(instance, signal.dedup_key.as_deref()) {
+            return Delivery::Duplicate { instance };
+        }
+        if self.inbox(instance).count() >= limits::INBOX_MAX {
+            return Delivery::InboxFull { instance };
+        }
+        let woke = self.wake(instance, &signal.name, now, woken);
+        let id = SignalId(self.next_id());
+        let row = SignalRow {
+            id,
+            target: instance,
+            name: signal.name,
+            payload: Some(signal.payload),
+            dedup_key: signal.dedup_key,
+            inserted_at: now,
+            consumed_at: None,
+        };
+        self.signals.insert(id, row);
+        Delivery::Delivered { id, instance, woke }
+    }
+
+    /// Who would read it: nobody, once the instance has ended (PROTOCOL §3 #10).
+    fn target(&self, target: &Target) -> Option<InstanceId> {
+        let row = match target {
+            Target::Id(id) => self.instances.get(id),
+            Target::Key { machine, key } => self.holder(machine, key),
+        };
+        row.filter(|row| !row.status.is_terminal())
+            .map(|row| row.id)
+    }
+
+    /// Consumed signals count too: their tombstones remember the key (PROTOCOL §3 #9).
+    fn was_sent(&self, instance: InstanceId, dedup_key: Option<&str>) -> bool {
+        dedup_key.is_some()
+            && self
+                .signals
+                .values()
+                .any(|signal| signal.target == instance && signal.dedup_key.as_deref() == dedup_key)
+    }
+
+    fn wake(
+        &mut self,
+        instance: InstanceId,
+        name: &str,
+        now: Timestamp,
+        woken: &mut QueueNames,
+    ) -> bool {
+        let awaited = |row: &&mut Instance| {
+            let awaits = row.awaits.as_deref().unwrap_or_default();
+            row.status == Status::AwaitingSignal && awaits.iter().any(|it| it == name)
+        };
+        match self.instances.get_mut(&instance).filter(awaited) {
+            Some(row) => {
+                make_runnable(row, now, woken);
+                true
+            }
+            None => false,
+        }
+    }
+}

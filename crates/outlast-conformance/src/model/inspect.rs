@@ -1,0 +1,162 @@
+//! Looking without touching.
+
+use super::{Model, Tables};
+use async_trait::async_trait;
+use outlast_core::{
+    Child, Count, Filter, Inspect, Instance, InstanceId, ListRequest, Operation, Page,
+    QueueSummary, Result, SignalId, SignalRow, Status, Timestamp, Worker, limits,
+};
+use std::collections::BTreeSet;
+
+#[async_trait]
+impl Inspect for Model {
+    async fn get(&self, id: InstanceId) -> Result<Option<Instance>> {
+        self.alone("get", |tables, _| Ok(tables.instances.get(&id).cloned()))
+    }
+
+    async fn find(&self, machine: &str, key: &str) -> Result<Option<Instance>> {
+        self.alone("find", |tables, _| Ok(tables.holder(machine, key).cloned()))
+    }
+
+    async fn list(&self, request: ListRequest) -> Result<Page> {
+        self.alone("list", |tables, _| tables.list(&request))
+    }
+
+    async fn count(&self, filter: Filter) -> Result<Count> {
+        self.alone("count", |tables, _| {
+            Ok(counted(
+                tables.instances.values().filter(|row| fits(row, &filter)),
+            ))
+        })
+    }
+
+    async fn signals(&self, id: InstanceId, after: Option<SignalId>) -> Result<Vec<SignalRow>> {
+        self.alone("signals", |tables, _| {
+            Ok(tables
+                .signals
+                .values()
+                .filter(|signal| signal.target == id && Some(signal.id) > after)
+                .take(limits::PAGE_MAX)
+                .cloned()
+                .collect())
+        })
+    }
+
+    async fn children(
+        &self,
+        id: InstanceId,
+        round: Option<i32>,
+        after: Option<InstanceId>,
+    ) -> Result<Vec<Child>> {
+        self.alone("children", |tables, _| {
+            Ok(tables
+                .children_of(id, round)
+                .filter(|child| Some(child.id) > after)
+                .take(limits::PAGE_MAX)
+                .collect())
+        })
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueSummary>> {
+        self.alone("queues", |tables, now| Ok(tables.queues(now)))
+    }
+
+    async fn workers(&self) -> Result<Vec<Worker>> {
+        self.alone("workers", |tables, _| {
+            Ok(tables.workers.values().cloned().collect())
+        })
+    }
+
+    async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>> {
+        self.alone("operations", |tables, _| {
+            Ok(tables
+                .operations
+                .iter()
+                .rev()
+                .filter(|operation| instance.is_none() || operation.instance == instance)
+                .take(limits::PAGE_MAX)
+                .cloned()
+                .collect())
+        })
+    }
+}
+
+impl Tables {
+    fn list(&self, request: &ListRequest) -> Result<Page> {
+        request.check().map_err(|invalid| invalid.during("list"))?;
+        let mut fitting = self
+            .instances
+            .values()
+            .rev()
+            .filter(|row| request.before.is_none_or(|before| row.id < before))
+            .filter(|row| fits(row, &request.filter));
+        let instances: Vec<Instance> = fitting.by_ref().take(request.limit).cloned().collect();
+        let more = fitting.next().is_some();
+        Ok(Page {
+            next: instances.last().map(|row| row.id).filter(|_| more),
+            instances,
+        })
+    }
+
+    fn queues(&self, now: Timestamp) -> Vec<QueueSummary> {
+        let live = self
+            .instances
+            .values()
+            .filter(|row| !row.status.is_terminal());
+        let names: BTreeSet<&str> = live
+            .map(|row| row.queue.as_str())
+            .chain(self.paused.iter().map(String::as_str))
+            .collect();
+        names
+            .into_iter()
+            .map(|name| self.queue(name, now))
+            .collect()
+    }
+
+    fn queue(&self, name: &str, now: Timestamp) -> QueueSummary {
+        let rows_in = |status| {
+            self.instances
+                .values()
+                .filter(move |row| row.queue == name && row.status == status)
+        };
+        let eligible =
+            || rows_in(Status::Runnable).filter(|row| row.eligible_at <= now && !self.is_held(row));
+        QueueSummary {
+            name: name.to_owned(),
+            paused: self.paused.contains(name),
+            eligible: counted(eligible()),
+            delayed: counted(rows_in(Status::Runnable).filter(|row| row.eligible_at > now)),
+            executing: counted(rows_in(Status::Executing)),
+            oldest_eligible_at: eligible().map(|row| row.eligible_at).min(),
+        }
+    }
+}
+
+fn counted<'a>(rows: impl Iterator<Item = &'a Instance>) -> Count {
+    let count = rows.count() as u64;
+    if count > limits::COUNT_MAX {
+        Count::AtLeast(limits::COUNT_MAX)
+    } else {
+        Count::Exactly(count)
+    }
+}
+
+fn fits(row: &Instance, filter: &Filter) -> bool {
+    fn is<T: PartialEq>(wanted: &Option<T>, given: &T) -> bool {
+        wanted.as_ref().is_none_or(|wanted| wanted == given)
+    }
+    is(&filter.machine, &row.machine)
+        && is(&filter.version, &row.version)
+        && is(&filter.step, &row.step)
+        && (filter.statuses.is_empty() || filter.statuses.contains(&row.status))
+        && is(&filter.queue, &row.queue)
+        && (filter.correlation_key.is_none() || filter.correlation_key == row.correlation_key)
+        && (filter.partition_key.is_none() || filter.partition_key == row.partition_key)
+        && (filter.parent.is_none() || filter.parent == row.parent.map(|parent| parent.id))
+        && filter
+            .inserted_from
+            .is_none_or(|from| row.inserted_at >= from)
+        && filter
+            .inserted_until
+            .is_none_or(|until| row.inserted_at < until)
+}

@@ -1,0 +1,155 @@
+//! The reference model: the contract in its plainest form.
+//!
+//! Everything is a map behind one lock, every verb walks what it needs in order, and nothing is
+//! clever. Where a store and the model disagree, one of them reads the contract wrongly (I12). One
+//! file per verb, named as in the stores.
+
+mod claim;
+mod collect;
+mod commit;
+mod deliver;
+mod fire;
+mod insert;
+mod inspect;
+mod lease;
+mod operate;
+mod reap;
+mod reconcile;
+mod tables;
+
+pub(crate) use tables::Tables;
+
+use async_trait::async_trait;
+use outlast_core::{
+    Cancelled, ClaimRequest, Claimed, Clock, CollectRequest, Collected, Commit, Committed,
+    DeleteAnswer, Delivered, Error, Fired, Heartbeat, Inserts, InstanceId, ManualClock,
+    NewInstance, NewSignal, NewWorker, Note, ReapRequest, Reaped, ReconcileRequest, Reconciled,
+    Release, Released, Result, Retried, Store, Timestamp, WorkerId,
+};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// An in-memory store that takes its time from a [`ManualClock`].
+#[derive(Debug)]
+pub struct Model {
+    clock: ManualClock,
+    /// `None` once the store is closed.
+    tables: Mutex<Option<Tables>>,
+}
+
+impl Model {
+    /// An empty store.
+    pub fn new(clock: ManualClock) -> Model {
+        Model {
+            clock,
+            tables: Mutex::new(Some(Tables::default())),
+        }
+    }
+
+    /// Runs one verb alone.
+    pub(crate) fn alone<T>(
+        &self,
+        operation: &'static str,
+        verb: impl FnOnce(&mut Tables, Timestamp) -> Result<T>,
+    ) -> Result<T> {
+        match self.lock().as_mut() {
+            Some(tables) => verb(tables, self.clock.now()),
+            None => Err(Error::Closed { operation }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Tables>> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Store for Model {
+    async fn now(&self) -> Result<Timestamp> {
+        self.alone("now", |_, now| Ok(now))
+    }
+
+    async fn insert(&self, rows: Vec<NewInstance>, claim_for: Option<WorkerId>) -> Result<Inserts> {
+        self.alone("insert", |tables, now| tables.insert(rows, claim_for, now))
+    }
+
+    async fn claim(&self, request: ClaimRequest) -> Result<Claimed> {
+        self.alone("claim", |tables, now| tables.claim(&request, now))
+    }
+
+    async fn commit(&self, commits: Vec<Commit>) -> Result<Committed> {
+        self.alone("commit", |tables, now| tables.commit(commits, now))
+    }
+
+    async fn release(&self, releases: Vec<Release>) -> Result<Released> {
+        self.alone("release", |tables, now| tables.release(&releases, now))
+    }
+
+    async fn forget(&self, worker: WorkerId, held: Vec<InstanceId>) -> Result<Vec<InstanceId>> {
+        self.alone(
+            "forget",
+            |tables, now| Ok(tables.forget(worker, &held, now)),
+        )
+    }
+
+    async fn deliver(&self, signals: Vec<NewSignal>) -> Result<Delivered> {
+        self.alone("deliver", |tables, now| tables.deliver(signals, now))
+    }
+
+    async fn register(&self, worker: NewWorker) -> Result<WorkerId> {
+        self.alone("register", |tables, now| tables.register(worker, now))
+    }
+
+    async fn heartbeat(&self, worker: WorkerId, lease: Duration) -> Result<Heartbeat> {
+        self.alone("heartbeat", |tables, now| {
+            tables.heartbeat(worker, lease, now)
+        })
+    }
+
+    async fn deregister(&self, worker: WorkerId) -> Result<()> {
+        self.alone("deregister", |tables, now| {
+            tables.deregister(worker, now);
+            Ok(())
+        })
+    }
+
+    async fn reap(&self, request: ReapRequest) -> Result<Reaped> {
+        self.alone("reap", |tables, now| tables.reap(request, now))
+    }
+
+    async fn fire(&self, max: usize) -> Result<Fired> {
+        self.alone("fire", |tables, now| Ok(tables.fire(max, now)))
+    }
+
+    async fn collect(&self, request: CollectRequest) -> Result<Collected> {
+        self.alone("collect", |tables, now| tables.collect(request, now))
+    }
+
+    async fn reconcile(&self, request: ReconcileRequest) -> Result<Reconciled> {
+        self.alone("reconcile", |tables, now| tables.reconcile(request, now))
+    }
+
+    async fn cancel(&self, ids: Vec<InstanceId>, note: Note) -> Result<Cancelled> {
+        self.alone("cancel", |tables, now| tables.cancel(&ids, &note, now))
+    }
+
+    async fn retry(&self, ids: Vec<InstanceId>, note: Note) -> Result<Retried> {
+        self.alone("retry", |tables, now| tables.retry(&ids, &note, now))
+    }
+
+    async fn delete(&self, ids: Vec<InstanceId>, note: Note) -> Result<Vec<DeleteAnswer>> {
+        self.alone("delete", |tables, now| tables.delete(&ids, &note, now))
+    }
+
+    async fn pause(&self, queue: &str, note: Note) -> Result<bool> {
+        self.alone("pause", |tables, now| tables.pause(queue, &note, now))
+    }
+
+    async fn resume(&self, queue: &str, note: Note) -> Result<bool> {
+        self.alone("resume", |tables, now| tables.resume(queue, &note, now))
+    }
+
+    async fn close(&self) {
+        *self.lock() = None;
+    }
+}

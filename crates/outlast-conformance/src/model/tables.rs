@@ -1,0 +1,135 @@
+//! What the model holds, and the moves that several verbs share.
+
+use outlast_core::{
+    Error, Instance, InstanceId, Operation, QueueNames, Result, Scope, SignalId, SignalRow, Status,
+    Timestamp, Worker, WorkerId,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Everything there is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tables {
+    pub(crate) instances: BTreeMap<InstanceId, Instance>,
+    pub(crate) signals: BTreeMap<SignalId, SignalRow>,
+    pub(crate) workers: BTreeMap<WorkerId, Worker>,
+    pub(crate) paused: BTreeSet<String>,
+    /// In the order in which they were done.
+    pub(crate) operations: Vec<Operation>,
+    /// One count for rows of all kinds: an id mistaken for another's is then no id at all.
+    last_id: i64,
+}
+
+impl Tables {
+    pub(super) fn next_id(&mut self) -> i64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// Who occupies `key` among the instances of `machine`.
+    pub(super) fn holder(&self, machine: &str, key: &str) -> Option<&Instance> {
+        self.instances.values().find(|row| {
+            row.holds_key && row.machine == machine && row.correlation_key.as_deref() == Some(key)
+        })
+    }
+
+    /// The signals `id` has not consumed, oldest first.
+    pub(super) fn inbox(&self, id: InstanceId) -> impl Iterator<Item = &SignalRow> {
+        self.signals
+            .values()
+            .filter(move |signal| signal.target == id && signal.consumed_at.is_none())
+    }
+
+    /// Takes signals out of the inbox of `id`. One with a dedup key stays as a tombstone, so that it
+    /// is not accepted again (PROTOCOL §3 #9).
+    pub(super) fn consume(&mut self, id: InstanceId, signals: &[SignalId], now: Timestamp) {
+        for signal in signals {
+            let Some(row) = self.signals.get_mut(signal) else {
+                continue;
+            };
+            if row.target != id || row.consumed_at.is_some() {
+                continue;
+            }
+            if row.dedup_key.is_some() {
+                row.payload = None;
+                row.consumed_at = Some(now);
+            } else {
+                self.signals.remove(signal);
+            }
+        }
+    }
+
+    /// Ends `id` with everything an end brings: no claim, no wait, no inbox, the parent joined.
+    pub(super) fn end(
+        &mut self,
+        id: InstanceId,
+        status: Status,
+        now: Timestamp,
+        woken: &mut QueueNames,
+    ) {
+        let inbox: Vec<SignalId> = self.inbox(id).map(|signal| signal.id).collect();
+        self.consume(id, &inbox, now);
+        let Some(row) = self.instances.get_mut(&id) else {
+            return;
+        };
+        change_status(row, status);
+        row.locked_by = None;
+        row.awaits = None;
+        row.await_deadline = None;
+        row.finished_at = Some(now);
+        row.updated_at = now;
+        self.join(id, now, woken);
+    }
+
+    /// Counts the end of `child` with its parent, if that waits for this very round (I6).
+    fn join(&mut self, child: InstanceId, now: Timestamp, woken: &mut QueueNames) {
+        let Some(parent) = self.instances.get(&child).and_then(|row| row.parent) else {
+            return;
+        };
+        let Some(row) = self.instances.get_mut(&parent.id) else {
+            return;
+        };
+        if row.status != Status::AwaitingChildren || row.round != parent.round {
+            return;
+        }
+        row.children_pending -= 1;
+        row.updated_at = now;
+        if row.children_pending == 0 {
+            make_runnable(row, now, woken);
+        }
+    }
+
+    /// Whether the parent of `row` is stored and has not ended.
+    pub(super) fn living_parent(&self, row: &Instance) -> Option<InstanceId> {
+        let parent = self.instances.get(&row.parent?.id)?;
+        (!parent.status.is_terminal()).then_some(parent.id)
+    }
+
+    /// Only a worker whose lease is alive may take claims.
+    pub(super) fn check_lease(
+        &self,
+        operation: &'static str,
+        worker: WorkerId,
+        now: Timestamp,
+    ) -> Result<()> {
+        match self.workers.get(&worker) {
+            Some(row) if row.lease_expires_at > now => Ok(()),
+            Some(_) | None => Err(Error::LeaseExpired { operation, worker }),
+        }
+    }
+}
+
+/// Puts `row` into its queue, eligible now.
+pub(super) fn make_runnable(row: &mut Instance, now: Timestamp, woken: &mut QueueNames) {
+    change_status(row, Status::Runnable);
+    row.eligible_at = now;
+    row.await_deadline = None;
+    row.updated_at = now;
+    woken.insert(row.queue.clone());
+}
+
+/// Moves `row` to `status`. Leaving the scope releases the correlation key for good (PROTOCOL §3 #4).
+pub(super) fn change_status(row: &mut Instance, status: Status) {
+    row.status = status;
+    let occupied = |scope: Scope| scope.contains(status);
+    row.holds_key = row.holds_key && row.correlation_scope.is_some_and(occupied);
+}

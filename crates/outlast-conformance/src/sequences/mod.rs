@@ -1,0 +1,1 @@
+//! Random sequences of verbs, sent to the model and to a store.

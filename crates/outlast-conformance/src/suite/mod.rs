@@ -1,0 +1,26 @@
+//! The rules. Each takes an empty store and panics where the store breaks the rule.
+//!
+//! A rule that holds an invariant of PROTOCOL §4 names it (`I7`), and one that would fail on a
+//! defective form of PROTOCOL §3 names the defect (`#7`).
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    reason = "these are tests: the name of each is its sentence, and an unexpected error fails it"
+)]
+
+pub mod bad_input;
+pub mod batches;
+pub mod children;
+pub mod claims;
+pub mod commits;
+pub mod inspecting;
+pub mod leases;
+pub mod operators;
+pub mod partitions;
+pub mod races;
+pub mod reaping;
+pub mod retention;
+pub mod signals;
+pub mod timers;
+pub mod uniqueness;
