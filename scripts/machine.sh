@@ -7,7 +7,7 @@
 
 require_rust() {
     command -v cargo >/dev/null ||
-        die "cargo is not on PATH: install the stable Rust toolchain (https://rustup.rs), then run this again"
+        die "cargo is not on PATH: install the stable Rust toolchain (rustup does it), then run this again"
     # Rust links with cc, and SQLite is built from its C source.
     if ! command -v cc >/dev/null; then
         apt_install gcc libc6-dev ||
