@@ -1,1 +1,69 @@
-//! Placeholder for the first build.
+//! The SQLite store of Outlast: nothing to install, one file, the same meaning as PostgreSQL.
+//!
+//! ```
+//! use outlast_core::{Inspect, Json, NewInstance, Status, Store};
+//! use outlast_sqlite::Sqlite;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> outlast_core::Result<()> {
+//! let store = Sqlite::in_memory()?; // or Sqlite::open("shop.db")?
+//! let state = Json::parse(r#"{"number":42}"#).expect("this is JSON");
+//! let order = NewInstance::new("checkout", "start", state).correlation_key("order:42");
+//!
+//! let inserted = store.insert(vec![order], None).await?;
+//! let id = inserted.rows[0].new_id().expect("nobody held the key");
+//!
+//! let instance = store.get(id).await?.expect("it was just inserted");
+//! assert_eq!(instance.status, Status::Runnable);
+//! store.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # How it works
+//!
+//! **One writer thread** takes whatever verbs are waiting into one transaction: while one group is
+//! being made durable, the next one gathers, so that many verbs share one wait for the disk. Each
+//! verb runs in a savepoint of its own; one that fails is undone alone. Nobody is answered before the
+//! commit has succeeded.
+//!
+//! **Readers beside it** answer the questions of [`Inspect`](outlast_core::Inspect), each in a
+//! transaction of its own: they see one consistent moment and never wait for the writer. In memory
+//! there is one connection, and questions go through the writer.
+//!
+//! **Several processes** may use one file. Write transactions begin immediately, so they queue for the
+//! lock instead of failing half-way; one that waits longer than
+//! [`busy_timeout`](Options::busy_timeout) is a transient error. All of them must be on one machine:
+//! SQLite's locks do not work over a network file system.
+//!
+//! **Time** is the machine's, or that of the [`clock`](Options::clock) a test sets.
+//!
+//! The statements are in `sql/`, one per file, and the schema is in `migrations/`; both are meant to be
+//! read.
+
+mod claim;
+mod collect;
+mod commit;
+mod decode;
+mod deliver;
+mod error;
+mod fire;
+mod insert;
+mod inspect;
+mod job;
+mod lane;
+mod lease;
+mod line;
+mod migrate;
+mod open;
+mod operate;
+mod options;
+mod reader;
+mod reap;
+mod reconcile;
+mod store;
+mod writer;
+
+pub use migrate::Migration;
+pub use options::{Options, Synchronous};
+pub use store::Sqlite;

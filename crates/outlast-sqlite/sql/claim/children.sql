@@ -1,0 +1,8 @@
+-- The children of one round, in the order they were asked for.
+-- Parameters: 1 parent, 2 round.
+-- Index: instances_parent.
+-- Bound: CHILDREN_MAX, kept by commit.
+select id, parent_round, fsm, fsm_version, status, state, result, last_error
+from instances
+where parent_id = ?1 and parent_round = ?2
+order by id

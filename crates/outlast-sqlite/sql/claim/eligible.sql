@@ -1,0 +1,12 @@
+-- Eligible rows of one priority in their order, after a position. Never walks what is delayed (I10).
+-- Parameters: 1 queue, 2 priority, 3 eligible_at and 4 id of the position, 5 now, 6 limit.
+-- Index: instances_pick.
+-- Bound: the limit.
+select id, eligible_at, fsm, fsm_version, partition_key
+from instances
+where status = 'runnable' and blocked = 0
+  and queue = ?1 and priority = ?2
+  and (eligible_at, id) > (?3, ?4)
+  and eligible_at <= ?5
+order by eligible_at, id
+limit ?6

@@ -1,0 +1,16 @@
+-- Ends a row that was just taken and cannot be decoded, so that it does not stop its queue (PROTOCOL §3 #12).
+-- Parameters: 1 id, 2 reason, 3 now.
+-- Guard: it is executing.
+-- Index: primary key of instances.
+-- Bound: one row.
+update instances
+set status = 'failed',
+    revision = revision + 1,
+    last_error = ?2,
+    locked_by = null,
+    awaits = null,
+    updated_at = ?3,
+    finished_at = ?3,
+    correlation_guard = iif(instr(correlation_scope, '"failed"') > 0, correlation_guard, null)
+where id = ?1 and status = 'executing'
+returning partition_key, parent_id, parent_round

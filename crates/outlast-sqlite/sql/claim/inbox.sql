@@ -1,0 +1,8 @@
+-- Everything an instance has not consumed, oldest first.
+-- Parameters: 1 instance.
+-- Index: signals_target.
+-- Bound: INBOX_MAX, kept by deliver.
+select id, name, payload, dedup_key, inserted_at
+from signals
+where consumed_at is null and target_id = ?1
+order by id

@@ -1,0 +1,14 @@
+-- Hands a row to a worker. The key is released when its scope lacks executing (I9).
+-- Parameters: 1 id, 2 worker, 3 now.
+-- Guard: it is runnable.
+-- Index: primary key of instances.
+-- Bound: one row.
+update instances
+set status = 'executing',
+    revision = revision + 1,
+    locked_by = ?2,
+    updated_at = ?3,
+    correlation_guard = iif(instr(correlation_scope, '"executing"') > 0, correlation_guard, null)
+where id = ?1 and status = 'runnable'
+returning id, revision, fsm, fsm_version, step, state, queue, priority, eligible_at, attempt, crashes,
+    partition_key, correlation_key, parent_id, parent_round, round, awaits, children_dropped

@@ -1,0 +1,7 @@
+-- Removes an ended instance.
+-- Parameters: 1 id.
+-- Guard: it has ended.
+-- Index: primary key of instances.
+-- Bound: one row.
+delete from instances
+where id = ?1 and finished_at is not null

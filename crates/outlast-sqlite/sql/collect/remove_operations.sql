@@ -1,0 +1,6 @@
+-- Removes what was recorded of an instance.
+-- Parameters: 1 instance.
+-- Index: operations_instance.
+-- Bound: the operations on one instance.
+delete from operations
+where instance_id = ?1

@@ -1,0 +1,19 @@
+-- The end. Leaves step and state as they were.
+-- Parameters: 1 id, 2 revision, 3 status, 4 result or null, 5 error or null, 6 now.
+-- Guard: the fence.
+-- Index: primary key of instances.
+-- Bound: one row.
+update instances
+set status = ?3,
+    revision = revision + 1,
+    result = ?4,
+    last_error = ?5,
+    crashes = 0,
+    locked_by = null,
+    awaits = null,
+    correlation_guard = iif(
+        instr(correlation_scope, '"' || ?3 || '"') > 0, correlation_guard, null),
+    updated_at = ?6,
+    finished_at = ?6
+where id = ?1 and revision = ?2 and status = 'executing'
+returning partition_key, parent_id, parent_round

@@ -1,0 +1,7 @@
+-- How many unconsumed signals an instance holds.
+-- Parameters: 1 instance.
+-- Index: signals_target.
+-- Bound: INBOX_MAX.
+select count(*)
+from signals
+where consumed_at is null and target_id = ?1

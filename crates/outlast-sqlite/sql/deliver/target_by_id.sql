@@ -1,0 +1,10 @@
+-- The target of a signal, and whether it waits for that name. An ended one is no target (I7).
+-- Parameters: 1 id, 2 name of the signal.
+-- Guard: it has not ended.
+-- Index: primary key of instances.
+-- Bound: one row.
+select id, queue,
+    status = 'awaiting_signal'
+        and exists (select 1 from json_each(awaits) where value = ?2) as waits
+from instances
+where id = ?1 and finished_at is null

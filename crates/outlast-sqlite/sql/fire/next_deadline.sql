@@ -1,0 +1,8 @@
+-- The earliest deadline there is.
+-- Index: instances_deadline.
+-- Bound: one row.
+select await_deadline
+from instances
+where await_deadline is not null
+order by await_deadline
+limit 1

@@ -1,0 +1,7 @@
+-- Who holds a correlation key.
+-- Parameters: 1 machine, 2 key.
+-- Index: instances_correlation.
+-- Bound: one row.
+select id
+from instances
+where fsm = ?1 and correlation_guard = ?2

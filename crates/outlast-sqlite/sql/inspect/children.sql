@@ -1,0 +1,9 @@
+-- Children of an instance, of every round.
+-- Parameters: 1 parent, 2 after this id, 3 limit.
+-- Index: instances_parent.
+-- Bound: the limit.
+select id, parent_round, fsm, fsm_version, status, state, result, last_error
+from instances
+where parent_id = ?1 and id > ?2
+order by id
+limit ?3

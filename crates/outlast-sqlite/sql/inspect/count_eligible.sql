@@ -1,0 +1,12 @@
+-- How many rows of one priority are eligible, and since when the first is.
+-- Parameters: 1 queue, 2 priority, 3 now, 4 limit.
+-- Index: instances_pick.
+-- Bound: the limit.
+select count(*), min(eligible_at)
+from (
+    select eligible_at
+    from instances
+    where status = 'runnable' and blocked = 0
+      and queue = ?1 and priority = ?2 and eligible_at <= ?3
+    order by eligible_at
+    limit ?4)

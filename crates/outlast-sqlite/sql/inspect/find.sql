@@ -1,0 +1,10 @@
+-- The whole instance that holds a correlation key.
+-- Parameters: 1 machine, 2 key.
+-- Index: instances_correlation.
+-- Bound: one row.
+select id, fsm, fsm_version, step, state, status, revision, result, last_error, queue, priority,
+    eligible_at, attempt, crashes, partition_key, locked_by, awaits, await_deadline, parent_id,
+    parent_round, round, children_pending, children_dropped, correlation_key, correlation_scope,
+    correlation_guard, inserted_at, updated_at, finished_at
+from instances
+where fsm = ?1 and correlation_guard = ?2

@@ -1,0 +1,10 @@
+-- The opening of a page of whole instances; the filters, the order and the limit follow.
+-- Parameters: 1 only ids below this.
+-- Index: primary key of instances.
+-- Bound: the limit, PAGE_MAX.
+select id, fsm, fsm_version, step, state, status, revision, result, last_error, queue, priority,
+    eligible_at, attempt, crashes, partition_key, locked_by, awaits, await_deadline, parent_id,
+    parent_round, round, children_pending, children_dropped, correlation_key, correlation_scope,
+    correlation_guard, inserted_at, updated_at, finished_at
+from instances
+where id < ?1

@@ -1,0 +1,9 @@
+-- What operators did last to one instance.
+-- Parameters: 1 instance, 2 limit.
+-- Index: operations_instance.
+-- Bound: the limit.
+select verb, instance_id, queue, operator, reason, status_before, at
+from operations
+where instance_id = ?1
+order by id desc
+limit ?2

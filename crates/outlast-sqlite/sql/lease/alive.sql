@@ -1,0 +1,7 @@
+-- Whether a worker's lease runs.
+-- Parameters: 1 worker, 2 now.
+-- Index: primary key of workers.
+-- Bound: one row.
+select 1
+from workers
+where id = ?1 and lease_expires_at > ?2

@@ -1,0 +1,8 @@
+-- What a worker holds, by id.
+-- Parameters: 1 worker.
+-- Index: instances_locked.
+-- Bound: the claims of one worker.
+select id, revision
+from instances
+where status = 'executing' and locked_by = ?1
+order by id

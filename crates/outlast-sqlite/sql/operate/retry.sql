@@ -1,0 +1,15 @@
+-- Starts an instance again at the step where it ended badly.
+-- Parameters: 1 id, 2 now.
+-- Guard: it failed or was cancelled (I4).
+-- Index: primary key of instances.
+-- Bound: one row.
+update instances
+set status = 'runnable',
+    revision = revision + 1,
+    eligible_at = ?2,
+    attempt = 0,
+    crashes = 0,
+    updated_at = ?2,
+    finished_at = null
+where id = ?1 and status in ('failed', 'cancelled')
+returning queue, parent_id, parent_round

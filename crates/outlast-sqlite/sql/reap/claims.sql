@@ -1,0 +1,9 @@
+-- What a dead worker held, by id, with what decides its fate.
+-- Parameters: 1 worker, 2 limit.
+-- Index: instances_locked.
+-- Bound: the limit.
+select id, crashes, step
+from instances
+where status = 'executing' and locked_by = ?1
+order by id
+limit ?2

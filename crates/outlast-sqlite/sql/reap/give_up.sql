@@ -1,0 +1,18 @@
+-- Fails an instance that took its workers down too often (PROTOCOL §3 #14).
+-- Parameters: 1 id, 2 error, 3 now.
+-- Guard: it is executing.
+-- Index: primary key of instances.
+-- Bound: one row.
+update instances
+set status = 'failed',
+    revision = revision + 1,
+    last_error = ?2,
+    attempt = attempt + 1,
+    crashes = crashes + 1,
+    locked_by = null,
+    awaits = null,
+    correlation_guard = iif(instr(correlation_scope, '"failed"') > 0, correlation_guard, null),
+    updated_at = ?3,
+    finished_at = ?3
+where id = ?1 and status = 'executing'
+returning partition_key, parent_id, parent_round

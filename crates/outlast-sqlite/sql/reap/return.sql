@@ -1,0 +1,14 @@
+-- Puts a dead worker's claim back where it was.
+-- Parameters: 1 id, 2 now.
+-- Guard: it is executing.
+-- Index: primary key of instances.
+-- Bound: one row.
+update instances
+set status = 'runnable',
+    revision = revision + 1,
+    attempt = attempt + 1,
+    crashes = crashes + 1,
+    locked_by = null,
+    updated_at = ?2
+where id = ?1 and status = 'executing'
+returning status, queue, eligible_at, partition_key

@@ -1,0 +1,350 @@
+//! Taking work.
+
+use crate::error::Fault;
+use crate::job::Tx;
+use crate::{commit, decode, lease, line};
+use outlast_core::{
+    Claim, ClaimRequest, Claimed, InstanceId, QueueNames, Revision, Timestamp, WorkerId, limits,
+};
+use rusqlite::{OptionalExtension, Row, params};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+const PAUSED: &str = include_str!("../sql/claim/paused.sql");
+const NEXT_PRIORITY: &str = include_str!("../sql/claim/next_priority.sql");
+const ELIGIBLE: &str = include_str!("../sql/claim/eligible.sql");
+const NEXT_DUE: &str = include_str!("../sql/claim/next_due.sql");
+const TAKE: &str = include_str!("../sql/claim/take.sql");
+const FAIL_UNREADABLE: &str = include_str!("../sql/claim/fail_unreadable.sql");
+const INBOX: &str = include_str!("../sql/claim/inbox.sql");
+const CHILDREN: &str = include_str!("../sql/claim/children.sql");
+
+/// Rows a claim looks at beyond ten for each it may take, before it says that there may be more.
+const EXAMINED_MIN: usize = 1_000;
+
+/// Rows fetched at a time, at least.
+const CHUNK_MIN: usize = 16;
+
+/// Takes the most urgent eligible instances of a queue.
+pub(crate) fn claim(
+    tx: &Tx<'_>,
+    unfinished: &UnfinishedWalks,
+    request: &ClaimRequest,
+) -> Result<Claimed, Fault> {
+    lease::require_alive(tx, "claim", request.worker)?;
+    if is_paused(tx, &request.queue)? {
+        return Ok(Claimed {
+            paused: true,
+            ..Claimed::default()
+        });
+    }
+    let mut walk = Walk::new(tx, request);
+    let stopped_early = walk.take_most_urgent(unfinished)?;
+    let claims = walk.claims;
+    let more = stopped_early || (request.max > 0 && claims.len() == request.max);
+    let next_due_in = if more {
+        None
+    } else {
+        next_due_in(tx, &request.queue)?
+    };
+    Ok(Claimed {
+        claims,
+        next_due_in,
+        more,
+        paused: false,
+    })
+}
+
+/// Whether `queue` gives out no work.
+pub(crate) fn is_paused(tx: &Tx<'_>, queue: &str) -> Result<bool, Fault> {
+    Ok(tx.prepare(PAUSED)?.exists([queue])?)
+}
+
+/// The first priority of `queue` after `priority` that has anything to give, now or later.
+pub(crate) fn next_priority(tx: &Tx<'_>, queue: &str, priority: i64) -> Result<Option<i64>, Fault> {
+    let next = tx
+        .prepare(NEXT_PRIORITY)?
+        .query_row(params![queue, priority], |row| row.get(0))
+        .optional()?;
+    Ok(next)
+}
+
+/// Comes before every priority.
+pub(crate) const BEFORE_PRIORITIES: i64 = i16::MIN as i64 - 1;
+
+fn next_due_in(tx: &Tx<'_>, queue: &str) -> Result<Option<Duration>, Fault> {
+    let mut earliest: Option<Timestamp> = None;
+    let mut priority = BEFORE_PRIORITIES;
+    while let Some(next) = next_priority(tx, queue, priority)? {
+        priority = next;
+        let due = tx
+            .prepare(NEXT_DUE)?
+            .query_row(params![queue, priority, tx.now.0], |row| {
+                row.get(0).map(Timestamp)
+            })
+            .optional()?;
+        earliest = earliest.into_iter().chain(due).min();
+    }
+    Ok(earliest.map(|due| due.since(tx.now)))
+}
+
+/// Where walks stopped that had looked at as much as one claim may: the worker's next claim on that
+/// queue goes on there, after another look at the head. Without it, more rows of machines that the
+/// worker does not have than one claim looks at would hide everything behind them.
+#[derive(Debug, Default)]
+pub(crate) struct UnfinishedWalks(Mutex<HashMap<(WorkerId, String), Position>>);
+
+impl UnfinishedWalks {
+    /// Walks remembered at most. Forgetting one means that it starts again.
+    const MAX: usize = 1_000;
+
+    fn get(&self, request: &ClaimRequest) -> Option<Position> {
+        let walks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        walks.get(&(request.worker, request.queue.clone())).copied()
+    }
+
+    fn set(&self, request: &ClaimRequest, position: Option<Position>) {
+        let mut walks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let walk = (request.worker, request.queue.clone());
+        match position {
+            Some(position) => {
+                if walks.len() >= Self::MAX {
+                    walks.clear();
+                }
+                walks.insert(walk, position);
+            }
+            None => {
+                walks.remove(&walk);
+            }
+        }
+    }
+}
+
+/// A place in the order of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Position {
+    priority: i64,
+    eligible_at: i64,
+    id: i64,
+}
+
+impl Position {
+    const HEAD: Position = Position::before(BEFORE_PRIORITIES);
+
+    const fn before(priority: i64) -> Position {
+        Position {
+            priority,
+            eligible_at: i64::MIN,
+            id: i64::MIN,
+        }
+    }
+}
+
+/// Why a walk went no further.
+enum Stopped {
+    /// It has taken as many as were asked for.
+    Full(Position),
+    /// It has looked at as many as it may.
+    Tired(Position),
+    /// There is nothing behind it.
+    AtEnd,
+}
+
+struct Candidate {
+    id: InstanceId,
+    position: Position,
+    machine: String,
+    version: i32,
+    partition_key: Option<String>,
+}
+
+struct Walk<'a> {
+    tx: &'a Tx<'a>,
+    request: &'a ClaimRequest,
+    registered: HashSet<(&'a str, i32)>,
+    taken: usize,
+    claims: Vec<Claim>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(tx: &'a Tx<'a>, request: &'a ClaimRequest) -> Walk<'a> {
+        Walk {
+            tx,
+            request,
+            registered: request
+                .machines
+                .iter()
+                .map(|it| (it.machine.as_str(), it.version))
+                .collect(),
+            taken: 0,
+            claims: Vec::new(),
+        }
+    }
+
+    /// Walks from the head and then from where the last walk stopped. Answers whether it stopped
+    /// before the end without having taken all it may.
+    fn take_most_urgent(&mut self, unfinished: &UnfinishedWalks) -> Result<bool, Fault> {
+        if self.wanted() == 0 || self.registered.is_empty() {
+            return Ok(false);
+        }
+        let examined_max = (10 * self.request.max + EXAMINED_MIN) / 2;
+        let stopped = match self.walk(Position::HEAD, examined_max)? {
+            Stopped::Full(_) => return Ok(false),
+            Stopped::AtEnd => Stopped::AtEnd,
+            Stopped::Tired(at) => {
+                let resume = unfinished.get(self.request).map_or(at, |last| last.max(at));
+                self.walk(resume, examined_max)?
+            }
+        };
+        let (position, tired) = match stopped {
+            Stopped::Full(at) => (Some(at), false),
+            Stopped::Tired(at) => (Some(at), true),
+            Stopped::AtEnd => (None, false),
+        };
+        unfinished.set(self.request, position);
+        Ok(tired)
+    }
+
+    /// Walks on from `from`, priority by priority, and in each only over what is eligible.
+    fn walk(&mut self, from: Position, examined_max: usize) -> Result<Stopped, Fault> {
+        let mut at = from;
+        let mut left = examined_max;
+        loop {
+            let chunk = left.min(self.wanted().max(CHUNK_MIN));
+            let candidates = self.eligible(at, chunk)?;
+            let exhausted = candidates.len() < chunk;
+            for candidate in candidates {
+                at = candidate.position;
+                left -= 1;
+                self.consider(&candidate)?;
+                if self.wanted() == 0 {
+                    return Ok(Stopped::Full(at));
+                }
+            }
+            if exhausted {
+                match next_priority(self.tx, &self.request.queue, at.priority)? {
+                    Some(priority) => at = Position::before(priority),
+                    None => return Ok(Stopped::AtEnd),
+                }
+                left = left.saturating_sub(1);
+            }
+            if left == 0 {
+                return Ok(Stopped::Tired(at));
+            }
+        }
+    }
+
+    fn wanted(&self) -> usize {
+        self.request.max - self.taken
+    }
+
+    fn eligible(&self, after: Position, limit: usize) -> Result<Vec<Candidate>, Fault> {
+        let mut statement = self.tx.prepare(ELIGIBLE)?;
+        let rows = statement.query_map(
+            params![
+                self.request.queue,
+                after.priority,
+                after.eligible_at,
+                after.id,
+                self.tx.now.0,
+                limit as i64
+            ],
+            |row| candidate(after.priority, row),
+        )?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Takes a row, or holds it behind its partition key, or leaves it to a worker that has its machine.
+    fn consider(&mut self, row: &Candidate) -> Result<(), Fault> {
+        if !self
+            .registered
+            .contains(&(row.machine.as_str(), row.version))
+        {
+            return Ok(());
+        }
+        // One that this claim has taken executes by now, so this also finds the key's second (I8).
+        if let Some(key) = &row.partition_key
+            && line::is_busy(self.tx, key)?
+        {
+            return line::hold(self.tx, row.id);
+        }
+        self.taken += 1;
+        match take(self.tx, row.id, self.request.worker) {
+            Ok(claim) => self.claims.push(claim),
+            Err(fault) => match fault.unreadable_row() {
+                Some(reason) => fail_unreadable(self.tx, row.id, &reason)?,
+                None => return Err(fault),
+            },
+        }
+        Ok(())
+    }
+}
+
+fn candidate(priority: i64, row: &Row<'_>) -> rusqlite::Result<Candidate> {
+    let id: i64 = row.get("id")?;
+    Ok(Candidate {
+        id: InstanceId(id),
+        position: Position {
+            priority,
+            eligible_at: row.get("eligible_at")?,
+            id,
+        },
+        machine: row.get("fsm")?,
+        version: row.get("fsm_version")?,
+        partition_key: row.get("partition_key")?,
+    })
+}
+
+fn take(tx: &Tx<'_>, id: InstanceId, worker: WorkerId) -> Result<Claim, Fault> {
+    let mut claim = tx
+        .prepare(TAKE)?
+        .query_row(params![id.0, worker.0, tx.now.0], |row| {
+            bare_claim(row, tx.now)
+        })?;
+    claim.inbox = tx
+        .prepare(INBOX)?
+        .query_map([id.0], decode::signal)?
+        .collect::<rusqlite::Result<_>>()?;
+    if claim.round > 0 {
+        claim.children = tx
+            .prepare(CHILDREN)?
+            .query_map(params![id.0, claim.round], decode::child)?
+            .collect::<rusqlite::Result<_>>()?;
+    }
+    Ok(claim)
+}
+
+fn bare_claim(row: &Row<'_>, now: Timestamp) -> rusqlite::Result<Claim> {
+    Ok(Claim {
+        id: InstanceId(row.get("id")?),
+        revision: Revision(row.get("revision")?),
+        machine: row.get("fsm")?,
+        version: row.get("fsm_version")?,
+        step: row.get("step")?,
+        state: decode::json(row, "state")?,
+        queue: row.get("queue")?,
+        priority: row.get("priority")?,
+        attempt: row.get("attempt")?,
+        crashes: row.get("crashes")?,
+        partition_key: row.get("partition_key")?,
+        correlation_key: row.get("correlation_key")?,
+        parent: decode::parent(row)?,
+        round: row.get("round")?,
+        awaits: decode::list(row, "awaits")?,
+        inbox: Vec::new(),
+        children: Vec::new(),
+        dropped: decode::list(row, "children_dropped")?,
+        waited: now.since(Timestamp(row.get("eligible_at")?)),
+    })
+}
+
+/// A row that cannot be decoded fails alone, with its reason (PROTOCOL §3 #12).
+fn fail_unreadable(tx: &Tx<'_>, id: InstanceId, reason: &str) -> Result<(), Fault> {
+    let error = limits::clean_error(&format!("the stored instance cannot be read: {reason}"));
+    tracing::error!(instance = %id, error, "an instance was failed");
+    let ended = tx
+        .prepare(FAIL_UNREADABLE)?
+        .query_row(params![id.0, error, tx.now.0], commit::Ended::decode)?;
+    commit::follow_end(tx, id, &ended, &mut QueueNames::new())
+}

@@ -1,0 +1,118 @@
+//! Putting signals into inboxes, and waking who waits for them.
+
+use crate::error::Fault;
+use crate::job::Tx;
+use outlast_core::{
+    Delivered, Delivery, InstanceId, NewSignal, QueueNames, SignalId, Target, limits,
+};
+use rusqlite::{OptionalExtension, Row, params};
+use std::collections::HashMap;
+
+const TARGET_BY_ID: &str = include_str!("../sql/deliver/target_by_id.sql");
+const TARGET_BY_KEY: &str = include_str!("../sql/deliver/target_by_key.sql");
+const IS_DUPLICATE: &str = include_str!("../sql/deliver/is_duplicate.sql");
+const INBOX_SIZE: &str = include_str!("../sql/deliver/inbox_size.sql");
+const SIGNAL: &str = include_str!("../sql/deliver/signal.sql");
+const WAKE: &str = include_str!("../sql/deliver/wake.sql");
+
+/// Delivers signals in the caller's order, as if sent one by one.
+pub(crate) fn deliver(tx: &Tx<'_>, signals: &[NewSignal]) -> Result<Delivered, Fault> {
+    let mut delivered = Delivered::default();
+    let mut sizes = InboxSizes::default();
+    for signal in signals {
+        let answer = deliver_one(tx, signal, &mut sizes, &mut delivered.woken)?;
+        delivered.answers.push(answer);
+    }
+    Ok(delivered)
+}
+
+/// How much each inbox of this verb holds: counted once, so that filling one takes no time squared.
+type InboxSizes = HashMap<InstanceId, usize>;
+
+fn deliver_one(
+    tx: &Tx<'_>,
+    signal: &NewSignal,
+    sizes: &mut InboxSizes,
+    woken: &mut QueueNames,
+) -> Result<Delivery, Fault> {
+    let Some(receiver) = receiver(tx, signal)? else {
+        return Ok(Delivery::NoTarget);
+    };
+    let instance = receiver.id;
+    if is_duplicate(tx, instance, signal.dedup_key.as_deref())? {
+        return Ok(Delivery::Duplicate { instance });
+    }
+    let size = match sizes.get(&instance) {
+        Some(size) => *size,
+        None => inbox_size(tx, instance)?,
+    };
+    if size >= limits::INBOX_MAX {
+        return Ok(Delivery::InboxFull { instance });
+    }
+    sizes.insert(instance, size + 1);
+    let id = put(tx, instance, signal)?;
+    if receiver.waits {
+        tx.prepare(WAKE)?.execute(params![instance.0, tx.now.0])?;
+        woken.insert(receiver.queue);
+    }
+    Ok(Delivery::Delivered {
+        id,
+        instance,
+        woke: receiver.waits,
+    })
+}
+
+/// An instance that may still read a signal.
+struct Receiver {
+    id: InstanceId,
+    queue: String,
+    /// Whether it is parked on this name.
+    waits: bool,
+}
+
+fn receiver(tx: &Tx<'_>, signal: &NewSignal) -> Result<Option<Receiver>, Fault> {
+    let found = match &signal.target {
+        Target::Id(id) => tx
+            .prepare(TARGET_BY_ID)?
+            .query_row(params![id.0, signal.name], Receiver::decode),
+        Target::Key { machine, key } => tx
+            .prepare(TARGET_BY_KEY)?
+            .query_row(params![machine, key, signal.name], Receiver::decode),
+    };
+    Ok(found.optional()?)
+}
+
+impl Receiver {
+    fn decode(row: &Row<'_>) -> rusqlite::Result<Receiver> {
+        Ok(Receiver {
+            id: InstanceId(row.get("id")?),
+            queue: row.get("queue")?,
+            waits: row.get("waits")?,
+        })
+    }
+}
+
+fn is_duplicate(tx: &Tx<'_>, instance: InstanceId, key: Option<&str>) -> Result<bool, Fault> {
+    match key {
+        Some(key) => Ok(tx.prepare(IS_DUPLICATE)?.exists(params![instance.0, key])?),
+        None => Ok(false),
+    }
+}
+
+fn inbox_size(tx: &Tx<'_>, instance: InstanceId) -> Result<usize, Fault> {
+    let size: u32 = tx
+        .prepare(INBOX_SIZE)?
+        .query_row([instance.0], |row| row.get(0))?;
+    Ok(size as usize)
+}
+
+fn put(tx: &Tx<'_>, instance: InstanceId, signal: &NewSignal) -> Result<SignalId, Fault> {
+    tx.prepare(SIGNAL)?.execute(params![
+        instance.0,
+        signal.name,
+        signal.payload.as_str(),
+        signal.dedup_key,
+        tx.now.0
+    ])?;
+    Ok(SignalId(tx.connection.last_insert_rowid()))
+}

@@ -1,0 +1,186 @@
+//! What SQLite reports, in the words of the contract: what happened, and what to do about it.
+
+use outlast_core::{Error, Source};
+use rusqlite::ErrorCode;
+use std::any::Any;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What stops a verb: SQLite, or the contract.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    Sqlite(rusqlite::Error),
+    Store(Error),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Fault {
+        Fault::Sqlite(error)
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        Fault::Store(error)
+    }
+}
+
+impl Fault {
+    /// The error that the caller of `operation` sees.
+    pub(crate) fn during(self, operation: &'static str) -> Error {
+        match self {
+            Fault::Sqlite(error) => explain(operation, Arc::new(error)),
+            Fault::Store(error) => error,
+        }
+    }
+
+    /// Why this one row could not be written, when it was the row and not the database.
+    pub(crate) fn refused_row(&self) -> Option<String> {
+        match self {
+            Fault::Sqlite(rusqlite::Error::SqliteFailure(failure, text)) => match failure.code {
+                ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch => {
+                    Some(text.clone().unwrap_or_else(|| failure.to_string()))
+                }
+                _ => None,
+            },
+            Fault::Sqlite(_) | Fault::Store(_) => None,
+        }
+    }
+
+    /// Why this one row could not be decoded, when that is what happened.
+    pub(crate) fn unreadable_row(&self) -> Option<String> {
+        match self {
+            Fault::Sqlite(error) if is_unreadable(error) => Some(error.to_string()),
+            Fault::Sqlite(_) | Fault::Store(_) => None,
+        }
+    }
+}
+
+/// An error of the running store.
+pub(crate) fn explain(operation: &'static str, cause: Arc<rusqlite::Error>) -> Error {
+    let source: Option<Source> = Some(Box::new(cause.clone()));
+    let transient = |reason: &str| Error::Transient {
+        operation,
+        reason: format!("{reason} ({cause})"),
+        source: Some(Box::new(cause.clone())),
+    };
+    match cause.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => transient(
+            "another process holds the database for longer than the busy timeout; nothing was written, try again, or find who keeps a transaction open",
+        ),
+        Some(ErrorCode::DiskFull) => transient(
+            "the disk is full, or the database has reached its size limit; nothing was written, make room (collecting ended instances frees space inside the file) and try again",
+        ),
+        Some(ErrorCode::SystemIoFailure) => transient(
+            "the disk reported an error; nothing was written, check its health and free space",
+        ),
+        Some(ErrorCode::OutOfMemory) => transient("there is not enough memory"),
+        Some(ErrorCode::ReadOnly) => Error::Unusable {
+            operation,
+            reason: format!(
+                "the database file has become read-only; make it writable and open it again ({cause})"
+            ),
+            source,
+        },
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Error::Corrupt {
+            operation,
+            reason: format!(
+                "the database file is damaged; restore it from a backup, or recover it with SQLite's own tools ({cause})"
+            ),
+            source,
+        },
+        _ if is_unreadable(&cause) => Error::Corrupt {
+            operation,
+            reason: format!("a row holds what this version could not have written: {cause}"),
+            source,
+        },
+        _ => Error::Corrupt {
+            operation,
+            reason: format!("SQLite refused a statement: {cause}"),
+            source,
+        },
+    }
+}
+
+/// An error of opening the file at `path`, or the memory.
+pub(crate) fn unopened(path: Option<&Path>, cause: rusqlite::Error) -> Error {
+    let name = path.map_or("the database in memory".into(), |path| {
+        path.display().to_string()
+    });
+    let unusable = |reason: String, cause: rusqlite::Error| Error::Unusable {
+        operation: "open",
+        reason,
+        source: Some(Box::new(cause)),
+    };
+    match cause.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => unusable(
+            format!("{name} is not an SQLite database; name another file, it was left as it is"),
+            cause,
+        ),
+        Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            let reason = match path.and_then(Path::parent) {
+                Some(folder) if !folder.as_os_str().is_empty() && !folder.exists() => format!(
+                    "{name} cannot be created because the directory {} does not exist; create it first",
+                    folder.display()
+                ),
+                Some(_) | None => format!(
+                    "{name} cannot be opened; the file and its directory must be readable and writable for this user, since SQLite keeps its log beside the file"
+                ),
+            };
+            unusable(reason, cause)
+        }
+        Some(ErrorCode::ReadOnly) => read_only(&name, Some(cause)),
+        Some(ErrorCode::Unknown) => unusable(
+            format!(
+                "the schema cannot be set up in {name}: {cause}; if the file belongs to another program, name another"
+            ),
+            cause,
+        ),
+        _ => explain("open", Arc::new(cause)),
+    }
+}
+
+/// The file at `name` can be read and not written.
+pub(crate) fn read_only(name: &str, cause: Option<rusqlite::Error>) -> Error {
+    Error::Unusable {
+        operation: "open",
+        reason: format!(
+            "{name} is read-only; make the file and its directory writable for this user"
+        ),
+        source: cause.map(|cause| Box::new(cause) as Source),
+    }
+}
+
+/// The error of a verb whose transaction SQLite rolled back because of another verb in it.
+pub(crate) fn transaction_lost(operation: &'static str) -> Error {
+    Error::Transient {
+        operation,
+        reason: "the transaction it shared with other verbs was rolled back; nothing was written, try again"
+            .into(),
+        source: None,
+    }
+}
+
+/// The error of a verb that panicked.
+pub(crate) fn panicked(operation: &'static str, panic: &(dyn Any + Send)) -> Error {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(ToString::to_string)
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".into());
+    Error::Corrupt {
+        operation,
+        reason: format!("the store panicked, which is a fault of it; nothing was written: {text}"),
+        source: None,
+    }
+}
+
+fn is_unreadable(error: &rusqlite::Error) -> bool {
+    matches!(
+        error,
+        rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::Utf8Error(..)
+    )
+}

@@ -1,0 +1,255 @@
+//! Looking without touching.
+
+use crate::claim::{self, BEFORE_PRIORITIES};
+use crate::decode;
+use crate::error::Fault;
+use crate::job::Tx;
+use outlast_core::limits::{COUNT_MAX, PAGE_MAX};
+use outlast_core::{
+    Child, Count, Filter, Instance, InstanceId, ListRequest, Operation, Page, QueueSummary,
+    SignalId, SignalRow, Timestamp, Worker,
+};
+use rusqlite::types::Value;
+use rusqlite::{OptionalExtension, Params, Row, params, params_from_iter};
+use std::collections::{BTreeMap, BTreeSet};
+
+const GET: &str = include_str!("../sql/inspect/get.sql");
+const FIND: &str = include_str!("../sql/inspect/find.sql");
+const LIST: &str = include_str!("../sql/inspect/list.sql");
+const SIGNALS: &str = include_str!("../sql/inspect/signals.sql");
+const CHILDREN: &str = include_str!("../sql/inspect/children.sql");
+const CHILDREN_OF_ROUND: &str = include_str!("../sql/inspect/children_of_round.sql");
+const NEXT_QUEUE: &str = include_str!("../sql/inspect/next_queue.sql");
+const PAUSED_QUEUES: &str = include_str!("../sql/inspect/paused_queues.sql");
+const COUNT_ELIGIBLE: &str = include_str!("../sql/inspect/count_eligible.sql");
+const COUNT_DELAYED: &str = include_str!("../sql/inspect/count_delayed.sql");
+const EXECUTING: &str = include_str!("../sql/inspect/executing.sql");
+const WORKERS: &str = include_str!("../sql/inspect/workers.sql");
+const OPERATIONS: &str = include_str!("../sql/inspect/operations.sql");
+const OPERATIONS_OF: &str = include_str!("../sql/inspect/operations_of.sql");
+
+pub(crate) fn get(tx: &Tx<'_>, id: InstanceId) -> Result<Option<Instance>, Fault> {
+    let mut statement = tx.prepare(GET)?;
+    Ok(statement.query_row([id.0], decode::instance).optional()?)
+}
+
+pub(crate) fn find(tx: &Tx<'_>, machine: &str, key: &str) -> Result<Option<Instance>, Fault> {
+    let mut statement = tx.prepare(FIND)?;
+    Ok(statement
+        .query_row(params![machine, key], decode::instance)
+        .optional()?)
+}
+
+/// Asks for one more than the page holds, to know whether another follows.
+pub(crate) fn list(tx: &Tx<'_>, request: &ListRequest) -> Result<Page, Fault> {
+    let before = request.before.map_or(i64::MAX, |id| id.0);
+    let mut conditions = Conditions::new(&request.filter, before);
+    let limit = conditions.bind(request.limit as i64 + 1);
+    let sql = format!("{LIST}{}\norder by id desc\nlimit {limit}", conditions.sql);
+    let mut instances = all(
+        tx,
+        &sql,
+        params_from_iter(conditions.values),
+        decode::instance,
+    )?;
+    let more = instances.len() > request.limit;
+    instances.truncate(request.limit);
+    Ok(Page {
+        next: instances.last().map(|row| row.id).filter(|_| more),
+        instances,
+    })
+}
+
+pub(crate) fn count(tx: &Tx<'_>, filter: &Filter) -> Result<Count, Fault> {
+    let mut conditions = Conditions::new(filter, i64::MAX);
+    let limit = conditions.bind(COUNT_MAX as i64 + 1);
+    let sql = format!(
+        "select count(*)\nfrom (select 1 from instances where id < ?1{}\nlimit {limit})",
+        conditions.sql
+    );
+    let count: i64 = tx
+        .prepare(&sql)?
+        .query_row(params_from_iter(conditions.values), |row| row.get(0))?;
+    Ok(counted(count))
+}
+
+/// A filter as SQL: only the columns named here, their values bound.
+struct Conditions {
+    sql: String,
+    values: Vec<Value>,
+}
+
+impl Conditions {
+    /// `before` is the first value: only lower ids.
+    fn new(filter: &Filter, before: i64) -> Conditions {
+        let mut conditions = Conditions {
+            sql: String::new(),
+            values: vec![before.into()],
+        };
+        conditions.add("fsm =", filter.machine.clone());
+        conditions.add("fsm_version =", filter.version);
+        conditions.add("step =", filter.step.clone());
+        conditions.add("queue =", filter.queue.clone());
+        conditions.add("correlation_key =", filter.correlation_key.clone());
+        conditions.add("partition_key =", filter.partition_key.clone());
+        conditions.add("parent_id =", filter.parent.map(|id| id.0));
+        conditions.add("inserted_at >=", filter.inserted_from.map(|at| at.0));
+        conditions.add("inserted_at <", filter.inserted_until.map(|at| at.0));
+        conditions.add_statuses(filter);
+        conditions
+    }
+
+    fn add(&mut self, comparison: &str, value: Option<impl Into<Value>>) {
+        if let Some(value) = value {
+            let place = self.bind(value);
+            self.sql += &format!("\n  and {comparison} {place}");
+        }
+    }
+
+    fn add_statuses(&mut self, filter: &Filter) {
+        if filter.statuses.is_empty() {
+            return;
+        }
+        let places: Vec<String> = filter
+            .statuses
+            .iter()
+            .map(|status| self.bind(status.as_str().to_owned()))
+            .collect();
+        self.sql += &format!("\n  and status in ({})", places.join(", "));
+    }
+
+    /// Adds a value and answers its place in the statement.
+    fn bind(&mut self, value: impl Into<Value>) -> String {
+        self.values.push(value.into());
+        format!("?{}", self.values.len())
+    }
+}
+
+pub(crate) fn signals(
+    tx: &Tx<'_>,
+    id: InstanceId,
+    after: Option<SignalId>,
+) -> Result<Vec<SignalRow>, Fault> {
+    let after = after.map_or(i64::MIN, |id| id.0);
+    let values = params![id.0, after, PAGE_MAX as i64];
+    all(tx, SIGNALS, values, decode::signal_row)
+}
+
+pub(crate) fn children(
+    tx: &Tx<'_>,
+    id: InstanceId,
+    round: Option<i32>,
+    after: Option<InstanceId>,
+) -> Result<Vec<Child>, Fault> {
+    let after = after.map_or(i64::MIN, |id| id.0);
+    let limit = PAGE_MAX as i64;
+    match round {
+        Some(round) => {
+            let values = params![id.0, round, after, limit];
+            all(tx, CHILDREN_OF_ROUND, values, decode::child)
+        }
+        None => all(tx, CHILDREN, params![id.0, after, limit], decode::child),
+    }
+}
+
+pub(crate) fn workers(tx: &Tx<'_>) -> Result<Vec<Worker>, Fault> {
+    all(tx, WORKERS, [], decode::worker)
+}
+
+pub(crate) fn operations(
+    tx: &Tx<'_>,
+    instance: Option<InstanceId>,
+) -> Result<Vec<Operation>, Fault> {
+    let limit = PAGE_MAX as i64;
+    match instance {
+        Some(id) => all(tx, OPERATIONS_OF, params![id.0, limit], decode::operation),
+        None => all(tx, OPERATIONS, [limit], decode::operation),
+    }
+}
+
+pub(crate) fn queues(tx: &Tx<'_>) -> Result<Vec<QueueSummary>, Fault> {
+    let paused: BTreeSet<String> = all(tx, PAUSED_QUEUES, [], |row| row.get(0))?
+        .into_iter()
+        .collect();
+    let mut names = paused.clone();
+    names.extend(live_queues(tx)?);
+    let executing: BTreeMap<String, i64> =
+        all(tx, EXECUTING, [], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .into_iter()
+            .collect();
+    names
+        .into_iter()
+        .map(|name| {
+            let executing = executing.get(&name).copied().unwrap_or_default();
+            summary(tx, name, &paused, executing)
+        })
+        .collect()
+}
+
+fn live_queues(tx: &Tx<'_>) -> Result<Vec<String>, Fault> {
+    let mut names: Vec<String> = Vec::new();
+    let mut before = String::new();
+    let mut statement = tx.prepare(NEXT_QUEUE)?;
+    while let Some(name) = statement
+        .query_row([&before], |row| row.get::<_, String>(0))
+        .optional()?
+    {
+        before.clone_from(&name);
+        names.push(name);
+    }
+    Ok(names)
+}
+
+fn summary(
+    tx: &Tx<'_>,
+    name: String,
+    paused: &BTreeSet<String>,
+    executing: i64,
+) -> Result<QueueSummary, Fault> {
+    let limit = COUNT_MAX as i64 + 1;
+    let (mut eligible, mut delayed, mut oldest) = (0, 0, None);
+    let mut priority = BEFORE_PRIORITIES;
+    while let Some(next) = claim::next_priority(tx, &name, priority)? {
+        priority = next;
+        let (count, first): (i64, Option<i64>) = tx
+            .prepare(COUNT_ELIGIBLE)?
+            .query_row(params![name, priority, tx.now.0, limit - eligible], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
+        eligible += count;
+        oldest = oldest.into_iter().chain(first.map(Timestamp)).min();
+        delayed += tx
+            .prepare(COUNT_DELAYED)?
+            .query_row(params![name, priority, tx.now.0, limit - delayed], |row| {
+                row.get::<_, i64>(0)
+            })?;
+    }
+    Ok(QueueSummary {
+        paused: paused.contains(&name),
+        name,
+        eligible: counted(eligible),
+        delayed: counted(delayed),
+        executing: counted(executing),
+        oldest_eligible_at: oldest,
+    })
+}
+
+fn counted(count: i64) -> Count {
+    let count = count.unsigned_abs();
+    if count > COUNT_MAX {
+        Count::AtLeast(COUNT_MAX)
+    } else {
+        Count::Exactly(count)
+    }
+}
+
+fn all<T>(
+    tx: &Tx<'_>,
+    sql: &str,
+    values: impl Params,
+    decode: fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<T>, Fault> {
+    let mut statement = tx.prepare(sql)?;
+    let rows = statement.query_map(values, decode)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}

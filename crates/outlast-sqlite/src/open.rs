@@ -1,0 +1,154 @@
+//! Opening connections: checks before anything is written, then the settings each connection needs.
+
+use crate::Options;
+use crate::error;
+use crate::migrate::{self, MigrateError};
+use outlast_core::{Error, Result};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The first version of SQLite without the fault that could lose what was written when the log was
+/// reset (PROTOCOL §3 #19).
+const VERSION_MIN: (i32, &str) = (3_051_003, "3.51.3");
+
+/// Statements a connection keeps prepared: all there are, and some filters.
+const STATEMENTS_KEPT: usize = 192;
+
+/// How large the log may stay after it was written back.
+const LOG_KEPT_BYTES: i64 = 64 * 1024 * 1024;
+
+/// What a store works with. In memory there are no readers: no second connection can see it.
+pub(crate) struct Connections {
+    pub(crate) writer: Connection,
+    pub(crate) readers: Vec<Connection>,
+}
+
+/// Opens the file at `path`, or the memory, and brings its schema up to date.
+pub(crate) fn open(options: &Options, path: Option<&Path>) -> Result<Connections> {
+    check_library(rusqlite::version_number(), rusqlite::version())?;
+    let path = path.filter(|path| *path != Path::new(":memory:"));
+    check_path(path)?;
+    let writer = open_writer(options, path).map_err(|error| match error {
+        MigrateError::Sqlite(error) => error::unopened(path, error),
+        MigrateError::Unusable(error) => error,
+    })?;
+    let readers = match path {
+        Some(path) => (0..options.readers)
+            .map(|_| open_reader(options, path))
+            .collect::<rusqlite::Result<_>>()
+            .map_err(|error| error::unopened(Some(path), error))?,
+        None => Vec::new(),
+    };
+    Ok(Connections { writer, readers })
+}
+
+fn check_library(number: i32, name: &str) -> Result<()> {
+    let (least, least_name) = VERSION_MIN;
+    if number >= least {
+        return Ok(());
+    }
+    Err(Error::Unusable {
+        operation: "open",
+        reason: format!(
+            "this program was built with SQLite {name}, and {least_name} is the first that can be trusted with several connections; build it with a newer rusqlite"
+        ),
+        source: None,
+    })
+}
+
+fn check_path(path: Option<&Path>) -> Result<()> {
+    match path {
+        Some(path) if path.as_os_str().is_empty() => Err(Error::Unusable {
+            operation: "open",
+            reason: "the path of the database is empty; name a file, or use Sqlite::in_memory"
+                .into(),
+            source: None,
+        }),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Looks at what is there before it changes anything: a file of somebody else, or of a newer version,
+/// is left as it is.
+fn open_writer(options: &Options, path: Option<&Path>) -> Result<Connection, MigrateError> {
+    let mut connection = match path {
+        Some(path) => {
+            let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+            Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?
+        }
+        None => Connection::open_in_memory()?,
+    };
+    connection.busy_timeout(options.busy_timeout)?;
+    migrate::check(&connection)?;
+    if let Some(path) = path {
+        if connection.is_readonly("main")? {
+            let name = path.display().to_string();
+            return Err(MigrateError::Unusable(error::read_only(&name, None)));
+        }
+        use_log(&connection, path, options.busy_timeout)?;
+    }
+    configure(&connection)?;
+    connection.pragma_update(None, "synchronous", options.synchronous.as_str())?;
+    limit_size(&connection, options.size_max_bytes)?;
+    migrate::migrate(&mut connection)?;
+    Ok(connection)
+}
+
+fn open_reader(options: &Options, path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(options.busy_timeout)?;
+    configure(&connection)?;
+    Ok(connection)
+}
+
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    // What a savepoint would undo fits in memory, and need not survive.
+    connection.pragma_update(None, "temp_store", "memory")
+}
+
+/// Switches the file to a write-ahead log. That takes the file for itself for a moment, and SQLite does
+/// not wait for it: processes that start together have to try again.
+fn use_log(connection: &Connection, path: &Path, timeout: Duration) -> Result<(), MigrateError> {
+    const PAUSE: Duration = Duration::from_millis(5);
+    let began = Instant::now();
+    let mode = loop {
+        match connection
+            .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0))
+        {
+            Err(error) if is_busy(&error) && began.elapsed() < timeout => thread::sleep(PAUSE),
+            mode => break mode?,
+        }
+    };
+    if mode != "wal" {
+        return Err(MigrateError::Unusable(Error::Unusable {
+            operation: "open",
+            reason: format!(
+                "{} cannot have a write-ahead log (its journal mode stays {mode}); put it on a local disk, network file systems have no shared memory",
+                path.display()
+            ),
+            source: None,
+        }));
+    }
+    connection.pragma_update_and_check(None, "journal_size_limit", LOG_KEPT_BYTES, |_| Ok(()))?;
+    Ok(())
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+    )
+}
+
+fn limit_size(connection: &Connection, bytes: Option<u64>) -> rusqlite::Result<()> {
+    let Some(bytes) = bytes else {
+        return Ok(());
+    };
+    let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    let pages = i64::try_from(bytes).unwrap_or(i64::MAX) / page.max(1);
+    connection.pragma_update_and_check(None, "max_page_count", pages.max(1), |_| Ok(()))
+}

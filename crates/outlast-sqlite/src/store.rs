@@ -1,0 +1,370 @@
+//! The store: what its handles share, and the verbs as the contract names them.
+
+use crate::claim::{self, UnfinishedWalks};
+use crate::error::Fault;
+use crate::job::{Tx, job};
+use crate::lane::Lane;
+use crate::migrate::{MIGRATIONS, Migration};
+use crate::open::{self, Connections};
+use crate::writer::Writer;
+use crate::{
+    Options, collect, commit, deliver, fire, insert, inspect, lease, operate, reader, reap,
+    reconcile,
+};
+use async_trait::async_trait;
+use outlast_core::{
+    Cancelled, Child, ClaimRequest, Claimed, Clock, CollectRequest, Collected, Commit, Committed,
+    Count, DeleteAnswer, Delivered, Error, Filter, Fired, Heartbeat, Inserts, Inspect, Instance,
+    InstanceId, Invalid, ListRequest, NewInstance, NewSignal, NewWorker, Note, Operation, Page,
+    QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
+    Retried, SignalId, SignalRow, Store, Timestamp, Worker, WorkerId, limits,
+};
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A store in an SQLite file, or in memory. Clones share it.
+///
+/// It needs no particular runtime. Dropping the last handle lets its threads finish what is waiting and
+/// end; [`close`](Store::close) also waits for them.
+#[derive(Clone)]
+pub struct Sqlite {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    clock: Arc<dyn Clock>,
+    /// Closed first, and dropped first: the writer is the last to let go of the file, so that it can
+    /// write the log back.
+    readers: Option<Lane>,
+    writer: Lane,
+    transactions: Arc<AtomicU64>,
+    unfinished_walks: Arc<UnfinishedWalks>,
+}
+
+impl Sqlite {
+    /// Opens the file at `path`, creates it if there is none, and brings its schema up to date. Blocks
+    /// for a moment.
+    pub fn open(path: impl AsRef<Path>) -> Result<Sqlite> {
+        Sqlite::options().open(path)
+    }
+
+    /// A store that lives as long as its last handle: for tests, and for work that may be lost.
+    pub fn in_memory() -> Result<Sqlite> {
+        Sqlite::options().in_memory()
+    }
+
+    /// How to open a store otherwise.
+    pub fn options() -> Options {
+        Options::default()
+    }
+
+    /// The changes of the schema that [`open`](Sqlite::open) applies, oldest first: for review.
+    pub fn migrations() -> &'static [Migration] {
+        MIGRATIONS
+    }
+
+    /// How many transactions this store has committed since it was opened. Verbs that wait together
+    /// share one.
+    pub fn transactions(&self) -> u64 {
+        self.inner.transactions.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn start(options: Options, path: Option<&Path>) -> Result<Sqlite> {
+        let Connections { writer, readers } = open::open(&options, path)?;
+        let transactions = Arc::new(AtomicU64::new(0));
+        let clock = options.clock;
+        let readers = if readers.is_empty() {
+            None
+        } else {
+            Some(reader::start(readers, clock.clone()).map_err(no_thread)?)
+        };
+        let writer =
+            Writer::start(writer, clock.clone(), transactions.clone()).map_err(no_thread)?;
+        Ok(Sqlite {
+            inner: Arc::new(Inner {
+                clock,
+                readers,
+                writer,
+                transactions,
+                unfinished_walks: Arc::default(),
+            }),
+        })
+    }
+
+    /// Runs `verb` in the writer's transaction. The answer is durable.
+    async fn write<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        verb: impl FnOnce(&Tx<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T> {
+        ask(&self.inner.writer, operation, verb).await
+    }
+
+    /// Runs `question` beside the writer, or in its turn where there is only one connection.
+    async fn read<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        question: impl FnOnce(&Tx<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T> {
+        let lane = self.inner.readers.as_ref().unwrap_or(&self.inner.writer);
+        ask(lane, operation, question).await
+    }
+
+    /// Fails when the store is closed, or the request can never be answered.
+    fn admit(
+        &self,
+        operation: &'static str,
+        check: impl FnOnce() -> Result<(), Invalid>,
+    ) -> Result<()> {
+        if self.inner.writer.is_closed() {
+            return Err(Error::Closed { operation });
+        }
+        check().map_err(|invalid| invalid.during(operation))
+    }
+}
+
+async fn ask<T: Send + 'static>(
+    lane: &Lane,
+    operation: &'static str,
+    verb: impl FnOnce(&Tx<'_>) -> Result<T, Fault> + Send + 'static,
+) -> Result<T> {
+    let (job, answer) = job(operation, verb);
+    lane.put(operation, job).await?;
+    answer.await.map_err(|_| Error::Closed { operation })?
+}
+
+fn no_thread(error: io::Error) -> Error {
+    Error::Transient {
+        operation: "open",
+        reason: "no thread can be started; the system is at its limit of threads or memory".into(),
+        source: Some(Box::new(error)),
+    }
+}
+
+fn check_batch<T>(operation: &'static str, rows: &[T]) -> Result<(), Invalid> {
+    limits::check_batch(operation, rows.len(), limits::BATCH_MAX)
+}
+
+impl fmt::Debug for Sqlite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sqlite")
+            .field("closed", &self.inner.writer.is_closed())
+            .field("transactions", &self.transactions())
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for Sqlite {
+    async fn now(&self) -> Result<Timestamp> {
+        self.admit("now", || Ok(()))?;
+        Ok(self.inner.clock.now())
+    }
+
+    async fn insert(&self, rows: Vec<NewInstance>, claim_for: Option<WorkerId>) -> Result<Inserts> {
+        self.admit("insert", || NewInstance::check_all(&rows))?;
+        if rows.is_empty() {
+            return Ok(Inserts::default());
+        }
+        self.write("insert", move |tx| insert::insert(tx, &rows, claim_for))
+            .await
+    }
+
+    async fn claim(&self, request: ClaimRequest) -> Result<Claimed> {
+        self.admit("claim", || request.check())?;
+        let unfinished = self.inner.unfinished_walks.clone();
+        self.write("claim", move |tx| claim::claim(tx, &unfinished, &request))
+            .await
+    }
+
+    async fn commit(&self, commits: Vec<Commit>) -> Result<Committed> {
+        self.admit("commit", || Commit::check_batch(&commits))?;
+        if commits.is_empty() {
+            return Ok(Committed::default());
+        }
+        self.write("commit", move |tx| commit::commit(tx, &commits))
+            .await
+    }
+
+    async fn release(&self, releases: Vec<Release>) -> Result<Released> {
+        self.admit("release", || check_batch("release", &releases))?;
+        if releases.is_empty() {
+            return Ok(Released::default());
+        }
+        self.write("release", move |tx| commit::release(tx, &releases))
+            .await
+    }
+
+    async fn forget(&self, worker: WorkerId, held: Vec<InstanceId>) -> Result<Vec<InstanceId>> {
+        self.admit("forget", || Ok(()))?;
+        let held = held.into_iter().collect();
+        self.write("forget", move |tx| commit::forget(tx, worker, &held))
+            .await
+    }
+
+    async fn deliver(&self, signals: Vec<NewSignal>) -> Result<Delivered> {
+        self.admit("deliver", || NewSignal::check_all(&signals))?;
+        if signals.is_empty() {
+            return Ok(Delivered::default());
+        }
+        self.write("deliver", move |tx| deliver::deliver(tx, &signals))
+            .await
+    }
+
+    async fn register(&self, worker: NewWorker) -> Result<WorkerId> {
+        self.admit("register", || worker.check())?;
+        self.write("register", move |tx| lease::register(tx, &worker))
+            .await
+    }
+
+    async fn heartbeat(&self, worker: WorkerId, lease: Duration) -> Result<Heartbeat> {
+        self.admit("heartbeat", || limits::check_lease(lease))?;
+        self.write("heartbeat", move |tx| lease::heartbeat(tx, worker, lease))
+            .await
+    }
+
+    async fn deregister(&self, worker: WorkerId) -> Result<()> {
+        self.admit("deregister", || Ok(()))?;
+        self.write("deregister", move |tx| lease::deregister(tx, worker))
+            .await
+    }
+
+    async fn reap(&self, request: ReapRequest) -> Result<Reaped> {
+        self.admit("reap", || request.check())?;
+        self.write("reap", move |tx| reap::reap(tx, request)).await
+    }
+
+    async fn fire(&self, max: usize) -> Result<Fired> {
+        self.admit("fire", || Ok(()))?;
+        let max = max.min(limits::BATCH_MAX);
+        self.write("fire", move |tx| fire::fire(tx, max)).await
+    }
+
+    async fn collect(&self, request: CollectRequest) -> Result<Collected> {
+        self.admit("collect", || request.check())?;
+        self.write("collect", move |tx| collect::collect(tx, request))
+            .await
+    }
+
+    async fn reconcile(&self, request: ReconcileRequest) -> Result<Reconciled> {
+        self.admit("reconcile", || request.check())?;
+        self.write("reconcile", move |tx| reconcile::reconcile(tx, request))
+            .await
+    }
+
+    async fn cancel(&self, ids: Vec<InstanceId>, note: Note) -> Result<Cancelled> {
+        self.admit("cancel", || {
+            check_batch("cancel", &ids).and_then(|()| note.check())
+        })?;
+        if ids.is_empty() {
+            return Ok(Cancelled::default());
+        }
+        self.write("cancel", move |tx| operate::cancel(tx, &ids, &note))
+            .await
+    }
+
+    async fn retry(&self, ids: Vec<InstanceId>, note: Note) -> Result<Retried> {
+        self.admit("retry", || {
+            check_batch("retry", &ids).and_then(|()| note.check())
+        })?;
+        if ids.is_empty() {
+            return Ok(Retried::default());
+        }
+        self.write("retry", move |tx| operate::retry(tx, &ids, &note))
+            .await
+    }
+
+    async fn delete(&self, ids: Vec<InstanceId>, note: Note) -> Result<Vec<DeleteAnswer>> {
+        self.admit("delete", || {
+            check_batch("delete", &ids).and_then(|()| note.check())
+        })?;
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.write("delete", move |tx| operate::delete(tx, &ids, &note))
+            .await
+    }
+
+    async fn pause(&self, queue: &str, note: Note) -> Result<bool> {
+        self.admit("pause", || {
+            limits::check_name("queue", queue).and_then(|()| note.check())
+        })?;
+        let queue = queue.to_owned();
+        self.write("pause", move |tx| operate::pause(tx, &queue, &note))
+            .await
+    }
+
+    async fn resume(&self, queue: &str, note: Note) -> Result<bool> {
+        self.admit("resume", || {
+            limits::check_name("queue", queue).and_then(|()| note.check())
+        })?;
+        let queue = queue.to_owned();
+        self.write("resume", move |tx| operate::resume(tx, &queue, &note))
+            .await
+    }
+
+    async fn close(&self) {
+        if let Some(readers) = &self.inner.readers {
+            readers.close().await;
+        }
+        self.inner.writer.close().await;
+    }
+}
+
+#[async_trait]
+impl Inspect for Sqlite {
+    async fn get(&self, id: InstanceId) -> Result<Option<Instance>> {
+        self.read("get", move |tx| inspect::get(tx, id)).await
+    }
+
+    async fn find(&self, machine: &str, key: &str) -> Result<Option<Instance>> {
+        let (machine, key) = (machine.to_owned(), key.to_owned());
+        self.read("find", move |tx| inspect::find(tx, &machine, &key))
+            .await
+    }
+
+    async fn list(&self, request: ListRequest) -> Result<Page> {
+        self.admit("list", || request.check())?;
+        self.read("list", move |tx| inspect::list(tx, &request))
+            .await
+    }
+
+    async fn count(&self, filter: Filter) -> Result<Count> {
+        self.read("count", move |tx| inspect::count(tx, &filter))
+            .await
+    }
+
+    async fn signals(&self, id: InstanceId, after: Option<SignalId>) -> Result<Vec<SignalRow>> {
+        self.read("signals", move |tx| inspect::signals(tx, id, after))
+            .await
+    }
+
+    async fn children(
+        &self,
+        id: InstanceId,
+        round: Option<i32>,
+        after: Option<InstanceId>,
+    ) -> Result<Vec<Child>> {
+        self.read("children", move |tx| {
+            inspect::children(tx, id, round, after)
+        })
+        .await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueSummary>> {
+        self.read("queues", inspect::queues).await
+    }
+
+    async fn workers(&self) -> Result<Vec<Worker>> {
+        self.read("workers", inspect::workers).await
+    }
+
+    async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>> {
+        self.read("operations", move |tx| inspect::operations(tx, instance))
+            .await
+    }
+}
