@@ -1,5 +1,10 @@
 //! The words rules are written in: small ways to say the usual things.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "these words are said in tests, which an unexpected error fails"
+)]
+
 use crate::Subject;
 use outlast_core::Clock;
 use outlast_core::{

@@ -148,7 +148,7 @@ impl Tables {
     }
 
     /// Whether another row of its partition key executes or goes first.
-    pub(super) fn is_held(&self, row: &Instance) -> bool {
+    fn is_held(&self, row: &Instance) -> bool {
         let Some(key) = &row.partition_key else {
             return false;
         };

@@ -99,11 +99,11 @@ impl Tables {
     }
 
     fn queues(&self, now: Timestamp) -> Vec<QueueSummary> {
-        let live = self
+        let working = |row: &&Instance| matches!(row.status, Status::Runnable | Status::Executing);
+        let names: BTreeSet<&str> = self
             .instances
             .values()
-            .filter(|row| !row.status.is_terminal());
-        let names: BTreeSet<&str> = live
+            .filter(working)
             .map(|row| row.queue.as_str())
             .chain(self.paused.iter().map(String::as_str))
             .collect();
@@ -119,8 +119,7 @@ impl Tables {
                 .values()
                 .filter(move |row| row.queue == name && row.status == status)
         };
-        let eligible =
-            || rows_in(Status::Runnable).filter(|row| row.eligible_at <= now && !self.is_held(row));
+        let eligible = || rows_in(Status::Runnable).filter(|row| row.eligible_at <= now);
         QueueSummary {
             name: name.to_owned(),
             paused: self.paused.contains(name),

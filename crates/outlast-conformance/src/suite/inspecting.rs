@@ -1,1 +1,297 @@
-//! To come.
+//! Looking: lists, counts, one of everything; nothing changes by it.
+
+use crate::Subject;
+use crate::vocabulary::*;
+use outlast_core::{
+    Count, Filter, InstanceId, ListRequest, NewInstance, QueueSummary, Scope, Status,
+};
+
+async fn list(subject: &Subject, filter: Filter) -> Vec<InstanceId> {
+    let request = ListRequest {
+        filter,
+        before: None,
+        limit: 100,
+    };
+    let page = subject.store.list(request).await.unwrap();
+    assert_eq!(page.next, None);
+    page.instances.iter().map(|row| row.id).collect()
+}
+
+pub async fn a_fresh_row_is_as_it_was_asked_for(subject: &Subject) {
+    let scope = Scope::of([Status::Runnable, Status::Failed]).unwrap();
+    let row = NewInstance::new("task", "start", json(r#"{"n":1}"#))
+        .version(3)
+        .queue("mail")
+        .priority(-7)
+        .partition_key("p")
+        .correlation("c", scope);
+    let id = subject.insert(later(row, seconds(5))).await;
+    let row = subject.get(id).await;
+    let now = subject.now();
+    assert_eq!((row.machine.as_str(), row.version), ("task", 3));
+    assert_eq!(
+        (row.step.as_str(), row.state.as_str()),
+        ("start", r#"{"n":1}"#)
+    );
+    assert_eq!((row.status, row.revision.0), (Status::Runnable, 0));
+    assert_eq!((&row.result, &row.last_error), (&None, &None));
+    assert_eq!((row.queue.as_str(), row.priority), ("mail", -7));
+    assert_eq!(row.eligible_at, now + seconds(5));
+    assert_eq!((row.attempt, row.crashes), (0, 0));
+    assert_eq!(row.partition_key.as_deref(), Some("p"));
+    assert_eq!((row.locked_by, &row.awaits), (None, &None));
+    assert_eq!((row.await_deadline, row.parent), (None, None));
+    assert_eq!((row.round, row.children_pending), (0, 0));
+    assert_eq!(row.dropped, []);
+    assert_eq!(row.correlation_key.as_deref(), Some("c"));
+    assert_eq!((row.correlation_scope, row.holds_key), (Some(scope), true));
+    assert_eq!((row.inserted_at, row.updated_at), (now, now));
+    assert_eq!(row.finished_at, None);
+}
+
+pub async fn what_is_not_there_is_not_found(subject: &Subject) {
+    let missing = InstanceId(987_654_321);
+    assert_eq!(subject.store.get(missing).await.unwrap(), None);
+    assert_eq!(subject.store.find("task", "k").await.unwrap(), None);
+    assert_eq!(subject.signals(missing).await, []);
+    let children = subject.store.children(missing, None, None).await;
+    assert_eq!(children.unwrap(), []);
+    assert_eq!(subject.store.operations(Some(missing)).await.unwrap(), []);
+}
+
+pub async fn a_key_finds_its_present_holder(subject: &Subject) {
+    let (_, claim) = subject.running(task().correlation_key("k")).await;
+    subject.commit(&claim, done()).await;
+    assert_eq!(subject.store.find("task", "k").await.unwrap(), None);
+    let next = subject.insert(task().correlation_key("k")).await;
+    let found = subject.store.find("task", "k").await.unwrap();
+    assert_eq!(found, Some(subject.get(next).await));
+    assert_eq!(subject.store.find("other", "k").await.unwrap(), None);
+}
+
+pub async fn lists_go_newest_first_page_by_page(subject: &Subject) {
+    let mut ids = subject.insert_all(tasks(7)).await;
+    ids.reverse();
+    let mut request = ListRequest {
+        filter: Filter::default(),
+        before: None,
+        limit: 3,
+    };
+    let mut seen = Vec::new();
+    for expected in [3, 3, 1] {
+        let page = subject.store.list(request.clone()).await.unwrap();
+        assert_eq!(page.instances.len(), expected);
+        seen.extend(page.instances.iter().map(|row| row.id));
+        request.before = page.next;
+    }
+    assert_eq!(request.before, None, "that was the last page");
+    assert_eq!(seen, ids);
+}
+
+pub async fn a_page_that_is_just_full_is_the_last(subject: &Subject) {
+    subject.insert_all(tasks(3)).await;
+    let request = ListRequest {
+        filter: Filter::default(),
+        before: None,
+        limit: 3,
+    };
+    let page = subject.store.list(request).await.unwrap();
+    assert_eq!((page.instances.len(), page.next), (3, None));
+}
+
+pub async fn listed_rows_are_whole(subject: &Subject) {
+    let (_, id) = subject.parked(&["a", "b"]).await;
+    let request = ListRequest {
+        filter: Filter::default(),
+        before: None,
+        limit: 1,
+    };
+    let page = subject.store.list(request).await.unwrap();
+    assert_eq!(page.instances, [subject.get(id).await]);
+}
+
+pub async fn every_filter_filters(subject: &Subject) {
+    let plain = subject.insert(task()).await;
+    subject.pass(seconds(10));
+    let odd = NewInstance::new("other", "weigh", json("{}"))
+        .version(2)
+        .queue("mail")
+        .partition_key("p")
+        .correlation_key("c");
+    let odd = subject.insert(odd).await;
+    let now = subject.now();
+    let filters = [
+        Filter {
+            machine: Some("other".into()),
+            ..Filter::default()
+        },
+        Filter {
+            version: Some(2),
+            ..Filter::default()
+        },
+        Filter {
+            step: Some("weigh".into()),
+            ..Filter::default()
+        },
+        Filter {
+            queue: Some("mail".into()),
+            ..Filter::default()
+        },
+        Filter {
+            correlation_key: Some("c".into()),
+            ..Filter::default()
+        },
+        Filter {
+            partition_key: Some("p".into()),
+            ..Filter::default()
+        },
+        Filter {
+            inserted_from: Some(now),
+            ..Filter::default()
+        },
+    ];
+    for filter in filters {
+        let count = subject.store.count(filter.clone()).await.unwrap();
+        assert_eq!(count, Count::Exactly(1), "{filter:?}");
+        assert_eq!(list(subject, filter.clone()).await, [odd], "{filter:?}");
+    }
+    let until = Filter {
+        inserted_until: Some(now),
+        ..Filter::default()
+    };
+    assert_eq!(list(subject, until).await, [plain]);
+    let both = Filter {
+        machine: Some("other".into()),
+        queue: Some("default".into()),
+        ..Filter::default()
+    };
+    assert_eq!(list(subject, both).await, [], "filters narrow each other");
+}
+
+pub async fn statuses_and_parents_filter(subject: &Subject) {
+    let (worker, parent) = subject.running(task()).await;
+    subject.commit(&parent, fan_out(tasks(3))).await;
+    let claims = subject.claim(worker, 2).await;
+    subject.commit(&claims[0], done()).await;
+    let of = |statuses: &[Status]| Filter {
+        statuses: statuses.to_vec(),
+        ..Filter::default()
+    };
+    let waiting = list(subject, of(&[Status::AwaitingChildren])).await;
+    assert_eq!(waiting, [parent.id]);
+    let either = list(subject, of(&[Status::Done, Status::Executing])).await;
+    assert_eq!(either, [claims[1].id, claims[0].id]);
+    assert_eq!(list(subject, of(&[])).await.len(), 4);
+    let children = Filter {
+        parent: Some(parent.id),
+        ..of(&[Status::Runnable])
+    };
+    assert_eq!(
+        subject.store.count(children).await.unwrap(),
+        Count::Exactly(1)
+    );
+}
+
+pub async fn a_released_key_is_still_to_be_searched_for(subject: &Subject) {
+    let (_, claim) = subject.running(task().correlation_key("k")).await;
+    subject.commit(&claim, done()).await;
+    let filter = Filter {
+        correlation_key: Some("k".into()),
+        ..Filter::default()
+    };
+    assert_eq!(list(subject, filter).await, [claim.id]);
+}
+
+pub async fn signals_are_listed_oldest_first_with_their_tombstones(subject: &Subject) {
+    let (worker, id) = subject.parked(&["a"]).await;
+    let (first, _) = subject.arrives(signal(id, "a").dedup_key("k")).await;
+    let claim = subject.claim_the(worker, id).await;
+    subject.commit(&claim, requeue("b")).await;
+    let sent = subject.now();
+    subject.pass(seconds(1));
+    let (second, _) = subject.arrives(signal(id, "c")).await;
+    let rows = subject.signals(id).await;
+    assert_eq!([rows[0].id, rows[1].id], [first, second]);
+    assert_eq!((rows[0].name.as_str(), &rows[0].payload), ("a", &None));
+    assert_eq!(
+        (rows[0].inserted_at, rows[0].consumed_at),
+        (sent, Some(sent))
+    );
+    assert_eq!(rows[1].payload, Some(json(r#"{"v":1}"#)));
+    assert_eq!((rows[1].target, rows[1].consumed_at), (id, None));
+    let after = subject.store.signals(id, Some(first)).await.unwrap();
+    assert_eq!(after, rows[1..]);
+}
+
+pub async fn children_are_listed_by_round(subject: &Subject) {
+    let (worker, parent) = subject.running(task()).await;
+    subject.commit(&parent, fan_out(tasks(2))).await;
+    let first = subject.claim(worker, 2).await;
+    subject.finish_all(&first).await;
+    let claim = subject.claim_the(worker, parent.id).await;
+    subject.commit(&claim, fan_out(tasks(1))).await;
+    let children = async |round, after| {
+        let children = subject.store.children(parent.id, round, after).await;
+        let children = children.unwrap();
+        assert!(children.is_sorted_by_key(|child| child.id));
+        children.iter().map(|child| child.round).collect::<Vec<_>>()
+    };
+    assert_eq!(children(None, None).await, [1, 1, 2]);
+    assert_eq!(children(Some(1), None).await, [1, 1]);
+    assert_eq!(children(Some(2), None).await, [2]);
+    assert_eq!(children(Some(3), None).await, [0; 0]);
+    assert_eq!(children(None, Some(first[0].id)).await, [1, 2]);
+}
+
+pub async fn queues_show_what_waits_and_runs(subject: &Subject) {
+    let worker = subject.worker().await;
+    let started = subject.now();
+    subject.insert_all(tasks(3)).await;
+    subject.claim(worker, 1).await;
+    subject.pass(seconds(5));
+    let keyed = task().queue("keyed").partition_key("p");
+    subject.insert_all(vec![keyed; 2]).await;
+    subject.insert(later(task(), seconds(60))).await;
+    subject.store.pause("still", note()).await.unwrap();
+
+    let count = Count::Exactly;
+    let queue = |name: &str, [eligible, delayed, executing]: [u64; 3]| QueueSummary {
+        name: name.into(),
+        paused: false,
+        eligible: count(eligible),
+        delayed: count(delayed),
+        executing: count(executing),
+        oldest_eligible_at: None,
+    };
+    let expected = [
+        QueueSummary {
+            oldest_eligible_at: Some(started),
+            ..queue("default", [2, 1, 1])
+        },
+        QueueSummary {
+            oldest_eligible_at: Some(subject.now()),
+            ..queue("keyed", [2, 0, 0])
+        },
+        QueueSummary {
+            paused: true,
+            ..queue("still", [0, 0, 0])
+        },
+    ];
+    assert_eq!(subject.store.queues().await.unwrap(), expected);
+}
+
+pub async fn a_queue_with_nothing_to_do_is_not_shown(subject: &Subject) {
+    let worker = subject.worker().await;
+    subject.insert_all(tasks(2)).await;
+    let claims = subject.claim(worker, 2).await;
+    subject.commit(&claims[0], done()).await;
+    subject.commit(&claims[1], wait_for(&["x"])).await;
+    assert_eq!(subject.store.queues().await.unwrap(), []);
+}
+
+pub async fn the_store_tells_its_own_time(subject: &Subject) {
+    let before = subject.store.now().await.unwrap();
+    assert_eq!(before, subject.now());
+    subject.pass(seconds(9));
+    assert_eq!(subject.store.now().await.unwrap().since(before), seconds(9));
+}

@@ -1,1 +1,159 @@
-//! To come.
+//! Leases: one per worker, and no claims without.
+
+use crate::Subject;
+use crate::vocabulary::*;
+use outlast_core::{
+    Answer, ClaimRequest, Error, ErrorKind, Heartbeat, NewWorker, Status, WorkerId,
+};
+use std::time::Duration;
+
+async fn refuses(subject: &Subject, worker: WorkerId) -> bool {
+    let request = ClaimRequest {
+        worker,
+        queue: QUEUE.into(),
+        machines: machines(),
+        max: 1,
+    };
+    match subject.store.claim(request).await {
+        Ok(_) => false,
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Conflict);
+            matches!(error, Error::LeaseExpired { worker: whose, .. } if whose == worker)
+        }
+    }
+}
+
+pub async fn a_registered_worker_is_listed(subject: &Subject) {
+    let new = NewWorker {
+        name: "shop-1".into(),
+        host: "node-a".into(),
+        version: "1.2.3".into(),
+        queues: vec!["mail".into(), "default".into()],
+        lease: seconds(30),
+    };
+    let id = subject.store.register(new).await.unwrap();
+    let workers = subject.store.workers().await.unwrap();
+    let row = &workers[0];
+    assert_eq!((workers.len(), row.id), (1, id));
+    assert_eq!((row.name.as_str(), row.host.as_str()), ("shop-1", "node-a"));
+    assert_eq!((row.version.as_str(), row.queues.len()), ("1.2.3", 2));
+    assert_eq!(row.queues[0], "mail", "in the worker's order");
+    assert_eq!(row.started_at, subject.now());
+    assert_eq!(row.heartbeat_at, subject.now());
+    assert_eq!(row.lease_expires_at, subject.now() + seconds(30));
+}
+
+pub async fn workers_of_one_name_are_told_apart(subject: &Subject) {
+    let (one, two) = (subject.worker().await, subject.worker().await);
+    assert!(one < two, "ids grow");
+}
+
+pub async fn a_lease_ends_at_its_last_moment(subject: &Subject) {
+    let worker = subject.worker_with(seconds(10)).await;
+    subject.pass(seconds(10) - Duration::from_micros(1));
+    assert!(!refuses(subject, worker).await);
+    subject.pass(Duration::from_micros(1));
+    assert!(refuses(subject, worker).await);
+}
+
+pub async fn a_heartbeat_lets_the_lease_run_anew(subject: &Subject) {
+    let worker = subject.worker_with(seconds(10)).await;
+    subject.pass(seconds(9));
+    let beat = subject.store.heartbeat(worker, seconds(10)).await;
+    assert_eq!(beat.unwrap(), Heartbeat::Renewed);
+    subject.pass(seconds(9));
+    assert!(!refuses(subject, worker).await);
+    let row = &subject.store.workers().await.unwrap()[0];
+    assert_eq!(row.heartbeat_at, subject.now() - seconds(9));
+    assert_eq!(row.lease_expires_at, subject.now() + seconds(1));
+    assert_eq!(row.started_at, subject.now() - seconds(18));
+}
+
+/// What was reaped of a late worker is protected by the fence, so it may go on.
+pub async fn a_late_worker_that_was_not_removed_is_renewed(subject: &Subject) {
+    let worker = subject.worker_with(seconds(10)).await;
+    subject.pass(seconds(100));
+    let beat = subject.store.heartbeat(worker, seconds(10)).await;
+    assert_eq!(beat.unwrap(), Heartbeat::Renewed);
+    assert!(!refuses(subject, worker).await);
+}
+
+pub async fn a_removed_worker_is_told_so(subject: &Subject) {
+    let worker = subject.worker_with(seconds(10)).await;
+    subject.pass(seconds(10));
+    assert_eq!(subject.reap().await.removed, [worker]);
+    let beat = subject.store.heartbeat(worker, seconds(10)).await;
+    assert_eq!(beat.unwrap(), Heartbeat::Gone);
+    assert!(refuses(subject, worker).await);
+}
+
+pub async fn a_heartbeat_can_change_the_length_of_the_lease(subject: &Subject) {
+    let worker = subject.worker_with(seconds(100)).await;
+    subject.store.heartbeat(worker, seconds(1)).await.unwrap();
+    subject.pass(seconds(1));
+    assert!(refuses(subject, worker).await);
+}
+
+/// I11.
+pub async fn deregistering_without_claims_leaves_nothing(subject: &Subject) {
+    let (leaving, staying) = (subject.worker().await, subject.worker().await);
+    subject.store.deregister(leaving).await.unwrap();
+    let workers = subject.store.workers().await.unwrap();
+    assert_eq!(workers.len(), 1);
+    assert_eq!(workers[0].id, staying);
+    assert!(refuses(subject, leaving).await);
+    subject.store.deregister(leaving).await.unwrap();
+}
+
+pub async fn deregistering_with_claims_expires_the_lease_now(subject: &Subject) {
+    let (worker, claim) = subject.running(task()).await;
+    subject.store.deregister(worker).await.unwrap();
+    assert!(refuses(subject, worker).await);
+    let row = &subject.store.workers().await.unwrap()[0];
+    assert_eq!(row.lease_expires_at, subject.now());
+    let reaped = subject.reap().await;
+    assert_eq!(
+        (reaped.returned, reaped.removed),
+        (vec![claim.id], vec![worker])
+    );
+}
+
+pub async fn deregistering_does_not_lengthen_a_lease(subject: &Subject) {
+    let (worker, _) = subject.running(task()).await;
+    let expired = subject.now() + LEASE;
+    subject.pass(LEASE + seconds(50));
+    subject.store.deregister(worker).await.unwrap();
+    let row = &subject.store.workers().await.unwrap()[0];
+    assert_eq!(row.lease_expires_at, expired);
+}
+
+/// The fence of an outcome is the revision, not the lease: until it is reaped, a late outcome counts.
+pub async fn an_expired_worker_may_still_commit_what_was_not_reaped(subject: &Subject) {
+    let (_, claim) = subject.running(task()).await;
+    subject.pass(LEASE + seconds(1));
+    assert_eq!(subject.commit(&claim, done()).await, Status::Done);
+    assert_eq!(subject.reap().await.returned, []);
+}
+
+pub async fn inserting_with_a_claim_needs_a_lease(subject: &Subject) {
+    let worker = subject.worker_with(seconds(10)).await;
+    subject.pass(seconds(10));
+    for worker in [worker, WorkerId(987_654)] {
+        let refused = subject.store.insert(tasks(2), Some(worker)).await;
+        assert!(matches!(refused, Err(Error::LeaseExpired { .. })));
+    }
+    let count = subject.store.count(Default::default()).await.unwrap();
+    assert_eq!(count, outlast_core::Count::Exactly(0), "nothing half-done");
+}
+
+/// I11: what was given back before leaving is with somebody else.
+pub async fn a_worker_that_gave_everything_back_leaves_at_once(subject: &Subject) {
+    let (worker, claim) = subject.running(task()).await;
+    subject.release(&claim, seconds(0)).await;
+    subject.store.deregister(worker).await.unwrap();
+    assert_eq!(subject.store.workers().await.unwrap(), []);
+    let other = subject.worker().await;
+    let taken = subject.claim_the(other, claim.id).await;
+    assert_eq!(taken.attempt, 0);
+    assert_eq!(subject.try_commit(&claim, done()).await, Answer::Lost);
+}

@@ -1,1 +1,273 @@
-//! To come.
+//! Doing things at once, on several threads: whatever the order, the rules hold.
+
+use crate::vocabulary::*;
+use crate::{Database, Subject};
+use futures_util::future::join_all;
+use outlast_core::{
+    Answer, CancelAnswer, Claim, ClaimRequest, Delivery, Inserted, InstanceId, NewInstance, Status,
+    WorkerId,
+};
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::Arc;
+
+type Store = Arc<dyn Database>;
+
+/// Runs all of `tasks` at once, each on a task of its own.
+async fn at_once<T, F>(tasks: impl IntoIterator<Item = F>) -> Vec<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let handles: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
+    let finished = join_all(handles).await.into_iter();
+    finished.map(|it| it.expect("no task panics")).collect()
+}
+
+async fn claim(store: Store, worker: WorkerId, max: usize) -> Vec<Claim> {
+    let request = ClaimRequest {
+        worker,
+        queue: QUEUE.into(),
+        machines: machines(),
+        max,
+    };
+    store.claim(request).await.unwrap().claims
+}
+
+/// Claims until nothing is left.
+async fn drain(store: Store, worker: WorkerId, max: usize) -> Vec<InstanceId> {
+    let mut taken = Vec::new();
+    loop {
+        let claims = claim(store.clone(), worker, max).await;
+        if claims.is_empty() {
+            return taken;
+        }
+        taken.extend(ids_of(&claims));
+    }
+}
+
+async fn end(store: Store, claim: Claim) -> Answer {
+    let commits = vec![commit_of(&claim, done())];
+    store.commit(commits).await.unwrap().answers.remove(0)
+}
+
+/// I3.
+pub async fn claims_at_once_never_get_the_same_row(subject: &Subject) {
+    let ids = subject.insert_all(tasks(400)).await;
+    let workers = join_all((0..8).map(|_| subject.worker())).await;
+    let store = &subject.store;
+    let drains = workers.into_iter().map(|w| drain(store.clone(), w, 7));
+    let mut taken: Vec<InstanceId> = at_once(drains).await.concat();
+    // A claim may pass over what another one holds at that moment; a last one takes what is left.
+    let last = subject.worker().await;
+    taken.extend(drain(store.clone(), last, 100).await);
+    taken.sort();
+    assert_eq!(taken, ids, "each exactly once");
+}
+
+/// I8, PROTOCOL §3 #8.
+pub async fn claims_at_once_take_one_of_a_partition_key(subject: &Subject) {
+    let keyed = |n: usize| task().partition_key(format!("p{}", n % 3));
+    let ids = subject.insert_all((0..60).map(keyed).collect()).await;
+    let workers = join_all((0..6).map(|_| subject.worker())).await;
+    let mut ended = BTreeSet::new();
+    while ended.len() < ids.len() {
+        let claims = workers.iter();
+        let claims = claims.map(|worker| claim(subject.store.clone(), *worker, 5));
+        let claims = at_once(claims).await.concat();
+        let keys: BTreeSet<_> = claims.iter().map(|it| &it.partition_key).collect();
+        assert_eq!(keys.len(), claims.len(), "one of a key at a time");
+        ended.extend(ids_of(&claims));
+        let ends = claims.into_iter().map(|it| end(subject.store.clone(), it));
+        at_once(ends).await;
+    }
+    subject.assert_sound().await;
+}
+
+/// I6.
+pub async fn siblings_that_end_at_once_join_once(subject: &Subject) {
+    for _ in 0..5 {
+        let (worker, parent) = subject.running(task()).await;
+        subject.commit(&parent, fan_out(tasks(16))).await;
+        let claims = subject.claim(worker, 16).await;
+        let ends = claims.into_iter().map(|it| end(subject.store.clone(), it));
+        for answer in at_once(ends).await {
+            assert!(matches!(answer, Answer::Committed { .. }));
+        }
+        let joined = subject.claim_the(worker, parent.id).await;
+        assert_eq!(joined.children.len(), 16);
+        assert_eq!(subject.claim_ids(worker, 1).await, [], "and only once");
+        subject.commit(&joined, done()).await;
+    }
+}
+
+/// PROTOCOL §3 #7: children of the same parents, in batches of opposite order.
+pub async fn joins_in_opposite_order_do_not_get_in_each_others_way(subject: &Subject) {
+    let worker = subject.worker().await;
+    let parents = subject.insert_all(tasks(6)).await;
+    let claims = subject.claim(worker, 6).await;
+    let fan_outs = claims.iter().map(|it| commit_of(it, fan_out(tasks(8))));
+    subject.commit_all(fan_outs.collect()).await;
+    let children = subject.claim(worker, 48).await;
+    let batches = (0..8).map(|nth| {
+        let mut batch: Vec<_> = children.iter().skip(nth).step_by(8).collect();
+        if nth % 2 == 1 {
+            batch.reverse();
+        }
+        let commits = batch.into_iter().map(|it| commit_of(it, done()));
+        let (commits, store) = (commits.collect(), subject.store.clone());
+        async move { store.commit(commits).await.unwrap().answers }
+    });
+    for answer in at_once(batches).await.concat() {
+        assert!(matches!(answer, Answer::Committed { .. }));
+    }
+    for parent in parents {
+        assert_eq!(subject.status(parent).await, Status::Runnable);
+    }
+}
+
+/// I9, PROTOCOL §3 #7.
+pub async fn inserts_of_the_same_keys_in_opposite_order_have_one_holder_each(subject: &Subject) {
+    let keys = || (0..50).map(|n| task().correlation_key(format!("k{n}")));
+    let batches = (0..6).map(|n| {
+        let rows: Vec<NewInstance> = match n % 2 {
+            0 => keys().collect(),
+            _ => keys().rev().collect(),
+        };
+        let store = subject.store.clone();
+        async move { store.insert(rows, None).await.unwrap().rows }
+    });
+    let rows = at_once(batches).await.concat();
+    let new = rows.iter().filter_map(Inserted::new_id).count();
+    assert_eq!((rows.len(), new), (300, 50));
+    for n in 0..50 {
+        let key = format!("k{n}");
+        let holder = subject.store.find("task", &key).await.unwrap();
+        assert!(holder.is_some(), "{key}");
+    }
+}
+
+/// I2, PROTOCOL §3 #2: the specification's form lost half of these wake-ups.
+pub async fn a_signal_that_races_a_park_is_never_lost(subject: &Subject) {
+    let worker = subject.worker_with(seconds(1_000)).await;
+    for _ in 0..100 {
+        let id = subject.insert(task()).await;
+        let claim = subject.claim_the(worker, id).await;
+        let (parking, sending) = (subject.store.clone(), subject.store.clone());
+        let commits = vec![commit_of(&claim, wait_for(&["go"]))];
+        let park = tokio::spawn(async move { parking.commit(commits).await.unwrap() });
+        let signals = vec![signal(id, "go")];
+        let send = tokio::spawn(async move { sending.deliver(signals).await.unwrap() });
+        let delivered = send.await.unwrap().answers[0];
+        park.await.unwrap();
+        assert!(matches!(delivered, Delivery::Delivered { .. }));
+        assert_eq!(subject.status(id).await, Status::Runnable, "lost");
+        let claim = subject.claim_the(worker, id).await;
+        assert_eq!(names_of(claim.awaited()), ["go"]);
+        subject.commit(&claim, done()).await;
+    }
+}
+
+/// I7, PROTOCOL §3 #10: accepted and orphaned, or refused.
+pub async fn a_signal_that_races_an_end_is_dropped_with_it_or_refused(subject: &Subject) {
+    let worker = subject.worker_with(seconds(1_000)).await;
+    for _ in 0..50 {
+        let id = subject.insert(task()).await;
+        let claim = subject.claim_the(worker, id).await;
+        let ending = tokio::spawn(end(subject.store.clone(), claim));
+        let store = subject.store.clone();
+        let signals = vec![signal(id, "late")];
+        let sending = tokio::spawn(async move { store.deliver(signals).await.unwrap() });
+        let answer = sending.await.unwrap().answers[0];
+        ending.await.unwrap();
+        let sent = matches!(answer, Delivery::Delivered { .. });
+        assert!(sent || answer == Delivery::NoTarget, "{answer:?}");
+        assert_eq!(subject.signals(id).await, [], "nothing is orphaned");
+    }
+}
+
+/// I7.
+pub async fn one_of_many_sends_under_one_key_arrives(subject: &Subject) {
+    let (worker, id) = subject.parked(&["go"]).await;
+    let sends = (0..12).map(|_| {
+        let store = subject.store.clone();
+        let signals = vec![signal(id, "go").dedup_key("evt-7")];
+        async move { store.deliver(signals).await.unwrap().answers[0] }
+    });
+    let answers = at_once(sends).await;
+    let arrived = |it: &&Delivery| matches!(it, Delivery::Delivered { .. });
+    assert_eq!(answers.iter().filter(arrived).count(), 1);
+    let claim = subject.claim_the(worker, id).await;
+    assert_eq!(claim.inbox.len(), 1);
+}
+
+/// I3: of an outcome and a cancel, exactly one ends the instance.
+pub async fn an_outcome_that_races_a_cancel_wins_or_is_lost(subject: &Subject) {
+    let worker = subject.worker_with(seconds(1_000)).await;
+    for _ in 0..50 {
+        let id = subject.insert(task()).await;
+        let claim = subject.claim_the(worker, id).await;
+        let ending = tokio::spawn(end(subject.store.clone(), claim));
+        let store = subject.store.clone();
+        let cancelling = tokio::spawn(async move {
+            let cancelled = store.cancel(vec![id], note()).await;
+            cancelled.unwrap().answers[0]
+        });
+        let (ended, cancelled) = (ending.await.unwrap(), cancelling.await.unwrap());
+        let (lost, status) = (ended == Answer::Lost, subject.status(id).await);
+        let expected = if lost {
+            (
+                CancelAnswer::Cancelled(Status::Executing),
+                Status::Cancelled,
+            )
+        } else {
+            (CancelAnswer::AlreadyEnded(Status::Done), Status::Done)
+        };
+        assert_eq!((cancelled, status), expected);
+    }
+}
+
+/// I3: an outcome sent twice at once, as after a broken connection, is written once.
+pub async fn of_the_same_outcome_sent_at_once_one_is_committed(subject: &Subject) {
+    let (worker, parent) = subject.running(task()).await;
+    subject.commit(&parent, fan_out(tasks(2))).await;
+    let claims = subject.claim(worker, 2).await;
+    let sends = (0..8).map(|_| end(subject.store.clone(), claims[0].clone()));
+    let answers = at_once(sends).await;
+    let lost = answers.iter().filter(|it| **it == Answer::Lost).count();
+    assert_eq!(lost, 7);
+    assert_eq!(subject.get(parent.id).await.children_pending, 1);
+}
+
+/// PROTOCOL §3 #7: reapers, timers and heartbeats at once.
+pub async fn maintenance_at_once_returns_everything_once(subject: &Subject) {
+    let ids = subject.insert_all(tasks(100)).await;
+    for _ in 0..4 {
+        let worker = subject.worker().await;
+        subject.claim(worker, 25).await;
+    }
+    subject.pass(LEASE);
+    let reapers = (0..4).map(|_| {
+        let store = subject.store.clone();
+        async move {
+            let request = outlast_core::ReapRequest {
+                max: 10,
+                crashes_max: 5,
+            };
+            let mut returned = Vec::new();
+            for _ in 0..12 {
+                returned.extend(store.reap(request).await.unwrap().returned);
+                store.fire(10).await.unwrap();
+            }
+            returned
+        }
+    });
+    let mut returned = at_once(reapers).await.concat();
+    // Reapers pass over what another one holds at that moment.
+    returned.extend(subject.reap().await.returned);
+    returned.sort();
+    assert_eq!(returned, ids);
+    for id in ids {
+        assert_eq!(subject.get(id).await.crashes, 1);
+    }
+}

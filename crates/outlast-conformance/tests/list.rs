@@ -1,0 +1,38 @@
+//! No rule is forgotten: what the sources hold and what the macro lists are the same.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+#[test]
+fn every_rule_of_the_sources_is_in_the_list() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut written = BTreeSet::new();
+    for file in fs::read_dir(src.join("suite")).unwrap() {
+        let path = file.unwrap().path();
+        let module = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        for line in fs::read_to_string(&path).unwrap().lines() {
+            if let Some(rest) = line.strip_prefix("pub async fn ") {
+                let name = rest.split('(').next().unwrap();
+                written.insert(format!("{module}::{name}"));
+            }
+        }
+    }
+    assert!(written.len() > 200, "found only {}", written.len());
+    assert_eq!(listed(&src.join("rules.rs")), written);
+}
+
+fn listed(rules: &Path) -> BTreeSet<String> {
+    let text = fs::read_to_string(rules).unwrap();
+    let list = text.split_once("$open;\n            ").unwrap().1;
+    let mut module = "";
+    let mut listed = BTreeSet::new();
+    for line in list.lines().map(str::trim) {
+        if let Some((name, _)) = line.split_once(" on ") {
+            module = name;
+        } else if let Some(rule) = line.strip_suffix(',') {
+            listed.insert(format!("{module}::{rule}"));
+        }
+    }
+    listed
+}
