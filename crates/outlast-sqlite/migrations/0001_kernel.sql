@@ -62,7 +62,8 @@ create table instances (
     check (correlation_guard is null or correlation_guard is correlation_key)
 ) strict;
 
--- claim/next_priority, claim/eligible, claim/next_due: the order of a queue.
+-- claim/next_priority, claim/eligible, claim/next_due: the order of a queue. Also the counts of
+-- inspect/.
 create index instances_pick on instances (queue, priority, eligible_at, id)
     where status = 'runnable' and blocked = 0;
 
@@ -79,7 +80,7 @@ create index instances_line
     on instances (partition_key, blocked, queue, fsm, fsm_version, priority, eligible_at, id)
     where status = 'runnable' and partition_key is not null;
 
--- inspect/count_held: how many are held in a queue.
+-- inspect/next_held_queue, inspect/count_held: what is held, by queue.
 create index instances_held on instances (queue, eligible_at)
     where blocked = 1;
 
@@ -99,10 +100,6 @@ create index instances_deadline on instances (await_deadline)
 create index instances_finished on instances (finished_at)
     where finished_at is not null;
 
--- inspect/next_queue: which queues hold something that lives.
-create index instances_live on instances (queue)
-    where finished_at is null;
-
 create table signals (
     id          integer primary key autoincrement,
     target_id   integer not null,
@@ -112,12 +109,14 @@ create table signals (
     inserted_at integer not null,
     consumed_at integer,
 
-    -- deliver/is_duplicate: a dedup key counts once per instance (I7), consumed or not.
-    unique (target_id, dedup_key),
     -- A consumed signal is gone, or a tombstone that only remembers its dedup key.
     check ((payload is null) = (consumed_at is not null)),
     check (consumed_at is null or dedup_key is not null)
 ) strict;
+
+-- deliver/is_duplicate: a dedup key counts once per instance (I7), consumed or not. Also
+-- inspect/signals and collect/remove_signals: everything of one instance.
+create unique index signals_dedup on signals (target_id, dedup_key);
 
 -- claim/inbox, commit/wait: what an instance has not consumed.
 create index signals_target on signals (target_id, name)

@@ -21,6 +21,8 @@ const CHILDREN: &str = include_str!("../sql/inspect/children.sql");
 const CHILDREN_OF_ROUND: &str = include_str!("../sql/inspect/children_of_round.sql");
 const NEXT_QUEUE: &str = include_str!("../sql/inspect/next_queue.sql");
 const PAUSED_QUEUES: &str = include_str!("../sql/inspect/paused_queues.sql");
+const NEXT_HELD_QUEUE: &str = include_str!("../sql/inspect/next_held_queue.sql");
+const COUNT_HELD: &str = include_str!("../sql/inspect/count_held.sql");
 const COUNT_ELIGIBLE: &str = include_str!("../sql/inspect/count_eligible.sql");
 const COUNT_DELAYED: &str = include_str!("../sql/inspect/count_delayed.sql");
 const EXECUTING: &str = include_str!("../sql/inspect/executing.sql");
@@ -62,7 +64,7 @@ pub(crate) fn list(tx: &Tx<'_>, request: &ListRequest) -> Result<Page, Fault> {
 
 pub(crate) fn count(tx: &Tx<'_>, filter: &Filter) -> Result<Count, Fault> {
     let mut conditions = Conditions::new(filter, i64::MAX);
-    let limit = conditions.bind(COUNT_MAX as i64 + 1);
+    let limit = conditions.bind(COUNTED_MAX);
     let sql = format!(
         "select count(*)\nfrom (select 1 from instances where id < ?1{}\nlimit {limit})",
         conditions.sql
@@ -171,68 +173,92 @@ pub(crate) fn queues(tx: &Tx<'_>) -> Result<Vec<QueueSummary>, Fault> {
     let paused: BTreeSet<String> = all(tx, PAUSED_QUEUES, [], |row| row.get(0))?
         .into_iter()
         .collect();
-    let mut names = paused.clone();
-    names.extend(live_queues(tx)?);
     let executing: BTreeMap<String, i64> =
         all(tx, EXECUTING, [], |row| Ok((row.get(0)?, row.get(1)?)))?
             .into_iter()
             .collect();
-    names
-        .into_iter()
-        .map(|name| {
-            let executing = executing.get(&name).copied().unwrap_or_default();
-            summary(tx, name, &paused, executing)
+    let mut names: BTreeSet<String> = paused.iter().chain(executing.keys()).cloned().collect();
+    names.extend(skip_over_queues(tx, NEXT_QUEUE)?);
+    names.extend(skip_over_queues(tx, NEXT_HELD_QUEUE)?);
+    let summary = |name: String| {
+        let depth = Depth::of(tx, &name)?;
+        Ok(QueueSummary {
+            paused: paused.contains(&name),
+            eligible: counted(depth.eligible),
+            delayed: counted(depth.delayed),
+            executing: counted(executing.get(&name).copied().unwrap_or_default()),
+            oldest_eligible_at: depth.oldest_eligible_at,
+            name,
         })
-        .collect()
+    };
+    names.into_iter().map(summary).collect()
 }
 
-fn live_queues(tx: &Tx<'_>) -> Result<Vec<String>, Fault> {
+fn skip_over_queues(tx: &Tx<'_>, next: &str) -> Result<Vec<String>, Fault> {
     let mut names: Vec<String> = Vec::new();
-    let mut before = String::new();
-    let mut statement = tx.prepare(NEXT_QUEUE)?;
-    while let Some(name) = statement
-        .query_row([&before], |row| row.get::<_, String>(0))
-        .optional()?
-    {
-        before.clone_from(&name);
-        names.push(name);
+    let mut statement = tx.prepare(next)?;
+    loop {
+        let before = names.last().map(String::as_str).unwrap_or_default();
+        match statement.query_row([before], |row| row.get(0)).optional()? {
+            Some(name) => names.push(name),
+            None => return Ok(names),
+        }
     }
-    Ok(names)
 }
 
-fn summary(
-    tx: &Tx<'_>,
-    name: String,
-    paused: &BTreeSet<String>,
-    executing: i64,
-) -> Result<QueueSummary, Fault> {
-    let limit = COUNT_MAX as i64 + 1;
-    let (mut eligible, mut delayed, mut oldest) = (0, 0, None);
-    let mut priority = BEFORE_PRIORITIES;
-    while let Some(next) = claim::next_priority(tx, &name, priority)? {
-        priority = next;
-        let (count, first): (i64, Option<i64>) = tx
-            .prepare(COUNT_ELIGIBLE)?
-            .query_row(params![name, priority, tx.now.0, limit - eligible], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })?;
-        eligible += count;
-        oldest = oldest.into_iter().chain(first.map(Timestamp)).min();
-        delayed += tx
-            .prepare(COUNT_DELAYED)?
-            .query_row(params![name, priority, tx.now.0, limit - delayed], |row| {
-                row.get::<_, i64>(0)
-            })?;
-    }
-    Ok(QueueSummary {
-        paused: paused.contains(&name),
-        name,
-        eligible: counted(eligible),
-        delayed: counted(delayed),
-        executing: counted(executing),
-        oldest_eligible_at: oldest,
-    })
+/// How much is runnable in a queue, each counted a little beyond what is told.
+#[derive(Default)]
+struct Depth {
+    eligible: i64,
+    delayed: i64,
+    oldest_eligible_at: Option<Timestamp>,
 }
+
+impl Depth {
+    fn of(tx: &Tx<'_>, queue: &str) -> Result<Depth, Fault> {
+        let mut depth = Depth::held(tx, queue)?;
+        let mut priority = BEFORE_PRIORITIES;
+        while let Some(next) = claim::next_priority(tx, queue, priority)? {
+            priority = next;
+            depth.add_priority(tx, queue, priority)?;
+        }
+        Ok(depth)
+    }
+
+    fn held(tx: &Tx<'_>, queue: &str) -> Result<Depth, Fault> {
+        let mut statement = tx.prepare(COUNT_HELD)?;
+        let held = statement.query_row(params![queue, tx.now.0, COUNTED_MAX], |row| {
+            Ok(Depth {
+                eligible: row.get("eligible")?,
+                delayed: row.get("delayed")?,
+                oldest_eligible_at: row.get::<_, Option<i64>>("oldest")?.map(Timestamp),
+            })
+        })?;
+        Ok(held)
+    }
+
+    /// Priority by priority, so that counting what is eligible does not walk what is delayed.
+    fn add_priority(&mut self, tx: &Tx<'_>, queue: &str, priority: i64) -> Result<(), Fault> {
+        let (eligible, first) = tx
+            .prepare(COUNT_ELIGIBLE)?
+            .query_row(params![queue, priority, tx.now.0, COUNTED_MAX], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?))
+            })?;
+        let delayed: i64 = tx
+            .prepare(COUNT_DELAYED)?
+            .query_row(params![queue, priority, tx.now.0, COUNTED_MAX], |row| {
+                row.get(0)
+            })?;
+        let first = first.map(Timestamp);
+        self.eligible += eligible;
+        self.delayed += delayed;
+        self.oldest_eligible_at = self.oldest_eligible_at.into_iter().chain(first).min();
+        Ok(())
+    }
+}
+
+/// One more than is told, to know whether there are more.
+const COUNTED_MAX: i64 = COUNT_MAX as i64 + 1;
 
 fn counted(count: i64) -> Count {
     let count = count.unsigned_abs();

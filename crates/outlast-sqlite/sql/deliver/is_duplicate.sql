@@ -1,6 +1,6 @@
 -- Whether an instance was sent this dedup key before, consumed or not.
 -- Parameters: 1 instance, 2 dedup key.
--- Index: unique (target_id, dedup_key) of signals.
+-- Index: signals_dedup.
 -- Bound: one row.
 select 1
 from signals

@@ -1,12 +1,14 @@
--- How many eligible rows of a queue are held behind their partition keys, and since when the first is
--- eligible.
+-- How many rows of a queue are held behind their partition keys: eligible ones, those that are not (the
+-- clock was set back), and since when the first is eligible.
 -- Parameters: 1 queue, 2 now, 3 limit.
 -- Index: instances_held.
 -- Bound: the limit.
-select count(*), min(eligible_at)
+select coalesce(sum(eligible_at <= ?2), 0) as eligible,
+    coalesce(sum(eligible_at > ?2), 0) as delayed,
+    min(iif(eligible_at <= ?2, eligible_at, null)) as oldest
 from (
     select eligible_at
     from instances
-    where blocked = 1 and queue = ?1 and eligible_at <= ?2
+    where blocked = 1 and queue = ?1
     order by eligible_at
     limit ?3)

@@ -1,9 +1,9 @@
--- The next queue that holds something that lives: one step of a skip over the index.
+-- The next queue that has anything to give, now or later: one step of a skip over the index.
 -- Parameters: 1 the queue before.
--- Index: instances_live.
+-- Index: instances_pick.
 -- Bound: one row.
 select queue
 from instances
-where finished_at is null and queue > ?1
+where status = 'runnable' and blocked = 0 and queue > ?1
 order by queue
 limit 1

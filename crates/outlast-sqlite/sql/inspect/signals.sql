@@ -1,6 +1,6 @@
 -- Stored signals of an instance, oldest first, tombstones included.
 -- Parameters: 1 instance, 2 after this id, 3 limit.
--- Index: unique (target_id, dedup_key) of signals.
+-- Index: signals_dedup.
 -- Bound: the limit.
 select id, target_id, name, payload, dedup_key, inserted_at, consumed_at
 from signals

@@ -1,0 +1,176 @@
+//! Every statement runs against the schema, and reads it through the index its header names.
+
+mod scene;
+
+use outlast_core::{Clock, ManualClock, Start, Store};
+use outlast_sqlite::Sqlite;
+use rusqlite::{Connection, StatementStatus, params};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A database with the schema and nothing in it: without statistics, as it is when a user starts.
+fn migrated() -> (tempfile::TempDir, Connection) {
+    let (folder, path) = scene::new_path();
+    drop(Sqlite::open(&path).unwrap());
+    (folder, Connection::open(path).unwrap())
+}
+
+struct SqlFile {
+    name: String,
+    text: String,
+}
+
+impl SqlFile {
+    /// What the header says after `-- <word>: `.
+    fn header(&self, word: &str) -> Option<&str> {
+        let mark = format!("-- {word}: ");
+        self.text.lines().find_map(|line| line.strip_prefix(&mark))
+    }
+
+    fn plan(&self, connection: &Connection) -> String {
+        let mut statement = connection
+            .prepare(&format!("explain query plan {}", self.text))
+            .unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        let mut rows = statement.raw_query();
+        let mut plan = String::new();
+        while let Some(row) = rows.next().unwrap() {
+            plan += &row.get::<_, String>("detail").unwrap();
+            plan.push('\n');
+        }
+        plan
+    }
+}
+
+fn sql_files() -> Vec<SqlFile> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql");
+    let areas = fs::read_dir(&root)
+        .unwrap()
+        .map(|area| area.unwrap().path());
+    let mut paths: Vec<PathBuf> = areas
+        .flat_map(|area| fs::read_dir(area).unwrap())
+        .map(|file| file.unwrap().path())
+        .collect();
+    paths.sort();
+    paths
+        .into_iter()
+        .map(|path| SqlFile {
+            name: path.strip_prefix(&root).unwrap().display().to_string(),
+            text: fs::read_to_string(&path).unwrap(),
+        })
+        .collect()
+}
+
+#[test]
+fn every_statement_prepares_and_its_header_says_what_bounds_it() {
+    let (_folder, connection) = migrated();
+    let files = sql_files();
+    assert!(files.len() > 70, "found only {}", files.len());
+    for file in files {
+        let statement = connection
+            .prepare(&file.text)
+            .unwrap_or_else(|error| panic!("{}: {error}", file.name));
+        assert!(
+            file.header("Bound").is_some(),
+            "{} says no bound",
+            file.name
+        );
+        assert_eq!(
+            statement.parameter_count() > 0,
+            file.header("Parameters").is_some(),
+            "{} must say its parameters",
+            file.name
+        );
+    }
+}
+
+#[test]
+fn every_statement_uses_the_index_its_header_names() {
+    let (_folder, connection) = migrated();
+    for file in sql_files() {
+        let Some(named) = file.header("Index") else {
+            continue;
+        };
+        let plan = file.plan(&connection);
+        for name in named.trim_end_matches('.').split(", ") {
+            assert!(
+                uses(&plan, name),
+                "{} does not use {name}:\n{plan}",
+                file.name
+            );
+        }
+    }
+}
+
+/// Whether the plan reads through `name`: an index, or the key of a table.
+fn uses(plan: &str, name: &str) -> bool {
+    plan.lines().any(|line| match name {
+        // The workers, few as they are, are read in the order of their key.
+        "primary key of workers" => line.contains("PRIMARY KEY") || line == "SCAN workers",
+        _ if name.starts_with("primary key") => line.contains("PRIMARY KEY"),
+        _ => format!("{line} ").contains(&format!("INDEX {name} ")),
+    })
+}
+
+/// What the engine runs all the time must not read a table from end to end, nor sort.
+#[test]
+fn no_statement_of_the_hot_path_scans_or_sorts() {
+    let (_folder, connection) = migrated();
+    // An inbox and the children of a round are sorted by id: they are loaded whole anyway.
+    let sorts = ["claim/inbox.sql"];
+    let areas = [
+        "claim/", "commit/", "insert/", "deliver/", "line/", "fire/", "lease/",
+    ];
+    for file in sql_files() {
+        if !areas.iter().any(|area| file.name.starts_with(area)) {
+            continue;
+        }
+        let plan = file.plan(&connection);
+        for line in plan.lines() {
+            let whole_table = line.starts_with("SCAN instances") && !line.contains("USING")
+                || line.starts_with("SCAN signals");
+            assert!(!whole_table, "{} scans:\n{plan}", file.name);
+            let sorted = line.contains("TEMP B-TREE FOR ORDER BY");
+            assert!(
+                !sorted || sorts.contains(&file.name.as_str()),
+                "{} sorts:\n{plan}",
+                file.name
+            );
+        }
+    }
+}
+
+/// Delayed rows of an urgent priority are jumped over, not walked (I10).
+#[tokio::test]
+async fn a_pick_reads_what_it_takes_however_much_is_delayed() {
+    let (_folder, path) = scene::new_path();
+    let clock = ManualClock::default();
+    let store = Sqlite::options().clock(clock.clone()).open(&path).unwrap();
+    let hour = Start::After(Duration::from_secs(3600));
+    let delayed = vec![scene::order().priority(-1).start(hour); 30_000];
+    scene::insert(&store, delayed).await;
+    scene::insert(&store, vec![scene::order(); 1_000]).await;
+
+    let connection = Connection::open(&path).unwrap();
+    let read = |sql: &str, priority: i64| {
+        let now = clock.now().0;
+        let mut statement = connection.prepare(sql).unwrap();
+        let mut rows = statement
+            .query(params!["default", priority, i64::MIN, i64::MIN, now, 100])
+            .unwrap();
+        let mut found = 0;
+        while rows.next().unwrap().is_some() {
+            found += 1;
+        }
+        drop(rows);
+        (found, statement.get_status(StatementStatus::VmStep))
+    };
+    let eligible = include_str!("../sql/claim/eligible.sql");
+    let (found, steps) = read(eligible, -1);
+    assert_eq!(found, 0);
+    assert!(steps < 50, "{steps} steps to find nothing");
+    let (found, steps) = read(eligible, 0);
+    assert_eq!(found, 100);
+    assert!(steps < 100 * 40, "{steps} steps for 100 rows");
+    store.close().await;
+}
