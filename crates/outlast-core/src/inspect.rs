@@ -38,8 +38,8 @@ pub trait Inspect: Send + Sync + 'static {
         after: Option<InstanceId>,
     ) -> Result<Vec<Child>>;
 
-    /// Every queue that has live instances or is paused, by name. Depths are counted up to
-    /// [`COUNT_MAX`](crate::limits::COUNT_MAX) each.
+    /// Every queue that has runnable or executing instances, or is paused, by name. Depths are counted
+    /// up to [`COUNT_MAX`](crate::limits::COUNT_MAX) each.
     async fn queues(&self) -> Result<Vec<QueueSummary>>;
 
     /// Every registered worker, by id.
@@ -175,7 +175,7 @@ pub struct QueueSummary {
     pub name: String,
     /// Whether it gives out work.
     pub paused: bool,
-    /// How many could be claimed now.
+    /// How many are runnable and due, those behind a partition key among them.
     pub eligible: Count,
     /// How many wait for their time.
     pub delayed: Count,

@@ -1,1 +1,61 @@
-//! Placeholder for the first build.
+//! The PostgreSQL store of Outlast: version 14 and later, any number of nodes.
+//!
+//! ```no_run
+//! use outlast_core::{Json, NewInstance, Store};
+//! use outlast_postgres::Postgres;
+//!
+//! # async fn example() -> outlast_core::Result<()> {
+//! let store = Postgres::connect("postgres://outlast@127.0.0.1/shop").await?;
+//! let order = NewInstance::new("checkout", "start", Json::null()).correlation_key("order:42");
+//! store.insert(vec![order], None).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! The SQL is the store: one statement per file under `sql/`, each with what it guards, what it locks
+//! in which order and which index it uses; the schema under `migrations/`. The Rust around it sends the
+//! statements of a verb together, one round trip for a transaction, and reads the answers. Files are
+//! named as the verbs of [`outlast_core::Store`].
+//!
+//! Any language can take part inside its own transaction: `select outlast.insert('checkout', 'start',
+//! '{"number": 42}', correlation_key => 'order:42')` starts an instance, and `select
+//! outlast.signal('checkout', 'order:42', 'payment_confirmed', '{"amount": 100}')` wakes it.
+
+mod claim;
+mod collect;
+mod commit;
+mod conductor;
+mod deliver;
+mod error;
+mod fire;
+mod insert;
+mod inspect;
+mod lease;
+mod migrate;
+mod operate;
+mod options;
+mod reap;
+mod reconcile;
+mod row;
+mod session;
+mod statement;
+mod store;
+mod tls;
+
+#[doc(hidden)]
+pub use conductor::Conductor;
+pub use migrate::{SCHEMA_VERSION, migrations_sql};
+pub use options::{Migrations, Options};
+pub use store::Postgres;
+
+#[doc(hidden)]
+pub mod testing {
+    //! What this crate's own tests need to see of the inside.
+
+    /// Every statement: its name and its text for `schema`.
+    pub fn statements(schema: &str) -> Vec<(&'static str, String)> {
+        crate::statement::ALL
+            .iter()
+            .map(|s| (s.name, crate::statement::in_schema(s.text, schema)))
+            .collect()
+    }
+}

@@ -1,0 +1,119 @@
+-- Takes the most urgent eligible rows of a queue for a worker.
+--
+-- $1 worker  $2 queue  $3 machines as 'name/version'  $4 how many rows to take  $5 how many to look at
+-- guard   the worker's lease is alive (its row is locked by lease/hold.sql before), the queue is not paused
+-- locks   the rows looked at, skipping locked ones; the running neighbour of a key, shared, skipping too
+-- index   instances_pick for the walk; for rows with a partition key instances_partition (I8) and
+--         instances_line (an older one in line)
+-- bound   $5 rows, whatever stands before them: delayed rows of an urgent priority are never read, and
+--         rows behind a busy key are set aside once (`blocked`) and not met again until the key is free
+--
+-- Answers at least one row: how many were looked at and set aside, whether the queue is paused, and the
+-- claimed rows if any.
+with recursive
+clock as materialized (
+    select outlast.now() as now
+),
+priorities (priority) as (
+    (select i.priority
+       from outlast.instances i
+      where i.status = 'runnable' and not i.blocked and i.queue = $2
+      order by i.priority
+      limit 1)
+    union all
+    select (select i.priority
+              from outlast.instances i
+             where i.status = 'runnable' and not i.blocked and i.queue = $2 and i.priority > p.priority
+             order by i.priority
+             limit 1)
+      from priorities p
+     where p.priority is not null
+),
+looked_at as materialized (
+    select e.*
+      from priorities p
+     cross join lateral (
+           select i.id, i.fsm, i.fsm_version, i.priority, i.eligible_at, i.partition_key
+             from outlast.instances i
+            where i.status = 'runnable' and not i.blocked and i.queue = $2
+              and i.priority = p.priority
+              and i.eligible_at <= (select now from clock)
+              and i.fsm || '/' || i.fsm_version = any ($3)
+            order by i.eligible_at, i.id
+            limit $5
+              for no key update skip locked) e
+     where exists (select from outlast.workers w
+                    where w.id = $1 and w.lease_expires_at > (select now from clock))
+       and not exists (select from outlast.queues q where q.name = $2)
+     limit $5
+),
+keyed as materialized (
+    select l.*,
+           row_number() over (partition by l.partition_key
+                                  order by l.priority, l.eligible_at, l.id) as place
+      from looked_at l
+     where l.partition_key is not null
+),
+-- Who runs under these keys and cannot stop before we commit: only behind them may a row be set aside,
+-- because only then its neighbour's commit comes later and lets it through.
+running as materialized (
+    select r.partition_key
+      from (select distinct k.partition_key from keyed k) k
+     cross join lateral (
+           select i.partition_key
+             from outlast.instances i
+            where i.status = 'executing' and i.partition_key = k.partition_key
+              for share skip locked) r
+),
+first_in_line as materialized (
+    select k.id, k.priority, k.eligible_at, k.partition_key
+      from keyed k
+     where k.place = 1
+       and not exists (select from outlast.instances i
+                        where i.status = 'executing' and i.partition_key = k.partition_key)
+       -- An older one that somebody else has locked at this moment: leave this one where it is.
+       and not exists (select from outlast.instances i
+                        where i.status = 'runnable' and i.partition_key = k.partition_key
+                          and not i.blocked and i.queue = $2
+                          and i.fsm = k.fsm and i.fsm_version = k.fsm_version
+                          and (i.priority, i.eligible_at, i.id) < (k.priority, k.eligible_at, k.id)
+                          and i.eligible_at <= (select now from clock))
+),
+taken as materialized (
+    select l.id, l.priority, l.eligible_at, l.partition_key from looked_at l where l.partition_key is null
+    union all
+    select f.id, f.priority, f.eligible_at, f.partition_key from first_in_line f
+     order by priority, eligible_at, id
+     limit $4
+),
+claimed as (
+    update outlast.instances i
+       set status = 'executing',
+           revision = i.revision + 1,
+           locked_by = $1,
+           correlation_guard = case when 'executing' = any (i.correlation_scope) then i.correlation_guard end,
+           updated_at = (select now from clock)
+      from taken t
+     where i.id = t.id
+    returning i.*
+),
+set_aside as (
+    update outlast.instances i
+       set blocked = true
+      from keyed k
+     where i.id = k.id
+       and k.id not in (select t.id from taken t)
+       and (k.partition_key in (select r.partition_key from running r)
+            or k.partition_key in (select t.partition_key from taken t where t.partition_key is not null))
+    returning i.id
+)
+select (select count(*) from looked_at) as looked_at,
+       (select count(*) from set_aside) as set_aside,
+       exists (select from outlast.queues q where q.name = $2) as paused,
+       c.id, c.revision, c.fsm, c.fsm_version, c.step, c.state::text as state, c.queue, c.priority,
+       c.attempt, c.crashes, c.partition_key, c.correlation_key, c.parent_id, c.parent_round, c.round,
+       c.awaits, c.children_dropped::text as children_dropped, c.eligible_at,
+       (extract(epoch from (select now from clock) - c.eligible_at) * 1000000)::bigint as waited_us,
+       exists (select from outlast.signals s where s.target_id = c.id) as has_inbox
+  from (select) as always
+  left join claimed c on true

@@ -1,0 +1,9 @@
+-- Locks the claims of a worker that it does not know of.
+--
+-- $1 worker  $2 the instance ids it knows it holds
+-- locks own rows by id   index instances_locked   bound what one worker holds
+select i.id, i.revision
+  from outlast.instances i
+ where i.status = 'executing' and i.locked_by = $1 and i.id <> all ($2)
+ order by i.id
+   for no key update

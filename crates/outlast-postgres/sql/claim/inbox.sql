@@ -1,0 +1,8 @@
+-- The unconsumed signals of claimed rows, oldest first.
+--
+-- $1 instance ids
+-- locks none   index signals_inbox   bound INBOX_MAX per instance
+select s.target_id, s.id, s.name, s.payload::text as payload, s.dedup_key, s.inserted_at
+  from outlast.signals s
+ where s.target_id = any ($1) and s.consumed_at is null
+ order by s.id

@@ -1,0 +1,28 @@
+-- Removes instances that ended long ago, with their signals and operations.
+--
+-- $1 retention in µs  $2 how many
+-- guard   no parent of theirs lives, whose step could still read them (PROTOCOL §3 #6)
+-- locks   own rows by end, skipping locked ones   index instances_finished, signals_inbox, operations_instance
+-- bound   $2
+with
+expired as materialized (
+    select i.id, i.finished_at
+      from outlast.instances i
+     where i.finished_at <= outlast.now() - $1::bigint * interval '1 microsecond'
+       and not exists (select from outlast.instances p where p.id = i.parent_id and p.finished_at is null)
+     order by i.finished_at, i.id
+     limit $2
+       for update skip locked
+),
+signals as (
+    delete from outlast.signals s using expired e where s.target_id = e.id
+),
+operations as (
+    delete from outlast.operations o using expired e where o.instance_id = e.id
+),
+removed as (
+    delete from outlast.instances i using expired e where i.id = e.id returning i.id, i.finished_at
+)
+select r.id
+  from removed r
+ order by r.finished_at, r.id

@@ -1,0 +1,26 @@
+-- Counts ended children off their parents, and releases a parent with none left.
+--
+-- $1 ids  $2 revisions of the children
+-- guard   the children's fence; the parent still waits, and for this very round (I6)
+-- locks   parents, held since commit/lock_parents.sql   index instances_pkey   bound the batch
+--
+-- Counted per parent first: `update … from` takes one source row per target, so two siblings in one
+-- batch would count once and the parent would wait for ever (PROTOCOL §3 #5).
+with
+ended as materialized (
+    select i.parent_id, i.parent_round, count(*)::integer as children
+      from unnest($1::bigint[], $2::bigint[]) as c (id, revision)
+      join outlast.instances i on i.id = c.id and i.revision = c.revision
+     where i.parent_id is not null
+     group by i.parent_id, i.parent_round
+)
+update outlast.instances p
+   set children_pending = p.children_pending - e.children,
+       status = case when p.children_pending = e.children then 'runnable' else p.status end,
+       eligible_at = case when p.children_pending = e.children then outlast.now() else p.eligible_at end,
+       correlation_guard = case when p.children_pending > e.children or 'runnable' = any (p.correlation_scope)
+                                then p.correlation_guard end,
+       updated_at = outlast.now()
+  from ended e
+ where p.id = e.parent_id and p.round = e.parent_round and p.status = 'awaiting_children'
+returning p.queue, p.status = 'runnable' as released

@@ -1,0 +1,12 @@
+-- Locks the parents of instances that end, in the order of their ids.
+--
+-- $1 ids  $2 revisions
+-- guard   the fence   locks parents by id   index instances_pkey   bound the batch
+select p.id
+  from (select distinct i.parent_id
+          from unnest($1::bigint[], $2::bigint[]) as c (id, revision)
+          join outlast.instances i on i.id = c.id and i.revision = c.revision
+         where i.parent_id is not null) as e
+  join outlast.instances p on p.id = e.parent_id
+ order by p.id
+   for no key update of p

@@ -1,0 +1,31 @@
+-- Records on a parent which children of its fan-out were not started because their key was occupied.
+--
+-- Per child with a key: $1 parent id  $2 parent revision  $3 position  $4 fsm  $5 correlation key
+-- guard   the parent's fence   locks none new   index instances_children, instances_correlation
+-- bound   CHILDREN_MAX
+--
+-- Of children with the same key only the first can have been started, and it was if it is there.
+with
+given as materialized (
+    select c.*,
+           row_number() over (partition by c.parent_id, c.fsm, c.correlation_key
+                                  order by c.position) as place
+      from unnest($1::bigint[], $2::bigint[], $3::integer[], $4::text[], $5::text[])
+        as c (parent_id, parent_revision, position, fsm, correlation_key)
+),
+dropped as materialized (
+    select p.id,
+           json_agg(json_build_object('position', g.position, 'machine', g.fsm, 'key', g.correlation_key,
+                                      'holder', h.id)
+                    order by g.position)
+               filter (where g.place > 1 or h.parent_id is distinct from p.id
+                                         or h.parent_round is distinct from p.round + 1) as children
+      from given g
+      join outlast.instances p on p.id = g.parent_id and p.revision = g.parent_revision
+      left join outlast.instances h on h.fsm = g.fsm and h.correlation_guard = g.correlation_key
+     group by p.id
+)
+update outlast.instances p
+   set children_dropped = d.children
+  from dropped d
+ where p.id = d.id

@@ -1,0 +1,85 @@
+-- Puts signals into inboxes and wakes who waits for them.
+--
+-- Per signal: $1 target id  $2 machine and $3 correlation key it was addressed by, or null  $4 name
+-- $5 payload  $6 dedup key;  $7 how many unconsumed signals an inbox may hold
+-- guard   the target has not ended and still holds the key it was addressed by
+-- locks   own rows, held since deliver/lock.sql: every writer of an inbox holds its instance's lock
+-- index   instances_pkey, signals_dedup, signals_inbox   bound BATCH_MAX
+--
+-- Answers in the caller's order: delivered, duplicate, inbox_full, no_target; or vanished when the instance
+-- that was found by its key has let go of it since.
+with
+clock as materialized (
+    select outlast.now() as now
+),
+given as materialized (
+    select nextval('outlast.signals_id_seq') as id, s.*
+      from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
+        as s (target_id, machine, correlation_key, name, payload, dedup_key)
+),
+addressed as materialized (
+    select g.*, i.queue,
+           i.id is not null
+               and (g.correlation_key is null
+                    or (i.fsm = g.machine and i.correlation_guard = g.correlation_key) is true) as found,
+           i.finished_at is not null as ended,
+           i.status = 'awaiting_signal' and g.name = any (i.awaits) as matches,
+           exists (select from outlast.signals s
+                    where s.target_id = g.target_id and s.dedup_key = g.dedup_key) as stored,
+           row_number() over (partition by g.target_id, g.dedup_key order by g.id) as copy,
+           row_number() over (partition by g.target_id order by g.id) as nth
+      from given g
+      left join outlast.instances i on i.id = g.target_id
+),
+-- Which of them are new to a living target, and how full its inbox is before the first.
+judged as materialized (
+    select a.*,
+           a.found and not a.ended and not a.stored and (a.dedup_key is null or a.copy = 1) as is_new,
+           max(case when a.nth = 1 then
+                   (select count(*) from (select from outlast.signals s
+                                           where s.target_id = a.target_id and s.consumed_at is null
+                                           limit $7) as unconsumed) end)
+               over (partition by a.target_id) as pending
+      from addressed a
+),
+-- The place each new one takes, counted as if they came one by one.
+placed as materialized (
+    select j.*,
+           j.is_new
+               and j.pending + count(*) filter (where j.is_new)
+                                   over (partition by j.target_id order by j.id) <= $7 as fits
+      from judged j
+),
+inserted as (
+    insert into outlast.signals (id, target_id, name, payload, dedup_key, inserted_at)
+    select p.id, p.target_id, p.name, p.payload::json, p.dedup_key, (select now from clock)
+      from placed p
+     where p.fits
+),
+waking as materialized (
+    select p.target_id, min(p.id) as signal_id
+      from placed p
+     where p.fits and p.matches
+     group by p.target_id
+),
+woken as (
+    update outlast.instances i
+       set status = 'runnable',
+           eligible_at = (select now from clock),
+           await_deadline = null,
+           correlation_guard = case when 'runnable' = any (i.correlation_scope) then i.correlation_guard end,
+           updated_at = (select now from clock)
+      from waking w
+     where i.id = w.target_id
+    returning w.signal_id
+)
+select p.id, p.target_id, p.queue,
+       case when not p.found and p.correlation_key is not null and p.target_id <> 0 then 'vanished'
+            when not p.found or p.ended then 'no_target'
+            when p.fits then 'delivered'
+            when p.stored or (p.dedup_key is not null
+                              and bool_or(p.fits) over (partition by p.target_id, p.dedup_key)) then 'duplicate'
+            else 'inbox_full' end as answer,
+       p.id in (select w.signal_id from woken w) as woke
+  from placed p
+ order by p.id

@@ -1,0 +1,7 @@
+-- Who holds correlation keys.
+--
+-- $1 fsm  $2 correlation keys
+-- locks none   index instances_correlation   bound BATCH_MAX
+select k.place, i.id
+  from unnest($1::text[], $2::text[]) with ordinality as k (fsm, correlation_key, place)
+  join outlast.instances i on i.fsm = k.fsm and i.correlation_guard = k.correlation_key

@@ -1,0 +1,57 @@
+-- Brings instances in.
+--
+-- $1 the worker to claim for, or null, and per row: $2 fsm  $3 version  $4 step  $5 state  $6 queue
+-- $7 priority  $8 delay in µs  $9 moment in µs, or null  $10 partition key  $11 correlation key
+-- $12 scope as an array literal
+-- guard   with a worker: its lease is alive (its row is locked by lease/hold.sql before)
+-- locks   keys, in their order, so that two batches of the same keys cannot deadlock (PROTOCOL §3 #7)
+-- index   instances_correlation   bound BATCH_MAX
+--
+-- Ids are given in the caller's order before anything is sorted. Answers in that order.
+with
+clock as materialized (
+    select outlast.now() as now
+),
+given as materialized (
+    select nextval('outlast.instances_id_seq') as id, c.*,
+           coalesce(timestamptz 'epoch' + c.at_us * interval '1 microsecond',
+                    (select now from clock) + c.delay_us * interval '1 microsecond') as eligible_at
+      from unnest($2::text[], $3::integer[], $4::text[], $5::text[], $6::text[], $7::smallint[],
+                  $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[])
+        as c (fsm, fsm_version, step, state, queue, priority, delay_us, at_us, partition_key,
+              correlation_key, scope)
+     where $1::bigint is null
+        or exists (select from outlast.workers w
+                    where w.id = $1 and w.lease_expires_at > (select now from clock))
+),
+-- Rows that the worker may run at once: eligible, and nobody else's turn to decide about.
+placed as materialized (
+    select g.*,
+           $1::bigint is not null
+               and g.eligible_at <= (select now from clock)
+               and g.partition_key is null
+               and (g.scope is null or 'executing' = any (g.scope::text[]))
+               and not exists (select from outlast.queues q where q.name = g.queue) as claimed
+      from given g
+),
+inserted as (
+    insert into outlast.instances
+           (id, fsm, fsm_version, step, state, status, revision, locked_by, queue, priority, eligible_at,
+            partition_key, correlation_key, correlation_scope, correlation_guard, inserted_at, updated_at)
+    select p.id, p.fsm, p.fsm_version, p.step, p.state::json,
+           case when p.claimed then 'executing' else 'runnable' end,
+           case when p.claimed then 1 else 0 end,
+           case when p.claimed then $1::bigint end,
+           p.queue, p.priority, p.eligible_at, p.partition_key, p.correlation_key, p.scope::text[],
+           p.correlation_key, (select now from clock), (select now from clock)
+      from placed p
+     order by p.fsm, p.correlation_key, p.id
+        on conflict (fsm, correlation_guard) where correlation_guard is not null do nothing
+    returning id
+)
+select p.id,
+       p.id in (select n.id from inserted n) as is_new,
+       p.claimed,
+       p.eligible_at <= (select now from clock) as eligible
+  from placed p
+ order by p.id

@@ -1,0 +1,2 @@
+-- The store's present moment.
+select outlast.now() as now

@@ -1,0 +1,7 @@
+-- Every registered worker.
+--
+-- $1 how many
+select w.id, w.name, w.host, w.version, w.queues, w.started_at, w.heartbeat_at, w.lease_expires_at
+  from outlast.workers w
+ order by w.id
+ limit $1

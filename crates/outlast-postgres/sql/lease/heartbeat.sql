@@ -1,0 +1,9 @@
+-- Lets a lease run anew from now: one small write, however much the worker runs.
+--
+-- $1 worker  $2 lease in µs
+-- locks the worker's row   index workers_pkey
+update outlast.workers w
+   set heartbeat_at = outlast.now(),
+       lease_expires_at = outlast.now() + $2::bigint * interval '1 microsecond'
+ where w.id = $1
+returning w.id

@@ -1,0 +1,5 @@
+-- Locks a worker's row before its lease is ended, so that no claim slips in between.
+--
+-- $1 worker
+-- locks the worker's row   index workers_pkey
+select w.id from outlast.workers w where w.id = $1 for update

@@ -1,0 +1,9 @@
+-- Locks instances an operator acts on, in the order of their ids, and tells what they are.
+--
+-- $1 ids
+-- locks own rows by id   index instances_pkey   bound BATCH_MAX
+select i.id, i.status, i.revision
+  from outlast.instances i
+ where i.id = any ($1)
+ order by i.id
+   for no key update

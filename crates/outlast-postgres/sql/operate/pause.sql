@@ -1,0 +1,12 @@
+-- Stops a queue from giving out work, and records it when that changed anything.
+--
+-- $1 queue  $2 operator  $3 reason
+with
+paused as (
+    insert into outlast.queues (name, paused_at) values ($1, outlast.now())
+        on conflict (name) do nothing
+    returning name
+)
+insert into outlast.operations (verb, queue, operator, reason, at)
+select 'pause', p.name, $2, $3, outlast.now() from paused p
+returning id

@@ -1,0 +1,7 @@
+-- Records what an operator did to instances.
+--
+-- $1 verb  $2 operator  $3 reason  $4 ids  $5 the statuses they had
+insert into outlast.operations (verb, instance_id, operator, reason, status_before, at)
+select $1, i.id, $2, $3, i.status, outlast.now()
+  from unnest($4::bigint[], $5::text[]) as i (id, status)
+ order by i.id

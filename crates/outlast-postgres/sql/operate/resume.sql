@@ -1,0 +1,10 @@
+-- Lets a queue give out work again, and records it when that changed anything.
+--
+-- $1 queue  $2 operator  $3 reason
+with
+resumed as (
+    delete from outlast.queues q where q.name = $1 returning q.name
+)
+insert into outlast.operations (verb, queue, operator, reason, at)
+select 'resume', r.name, $2, $3, outlast.now() from resumed r
+returning id

@@ -1,0 +1,17 @@
+-- Starts failed or cancelled instances again. A key that was released stays released (PROTOCOL §3 #4).
+--
+-- $1 ids  $2 revisions
+-- guard the fence, read under the lock   locks own rows, held since operate/lock.sql
+-- index instances_pkey   bound BATCH_MAX
+update outlast.instances i
+   set status = 'runnable',
+       revision = i.revision + 1,
+       eligible_at = outlast.now(),
+       attempt = 0,
+       crashes = 0,
+       correlation_guard = case when 'runnable' = any (i.correlation_scope) then i.correlation_guard end,
+       updated_at = outlast.now(),
+       finished_at = null
+  from unnest($1::bigint[], $2::bigint[]) as c (id, revision)
+ where i.id = c.id and i.revision = c.revision
+returning i.queue

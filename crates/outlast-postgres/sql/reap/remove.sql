@@ -1,0 +1,8 @@
+-- Removes dead workers that hold nothing any more.
+--
+-- $1 workers, locked by reap/workers.sql
+-- locks workers' rows, held   index workers_pkey, instances_locked
+delete from outlast.workers w
+ where w.id = any ($1)
+   and not exists (select from outlast.instances i where i.status = 'executing' and i.locked_by = w.id)
+returning w.id

@@ -1,0 +1,14 @@
+-- Frees instances set aside behind a partition key although nobody runs or stands in line before them.
+--
+-- $1 ids
+-- locks own rows   index instances_pkey, instances_partition, instances_line   bound the page
+update outlast.instances i
+   set blocked = false
+ where i.id = any ($1)
+   and i.status = 'runnable' and i.blocked
+   and not exists (select from outlast.instances r
+                    where r.status = 'executing' and r.partition_key = i.partition_key)
+   and not exists (select from outlast.instances l
+                    where l.status = 'runnable' and l.partition_key = i.partition_key and not l.blocked
+                      and l.queue = i.queue and l.fsm = i.fsm and l.fsm_version = i.fsm_version)
+returning i.id, i.queue

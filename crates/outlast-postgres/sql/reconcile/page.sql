@@ -1,0 +1,9 @@
+-- The ids of one page, and locks on those that join.
+--
+-- $1 after this id  $2 how many
+-- locks none   index instances_pkey   bound $2
+select i.id, i.status = 'awaiting_children' as joins
+  from outlast.instances i
+ where i.id > $1
+ order by i.id
+ limit $2

@@ -1,0 +1,349 @@
+//! Taking work, and giving it back.
+
+use crate::error::Failure;
+use crate::row::{self, column, duration, instance_id};
+use crate::session::{Purpose, Session};
+use crate::statement::{self, Call, Parameter, value};
+use outlast_core::limits::{self, BATCH_MAX};
+use outlast_core::{
+    Claim, ClaimRef, ClaimRequest, Claimed, Error, InstanceId, QueueNames, Release, ReleaseAnswer,
+    Released, Result, Revision, WorkerId, micros,
+};
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+use tokio_postgres::Row;
+
+/// How often a claim looks further when it met rows behind busy partition keys, and how far each time.
+/// Looking sets those rows aside, so a claim that stops here has made progress and says that there is
+/// more.
+const LOOKS_MAX: usize = 10;
+const LOOK_FURTHER: usize = 1_000;
+
+pub(crate) async fn claim(session: &Session, request: &ClaimRequest) -> Result<Claimed> {
+    request.check().map_err(|invalid| invalid.during("claim"))?;
+    let mut claims: Vec<Loadable> = Vec::new();
+    let (mut more, mut paused) = (false, false);
+    for nth in 0..LOOKS_MAX {
+        let wanted = request.max - claims.len();
+        // The first look locks no more than it takes; only behind a busy key is it worth locking ahead.
+        let reach = if nth == 0 {
+            wanted
+        } else {
+            wanted.max(LOOK_FURTHER)
+        };
+        let look = match session
+            .retry("claim", || Box::pin(look(session, request, wanted, reach)))
+            .await
+        {
+            Ok(look) => look,
+            Err(error) if claims.is_empty() => return Err(error),
+            // What an earlier look has claimed is ours whatever happened to this one.
+            Err(_) => {
+                more = true;
+                break;
+            }
+        };
+        more = look.may_leave_more(reach);
+        paused = look.paused;
+        let worth_another_look = look.set_aside > 0;
+        claims.extend(look.claims);
+        if claims.len() == request.max || !more || !worth_another_look {
+            break;
+        }
+    }
+    let loaded = load(session, request, claims, more).await?;
+    Ok(Claimed { paused, ..loaded })
+}
+
+/// What one look at the queue brought.
+struct Look {
+    claims: Vec<Loadable>,
+    looked_at: usize,
+    set_aside: usize,
+    paused: bool,
+}
+
+/// A claim, and whether its inbox must be loaded.
+struct Loadable {
+    claim: Claim,
+    eligible_at: std::time::SystemTime,
+    has_inbox: bool,
+}
+
+impl Look {
+    /// Whether there may be more than was taken: the look was full, or a row was neither taken nor set
+    /// aside because somebody is committing its neighbour right now.
+    fn may_leave_more(&self, reach: usize) -> bool {
+        let full = self.looked_at == reach && reach > 0;
+        full || self.claims.len() + self.set_aside < self.looked_at
+    }
+}
+
+/// One transaction, one round trip: the most urgent rows that are free.
+async fn look(
+    session: &Session,
+    request: &ClaimRequest,
+    wanted: usize,
+    reach: usize,
+) -> Result<Look, Failure> {
+    let machines: Vec<String> = request.machines.iter().map(ToString::to_string).collect();
+    let calls = [
+        statement::LEASE_HOLD.with([value(request.worker.0)]),
+        statement::CLAIM.with([
+            value(request.worker.0),
+            value(request.queue.as_str()),
+            value(machines),
+            value(wanted as i64),
+            value(reach as i64),
+        ]),
+    ];
+    let answers = session.transact(Purpose::Claim, &calls).await?;
+    if answers[0].is_empty() {
+        return Err(Failure::Verb(Error::LeaseExpired {
+            operation: "claim",
+            worker: request.worker,
+        }));
+    }
+    let rows = &answers[1];
+    let counts = rows.first().ok_or_else(no_counts)?;
+    Ok(Look {
+        looked_at: column::<i64>(counts, "looked_at")? as usize,
+        set_aside: column::<i64>(counts, "set_aside")? as usize,
+        paused: column(counts, "paused")?,
+        claims: claimed_rows(rows)?,
+    })
+}
+
+fn claimed_rows(rows: &[Row]) -> Result<Vec<Loadable>, Failure> {
+    let mut claims = Vec::with_capacity(rows.len());
+    for row in rows {
+        if column::<Option<i64>>(row, "id")?.is_some() {
+            claims.push(Loadable {
+                claim: row::claim(row)?,
+                eligible_at: column(row, "eligible_at")?,
+                has_inbox: column(row, "has_inbox")?,
+            });
+        }
+    }
+    Ok(claims)
+}
+
+fn no_counts() -> Failure {
+    Failure::Verb(Error::Corrupt {
+        operation: "claim",
+        reason: "claim/claim.sql answered no row".into(),
+        source: None,
+    })
+}
+
+/// Brings what the claims' steps may look at, and when to ask again: a second round trip, made only
+/// where there is something to load or time to spare.
+async fn load(
+    session: &Session,
+    request: &ClaimRequest,
+    mut claims: Vec<Loadable>,
+    more: bool,
+) -> Result<Claimed> {
+    claims.sort_by_key(|l| (l.claim.priority, l.eligible_at, l.claim.id));
+    let with_inbox: Vec<i64> = claims
+        .iter()
+        .filter(|l| l.has_inbox)
+        .map(|l| l.claim.id.0)
+        .collect();
+    let mut claims: Vec<Claim> = claims.into_iter().map(|l| l.claim).collect();
+    match load_once(session, request, &mut claims, &with_inbox, more).await {
+        Ok(next_due_in) => Ok(Claimed {
+            claims,
+            next_due_in,
+            more,
+            paused: false,
+        }),
+        Err(failure) => {
+            give_back(session, &claims).await;
+            Err(failure.during("claim"))
+        }
+    }
+}
+
+async fn load_once(
+    session: &Session,
+    request: &ClaimRequest,
+    claims: &mut [Claim],
+    with_inbox: &[i64],
+    more: bool,
+) -> Result<Option<Duration>, Failure> {
+    let parents: Vec<&Claim> = claims.iter().filter(|claim| claim.round > 0).collect();
+    let (loads_inbox, loads_children) = (!with_inbox.is_empty(), !parents.is_empty());
+    let mut calls = Vec::new();
+    if loads_inbox {
+        calls.push(statement::CLAIM_INBOX.with([value(with_inbox.to_vec())]));
+    }
+    if loads_children {
+        calls.push(
+            statement::CLAIM_CHILDREN.with([
+                value(parents.iter().map(|claim| claim.id.0).collect::<Vec<i64>>()),
+                value(
+                    parents
+                        .iter()
+                        .map(|claim| claim.round)
+                        .collect::<Vec<i32>>(),
+                ),
+            ]),
+        );
+    }
+    if !more {
+        calls.push(statement::CLAIM_NEXT_DUE.with([value(request.queue.as_str())]));
+    }
+    if calls.is_empty() {
+        return Ok(None);
+    }
+    let mut answers = session.transact(Purpose::Claim, &calls).await?.into_iter();
+    let mut by_id: BTreeMap<i64, &mut Claim> = claims.iter_mut().map(|c| (c.id.0, c)).collect();
+    if loads_inbox {
+        for row in answers.next().unwrap_or_default() {
+            if let Some(claim) = by_id.get_mut(&column(&row, "target_id")?) {
+                claim.inbox.push(row::signal(&row)?);
+            }
+        }
+    }
+    if loads_children {
+        for row in answers.next().unwrap_or_default() {
+            if let Some(claim) = by_id.get_mut(&column(&row, "parent_id")?) {
+                claim.children.push(row::child(&row)?);
+            }
+        }
+    }
+    let due_us = match answers.next().unwrap_or_default().first() {
+        Some(row) => column::<Option<i64>>(row, "due_us")?,
+        None => None,
+    };
+    Ok(due_us.map(duration))
+}
+
+/// Gives back claims that could not be loaded. When this fails too the database is away, and the
+/// worker's `forget` finds them.
+async fn give_back(session: &Session, claims: &[Claim]) {
+    let releases: Vec<Release> = claims
+        .iter()
+        .map(|claim| Release {
+            claim: claim.reference(),
+            pause: Duration::ZERO,
+        })
+        .collect();
+    if let Err(error) = release(session, &releases).await {
+        tracing::warn!(%error, claims = claims.len(), "claims could not be given back; forget will find them");
+    }
+}
+
+pub(crate) async fn release(session: &Session, releases: &[Release]) -> Result<Released> {
+    limits::check_batch("release", releases.len(), BATCH_MAX)
+        .map_err(|invalid| invalid.during("release"))?;
+    if releases.is_empty() {
+        return Ok(Released::default());
+    }
+    session
+        .retry("release", || Box::pin(release_once(session, releases)))
+        .await
+}
+
+async fn release_once(session: &Session, releases: &[Release]) -> Result<Released, Failure> {
+    let claims: Vec<ClaimRef> = releases.iter().map(|release| release.claim).collect();
+    let pauses: Vec<i64> = releases
+        .iter()
+        .map(|release| micros(release.pause))
+        .collect();
+    let mut calls = vec![statement::COMMIT_LOCK.with(references(&claims))];
+    calls.extend(back_to_queue(&claims, pauses));
+    let answers = session.transact(Purpose::Write, &calls).await?;
+    let (mut released, mut woken) = (HashSet::new(), QueueNames::new());
+    for row in &answers[2] {
+        released.insert(instance_id(row)?);
+        add_if(&mut woken, row, "eligible")?;
+    }
+    add_all(&mut woken, &answers[1])?;
+    let answers = claims
+        .iter()
+        // A claim named twice is given back once: the first mention takes the id.
+        .map(|claim| match released.remove(&claim.id) {
+            true => ReleaseAnswer::Released,
+            false => ReleaseAnswer::Lost,
+        })
+        .collect();
+    Ok(Released { answers, woken })
+}
+
+pub(crate) async fn forget(
+    session: &Session,
+    worker: WorkerId,
+    held: &[InstanceId],
+) -> Result<Vec<InstanceId>> {
+    session
+        .retry("forget", || Box::pin(forget_once(session, worker, held)))
+        .await
+}
+
+async fn forget_once(
+    session: &Session,
+    worker: WorkerId,
+    held: &[InstanceId],
+) -> Result<Vec<InstanceId>, Failure> {
+    let mut transaction = session.begin(Purpose::Write).await?;
+    let held: Vec<i64> = held.iter().map(|id| id.0).collect();
+    let unknown = transaction
+        .run(&[statement::CLAIM_FORGET.with([value(worker.0), value(held)])])
+        .await?;
+    let claims = claim_refs(&unknown[0])?;
+    let pauses = vec![0; claims.len()];
+    transaction.finish(&back_to_queue(&claims, pauses)).await?;
+    Ok(claims.into_iter().map(|claim| claim.id).collect())
+}
+
+/// Lets the neighbours through while the fence still holds, then gives the claims up.
+fn back_to_queue(claims: &[ClaimRef], pauses: Vec<i64>) -> [Call<'static>; 2] {
+    let [ids, revisions] = references(claims);
+    [
+        statement::COMMIT_LET_THROUGH.with(references(claims)),
+        statement::COMMIT_RELEASE.with([ids, revisions, value(pauses)]),
+    ]
+}
+
+/// Claims as the two arrays that every fenced statement begins with.
+pub(crate) fn references(claims: &[ClaimRef]) -> [Parameter<'static>; 2] {
+    [
+        value(claims.iter().map(|claim| claim.id.0).collect::<Vec<i64>>()),
+        value(
+            claims
+                .iter()
+                .map(|claim| claim.revision.0)
+                .collect::<Vec<i64>>(),
+        ),
+    ]
+}
+
+/// The claims that a locking statement answered with.
+pub(crate) fn claim_refs(rows: &[Row]) -> Result<Vec<ClaimRef>, Failure> {
+    rows.iter()
+        .map(|row| {
+            Ok(ClaimRef {
+                id: instance_id(row)?,
+                revision: column(row, "revision").map(Revision)?,
+            })
+        })
+        .collect()
+}
+
+/// Adds the queue of a row when the row says so.
+pub(crate) fn add_if(woken: &mut QueueNames, row: &Row, condition: &str) -> Result<(), Failure> {
+    if column(row, condition)? {
+        woken.insert(column(row, "queue")?);
+    }
+    Ok(())
+}
+
+/// Adds the queues of all rows.
+pub(crate) fn add_all(woken: &mut QueueNames, rows: &[Row]) -> Result<(), Failure> {
+    for row in rows {
+        woken.insert(column(row, "queue")?);
+    }
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! What PostgreSQL says went wrong, sorted by what to do about it.
+
+use outlast_core::{Error, Invalid};
+use tokio_postgres::error::SqlState;
+
+/// A transaction that did not happen, before it is known what the verb makes of it.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The server or the connection said no.
+    Database(tokio_postgres::Error),
+    /// No connection could be had from the pool.
+    Pool(deadpool_postgres::PoolError),
+    /// An answer that is not an error of the database.
+    Verb(Error),
+}
+
+impl Failure {
+    /// Whether two transactions were in each other's way, so that trying again can help.
+    pub(crate) fn is_contention(&self) -> bool {
+        matches!(
+            self.code(),
+            Some(&SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE)
+        )
+    }
+
+    /// Whether a claim met another claim of the same partition key (I8): look again.
+    pub(crate) fn is_lost_race_for_a_key(&self) -> bool {
+        let Failure::Database(error) = self else {
+            return false;
+        };
+        error.as_db_error().is_some_and(|error| {
+            error.code() == &SqlState::UNIQUE_VIOLATION
+                && error.constraint() == Some("instances_partition")
+        })
+    }
+
+    /// Whether one of the rows is to blame, so that the others can be written without it.
+    pub(crate) fn blames_a_row(&self) -> bool {
+        // Data exceptions, integrity violations, program limits, and what triggers raise.
+        self.code().is_some_and(|code| {
+            ["22", "23", "54", "P0"]
+                .iter()
+                .any(|class| code.code().starts_with(class))
+        })
+    }
+
+    /// Whether the connection does not keep named statements: a pooler gives each transaction
+    /// another server connection.
+    pub(crate) fn is_missing_statement(&self) -> bool {
+        matches!(
+            self.code(),
+            Some(&SqlState::INVALID_SQL_STATEMENT_NAME | &SqlState::DUPLICATE_PSTATEMENT)
+        )
+    }
+
+    fn code(&self) -> Option<&SqlState> {
+        match self {
+            Failure::Database(error) => error.code(),
+            Failure::Pool(deadpool_postgres::PoolError::Backend(error)) => error.code(),
+            Failure::Pool(_) | Failure::Verb(_) => None,
+        }
+    }
+
+    /// The reason why a row cannot be written.
+    pub(crate) fn into_invalid(self) -> Invalid {
+        let reason = match &self {
+            Failure::Database(error) => match error.as_db_error() {
+                Some(error) => error.message().to_owned(),
+                None => error.to_string(),
+            },
+            Failure::Pool(error) => error.to_string(),
+            Failure::Verb(error) => error.to_string(),
+        };
+        Invalid::new("outcome", format!("was refused by the database: {reason}"))
+    }
+
+    /// The error of `operation`.
+    pub(crate) fn during(self, operation: &'static str) -> Error {
+        match self {
+            Failure::Verb(error) => error,
+            Failure::Database(error) => classify(operation, error),
+            Failure::Pool(deadpool_postgres::PoolError::Backend(error)) => {
+                classify(operation, error)
+            }
+            Failure::Pool(deadpool_postgres::PoolError::Closed) => Error::Closed { operation },
+            Failure::Pool(error) => Error::Transient {
+                operation,
+                reason: format!(
+                    "no connection became free in time ({error}); raise max_connections of the store or look for slow statements"
+                ),
+                source: Some(error.into()),
+            },
+        }
+    }
+}
+
+impl From<tokio_postgres::Error> for Failure {
+    fn from(error: tokio_postgres::Error) -> Failure {
+        Failure::Database(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Verb(error)
+    }
+}
+
+impl From<Invalid> for Failure {
+    fn from(invalid: Invalid) -> Failure {
+        Failure::Verb(invalid.during("decode"))
+    }
+}
+
+/// What a caller should do about a driver's error.
+fn classify(operation: &'static str, error: tokio_postgres::Error) -> Error {
+    let Some(code) = error.code().cloned() else {
+        return without_code(operation, error);
+    };
+    let said = error
+        .as_db_error()
+        .map(|e| e.message().to_owned())
+        .unwrap_or_default();
+    let unusable = |advice: &str| format!("{said}; {advice}");
+    if let Some(advice) = advice_when_unusable(&code) {
+        return Error::Unusable {
+            operation,
+            reason: unusable(advice),
+            source: Some(error.into()),
+        };
+    }
+    if let Some(advice) = advice_when_transient(&code) {
+        return Error::Transient {
+            operation,
+            reason: format!("{said}{advice}"),
+            source: Some(error.into()),
+        };
+    }
+    match &code.code()[..2] {
+        "22" | "54" => Error::Invalid {
+            operation,
+            invalid: Invalid::new("input", format!("was refused by the database: {said}")),
+        },
+        _ => Error::Corrupt {
+            operation,
+            reason: format!(
+                "unexpected answer of the database ({}): {said}",
+                code.code()
+            ),
+            source: Some(error.into()),
+        },
+    }
+}
+
+fn advice_when_unusable(code: &SqlState) -> Option<&'static str> {
+    Some(match *code {
+        SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
+            "check the user and the password in the URL, and the server's pg_hba.conf"
+        }
+        SqlState::INVALID_CATALOG_NAME => "create the database, or mend its name in the URL",
+        SqlState::INSUFFICIENT_PRIVILEGE => {
+            "grant the role what it needs, or connect as the schema's owner"
+        }
+        SqlState::UNDEFINED_TABLE
+        | SqlState::UNDEFINED_FUNCTION
+        | SqlState::UNDEFINED_COLUMN
+        | SqlState::INVALID_SCHEMA_NAME => {
+            "the schema is missing or was changed by hand; run the migrations, or mend the schema's name"
+        }
+        _ => return None,
+    })
+}
+
+fn advice_when_transient(code: &SqlState) -> Option<&'static str> {
+    Some(match *code {
+        SqlState::READ_ONLY_SQL_TRANSACTION => {
+            "; the database is read-only: connect to the primary (target_session_attrs=read-write), or turn default_transaction_read_only off"
+        }
+        SqlState::DISK_FULL => "; the server's disk is full: make room, nothing was written",
+        SqlState::TOO_MANY_CONNECTIONS => {
+            "; raise the server's max_connections or lower the store's"
+        }
+        SqlState::QUERY_CANCELED => "; it took longer than the store allows",
+        SqlState::LOCK_NOT_AVAILABLE => "; somebody holds a lock for too long",
+        _ => match &code.code()[..2] {
+            // Connections, rollbacks, resources, operator's interventions, system errors.
+            "08" | "25" | "40" | "53" | "55" | "57" | "58" => "",
+            _ => return None,
+        },
+    })
+}
+
+/// Errors of the connection itself: the server was not reached, or went away.
+fn without_code(operation: &'static str, error: tokio_postgres::Error) -> Error {
+    let mut reason = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(inner) = cause {
+        let inner_text = inner.to_string();
+        if !reason.contains(&inner_text) {
+            reason = format!("{reason}: {inner_text}");
+        }
+        cause = inner.source();
+    }
+    let refused = reason.contains("Connection refused") || reason.contains("No such file");
+    if reason.contains("certificate") {
+        return Error::Unusable {
+            operation,
+            reason: format!(
+                "{reason}; give the server's root certificate with sslrootcert, or use sslmode=require to encrypt without checking it"
+            ),
+            source: Some(error.into()),
+        };
+    }
+    if reason.contains("password missing") || reason.contains("TLS") && reason.contains("required")
+    {
+        return Error::Unusable {
+            operation,
+            reason: format!("{reason}; check the URL's password and sslmode"),
+            source: Some(error.into()),
+        };
+    }
+    let advice = if refused {
+        "; is PostgreSQL running there, and do host and port in the URL name it?"
+    } else {
+        ""
+    };
+    Error::Transient {
+        operation,
+        reason: format!("{reason}{advice}"),
+        source: Some(error.into()),
+    }
+}

@@ -1,0 +1,172 @@
+//! Bringing instances in.
+
+use crate::error::Failure;
+use crate::row::{column, instance_id};
+use crate::session::{Purpose, Session};
+use crate::statement::{self, Parameter, documents, value};
+use outlast_core::{
+    Error, Inserted, Inserts, InstanceId, NewInstance, Result, Revision, Scope, Start, WorkerId,
+    micros,
+};
+use std::collections::HashMap;
+use tokio_postgres::Row;
+
+pub(crate) async fn insert(
+    session: &Session,
+    rows: &[NewInstance],
+    claim_for: Option<WorkerId>,
+) -> Result<Inserts> {
+    NewInstance::check_all(rows).map_err(|invalid| invalid.during("insert"))?;
+    if rows.is_empty() {
+        return Ok(Inserts::default());
+    }
+    session
+        .retry("insert", || Box::pin(insert_once(session, rows, claim_for)))
+        .await
+}
+
+async fn insert_once(
+    session: &Session,
+    rows: &[NewInstance],
+    claim_for: Option<WorkerId>,
+) -> Result<Inserts, Failure> {
+    let keyed: Vec<usize> = (0..rows.len())
+        .filter(|&position| rows[position].correlation.is_some())
+        .collect();
+    let mut calls = Vec::new();
+    if let Some(worker) = claim_for {
+        calls.push(statement::LEASE_HOLD.with([value(worker.0)]));
+    }
+    let mut parameters = vec![value(claim_for.map(|worker| worker.0))];
+    parameters.extend(columns(rows.iter()));
+    calls.push(statement::INSERT.with(parameters));
+    if !keyed.is_empty() {
+        calls.push(holders_call(
+            keyed.iter().map(|&position| key_of(&rows[position])),
+        ));
+    }
+
+    let mut answers = session.transact(Purpose::Write, &calls).await?.into_iter();
+    if let Some(worker) = claim_for {
+        let lease = answers.next().unwrap_or_default();
+        if lease.is_empty() {
+            return Err(Failure::Verb(Error::LeaseExpired {
+                operation: "insert",
+                worker,
+            }));
+        }
+    }
+    let inserted = answers.next().unwrap_or_default();
+    let holders = holders(&answers.next().unwrap_or_default(), &keyed)?;
+    answer(rows, &inserted, &holders)
+}
+
+fn answer(
+    rows: &[NewInstance],
+    inserted: &[Row],
+    holders: &HashMap<usize, InstanceId>,
+) -> Result<Inserts, Failure> {
+    let mut answer = Inserts::default();
+    for (position, row) in inserted.iter().enumerate() {
+        if !column::<bool>(row, "is_new")? {
+            let holder = holders.get(&position).copied();
+            answer.rows.push(Inserted::Duplicate { holder });
+            continue;
+        }
+        let claimed: bool = column(row, "claimed")?;
+        if !claimed && column(row, "eligible")? {
+            answer.woken.insert(rows[position].queue.clone());
+        }
+        answer.rows.push(Inserted::New {
+            id: instance_id(row)?,
+            claimed: claimed.then_some(Revision(1)),
+        });
+    }
+    Ok(answer)
+}
+
+/// Asks who holds each of these keys; answered by [`holders`].
+pub(crate) fn holders_call<'a>(
+    keys: impl Iterator<Item = (&'a str, &'a str)>,
+) -> statement::Call<'a> {
+    let (machines, keys): (Vec<_>, Vec<_>) = keys.unzip();
+    statement::HOLDERS.with([value(machines), value(keys)])
+}
+
+/// The holders by the position that asked; `places[n]` is who asked for the n-th key.
+pub(crate) fn holders(
+    rows: &[Row],
+    places: &[usize],
+) -> Result<HashMap<usize, InstanceId>, Failure> {
+    rows.iter()
+        .map(|row| {
+            let place: i64 = column(row, "place")?;
+            Ok((places[place as usize - 1], instance_id(row)?))
+        })
+        .collect()
+}
+
+fn key_of(row: &NewInstance) -> (&str, &str) {
+    let key = row.correlation.as_ref().map_or("", |c| c.key.as_str());
+    (&row.machine, key)
+}
+
+/// New instances as the arrays that insert/insert.sql and commit/spawn.sql take, fsm to scope.
+pub(crate) fn columns<'a>(
+    rows: impl Iterator<Item = &'a NewInstance> + Clone,
+) -> Vec<Parameter<'a>> {
+    let column =
+        |of: fn(&'a NewInstance) -> &'a str| value(rows.clone().map(of).collect::<Vec<_>>());
+    vec![
+        column(|row| &row.machine),
+        value(rows.clone().map(|row| row.version).collect::<Vec<i32>>()),
+        column(|row| &row.step),
+        value(documents(rows.clone().map(|row| Some(&row.state)))),
+        column(|row| &row.queue),
+        value(rows.clone().map(|row| row.priority).collect::<Vec<i16>>()),
+        value(
+            rows.clone()
+                .map(|row| delay_us(row.start))
+                .collect::<Vec<i64>>(),
+        ),
+        value(
+            rows.clone()
+                .map(|row| moment_us(row.start))
+                .collect::<Vec<_>>(),
+        ),
+        value(
+            rows.clone()
+                .map(|row| row.partition_key.as_deref())
+                .collect::<Vec<_>>(),
+        ),
+        value(
+            rows.clone()
+                .map(|row| row.correlation.as_ref().map(|c| c.key.as_str()))
+                .collect::<Vec<_>>(),
+        ),
+        value(
+            rows.map(|row| row.correlation.as_ref().map(|c| scope_literal(c.scope)))
+                .collect::<Vec<_>>(),
+        ),
+    ]
+}
+
+fn delay_us(start: Start) -> i64 {
+    match start {
+        Start::After(delay) => micros(delay),
+        Start::Now | Start::At(_) => 0,
+    }
+}
+
+fn moment_us(start: Start) -> Option<i64> {
+    match start {
+        Start::At(at) => Some(at.0),
+        Start::Now | Start::After(_) => None,
+    }
+}
+
+/// The statuses are plain words, so their array literal needs no quoting.
+fn scope_literal(scope: Scope) -> String {
+    let words: Vec<_> = scope.statuses().map(|status| status.as_str()).collect();
+    format!("{{{}}}", words.join(","))
+}

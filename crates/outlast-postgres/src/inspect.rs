@@ -1,0 +1,187 @@
+//! Looking without touching.
+
+use crate::error::Failure;
+use crate::row::{self, column, optional_time, time};
+use crate::session::{Purpose, Session};
+use crate::statement::{self, Call, Parameter, value};
+use outlast_core::limits::{COUNT_MAX, PAGE_MAX};
+use outlast_core::{
+    Child, Count, Filter, Instance, InstanceId, ListRequest, Operation, Page, QueueSummary, Result,
+    SignalId, SignalRow, Status, Timestamp, Worker, WorkerId,
+};
+use std::time::SystemTime;
+use tokio_postgres::Row;
+
+pub(crate) async fn now(session: &Session) -> Result<Timestamp> {
+    let rows = ask(session, "now", statement::INSPECT_NOW.with([]), |row| {
+        time(row, "now")
+    })
+    .await?;
+    Ok(rows[0])
+}
+
+pub(crate) async fn get(session: &Session, id: InstanceId) -> Result<Option<Instance>> {
+    let call = statement::INSPECT_GET.with([value(id.0)]);
+    Ok(ask(session, "get", call, row::instance).await?.pop())
+}
+
+pub(crate) async fn find(session: &Session, machine: &str, key: &str) -> Result<Option<Instance>> {
+    let call = statement::INSPECT_FIND.with([value(machine), value(key)]);
+    Ok(ask(session, "find", call, row::instance).await?.pop())
+}
+
+pub(crate) async fn list(session: &Session, request: &ListRequest) -> Result<Page> {
+    request.check().map_err(|invalid| invalid.during("list"))?;
+    let mut parameters = filter(&request.filter);
+    parameters.push(value(request.before.map(|id| id.0)));
+    // One more than asked for tells whether there is another page.
+    parameters.push(value(request.limit as i64 + 1));
+    let call = statement::INSPECT_LIST.with(parameters);
+    let mut instances = ask(session, "list", call, row::instance).await?;
+    let is_last = instances.len() <= request.limit;
+    instances.truncate(request.limit);
+    Ok(Page {
+        next: instances.last().filter(|_| !is_last).map(|last| last.id),
+        instances,
+    })
+}
+
+pub(crate) async fn count(session: &Session, wanted: &Filter) -> Result<Count> {
+    let mut parameters = filter(wanted);
+    parameters.push(value(COUNT_MAX as i64));
+    let rows = ask(
+        session,
+        "count",
+        statement::INSPECT_COUNT.with(parameters),
+        |row| column(row, "instances").map(counted),
+    )
+    .await?;
+    Ok(rows[0])
+}
+
+pub(crate) async fn signals(
+    session: &Session,
+    id: InstanceId,
+    after: Option<SignalId>,
+) -> Result<Vec<SignalRow>> {
+    let after = after.map_or(i64::MIN, |id| id.0);
+    let call = statement::INSPECT_SIGNALS.with([value(id.0), value(after), value(PAGE_MAX as i64)]);
+    ask(session, "signals", call, row::signal_row).await
+}
+
+pub(crate) async fn children(
+    session: &Session,
+    id: InstanceId,
+    round: Option<i32>,
+    after: Option<InstanceId>,
+) -> Result<Vec<Child>> {
+    let after = after.map_or(i64::MIN, |id| id.0);
+    let call = statement::INSPECT_CHILDREN.with([
+        value(id.0),
+        value(round),
+        value(after),
+        value(PAGE_MAX as i64),
+    ]);
+    ask(session, "children", call, row::child).await
+}
+
+pub(crate) async fn queues(session: &Session) -> Result<Vec<QueueSummary>> {
+    let call = statement::INSPECT_QUEUES.with([value(COUNT_MAX as i64)]);
+    ask(session, "queues", call, |row| {
+        Ok(QueueSummary {
+            name: column(row, "name")?,
+            paused: column(row, "paused")?,
+            eligible: column(row, "eligible").map(counted)?,
+            delayed: column(row, "delayed").map(counted)?,
+            executing: column(row, "executing").map(counted)?,
+            oldest_eligible_at: optional_time(row, "oldest_eligible_at")?,
+        })
+    })
+    .await
+}
+
+pub(crate) async fn workers(session: &Session) -> Result<Vec<Worker>> {
+    let call = statement::INSPECT_WORKERS.with([value(COUNT_MAX as i64)]);
+    ask(session, "workers", call, |row| {
+        Ok(Worker {
+            id: column(row, "id").map(WorkerId)?,
+            name: column(row, "name")?,
+            host: column(row, "host")?,
+            version: column(row, "version")?,
+            queues: column(row, "queues")?,
+            started_at: time(row, "started_at")?,
+            heartbeat_at: time(row, "heartbeat_at")?,
+            lease_expires_at: time(row, "lease_expires_at")?,
+        })
+    })
+    .await
+}
+
+pub(crate) async fn operations(
+    session: &Session,
+    instance: Option<InstanceId>,
+) -> Result<Vec<Operation>> {
+    let call = statement::INSPECT_OPERATIONS
+        .with([value(instance.map(|id| id.0)), value(PAGE_MAX as i64)]);
+    ask(session, "operations", call, |row| {
+        let before: Option<String> = column(row, "status_before")?;
+        Ok(Operation {
+            verb: column::<String>(row, "verb")?.parse()?,
+            instance: column::<Option<i64>>(row, "instance_id")?.map(InstanceId),
+            queue: column(row, "queue")?,
+            by: column(row, "operator")?,
+            reason: column(row, "reason")?,
+            status_before: before.map(|word| word.parse::<Status>()).transpose()?,
+            at: time(row, "at")?,
+        })
+    })
+    .await
+}
+
+/// One question in a read-only transaction of its own.
+async fn ask<T: Send>(
+    session: &Session,
+    operation: &'static str,
+    call: Call<'_>,
+    read: impl Fn(&Row) -> Result<T, Failure> + Send + Sync,
+) -> Result<Vec<T>> {
+    let call = std::slice::from_ref(&call);
+    let read = &read;
+    session
+        .retry(operation, || {
+            Box::pin(async move {
+                let answers = session.transact(Purpose::Inspect, call).await?;
+                answers[0].iter().map(read).collect()
+            })
+        })
+        .await
+}
+
+/// A filter as the ten parameters that inspect/list.sql and inspect/count.sql begin with.
+fn filter(filter: &Filter) -> Vec<Parameter<'_>> {
+    let statuses: Vec<&str> = filter
+        .statuses
+        .iter()
+        .map(|status| status.as_str())
+        .collect();
+    vec![
+        value(filter.machine.as_deref()),
+        value(filter.version),
+        value(filter.step.as_deref()),
+        value((!statuses.is_empty()).then_some(statuses)),
+        value(filter.queue.as_deref()),
+        value(filter.correlation_key.as_deref()),
+        value(filter.partition_key.as_deref()),
+        value(filter.parent.map(|id| id.0)),
+        value(filter.inserted_from.map(SystemTime::from)),
+        value(filter.inserted_until.map(SystemTime::from)),
+    ]
+}
+
+fn counted(instances: i64) -> Count {
+    let instances = u64::try_from(instances).unwrap_or(0);
+    match instances < COUNT_MAX {
+        true => Count::Exactly(instances),
+        false => Count::AtLeast(instances),
+    }
+}

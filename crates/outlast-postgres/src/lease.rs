@@ -1,0 +1,63 @@
+//! Being alive.
+
+use crate::row::column;
+use crate::session::{Purpose, Session};
+use crate::statement::{self, value};
+use outlast_core::{Heartbeat, NewWorker, Result, WorkerId, limits, micros};
+use std::time::Duration;
+
+pub(crate) async fn register(session: &Session, worker: &NewWorker) -> Result<WorkerId> {
+    worker
+        .check()
+        .map_err(|invalid| invalid.during("register"))?;
+    session
+        .retry("register", || {
+            Box::pin(async {
+                let call = statement::LEASE_REGISTER.with([
+                    value(worker.name.as_str()),
+                    value(worker.host.as_str()),
+                    value(worker.version.as_str()),
+                    value(worker.queues.iter().map(String::as_str).collect::<Vec<_>>()),
+                    value(micros(worker.lease)),
+                ]);
+                let answers = session.transact(Purpose::Write, &[call]).await?;
+                column(&answers[0][0], "id").map(WorkerId)
+            })
+        })
+        .await
+}
+
+pub(crate) async fn heartbeat(
+    session: &Session,
+    worker: WorkerId,
+    lease: Duration,
+) -> Result<Heartbeat> {
+    limits::check_lease(lease).map_err(|invalid| invalid.during("heartbeat"))?;
+    session
+        .retry("heartbeat", || {
+            Box::pin(async move {
+                let call = statement::LEASE_HEARTBEAT.with([value(worker.0), value(micros(lease))]);
+                let answers = session.transact(Purpose::Write, &[call]).await?;
+                Ok(match answers[0].is_empty() {
+                    true => Heartbeat::Gone,
+                    false => Heartbeat::Renewed,
+                })
+            })
+        })
+        .await
+}
+
+pub(crate) async fn deregister(session: &Session, worker: WorkerId) -> Result<()> {
+    session
+        .retry("deregister", || {
+            Box::pin(async move {
+                let calls = [
+                    statement::LEASE_LOCK.with([value(worker.0)]),
+                    statement::LEASE_DEREGISTER.with([value(worker.0)]),
+                ];
+                session.transact(Purpose::Write, &calls).await?;
+                Ok(())
+            })
+        })
+        .await
+}

@@ -1,0 +1,163 @@
+//! The schema and its versions.
+
+use crate::error::Failure;
+use crate::options::check_schema_name;
+use crate::statement::in_schema;
+use deadpool_postgres::{Object, Pool};
+use outlast_core::{Error, Invalid};
+use tokio_postgres::SimpleQueryMessage;
+
+/// The migrations, oldest first; the version is the position, counted from 1.
+const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_kernel.sql")];
+
+/// The version of the schema that this build works with.
+pub const SCHEMA_VERSION: usize = MIGRATIONS.len();
+
+/// Opens every migration: how long it may wait for a lock, so that it never stands in the way of
+/// running workers for long, and one lock so that many nodes may start at once.
+const OPENING: &str = "\
+begin isolation level read committed;
+set local lock_timeout = '5s';
+select pg_advisory_xact_lock(hashtextextended('outlast migration of SCHEMA', 0));
+create schema if not exists outlast.;
+create table if not exists outlast.meta (key text primary key, value integer not null);
+";
+
+/// The SQL of every migration for `schema`, for people who run migrations themselves. Running it twice
+/// stops at the second run with an error and changes nothing.
+pub fn migrations_sql(schema: &str) -> Result<String, Invalid> {
+    check_schema_name(schema)?;
+    let mut sql = format!("-- Outlast, schema {schema:?}, version {SCHEMA_VERSION}.\n");
+    for (position, migration) in MIGRATIONS.iter().enumerate() {
+        let version = position + 1;
+        sql.push_str(&format!("\n-- Migration {version}\n{}", opening(schema)));
+        sql.push_str(&in_schema(migration, schema));
+        sql.push_str(&closing(version, schema));
+    }
+    Ok(sql)
+}
+
+/// Brings the schema to this version. Each migration is one transaction: all of it, or nothing.
+pub(crate) async fn run(pool: &Pool, schema: &str) -> Result<(), Error> {
+    let client = connection(pool).await?;
+    // Looking first keeps a node that finds everything in place from needing any right to create.
+    let mut version = version(&client, schema).await?;
+    refuse_newer(version, schema)?;
+    while version < SCHEMA_VERSION {
+        version = step(&client, schema).await?;
+        refuse_newer(version, schema)?;
+        tracing::info!(schema, version, "migrated");
+    }
+    Ok(())
+}
+
+/// Refuses a schema that is not of this version.
+pub(crate) async fn check(pool: &Pool, schema: &str) -> Result<(), Error> {
+    let client = connection(pool).await?;
+    let version = version(&client, schema).await?;
+    refuse_newer(version, schema)?;
+    if version < SCHEMA_VERSION {
+        return Err(unusable(format!(
+            "schema {schema:?} is at version {version} and this build needs {SCHEMA_VERSION}; run the migrations"
+        )));
+    }
+    Ok(())
+}
+
+/// Runs the next migration, unless another node has just done so. Answers the version there is then.
+async fn step(client: &Object, schema: &str) -> Result<usize, Error> {
+    let done = async {
+        client.batch_execute(&opening(schema)).await?;
+        let version = read_version(client, schema).await?;
+        let Some(migration) = MIGRATIONS.get(version) else {
+            client.batch_execute("commit").await?;
+            return Ok(version);
+        };
+        client.batch_execute(&in_schema(migration, schema)).await?;
+        client.batch_execute(&closing(version + 1, schema)).await?;
+        Ok::<_, tokio_postgres::Error>(version + 1)
+    };
+    match done.await {
+        Ok(version) => Ok(version),
+        Err(error) => {
+            // The error is what counts; when the connection is gone the server rolls back by itself.
+            let _ = client.batch_execute("rollback").await;
+            Err(Failure::from(error).during("migrate"))
+        }
+    }
+}
+
+/// The version of the schema; 0 when there is none.
+async fn version(client: &Object, schema: &str) -> Result<usize, Error> {
+    let exists = format!("select to_regclass('\"{schema}\".meta') as meta");
+    let found = client
+        .simple_query(&exists)
+        .await
+        .map_err(|error| Failure::from(error).during("migrate"))?;
+    if first_value(&found, "meta").is_none() {
+        return Ok(0);
+    }
+    read_version(client, schema)
+        .await
+        .map_err(|error| Failure::from(error).during("migrate"))
+}
+
+async fn read_version(client: &Object, schema: &str) -> Result<usize, tokio_postgres::Error> {
+    let query = in_schema(
+        "select value from outlast.meta where key = 'version'",
+        schema,
+    );
+    let found = client.simple_query(&query).await?;
+    Ok(first_value(&found, "value")
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(0))
+}
+
+pub(crate) fn first_value<'a>(messages: &'a [SimpleQueryMessage], column: &str) -> Option<&'a str> {
+    messages.iter().find_map(|message| {
+        let SimpleQueryMessage::Row(row) = message else {
+            return None;
+        };
+        row.get(column)
+    })
+}
+
+fn opening(schema: &str) -> String {
+    let with_schema = OPENING
+        .replace("outlast.;", &format!("\"{schema}\";"))
+        .replace("SCHEMA", schema);
+    in_schema(&with_schema, schema)
+}
+
+fn closing(version: usize, schema: &str) -> String {
+    in_schema(
+        &format!(
+            "\ninsert into outlast.meta (key, value) values ('version', {version})\n    \
+             on conflict (key) do update set value = excluded.value;\ncommit;\n"
+        ),
+        schema,
+    )
+}
+
+fn refuse_newer(version: usize, schema: &str) -> Result<(), Error> {
+    if version > SCHEMA_VERSION {
+        return Err(unusable(format!(
+            "schema {schema:?} is at version {version}, made by a newer build; this one knows {SCHEMA_VERSION}: update it"
+        )));
+    }
+    Ok(())
+}
+
+async fn connection(pool: &Pool) -> Result<Object, Error> {
+    pool.get()
+        .await
+        .map_err(|error| Failure::Pool(error).during("migrate"))
+}
+
+fn unusable(reason: String) -> Error {
+    Error::Unusable {
+        operation: "migrate",
+        reason,
+        source: None,
+    }
+}

@@ -1,0 +1,336 @@
+//! How to reach a database, and the checks before it is used.
+
+use crate::conductor::Conductor;
+use crate::error::Failure;
+use crate::migrate;
+use crate::session::Session;
+use crate::statement::Texts;
+use crate::store::Postgres;
+use crate::tls::{self, Trust};
+use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts};
+use outlast_core::{Clock, Error, Invalid};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use tokio_postgres::Config;
+
+/// How to connect. Made by [`Postgres::options`].
+#[derive(Clone)]
+pub struct Options {
+    config: Config,
+    trust: Trust,
+    schema: String,
+    max_connections: usize,
+    migrations: Migrations,
+    named: bool,
+    clock: Option<Arc<dyn Clock>>,
+    conductor: Option<Arc<dyn Conductor>>,
+}
+
+/// What to do about the schema when connecting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Migrations {
+    /// Bring it to this version.
+    #[default]
+    Run,
+    /// Refuse to start when it is older: somebody else runs the migrations.
+    Check,
+}
+
+impl Options {
+    pub(crate) fn parse(url: &str) -> Result<Options, Error> {
+        let (url, trust) = take_trust(url);
+        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
+            let cause = std::error::Error::source(&error).map_or_else(String::new, |c| format!(": {c}"));
+            // The URL itself is left out: it may hold a password.
+            Invalid::new(
+                "the PostgreSQL URL",
+                format!("cannot be read ({error}{cause}); it looks like postgres://user:password@host:5432/database"),
+            )
+            .during("connect")
+        })?;
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(Duration::from_secs(10));
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("outlast");
+        }
+        Ok(Options {
+            config,
+            trust,
+            schema: "outlast".into(),
+            max_connections: 10,
+            migrations: Migrations::default(),
+            named: true,
+            clock: None,
+            conductor: None,
+        })
+    }
+
+    /// The schema that holds everything; `outlast` unless said otherwise.
+    pub fn schema(mut self, schema: impl Into<String>) -> Options {
+        self.schema = schema.into();
+        self
+    }
+
+    /// How many connections at most; 10 unless said otherwise.
+    pub fn max_connections(mut self, max: usize) -> Options {
+        self.max_connections = max;
+        self
+    }
+
+    /// What to do about the schema; migrations are run unless said otherwise.
+    pub fn migrations(mut self, migrations: Migrations) -> Options {
+        self.migrations = migrations;
+        self
+    }
+
+    /// Never prepare statements by name. Behind a pooler in transaction mode the store finds out by
+    /// itself; this saves it the failing try.
+    pub fn without_named_statements(mut self) -> Options {
+        self.named = false;
+        self
+    }
+
+    /// Decide by this clock instead of the server's. For tests.
+    pub fn clock(mut self, clock: impl Clock) -> Options {
+        self.clock = Some(Arc::new(clock));
+        self
+    }
+
+    #[doc(hidden)]
+    pub fn conductor(mut self, conductor: Arc<dyn Conductor>) -> Options {
+        self.conductor = Some(conductor);
+        self
+    }
+
+    /// Connects, checks that the database can be used, and sees to its schema.
+    pub async fn connect(self) -> Result<Postgres, Error> {
+        check_schema_name(&self.schema).map_err(|invalid| invalid.during("connect"))?;
+        if self.max_connections == 0 {
+            return Err(
+                Invalid::new("max_connections", "is 0; a store needs at least one")
+                    .during("connect"),
+            );
+        }
+        let pool = self.pool()?;
+        check_server(&pool).await?;
+        match self.migrations {
+            Migrations::Run => migrate::run(&pool, &self.schema).await?,
+            Migrations::Check => migrate::check(&pool, &self.schema).await?,
+        }
+        Ok(Postgres::new(
+            Session {
+                pool,
+                texts: Texts::for_schema(&self.schema),
+                clock: self.clock,
+                named: AtomicBool::new(self.named),
+                conductor: self.conductor,
+            },
+            self.schema,
+        ))
+    }
+
+    fn pool(&self) -> Result<Pool, Error> {
+        let manager = Manager::from_config(
+            self.config.clone(),
+            tls::connector(&self.trust)?,
+            ManagerConfig {
+                // A dead connection is noticed without a round trip for the living ones.
+                recycling_method: RecyclingMethod::Fast,
+            },
+        );
+        Pool::builder(manager)
+            .max_size(self.max_connections)
+            .runtime(Runtime::Tokio1)
+            .timeouts(Timeouts {
+                wait: Some(Duration::from_secs(30)),
+                create: Some(Duration::from_secs(15)),
+                recycle: Some(Duration::from_secs(5)),
+            })
+            .build()
+            .map_err(|error| Error::Unusable {
+                operation: "connect",
+                reason: format!("the pool of connections cannot be made: {error}"),
+                source: Some(error.into()),
+            })
+    }
+}
+
+impl std::fmt::Debug for Options {
+    /// Without the URL's password, which the driver's own `Debug` hides as well.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("config", &self.config)
+            .field("schema", &self.schema)
+            .field("max_connections", &self.max_connections)
+            .field("migrations", &self.migrations)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The parts of a URL that libpq knows and the driver does not: `sslrootcert`, and the modes of
+/// `sslmode` that check the certificate.
+fn take_trust(url: &str) -> (String, Trust) {
+    let Some((base, query)) = url.split_once('?') else {
+        return (url.to_owned(), Trust::Anyone);
+    };
+    let (mut kept, mut root, mut verify) = (Vec::new(), None, false);
+    for pair in query.split('&') {
+        match pair.split_once('=') {
+            Some(("sslrootcert", path)) => root = Some(PathBuf::from(percent_decoded(path))),
+            Some(("sslmode", "verify-full" | "verify-ca")) => {
+                verify = true;
+                kept.push("sslmode=require");
+            }
+            _ => kept.push(pair),
+        }
+    }
+    let trust = match root {
+        Some(path) => Trust::Roots(path),
+        None if verify => Trust::SystemRoots,
+        None => Trust::Anyone,
+    };
+    if kept.is_empty() {
+        return (base.to_owned(), trust);
+    }
+    (format!("{base}?{}", kept.join("&")), trust)
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let escaped = after
+            .get(..2)
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match (byte, escaped) {
+            (b'%', Some(value)) => {
+                decoded.push(value);
+                rest = &after[2..];
+            }
+            _ => {
+                decoded.push(byte);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
+/// Plain lower-case names: they stand in every statement, in error messages and on command lines.
+pub(crate) fn check_schema_name(schema: &str) -> Result<(), Invalid> {
+    let first_is_fine = schema.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
+    let rest_is_fine = schema
+        .chars()
+        .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if first_is_fine && rest_is_fine && schema.len() <= 63 && !schema.starts_with("pg_") {
+        return Ok(());
+    }
+    Err(Invalid::new(
+        "schema",
+        format!(
+            "{schema:?} is not a plain name: lower-case letters, digits and '_', at most 63, not starting with a digit or pg_"
+        ),
+    ))
+}
+
+/// A server that can be used: new enough, and not read-only.
+async fn check_server(pool: &Pool) -> Result<(), Error> {
+    let client = pool
+        .get()
+        .await
+        .map_err(|e| Failure::Pool(e).during("connect"))?;
+    let messages = client
+        .simple_query(
+            "select current_setting('server_version_num') as version, \
+                    current_setting('server_version') as version_text, \
+                    current_setting('transaction_read_only') as read_only, \
+                    pg_is_in_recovery() as standby",
+        )
+        .await
+        .map_err(|error| Failure::from(error).during("connect"))?;
+    let get = |column: &str| migrate::first_value(&messages, column).unwrap_or_default();
+    let unusable = |reason: String| Error::Unusable {
+        operation: "connect",
+        reason,
+        source: None,
+    };
+    if get("version").parse::<u32>().unwrap_or(0) < 140_000 {
+        return Err(unusable(format!(
+            "the server is PostgreSQL {}; version 14 or later is needed",
+            get("version_text")
+        )));
+    }
+    if get("standby") == "t" {
+        return Err(unusable(
+            "the server is a standby and read-only; name the primary, or all servers with target_session_attrs=read-write".into(),
+        ));
+    }
+    if get("read_only") == "on" {
+        return Err(unusable(
+            "the database is read-only (default_transaction_read_only is on); turn it off for this role or database".into(),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_name_is_plain_or_refused() {
+        for name in ["outlast", "_o", "tenant_42"] {
+            assert!(check_schema_name(name).is_ok(), "{name}");
+        }
+        for name in [
+            "",
+            "Outlast",
+            "4ever",
+            "a-b",
+            "a\"b",
+            "a.b",
+            "pg_x",
+            "ü",
+            &"x".repeat(64),
+        ] {
+            assert!(check_schema_name(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn sslmode_means_what_it_means_elsewhere() {
+        let trust = |url: &str| take_trust(url);
+        assert_eq!(trust("postgres://h/d").1, Trust::Anyone);
+        assert_eq!(
+            trust("postgres://h/d?sslmode=verify-full&connect_timeout=3"),
+            (
+                "postgres://h/d?sslmode=require&connect_timeout=3".into(),
+                Trust::SystemRoots
+            )
+        );
+        assert_eq!(
+            trust("postgres://h/d?sslrootcert=/a%20b.pem&sslmode=require"),
+            (
+                "postgres://h/d?sslmode=require".into(),
+                Trust::Roots("/a b.pem".into())
+            )
+        );
+        assert_eq!(
+            trust("postgres://h/d?sslrootcert=/a%zz").1,
+            Trust::Roots("/a%zz".into())
+        );
+    }
+
+    #[test]
+    fn a_url_that_cannot_be_read_is_refused_without_showing_its_password() {
+        let error = Options::parse("postgres://me:hunter2@host:port/db").unwrap_err();
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+        assert!(!format!("{error:?}").contains("hunter2"));
+        let options = Options::parse("postgres://me:hunter2@host/db").unwrap();
+        assert!(!format!("{options:?}").contains("hunter2"));
+    }
+}

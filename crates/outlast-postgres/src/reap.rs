@@ -1,0 +1,138 @@
+//! Returning the claims of dead workers.
+
+use crate::claim::{add_all, add_if, references};
+use crate::commit::ENDING;
+use crate::error::Failure;
+use crate::row::{column, instance_id};
+use crate::session::{Purpose, Session};
+use crate::statement::{self, Call, value};
+use outlast_core::{
+    ClaimRef, InstanceId, ReapRequest, Reaped, Result, Revision, WorkerId, gave_up,
+};
+use tokio_postgres::Row;
+
+pub(crate) async fn reap(session: &Session, request: ReapRequest) -> Result<Reaped> {
+    request.check().map_err(|invalid| invalid.during("reap"))?;
+    session
+        .retry("reap", || Box::pin(reap_once(session, request)))
+        .await
+}
+
+async fn reap_once(session: &Session, request: ReapRequest) -> Result<Reaped, Failure> {
+    let mut transaction = session.begin(Purpose::Write).await?;
+    let expired = transaction
+        .run(&[statement::REAP_WORKERS.with([value(request.max as i64)])])
+        .await?;
+    let workers: Vec<i64> = expired[0]
+        .iter()
+        .map(|row| column(row, "id"))
+        .collect::<Result<_, _>>()?;
+    if workers.is_empty() {
+        transaction.finish(&[]).await?;
+        return Ok(Reaped::default());
+    }
+    let claims = transaction
+        .run(&[statement::REAP_CLAIMS.with([value(workers.clone()), value(request.max as i64)])])
+        .await?;
+    let verdicts = judge(&claims[0], request.crashes_max)?;
+    let calls = verdicts.calls(workers);
+    let answers = transaction.finish(&calls).await?;
+    verdicts.answer(&calls, &answers, request.max)
+}
+
+/// What becomes of each claim.
+#[derive(Default)]
+struct Verdicts {
+    all: Vec<ClaimRef>,
+    returned: Vec<ClaimRef>,
+    failed: Vec<ClaimRef>,
+    errors: Vec<String>,
+}
+
+fn judge(rows: &[Row], crashes_max: i32) -> Result<Verdicts, Failure> {
+    let mut verdicts = Verdicts::default();
+    for row in rows {
+        let claim = ClaimRef {
+            id: instance_id(row)?,
+            revision: column(row, "revision").map(Revision)?,
+        };
+        let crashes = column::<i32>(row, "crashes")? + 1;
+        verdicts.all.push(claim);
+        if crashes > crashes_max {
+            verdicts.failed.push(claim);
+            verdicts
+                .errors
+                .push(gave_up(crashes, &column::<String>(row, "step")?));
+        } else {
+            verdicts.returned.push(claim);
+        }
+    }
+    Ok(verdicts)
+}
+
+impl Verdicts {
+    /// The statements in the order of the locks; rows are written last, as in a commit.
+    fn calls(&self, workers: Vec<i64>) -> Vec<Call<'_>> {
+        let mut calls = Vec::new();
+        if !self.failed.is_empty() {
+            calls.extend(ENDING.map(|statement| statement.with(references(&self.failed))));
+        }
+        if !self.all.is_empty() {
+            calls.push(statement::COMMIT_LET_THROUGH.with(references(&self.all)));
+        }
+        if !self.failed.is_empty() {
+            let [ids, revisions] = references(&self.failed);
+            let errors = self.errors.iter().map(String::as_str).collect::<Vec<_>>();
+            calls.push(statement::REAP_FAIL.with([ids, revisions, value(errors)]));
+        }
+        if !self.returned.is_empty() {
+            calls.push(statement::REAP_RETURN.with(references(&self.returned)));
+        }
+        calls.push(statement::REAP_REMOVE.with([value(workers)]));
+        calls
+    }
+
+    fn answer(
+        &self,
+        calls: &[Call<'_>],
+        answers: &[Vec<Row>],
+        max: usize,
+    ) -> Result<Reaped, Failure> {
+        let mut reaped = Reaped {
+            returned: sorted(&self.returned),
+            failed: sorted(&self.failed),
+            more: self.all.len() == max,
+            ..Reaped::default()
+        };
+        for (call, rows) in calls.iter().zip(answers) {
+            match call.statement.name {
+                name if name == statement::COMMIT_LET_THROUGH.name => {
+                    add_all(&mut reaped.woken, rows)?
+                }
+                name if name == statement::COMMIT_JOIN.name => {
+                    rows.iter()
+                        .try_for_each(|row| add_if(&mut reaped.woken, row, "released"))?;
+                }
+                name if name == statement::REAP_RETURN.name => {
+                    rows.iter()
+                        .try_for_each(|row| add_if(&mut reaped.woken, row, "eligible"))?;
+                }
+                name if name == statement::REAP_REMOVE.name => {
+                    reaped.removed = rows
+                        .iter()
+                        .map(|row| column(row, "id").map(WorkerId))
+                        .collect::<Result<_, _>>()?;
+                }
+                _ => {}
+            }
+        }
+        reaped.removed.sort();
+        Ok(reaped)
+    }
+}
+
+fn sorted(claims: &[ClaimRef]) -> Vec<InstanceId> {
+    let mut ids: Vec<InstanceId> = claims.iter().map(|claim| claim.id).collect();
+    ids.sort();
+    ids
+}

@@ -1,0 +1,61 @@
+//! Looking for what should not exist.
+
+use crate::claim::{add_all, add_if};
+use crate::error::Failure;
+use crate::row::{column, instance_id};
+use crate::session::{Purpose, Session};
+use crate::statement::{self, value};
+use outlast_core::{InstanceId, ReconcileRequest, Reconciled, Result};
+
+pub(crate) async fn reconcile(session: &Session, request: ReconcileRequest) -> Result<Reconciled> {
+    request
+        .check()
+        .map_err(|invalid| invalid.during("reconcile"))?;
+    session
+        .retry("reconcile", || Box::pin(reconcile_once(session, request)))
+        .await
+}
+
+async fn reconcile_once(
+    session: &Session,
+    request: ReconcileRequest,
+) -> Result<Reconciled, Failure> {
+    let mut transaction = session.begin(Purpose::Write).await?;
+    let after = request.after.map_or(i64::MIN, |id| id.0);
+    let page = transaction
+        .run(&[statement::RECONCILE_PAGE.with([value(after), value(request.max as i64)])])
+        .await?;
+    let (mut ids, mut joining) = (Vec::new(), Vec::new());
+    for row in &page[0] {
+        let id = instance_id(row)?;
+        ids.push(id.0);
+        if column(row, "joins")? {
+            joining.push(id.0);
+        }
+    }
+    let next = (ids.len() == request.max)
+        .then(|| ids.last().copied().map(InstanceId))
+        .flatten();
+    // Joins are counted under the parents' locks, which every child's end takes before it counts.
+    let calls = [
+        statement::DELIVER_LOCK.with([value(joining.clone())]),
+        statement::RECONCILE_JOINS.with([value(joining)]),
+        statement::RECONCILE_HOLDS.with([value(ids)]),
+    ];
+    let answers = transaction.finish(&calls).await?;
+    let mut reconciled = Reconciled {
+        next,
+        ..Reconciled::default()
+    };
+    for row in &answers[1] {
+        reconciled.joins.push(instance_id(row)?);
+        add_if(&mut reconciled.woken, row, "released")?;
+    }
+    for row in &answers[2] {
+        reconciled.holds.push(instance_id(row)?);
+    }
+    add_all(&mut reconciled.woken, &answers[2])?;
+    reconciled.joins.sort();
+    reconciled.holds.sort();
+    Ok(reconciled)
+}

@@ -1,0 +1,172 @@
+//! Reading rows: the columns, and what they become.
+
+use crate::error::Failure;
+use outlast_core::{
+    Child, Claim, DroppedChild, Error, Instance, InstanceId, Json, Parent, Revision, Scope, Signal,
+    SignalId, SignalRow, Status, Timestamp, WorkerId,
+};
+use std::time::{Duration, SystemTime};
+use tokio_postgres::Row;
+use tokio_postgres::types::FromSql;
+
+/// One column. A column that does not read as its type is a fault of the schema, said with its name.
+pub(crate) fn column<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> Result<T, Failure> {
+    row.try_get(name).map_err(|error| {
+        Failure::Verb(Error::Corrupt {
+            operation: "read",
+            reason: format!("column {name} does not read as expected: {error}"),
+            source: Some(error.into()),
+        })
+    })
+}
+
+pub(crate) fn instance_id(row: &Row) -> Result<InstanceId, Failure> {
+    column(row, "id").map(InstanceId)
+}
+
+pub(crate) fn json(row: &Row, name: &str) -> Result<Json, Failure> {
+    Ok(Json::stored(column(row, name)?)?)
+}
+
+pub(crate) fn optional_json(row: &Row, name: &str) -> Result<Option<Json>, Failure> {
+    column::<Option<String>>(row, name)?
+        .map(|text| Json::stored(text).map_err(Failure::from))
+        .transpose()
+}
+
+pub(crate) fn status(row: &Row, name: &str) -> Result<Status, Failure> {
+    Ok(column::<String>(row, name)?.parse()?)
+}
+
+pub(crate) fn time(row: &Row, name: &str) -> Result<Timestamp, Failure> {
+    column::<SystemTime>(row, name).map(Timestamp::from)
+}
+
+pub(crate) fn optional_time(row: &Row, name: &str) -> Result<Option<Timestamp>, Failure> {
+    Ok(column::<Option<SystemTime>>(row, name)?.map(Timestamp::from))
+}
+
+/// A number of microseconds as a duration; a moment that has passed is none at all.
+pub(crate) fn duration(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+/// A claim without its inbox and children, which are loaded where there can be any.
+pub(crate) fn claim(row: &Row) -> Result<Claim, Failure> {
+    Ok(Claim {
+        id: instance_id(row)?,
+        revision: column(row, "revision").map(Revision)?,
+        machine: column(row, "fsm")?,
+        version: column(row, "fsm_version")?,
+        step: column(row, "step")?,
+        state: json(row, "state")?,
+        queue: column(row, "queue")?,
+        priority: column(row, "priority")?,
+        attempt: column(row, "attempt")?,
+        crashes: column(row, "crashes")?,
+        partition_key: column(row, "partition_key")?,
+        correlation_key: column(row, "correlation_key")?,
+        parent: parent(row)?,
+        round: column(row, "round")?,
+        awaits: column::<Option<Vec<String>>>(row, "awaits")?.unwrap_or_default(),
+        inbox: Vec::new(),
+        children: Vec::new(),
+        dropped: dropped(row)?,
+        waited: duration(column(row, "waited_us")?),
+    })
+}
+
+pub(crate) fn signal(row: &Row) -> Result<Signal, Failure> {
+    Ok(Signal {
+        id: column(row, "id").map(SignalId)?,
+        name: column(row, "name")?,
+        payload: json(row, "payload")?,
+        dedup_key: column(row, "dedup_key")?,
+        inserted_at: time(row, "inserted_at")?,
+    })
+}
+
+pub(crate) fn signal_row(row: &Row) -> Result<SignalRow, Failure> {
+    Ok(SignalRow {
+        id: column(row, "id").map(SignalId)?,
+        target: column(row, "target_id").map(InstanceId)?,
+        name: column(row, "name")?,
+        payload: optional_json(row, "payload")?,
+        dedup_key: column(row, "dedup_key")?,
+        inserted_at: time(row, "inserted_at")?,
+        consumed_at: optional_time(row, "consumed_at")?,
+    })
+}
+
+pub(crate) fn child(row: &Row) -> Result<Child, Failure> {
+    Ok(Child {
+        id: instance_id(row)?,
+        round: column(row, "parent_round")?,
+        machine: column(row, "fsm")?,
+        version: column(row, "fsm_version")?,
+        status: status(row, "status")?,
+        state: json(row, "state")?,
+        result: optional_json(row, "result")?,
+        last_error: column(row, "last_error")?,
+    })
+}
+
+pub(crate) fn instance(row: &Row) -> Result<Instance, Failure> {
+    Ok(Instance {
+        id: instance_id(row)?,
+        machine: column(row, "fsm")?,
+        version: column(row, "fsm_version")?,
+        step: column(row, "step")?,
+        state: json(row, "state")?,
+        status: status(row, "status")?,
+        revision: column(row, "revision").map(Revision)?,
+        result: optional_json(row, "result")?,
+        last_error: column(row, "last_error")?,
+        queue: column(row, "queue")?,
+        priority: column(row, "priority")?,
+        eligible_at: time(row, "eligible_at")?,
+        attempt: column(row, "attempt")?,
+        crashes: column(row, "crashes")?,
+        partition_key: column(row, "partition_key")?,
+        locked_by: column::<Option<i64>>(row, "locked_by")?.map(WorkerId),
+        awaits: column(row, "awaits")?,
+        await_deadline: optional_time(row, "await_deadline")?,
+        parent: parent(row)?,
+        round: column(row, "round")?,
+        children_pending: column(row, "children_pending")?,
+        dropped: dropped(row)?,
+        correlation_key: column(row, "correlation_key")?,
+        correlation_scope: scope(row)?,
+        holds_key: column(row, "holds_key")?,
+        inserted_at: time(row, "inserted_at")?,
+        updated_at: time(row, "updated_at")?,
+        finished_at: optional_time(row, "finished_at")?,
+    })
+}
+
+fn parent(row: &Row) -> Result<Option<Parent>, Failure> {
+    let id: Option<i64> = column(row, "parent_id")?;
+    let round: Option<i32> = column(row, "parent_round")?;
+    Ok(id.zip(round).map(|(id, round)| Parent {
+        id: InstanceId(id),
+        round,
+    }))
+}
+
+fn dropped(row: &Row) -> Result<Vec<DroppedChild>, Failure> {
+    match optional_json(row, "children_dropped")? {
+        Some(list) => Ok(list.decode()?),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn scope(row: &Row) -> Result<Option<Scope>, Failure> {
+    let Some(words) = column::<Option<Vec<String>>>(row, "correlation_scope")? else {
+        return Ok(None);
+    };
+    let statuses = words
+        .iter()
+        .map(|word| word.parse())
+        .collect::<Result<Vec<Status>, _>>()?;
+    Ok(Some(Scope::of(statuses)?))
+}

@@ -1,0 +1,325 @@
+//! Transactions on pooled connections: pipelined, bounded, tried again when two are in each other's way.
+
+use crate::conductor::Conductor;
+use crate::error::Failure;
+use crate::statement::{Call, Texts};
+use deadpool_postgres::{Object, Pool};
+use futures_util::future::join_all;
+use outlast_core::{Clock, Error};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio_postgres::Row;
+
+/// How often a transaction is tried when others are in its way: with the pauses between, about a
+/// second, which outlasts any queue of short transactions.
+const TRIES_MAX: u32 = 8;
+
+/// The rows of each call, in their order.
+pub(crate) type Answers = Vec<Vec<Row>>;
+
+/// What a transaction is for, and with it which settings it runs under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Verbs that write. The planner is kept from plans that are good only while a table is small:
+    /// statements keep their plan whatever the statistics say (docs/decisions/0006).
+    Write,
+    /// The same, without waiting for the disk: a claim that is forgotten was never begun.
+    Claim,
+    /// Questions of people: read-only, the planner free, and with an end.
+    Inspect,
+}
+
+/// What one store shares between all its connections.
+pub(crate) struct Session {
+    pub(crate) pool: Pool,
+    pub(crate) texts: Texts,
+    /// A clock set by a test; the server's otherwise.
+    pub(crate) clock: Option<Arc<dyn Clock>>,
+    /// Whether statements are prepared by name, or sent whole each time.
+    pub(crate) named: AtomicBool,
+    pub(crate) conductor: Option<Arc<dyn Conductor>>,
+}
+
+impl Session {
+    /// One transaction in one round trip.
+    pub(crate) async fn transact(
+        &self,
+        purpose: Purpose,
+        calls: &[Call<'_>],
+    ) -> Result<Answers, Failure> {
+        self.begin(purpose).await?.finish(calls).await
+    }
+
+    /// A transaction of several round trips. Nothing is sent before its first call.
+    pub(crate) async fn begin(&self, purpose: Purpose) -> Result<Transaction<'_>, Failure> {
+        let client = self.pool.get().await.map_err(Failure::Pool)?;
+        Ok(Transaction {
+            session: self,
+            client: Some(client),
+            purpose,
+            begun: false,
+        })
+    }
+
+    /// Runs `once` until nobody is in its way, a bounded number of times.
+    pub(crate) async fn retry<'a, T>(
+        &self,
+        operation: &'static str,
+        once: impl Fn() -> Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>> + Send,
+    ) -> Result<T, Error> {
+        let mut tries = 0;
+        loop {
+            let failure = match once().await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            tries += 1;
+            if !self.may_help(&failure) || tries == TRIES_MAX {
+                return Err(failure.during(operation));
+            }
+            tracing::debug!(
+                operation,
+                tries,
+                "trying again: two transactions were in each other's way"
+            );
+            tokio::time::sleep(pause_after(tries)).await;
+        }
+    }
+
+    /// Whether trying again can help, after learning from the failure what there is to learn.
+    fn may_help(&self, failure: &Failure) -> bool {
+        if failure.is_missing_statement() {
+            if self.named.swap(false, Ordering::Relaxed) {
+                tracing::info!(
+                    "the connection does not keep prepared statements (a pooler in transaction mode): sending them whole from now on"
+                );
+            }
+            return true;
+        }
+        failure.is_contention() || failure.is_lost_race_for_a_key()
+    }
+
+    /// Takes no more work, and waits until every connection has come home.
+    pub(crate) async fn close(&self) {
+        self.pool.close();
+        while self.pool.status().size > self.pool.status().available {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// What opens a transaction. One message: the settings cost no round trip.
+    fn opening(&self, purpose: Purpose) -> String {
+        let mut sql = String::from(match purpose {
+            Purpose::Write | Purpose::Claim => {
+                "begin isolation level read committed; \
+                 set local enable_seqscan = off; \
+                 set local enable_bitmapscan = off; \
+                 set local enable_hashjoin = off; \
+                 set local enable_mergejoin = off; \
+                 set local jit = off; \
+                 set local plan_cache_mode = force_generic_plan; \
+                 set local lock_timeout = '10s'; \
+                 set local statement_timeout = '60s'"
+            }
+            Purpose::Inspect => {
+                "begin isolation level repeatable read, read only; \
+                 set local jit = off; \
+                 set local plan_cache_mode = force_custom_plan; \
+                 set local statement_timeout = '10s'"
+            }
+        });
+        if purpose == Purpose::Claim {
+            sql.push_str("; set local synchronous_commit = off");
+        }
+        if let Some(clock) = &self.clock {
+            sql.push_str(&format!(
+                "; set local outlast_test.now_us = {}",
+                clock.now().0
+            ));
+        }
+        sql
+    }
+}
+
+/// Pauses grow, and differ between contenders so that they do not meet again.
+fn pause_after(tries: u32) -> Duration {
+    let jitter = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |now| u64::from(now.subsec_nanos()) % 1_000);
+    Duration::from_micros((1 << tries) * 500 + jitter * u64::from(tries))
+}
+
+/// An open transaction. Dropped before it is finished, it takes its connection with it, which the
+/// server answers with a rollback: a connection never returns to the pool inside a transaction.
+pub(crate) struct Transaction<'s> {
+    session: &'s Session,
+    client: Option<Object>,
+    purpose: Purpose,
+    begun: bool,
+}
+
+/// One message of a pipeline.
+enum Message<'a, 'p> {
+    Plain(String),
+    Named(tokio_postgres::Statement, &'a Call<'p>),
+    Whole(&'a str, &'a Call<'p>),
+}
+
+impl Transaction<'_> {
+    /// Sends `calls` together and waits for their answers; the transaction stays open.
+    pub(crate) async fn run(&mut self, calls: &[Call<'_>]) -> Result<Answers, Failure> {
+        let answers = self.exchange(calls, false).await;
+        if answers.is_err() {
+            self.roll_back().await;
+        }
+        answers
+    }
+
+    /// Sends `calls` and the commit together.
+    pub(crate) async fn finish(mut self, calls: &[Call<'_>]) -> Result<Answers, Failure> {
+        let answers = self.exchange(calls, true).await;
+        match &answers {
+            Ok(_) => self.return_connection(),
+            Err(_) => self.roll_back().await,
+        }
+        answers
+    }
+
+    async fn exchange(&mut self, calls: &[Call<'_>], last: bool) -> Result<Answers, Failure> {
+        let Some(client) = &self.client else {
+            return Err(Failure::Verb(Error::Corrupt {
+                operation: "transaction",
+                reason: "a call after the transaction was over".into(),
+                source: None,
+            }));
+        };
+        let opening = !std::mem::replace(&mut self.begun, true);
+        let messages = self
+            .session
+            .messages(client, self.purpose, opening, calls, last)
+            .await?;
+        let answers = match &self.session.conductor {
+            None => pipeline(client, messages).await?,
+            Some(conductor) => conducted(client, messages, conductor.as_ref()).await?,
+        };
+        let first = usize::from(opening);
+        Ok(answers.into_iter().skip(first).take(calls.len()).collect())
+    }
+
+    /// Takes everything back.
+    pub(crate) async fn abandon(mut self) {
+        self.roll_back().await;
+    }
+
+    async fn roll_back(&mut self) {
+        let Some(client) = &self.client else { return };
+        if client.batch_execute("rollback").await.is_ok() {
+            self.return_connection();
+        }
+    }
+
+    fn return_connection(&mut self) {
+        self.client = None;
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        match self.client.take() {
+            Some(client) if self.begun => drop(Object::take(client)),
+            _ => {}
+        }
+    }
+}
+
+impl Session {
+    /// The messages of one exchange. Statements are prepared before anything is sent, once per
+    /// connection.
+    async fn messages<'a, 'p>(
+        &'a self,
+        client: &Object,
+        purpose: Purpose,
+        opening: bool,
+        calls: &'a [Call<'p>],
+        last: bool,
+    ) -> Result<Vec<Message<'a, 'p>>, Failure> {
+        let named = self.named.load(Ordering::Relaxed);
+        let mut messages = Vec::with_capacity(calls.len() + 2);
+        if opening {
+            messages.push(Message::Plain(self.opening(purpose)));
+        }
+        for call in calls {
+            let text = self.text(call);
+            messages.push(if named {
+                let types: Vec<_> = call.parameters.iter().map(|p| p.sql_type.clone()).collect();
+                Message::Named(client.prepare_typed_cached(text, &types).await?, call)
+            } else {
+                Message::Whole(text, call)
+            });
+        }
+        if last {
+            messages.push(Message::Plain("commit".into()));
+        }
+        Ok(messages)
+    }
+
+    fn text<'a>(&'a self, call: &Call<'_>) -> &'a str {
+        self.conductor
+            .as_ref()
+            .and_then(|conductor| conductor.variant(call.statement.name))
+            .unwrap_or_else(|| self.texts.of(call.statement))
+    }
+}
+
+/// Sends every message before the first answer is awaited: one round trip. Answers come in order; the
+/// first error is the one that counts, since what follows it in a transaction only fails because of it.
+async fn pipeline(client: &Object, messages: Vec<Message<'_, '_>>) -> Result<Answers, Failure> {
+    // `join_all` polls up to 30 futures in order, which is the order they are sent in.
+    debug_assert!(messages.len() <= 30);
+    let answers = join_all(messages.into_iter().map(|message| send(client, message))).await;
+    Ok(answers.into_iter().collect::<Result<_, _>>()?)
+}
+
+/// Sends messages one by one, each when the conductor says so: for tests of interleavings.
+async fn conducted(
+    client: &Object,
+    messages: Vec<Message<'_, '_>>,
+    conductor: &dyn Conductor,
+) -> Result<Answers, Failure> {
+    let mut answers = Vec::with_capacity(messages.len());
+    for message in messages {
+        match &message {
+            Message::Plain(sql) if sql.starts_with("begin") => {}
+            Message::Plain(_) => conductor.before("commit").await,
+            Message::Named(_, call) | Message::Whole(_, call) => {
+                conductor.before(call.statement.name).await;
+            }
+        }
+        answers.push(send(client, message).await?);
+    }
+    Ok(answers)
+}
+
+async fn send(
+    client: &Object,
+    message: Message<'_, '_>,
+) -> Result<Vec<Row>, tokio_postgres::Error> {
+    match message {
+        Message::Plain(sql) => client.batch_execute(&sql).await.map(|()| Vec::new()),
+        Message::Named(statement, call) => {
+            let values: Vec<_> = call.parameters.iter().map(|p| &*p.value as _).collect();
+            client.query(&statement, &values).await
+        }
+        Message::Whole(text, call) => {
+            let values: Vec<_> = call
+                .parameters
+                .iter()
+                .map(|p| (&*p.value as _, p.sql_type.clone()))
+                .collect();
+            client.query_typed(text, &values).await
+        }
+    }
+}

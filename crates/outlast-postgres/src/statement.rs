@@ -1,0 +1,206 @@
+//! The SQL files, and calls of them.
+//!
+//! Every statement is one file under `sql/`, named as it is prepared, and written for the schema
+//! `outlast`; the configured schema's name is put in its place once, when the store is made.
+
+use outlast_core::Json;
+use postgres_types_reexport::{ToSql, Type};
+use std::collections::HashMap;
+use std::fmt;
+use tokio_postgres::types as postgres_types_reexport;
+
+/// One statement: the name of its file and its text.
+#[derive(Clone, Copy)]
+pub(crate) struct Statement {
+    pub(crate) name: &'static str,
+    pub(crate) text: &'static str,
+}
+
+macro_rules! statements {
+    ($($constant:ident = $name:literal;)*) => {
+        $(pub(crate) const $constant: Statement = Statement {
+            name: $name,
+            text: include_str!(concat!("../sql/", $name, ".sql")),
+        };)*
+
+        /// Every statement there is, so that tests can prepare each of them.
+        pub(crate) const ALL: &[Statement] = &[$($constant),*];
+    };
+}
+
+statements! {
+    INSERT = "insert/insert";
+    HOLDERS = "insert/holders";
+    CLAIM = "claim/claim";
+    CLAIM_NEXT_DUE = "claim/next_due";
+    CLAIM_INBOX = "claim/inbox";
+    CLAIM_CHILDREN = "claim/children";
+    CLAIM_FORGET = "claim/forget";
+    COMMIT_LOCK = "commit/lock";
+    COMMIT_SPAWN = "commit/spawn";
+    COMMIT_REPORT_DROPPED = "commit/report_dropped";
+    COMMIT_CONSUME = "commit/consume";
+    COMMIT_CLEAR = "commit/clear";
+    COMMIT_LOCK_PARENTS = "commit/lock_parents";
+    COMMIT_JOIN = "commit/join";
+    COMMIT_LET_THROUGH = "commit/let_through";
+    COMMIT_APPLY = "commit/apply";
+    COMMIT_RELEASE = "commit/release";
+    DELIVER_LOCK = "deliver/lock";
+    DELIVER = "deliver/deliver";
+    LEASE_REGISTER = "lease/register";
+    LEASE_HEARTBEAT = "lease/heartbeat";
+    LEASE_HOLD = "lease/hold";
+    LEASE_LOCK = "lease/lock";
+    LEASE_DEREGISTER = "lease/deregister";
+    REAP_WORKERS = "reap/workers";
+    REAP_CLAIMS = "reap/claims";
+    REAP_RETURN = "reap/return";
+    REAP_FAIL = "reap/fail";
+    REAP_REMOVE = "reap/remove";
+    FIRE = "fire/fire";
+    FIRE_NEXT_DUE = "fire/next_due";
+    COLLECT = "collect/collect";
+    COLLECT_OPERATIONS = "collect/collect_operations";
+    RECONCILE_PAGE = "reconcile/page";
+    RECONCILE_JOINS = "reconcile/joins";
+    RECONCILE_HOLDS = "reconcile/holds";
+    OPERATE_LOCK = "operate/lock";
+    OPERATE_CANCEL = "operate/cancel";
+    OPERATE_RETRY = "operate/retry";
+    OPERATE_REJOIN = "operate/rejoin";
+    OPERATE_DELETE = "operate/delete";
+    OPERATE_RECORD = "operate/record";
+    OPERATE_PAUSE = "operate/pause";
+    OPERATE_RESUME = "operate/resume";
+    INSPECT_NOW = "inspect/now";
+    INSPECT_GET = "inspect/get";
+    INSPECT_FIND = "inspect/find";
+    INSPECT_LIST = "inspect/list";
+    INSPECT_COUNT = "inspect/count";
+    INSPECT_SIGNALS = "inspect/signals";
+    INSPECT_CHILDREN = "inspect/children";
+    INSPECT_QUEUES = "inspect/queues";
+    INSPECT_WORKERS = "inspect/workers";
+    INSPECT_OPERATIONS = "inspect/operations";
+}
+
+/// The statements' texts for one schema.
+pub(crate) struct Texts(HashMap<&'static str, String>);
+
+impl Texts {
+    pub(crate) fn for_schema(schema: &str) -> Texts {
+        Texts(
+            ALL.iter()
+                .map(|s| (s.name, in_schema(s.text, schema)))
+                .collect(),
+        )
+    }
+
+    pub(crate) fn of(&self, statement: Statement) -> &str {
+        &self.0[statement.name]
+    }
+}
+
+/// SQL that was written for the schema `outlast`, for the schema `schema`. The name was validated, so
+/// quoting it cannot change what the SQL means.
+pub(crate) fn in_schema(sql: &str, schema: &str) -> String {
+    sql.replace("outlast.", &format!("\"{schema}\"."))
+}
+
+/// One statement with its parameters, ready to be sent.
+pub(crate) struct Call<'a> {
+    pub(crate) statement: Statement,
+    pub(crate) parameters: Vec<Parameter<'a>>,
+}
+
+impl Statement {
+    pub(crate) fn with<'a>(self, parameters: impl Into<Vec<Parameter<'a>>>) -> Call<'a> {
+        Call {
+            statement: self,
+            parameters: parameters.into(),
+        }
+    }
+}
+
+/// A value with its SQL type: typed, so that a statement can be sent without being prepared first.
+pub(crate) struct Parameter<'a> {
+    pub(crate) value: Box<dyn ToSql + Sync + Send + 'a>,
+    pub(crate) sql_type: Type,
+}
+
+/// Values that have one SQL type.
+pub(crate) trait Typed: ToSql + Sync + Send {
+    fn sql_type() -> Type;
+}
+
+macro_rules! typed {
+    ($($rust:ty => $sql:ident;)*) => {
+        $(impl Typed for $rust {
+            fn sql_type() -> Type { Type::$sql }
+        })*
+    };
+}
+
+typed! {
+    i64 => INT8;
+    i32 => INT4;
+    &str => TEXT;
+    String => TEXT;
+    std::time::SystemTime => TIMESTAMPTZ;
+    Vec<i64> => INT8_ARRAY;
+    Vec<Option<i64>> => INT8_ARRAY;
+    Vec<i32> => INT4_ARRAY;
+    Vec<i16> => INT2_ARRAY;
+    Vec<bool> => BOOL_ARRAY;
+    Vec<&str> => TEXT_ARRAY;
+    Vec<Option<&str>> => TEXT_ARRAY;
+    Vec<String> => TEXT_ARRAY;
+    Vec<Option<String>> => TEXT_ARRAY;
+}
+
+impl<T: Typed> Typed for Option<T> {
+    fn sql_type() -> Type {
+        T::sql_type()
+    }
+}
+
+/// Wraps a value as a parameter.
+pub(crate) fn value<'a, T: Typed + 'a>(value: T) -> Parameter<'a> {
+    Parameter {
+        value: Box::new(Unlogged(value)),
+        sql_type: T::sql_type(),
+    }
+}
+
+/// The documents of a column, as the text they are.
+pub(crate) fn documents<'a>(
+    values: impl Iterator<Item = Option<&'a Json>>,
+) -> Vec<Option<&'a str>> {
+    values.map(|json| json.map(Json::as_str)).collect()
+}
+
+/// A value whose content does not reach a log: the driver writes parameters into its debug log.
+struct Unlogged<T>(T);
+
+impl<T> fmt::Debug for Unlogged<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+impl<T: ToSql> ToSql for Unlogged<T> {
+    fn to_sql(
+        &self,
+        sql_type: &Type,
+        out: &mut postgres_types_reexport::private::BytesMut,
+    ) -> Result<postgres_types_reexport::IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        self.0.to_sql(sql_type, out)
+    }
+
+    fn accepts(sql_type: &Type) -> bool {
+        T::accepts(sql_type)
+    }
+
+    postgres_types_reexport::to_sql_checked!();
+}

@@ -1,0 +1,16 @@
+//! PostgreSQL keeps every rule of the contract, and agrees with the reference model (I12).
+
+mod support;
+
+use outlast_conformance::Subject;
+use outlast_core::ManualClock;
+
+async fn open_at(clock: ManualClock) -> Subject {
+    support::subject(|options| options, clock).await
+}
+
+async fn open() -> Subject {
+    open_at(ManualClock::default()).await
+}
+
+outlast_conformance::conformance_suite!(open);
