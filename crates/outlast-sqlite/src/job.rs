@@ -1,7 +1,7 @@
 //! One verb on its way to a thread and back.
 
 use crate::error::{self, Fault};
-use outlast_core::{Error, Result, Timestamp};
+use outlast_core::{Clock, Error, Result, Timestamp};
 use rusqlite::{CachedStatement, Connection};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tokio::sync::oneshot;
@@ -21,8 +21,8 @@ impl<'a> Tx<'a> {
 
 /// A verb with its answer, whatever their types.
 pub(crate) trait Work: Send {
-    /// Runs the verb. Answers whether what it wrote is to stay.
-    fn run(&mut self, tx: &Tx<'_>) -> bool;
+    /// Runs the verb at the clock's moment. Answers whether what it wrote is to stay.
+    fn run(&mut self, connection: &Connection, clock: &dyn Clock) -> bool;
 
     /// Takes back an answer whose transaction came to nothing. One that had failed by itself keeps its
     /// own error.
@@ -63,7 +63,7 @@ where
     T: Send,
     F: FnOnce(&Tx<'_>) -> Result<T, Fault> + Send,
 {
-    fn run(&mut self, tx: &Tx<'_>) -> bool {
+    fn run(&mut self, connection: &Connection, clock: &dyn Clock) -> bool {
         // Nobody waits any more: a claim that nobody receives would only lie there until it is reaped.
         if self.reply.is_closed() {
             return false;
@@ -71,7 +71,14 @@ where
         let Some(verb) = self.verb.take() else {
             return false;
         };
-        self.result = match catch_unwind(AssertUnwindSafe(|| verb(tx))) {
+        // A panic undoes this verb and no other, and the thread lives on.
+        let run = || {
+            verb(&Tx {
+                connection,
+                now: clock.now(),
+            })
+        };
+        self.result = match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(fault)) => Err(fault.during(self.operation)),
             Err(panic) => Err(error::panicked(self.operation, panic.as_ref())),

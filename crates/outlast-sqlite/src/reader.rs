@@ -1,7 +1,7 @@
 //! The readers: each answers one question at a time, on a connection that cannot write.
 
 use crate::error;
-use crate::job::{Tx, Work};
+use crate::job::Work;
 use crate::lane::{Jobs, Lane};
 use outlast_core::Clock;
 use rusqlite::Connection;
@@ -53,10 +53,7 @@ impl Reader {
             work.undo(&|operation| error::explain(operation, cause.clone()));
             return;
         }
-        work.run(&Tx {
-            connection: &self.connection,
-            now: self.clock.now(),
-        });
+        work.run(&self.connection, self.clock.as_ref());
         if let Err(error) = self.execute("rollback") {
             tracing::warn!(%error, "a reader could not end its transaction");
         }

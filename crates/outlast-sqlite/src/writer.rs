@@ -1,7 +1,7 @@
 //! The one writer: takes whatever verbs are waiting into one transaction.
 
 use crate::error;
-use crate::job::{Tx, Work};
+use crate::job::Work;
 use crate::lane::{Jobs, Lane};
 use outlast_core::{Clock, Error};
 use rusqlite::Connection;
@@ -96,10 +96,7 @@ impl Writer {
         if self.execute("savepoint verb").is_err() {
             return false;
         }
-        let keep = work.run(&Tx {
-            connection: &self.connection,
-            now: self.clock.now(),
-        });
+        let keep = work.run(&self.connection, self.clock.as_ref());
         if self.connection.is_autocommit() {
             return false;
         }

@@ -10,38 +10,38 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio_postgres::NoTls;
 
 /// Where the server is.
-pub fn url() -> String {
+pub(crate) fn url() -> String {
     std::env::var("OUTLAST_TEST_POSTGRES_URL").expect(
         "OUTLAST_TEST_POSTGRES_URL is not set: run ./scripts/test.sh, which starts a private PostgreSQL, or name a server",
     )
 }
 
 /// A name that no other test, thread or process uses.
-pub fn unique_schema() -> String {
+pub(crate) fn unique_schema() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let micros = SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .unwrap()
+        .expect("the clock is past 1970")
         .as_micros();
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
     format!("t{}_{micros}_{next}", std::process::id())
 }
 
 /// Options for a store in this schema, with a clock that the test moves.
-pub fn options(schema: &str, clock: &ManualClock) -> Options {
+pub(crate) fn options(schema: &str, clock: &ManualClock) -> Options {
     Postgres::options(&url())
-        .unwrap()
+        .expect("the URL can be read")
         .schema(schema)
         .clock(clock.clone())
 }
 
 /// A bare connection, for what the store does not do.
-pub async fn raw() -> tokio_postgres::Client {
+pub(crate) async fn raw() -> tokio_postgres::Client {
     raw_to(&url()).await
 }
 
 /// A bare connection to another address.
-pub async fn raw_to(url: &str) -> tokio_postgres::Client {
+pub(crate) async fn raw_to(url: &str) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls)
         .await
         .expect("the test server answers");
@@ -49,7 +49,7 @@ pub async fn raw_to(url: &str) -> tokio_postgres::Client {
     client
 }
 
-pub async fn drop_schema(schema: &str) {
+pub(crate) async fn drop_schema(schema: &str) {
     let sql =
         format!("set client_min_messages = warning; drop schema if exists \"{schema}\" cascade");
     raw()
@@ -60,7 +60,7 @@ pub async fn drop_schema(schema: &str) {
 }
 
 /// A fresh store as the conformance suite takes it; its schema goes when the test is over.
-pub async fn subject(connect: impl FnOnce(Options) -> Options, clock: ManualClock) -> Subject {
+pub(crate) async fn subject(connect: impl FnOnce(Options) -> Options, clock: ManualClock) -> Subject {
     let schema = unique_schema();
     let store = connect(options(&schema, &clock))
         .connect()
