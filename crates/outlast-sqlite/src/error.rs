@@ -96,7 +96,7 @@ pub(crate) fn explain(operation: &'static str, cause: Arc<rusqlite::Error>) -> E
         },
         _ => Error::Corrupt {
             operation,
-            reason: format!("SQLite refused a statement: {cause}"),
+            reason: format!("SQLite refused a statement: {}", message(&cause)),
             source,
         },
     }
@@ -130,9 +130,10 @@ pub(crate) fn unopened(path: Option<&Path>, cause: rusqlite::Error) -> Error {
             unusable(reason, cause)
         }
         Some(ErrorCode::ReadOnly) => read_only(&name, Some(cause)),
-        Some(ErrorCode::Unknown) => unusable(
+        _ if matches!(cause, rusqlite::Error::SqlInputError { .. }) => unusable(
             format!(
-                "the schema cannot be set up in {name}: {cause}; if the file belongs to another program, name another"
+                "{name} seems to belong to another program ({}); name another file",
+                message(&cause)
             ),
             cause,
         ),
@@ -172,6 +173,14 @@ pub(crate) fn panicked(operation: &'static str, panic: &(dyn Any + Send)) -> Err
         operation,
         reason: format!("the store panicked, which is a fault of it; nothing was written: {text}"),
         source: None,
+    }
+}
+
+/// The message without the statement, which can be pages long.
+fn message(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+        other => other.to_string(),
     }
 }
 

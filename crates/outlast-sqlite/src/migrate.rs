@@ -22,9 +22,12 @@ pub struct Migration {
     pub sql: &'static str,
 }
 
-/// Fails when the database was written by a newer version. Changes nothing.
-pub(crate) fn check(connection: &Connection) -> Result<(), MigrateError> {
-    refuse_newer(version(connection)?)
+/// Fails when the database was written by a newer version, or by another program. Changes nothing.
+pub(crate) fn check(connection: &mut Connection) -> Result<(), MigrateError> {
+    let moment = connection.transaction()?;
+    let found = version(&moment)?;
+    refuse_newer(found)?;
+    refuse_foreign(&moment, found)
 }
 
 /// Applies what is missing, in one transaction. Any number of processes may do this at once: the first
@@ -36,6 +39,7 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<(), MigrateError> {
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found = version(&tx)?;
     refuse_newer(found)?;
+    refuse_foreign(&tx, found)?;
     tx.execute_batch(
         "create table if not exists meta (key text primary key, value text not null) strict",
     )?;
@@ -73,10 +77,7 @@ fn newest() -> i64 {
 
 /// The version of the schema; 0 when there is none yet.
 fn version(connection: &Connection) -> rusqlite::Result<i64> {
-    let has_meta = connection
-        .prepare("select 1 from sqlite_schema where type = 'table' and name = 'meta'")?
-        .exists([])?;
-    if !has_meta {
+    if tables(connection, "meta")?.is_empty() {
         return Ok(0);
     }
     let version = connection
@@ -87,6 +88,37 @@ fn version(connection: &Connection) -> rusqlite::Result<i64> {
         )
         .optional()?;
     Ok(version.unwrap_or(0))
+}
+
+/// Those of our tables that are there whose name fits `pattern`.
+fn tables(connection: &Connection, pattern: &str) -> rusqlite::Result<Vec<String>> {
+    connection
+        .prepare(
+            "select name from sqlite_schema
+             where type = 'table' and name like ?1
+               and name in ('instances', 'signals', 'workers', 'queues', 'operations', 'meta')",
+        )?
+        .query_map([pattern], |row| row.get(0))?
+        .collect()
+}
+
+/// Without a version, tables of our names are somebody else's.
+fn refuse_foreign(connection: &Connection, found: i64) -> Result<(), MigrateError> {
+    if found > 0 {
+        return Ok(());
+    }
+    let foreign = tables(connection, "%")?;
+    if foreign.is_empty() {
+        return Ok(());
+    }
+    Err(MigrateError::Unusable(Error::Unusable {
+        operation: "open",
+        reason: format!(
+            "the database belongs to another program, which has tables of the same names ({}); name another file, this one was left as it is",
+            foreign.join(", ")
+        ),
+        source: None,
+    }))
 }
 
 fn refuse_newer(found: i64) -> Result<(), MigrateError> {

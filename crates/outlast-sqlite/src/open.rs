@@ -4,7 +4,7 @@ use crate::Options;
 use crate::error;
 use crate::migrate::{self, MigrateError};
 use outlast_core::{Error, Result};
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -81,9 +81,9 @@ fn open_writer(options: &Options, path: Option<&Path>) -> Result<Connection, Mig
         None => Connection::open_in_memory()?,
     };
     connection.busy_timeout(options.busy_timeout)?;
-    migrate::check(&connection)?;
+    migrate::check(&mut connection)?;
     if let Some(path) = path {
-        if connection.is_readonly("main")? {
+        if connection.is_readonly(MAIN_DB)? {
             let name = path.display().to_string();
             return Err(MigrateError::Unusable(error::read_only(&name, None)));
         }

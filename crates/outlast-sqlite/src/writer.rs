@@ -8,14 +8,13 @@ use rusqlite::Connection;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 /// Verbs of one transaction: a bound on what one failed commit takes back.
 const GROUP_MAX: usize = 256;
 
-/// How long a transaction goes on taking verbs: a bound on how long the first of them waits for the
-/// others, and how long other processes wait for the lock.
-const GROUP_TIME_MAX: Duration = Duration::from_millis(20);
+/// Rows written by one transaction before it takes no more verbs: a bound on how long the first of them
+/// waits for the others, and other processes for the lock.
+const GROUP_ROWS_MAX: u64 = 10_000;
 
 /// Owns the connection that writes. Lives on a thread of its own.
 pub(crate) struct Writer {
@@ -70,7 +69,7 @@ impl Writer {
     }
 
     fn run_waiting(&mut self, first: Box<dyn Work>) -> Vec<Box<dyn Work>> {
-        let began = Instant::now();
+        let before = self.connection.total_changes();
         let mut done = Vec::new();
         let mut next = Some(first);
         while let Some(mut work) = next {
@@ -80,7 +79,8 @@ impl Writer {
                 undo(&mut done, &error::transaction_lost);
                 return done;
             }
-            let full = done.len() == GROUP_MAX || began.elapsed() > GROUP_TIME_MAX;
+            let rows = self.connection.total_changes() - before;
+            let full = done.len() == GROUP_MAX || rows > GROUP_ROWS_MAX;
             next = if full {
                 None
             } else {

@@ -27,7 +27,7 @@ mod memory {
 
     #[tokio::test]
     async fn it_agrees_with_the_model() {
-        //sequences::compare_with_model(in_memory_at).await;
+        sequences::compare_with_model(in_memory_at).await;
     }
 }
 
@@ -42,6 +42,6 @@ mod file {
 
     #[tokio::test]
     async fn it_agrees_with_the_model() {
-        //sequences::compare_with_model(in_a_file_at).await;
+        sequences::compare_with_model(in_a_file_at).await;
     }
 }

@@ -1,0 +1,118 @@
+//! One bad row among good ones: it is reported, and its neighbours are written.
+
+mod scene;
+
+use outlast_core::{Answer, ErrorKind, Inspect, ManualClock, Outcome, Proceed, Status, Store};
+use outlast_sqlite::Sqlite;
+use rusqlite::Connection;
+
+#[tokio::test]
+async fn an_outcome_that_cannot_be_written_is_rejected_alone() {
+    let (_folder, path) = scene::new_path();
+    let store = Sqlite::open(&path).unwrap();
+    let worker = scene::worker(&store).await;
+    let ids = scene::insert(&store, vec![scene::order(); 3]).await;
+    let claims = scene::claim(&store, worker, 3).await.claims;
+    let bad = ids[1].0;
+    let trigger = format!(
+        "create trigger refuse before update on instances when new.id = {bad}
+         begin select raise(abort, 'refused by the test'); end"
+    );
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch(&trigger)
+        .unwrap();
+
+    let commits = vec![
+        scene::done(claims[0].reference()),
+        scene::done(claims[1].reference()),
+        scene::next(claims[2].reference(), "{}", Proceed::Requeue),
+    ];
+    let answers = store.commit(commits).await.unwrap().answers;
+    let Answer::Rejected(invalid) = &answers[1] else {
+        panic!("{answers:?}");
+    };
+    assert!(invalid.to_string().contains("refused by the test"));
+    assert_eq!(scene::committed(&answers), 2);
+
+    let statuses = [Status::Done, Status::Executing, Status::Runnable];
+    for (id, status) in ids.iter().zip(statuses) {
+        let row = store.get(*id).await.unwrap().unwrap();
+        assert_eq!(row.status, status);
+    }
+    store.close().await;
+}
+
+/// What belongs to the bad row goes with it: here, the children it had started.
+#[tokio::test]
+async fn a_rejected_outcome_leaves_nothing_behind() {
+    let (_folder, path) = scene::new_path();
+    let store = Sqlite::open(&path).unwrap();
+    let worker = scene::worker(&store).await;
+    let id = scene::insert(&store, vec![scene::order()]).await[0];
+    let claim = scene::claim(&store, worker, 1).await.claims.remove(0);
+    let trigger = "create trigger refuse before update on instances when new.round = 1
+         begin select raise(abort, 'refused by the test'); end";
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch(trigger)
+        .unwrap();
+
+    let mut fan_out = scene::done(claim.reference());
+    fan_out.outcome = Outcome::FanOut {
+        children: vec![scene::order(); 5],
+        step: "join".into(),
+        state: claim.state.clone(),
+    };
+    let answers = store.commit(vec![fan_out]).await.unwrap().answers;
+    assert!(matches!(answers[0], Answer::Rejected(_)), "{answers:?}");
+    assert_eq!(store.children(id, None, None).await.unwrap(), []);
+
+    let answers = store
+        .commit(vec![scene::done(claim.reference())])
+        .await
+        .unwrap()
+        .answers;
+    assert_eq!(scene::committed(&answers), 1, "the claim is still held");
+    store.close().await;
+}
+
+/// Somebody wrote into the file by hand, past every check (PROTOCOL §3 #12).
+#[tokio::test]
+async fn a_row_that_cannot_be_read_fails_alone_and_does_not_stop_its_queue() {
+    let (_folder, path) = scene::new_path();
+    let store = Sqlite::options()
+        .clock(ManualClock::default())
+        .open(&path)
+        .unwrap();
+    let worker = scene::worker(&store).await;
+    let ids = scene::insert(&store, vec![scene::order(); 3]).await;
+    Connection::open(&path)
+        .unwrap()
+        .execute(
+            "update instances set awaits = '[1]' where id = ?1",
+            [ids[0].0],
+        )
+        .unwrap();
+
+    let claimed = scene::claim(&store, worker, 10).await;
+    assert_eq!(scene::ids(&claimed.claims), ids[1..]);
+    let row = store.get(ids[0]).await.unwrap().unwrap();
+    assert_eq!(row.status, Status::Failed);
+    assert!(row.last_error.unwrap().contains("cannot be read"));
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_question_about_a_row_that_cannot_be_read_says_that_it_is_corrupt() {
+    let (_folder, path) = scene::new_path();
+    let store = Sqlite::open(&path).unwrap();
+    let id = scene::insert(&store, vec![scene::order()]).await[0];
+    Connection::open(&path)
+        .unwrap()
+        .execute("update instances set awaits = '[1]'", [])
+        .unwrap();
+    let error = store.get(id).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    store.close().await;
+}

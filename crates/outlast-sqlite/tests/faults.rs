@@ -1,0 +1,232 @@
+//! What can be wrong with a file or a disk: a clear error that says what to do, and nothing half-done.
+
+mod scene;
+
+use outlast_core::{
+    CollectRequest, Count, Error, ErrorKind, Filter, Inspect, Json, ManualClock, NewInstance, Store,
+};
+use outlast_sqlite::Sqlite;
+use rusqlite::Connection;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+fn unusable(result: outlast_core::Result<Sqlite>) -> String {
+    match result {
+        Err(error @ Error::Unusable { .. }) => error.to_string(),
+        other => panic!("expected it to be unusable, got {other:?}"),
+    }
+}
+
+#[test]
+fn a_file_that_is_not_sqlite_is_refused_and_left_as_it_is() {
+    let (_folder, path) = scene::new_path();
+    let text = "Dear diary, ".repeat(1_000);
+    fs::write(&path, &text).unwrap();
+    let error = unusable(Sqlite::open(&path));
+    assert!(error.contains("is not an SQLite database"), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+}
+
+#[test]
+fn a_schema_of_a_newer_version_is_refused_and_left_as_it_is() {
+    let (_folder, path) = scene::new_path();
+    drop(Sqlite::open(&path).unwrap());
+    let connection = Connection::open(&path).unwrap();
+    connection
+        .execute_batch("update meta set value = '999' where key = 'schema_version'")
+        .unwrap();
+    let error = unusable(Sqlite::open(&path));
+    assert!(
+        error.contains("999") && error.contains("newer version"),
+        "{error}"
+    );
+    let version: String = connection
+        .query_row(
+            "select value from meta where key = 'schema_version'",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert_eq!(version, "999");
+}
+
+#[test]
+fn a_database_of_another_program_is_refused_and_left_as_it_is() {
+    for foreign in ["instances", "meta"] {
+        let (_folder, path) = scene::new_path();
+        let connection = Connection::open(&path).unwrap();
+        connection
+            .execute_batch(&format!("create table {foreign} (shoes text)"))
+            .unwrap();
+        let error = unusable(Sqlite::open(&path));
+        assert!(error.contains("another program"), "{error}");
+        let count = |sql| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+        assert_eq!(count("select count(*) from sqlite_schema"), Ok(1));
+    }
+}
+
+#[test]
+fn a_missing_directory_is_named() {
+    let (folder, _) = scene::new_path();
+    let error = unusable(Sqlite::open(folder.path().join("nowhere/outlast.db")));
+    assert!(error.contains("nowhere does not exist"), "{error}");
+    assert!(!folder.path().join("nowhere").exists());
+}
+
+#[test]
+fn a_path_that_is_a_directory_or_empty_is_refused() {
+    let (folder, _) = scene::new_path();
+    unusable(Sqlite::open(folder.path()));
+    unusable(Sqlite::open(""));
+}
+
+/// Root may write everywhere, so the opening is done by a process of another user.
+#[test]
+fn a_read_only_file_is_refused() {
+    let (folder, path) = scene::new_path();
+    drop(Sqlite::open(&path).unwrap());
+    fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
+    open_to_all(folder.path(), 0o777);
+    let said = opened_by_nobody(&path);
+    assert!(
+        said.contains("is read-only; make the file and its directory writable"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_read_only_directory_is_refused() {
+    let (folder, path) = scene::new_path();
+    open_to_all(folder.path(), 0o555);
+    let said = opened_by_nobody(&path);
+    assert!(
+        said.contains("the file and its directory must be readable and writable"),
+        "{said}"
+    );
+    assert!(!path.exists());
+}
+
+fn open_to_all(folder: &Path, mode: u32) {
+    fs::set_permissions(folder, Permissions::from_mode(mode)).unwrap();
+}
+
+/// What a process without rights is told when it opens `path`.
+fn opened_by_nobody(path: &Path) -> String {
+    const NOBODY: u32 = 65_534;
+    let mut child = Command::new("/proc/self/exe");
+    child
+        .args([
+            "--exact",
+            "open_in_a_process_of_its_own",
+            "--ignored",
+            "--nocapture",
+        ])
+        .env("OUTLAST_TEST_PATH", path)
+        .current_dir("/");
+    if fs::metadata("/proc/self").unwrap().uid() == 0 {
+        child.gid(NOBODY).uid(NOBODY);
+    }
+    let output = child.output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+#[ignore = "the process that the tests of rights start"]
+fn open_in_a_process_of_its_own() {
+    let path = std::env::var_os("OUTLAST_TEST_PATH").expect("started by another test");
+    println!("{}", unusable(Sqlite::open(path)));
+}
+
+fn bulky() -> NewInstance {
+    let state = format!("\"{}\"", "x".repeat(10_000));
+    NewInstance::new("order", "start", Json::parse(state).unwrap())
+}
+
+/// A size limit fails exactly where a full disk does, and needs no disk to be filled.
+#[tokio::test]
+async fn a_full_disk_is_transient_and_goes_on_when_there_is_room() {
+    let (_folder, path) = scene::new_path();
+    let clock = ManualClock::default();
+    let store = Sqlite::options()
+        .clock(clock.clone())
+        .size_max_bytes(2 * 1024 * 1024)
+        .open(&path)
+        .unwrap();
+    let worker = scene::worker(&store).await;
+    let kept = scene::insert(&store, vec![bulky(); 100]).await;
+
+    let error = store.insert(vec![bulky(); 200], None).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Transient, "{error}");
+    assert!(error.to_string().contains("make room"), "{error}");
+    let all = store.count(Filter::default()).await.unwrap();
+    assert_eq!(all, Count::Exactly(100), "nothing of the batch was written");
+
+    let claims = scene::claim(&store, worker, 100).await.claims;
+    assert_eq!(scene::ids(&claims), kept);
+    let ends = claims.iter().map(|claim| scene::done(claim.reference()));
+    let answers = store.commit(ends.collect()).await.unwrap().answers;
+    assert_eq!(scene::committed(&answers), 100, "small writes still fit");
+    let everything = CollectRequest {
+        retention: Duration::ZERO,
+        max: 1_000,
+    };
+    assert_eq!(store.collect(everything).await.unwrap().removed.len(), 100);
+    scene::insert(&store, vec![bulky(); 100]).await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_lock_held_longer_than_the_bound_is_transient() {
+    let (_folder, path) = scene::new_path();
+    let store = Sqlite::options()
+        .busy_timeout(Duration::from_millis(50))
+        .open(&path)
+        .unwrap();
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("begin immediate").unwrap();
+    let error = store.insert(vec![scene::order()], None).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Transient, "{error}");
+    assert!(error.to_string().contains("another process"), "{error}");
+    let all = store.count(Filter::default()).await.unwrap();
+    assert_eq!(all, Count::Exactly(0), "questions are answered meanwhile");
+
+    other.execute_batch("rollback").unwrap();
+    scene::insert(&store, vec![scene::order()]).await;
+    store.close().await;
+}
+
+#[test]
+fn a_database_locked_while_it_is_opened_is_transient() {
+    let (_folder, path) = scene::new_path();
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("begin exclusive").unwrap();
+    let error = Sqlite::options()
+        .busy_timeout(Duration::from_millis(50))
+        .open(&path)
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Transient, "{error}");
+    other.execute_batch("rollback").unwrap();
+    Sqlite::open(&path).unwrap();
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_corrupt() {
+    let (_folder, path) = scene::new_path();
+    let store = Sqlite::open(&path).unwrap();
+    scene::insert(&store, vec![bulky(); 50]).await;
+    store.close().await;
+    let mut bytes = fs::read(&path).unwrap();
+    let header = 4096;
+    bytes[header..].fill(0xA5);
+    fs::write(&path, bytes).unwrap();
+    let store = Sqlite::open(&path);
+    let error = match store {
+        Ok(store) => store.insert(vec![bulky(); 50], None).await.unwrap_err(),
+        Err(error) => error,
+    };
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+}

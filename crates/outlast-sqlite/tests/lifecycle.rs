@@ -1,0 +1,183 @@
+//! Opening, closing, and going on where it was.
+
+mod scene;
+
+use outlast_core::{
+    Count, ErrorKind, Filter, Inspect, ManualClock, Proceed, Status, Store, Target,
+};
+use outlast_core::{Delivery, Json, NewSignal, Outcome};
+use outlast_sqlite::{Sqlite, Synchronous};
+use rusqlite::Connection;
+use std::path::Path;
+use std::thread;
+
+#[tokio::test]
+async fn a_file_that_is_opened_again_goes_on_where_it_was() {
+    let (_folder, path) = scene::new_path();
+    let clock = ManualClock::default();
+    let open = || Sqlite::options().clock(clock.clone()).open(&path).unwrap();
+
+    let store = open();
+    let worker = scene::worker(&store).await;
+    let id = scene::insert(&store, vec![scene::order().correlation_key("k")]).await[0];
+    let claim = scene::claim(&store, worker, 1).await.claims.remove(0);
+    let mut park = scene::done(claim.reference());
+    park.outcome = Outcome::Wait {
+        names: vec!["paid".into()],
+        step: "ship".into(),
+        state: Json::parse(r#"{"n":1}"#).unwrap(),
+        timeout: None,
+    };
+    store.commit(vec![park]).await.unwrap();
+    let parked = store.get(id).await.unwrap().unwrap();
+    store.close().await;
+
+    let store = open();
+    assert_eq!(store.get(id).await.unwrap().unwrap(), parked);
+    let target = Target::Key {
+        machine: "order".into(),
+        key: "k".into(),
+    };
+    let signal = NewSignal::new(target, "paid", Json::null());
+    let delivered = store.deliver(vec![signal]).await.unwrap().answers;
+    assert!(matches!(
+        delivered[0],
+        Delivery::Delivered { woke: true, .. }
+    ));
+    let claim = scene::claim(&store, worker, 1).await.claims.remove(0);
+    assert_eq!((claim.id, claim.step.as_str()), (id, "ship"));
+    assert_eq!(claim.awaited().count(), 1);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn closing_waits_for_what_is_under_way_and_then_refuses() {
+    let (folder, path) = scene::new_path();
+    let store = Sqlite::open(&path).unwrap();
+    let other = store.clone();
+    let insert =
+        tokio::spawn(async move { other.insert(vec![scene::order(); 10_000], None).await });
+    // The insert is on its way, or comes too late: it is done whole or not at all.
+    tokio::task::yield_now().await;
+    store.close().await;
+    let inserted = insert.await.unwrap();
+
+    let refused = store.insert(vec![scene::order()], None).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Closed);
+    let refused = store.count(Filter::default()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Closed);
+    assert_eq!(store.now().await.unwrap_err().kind(), ErrorKind::Closed);
+    let refused = store.commit(Vec::new()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Closed);
+    store.close().await;
+
+    assert!(!beside(&path, "-wal").exists(), "the log was written back");
+    let expected = if inserted.is_ok() { 10_000 } else { 0 };
+    let count: i64 = Connection::open(&path)
+        .unwrap()
+        .query_row("select count(*) from instances", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(count, expected);
+    drop(folder);
+}
+
+fn beside(path: &Path, suffix: &str) -> std::path::PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+#[tokio::test]
+async fn two_stores_in_memory_do_not_see_each_other() {
+    let clock = ManualClock::default();
+    let (one, two) = (scene::in_memory(&clock), scene::in_memory(&clock));
+    scene::insert(&one, vec![scene::order()]).await;
+    assert_eq!(
+        one.count(Filter::default()).await.unwrap(),
+        Count::Exactly(1)
+    );
+    assert_eq!(
+        two.count(Filter::default()).await.unwrap(),
+        Count::Exactly(0)
+    );
+
+    let named = Sqlite::open(":memory:").unwrap();
+    scene::insert(&named, vec![scene::order()]).await;
+    assert_eq!(
+        named.count(Filter::default()).await.unwrap(),
+        Count::Exactly(1)
+    );
+    assert!(!Path::new(":memory:").exists());
+}
+
+#[tokio::test]
+async fn every_level_of_durability_works() {
+    for level in [Synchronous::Full, Synchronous::Normal, Synchronous::Off] {
+        let (_folder, path) = scene::new_path();
+        let store = Sqlite::options().synchronous(level).open(&path).unwrap();
+        let worker = scene::worker(&store).await;
+        let id = scene::insert(&store, vec![scene::order()]).await[0];
+        let claim = scene::claim(&store, worker, 1).await.claims.remove(0);
+        let next = scene::next(claim.reference(), "[1]", Proceed::Requeue);
+        store.commit(vec![next]).await.unwrap();
+        let row = store.get(id).await.unwrap().unwrap();
+        assert_eq!((row.status, row.step.as_str()), (Status::Runnable, "next"));
+        store.close().await;
+    }
+}
+
+/// The schema is made once, whoever comes first (PROTOCOL §3 #19).
+#[test]
+fn many_may_open_a_new_file_at_once() {
+    let (_folder, path) = scene::new_path();
+    let opened: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| Sqlite::open(&path)))
+            .collect();
+        threads.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    for store in opened {
+        store.unwrap();
+    }
+}
+
+#[test]
+fn migrations_can_be_printed_and_make_the_schema() {
+    let migrations = Sqlite::migrations();
+    let versions: Vec<i64> = migrations.iter().map(|it| it.version).collect();
+    assert_eq!(versions, (1..=versions.len() as i64).collect::<Vec<_>>());
+    let connection = Connection::open_in_memory().unwrap();
+    for migration in migrations {
+        connection.execute_batch(migration.sql).unwrap();
+    }
+    let instances = connection.prepare("select id, fsm, status from instances");
+    assert!(instances.is_ok());
+}
+
+/// Nothing of the store needs a particular runtime: here there is none at all.
+#[test]
+fn it_works_without_a_runtime() {
+    let store = Sqlite::in_memory().unwrap();
+    let inserts = block_on(store.insert(vec![scene::order()], None)).unwrap();
+    let id = inserts.rows[0].new_id().unwrap();
+    assert!(block_on(store.get(id)).unwrap().is_some());
+    block_on(store.close());
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = std::sync::Arc::new(Unpark(thread::current())).into();
+    let mut cx = std::task::Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut cx) {
+            std::task::Poll::Ready(answer) => return answer,
+            std::task::Poll::Pending => thread::park(),
+        }
+    }
+}
