@@ -1,0 +1,242 @@
+//! Verbs as values: what is sent to both sides, and what comes back.
+
+use super::ids::Ids;
+use crate::Database;
+use outlast_core::{
+    Cancelled, Child, Claim, ClaimRequest, Claimed, CollectRequest, Collected, Commit, Committed,
+    DeleteAnswer, Delivered, Delivery, DroppedChild, ErrorKind, Fired, Heartbeat, Inserted,
+    Inserts, InstanceId, NewInstance, NewSignal, NewWorker, Note, QueueNames, ReapRequest, Reaped,
+    ReconcileRequest, Reconciled, Release, Released, Result, Retried, Target, WorkerId,
+};
+use std::time::Duration;
+
+/// One verb with everything it is given.
+#[derive(Clone, Debug)]
+pub(super) enum Call {
+    Insert(Vec<NewInstance>, Option<WorkerId>),
+    Claim(ClaimRequest),
+    Commit(Vec<Commit>),
+    Release(Vec<Release>),
+    Forget(WorkerId, Vec<InstanceId>),
+    Deliver(Vec<NewSignal>),
+    Register(NewWorker),
+    Heartbeat(WorkerId, Duration),
+    Deregister(WorkerId),
+    Reap(ReapRequest),
+    Fire(usize),
+    Collect(CollectRequest),
+    Reconcile(ReconcileRequest),
+    Cancel(Vec<InstanceId>, Note),
+    Retry(Vec<InstanceId>, Note),
+    Delete(Vec<InstanceId>, Note),
+    Pause(String, Note),
+    Resume(String, Note),
+}
+
+/// What a verb answered.
+#[derive(Clone, Debug)]
+pub(super) enum Reply {
+    Inserted(Inserts),
+    Claimed(Claimed),
+    Committed(Committed),
+    Released(Released),
+    Forgotten(Vec<InstanceId>),
+    Delivered(Delivered),
+    Registered(WorkerId),
+    Beat(Heartbeat),
+    Deregistered,
+    Reaped(Reaped),
+    Fired(Fired),
+    Collected(Collected),
+    Reconciled(Reconciled),
+    Cancelled(Cancelled),
+    Retried(Retried),
+    Deleted(Vec<DeleteAnswer>),
+    Changed(bool),
+    Refused(ErrorKind, String),
+}
+
+impl Call {
+    /// Sends it.
+    pub(super) async fn send(self, store: &dyn Database) -> Reply {
+        match self.answer(store).await {
+            Ok(reply) => reply,
+            Err(error) => Reply::Refused(error.kind(), error.to_string()),
+        }
+    }
+
+    async fn answer(self, store: &dyn Database) -> Result<Reply> {
+        Ok(match self {
+            Call::Insert(rows, worker) => Reply::Inserted(store.insert(rows, worker).await?),
+            Call::Claim(request) => Reply::Claimed(store.claim(request).await?),
+            Call::Commit(commits) => Reply::Committed(store.commit(commits).await?),
+            Call::Release(releases) => Reply::Released(store.release(releases).await?),
+            Call::Forget(worker, held) => Reply::Forgotten(store.forget(worker, held).await?),
+            Call::Deliver(signals) => Reply::Delivered(store.deliver(signals).await?),
+            Call::Register(worker) => Reply::Registered(store.register(worker).await?),
+            Call::Heartbeat(worker, lease) => Reply::Beat(store.heartbeat(worker, lease).await?),
+            Call::Deregister(worker) => {
+                store.deregister(worker).await?;
+                Reply::Deregistered
+            }
+            Call::Reap(request) => Reply::Reaped(store.reap(request).await?),
+            Call::Fire(max) => Reply::Fired(store.fire(max).await?),
+            Call::Collect(request) => Reply::Collected(store.collect(request).await?),
+            Call::Reconcile(request) => Reply::Reconciled(store.reconcile(request).await?),
+            Call::Cancel(ids, note) => Reply::Cancelled(store.cancel(ids, note).await?),
+            Call::Retry(ids, note) => Reply::Retried(store.retry(ids, note).await?),
+            Call::Delete(ids, note) => Reply::Deleted(store.delete(ids, note).await?),
+            Call::Pause(queue, note) => Reply::Changed(store.pause(&queue, note).await?),
+            Call::Resume(queue, note) => Reply::Changed(store.resume(&queue, note).await?),
+        })
+    }
+
+    /// The same with the ids of the other side.
+    pub(super) fn renamed(mut self, ids: &Ids) -> Call {
+        match &mut self {
+            Call::Insert(_, worker) => worker.iter_mut().for_each(|it| ids.rename_worker(it)),
+            Call::Claim(request) => ids.rename_worker(&mut request.worker),
+            Call::Commit(commits) => {
+                for commit in commits {
+                    ids.rename(&mut commit.claim.id);
+                    commit
+                        .received
+                        .iter_mut()
+                        .for_each(|it| ids.rename_signal(it));
+                }
+            }
+            Call::Release(releases) => {
+                releases
+                    .iter_mut()
+                    .for_each(|it| ids.rename(&mut it.claim.id));
+            }
+            Call::Forget(worker, held) => {
+                ids.rename_worker(worker);
+                ids.rename_all(held);
+            }
+            Call::Deliver(signals) => {
+                for signal in signals {
+                    if let Target::Id(id) = &mut signal.target {
+                        ids.rename(id);
+                    }
+                }
+            }
+            Call::Heartbeat(worker, _) | Call::Deregister(worker) => ids.rename_worker(worker),
+            Call::Reconcile(request) => request.after.iter_mut().for_each(|it| ids.rename(it)),
+            Call::Cancel(named, _) | Call::Retry(named, _) | Call::Delete(named, _) => {
+                ids.rename_all(named);
+            }
+            Call::Register(_)
+            | Call::Reap(_)
+            | Call::Fire(_)
+            | Call::Collect(_)
+            | Call::Pause(..)
+            | Call::Resume(..) => {}
+        }
+        self
+    }
+}
+
+impl Reply {
+    /// The same with the ids of the other side.
+    pub(super) fn renamed(mut self, ids: &Ids) -> Reply {
+        match &mut self {
+            Reply::Inserted(inserts) => inserts.rows.iter_mut().for_each(|row| match row {
+                Inserted::New { id, .. } => ids.rename(id),
+                Inserted::Duplicate { holder } => holder.iter_mut().for_each(|it| ids.rename(it)),
+            }),
+            Reply::Claimed(claimed) => claimed
+                .claims
+                .iter_mut()
+                .for_each(|it| rename_claim(it, ids)),
+            Reply::Forgotten(named) => ids.rename_all(named),
+            Reply::Delivered(delivered) => delivered.answers.iter_mut().for_each(|it| match it {
+                Delivery::Delivered { id, instance, .. } => {
+                    ids.rename_signal(id);
+                    ids.rename(instance);
+                }
+                Delivery::Duplicate { instance } | Delivery::InboxFull { instance } => {
+                    ids.rename(instance);
+                }
+                Delivery::NoTarget => {}
+            }),
+            Reply::Registered(worker) => ids.rename_worker(worker),
+            Reply::Reaped(reaped) => {
+                ids.rename_all(&mut reaped.returned);
+                ids.rename_all(&mut reaped.failed);
+                reaped
+                    .removed
+                    .iter_mut()
+                    .for_each(|it| ids.rename_worker(it));
+            }
+            Reply::Fired(fired) => ids.rename_all(&mut fired.woken_instances),
+            Reply::Collected(collected) => ids.rename_all(&mut collected.removed),
+            Reply::Reconciled(reconciled) => {
+                ids.rename_all(&mut reconciled.joins);
+                ids.rename_all(&mut reconciled.holds);
+                reconciled.next.iter_mut().for_each(|it| ids.rename(it));
+            }
+            Reply::Deleted(answers) => {
+                for answer in answers {
+                    if let DeleteAnswer::ParentLives(parent) = answer {
+                        ids.rename(parent);
+                    }
+                }
+            }
+            Reply::Committed(_)
+            | Reply::Released(_)
+            | Reply::Beat(_)
+            | Reply::Deregistered
+            | Reply::Cancelled(_)
+            | Reply::Retried(_)
+            | Reply::Changed(_)
+            | Reply::Refused(..) => {}
+        }
+        self
+    }
+
+    /// The hints it carries.
+    pub(super) fn take_woken(&mut self) -> QueueNames {
+        match self {
+            Reply::Inserted(it) => std::mem::take(&mut it.woken),
+            Reply::Committed(it) => std::mem::take(&mut it.woken),
+            Reply::Released(it) => std::mem::take(&mut it.woken),
+            Reply::Delivered(it) => std::mem::take(&mut it.woken),
+            Reply::Reaped(it) => std::mem::take(&mut it.woken),
+            Reply::Fired(it) => std::mem::take(&mut it.woken),
+            Reply::Reconciled(it) => std::mem::take(&mut it.woken),
+            Reply::Cancelled(it) => std::mem::take(&mut it.woken),
+            Reply::Retried(it) => std::mem::take(&mut it.woken),
+            Reply::Claimed(_)
+            | Reply::Forgotten(_)
+            | Reply::Registered(_)
+            | Reply::Beat(_)
+            | Reply::Deregistered
+            | Reply::Collected(_)
+            | Reply::Deleted(_)
+            | Reply::Changed(_)
+            | Reply::Refused(..) => QueueNames::new(),
+        }
+    }
+}
+
+fn rename_claim(claim: &mut Claim, ids: &Ids) {
+    ids.rename(&mut claim.id);
+    claim
+        .parent
+        .iter_mut()
+        .for_each(|it| ids.rename(&mut it.id));
+    claim
+        .inbox
+        .iter_mut()
+        .for_each(|it| ids.rename_signal(&mut it.id));
+    let rename_child = |child: &mut Child| ids.rename(&mut child.id);
+    claim.children.iter_mut().for_each(rename_child);
+    rename_dropped(&mut claim.dropped, ids);
+}
+
+pub(super) fn rename_dropped(dropped: &mut [DroppedChild], ids: &Ids) {
+    for child in dropped {
+        child.holder.iter_mut().for_each(|it| ids.rename(it));
+    }
+}

@@ -1,0 +1,276 @@
+//! What a random sequence is made of, before it meets a store.
+//!
+//! A step says "the third of the live claims", not "claim 17": it is resolved against what exists when it
+//! runs, so that a sequence still makes sense when shrinking takes steps out of it. The universe is small,
+//! so that things meet.
+
+use outlast_core::{Json, MachineVersion, NewInstance, Scope, Start, Status, Timestamp};
+use proptest::collection::vec;
+use proptest::option::weighted;
+use proptest::prelude::*;
+use std::time::Duration;
+
+pub(super) const QUEUES: [&str; 2] = ["default", "mail"];
+pub(super) const NAMES: [&str; 3] = ["x", "y", "z"];
+const MACHINES: [(&str, i32); 3] = [("a", 1), ("a", 2), ("b", 1)];
+
+/// A number that picks one of what exists then.
+pub(super) type Pick = usize;
+
+/// One verb, with picks instead of ids.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Insert {
+        rows: Vec<Row>,
+        claim_for: Option<Pick>,
+    },
+    Claim {
+        worker: Pick,
+        queue: usize,
+        machines: Option<usize>,
+        max: usize,
+    },
+    Commit(Vec<Decision>),
+    Release {
+        claims: Vec<Pick>,
+        pause: u64,
+    },
+    Forget {
+        worker: Pick,
+        held: Vec<Pick>,
+    },
+    Deliver(Vec<Letter>),
+    Register {
+        lease: u64,
+    },
+    Heartbeat {
+        worker: Pick,
+        lease: u64,
+    },
+    Deregister(Pick),
+    Reap {
+        max: usize,
+        crashes_max: i32,
+    },
+    Fire {
+        max: usize,
+    },
+    Collect {
+        retention: u64,
+        max: usize,
+    },
+    Reconcile {
+        after: Option<Pick>,
+        max: usize,
+    },
+    Cancel(Vec<Pick>),
+    Retry(Vec<Pick>),
+    Delete(Vec<Pick>),
+    Pause(usize),
+    Resume(usize),
+    /// Time passes.
+    Pass(u64),
+}
+
+/// An instance to bring in.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    machine: usize,
+    queue: usize,
+    priority: i16,
+    start: i64,
+    partition: Option<usize>,
+    correlation: Option<(usize, usize)>,
+}
+
+/// What a step decides for one claim.
+#[derive(Clone, Debug)]
+pub(super) struct Decision {
+    pub(super) claim: Pick,
+    /// How many of the awaited signals it says it was handed; all, unless it says fewer.
+    pub(super) received: Option<usize>,
+    pub(super) kind: Kind,
+}
+
+/// The outcomes, and two that can never be written.
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    Keep,
+    Requeue,
+    Retry { delay: u64, error: bool },
+    Wait { names: usize, timeout: Option<u64> },
+    FanOut(Vec<Row>),
+    Done,
+    Stop,
+    Cancel,
+    EndlessSleep,
+    NamelessStep,
+}
+
+/// A signal to send.
+#[derive(Clone, Debug)]
+pub(super) struct Letter {
+    pub(super) target: Pick,
+    /// Send it to a correlation key instead.
+    pub(super) key: Option<(usize, usize)>,
+    pub(super) name: usize,
+    pub(super) dedup: Option<usize>,
+}
+
+/// Any step.
+pub(super) fn step() -> impl Strategy<Value = Step> {
+    let queue = 0..QUEUES.len();
+    prop_oneof![
+        14 => (vec(row(), 1..6), weighted(0.25, pick()))
+            .prop_map(|(rows, claim_for)| Step::Insert { rows, claim_for }),
+        22 => (pick(), queue.clone(), weighted(0.15, 0..8usize), 0..9usize)
+            .prop_map(|(worker, queue, machines, max)| Step::Claim { worker, queue, machines, max }),
+        28 => vec(decision(), 1..7).prop_map(Step::Commit),
+        4 => (vec(pick(), 1..3), prop_oneof![Just(0), 1..9u64])
+            .prop_map(|(claims, pause)| Step::Release { claims, pause }),
+        2 => (pick(), vec(pick(), 0..3)).prop_map(|(worker, held)| Step::Forget { worker, held }),
+        10 => vec(letter(), 1..4).prop_map(Step::Deliver),
+        3 => (5..50u64).prop_map(|lease| Step::Register { lease }),
+        2 => (pick(), 5..50u64).prop_map(|(worker, lease)| Step::Heartbeat { worker, lease }),
+        2 => pick().prop_map(Step::Deregister),
+        6 => (prop_oneof![1 => 1..4usize, 2 => Just(100)], prop_oneof![Just(0), 1..4])
+            .prop_map(|(max, crashes_max)| Step::Reap { max, crashes_max }),
+        5 => prop_oneof![1 => 1..3usize, 2 => Just(100)].prop_map(|max| Step::Fire { max }),
+        3 => (prop_oneof![Just(0), 1..60u64], prop_oneof![1 => 1..4usize, 1 => Just(100)])
+            .prop_map(|(retention, max)| Step::Collect { retention, max }),
+        1 => (weighted(0.5, pick()), 1..50usize)
+            .prop_map(|(after, max)| Step::Reconcile { after, max }),
+        4 => vec(pick(), 1..4).prop_map(Step::Cancel),
+        6 => vec(pick(), 1..4).prop_map(Step::Retry),
+        3 => vec(pick(), 1..4).prop_map(Step::Delete),
+        1 => queue.clone().prop_map(Step::Pause),
+        3 => queue.prop_map(Step::Resume),
+        10 => prop_oneof![18 => 0..6u64, 6 => 6..40u64, 1 => 60..200_000u64].prop_map(Step::Pass),
+    ]
+}
+
+fn pick() -> impl Strategy<Value = Pick> + Clone {
+    0..1_000usize
+}
+
+fn row() -> impl Strategy<Value = Row> {
+    (
+        0..MACHINES.len(),
+        0..QUEUES.len(),
+        -1..=1i16,
+        prop_oneof![9 => Just(0), 2 => 1..20i64, 1 => -20..0i64],
+        weighted(0.4, 0..3usize),
+        weighted(0.45, (0..3usize, 0..5usize)),
+    )
+        .prop_map(
+            |(machine, queue, priority, start, partition, correlation)| Row {
+                machine,
+                queue,
+                priority,
+                start,
+                partition,
+                correlation,
+            },
+        )
+}
+
+fn decision() -> impl Strategy<Value = Decision> {
+    let kind = prop_oneof![
+        3 => Just(Kind::Keep),
+        3 => Just(Kind::Requeue),
+        3 => (prop_oneof![Just(0), 1..9u64], any::<bool>())
+            .prop_map(|(delay, error)| Kind::Retry { delay, error }),
+        8 => (0..8usize, weighted(0.6, 0..20u64))
+            .prop_map(|(names, timeout)| Kind::Wait { names, timeout }),
+        8 => vec(row(), 0..4).prop_map(Kind::FanOut),
+        3 => Just(Kind::Done),
+        3 => Just(Kind::Stop),
+        1 => Just(Kind::Cancel),
+        1 => Just(Kind::EndlessSleep),
+        1 => Just(Kind::NamelessStep),
+    ];
+    (pick(), weighted(0.2, 0..3usize), kind).prop_map(|(claim, received, kind)| Decision {
+        claim,
+        received,
+        kind,
+    })
+}
+
+fn letter() -> impl Strategy<Value = Letter> {
+    (
+        pick(),
+        weighted(0.3, (0..2usize, 0..3usize)),
+        0..NAMES.len(),
+        weighted(0.5, 0..3usize),
+    )
+        .prop_map(|(target, key, name, dedup)| Letter {
+            target,
+            key,
+            name,
+            dedup,
+        })
+}
+
+impl Row {
+    /// The row to insert at `now`.
+    pub(super) fn new_instance(&self, now: Timestamp) -> NewInstance {
+        let (machine, version) = MACHINES[self.machine];
+        let mut row = NewInstance::new(machine, "start", state("born"))
+            .version(version)
+            .queue(QUEUES[self.queue])
+            .priority(self.priority);
+        row.start = match self.start {
+            0 => Start::Now,
+            later @ 1.. => Start::After(Duration::from_secs(later.unsigned_abs())),
+            ago => Start::At(now - Duration::from_secs(ago.unsigned_abs())),
+        };
+        row.partition_key = self.partition.map(|n| format!("p{n}"));
+        match self.correlation {
+            Some((key, scope)) => row.correlation(correlation_key(key), scope_of(scope)),
+            None => row,
+        }
+    }
+}
+
+/// Some of the machines, or all.
+pub(super) fn machines(some: Option<usize>) -> Vec<MachineVersion> {
+    let chosen = |n: &usize| some.is_none_or(|mask| mask & (1 << n) != 0);
+    (0..MACHINES.len())
+        .filter(chosen)
+        .map(|n| MachineVersion::new(MACHINES[n].0, MACHINES[n].1))
+        .collect()
+}
+
+/// Some of the signal names; `mask` 0 is none.
+pub(super) fn names(mask: usize) -> Vec<String> {
+    let chosen = |n: &usize| mask & (1 << n) != 0;
+    (0..NAMES.len())
+        .filter(chosen)
+        .map(|n| NAMES[n].to_owned())
+        .collect()
+}
+
+pub(super) fn correlation_key(n: usize) -> String {
+    format!("k{n}")
+}
+
+/// A machine that correlation keys belong to.
+pub(super) fn machine(n: usize) -> &'static str {
+    ["a", "b"][n]
+}
+
+pub(super) fn state(word: &str) -> Json {
+    Json::of(word).expect("a word is JSON")
+}
+
+fn scope_of(n: usize) -> Scope {
+    use Status::{AwaitingChildren, AwaitingSignal, Executing, Failed, Runnable};
+    let statuses: &[Status] = match n {
+        0 => return Scope::LIVE,
+        1 => return Scope::FOREVER,
+        2 => &[Runnable],
+        3 => &[Runnable, Executing, Failed],
+        _ => &[Runnable, AwaitingSignal, AwaitingChildren],
+    };
+    Scope::of(statuses.iter().copied()).expect("runnable is among them")
+}
