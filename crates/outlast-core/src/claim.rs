@@ -103,7 +103,8 @@ pub struct Claim {
     pub awaits: Vec<String>,
     /// Every signal it has not consumed, oldest first.
     pub inbox: Vec<Signal>,
-    /// The children of the current round, in the order they were asked for.
+    /// The children of the current round, in the order they were asked for, as they stand after this
+    /// claim. They have ended, unless an operator retried one of them or ended the wait.
     pub children: Vec<Child>,
     /// Children of the current round that were not started because their key was occupied.
     pub dropped: Vec<DroppedChild>,

@@ -1,13 +1,14 @@
 //! Taking work, and giving it back.
 
+use crate::commit;
 use crate::error::Failure;
 use crate::row::{self, column, duration, instance_id};
 use crate::session::{Purpose, Session};
 use crate::statement::{self, Call, Parameter, value};
 use outlast_core::limits::{self, BATCH_MAX};
 use outlast_core::{
-    Claim, ClaimRef, ClaimRequest, Claimed, Error, InstanceId, QueueNames, Release, ReleaseAnswer,
-    Released, Result, Revision, WorkerId, micros,
+    Claim, ClaimRef, ClaimRequest, Claimed, Commit, Error, InstanceId, Outcome, QueueNames,
+    Release, ReleaseAnswer, Released, Result, Revision, WorkerId, micros,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -47,6 +48,7 @@ pub(crate) async fn claim(session: &Session, request: &ClaimRequest) -> Result<C
         paused = look.paused;
         let worth_another_look = look.set_aside > 0;
         claims.extend(look.claims);
+        fail_unreadable(session, look.unreadable).await?;
         if claims.len() == request.max || !more || !worth_another_look {
             break;
         }
@@ -58,6 +60,8 @@ pub(crate) async fn claim(session: &Session, request: &ClaimRequest) -> Result<C
 /// What one look at the queue brought.
 struct Look {
     claims: Vec<Loadable>,
+    /// Claimed rows that somebody changed by hand into what this version cannot read.
+    unreadable: Vec<Commit>,
     looked_at: usize,
     set_aside: usize,
     paused: bool,
@@ -75,7 +79,7 @@ impl Look {
     /// aside because somebody is committing its neighbour right now.
     fn may_leave_more(&self, reach: usize) -> bool {
         let full = self.looked_at == reach && reach > 0;
-        full || self.claims.len() + self.set_aside < self.looked_at
+        full || self.claims.len() + self.unreadable.len() + self.set_aside < self.looked_at
     }
 }
 
@@ -106,26 +110,53 @@ async fn look(
     }
     let rows = &answers[1];
     let counts = rows.first().ok_or_else(no_counts)?;
-    Ok(Look {
+    let mut look = Look {
         looked_at: column::<i64>(counts, "looked_at")? as usize,
         set_aside: column::<i64>(counts, "set_aside")? as usize,
         paused: column(counts, "paused")?,
-        claims: claimed_rows(rows)?,
-    })
-}
-
-fn claimed_rows(rows: &[Row]) -> Result<Vec<Loadable>, Failure> {
-    let mut claims = Vec::with_capacity(rows.len());
+        claims: Vec::with_capacity(rows.len()),
+        unreadable: Vec::new(),
+    };
     for row in rows {
         if column::<Option<i64>>(row, "id")?.is_some() {
-            claims.push(Loadable {
-                claim: row::claim(row)?,
-                eligible_at: column(row, "eligible_at")?,
-                has_inbox: column(row, "has_inbox")?,
-            });
+            look.add(row)?;
         }
     }
-    Ok(claims)
+    Ok(look)
+}
+
+impl Look {
+    /// A row that cannot be read must not take its neighbours with it (PROTOCOL §3 #12).
+    fn add(&mut self, row: &Row) -> Result<(), Failure> {
+        match row::claim(row) {
+            Ok(claim) => self.claims.push(Loadable {
+                claim,
+                eligible_at: column(row, "eligible_at")?,
+                has_inbox: column(row, "has_inbox")?,
+            }),
+            Err(failure) => {
+                let reason = format!("the stored row cannot be read: {}", failure.during("claim"));
+                self.unreadable.push(Commit {
+                    claim: claim_of(row)?,
+                    received: Vec::new(),
+                    outcome: Outcome::Stop { reason },
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Ends claimed rows that cannot be read, each with its reason.
+async fn fail_unreadable(session: &Session, unreadable: Vec<Commit>) -> Result<()> {
+    if !unreadable.is_empty() {
+        tracing::warn!(
+            instances = unreadable.len(),
+            "stored rows cannot be read and fail"
+        );
+        commit::commit(session, &unreadable).await?;
+    }
+    Ok(())
 }
 
 fn no_counts() -> Failure {
@@ -257,14 +288,14 @@ async fn release_once(session: &Session, releases: &[Release]) -> Result<Release
     let answers = session.transact(Purpose::Write, &calls).await?;
     let (mut released, mut woken) = (HashSet::new(), QueueNames::new());
     for row in &answers[2] {
-        released.insert(instance_id(row)?);
+        released.insert(claim_before(row)?);
         add_if(&mut woken, row, "eligible")?;
     }
     add_all(&mut woken, &answers[1])?;
     let answers = claims
         .iter()
-        // A claim named twice is given back once: the first mention takes the id.
-        .map(|claim| match released.remove(&claim.id) {
+        // A claim named twice is given back once, by its first mention.
+        .map(|claim| match released.remove(claim) {
             true => ReleaseAnswer::Released,
             false => ReleaseAnswer::Lost,
         })
@@ -320,16 +351,24 @@ pub(crate) fn references(claims: &[ClaimRef]) -> [Parameter<'static>; 2] {
     ]
 }
 
+/// The claim that a row was changed under: the change added one to the revision.
+pub(crate) fn claim_before(row: &Row) -> Result<ClaimRef, Failure> {
+    Ok(ClaimRef {
+        id: instance_id(row)?,
+        revision: Revision(column::<i64>(row, "revision")? - 1),
+    })
+}
+
 /// The claims that a locking statement answered with.
 pub(crate) fn claim_refs(rows: &[Row]) -> Result<Vec<ClaimRef>, Failure> {
-    rows.iter()
-        .map(|row| {
-            Ok(ClaimRef {
-                id: instance_id(row)?,
-                revision: column(row, "revision").map(Revision)?,
-            })
-        })
-        .collect()
+    rows.iter().map(claim_of).collect()
+}
+
+fn claim_of(row: &Row) -> Result<ClaimRef, Failure> {
+    Ok(ClaimRef {
+        id: instance_id(row)?,
+        revision: column(row, "revision").map(Revision)?,
+    })
 }
 
 /// Adds the queue of a row when the row says so.

@@ -4,6 +4,7 @@ use crate::error::Failure;
 use crate::row::instance_id;
 use crate::session::{Purpose, Session};
 use crate::statement::{self, value};
+use outlast_core::limits::BATCH_MAX;
 use outlast_core::{CollectRequest, Collected, Result, micros};
 
 pub(crate) async fn collect(session: &Session, request: CollectRequest) -> Result<Collected> {
@@ -16,10 +17,10 @@ pub(crate) async fn collect(session: &Session, request: CollectRequest) -> Resul
 }
 
 async fn collect_once(session: &Session, request: CollectRequest) -> Result<Collected, Failure> {
-    let bounds = || [value(micros(request.retention)), value(request.max as i64)];
+    let up_to = |max: usize| [value(micros(request.retention)), value(max as i64)];
     let calls = [
-        statement::COLLECT.with(bounds()),
-        statement::COLLECT_OPERATIONS.with(bounds()),
+        statement::COLLECT.with(up_to(request.max)),
+        statement::COLLECT_OPERATIONS.with(up_to(BATCH_MAX)),
     ];
     let answers = session.transact(Purpose::Write, &calls).await?;
     let removed = answers[0]

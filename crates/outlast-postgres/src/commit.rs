@@ -4,15 +4,15 @@
 //! line through, and last write the rows. Until that last statement the fence still tells our rows from
 //! lost ones, so each statement before it can check for itself.
 
-use crate::claim::{add_all, add_if, references};
+use crate::claim::{add_all, add_if, claim_before, references};
 use crate::error::Failure;
 use crate::insert;
-use crate::row::{column, instance_id, status};
+use crate::row::{column, status};
 use crate::session::{Purpose, Session};
 use crate::statement::{self, Call, Statement, documents, value};
 use outlast_core::{
-    Answer, ClaimRef, Commit, Committed, InstanceId, Json, NewInstance, Outcome, Proceed,
-    QueueNames, Result, Revision, limits, micros,
+    Answer, ClaimRef, Commit, Committed, Json, NewInstance, Outcome, Proceed, QueueNames, Result,
+    Revision, Status, limits, micros,
 };
 use std::collections::{HashMap, HashSet};
 use tokio_postgres::Row;
@@ -117,7 +117,7 @@ async fn write_once(
     }
     let answers = batch
         .iter()
-        .map(|commit| written.remove(&commit.claim.id).unwrap_or(Answer::Lost))
+        .map(|commit| written.remove(&commit.claim).unwrap_or(Answer::Lost))
         .collect();
     Ok((answers, woken))
 }
@@ -257,15 +257,16 @@ fn applying<'a>(batch: &[&'a Commit]) -> Call<'a> {
     ])
 }
 
-fn applied(rows: &[Row], woken: &mut QueueNames) -> Result<HashMap<InstanceId, Answer>, Failure> {
+/// The answers by claim: a batch may hold a lost claim of an instance beside the one that counts.
+fn applied(rows: &[Row], woken: &mut QueueNames) -> Result<HashMap<ClaimRef, Answer>, Failure> {
     let mut written = HashMap::with_capacity(rows.len());
     for row in rows {
         let status = status(row, "status")?;
-        if status == outlast_core::Status::Runnable {
+        if status == Status::Runnable {
             add_if(woken, row, "eligible")?;
         }
         let revision = column(row, "revision").map(Revision)?;
-        written.insert(instance_id(row)?, Answer::Committed { revision, status });
+        written.insert(claim_before(row)?, Answer::Committed { revision, status });
     }
     Ok(written)
 }

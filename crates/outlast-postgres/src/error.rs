@@ -1,5 +1,7 @@
 //! What PostgreSQL says went wrong, sorted by what to do about it.
 
+use crate::connection::PoolError;
+use deadpool::managed::TimeoutType;
 use outlast_core::{Error, Invalid};
 use tokio_postgres::error::SqlState;
 
@@ -9,7 +11,9 @@ pub(crate) enum Failure {
     /// The server or the connection said no.
     Database(tokio_postgres::Error),
     /// No connection could be had from the pool.
-    Pool(deadpool_postgres::PoolError),
+    Pool(PoolError),
+    /// The server's process that keeps our statements is not the one that answered.
+    OtherBackend,
     /// An answer that is not an error of the database.
     Verb(Error),
 }
@@ -47,17 +51,24 @@ impl Failure {
     /// Whether the connection does not keep named statements: a pooler gives each transaction
     /// another server connection.
     pub(crate) fn is_missing_statement(&self) -> bool {
-        matches!(
-            self.code(),
-            Some(&SqlState::INVALID_SQL_STATEMENT_NAME | &SqlState::DUPLICATE_PSTATEMENT)
-        )
+        match (self, self.code()) {
+            (Failure::OtherBackend, _) => true,
+            (
+                _,
+                Some(&SqlState::INVALID_SQL_STATEMENT_NAME | &SqlState::DUPLICATE_PSTATEMENT),
+            ) => true,
+            (Failure::Database(error), Some(&SqlState::UNDEFINED_OBJECT)) => {
+                error.as_db_error().is_some_and(|it| it.message().contains(BACKEND_SETTING))
+            }
+            _ => false,
+        }
     }
 
     fn code(&self) -> Option<&SqlState> {
         match self {
             Failure::Database(error) => error.code(),
-            Failure::Pool(deadpool_postgres::PoolError::Backend(error)) => error.code(),
-            Failure::Pool(_) | Failure::Verb(_) => None,
+            Failure::Pool(PoolError::Backend(error)) => error.code(),
+            Failure::Pool(_) | Failure::OtherBackend | Failure::Verb(_) => None,
         }
     }
 
@@ -69,6 +80,7 @@ impl Failure {
                 None => error.to_string(),
             },
             Failure::Pool(error) => error.to_string(),
+            Failure::OtherBackend => OTHER_BACKEND.to_owned(),
             Failure::Verb(error) => error.to_string(),
         };
         Invalid::new("outcome", format!("was refused by the database: {reason}"))
@@ -79,16 +91,19 @@ impl Failure {
         match self {
             Failure::Verb(error) => error,
             Failure::Database(error) => classify(operation, error),
-            Failure::Pool(deadpool_postgres::PoolError::Backend(error)) => {
+            Failure::Pool(PoolError::Backend(error)) => {
                 classify(operation, error)
             }
-            Failure::Pool(deadpool_postgres::PoolError::Closed) => Error::Closed { operation },
+            Failure::Pool(PoolError::Closed) => Error::Closed { operation },
             Failure::Pool(error) => Error::Transient {
                 operation,
-                reason: format!(
-                    "no connection became free in time ({error}); raise max_connections of the store or look for slow statements"
-                ),
+                reason: without_connection(&error).to_owned(),
                 source: Some(error.into()),
+            },
+            Failure::OtherBackend => Error::Transient {
+                operation,
+                reason: OTHER_BACKEND.to_owned(),
+                source: None,
             },
         }
     }
@@ -107,8 +122,33 @@ impl From<Error> for Failure {
 }
 
 impl From<Invalid> for Failure {
+    /// Something that was read, not given: what is stored cannot be understood.
     fn from(invalid: Invalid) -> Failure {
-        Failure::Verb(invalid.during("decode"))
+        Failure::Verb(Error::Corrupt {
+            operation: "read",
+            reason: invalid.to_string(),
+            source: Some(invalid.into()),
+        })
+    }
+}
+
+/// A setting that nobody has: asking for it stops a transaction that the wrong process would run.
+pub(crate) const BACKEND_SETTING: &str = "outlast_backend_";
+
+const OTHER_BACKEND: &str = "a pooler gave the transaction another server connection; try again";
+
+fn without_connection(error: &PoolError) -> &'static str {
+    match error {
+        PoolError::Timeout(TimeoutType::Wait) => {
+            "no connection became free in time; raise max_connections of the store, or look for slow statements"
+        }
+        PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle) => {
+            "the server did not answer in time; is it reachable and not overloaded?"
+        }
+        PoolError::Backend(_)
+        | PoolError::Closed
+        | PoolError::NoRuntimeSpecified
+        | PoolError::PostCreateHook(_) => "no connection could be made",
     }
 }
 
@@ -211,8 +251,7 @@ fn without_code(operation: &'static str, error: tokio_postgres::Error) -> Error 
             source: Some(error.into()),
         };
     }
-    if reason.contains("password missing") || reason.contains("TLS") && reason.contains("required")
-    {
+    if reason.contains("password missing") || reason.contains("does not support TLS") {
         return Error::Unusable {
             operation,
             reason: format!("{reason}; check the URL's password and sslmode"),
@@ -221,6 +260,8 @@ fn without_code(operation: &'static str, error: tokio_postgres::Error) -> Error 
     }
     let advice = if refused {
         "; is PostgreSQL running there, and do host and port in the URL name it?"
+    } else if reason.contains("lookup address") {
+        "; does the host in the URL exist?"
     } else {
         ""
     };

@@ -2,7 +2,7 @@
 
 mod support;
 
-use outlast_conformance::Subject;
+use outlast_conformance::{Subject, sequences};
 use outlast_core::ManualClock;
 
 async fn open_at(clock: ManualClock) -> Subject {
@@ -14,3 +14,8 @@ async fn open() -> Subject {
 }
 
 outlast_conformance::conformance_suite!(open);
+
+#[tokio::test]
+async fn it_agrees_with_the_model() {
+    sequences::compare_with_model(open_at).await;
+}

@@ -21,10 +21,13 @@ impl Tables {
         }
         let picked = self.pick(request, now);
         let more = request.max > 0 && picked.len() == request.max;
+        for &id in &picked {
+            self.take(id, request, now);
+        }
         Ok(Claimed {
             claims: picked
                 .into_iter()
-                .filter_map(|id| self.take(id, request, now))
+                .filter_map(|id| self.claim_on(id, now))
                 .collect(),
             next_due_in: if more {
                 None
@@ -79,12 +82,18 @@ impl Tables {
             .filter(move |row| row.status == Status::Runnable && row.queue == queue)
     }
 
-    fn take(&mut self, id: InstanceId, request: &ClaimRequest, now: Timestamp) -> Option<Claim> {
-        let row = self.instances.get_mut(&id)?;
-        change_status(row, Status::Executing);
-        row.revision = row.revision.next();
-        row.locked_by = Some(request.worker);
-        row.updated_at = now;
+    fn take(&mut self, id: InstanceId, request: &ClaimRequest, now: Timestamp) {
+        if let Some(row) = self.instances.get_mut(&id) {
+            change_status(row, Status::Executing);
+            row.revision = row.revision.next();
+            row.locked_by = Some(request.worker);
+            row.updated_at = now;
+        }
+    }
+
+    /// What the step may look at. Read when everything is taken: a child of a retried parent may have
+    /// been claimed by the same verb.
+    fn claim_on(&self, id: InstanceId, now: Timestamp) -> Option<Claim> {
         let row = self.instances.get(&id)?;
         Some(Claim {
             id,

@@ -12,4 +12,4 @@ update outlast.instances i
        updated_at = outlast.now()
   from unnest($1::bigint[], $2::bigint[], $3::bigint[]) as c (id, revision, pause_us)
  where i.id = c.id and i.revision = c.revision and i.status = 'executing'
-returning i.id, i.queue, i.eligible_at <= outlast.now() as eligible
+returning i.id, i.revision, i.queue, i.eligible_at <= outlast.now() as eligible

@@ -1,4 +1,4 @@
--- The ids of one page, and locks on those that join.
+-- The ids of one page, and which of them join.
 --
 -- $1 after this id  $2 how many
 -- locks none   index instances_pkey   bound $2
