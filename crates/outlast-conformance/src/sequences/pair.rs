@@ -101,7 +101,7 @@ impl Pair {
 
     async fn read_store(&self, before: &State) -> Agreement<State> {
         let store = self.subject.store.as_ref();
-        if self.trail.len() % 8 == 0 {
+        if self.trail.len().is_multiple_of(8) {
             return read(store, None).await;
         }
         let mut inboxes: BTreeSet<InstanceId> = self.state.recipients();

@@ -187,10 +187,9 @@ impl Sender {
                     key: steps::correlation_key(key),
                 });
             }
-            let wanted = if letter.target % 3 == 0 {
-                is_live
-            } else {
-                waits
+            let wanted = match letter.target % 3 {
+                0 => is_live,
+                _ => waits,
             };
             let target = self.targets(&[letter.target], state, wanted)?;
             Some(Target::Id(target[0]))

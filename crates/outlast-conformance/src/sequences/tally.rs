@@ -106,10 +106,7 @@ fn kinds_of(call: &Call, reply: &Reply) -> Vec<String> {
                 .map(|(it, answer)| commit_kind(&it.outcome, answer))
                 .collect()
         }
-        (_, reply) => other_kinds(call, reply)
-            .into_iter()
-            .map(Into::into)
-            .collect(),
+        (_, reply) => other_kinds(call, reply),
     }
 }
 
