@@ -16,6 +16,7 @@ const NEXT_PRIORITY: &str = include_str!("../sql/claim/next_priority.sql");
 const ELIGIBLE: &str = include_str!("../sql/claim/eligible.sql");
 const NEXT_DUE: &str = include_str!("../sql/claim/next_due.sql");
 const TAKE: &str = include_str!("../sql/claim/take.sql");
+const LOAD: &str = include_str!("../sql/claim/load.sql");
 const FAIL_UNREADABLE: &str = include_str!("../sql/claim/fail_unreadable.sql");
 const INBOX: &str = include_str!("../sql/claim/inbox.sql");
 const CHILDREN: &str = include_str!("../sql/claim/children.sql");
@@ -41,8 +42,8 @@ pub(crate) fn claim(
     }
     let mut walk = Walk::new(tx, request);
     let stopped_early = walk.take_most_urgent(unfinished)?;
-    let claims = walk.claims;
-    let more = stopped_early || (request.max > 0 && claims.len() == request.max);
+    let more = stopped_early || (request.max > 0 && walk.wanted() == 0);
+    let claims = walk.load()?;
     let next_due_in = if more {
         None
     } else {
@@ -163,8 +164,7 @@ struct Walk<'a> {
     tx: &'a Tx<'a>,
     request: &'a ClaimRequest,
     registered: HashSet<(&'a str, i32)>,
-    taken: usize,
-    claims: Vec<Claim>,
+    taken: Vec<InstanceId>,
 }
 
 impl<'a> Walk<'a> {
@@ -177,8 +177,7 @@ impl<'a> Walk<'a> {
                 .iter()
                 .map(|it| (it.machine.as_str(), it.version))
                 .collect(),
-            taken: 0,
-            claims: Vec::new(),
+            taken: Vec::new(),
         }
     }
 
@@ -236,7 +235,7 @@ impl<'a> Walk<'a> {
     }
 
     fn wanted(&self) -> usize {
-        self.request.max - self.taken
+        self.request.max - self.taken.len()
     }
 
     fn eligible(&self, after: Position, limit: usize) -> Result<Vec<Candidate>, Fault> {
@@ -269,15 +268,24 @@ impl<'a> Walk<'a> {
         {
             return line::hold(self.tx, row.id);
         }
-        self.taken += 1;
-        match take(self.tx, row.id, self.request.worker) {
-            Ok(claim) => self.claims.push(claim),
-            Err(fault) => match fault.unreadable_row() {
-                Some(reason) => fail_unreadable(self.tx, row.id, &reason)?,
-                None => return Err(fault),
-            },
+        self.taken.push(row.id);
+        take(self.tx, row.id, self.request.worker)
+    }
+
+    /// What the steps may look at. Read when everything is taken: this claim may have taken a parent
+    /// together with a child that was retried.
+    fn load(self) -> Result<Vec<Claim>, Fault> {
+        let mut claims = Vec::with_capacity(self.taken.len());
+        for id in self.taken {
+            match load(self.tx, id) {
+                Ok(claim) => claims.push(claim),
+                Err(fault) => match fault.unreadable_row() {
+                    Some(reason) => fail_unreadable(self.tx, id, &reason)?,
+                    None => return Err(fault),
+                },
+            }
         }
-        Ok(())
+        Ok(claims)
     }
 }
 
@@ -296,12 +304,16 @@ fn candidate(priority: i64, row: &Row<'_>) -> rusqlite::Result<Candidate> {
     })
 }
 
-fn take(tx: &Tx<'_>, id: InstanceId, worker: WorkerId) -> Result<Claim, Fault> {
+fn take(tx: &Tx<'_>, id: InstanceId, worker: WorkerId) -> Result<(), Fault> {
+    tx.prepare(TAKE)?
+        .execute(params![id.0, worker.0, tx.now.0])?;
+    Ok(())
+}
+
+fn load(tx: &Tx<'_>, id: InstanceId) -> Result<Claim, Fault> {
     let mut claim = tx
-        .prepare(TAKE)?
-        .query_row(params![id.0, worker.0, tx.now.0], |row| {
-            bare_claim(row, tx.now)
-        })?;
+        .prepare(LOAD)?
+        .query_row([id.0], |row| bare_claim(row, tx.now))?;
     claim.inbox = tx
         .prepare(INBOX)?
         .query_map([id.0], decode::signal)?

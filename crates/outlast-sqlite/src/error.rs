@@ -37,12 +37,7 @@ impl Fault {
     /// Why this one row could not be written, when it was the row and not the database.
     pub(crate) fn refused_row(&self) -> Option<String> {
         match self {
-            Fault::Sqlite(rusqlite::Error::SqliteFailure(failure, text)) => match failure.code {
-                ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch => {
-                    Some(text.clone().unwrap_or_else(|| failure.to_string()))
-                }
-                _ => None,
-            },
+            Fault::Sqlite(error) if is_refusal(error) => Some(error.to_string()),
             Fault::Sqlite(_) | Fault::Store(_) => None,
         }
     }
@@ -178,10 +173,17 @@ pub(crate) fn panicked(operation: &'static str, panic: &(dyn Any + Send)) -> Err
 
 /// The message without the statement, which can be pages long.
 fn message(error: &rusqlite::Error) -> String {
-    match error {
-        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
-        other => other.to_string(),
+    if let rusqlite::Error::SqlInputError { msg, .. } = error {
+        return msg.clone();
     }
+    error.to_string()
+}
+
+fn is_refusal(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch)
+    )
 }
 
 fn is_unreadable(error: &rusqlite::Error) -> bool {

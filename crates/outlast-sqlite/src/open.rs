@@ -16,6 +16,10 @@ const VERSION_MIN: (i32, &str) = (3_051_003, "3.51.3");
 /// Statements a connection keeps prepared: all there are, and some filters.
 const STATEMENTS_KEPT: usize = 192;
 
+/// How much of the file the writer keeps in memory at most: a large batch that does not fit is written
+/// to the log twice.
+const WRITER_CACHE_KIB: i64 = 64 * 1024;
+
 /// How large the log may stay after it was written back.
 const LOG_KEPT_BYTES: i64 = 64 * 1024 * 1024;
 
@@ -91,6 +95,7 @@ fn open_writer(options: &Options, path: Option<&Path>) -> Result<Connection, Mig
     }
     configure(&connection)?;
     connection.pragma_update(None, "synchronous", options.synchronous.as_str())?;
+    connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
     limit_size(&connection, options.size_max_bytes)?;
     migrate::migrate(&mut connection)?;
     Ok(connection)
@@ -151,4 +156,17 @@ fn limit_size(connection: &Connection, bytes: Option<u64>) -> rusqlite::Result<(
     let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
     let pages = i64::try_from(bytes).unwrap_or(i64::MAX) / page.max(1);
     connection.pragma_update_and_check(None, "max_page_count", pages.max(1), |_| Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_with_the_known_fault_is_refused() {
+        let error = check_library(3_051_002, "3.51.2").unwrap_err();
+        assert!(error.to_string().contains("3.51.3"), "{error}");
+        assert!(check_library(3_051_003, "3.51.3").is_ok());
+        assert!(check_library(rusqlite::version_number(), rusqlite::version()).is_ok());
+    }
 }

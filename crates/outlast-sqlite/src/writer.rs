@@ -76,6 +76,7 @@ impl Writer {
             let intact = self.run_one(work.as_mut());
             done.push(work);
             if !intact {
+                self.roll_back();
                 undo(&mut done, &error::transaction_lost);
                 return done;
             }
@@ -105,6 +106,7 @@ impl Writer {
     }
 
     fn commit(&self) -> rusqlite::Result<()> {
+        // Then the transaction was lost on the way, and everyone in it was told so.
         if self.connection.is_autocommit() {
             return Ok(());
         }

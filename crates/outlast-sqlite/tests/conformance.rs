@@ -1,18 +1,24 @@
 //! The shared suite and the reference model, against a store in memory and one in a file.
+#![allow(clippy::unwrap_used, reason = "what a test cannot do, it fails with")]
 
 mod scene;
 
 use outlast_conformance::{Subject, sequences};
 use outlast_core::ManualClock;
-use outlast_sqlite::Sqlite;
+use outlast_sqlite::{Sqlite, Synchronous};
 
 async fn in_memory_at(clock: ManualClock) -> Subject {
     Subject::new(scene::in_memory(&clock), clock)
 }
 
+/// Without waiting for the disk: what a verb means does not depend on it, and there are many.
 async fn in_a_file_at(clock: ManualClock) -> Subject {
     let (folder, path) = scene::new_path();
-    let store = Sqlite::options().clock(clock.clone()).open(path).unwrap();
+    let store = Sqlite::options()
+        .clock(clock.clone())
+        .synchronous(Synchronous::Off)
+        .open(path)
+        .unwrap();
     Subject::new(store, clock).guarded_by(folder)
 }
 

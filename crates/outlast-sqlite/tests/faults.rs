@@ -1,4 +1,5 @@
 //! What can be wrong with a file or a disk: a clear error that says what to do, and nothing half-done.
+#![allow(clippy::unwrap_used, reason = "what a test cannot do, it fails with")]
 
 mod scene;
 

@@ -1,4 +1,5 @@
 //! Every statement runs against the schema, and reads it through the index its header names.
+#![allow(clippy::unwrap_used, reason = "what a test cannot do, it fails with")]
 
 mod scene;
 

@@ -1,4 +1,5 @@
 //! Several processes on one file, and processes that are killed.
+#![allow(clippy::unwrap_used, reason = "what a test cannot do, it fails with")]
 
 mod scene;
 

@@ -10,5 +10,3 @@ set status = 'executing',
     updated_at = ?3,
     correlation_guard = iif(instr(correlation_scope, '"executing"') > 0, correlation_guard, null)
 where id = ?1 and status = 'runnable'
-returning id, revision, fsm, fsm_version, step, state, queue, priority, eligible_at, attempt, crashes,
-    partition_key, correlation_key, parent_id, parent_round, round, awaits, children_dropped

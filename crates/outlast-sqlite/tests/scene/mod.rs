@@ -1,5 +1,6 @@
 //! What the tests of this store set up, in few words.
 #![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "what a test cannot do, it fails with")]
 
 use outlast_core::{
     Answer, Claim, ClaimRef, ClaimRequest, Claimed, Commit, InstanceId, Json, MachineVersion,
