@@ -11,6 +11,9 @@ use outlast_core::{
 };
 use tokio_postgres::Row;
 
+/// Dead workers looked at together; a deploy that kills more than these takes another call.
+const WORKERS_MAX: usize = 1_000;
+
 pub(crate) async fn reap(session: &Session, request: ReapRequest) -> Result<Reaped> {
     request.check().map_err(|invalid| invalid.during("reap"))?;
     session
@@ -21,7 +24,7 @@ pub(crate) async fn reap(session: &Session, request: ReapRequest) -> Result<Reap
 async fn reap_once(session: &Session, request: ReapRequest) -> Result<Reaped, Failure> {
     let mut transaction = session.begin(Purpose::Write).await?;
     let expired = transaction
-        .run(&[statement::REAP_WORKERS.with([value(request.max as i64)])])
+        .run(&[statement::REAP_WORKERS.with([value(WORKERS_MAX as i64)])])
         .await?;
     let workers: Vec<i64> = expired[0]
         .iter()
@@ -35,9 +38,11 @@ async fn reap_once(session: &Session, request: ReapRequest) -> Result<Reaped, Fa
         .run(&[statement::REAP_CLAIMS.with([value(workers.clone()), value(request.max as i64)])])
         .await?;
     let verdicts = judge(&claims[0], request.crashes_max)?;
+    let more = verdicts.all.len() == request.max || workers.len() == WORKERS_MAX;
     let calls = verdicts.calls(workers);
     let answers = transaction.finish(&calls).await?;
-    verdicts.answer(&calls, &answers, request.max)
+    let reaped = verdicts.answer(&calls, &answers)?;
+    Ok(Reaped { more, ..reaped })
 }
 
 /// What becomes of each claim.
@@ -92,16 +97,10 @@ impl Verdicts {
         calls
     }
 
-    fn answer(
-        &self,
-        calls: &[Call<'_>],
-        answers: &[Vec<Row>],
-        max: usize,
-    ) -> Result<Reaped, Failure> {
+    fn answer(&self, calls: &[Call<'_>], answers: &[Vec<Row>]) -> Result<Reaped, Failure> {
         let mut reaped = Reaped {
             returned: sorted(&self.returned),
             failed: sorted(&self.failed),
-            more: self.all.len() == max,
             ..Reaped::default()
         };
         for (call, rows) in calls.iter().zip(answers) {
