@@ -138,7 +138,8 @@ pub trait Store: Send + Sync + 'static {
     /// Wakes waits whose deadline has come: runnable, eligible now, `attempt` and `awaits` as they were,
     /// the deadline cleared. A timeout is a wake, not a failure.
     ///
-    /// *Atomic*. *Locks*: own rows by deadline, skipping what others hold. *Bound*: `max`. *Idempotent*.
+    /// *Atomic*. *Locks*: own rows by deadline, skipping what others hold. *Bound*: `max`, at most
+    /// [`BATCH_MAX`](crate::limits::BATCH_MAX). *Idempotent*.
     async fn fire(&self, max: usize) -> Result<Fired>;
 
     /// Removes instances that ended longer ago than the retention, with their signals and operations,

@@ -239,8 +239,9 @@ impl Store for Sqlite {
     }
 
     async fn fire(&self, max: usize) -> Result<Fired> {
-        self.admit("fire", || Ok(()))?;
-        let max = max.min(limits::BATCH_MAX);
+        self.admit("fire", || {
+            limits::check_batch("fire", max, limits::BATCH_MAX)
+        })?;
         self.write("fire", move |tx| fire::fire(tx, max)).await
     }
 

@@ -2,10 +2,12 @@
 
 use super::Tables;
 use super::tables::make_runnable;
-use outlast_core::{Fired, InstanceId, QueueNames, Timestamp};
+use outlast_core::limits::{self, BATCH_MAX};
+use outlast_core::{Fired, InstanceId, QueueNames, Result, Timestamp};
 
 impl Tables {
-    pub(super) fn fire(&mut self, max: usize, now: Timestamp) -> Fired {
+    pub(super) fn fire(&mut self, max: usize, now: Timestamp) -> Result<Fired> {
+        limits::check_batch("fire", max, BATCH_MAX).map_err(|invalid| invalid.during("fire"))?;
         let due: Vec<InstanceId> = self
             .deadlines()
             .into_iter()
@@ -19,11 +21,11 @@ impl Tables {
                 make_runnable(row, now, &mut woken);
             }
         }
-        Fired {
+        Ok(Fired {
             woken_instances: due,
             woken,
             next_due_in: self.deadlines().first().map(|(next, _)| next.since(now)),
-        }
+        })
     }
 
     /// The deadlines of all waits, earliest first. Whatever ends a wait clears its deadline.

@@ -118,7 +118,7 @@ impl Store for Model {
     }
 
     async fn fire(&self, max: usize) -> Result<Fired> {
-        self.alone("fire", |tables, now| Ok(tables.fire(max, now)))
+        self.alone("fire", |tables, now| tables.fire(max, now))
     }
 
     async fn collect(&self, request: CollectRequest) -> Result<Collected> {

@@ -264,6 +264,7 @@ pub async fn requests_beyond_their_bounds_are_refused(subject: &Subject) {
         ..ListRequest::default()
     };
     assert_invalid(subject.store.list(page).await);
+    assert_invalid(subject.store.fire(limits::BATCH_MAX + 1).await);
     let collect = CollectRequest {
         retention: limits::DELAY_MAX + seconds(1),
         max: 1,
