@@ -7,7 +7,7 @@
 //! | variable | does |
 //! |---|---|
 //! | `OUTLAST_SEQUENCES=500` | so many sequences instead of 64, always the same ones |
-//! | `OUTLAST_SEQUENCE_VERBS=200` | of so many verbs instead of 100 |
+//! | `OUTLAST_SEQUENCE_VERBS=200` | of so many verbs instead of 80 |
 //! | `OUTLAST_SEED=42` | this one sequence, as a failure has printed it |
 //! | `OUTLAST_SEQUENCE_MINUTES=120` | fresh sequences for so long, with a line of progress a minute |
 //!
@@ -28,9 +28,11 @@ mod steps;
 mod tally;
 
 use crate::Subject;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use outlast_core::ManualClock;
 use shrink::{Failure, try_seed};
 use std::env;
+use std::iter;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tally::Tally;
 
@@ -74,7 +76,10 @@ enum Extent {
 }
 
 const USUAL_SEQUENCES: u64 = 64;
-const USUAL_VERBS: usize = 100;
+const USUAL_VERBS: usize = 80;
+
+/// How many sequences are under way together: while one waits for its disk, another can go on.
+const AT_ONCE: usize = 4;
 
 impl Plan {
     fn from_environment() -> Plan {
@@ -104,22 +109,25 @@ impl Plan {
     }
 
     async fn run(&self, open: &impl AsyncFn(ManualClock) -> Subject) -> Result<Tally, Failure> {
-        let mut tally = Tally::default();
+        let sequences = stream::iter(self.seeds())
+            .map(|seed| try_seed(open, seed, self.verbs))
+            .buffered(AT_ONCE);
+        let add = |mut tally: Tally, tried: Tally| async move {
+            tally.add(tried);
+            Ok(tally)
+        };
+        sequences.try_fold(Tally::default(), add).await
+    }
+
+    fn seeds(&self) -> Box<dyn Iterator<Item = u64>> {
         match self.extent {
-            Extent::One(seed) => tally.add(try_seed(open, seed, self.verbs).await?),
-            Extent::First(sequences) => {
-                for seed in 0..sequences {
-                    tally.add(try_seed(open, seed, self.verbs).await?);
-                }
-            }
+            Extent::One(seed) => Box::new(iter::once(seed)),
+            Extent::First(sequences) => Box::new(0..sequences),
             Extent::For(duration) => {
                 let mut progress = Progress::start(duration);
-                while let Some(seed) = progress.next_seed() {
-                    tally.add(try_seed(open, seed, self.verbs).await?);
-                }
+                Box::new(iter::from_fn(move || progress.next_seed()))
             }
         }
-        Ok(tally)
     }
 }
 

@@ -82,19 +82,21 @@ const ALL: [Mutation; 20] = [
 async fn every_mutant_is_caught_by_a_run_of_the_usual_size() {
     let mut survivors = Vec::new();
     for mutation in ALL {
-        let open = async |clock| open(mutation, clock);
-        let mut caught = false;
-        for seed in 0..USUAL_SEQUENCES {
-            if try_unshrunk(&open, seed, USUAL_VERBS).await.is_err() {
-                caught = true;
-                break;
-            }
-        }
-        if !caught {
+        if !is_caught(mutation).await {
             survivors.push(mutation);
         }
     }
     assert_eq!(survivors, []);
+}
+
+async fn is_caught(mutation: Mutation) -> bool {
+    let open = async |clock| open(mutation, clock);
+    for seed in 0..USUAL_SEQUENCES {
+        if try_unshrunk(&open, seed, USUAL_VERBS).await.is_err() {
+            return true;
+        }
+    }
+    false
 }
 
 #[tokio::test]
@@ -108,8 +110,8 @@ async fn a_failing_sequence_is_shrunk_and_its_seed_replays_it() {
         }
     };
     let failure = try_seed(&open, seed, USUAL_VERBS).await.unwrap_err();
-    assert!(long.trail.len() > 8, "there is something to shrink");
-    assert!(failure.found.trail.len() <= 8, "{failure}");
+    assert!(failure.found.trail.len() <= 12, "{failure}");
+    assert!(failure.found.trail.len() < long.trail.len(), "{failure}");
     let text = failure.to_string();
     assert!(text.contains(&format!("OUTLAST_SEED={seed} ")), "{text}");
     assert!(text.contains("lost") || text.contains("Lost"), "{text}");

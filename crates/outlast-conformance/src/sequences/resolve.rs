@@ -39,13 +39,22 @@ impl Sender {
             } => match self.worker(*worker, state, now) {
                 Some(worker) => Call::Claim(ClaimRequest {
                     worker,
-                    queue: QUEUES[*queue].into(),
+                    queue: queue_with_work(*queue, state, now).into(),
                     machines: steps::machines(*machines).into(),
                     max: *max,
                 }),
                 None => Call::Register(new_worker(60)),
             },
-            Step::Commit(decisions) => Call::Commit(self.commits(decisions, state, now)?),
+            Step::Commit(decisions) => match self.commits(decisions, state, now) {
+                Some(commits) => Call::Commit(commits),
+                // Nobody has anything to commit, so somebody takes something.
+                None => Call::Claim(ClaimRequest {
+                    worker: self.worker(1, state, now)?,
+                    queue: queue_with_work(0, state, now).into(),
+                    machines: steps::machines(None).into(),
+                    max: 10,
+                }),
+            },
             Step::Release { claims, pause } => Call::Release(self.releases(claims, *pause, state)?),
             Step::Forget { worker, held } => Call::Forget(
                 self.worker(*worker, state, now)?,
@@ -158,22 +167,25 @@ impl Sender {
         pick(&self.instances, n).copied()
     }
 
-    /// Mostly instances that `wanted` wants; now and then any, stored or not.
+    /// Mostly instances that `wanted` wants, children of joining parents by preference, since families are
+    /// where several rows must agree; now and then any, stored or not.
     fn targets(
         &self,
         picks: &[Pick],
         state: &State,
         wanted: fn(&Instance) -> bool,
     ) -> Option<Vec<InstanceId>> {
-        let fitting: Vec<InstanceId> = state
-            .instances
-            .iter()
-            .filter(|row| wanted(row))
-            .map(|row| row.id)
-            .collect();
+        let fitting = state.instances.iter().filter(|row| wanted(row));
+        let fitting: Vec<&Instance> = fitting.collect();
+        let is_child = |row: &&&Instance| parent_joins(row, state);
+        let children: Vec<&Instance> = fitting.iter().filter(is_child).copied().collect();
         let targets = picks.iter().map(|n| match n % 4 {
             0 => self.any_instance(*n),
-            _ => pick(&fitting, *n).copied().or(self.any_instance(*n)),
+            1 | 2 if !children.is_empty() => pick(&children, *n).map(|row| row.id),
+            _ => match pick(&fitting, *n) {
+                Some(row) => Some(row.id),
+                None => self.any_instance(*n),
+            },
         });
         targets.collect()
     }
@@ -213,12 +225,10 @@ impl Sender {
             let Some((claim, _)) = self.claim(*n, state) else {
                 continue;
             };
-            if !names_two_moments(releases.iter().map(|it| it.claim), *claim) {
-                releases.push(Release {
-                    claim: *claim,
-                    pause: Duration::from_secs(pause),
-                });
-            }
+            releases.push(Release {
+                claim: *claim,
+                pause: Duration::from_secs(pause),
+            });
         }
         (!releases.is_empty()).then_some(releases)
     }
@@ -235,19 +245,39 @@ impl Sender {
                 continue;
             };
             let repeated = commits.iter().any(|it| it.claim == *claim);
-            let wanted = !repeated || decision.claim.is_multiple_of(7);
-            if !wanted || names_two_moments(commits.iter().map(|it| it.claim), *claim) {
+            if repeated && !decision.claim.is_multiple_of(7) {
                 continue;
             }
             let handed = decision.received.unwrap_or(awaited.len());
+            let goes_on = matches!(decision.kind, Kind::Keep | Kind::Requeue);
+            // Rounds follow each other, so that what is left of an older one can meet a newer one.
+            let kind = if goes_on && has_joined(claim.id, state) {
+                &Kind::FanOut(vec![Row::plain()])
+            } else {
+                &decision.kind
+            };
+            let mut outcome = outcome(kind, now);
+            if !awaited.is_empty() && !decision.claim.is_multiple_of(3) {
+                wait_for_the_same(&mut outcome, claim.id, state);
+            }
             commits.push(Commit {
                 claim: *claim,
                 received: awaited.iter().copied().take(handed).collect(),
-                outcome: outcome(&decision.kind, now),
+                outcome,
             });
         }
         keep_keys_apart(&mut commits, state);
         (!commits.is_empty()).then_some(commits)
+    }
+}
+
+/// Lets a wait gather a pack: it waits again for what it was woken by.
+fn wait_for_the_same(outcome: &mut Outcome, id: InstanceId, state: &State) {
+    let awaited = state.instance(id).and_then(|row| row.awaits.as_ref());
+    if let (Outcome::Wait { names, .. }, Some(awaited)) = (outcome, awaited)
+        && !names.is_empty()
+    {
+        names.clone_from(awaited);
     }
 }
 
@@ -257,11 +287,6 @@ fn awaited_name(target: &Target, n: Pick, state: &State) -> Option<String> {
         Target::Id(id) => pick(state.instance(*id)?.awaits.as_ref()?, n).cloned(),
         Target::Key { .. } => None,
     }
-}
-
-/// The contract speaks of one claim named twice in a batch, not of two claims of one instance.
-fn names_two_moments(mut named: impl Iterator<Item = ClaimRef>, claim: ClaimRef) -> bool {
-    named.any(|it| it.id == claim.id && it.revision != claim.revision)
 }
 
 /// Whether a child gets a key that its own batch frees depends on an order the contract does not give, so
@@ -355,6 +380,27 @@ fn is_held(claim: ClaimRef, state: &State) -> bool {
     state
         .instance(claim.id)
         .is_some_and(|row| row.status == Status::Executing && row.revision == claim.revision)
+}
+
+/// The queue, or the other one when only that has something to claim.
+fn queue_with_work(n: usize, state: &State, now: Timestamp) -> &'static str {
+    let works = |queue: &&str| {
+        let claimable = |row: &Instance| {
+            row.status == Status::Runnable && row.queue == *queue && row.eligible_at <= now
+        };
+        state.instances.iter().any(claimable)
+    };
+    let both = [QUEUES[n], QUEUES[1 - n]];
+    both.into_iter().find(works).unwrap_or(QUEUES[n])
+}
+
+fn parent_joins(row: &Instance, state: &State) -> bool {
+    let parent = row.parent.and_then(|it| state.instance(it.id));
+    parent.is_some_and(|it| it.status == Status::AwaitingChildren)
+}
+
+fn has_joined(id: InstanceId, state: &State) -> bool {
+    state.instance(id).is_some_and(|row| row.round > 0)
 }
 
 fn is_live(row: &Instance) -> bool {

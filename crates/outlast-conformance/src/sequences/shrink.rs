@@ -1,7 +1,7 @@
 //! From a seed to a sequence, and from a failing sequence to a short one.
 
 use super::pair::Pair;
-use super::steps::{Step, step};
+use super::steps::{Step, Theme, step};
 use super::tally::Tally;
 use crate::Subject;
 use outlast_core::ManualClock;
@@ -185,7 +185,7 @@ fn trees_of(seed: u64, verbs: usize) -> Vec<StepTree> {
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let mut runner = TestRunner::new_with_rng(config, rng);
-    let step = step().boxed();
+    let step = step(Theme::of(seed)).boxed();
     let tree = |_| step.new_tree(&mut runner);
     let trees: Result<_, _> = (0..verbs).map(tree).collect();
     trees.expect("the strategy filters nothing out")

@@ -3,7 +3,7 @@
 use super::calls::rename_dropped;
 use super::ids::Ids;
 use crate::Database;
-use futures_util::future::try_join_all;
+use futures_util::future::{try_join_all, try_join5};
 use outlast_core::{
     Filter, Instance, InstanceId, ListRequest, Operation, QueueSummary, Result, SignalRow, Worker,
     limits,
@@ -26,20 +26,27 @@ impl State {
         store: &dyn Database,
         inboxes: Option<&BTreeSet<InstanceId>>,
     ) -> Result<State> {
-        let mut instances = all_instances(store).await?;
-        instances.sort_by_key(|row| row.id);
-        let signals = try_join_all(
-            instances
-                .iter()
-                .filter(|row| inboxes.is_none_or(|wanted| wanted.contains(&row.id)))
-                .map(|row| store.signals(row.id, None)),
-        );
+        let signals = |of: &BTreeSet<InstanceId>| {
+            let inboxes = of.iter().map(|id| store.signals(*id, None));
+            try_join_all(inboxes.collect::<Vec<_>>())
+        };
+        let (instances, workers, operations, queues, mut inboxes_read) = try_join5(
+            all_instances(store),
+            store.workers(),
+            store.operations(None),
+            store.queues(),
+            signals(inboxes.unwrap_or(&BTreeSet::new())),
+        )
+        .await?;
+        if inboxes.is_none() {
+            inboxes_read = signals(&instances.iter().map(|row| row.id).collect()).await?;
+        }
         let mut state = State {
-            signals: signals.await?.concat(),
-            workers: store.workers().await?,
-            operations: store.operations(None).await?,
-            queues: store.queues().await?,
             instances,
+            signals: inboxes_read.concat(),
+            workers,
+            operations,
+            queues,
         };
         state.sort();
         Ok(state)

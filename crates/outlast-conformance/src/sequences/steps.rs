@@ -117,50 +117,101 @@ pub(super) struct Letter {
     pub(super) dedup: Option<usize>,
 }
 
-/// Any step.
-pub(super) fn step() -> impl Strategy<Value = Step> {
+/// What a sequence is mostly about. One that is about everything comes to few of the meetings that take
+/// several steps in a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Theme {
+    Everything,
+    Families,
+    Signals,
+}
+
+impl Theme {
+    pub(super) fn of(seed: u64) -> Theme {
+        match seed % 4 {
+            0 => Theme::Families,
+            1 => Theme::Signals,
+            _ => Theme::Everything,
+        }
+    }
+
+    fn weigh<T>(self, everything: T, families: T, signals: T) -> T {
+        match self {
+            Theme::Everything => everything,
+            Theme::Families => families,
+            Theme::Signals => signals,
+        }
+    }
+}
+
+/// Any step; which ones are likely depends on the theme.
+pub(super) fn step(theme: Theme) -> impl Strategy<Value = Step> {
     let queue = 0..QUEUES.len();
+    let weigh = |everything, families, signals| theme.weigh(everything, families, signals);
     prop_oneof![
-        14 => (vec(row(), 1..6), weighted(0.25, pick()))
+        weigh(14, 8, 8) => (vec(row(theme), 1..6), weighted(0.25, pick()))
             .prop_map(|(rows, claim_for)| Step::Insert { rows, claim_for }),
-        22 => (pick(), queue.clone(), weighted(0.15, 0..8usize), 0..9usize)
+        weigh(22, 28, 24) => (pick(), queue.clone(), weighted(0.15, 0..8usize), 0..9usize)
             .prop_map(|(worker, queue, machines, max)| Step::Claim { worker, queue, machines, max }),
-        28 => vec(decision(), 1..7).prop_map(Step::Commit),
-        4 => (vec(pick(), 1..3), prop_oneof![Just(0), 1..9u64])
+        weigh(28, 34, 28) => vec(decision(theme), 1..7).prop_map(Step::Commit),
+        weigh(4, 1, 1) => (vec(pick(), 1..3), prop_oneof![Just(0), 1..9u64])
             .prop_map(|(claims, pause)| Step::Release { claims, pause }),
-        2 => (pick(), vec(pick(), 0..3)).prop_map(|(worker, held)| Step::Forget { worker, held }),
-        10 => vec(letter(), 1..4).prop_map(Step::Deliver),
-        3 => (5..50u64).prop_map(|lease| Step::Register { lease }),
+        weigh(2, 1, 1) => (pick(), vec(pick(), 0..3))
+            .prop_map(|(worker, held)| Step::Forget { worker, held }),
+        weigh(10, 2, 24) => vec(letter(), 1..4).prop_map(Step::Deliver),
+        weigh(3, 1, 1) => (5..50u64).prop_map(|lease| Step::Register { lease }),
         2 => (pick(), 5..50u64).prop_map(|(worker, lease)| Step::Heartbeat { worker, lease }),
-        2 => pick().prop_map(Step::Deregister),
-        6 => (prop_oneof![1 => 1..4usize, 2 => Just(100)], prop_oneof![Just(0), 1..4])
+        weigh(2, 1, 1) => pick().prop_map(Step::Deregister),
+        weigh(6, 2, 2) => (prop_oneof![1 => 1..4usize, 2 => Just(100)], prop_oneof![Just(0), 1..4])
             .prop_map(|(max, crashes_max)| Step::Reap { max, crashes_max }),
-        5 => prop_oneof![1 => 1..3usize, 2 => Just(100)].prop_map(|max| Step::Fire { max }),
-        3 => (prop_oneof![Just(0), 1..60u64], prop_oneof![1 => 1..4usize, 1 => Just(100)])
+        weigh(5, 1, 5) => prop_oneof![1 => 1..3usize, 2 => Just(100)]
+            .prop_map(|max| Step::Fire { max }),
+        weigh(3, 3, 1) => (prop_oneof![Just(0), 1..60u64], prop_oneof![1..4usize, Just(100)])
             .prop_map(|(retention, max)| Step::Collect { retention, max }),
         1 => (weighted(0.5, pick()), 1..50usize)
             .prop_map(|(after, max)| Step::Reconcile { after, max }),
-        4 => vec(pick(), 1..4).prop_map(Step::Cancel),
-        6 => vec(pick(), 1..4).prop_map(Step::Retry),
-        3 => vec(pick(), 1..4).prop_map(Step::Delete),
+        weigh(4, 4, 1) => vec(pick(), 1..4).prop_map(Step::Cancel),
+        weigh(6, 12, 2) => vec(pick(), 1..4).prop_map(Step::Retry),
+        weigh(3, 2, 1) => vec(pick(), 1..4).prop_map(Step::Delete),
         1 => queue.clone().prop_map(Step::Pause),
-        3 => queue.prop_map(Step::Resume),
-        10 => prop_oneof![18 => 0..6u64, 6 => 6..40u64, 1 => 60..200_000u64].prop_map(Step::Pass),
+        weigh(3, 6, 6) => queue.prop_map(Step::Resume),
+        weigh(10, 3, 5) => prop_oneof![18 => 0..6u64, 6 => 6..40u64, 1 => 60..200_000u64]
+            .prop_map(Step::Pass),
     ]
 }
 
-fn pick() -> impl Strategy<Value = Pick> + Clone {
-    0..1_000usize
+fn decision(theme: Theme) -> impl Strategy<Value = Decision> {
+    let weigh = |everything, families, signals| theme.weigh(everything, families, signals);
+    let kind = prop_oneof![
+        weigh(3, 1, 1) => Just(Kind::Keep),
+        weigh(3, 2, 4) => Just(Kind::Requeue),
+        weigh(3, 1, 6) => (prop_oneof![Just(0), 1..9u64], any::<bool>())
+            .prop_map(|(delay, error)| Kind::Retry { delay, error }),
+        weigh(8, 1, 24) => (0..8usize, weighted(0.6, 0..20u64))
+            .prop_map(|(names, timeout)| Kind::Wait { names, timeout }),
+        weigh(8, 14, 1) => vec(row(theme), 0..4).prop_map(Kind::FanOut),
+        weigh(3, 6, 2) => Just(Kind::Done),
+        weigh(3, 8, 1) => Just(Kind::Stop),
+        1 => Just(Kind::Cancel),
+        1 => Just(Kind::EndlessSleep),
+        1 => Just(Kind::NamelessStep),
+    ];
+    (pick(), weighted(0.2, 0..3usize), kind).prop_map(|(claim, received, kind)| Decision {
+        claim,
+        received,
+        kind,
+    })
 }
 
-fn row() -> impl Strategy<Value = Row> {
+fn row(theme: Theme) -> impl Strategy<Value = Row> {
+    let (keyed, known) = theme.weigh((0.4, 0.45), (0.1, 0.2), (0.1, 0.2));
     (
         0..MACHINES.len(),
         0..QUEUES.len(),
         -1..=1i16,
         prop_oneof![9 => Just(0), 2 => 1..20i64, 1 => -20..0i64],
-        weighted(0.4, 0..3usize),
-        weighted(0.45, (0..3usize, 0..5usize)),
+        weighted(keyed, 0..3usize),
+        weighted(known, (0..3usize, 0..5usize)),
     )
         .prop_map(
             |(machine, queue, priority, start, partition, correlation)| Row {
@@ -174,26 +225,8 @@ fn row() -> impl Strategy<Value = Row> {
         )
 }
 
-fn decision() -> impl Strategy<Value = Decision> {
-    let kind = prop_oneof![
-        3 => Just(Kind::Keep),
-        3 => Just(Kind::Requeue),
-        3 => (prop_oneof![Just(0), 1..9u64], any::<bool>())
-            .prop_map(|(delay, error)| Kind::Retry { delay, error }),
-        8 => (0..8usize, weighted(0.6, 0..20u64))
-            .prop_map(|(names, timeout)| Kind::Wait { names, timeout }),
-        8 => vec(row(), 0..4).prop_map(Kind::FanOut),
-        3 => Just(Kind::Done),
-        3 => Just(Kind::Stop),
-        1 => Just(Kind::Cancel),
-        1 => Just(Kind::EndlessSleep),
-        1 => Just(Kind::NamelessStep),
-    ];
-    (pick(), weighted(0.2, 0..3usize), kind).prop_map(|(claim, received, kind)| Decision {
-        claim,
-        received,
-        kind,
-    })
+fn pick() -> impl Strategy<Value = Pick> + Clone {
+    0..1_000usize
 }
 
 fn letter() -> impl Strategy<Value = Letter> {
@@ -212,6 +245,18 @@ fn letter() -> impl Strategy<Value = Letter> {
 }
 
 impl Row {
+    /// The first machine, in the first queue, with nothing special about it.
+    pub(super) fn plain() -> Row {
+        Row {
+            machine: 0,
+            queue: 0,
+            priority: 0,
+            start: 0,
+            partition: None,
+            correlation: None,
+        }
+    }
+
     /// The row to insert at `now`.
     pub(super) fn new_instance(&self, now: Timestamp) -> NewInstance {
         let (machine, version) = MACHINES[self.machine];
