@@ -58,4 +58,9 @@ pub mod testing {
             .map(|s| (s.name, crate::statement::in_schema(s.text, schema)))
             .collect()
     }
+
+    /// What a transaction that writes begins with.
+    pub fn opening() -> &'static str {
+        crate::session::Purpose::Write.opening()
+    }
 }

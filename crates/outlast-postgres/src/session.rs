@@ -32,6 +32,31 @@ pub(crate) enum Purpose {
     Inspect,
 }
 
+impl Purpose {
+    /// What every transaction of this purpose begins with: all that its plans depend on.
+    pub(crate) const fn opening(self) -> &'static str {
+        match self {
+            Purpose::Write | Purpose::Claim => {
+                "begin isolation level read committed; \
+                 set local enable_seqscan = off; \
+                 set local enable_bitmapscan = off; \
+                 set local enable_hashjoin = off; \
+                 set local enable_mergejoin = off; \
+                 set local jit = off; \
+                 set local plan_cache_mode = force_generic_plan; \
+                 set local lock_timeout = '10s'; \
+                 set local statement_timeout = '60s'"
+            }
+            Purpose::Inspect => {
+                "begin isolation level repeatable read, read only; \
+                 set local jit = off; \
+                 set local plan_cache_mode = force_custom_plan; \
+                 set local statement_timeout = '10s'"
+            }
+        }
+    }
+}
+
 /// What one store shares between all its connections.
 pub(crate) struct Session {
     pub(crate) pool: Pool,
@@ -112,25 +137,7 @@ impl Session {
 
     /// What opens a transaction. One message: the settings cost no round trip.
     fn opening(&self, purpose: Purpose) -> String {
-        let mut sql = String::from(match purpose {
-            Purpose::Write | Purpose::Claim => {
-                "begin isolation level read committed; \
-                 set local enable_seqscan = off; \
-                 set local enable_bitmapscan = off; \
-                 set local enable_hashjoin = off; \
-                 set local enable_mergejoin = off; \
-                 set local jit = off; \
-                 set local plan_cache_mode = force_generic_plan; \
-                 set local lock_timeout = '10s'; \
-                 set local statement_timeout = '60s'"
-            }
-            Purpose::Inspect => {
-                "begin isolation level repeatable read, read only; \
-                 set local jit = off; \
-                 set local plan_cache_mode = force_custom_plan; \
-                 set local statement_timeout = '10s'"
-            }
-        });
+        let mut sql = String::from(purpose.opening());
         if purpose == Purpose::Claim {
             sql.push_str("; set local synchronous_commit = off");
         }

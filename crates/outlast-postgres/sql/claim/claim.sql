@@ -3,8 +3,9 @@
 -- $1 worker  $2 queue  $3 machines as 'name/version'  $4 how many rows to take  $5 how many to look at
 -- guard   the worker's lease is alive (its row is locked by lease/hold.sql before), the queue is not paused
 -- locks   the rows looked at, skipping locked ones; the running neighbour of a key, shared, skipping too
--- index   instances_pick for the walk; for rows with a partition key instances_partition (I8) and
---         instances_line (an older one in line)
+-- index   instances_pick for the walk, instances_pkey for the change, signals_inbox to see whether there
+--         is one; for rows with a partition key instances_partition (I8) and instances_line (an older one
+--         in line); workers_pkey, queues_pkey
 -- bound   $5 rows, whatever stands before them: delayed rows of an urgent priority are never read, and
 --         rows behind a busy key are set aside once (`blocked`) and not met again until the key is free
 --
@@ -33,7 +34,7 @@ looked_at as materialized (
     select e.*
       from priorities p
      cross join lateral (
-           select i.id, i.fsm, i.fsm_version, i.priority, i.eligible_at, i.partition_key
+           select i.id, i.fsm, i.fsm_version, i.priority, i.eligible_at, i.partition_key, i.blocked
              from outlast.instances i
             where i.status = 'runnable' and not i.blocked and i.queue = $2
               and i.priority = p.priority
@@ -70,14 +71,16 @@ first_in_line as materialized (
       from keyed k
      where k.place = 1
        and not exists (select from outlast.instances i
-                        where i.status = 'executing' and i.partition_key = k.partition_key)
+                        where i.status = 'executing' and i.partition_key = k.partition_key
+                       offset 0)
        -- An older one that somebody else has locked at this moment: leave this one where it is.
        and not exists (select from outlast.instances i
                         where i.status = 'runnable' and i.partition_key = k.partition_key
-                          and not i.blocked and i.queue = $2
+                          and i.blocked = k.blocked and i.queue = $2
                           and i.fsm = k.fsm and i.fsm_version = k.fsm_version
                           and (i.priority, i.eligible_at, i.id) < (k.priority, k.eligible_at, k.id)
-                          and i.eligible_at <= (select now from clock))
+                          and i.eligible_at <= (select now from clock)
+                       offset 0)
 ),
 taken as materialized (
     select l.id, l.priority, l.eligible_at, l.partition_key from looked_at l where l.partition_key is null
@@ -93,18 +96,19 @@ claimed as (
            locked_by = $1,
            correlation_guard = case when 'executing' = any (i.correlation_scope) then i.correlation_guard end,
            updated_at = (select now from clock)
-      from taken t
-     where i.id = t.id
+     where i.id = any (array(select t.id from taken t))
     returning i.*
 ),
 set_aside as (
     update outlast.instances i
        set blocked = true
-      from keyed k
-     where i.id = k.id
-       and k.id not in (select t.id from taken t)
-       and (k.partition_key in (select r.partition_key from running r)
-            or k.partition_key in (select t.partition_key from taken t where t.partition_key is not null))
+     where i.id = any (array(
+               select k.id
+                 from keyed k
+                where k.id not in (select t.id from taken t)
+                  and (k.partition_key in (select r.partition_key from running r)
+                       or k.partition_key in (select t.partition_key from taken t
+                                               where t.partition_key is not null))))
     returning i.id
 )
 select (select count(*) from looked_at) as looked_at,
@@ -114,6 +118,8 @@ select (select count(*) from looked_at) as looked_at,
        c.attempt, c.crashes, c.partition_key, c.correlation_key, c.parent_id, c.parent_round, c.round,
        c.awaits, c.children_dropped::text as children_dropped, c.eligible_at,
        (extract(epoch from (select now from clock) - c.eligible_at) * 1000000)::bigint as waited_us,
-       exists (select from outlast.signals s where s.target_id = c.id) as has_inbox
+       exists (select from outlast.signals s
+                where s.target_id = c.id and s.consumed_at is null
+               offset 0) as has_inbox
   from (select) as always
   left join claimed c on true

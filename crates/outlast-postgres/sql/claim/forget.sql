@@ -5,5 +5,6 @@
 select i.id, i.revision
   from outlast.instances i
  where i.status = 'executing' and i.locked_by = $1 and i.id <> all ($2)
- order by i.id
+ -- Not `i.id`: the primary key must not look like a way to find them in order.
+ order by i.id + 0
    for no key update

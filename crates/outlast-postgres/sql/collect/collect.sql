@@ -2,26 +2,39 @@
 --
 -- $1 retention in µs  $2 how many
 -- guard   no parent of theirs lives, whose step could still read them (PROTOCOL §3 #6)
--- locks   own rows by end, skipping locked ones   index instances_finished, signals_inbox, operations_instance
+-- locks   own rows by end, skipping locked ones   index instances_finished, instances_pkey, signals_inbox,
+--         signals_dedup, signals_pkey, operations_instance
 -- bound   $2
 with
 expired as materialized (
     select i.id, i.finished_at
       from outlast.instances i
      where i.finished_at <= outlast.now() - $1::bigint * interval '1 microsecond'
-       and not exists (select from outlast.instances p where p.id = i.parent_id and p.finished_at is null)
+       and not exists (select from outlast.instances p where p.id = i.parent_id and p.finished_at is null
+                       offset 0)
      order by i.finished_at, i.id
      limit $2
        for update skip locked
 ),
+left_over as materialized (
+    select s.id
+      from expired e
+     cross join lateral (
+           (select s.id from outlast.signals s where s.target_id = e.id and s.consumed_at is null)
+           union all
+           (select s.id from outlast.signals s
+             where s.target_id = e.id and s.dedup_key is not null and s.consumed_at is not null)
+           offset 0) s
+),
 signals as (
-    delete from outlast.signals s using expired e where s.target_id = e.id
+    delete from outlast.signals s using left_over l where s.id = any (array[l.id])
 ),
 operations as (
-    delete from outlast.operations o using expired e where o.instance_id = e.id
+    delete from outlast.operations o using expired e where o.instance_id = any (array[e.id])
 ),
 removed as (
-    delete from outlast.instances i using expired e where i.id = e.id returning i.id, i.finished_at
+    delete from outlast.instances i using expired e where i.id = any (array[e.id])
+    returning i.id, i.finished_at
 )
 select r.id
   from removed r

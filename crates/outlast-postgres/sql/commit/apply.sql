@@ -11,33 +11,39 @@ with
 clock as materialized (
     select outlast.now() as now
 ),
+given as materialized (
+    select c.id, c.revision, c.kind, c.step, c.state, c.delay_us, c.names::text[] as names, c.result, c.error,
+           c.received::bigint[] as received, c.reported
+      from unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],
+                  $8::text[], $9::text[], $10::text[], $11::boolean[])
+        as c (id, revision, kind, step, state, delay_us, names, result, error, received, reported)
+),
 decided as materialized (
-    select i.id, c.kind, c.step, c.state, c.delay_us, c.names::text[] as names, c.result, c.error, c.reported,
-           f.started,
-           case c.kind
+    select i.id, g.kind, g.step, g.state, g.delay_us, g.names, g.result, g.error, g.reported, f.started,
+           case g.kind
                when 'keep'    then 'executing'
                when 'next'    then 'runnable'
                when 'retry'   then 'runnable'
                -- A match that the step was not handed wakes it at once; one that it was does not (#11).
                when 'wait'    then case when exists (select from outlast.signals s
                                                       where s.target_id = i.id
-                                                        and s.name = any (c.names::text[])
+                                                        and s.name = any (g.names)
                                                         and s.consumed_at is null
-                                                        and s.id <> all (c.received::bigint[]))
+                                                        and s.id not in (select unnest(g.received))
+                                                     offset 0)
                                         then 'runnable' else 'awaiting_signal' end
                when 'fan_out' then case when f.started > 0 then 'awaiting_children' else 'runnable' end
                when 'done'    then 'done'
                when 'stop'    then 'failed'
                when 'cancel'  then 'cancelled'
            end as status
-      from unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],
-                  $8::text[], $9::text[], $10::text[], $11::boolean[])
-        as c (id, revision, kind, step, state, delay_us, names, result, error, received, reported)
-      join outlast.instances i on i.id = c.id and i.revision = c.revision
+      from given g
+      join outlast.instances i on i.id = any (array[g.id]) and i.revision = g.revision
      cross join lateral (
-           select case when c.kind = 'fan_out' then
+           select case when g.kind = 'fan_out' then
                       (select count(*) from outlast.instances n
-                        where n.parent_id = i.id and n.parent_round = i.round + 1) end as started) f
+                        where n.parent_id = i.id and n.parent_round = i.round + 1) end as started
+           offset 0) f
 )
 update outlast.instances i
    set step = coalesce(d.step, i.step),
@@ -66,5 +72,5 @@ update outlast.instances i
        finished_at = case when d.status in ('done', 'failed', 'cancelled') then k.now end
   from decided d
  cross join clock k
- where i.id = d.id
+ where i.id = any (array[d.id])
 returning i.id, i.revision, i.status, i.queue, i.eligible_at <= k.now as eligible

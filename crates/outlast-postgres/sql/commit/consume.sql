@@ -1,23 +1,28 @@
 -- Consumes exactly the signals that steps received and progressed on.
 --
 -- $1 ids  $2 revisions  $3 received signal ids as array literals
--- guard   the fence   locks the signals   index signals_pkey   bound the batch
+-- guard   the fence   locks the signals   index instances_pkey, signals_pkey   bound the batch
 --
 -- One with a dedup key stays as an empty tombstone, so that it cannot be sent again (PROTOCOL §3 #9).
 with
 received as materialized (
     select s.id, s.dedup_key
       from unnest($1::bigint[], $2::bigint[], $3::text[]) as c (id, revision, received)
-      join outlast.instances i on i.id = c.id and i.revision = c.revision
+      join outlast.instances i on i.id = any (array[c.id]) and i.revision = c.revision
      cross join lateral unnest(c.received::bigint[]) as r (signal_id)
-      join outlast.signals s on s.id = r.signal_id and s.target_id = i.id and s.consumed_at is null
+     cross join lateral (
+           select s.id, s.target_id, s.dedup_key, s.consumed_at
+             from outlast.signals s
+            where s.id = r.signal_id
+           offset 0) s
+     where s.target_id = c.id and s.consumed_at is null
 ),
 buried as (
     update outlast.signals s
        set payload = null, consumed_at = outlast.now()
       from received r
-     where s.id = r.id and r.dedup_key is not null
+     where s.id = any (array[r.id]) and r.dedup_key is not null
 )
 delete from outlast.signals s
  using received r
- where s.id = r.id and r.dedup_key is null
+ where s.id = any (array[r.id]) and r.dedup_key is null

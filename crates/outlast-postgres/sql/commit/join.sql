@@ -8,11 +8,13 @@
 -- batch would count once and the parent would wait for ever (PROTOCOL §3 #5).
 with
 ended as materialized (
-    select i.parent_id, i.parent_round, count(*)::integer as children
-      from unnest($1::bigint[], $2::bigint[]) as c (id, revision)
-      join outlast.instances i on i.id = c.id and i.revision = c.revision
-     where i.parent_id is not null
-     group by i.parent_id, i.parent_round
+    select o.parent_id, o.parent_round, count(*)::integer as children
+      from (select i.parent_id, i.parent_round
+              from unnest($1::bigint[], $2::bigint[]) as c (id, revision)
+              join outlast.instances i on i.id = any (array[c.id]) and i.revision = c.revision
+            offset 0) as o
+     where o.parent_id is not null
+     group by o.parent_id, o.parent_round
 )
 update outlast.instances p
    set children_pending = p.children_pending - e.children,
@@ -22,5 +24,5 @@ update outlast.instances p
                                 then p.correlation_guard end,
        updated_at = outlast.now()
   from ended e
- where p.id = e.parent_id and p.round = e.parent_round and p.status = 'awaiting_children'
+ where p.id = any (array[e.parent_id]) and p.round = e.parent_round and p.status = 'awaiting_children'
 returning p.queue, p.status = 'runnable' as released

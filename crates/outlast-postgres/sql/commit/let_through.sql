@@ -1,7 +1,7 @@
 -- Lets the next in line of a partition key into the pick, when the one before it moves on.
 --
 -- $1 ids  $2 revisions of instances that leave `executing`, or leave the line
--- guard   their fence   locks the next in line   index instances_line   bound one per key and group
+-- guard   their fence   locks the next in line   index instances_pkey, instances_line   bound one per key and group
 --
 -- One per (queue, machine, version): a group that nobody works on must not starve the others. Whoever set
 -- a row aside held a lock on the running neighbour, so this statement, after that neighbour's own lock,
@@ -11,7 +11,7 @@ heads (id, partition_key, queue, fsm, fsm_version) as (
     select h.id, h.partition_key, h.queue, h.fsm, h.fsm_version
       from (select distinct i.partition_key
               from unnest($1::bigint[], $2::bigint[]) as c (id, revision)
-              join outlast.instances i on i.id = c.id and i.revision = c.revision
+              join outlast.instances i on i.id = any (array[c.id]) and i.revision = c.revision
              where i.partition_key is not null) as k
      cross join lateral (
            select n.id, n.partition_key, n.queue, n.fsm, n.fsm_version
@@ -32,6 +32,5 @@ heads (id, partition_key, queue, fsm, fsm_version) as (
 )
 update outlast.instances i
    set blocked = false
-  from heads h
- where i.id = h.id and i.status = 'runnable' and i.blocked
+ where i.id = any (array(select h.id from heads h)) and i.status = 'runnable' and i.blocked
 returning i.queue

@@ -8,6 +8,6 @@
 -- (PROTOCOL §3 #2).
 select i.id
   from unnest($1::bigint[], $2::bigint[]) as c (id, revision)
-  join outlast.instances i on i.id = c.id and i.revision = c.revision
- order by i.id
+  join outlast.instances i on i.id = any (array[c.id]) and i.revision = c.revision
+ order by c.id
    for no key update of i

@@ -3,10 +3,12 @@
 -- $1 ids  $2 revisions
 -- guard   the fence   locks parents by id   index instances_pkey   bound the batch
 select p.id
-  from (select distinct i.parent_id
-          from unnest($1::bigint[], $2::bigint[]) as c (id, revision)
-          join outlast.instances i on i.id = c.id and i.revision = c.revision
-         where i.parent_id is not null) as e
-  join outlast.instances p on p.id = e.parent_id
- order by p.id
+  from (select distinct o.parent_id
+          from (select i.parent_id
+                  from unnest($1::bigint[], $2::bigint[]) as c (id, revision)
+                  join outlast.instances i on i.id = any (array[c.id]) and i.revision = c.revision
+                offset 0) as o
+         where o.parent_id is not null) as e
+  join outlast.instances p on p.id = any (array[e.parent_id])
+ order by e.parent_id
    for no key update of p

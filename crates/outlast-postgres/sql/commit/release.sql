@@ -11,5 +11,5 @@ update outlast.instances i
        correlation_guard = case when 'runnable' = any (i.correlation_scope) then i.correlation_guard end,
        updated_at = outlast.now()
   from unnest($1::bigint[], $2::bigint[], $3::bigint[]) as c (id, revision, pause_us)
- where i.id = c.id and i.revision = c.revision and i.status = 'executing'
+ where i.id = any (array[c.id]) and i.revision = c.revision and i.status = 'executing'
 returning i.id, i.revision, i.queue, i.eligible_at <= outlast.now() as eligible

@@ -1,7 +1,7 @@
 -- Records on a parent which children of its fan-out were not started because their key was occupied.
 --
 -- Per child with a key: $1 parent id  $2 parent revision  $3 position  $4 fsm  $5 correlation key
--- guard   the parent's fence   locks none new   index instances_children, instances_correlation
+-- guard   the parent's fence   locks none new   index instances_pkey, instances_correlation
 -- bound   CHILDREN_MAX
 --
 -- Of children with the same key only the first can have been started, and it was if it is there.
@@ -14,18 +14,22 @@ given as materialized (
         as c (parent_id, parent_revision, position, fsm, correlation_key)
 ),
 dropped as materialized (
-    select p.id,
+    select g.parent_id as id,
            json_agg(json_build_object('position', g.position, 'machine', g.fsm, 'key', g.correlation_key,
                                       'holder', h.id)
                     order by g.position)
-               filter (where g.place > 1 or h.parent_id is distinct from p.id
+               filter (where g.place > 1 or h.parent_id is distinct from g.parent_id
                                          or h.parent_round is distinct from p.round + 1) as children
       from given g
-      join outlast.instances p on p.id = g.parent_id and p.revision = g.parent_revision
-      left join outlast.instances h on h.fsm = g.fsm and h.correlation_guard = g.correlation_key
-     group by p.id
+      join outlast.instances p on p.id = any (array[g.parent_id]) and p.revision = g.parent_revision
+      left join lateral (
+           select h.id, h.parent_id, h.parent_round
+             from outlast.instances h
+            where h.fsm = g.fsm and h.correlation_guard = g.correlation_key
+           offset 0) h on true
+     group by g.parent_id
 )
 update outlast.instances p
    set children_dropped = d.children
   from dropped d
- where p.id = d.id
+ where p.id = any (array[d.id])

@@ -3,7 +3,8 @@
 -- $1 parent ids  $2 parent revisions, and per child: $3 fsm  $4 version  $5 step  $6 state  $7 queue
 -- $8 priority  $9 delay in µs  $10 moment in µs, or null  $11 partition key  $12 correlation key
 -- $13 scope as an array literal
--- guard   the parent's fence   locks keys, in their order   index instances_correlation   bound CHILDREN_MAX
+-- guard   the parent's fence   locks keys, in their order
+-- index   instances_pkey, instances_correlation   bound CHILDREN_MAX
 --
 -- Ids are given in the caller's order before anything is sorted, so that children are known by it.
 with
@@ -27,7 +28,7 @@ select g.id, g.fsm, g.fsm_version, g.step, g.state::json, 'runnable', g.queue, g
        g.partition_key, p.id, p.round + 1, g.correlation_key, g.scope::text[], g.correlation_key,
        k.now, k.now
   from given g
-  join outlast.instances p on p.id = g.parent_id and p.revision = g.parent_revision
+  join outlast.instances p on p.id = any (array[g.parent_id]) and p.revision = g.parent_revision
  cross join clock k
  order by g.fsm, g.correlation_key, g.id
     on conflict (fsm, correlation_guard) where correlation_guard is not null do nothing

@@ -25,11 +25,12 @@ addressed as materialized (
            i.finished_at is not null as ended,
            i.status = 'awaiting_signal' and g.name = any (i.awaits) as matches,
            exists (select from outlast.signals s
-                    where s.target_id = g.target_id and s.dedup_key = g.dedup_key) as stored,
+                    where s.target_id = g.target_id and s.dedup_key = g.dedup_key
+                   offset 0) as stored,
            row_number() over (partition by g.target_id, g.dedup_key order by g.id) as copy,
            row_number() over (partition by g.target_id order by g.id) as nth
       from given g
-      left join outlast.instances i on i.id = g.target_id
+      left join outlast.instances i on i.id = any (array[g.target_id])
 ),
 -- Which of them are new to a living target, and how full its inbox is before the first.
 judged as materialized (
@@ -70,7 +71,7 @@ woken as (
            correlation_guard = case when 'runnable' = any (i.correlation_scope) then i.correlation_guard end,
            updated_at = (select now from clock)
       from waking w
-     where i.id = w.target_id
+     where i.id = any (array[w.target_id])
     returning w.signal_id
 )
 select p.id, p.target_id, p.queue,

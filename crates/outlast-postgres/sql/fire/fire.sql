@@ -1,7 +1,7 @@
 -- Wakes waits whose deadline has come.
 --
 -- $1 how many
--- locks own rows by deadline, skipping locked ones   index instances_deadline   bound $1
+-- locks own rows by deadline, skipping locked ones   index instances_deadline, instances_pkey   bound $1
 with
 due as materialized (
     select i.id, i.await_deadline
@@ -19,7 +19,7 @@ woken as (
            correlation_guard = case when 'runnable' = any (i.correlation_scope) then i.correlation_guard end,
            updated_at = outlast.now()
       from due d
-     where i.id = d.id
+     where i.id = any (array[d.id])
     returning i.id, i.queue, d.await_deadline
 )
 select w.id, w.queue

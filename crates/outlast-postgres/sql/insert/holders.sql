@@ -4,4 +4,8 @@
 -- locks none   index instances_correlation   bound BATCH_MAX
 select k.place, i.id
   from unnest($1::text[], $2::text[]) with ordinality as k (fsm, correlation_key, place)
-  join outlast.instances i on i.fsm = k.fsm and i.correlation_guard = k.correlation_key
+ cross join lateral (
+       select i.id
+         from outlast.instances i
+        where i.fsm = k.fsm and i.correlation_guard = k.correlation_key
+       offset 0) i

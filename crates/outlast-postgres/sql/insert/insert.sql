@@ -5,7 +5,7 @@
 -- $12 scope as an array literal
 -- guard   with a worker: its lease is alive (its row is locked by lease/hold.sql before)
 -- locks   keys, in their order, so that two batches of the same keys cannot deadlock (PROTOCOL §3 #7)
--- index   instances_correlation   bound BATCH_MAX
+-- index   instances_correlation, workers_pkey, queues_pkey   bound BATCH_MAX
 --
 -- Ids are given in the caller's order before anything is sorted. Answers in that order.
 with
@@ -31,7 +31,7 @@ placed as materialized (
                and g.eligible_at <= (select now from clock)
                and g.partition_key is null
                and (g.scope is null or 'executing' = any (g.scope::text[]))
-               and not exists (select from outlast.queues q where q.name = g.queue) as claimed
+               and not exists (select from outlast.queues q where q.name = g.queue offset 0) as claimed
       from given g
 ),
 inserted as (

@@ -1,7 +1,7 @@
 -- The holder of a correlation key.
 --
 -- $1 fsm  $2 correlation key
--- locks none   index instances_correlation
+-- locks none   index instances_correlation   bound one row
 select i.id, i.fsm, i.fsm_version, i.step, i.state::text as state, i.status, i.revision, i.result::text as result,
        i.last_error, i.queue, i.priority, i.eligible_at, i.attempt, i.crashes, i.partition_key, i.locked_by,
        i.awaits, i.await_deadline, i.parent_id, i.parent_round, i.round, i.children_pending,

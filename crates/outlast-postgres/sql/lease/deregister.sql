@@ -1,7 +1,7 @@
 -- Ends a lease: the worker is removed when it holds no claims, and counts as expired otherwise.
 --
 -- $1 worker
--- locks the worker's row   index workers_pkey, instances_locked
+-- locks the worker's row   index workers_pkey, instances_locked   bound one row
 with
 held as materialized (
     select exists (select from outlast.instances i where i.status = 'executing' and i.locked_by = $1) as any_claim

@@ -16,4 +16,4 @@ update outlast.instances i
        updated_at = outlast.now(),
        finished_at = outlast.now()
   from unnest($1::bigint[], $2::bigint[]) as c (id, revision)
- where i.id = c.id and i.revision = c.revision
+ where i.id = any (array[c.id]) and i.revision = c.revision

@@ -14,4 +14,4 @@ update outlast.instances i
        updated_at = outlast.now(),
        finished_at = outlast.now()
   from unnest($1::bigint[], $2::bigint[], $3::text[]) as c (id, revision, error)
- where i.id = c.id and i.revision = c.revision
+ where i.id = any (array[c.id]) and i.revision = c.revision

@@ -4,5 +4,6 @@
 -- locks workers' rows, held   index workers_pkey, instances_locked
 delete from outlast.workers w
  where w.id = any ($1)
-   and not exists (select from outlast.instances i where i.status = 'executing' and i.locked_by = w.id)
+   and not exists (select from outlast.instances i where i.status = 'executing' and i.locked_by = w.id
+                   offset 0)
 returning w.id

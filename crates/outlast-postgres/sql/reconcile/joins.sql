@@ -18,5 +18,5 @@ update outlast.instances p
                                 then p.correlation_guard end,
        updated_at = outlast.now()
   from counted c
- where p.id = c.id and p.children_pending <> c.pending
+ where p.id = any (array[c.id]) and p.children_pending <> c.pending
 returning p.id, p.queue, p.status = 'runnable' as released

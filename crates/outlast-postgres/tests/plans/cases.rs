@@ -1,0 +1,384 @@
+//! Every statement that writes, with the arguments of a usual batch.
+
+use crate::table::{
+    self, CHILD, FAILED, FIRST_EXPIRED_WORKER, KEYED, PARENT, PARKED, PARKED_WITH_KEY, RUNNING,
+    WORKER,
+};
+
+/// A statement with arguments.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    /// How many pages it may touch for each row of the batch: what was measured and a fifth more
+    /// (docs/performance.md). A row costs about three to be found by an index, one or two to be locked,
+    /// and for each index that its change is written to three or four more.
+    pub(crate) buffers_per_row: u64,
+    /// The types the store sends its parameters as.
+    pub(crate) types: &'static str,
+    pub(crate) arguments: String,
+}
+
+/// `rows` is the size of the batch, where there is one.
+pub(crate) fn cases(rows: usize) -> Vec<Case> {
+    let mut cases = vec![];
+    cases.extend(claiming(rows));
+    cases.extend(committing(rows));
+    cases.extend(entering(rows));
+    cases.extend(maintaining(rows));
+    cases.extend(operating(rows));
+    cases
+}
+
+fn case(
+    name: &'static str,
+    buffers_per_row: u64,
+    types: &'static str,
+    arguments: impl Into<String>,
+) -> Case {
+    Case {
+        name,
+        buffers_per_row,
+        types,
+        arguments: arguments.into(),
+    }
+}
+
+fn claiming(rows: usize) -> Vec<Case> {
+    let running = bigints(table::ids(RUNNING, rows));
+    let parents = bigints(table::ids(PARENT, rows));
+    vec![
+        case("lease/hold", 0, "bigint", WORKER.to_string()),
+        claim("main", rows, rows),
+        case("claim/next_due", 0, "text", "'main'"),
+        case("claim/inbox", 4, "bigint[]", &running),
+        case(
+            "claim/children",
+            4,
+            "bigint[], integer[]",
+            format!("{parents}, {}", same(1, rows)),
+        ),
+        case(
+            "claim/forget",
+            3,
+            "bigint, bigint[]",
+            format!("{WORKER}, '{{}}'"),
+        ),
+    ]
+}
+
+/// A claim that takes up to `rows` and looks at up to `reach`.
+pub(crate) fn claim(queue: &str, rows: usize, reach: usize) -> Case {
+    case(
+        "claim/claim",
+        20,
+        "bigint, text, text[], bigint, bigint",
+        format!("{WORKER}, '{queue}', '{{order/1,order/2,invoice/1}}', {rows}, {reach}"),
+    )
+}
+
+fn committing(rows: usize) -> Vec<Case> {
+    let running = format!("{}, {}", bigints(table::ids(RUNNING, rows)), same(1, rows));
+    let children = format!("{}, {}", bigints(table::ids(CHILD, rows)), same(1, rows));
+    let received = texts(table::ids(RUNNING, rows).into_iter().map(|id| {
+        let [first, second] = table::inbox(id);
+        format!("{{{first},{second}}}")
+    }));
+    vec![
+        case("commit/lock", 6, FENCE, &running),
+        case(
+            "commit/spawn",
+            16,
+            SPAWN,
+            format!("{running}, {}", new_instances(rows)),
+        ),
+        case(
+            "commit/report_dropped",
+            16,
+            "bigint[], bigint[], integer[], text[], text[]",
+            format!(
+                "{running}, {}, {}, {}",
+                bigints(0..rows as i64),
+                same("order", rows),
+                keys(rows)
+            ),
+        ),
+        case(
+            "commit/consume",
+            36,
+            "bigint[], bigint[], text[]",
+            format!("{running}, {received}"),
+        ),
+        case("commit/clear", 34, FENCE, &running),
+        case("commit/lock_parents", 11, FENCE, &children),
+        case("commit/join", 12, FENCE, &children),
+        case("commit/let_through", 32, FENCE, &running),
+        case(
+            "commit/apply",
+            22,
+            "bigint[], bigint[], text[], text[], text[], bigint[], text[], text[], text[], text[], boolean[]",
+            format!(
+                "{running}, {}, {received}, {}",
+                outcomes(rows),
+                same("false", rows)
+            ),
+        ),
+        case(
+            "commit/release",
+            20,
+            "bigint[], bigint[], bigint[]",
+            format!("{running}, {}", same(0, rows)),
+        ),
+    ]
+}
+
+const FENCE: &str = "bigint[], bigint[]";
+const SPAWN: &str = "bigint[], bigint[], text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[], text[]";
+
+/// Kind, step, state, delay, names, result and error of all kinds of outcomes in turn.
+fn outcomes(rows: usize) -> String {
+    let kinds = [
+        "keep", "next", "retry", "wait", "fan_out", "done", "stop", "cancel",
+    ];
+    let columns: [&dyn Fn(&str) -> Option<&'static str>; 6] = [
+        &|kind| {
+            ["keep", "next", "wait", "fan_out"]
+                .contains(&kind)
+                .then_some("pack")
+        },
+        &|kind| {
+            ["keep", "next", "retry", "wait", "fan_out"]
+                .contains(&kind)
+                .then_some("{}")
+        },
+        &|kind| ["retry", "wait"].contains(&kind).then_some("1000000"),
+        &|kind| (kind == "wait").then_some("{paid,stopped}"),
+        &|kind| (kind == "done").then_some("{}"),
+        &|kind| ["stop", "cancel"].contains(&kind).then_some("it was so"),
+    ];
+    let turns = || kinds.iter().cycle().take(rows);
+    let mut lists = vec![texts(turns().map(ToString::to_string))];
+    for column in columns {
+        lists.push(optional_texts(
+            turns().map(|kind| column(kind).map(String::from)),
+        ));
+    }
+    lists.join(", ")
+}
+
+fn entering(rows: usize) -> Vec<Case> {
+    let parked: Vec<i64> = mixed(table::ids(PARKED, rows), table::ids(PARKED_WITH_KEY, rows));
+    let by_key = |id: i64| id % 100 == PARKED_WITH_KEY;
+    let targets = bigints(parked.iter().copied());
+    vec![
+        case(
+            "insert/insert",
+            10,
+            INSERT,
+            format!("null, {}", new_instances(rows)),
+        ),
+        case(
+            "insert/holders",
+            4,
+            "text[], text[]",
+            format!("{}, {}", same("order", rows), keys(rows)),
+        ),
+        case("deliver/lock", 6, "bigint[]", &targets),
+        case(
+            "deliver/deliver",
+            35,
+            "bigint[], text[], text[], text[], text[], text[], bigint",
+            format!(
+                "{targets}, {}, {}, {}, {}, {}, 10000",
+                optional_texts(parked.iter().map(|&id| by_key(id).then(|| "order".into()))),
+                optional_texts(
+                    parked
+                        .iter()
+                        .map(|&id| by_key(id).then(|| format!("c{id}")))
+                ),
+                same("paid", rows),
+                same("{\"amount\": 100}", rows),
+                optional_texts(
+                    parked
+                        .iter()
+                        .map(|id| (id % 3 == 0).then(|| format!("event {id}")))
+                ),
+            ),
+        ),
+    ]
+}
+
+const INSERT: &str = "bigint, text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[], text[]";
+
+/// New instances, every second with a correlation key, half of those keys occupied.
+fn new_instances(rows: usize) -> String {
+    let every_second = |n: usize| n % 2 == 0;
+    [
+        same("order", rows),
+        same(1, rows),
+        same("start", rows),
+        same("{}", rows),
+        same("main", rows),
+        same(0, rows),
+        same(0, rows),
+        optional_texts((0..rows).map(|_| None)),
+        optional_texts((0..rows).map(|n| (n % 10 == 0).then(|| format!("new {n}")))),
+        optional_texts((0..rows).map(|n| {
+            every_second(n).then(|| match n % 4 {
+                0 => format!("c{}", n as i64 * 100 + KEYED),
+                _ => format!("new {n}"),
+            })
+        })),
+        optional_texts((0..rows).map(|n| every_second(n).then(|| "{runnable,executing}".into()))),
+    ]
+    .join(", ")
+}
+
+fn maintaining(rows: usize) -> Vec<Case> {
+    let expired = bigints(FIRST_EXPIRED_WORKER..FIRST_EXPIRED_WORKER + 10);
+    let running = format!("{}, {}", bigints(table::ids(RUNNING, rows)), same(1, rows));
+    let day_us = 24_i64 * 3600 * 1_000_000;
+    vec![
+        case(
+            "lease/register",
+            0,
+            "text, text, text, text[], bigint",
+            "'w', 'host', '1', '{main}', 60000000",
+        ),
+        case(
+            "lease/heartbeat",
+            0,
+            "bigint, bigint",
+            format!("{WORKER}, 60000000"),
+        ),
+        case("lease/lock", 0, "bigint", WORKER.to_string()),
+        case("lease/deregister", 0, "bigint", WORKER.to_string()),
+        case("reap/workers", 1, "bigint", rows.to_string()),
+        case(
+            "reap/claims",
+            3,
+            "bigint[], bigint",
+            format!("{expired}, {rows}"),
+        ),
+        case("reap/return", 20, FENCE, &running),
+        case(
+            "reap/fail",
+            16,
+            "bigint[], bigint[], text[]",
+            format!("{running}, {}", same("gave up", rows)),
+        ),
+        case("reap/remove", 1, "bigint[]", &expired),
+        case("fire/fire", 19, "bigint", rows.to_string()),
+        case("fire/next_due", 0, "", ""),
+        case(
+            "collect/collect",
+            17,
+            "bigint, bigint",
+            format!("{day_us}, {rows}"),
+        ),
+        case(
+            "collect/collect_operations",
+            8,
+            "bigint, bigint",
+            format!("{day_us}, {rows}"),
+        ),
+        case(
+            "reconcile/page",
+            1,
+            "bigint, bigint",
+            format!("5000, {rows}"),
+        ),
+        case(
+            "reconcile/joins",
+            13,
+            "bigint[]",
+            bigints(table::ids(PARENT, rows)),
+        ),
+        case(
+            "reconcile/holds",
+            9,
+            "bigint[]",
+            bigints(table::ids(table::SET_ASIDE, rows)),
+        ),
+    ]
+}
+
+fn operating(rows: usize) -> Vec<Case> {
+    let any = mixed(table::ids(CHILD, rows), table::ids(PARKED, rows));
+    let ended = mixed(table::ids(FAILED, rows), table::ids(FAILED + 2, rows));
+    let ended_fence = format!("{}, {}", bigints(ended.clone()), same(0, rows));
+    let running = format!("{}, {}", bigints(table::ids(RUNNING, rows)), same(1, rows));
+    let children = format!("{}, {}", bigints(table::ids(CHILD, rows)), same(1, rows));
+    vec![
+        case("operate/lock", 6, "bigint[]", bigints(any)),
+        case(
+            "operate/cancel",
+            16,
+            "bigint[], bigint[], text",
+            format!("{running}, 'why'"),
+        ),
+        case("operate/retry", 16, FENCE, &ended_fence),
+        case("operate/rejoin", 12, FENCE, &children),
+        case("operate/delete", 22, "bigint[]", bigints(ended.clone())),
+        case(
+            "operate/record",
+            10,
+            "text, text, text, bigint[], text[]",
+            format!(
+                "'retry', 'me', null, {}, {}",
+                bigints(ended),
+                same("failed", rows)
+            ),
+        ),
+        case(
+            "operate/pause",
+            0,
+            "text, text, text",
+            "'quiet', 'me', 'why'",
+        ),
+        case(
+            "operate/resume",
+            0,
+            "text, text, text",
+            "'quiet', 'me', 'why'",
+        ),
+    ]
+}
+
+/// Correlation keys that are occupied.
+fn keys(rows: usize) -> String {
+    texts(
+        table::ids(KEYED, rows)
+            .into_iter()
+            .map(|id| format!("c{id}")),
+    )
+}
+
+/// Every second of one and of the other.
+fn mixed(one: Vec<i64>, other: Vec<i64>) -> Vec<i64> {
+    let both = one.into_iter().zip(other).enumerate();
+    both.map(|(n, (one, other))| if n % 2 == 0 { one } else { other })
+        .collect()
+}
+
+fn bigints(ids: impl IntoIterator<Item = i64>) -> String {
+    texts(ids.into_iter().map(|id| id.to_string()))
+}
+
+fn same(value: impl ToString, rows: usize) -> String {
+    texts((0..rows).map(|_| value.to_string()))
+}
+
+fn texts(values: impl IntoIterator<Item = String>) -> String {
+    optional_texts(values.into_iter().map(Some))
+}
+
+/// An array literal, whatever its elements are.
+fn optional_texts(values: impl IntoIterator<Item = Option<String>>) -> String {
+    let quoted: Vec<String> = values
+        .into_iter()
+        .map(|value| match value {
+            Some(value) => format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"")),
+            None => "null".into(),
+        })
+        .collect();
+    format!("'{{{}}}'", quoted.join(","))
+}

@@ -1,0 +1,73 @@
+-- A million instances. The last two digits of an id (`kind`) say what a row is; the kinds are mixed on
+-- every page of the table, as they are in life.
+insert into outlast.workers (id, name, host, version, queues, started_at, heartbeat_at, lease_expires_at)
+select n, 'w' || n, 'host', '1', '{main}', now(), now(),
+       now() + case when n <= 190 then interval '1 day' else interval '-1 minute' end
+  from generate_series(1, 200) as n;
+
+insert into outlast.instances
+       (id, fsm, fsm_version, step, state, status, revision, queue, priority, eligible_at, partition_key,
+        blocked, locked_by, awaits, await_deadline, parent_id, parent_round, round, children_pending,
+        correlation_key, correlation_scope, correlation_guard, inserted_at, updated_at, finished_at)
+select n, 'order', 1, 'ship', '{"number": 4711, "address": "a street in a town"}',
+       case when kind in (61, 62)         then 'failed'
+            when kind = 63                then 'cancelled'
+            when kind in (64, 98)         then 'done'
+            when kind between 91 and 94   then 'awaiting_signal'
+            when kind = 95                then 'awaiting_children'
+            when kind in (96, 99)         then 'executing'
+            else                               'runnable' end,
+       case when kind in (96, 99) then 1 else 0 end,
+       case when kind between 31 and 60        then 'q' || n % 7
+            when kind between 85 and 90
+              or kind = 97                     then 'other'
+            else                                    'main' end,
+       case when kind = 0              then -5
+            when kind between 1 and 30 then -1
+            else                            n % 5 end,
+       now() + case when kind between 1 and 30 then interval '1 hour' else interval '-2 hours' end
+             + n * interval '1 millisecond',
+       case when kind = 0             then 'busy'
+            when kind = 80            then 'k' || n
+            when kind = 90            then 'e' || n + 9
+            when n = 99               then 'busy'
+            when kind = 99            then 'e' || n end,
+       kind = 90,
+       case when kind in (96, 99) then n / 100 % 200 + 1 end,
+       case when kind between 91 and 94 then array['paid', 'stopped'] end,
+       case when kind between 91 and 93 then now() + (n - 100000) * interval '1 second' end,
+       case when kind between 96 and 98 then n - kind + 95 end,
+       case when kind between 96 and 98 then 1 end,
+       case when kind = 95 then 1 else 0 end,
+       case when kind = 95 then 2 else 0 end,
+       case when kind in (75, 91) then 'c' || n end,
+       case when kind in (75, 91)
+            then array['runnable', 'executing', 'awaiting_signal', 'awaiting_children'] end,
+       case when kind in (75, 91) then 'c' || n end,
+       now(), now(),
+       case when kind between 61 and 64 then now() - interval '3 days' + n * interval '1 millisecond'
+            when kind = 98              then now() end
+  from (select n, n % 100 as kind from generate_series(1, 1000000) as n) as numbered;
+
+-- Two for each that runs, one of them with a dedup key; one that does not match for each that waits; and
+-- tombstones.
+insert into outlast.signals (id, target_id, name, payload, dedup_key, inserted_at, consumed_at)
+select 2 * n + nth, n, case when kind = 99 then 'paid' else 'other' end,
+       case when kind <> 65 then json '{"amount": 100}' end,
+       case when nth = 1 or kind = 65 then 'd' || nth end,
+       now(),
+       case when kind = 65 then now() end
+  from (select n, n % 100 as kind from generate_series(1, 1000000) as n) as numbered
+ cross join generate_series(0, 1) as nth
+ where kind = 99 or kind in (65, 92, 94) and nth = 0;
+
+-- Each cancelled instance with its record, and a queue that was often paused.
+insert into outlast.operations (verb, instance_id, queue, operator, at)
+select 'cancel', n * 100 + 63, null, 'somebody', now() - interval '1 hour'
+  from generate_series(0, 9999) as n
+union all
+select 'pause', null, 'main', 'somebody', now() - interval '3 days'
+  from generate_series(0, 9999) as n;
+
+select setval('outlast.instances_id_seq', 2000000), setval('outlast.signals_id_seq', 4000000),
+       setval('outlast.workers_id_seq', 1000);

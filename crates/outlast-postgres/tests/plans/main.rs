@@ -1,0 +1,81 @@
+//! At a million rows every statement reads what it needs and no more, whatever the planner believes.
+
+mod cases;
+#[path = "../support/header.rs"]
+mod header;
+mod plan;
+mod prepared;
+mod situation;
+#[path = "../support/mod.rs"]
+mod support;
+mod table;
+mod through_the_store;
+
+use outlast_core::Store;
+use outlast_postgres::Postgres;
+use prepared::Prepared;
+use situation::World;
+
+/// One test, because they share one table. It looks at it in three situations, in each of them with the
+/// 10,000 rows behind a busy key as nobody has looked at them yet, and then set aside.
+#[tokio::test]
+async fn every_statement_keeps_its_plan_at_a_million_rows_whatever_the_statistics_say() {
+    let schema = support::unique_schema();
+    let store = connect(&schema).await;
+    let mut admin = table::connect().await;
+    table::freeze_statistics(&admin, &schema).await;
+
+    let kept = Prepared::new(&schema).await;
+    let world = World::learn(store, schema.clone(), &kept).await;
+    kept.busy_while(table::fill(&admin, &schema)).await;
+    let late = Prepared::new(&schema).await;
+    world
+        .check("made for empty tables and kept", &[&kept, &late], &admin)
+        .await;
+
+    table::analyze(&admin, &schema).await;
+    let kept = Prepared::new(&schema).await;
+    kept.plan_all().await;
+    table::line_up_anew(&admin, &schema).await;
+    kept.busy_while(table::drain(&admin, &schema)).await;
+    let late = Prepared::new(&schema).await;
+    world
+        .check("made before a drain", &[&kept, &late], &admin)
+        .await;
+
+    table::line_up_anew(&admin, &schema).await;
+    table::vacuum(&admin, &schema).await;
+    let fresh = Prepared::new(&schema).await;
+    world.check("fresh", &[&fresh], &admin).await;
+    world.check_growth(&fresh).await;
+
+    drop((kept, late, fresh));
+    admin = through_the_store::reads_no_table_whole(world.store, &schema, admin).await;
+    drop(admin);
+    support::drop_schema(&schema).await;
+}
+
+/// A run-ahead commit touches no indexed column, so PostgreSQL writes no index for it.
+#[tokio::test]
+async fn a_commit_that_keeps_its_claim_is_a_hot_update() {
+    let schema = support::unique_schema();
+    let store = connect(&schema).await;
+    let commits = through_the_store::run_ahead(&store, 5, 200).await;
+    store.close().await;
+
+    let counters = table::Counters::after_updates(&table::connect().await, &schema, commits).await;
+    // A page without room for one more version sends that version to another page, which is never HOT:
+    // one in twenty at most, even while somebody's snapshot keeps the old versions alive.
+    assert!(
+        counters.hot_updates * 10 >= counters.updates * 9,
+        "only {} of {} updates were HOT",
+        counters.hot_updates,
+        counters.updates
+    );
+    support::drop_schema(&schema).await;
+}
+
+async fn connect(schema: &str) -> Postgres {
+    let options = Postgres::options(&support::url()).unwrap();
+    options.schema(schema).connect().await.unwrap()
+}

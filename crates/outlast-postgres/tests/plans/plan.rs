@@ -1,0 +1,164 @@
+//! What the server did for a statement, as `explain (analyze, buffers)` tells it.
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// An executed plan.
+pub(crate) struct Plan {
+    root: Value,
+}
+
+impl Plan {
+    pub(crate) fn parse(explained: &str) -> Plan {
+        let mut parsed: Value = serde_json::from_str(explained).expect("explain writes JSON");
+        Plan {
+            root: parsed[0]["Plan"].take(),
+        }
+    }
+
+    /// Every index that was read or that decided about conflicts.
+    pub(crate) fn indexes(&self) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        for node in self.nodes() {
+            names.extend(node["Index Name"].as_str().map(String::from));
+            for arbiter in node["Conflict Arbiter Indexes"]
+                .as_array()
+                .into_iter()
+                .flatten()
+            {
+                names.extend(arbiter.as_str().map(String::from));
+            }
+        }
+        names
+    }
+
+    /// The tables that were read from end to end.
+    pub(crate) fn scanned_tables(&self) -> Vec<&str> {
+        self.nodes()
+            .into_iter()
+            .filter(|node| node["Node Type"] == "Seq Scan")
+            .filter_map(|node| node["Relation Name"].as_str())
+            .collect()
+    }
+
+    /// Every use of an index, and by what it is entered: with the same ones the same pages are read.
+    /// Without those inside a recursion, which the server shows only once it has come to them.
+    pub(crate) fn lookups(&self) -> Vec<String> {
+        let nodes = self.nodes_where(|node| node["Node Type"] != "WorkTable Scan");
+        let lookups = nodes.into_iter().filter_map(|node| {
+            let index = node["Index Name"].as_str()?;
+            let condition = node["Index Cond"].as_str().unwrap_or("from end to end");
+            Some(format!("{index} {condition}"))
+        });
+        let mut lookups: Vec<String> = lookups.collect();
+        lookups.sort();
+        lookups
+    }
+
+    /// Pages touched by the whole statement. What changes data without being read by another part runs
+    /// after everything else and is not in the root's figure.
+    pub(crate) fn buffers(&self) -> u64 {
+        let nodes = self.nodes();
+        let read: BTreeSet<&str> = nodes
+            .iter()
+            .filter_map(|node| node["CTE Name"].as_str())
+            .collect();
+        let unread = nodes.iter().filter(|node| {
+            let name = node["Subplan Name"].as_str().unwrap_or_default();
+            node["Node Type"] == "ModifyTable"
+                && name
+                    .strip_prefix("CTE ")
+                    .is_some_and(|name| !read.contains(name))
+        });
+        buffers_of(&self.root) + unread.map(|node| buffers_of(node)).sum::<u64>()
+    }
+
+    /// Pages touched by one named part.
+    pub(crate) fn buffers_of_part(&self, name: &str) -> u64 {
+        buffers_of(self.part(name))
+    }
+
+    /// Rows that one named part came to.
+    pub(crate) fn rows_of_part(&self, name: &str) -> u64 {
+        number(&self.part(name)["Actual Rows"])
+    }
+
+    fn part(&self, name: &str) -> &Value {
+        let name = format!("CTE {name}");
+        let mut nodes = self.nodes().into_iter();
+        let part = nodes.find(|node| node["Subplan Name"] == name.as_str());
+        part.expect("the statement has this part")
+    }
+
+    /// Rows that passed through any node, and rows that were looked at and thrown away: what grows with
+    /// the square of a batch shows here, whatever the buffers say.
+    pub(crate) fn rows_handled(&self) -> u64 {
+        self.nodes().into_iter().map(rows_of).sum()
+    }
+
+    fn nodes(&self) -> Vec<&Value> {
+        self.nodes_where(|_| true)
+    }
+
+    /// Every node for which `enter` holds, with those below it.
+    fn nodes_where(&self, enter: impl Fn(&Value) -> bool) -> Vec<&Value> {
+        let mut found = Vec::new();
+        let mut waiting = vec![&self.root];
+        while let Some(node) = waiting.pop() {
+            if enter(node) {
+                waiting.extend(node["Plans"].as_array().into_iter().flatten());
+                found.push(node);
+            }
+        }
+        found
+    }
+}
+
+impl std::fmt::Display for Plan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write_node(f, &self.root, 0)
+    }
+}
+
+fn write_node(f: &mut std::fmt::Formatter<'_>, node: &Value, depth: usize) -> std::fmt::Result {
+    let word = |key: &str| node[key].as_str().unwrap_or_default().to_string();
+    writeln!(
+        f,
+        "{:indent$}{} {} {} {} [{}] rows {} × {} removed {} buffers {}",
+        "",
+        word("Subplan Name"),
+        word("Node Type"),
+        word("Relation Name") + &word("CTE Name"),
+        word("Index Name"),
+        word("Index Cond"),
+        node["Actual Rows"],
+        node["Actual Loops"],
+        removed(node),
+        buffers_of(node),
+        indent = depth * 2,
+    )?;
+    for inner in node["Plans"].as_array().into_iter().flatten() {
+        write_node(f, inner, depth + 1)?;
+    }
+    Ok(())
+}
+
+fn buffers_of(node: &Value) -> u64 {
+    number(&node["Shared Hit Blocks"]) + number(&node["Shared Read Blocks"])
+}
+
+fn rows_of(node: &Value) -> u64 {
+    (number(&node["Actual Rows"]) + removed(node)) * number(&node["Actual Loops"])
+}
+
+/// Thrown away, per loop.
+fn removed(node: &Value) -> u64 {
+    number(&node["Rows Removed by Filter"])
+        + number(&node["Rows Removed by Join Filter"])
+        + number(&node["Rows Removed by Index Recheck"])
+}
+
+/// Averages over loops have fractions since PostgreSQL 18.
+fn number(value: &Value) -> u64 {
+    value.as_f64().unwrap_or_default().round() as u64
+}

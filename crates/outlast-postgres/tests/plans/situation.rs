@@ -1,0 +1,134 @@
+//! What must hold in every situation.
+
+use crate::cases::{self, Case};
+use crate::header::Header;
+use crate::plan::Plan;
+use crate::prepared::Prepared;
+use crate::{table, through_the_store};
+use outlast_postgres::{Postgres, testing};
+use std::collections::{BTreeMap, BTreeSet};
+use tokio_postgres::Client;
+
+/// The batch that is measured.
+const BATCH: usize = 100;
+
+/// What any statement may read beside its rows: the way down an index for each priority in use, twice,
+/// and the pages of index entries that have died since the last vacuum: 92 for the 10,000 rows that were
+/// set aside.
+const ASIDE: u64 = 300;
+
+/// A search walks the index once, and per row reads the row to test it and again to lock it; most rows
+/// share their pages of the index with their neighbours.
+const SEARCH_PER_ROW: u64 = 3;
+
+/// No statement handles a row more often than this, in any of its parts. Anything that grows with the
+/// square of the batch is far beyond it.
+const HANDLED_PER_ROW: u64 = 40;
+
+/// The store, and what is known of its statements from empty tables.
+pub(crate) struct World {
+    pub(crate) store: Postgres,
+    schema: String,
+    promised: BTreeMap<&'static str, BTreeSet<String>>,
+    lookups: BTreeMap<&'static str, Vec<String>>,
+}
+
+impl World {
+    /// Looks at the plans for empty tables: there is one plan for each statement, and this is it.
+    pub(crate) async fn learn(store: Postgres, schema: String, empty: &Prepared) -> World {
+        let promised: BTreeMap<_, _> = testing::statements(&schema)
+            .into_iter()
+            .map(|(name, text)| (name, Header::of(&text).indexes()))
+            .collect();
+        let plans = empty.plan_all().await;
+        for name in promised.keys().filter(|name| !name.starts_with("inspect/")) {
+            assert!(plans.contains_key(name), "{name} is not looked at");
+        }
+        let lookups = plans
+            .iter()
+            .map(|(&name, plan)| (name, plan.lookups()))
+            .collect();
+        World {
+            store,
+            schema,
+            promised,
+            lookups,
+        }
+    }
+
+    /// Holds every statement of each connection to its index, its plan and its bound.
+    pub(crate) async fn check(&self, plans: &str, connections: &[&Prepared], admin: &Client) {
+        for prepared in connections {
+            self.check_line_nobody_has_looked_at(plans, prepared).await;
+        }
+        through_the_store::set_the_line_aside(&self.store, &self.schema, admin).await;
+        table::wait_for_old_snapshots(admin).await;
+        for prepared in connections {
+            // Whoever first meets entries that have died marks them; this is about those who follow.
+            prepared.run(&cases::claim("main", BATCH, BATCH)).await;
+            for case in cases::cases(BATCH) {
+                let plan = prepared.run(&case).await;
+                self.hold(plans, &case, &plan, BATCH);
+            }
+        }
+    }
+
+    /// The first to meet 10,000 rows behind a busy key looks at as many as it was told to, and pays for
+    /// setting each of them aside.
+    async fn check_line_nobody_has_looked_at(&self, plans: &str, prepared: &Prepared) {
+        for reach in [BATCH, 10 * BATCH] {
+            let case = cases::claim("main", BATCH, reach);
+            let plan = prepared.run(&case).await;
+            self.hold(plans, &case, &plan, reach);
+            assert_eq!(plan.rows_of_part("looked_at"), reach as u64);
+            assert_eq!(plan.rows_of_part("set_aside"), reach as u64);
+        }
+    }
+
+    fn hold(&self, plans: &str, case: &Case, plan: &Plan, rows: usize) {
+        let name = case.name;
+        if std::env::var_os("OUTLAST_PRINT_PLANS").is_some() {
+            let (buffers, handled) = (plan.buffers(), plan.rows_handled());
+            println!("{plans}: {name} {rows}: buffers {buffers}, rows handled {handled}\n{plan}");
+        }
+        let fail = |what: String| panic!("{name}, plans {plans}: {what}\n{plan}");
+        if plan.indexes() != self.promised[name] {
+            fail(format!("the header names {:?}", self.promised[name]));
+        }
+        if plan.lookups() != self.lookups[name] {
+            fail(format!(
+                "empty tables are read by {:#?}",
+                self.lookups[name]
+            ));
+        }
+        if !plan.scanned_tables().is_empty() {
+            fail(format!("it reads whole {:?}", plan.scanned_tables()));
+        }
+        let rows = rows as u64;
+        let most = case.buffers_per_row * rows + ASIDE;
+        if plan.buffers() > most {
+            fail(format!("{} buffers are more than {most}", plan.buffers()));
+        }
+        let most = HANDLED_PER_ROW * rows + ASIDE;
+        if plan.rows_handled() > most {
+            fail(format!("{} rows are more than {most}", plan.rows_handled()));
+        }
+        if name == "claim/claim" {
+            let most = SEARCH_PER_ROW * rows + ASIDE;
+            let search = plan.buffers_of_part("looked_at");
+            if search > most {
+                fail(format!(
+                    "the search's {search} buffers are more than {most}"
+                ));
+            }
+        }
+    }
+
+    /// Ten times the batch is ten times the work.
+    pub(crate) async fn check_growth(&self, prepared: &Prepared) {
+        for case in cases::cases(10 * BATCH) {
+            let plan = prepared.run(&case).await;
+            self.hold("fresh, ten times the batch", &case, &plan, 10 * BATCH);
+        }
+    }
+}

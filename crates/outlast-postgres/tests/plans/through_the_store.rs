@@ -1,0 +1,203 @@
+//! The same through the verbs: that the store runs what was explained.
+
+use crate::table::{self, Counters};
+use outlast_core::{
+    Answer, Claim, ClaimRequest, CollectRequest, Commit, Inserted, InstanceId, Json,
+    MachineVersion, NewInstance, NewSignal, NewWorker, Outcome, Proceed, ReapRequest, Release,
+    Store, Target, WorkerId,
+};
+use outlast_postgres::Postgres;
+use std::time::Duration;
+use tokio_postgres::Client;
+
+/// How many rows one claim may set aside: ten looks at up to a thousand rows each (src/claim.rs).
+const SET_ASIDE_MAX: i64 = 10_000;
+
+/// Claims until the line behind the busy key no longer stands before everything else. Two claims do it,
+/// and the second already takes the rows that come next.
+pub(crate) async fn set_the_line_aside(store: &Postgres, schema: &str, admin: &Client) {
+    let expected = table::next_in_main(admin, schema, 100).await;
+    assert_eq!(table::set_aside(admin, schema).await, 0);
+    let first = store.claim(request(100)).await.unwrap();
+    let set_aside = table::set_aside(admin, schema).await;
+    assert!(first.claims.is_empty() && first.more, "{first:?}");
+    assert!(
+        (1_000..=SET_ASIDE_MAX).contains(&set_aside),
+        "one claim set {set_aside} rows aside"
+    );
+
+    let second = store.claim(request(100)).await.unwrap();
+    let claimed: Vec<i64> = second.claims.iter().map(|claim| claim.id.0).collect();
+    assert_eq!(claimed, expected, "the most urgent rows that are free");
+    assert_eq!(table::set_aside(admin, schema).await, 10_000);
+    give_back(store, &second.claims).await;
+}
+
+async fn give_back(store: &Postgres, claims: &[Claim]) {
+    let releases = claims.iter().map(|claim| Release {
+        claim: claim.reference(),
+        pause: Duration::ZERO,
+    });
+    store.release(releases.collect()).await.unwrap();
+}
+
+/// Runs every verb of the engine many times: the server counts no read of a whole table. Takes the
+/// connections it is given and opens a new one, since a server's process reports when it ends.
+pub(crate) async fn reads_no_table_whole(store: Postgres, schema: &str, admin: Client) -> Client {
+    table::close(admin).await;
+    let admin = table::connect().await;
+    let before = Counters::read(&admin, schema).await;
+    for round in 0..100 {
+        run_every_verb(&store, round).await;
+    }
+    store.close().await;
+    let after = Counters::after_updates(&admin, schema, before.updates + 100).await;
+    assert_eq!(after.seq_scans, before.seq_scans);
+    admin
+}
+
+async fn run_every_verb(store: &Postgres, round: i64) {
+    let claimed = store.claim(request(8)).await.unwrap();
+    assert_eq!(claimed.claims.len(), 8);
+    let commits: Vec<Commit> = claimed
+        .claims
+        .iter()
+        .zip(outcomes(round))
+        .map(commit)
+        .collect();
+    let committed = store.commit(commits).await.unwrap();
+    for answer in &committed.answers {
+        assert!(matches!(answer, Answer::Committed { .. }), "{answer:?}");
+    }
+
+    let parked = table::ids(table::PARKED, 200)[round as usize];
+    let by_id = Target::Id(InstanceId(parked));
+    let by_key = Target::Key {
+        machine: "order".into(),
+        key: format!("c{}", parked - table::PARKED + table::PARKED_WITH_KEY),
+    };
+    let signals = [by_id, by_key].map(|target| {
+        NewSignal::new(target, "paid", Json::null()).dedup_key(format!("round {round}"))
+    });
+    store.deliver(signals.into()).await.unwrap();
+
+    assert_eq!(store.fire(5).await.unwrap().woken_instances.len(), 5);
+    let reap = ReapRequest {
+        max: 5,
+        crashes_max: 3,
+    };
+    assert_eq!(store.reap(reap).await.unwrap().returned.len(), 5);
+    let collect = CollectRequest {
+        retention: Duration::from_secs(24 * 3600),
+        max: 5,
+    };
+    assert_eq!(store.collect(collect).await.unwrap().removed.len(), 5);
+    let worker = WorkerId(table::WORKER);
+    store
+        .heartbeat(worker, Duration::from_secs(3600))
+        .await
+        .unwrap();
+}
+
+fn commit((claim, outcome): (&Claim, Outcome)) -> Commit {
+    Commit {
+        claim: claim.reference(),
+        received: claim.awaited().map(|signal| signal.id).collect(),
+        outcome,
+    }
+}
+
+/// One of each.
+fn outcomes(round: i64) -> [Outcome; 8] {
+    let next = |proceed| Outcome::Next {
+        step: "pack".into(),
+        state: Json::null(),
+        proceed,
+    };
+    let child = NewInstance::new("order", "start", Json::null()).queue("children");
+    [
+        next(Proceed::KeepClaim),
+        next(Proceed::Requeue),
+        Outcome::Retry {
+            state: Json::null(),
+            delay: Duration::from_secs(3600),
+            error: None,
+        },
+        Outcome::Wait {
+            names: vec!["paid".into()],
+            step: "pack".into(),
+            state: Json::null(),
+            timeout: None,
+        },
+        Outcome::FanOut {
+            children: vec![
+                child.clone(),
+                child.correlation_key(format!("child {round}")),
+            ],
+            step: "join".into(),
+            state: Json::null(),
+        },
+        Outcome::Done {
+            result: Json::null(),
+        },
+        Outcome::Stop {
+            reason: "no more".into(),
+        },
+        Outcome::Cancel {
+            reason: "no more".into(),
+        },
+    ]
+}
+
+/// Commits `rounds` times for each of `instances`, keeping the claims. Answers how many commits it was.
+pub(crate) async fn run_ahead(store: &Postgres, instances: usize, rounds: usize) -> i64 {
+    let worker = NewWorker {
+        name: "runs ahead".into(),
+        host: "here".into(),
+        version: "1".into(),
+        queues: vec!["main".into()],
+        lease: Duration::from_secs(3600),
+    };
+    let worker = store.register(worker).await.unwrap();
+    let rows = vec![NewInstance::new("order", "start", Json::null()).queue("main"); instances];
+    let inserted = store.insert(rows, Some(worker)).await.unwrap();
+    let mut claims: Vec<_> = inserted.rows.iter().map(claim_of).collect();
+    for round in 0..rounds {
+        let commits = claims.iter().map(|&claim| Commit {
+            claim,
+            received: Vec::new(),
+            outcome: Outcome::Next {
+                step: format!("step {round}"),
+                state: Json::of(&round).unwrap(),
+                proceed: Proceed::KeepClaim,
+            },
+        });
+        store.commit(commits.collect()).await.unwrap();
+        for claim in &mut claims {
+            claim.revision = claim.revision.next();
+        }
+    }
+    (instances * rounds) as i64
+}
+
+fn claim_of(inserted: &Inserted) -> outlast_core::ClaimRef {
+    match inserted {
+        Inserted::New {
+            id,
+            claimed: Some(revision),
+        } => outlast_core::ClaimRef {
+            id: *id,
+            revision: *revision,
+        },
+        other => panic!("not claimed: {other:?}"),
+    }
+}
+
+fn request(max: usize) -> ClaimRequest {
+    ClaimRequest {
+        worker: WorkerId(table::WORKER),
+        queue: "main".into(),
+        machines: [MachineVersion::new("order", 1)].into(),
+        max,
+    }
+}
