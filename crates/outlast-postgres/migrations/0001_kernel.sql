@@ -172,7 +172,7 @@ create function outlast.insert(
     state           jsonb       default '{}',
     version         integer     default 1,
     queue           text        default 'default',
-    priority        smallint    default 0,
+    priority        integer     default 0,
     eligible_at     timestamptz default null,
     partition_key   text        default null,
     correlation_key text        default null,
@@ -193,16 +193,19 @@ begin
         raise invalid_parameter_value using message =
             format('machine %L contains ''/'', which separates name and version', machine);
     end if;
-    if version < 1 then
-        raise invalid_parameter_value using message = format('version is %s; versions start at 1', version);
-    end if;
-    if correlation_key is not null and not coalesce('runnable' = any (scope), false) then
+    if version >= 1 is not true then
         raise invalid_parameter_value using message =
-            'correlation scope must contain runnable: a key is held from the start or not at all';
+            format('version is %s; versions start at 1', coalesce(version::text, 'null'));
     end if;
-    if scope <@ array['runnable', 'executing', 'awaiting_signal', 'awaiting_children',
-                      'done', 'failed', 'cancelled'] is not true then
-        raise invalid_parameter_value using message = format('correlation scope %s has an unknown status', scope);
+    if priority between -32768 and 32767 is not true then
+        raise invalid_parameter_value using message =
+            format('priority is %s; it must be between -32768 and 32767', coalesce(priority::text, 'null'));
+    end if;
+    if eligible_at not between '0001-01-01 00:00:00+00' and '9999-12-31 23:59:59+00' then
+        raise invalid_parameter_value using message = 'eligible_at is not between the years 1 and 9999';
+    end if;
+    if correlation_key is not null then
+        perform outlast.check_scope(scope);
     end if;
 
     insert into outlast.instances
@@ -210,7 +213,7 @@ begin
          correlation_key, correlation_scope, correlation_guard, inserted_at, updated_at)
     values
         (insert.machine, insert.version, insert.step, insert.state::json, 'runnable', insert.queue,
-         insert.priority, coalesce(insert.eligible_at, outlast.now()), insert.partition_key,
+         insert.priority::smallint, coalesce(insert.eligible_at, outlast.now()), insert.partition_key,
          insert.correlation_key, case when insert.correlation_key is not null then insert.scope end,
          insert.correlation_key, outlast.now(), outlast.now())
     on conflict (fsm, correlation_guard) where correlation_guard is not null do nothing
@@ -232,6 +235,9 @@ as $$
 declare
     instance outlast.instances%rowtype;
 begin
+    if target is null then
+        raise invalid_parameter_value using message = 'target is null; it is the id of an instance';
+    end if;
     perform outlast.check_name('signal', name);
     perform outlast.check_json('payload', payload);
     perform outlast.check_key('dedup key', dedup_key);
@@ -252,7 +258,12 @@ begin
     end if;
 
     insert into outlast.signals (target_id, name, payload, dedup_key, inserted_at)
-    values (target, signal.name, signal.payload::json, signal.dedup_key, outlast.now());
+    values (target, signal.name, signal.payload::json, signal.dedup_key, outlast.now())
+    -- A caller with an old snapshot does not see a signal that came since; here it fails to serialise.
+    on conflict do nothing;
+    if not found then
+        return 'duplicate';
+    end if;
     if instance.status = 'awaiting_signal' and signal.name = any (instance.awaits) then
         update outlast.instances i
            set status = 'runnable',
@@ -279,6 +290,12 @@ as $$
 declare
     holder bigint;
 begin
+    perform outlast.check_name('machine', machine);
+    perform outlast.check_key('correlation key', correlation_key);
+    if correlation_key is null then
+        raise invalid_parameter_value using message = 'correlation key is null; it is the address of an instance';
+    end if;
+    perform outlast.check_name('signal', name);
     -- The holder is locked here and signalled under that lock. When it lets go of the key while we wait
     -- for it, the row no longer matches and a later look may find its successor.
     for attempt in 1 .. 3 loop
@@ -288,8 +305,23 @@ begin
            for no key update;
         exit when holder is not null;
     end loop;
-    return outlast.signal(holder, name, payload, dedup_key);
+    return case when holder is null then 'no_target'
+                else outlast.signal(holder, name, payload, dedup_key) end;
 end
+$$;
+
+-- The same for a payload that is text or an untyped literal: of four literals the last could be a dedup key
+-- as well, and PostgreSQL prefers functions that take text.
+create function outlast.signal(
+    machine         text,
+    correlation_key text,
+    name            text,
+    payload         text,
+    dedup_key       text default null
+) returns text
+language sql volatile
+as $$
+    select outlast.signal(machine, correlation_key, name, payload::jsonb, dedup_key)
 $$;
 
 -- The bounds of outlast-core's limits, for what comes in through SQL.
@@ -325,6 +357,25 @@ begin
     if value ~ '[\u0001-\u001f\u007f-\u009f]' then
         raise invalid_parameter_value using message =
             format('%s contains a control character, which cannot be stored', what);
+    end if;
+end
+$$;
+
+create function outlast.check_scope(scope text[]) returns void
+language plpgsql immutable
+as $$
+begin
+    if 'runnable' = any (scope) is not true then
+        raise invalid_parameter_value using message =
+            'correlation scope must contain runnable: a key is held from the start or not at all';
+    end if;
+    if array_ndims(scope) <> 1 then
+        raise invalid_parameter_value using message =
+            format('correlation scope %s is not a plain list of statuses', scope);
+    end if;
+    if scope <@ array['runnable', 'executing', 'awaiting_signal', 'awaiting_children',
+                      'done', 'failed', 'cancelled'] is not true then
+        raise invalid_parameter_value using message = format('correlation scope %s has an unknown status', scope);
     end if;
 end
 $$;

@@ -182,7 +182,13 @@ async fn load(
         .map(|l| l.claim.id.0)
         .collect();
     let mut claims: Vec<Claim> = claims.into_iter().map(|l| l.claim).collect();
-    match load_once(session, request, &mut claims, &with_inbox, more).await {
+    let mut loaded = load_once(session, request, &mut claims, &with_inbox, more).await;
+    if let Err(failure) = &loaded
+        && session.may_help(failure)
+    {
+        loaded = load_once(session, request, &mut claims, &with_inbox, more).await;
+    }
+    match loaded {
         Ok(next_due_in) => Ok(Claimed {
             claims,
             next_due_in,

@@ -53,13 +53,12 @@ impl Failure {
     pub(crate) fn is_missing_statement(&self) -> bool {
         match (self, self.code()) {
             (Failure::OtherBackend, _) => true,
-            (
-                _,
-                Some(&SqlState::INVALID_SQL_STATEMENT_NAME | &SqlState::DUPLICATE_PSTATEMENT),
-            ) => true,
-            (Failure::Database(error), Some(&SqlState::UNDEFINED_OBJECT)) => {
-                error.as_db_error().is_some_and(|it| it.message().contains(BACKEND_SETTING))
+            (_, Some(&SqlState::INVALID_SQL_STATEMENT_NAME | &SqlState::DUPLICATE_PSTATEMENT)) => {
+                true
             }
+            (Failure::Database(error), Some(&SqlState::UNDEFINED_OBJECT)) => error
+                .as_db_error()
+                .is_some_and(|it| it.message().contains(BACKEND_SETTING)),
             _ => false,
         }
     }
@@ -91,9 +90,7 @@ impl Failure {
         match self {
             Failure::Verb(error) => error,
             Failure::Database(error) => classify(operation, error),
-            Failure::Pool(PoolError::Backend(error)) => {
-                classify(operation, error)
-            }
+            Failure::Pool(PoolError::Backend(error)) => classify(operation, error),
             Failure::Pool(PoolError::Closed) => Error::Closed { operation },
             Failure::Pool(error) => Error::Transient {
                 operation,

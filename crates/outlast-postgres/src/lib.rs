@@ -24,6 +24,7 @@ mod claim;
 mod collect;
 mod commit;
 mod conductor;
+mod connection;
 mod deliver;
 mod error;
 mod fire;

@@ -1,10 +1,11 @@
 //! The schema and its versions.
 
+use crate::connection::{Pool, Pooled};
 use crate::error::Failure;
 use crate::options::check_schema_name;
 use crate::statement::in_schema;
-use deadpool_postgres::{Object, Pool};
 use outlast_core::{Error, Invalid};
+use std::time::Duration;
 use tokio_postgres::SimpleQueryMessage;
 
 /// The migrations, oldest first; the version is the position, counted from 1.
@@ -17,11 +18,14 @@ pub const SCHEMA_VERSION: usize = MIGRATIONS.len();
 /// running workers for long, and one lock so that many nodes may start at once.
 const OPENING: &str = "\
 begin isolation level read committed;
-set local lock_timeout = '5s';
+set local lock_timeout = LOCK_MS;
 select pg_advisory_xact_lock(hashtextextended('outlast migration of SCHEMA', 0));
 create schema if not exists outlast.;
 create table if not exists outlast.meta (key text primary key, value integer not null);
 ";
+
+/// How long a migration that somebody runs by hand may wait for a lock.
+const PRINTED_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The SQL of every migration for `schema`, for people who run migrations themselves. Running it twice
 /// stops at the second run with an error and changes nothing.
@@ -30,7 +34,8 @@ pub fn migrations_sql(schema: &str) -> Result<String, Invalid> {
     let mut sql = format!("-- Outlast, schema {schema:?}, version {SCHEMA_VERSION}.\n");
     for (position, migration) in MIGRATIONS.iter().enumerate() {
         let version = position + 1;
-        sql.push_str(&format!("\n-- Migration {version}\n{}", opening(schema)));
+        let opening = opening(schema, PRINTED_LOCK_TIMEOUT);
+        sql.push_str(&format!("\n-- Migration {version}\n{opening}"));
         sql.push_str(&in_schema(migration, schema));
         sql.push_str(&closing(version, schema));
     }
@@ -38,13 +43,13 @@ pub fn migrations_sql(schema: &str) -> Result<String, Invalid> {
 }
 
 /// Brings the schema to this version. Each migration is one transaction: all of it, or nothing.
-pub(crate) async fn run(pool: &Pool, schema: &str) -> Result<(), Error> {
+pub(crate) async fn run(pool: &Pool, schema: &str, lock: Duration) -> Result<(), Error> {
     let client = connection(pool).await?;
     // Looking first keeps a node that finds everything in place from needing any right to create.
-    let mut version = version(&client, schema).await?;
+    let mut version = version(&client, schema, lock).await?;
     refuse_newer(version, schema)?;
     while version < SCHEMA_VERSION {
-        version = step(&client, schema).await?;
+        version = step(&client, schema, lock).await?;
         refuse_newer(version, schema)?;
         tracing::info!(schema, version, "migrated");
     }
@@ -52,9 +57,8 @@ pub(crate) async fn run(pool: &Pool, schema: &str) -> Result<(), Error> {
 }
 
 /// Refuses a schema that is not of this version.
-pub(crate) async fn check(pool: &Pool, schema: &str) -> Result<(), Error> {
-    let client = connection(pool).await?;
-    let version = version(&client, schema).await?;
+pub(crate) async fn check(pool: &Pool, schema: &str, lock: Duration) -> Result<(), Error> {
+    let version = find_version(pool, schema, lock).await?;
     refuse_newer(version, schema)?;
     if version < SCHEMA_VERSION {
         return Err(unusable(format!(
@@ -64,11 +68,20 @@ pub(crate) async fn check(pool: &Pool, schema: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// The version of the schema; 0 when there is none.
+pub(crate) async fn find_version(
+    pool: &Pool,
+    schema: &str,
+    lock: Duration,
+) -> Result<usize, Error> {
+    version(&connection(pool).await?, schema, lock).await
+}
+
 /// Runs the next migration, unless another node has just done so. Answers the version there is then.
-async fn step(client: &Object, schema: &str) -> Result<usize, Error> {
+async fn step(client: &Pooled, schema: &str, lock: Duration) -> Result<usize, Error> {
     let done = async {
-        client.batch_execute(&opening(schema)).await?;
-        let version = read_version(client, schema).await?;
+        client.batch_execute(&opening(schema, lock)).await?;
+        let version = version_in(&client.simple_query(&version_query(schema)).await?);
         let Some(migration) = MIGRATIONS.get(version) else {
             client.batch_execute("commit").await?;
             return Ok(version);
@@ -88,29 +101,35 @@ async fn step(client: &Object, schema: &str) -> Result<usize, Error> {
 }
 
 /// The version of the schema; 0 when there is none.
-async fn version(client: &Object, schema: &str) -> Result<usize, Error> {
-    let exists = format!("select to_regclass('\"{schema}\".meta') as meta");
-    let found = client
-        .simple_query(&exists)
-        .await
-        .map_err(|error| Failure::from(error).during("migrate"))?;
-    if first_value(&found, "meta").is_none() {
-        return Ok(0);
-    }
-    read_version(client, schema)
-        .await
-        .map_err(|error| Failure::from(error).during("migrate"))
+async fn version(client: &Pooled, schema: &str, lock: Duration) -> Result<usize, Error> {
+    // One message is one transaction: the setting is gone with it.
+    let limited = |query: &str| format!("set local lock_timeout = {}; {query}", lock.as_millis());
+    let ask = async {
+        let exists = format!("select to_regclass('\"{schema}\".meta') as meta");
+        let found = client.simple_query(&limited(&exists)).await?;
+        if first_value(&found, "meta").is_none() {
+            return Ok(0);
+        }
+        let found = client
+            .simple_query(&limited(&version_query(schema)))
+            .await?;
+        Ok(version_in(&found))
+    };
+    ask.await
+        .map_err(|error: tokio_postgres::Error| Failure::from(error).during("migrate"))
 }
 
-async fn read_version(client: &Object, schema: &str) -> Result<usize, tokio_postgres::Error> {
-    let query = in_schema(
+fn version_query(schema: &str) -> String {
+    in_schema(
         "select value from outlast.meta where key = 'version'",
         schema,
-    );
-    let found = client.simple_query(&query).await?;
-    Ok(first_value(&found, "value")
-        .and_then(|v| v.parse().ok())
-        .unwrap_or(0))
+    )
+}
+
+fn version_in(found: &[SimpleQueryMessage]) -> usize {
+    first_value(found, "value")
+        .and_then(|version| version.parse().ok())
+        .unwrap_or(0)
 }
 
 pub(crate) fn first_value<'a>(messages: &'a [SimpleQueryMessage], column: &str) -> Option<&'a str> {
@@ -122,8 +141,9 @@ pub(crate) fn first_value<'a>(messages: &'a [SimpleQueryMessage], column: &str) 
     })
 }
 
-fn opening(schema: &str) -> String {
+fn opening(schema: &str, lock: Duration) -> String {
     let with_schema = OPENING
+        .replace("LOCK_MS", &lock.as_millis().to_string())
         .replace("outlast.;", &format!("\"{schema}\";"))
         .replace("SCHEMA", schema);
     in_schema(&with_schema, schema)
@@ -148,7 +168,7 @@ fn refuse_newer(version: usize, schema: &str) -> Result<(), Error> {
     Ok(())
 }
 
-async fn connection(pool: &Pool) -> Result<Object, Error> {
+async fn connection(pool: &Pool) -> Result<Pooled, Error> {
     pool.get()
         .await
         .map_err(|error| Failure::Pool(error).during("migrate"))

@@ -1,13 +1,15 @@
 //! How to reach a database, and the checks before it is used.
 
 use crate::conductor::Conductor;
+use crate::connection::{Connections, Pool};
 use crate::error::Failure;
 use crate::migrate;
-use crate::session::Session;
+use crate::session::{Session, TimeLimits};
 use crate::statement::Texts;
 use crate::store::Postgres;
 use crate::tls::{self, Trust};
-use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts};
+use deadpool::Runtime;
+use deadpool::managed::Timeouts;
 use outlast_core::{Clock, Error, Invalid};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,6 +24,8 @@ pub struct Options {
     trust: Trust,
     schema: String,
     max_connections: usize,
+    connection_wait: Duration,
+    limits: TimeLimits,
     migrations: Migrations,
     named: bool,
     clock: Option<Arc<dyn Clock>>,
@@ -43,7 +47,8 @@ impl Options {
         let (url, trust) = take_trust(url);
         let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
             let cause = std::error::Error::source(&error).map_or_else(String::new, |c| format!(": {c}"));
-            // The URL itself is left out: it may hold a password.
+            // The URL itself is left out, and what quotes parts of it: it may hold a password.
+            let cause = if cause.contains(['@', ':', '/']) { String::new() } else { cause };
             Invalid::new(
                 "the PostgreSQL URL",
                 format!("cannot be read ({error}{cause}); it looks like postgres://user:password@host:5432/database"),
@@ -61,6 +66,8 @@ impl Options {
             trust,
             schema: "outlast".into(),
             max_connections: 10,
+            connection_wait: Duration::from_secs(30),
+            limits: TimeLimits::default(),
             migrations: Migrations::default(),
             named: true,
             clock: None,
@@ -77,6 +84,27 @@ impl Options {
     /// How many connections at most; 10 unless said otherwise.
     pub fn max_connections(mut self, max: usize) -> Options {
         self.max_connections = max;
+        self
+    }
+
+    /// How long a verb waits at most for one of the connections to become free; 30 s unless said
+    /// otherwise. Then it answers with a transient error.
+    pub fn connection_wait(mut self, wait: Duration) -> Options {
+        self.connection_wait = wait;
+        self
+    }
+
+    /// How long a statement waits at most for a lock that somebody else holds; 10 s unless said
+    /// otherwise. Then the verb is taken back and answers with a transient error.
+    pub fn lock_timeout(mut self, timeout: Duration) -> Options {
+        self.limits.lock = timeout;
+        self
+    }
+
+    /// How long a statement runs at most, waiting included; 60 s unless said otherwise. Then the verb is
+    /// taken back and answers with a transient error. Questions end after 10 s in any case.
+    pub fn statement_timeout(mut self, timeout: Duration) -> Options {
+        self.limits.statement = timeout;
         self
     }
 
@@ -107,23 +135,18 @@ impl Options {
 
     /// Connects, checks that the database can be used, and sees to its schema.
     pub async fn connect(self) -> Result<Postgres, Error> {
-        check_schema_name(&self.schema).map_err(|invalid| invalid.during("connect"))?;
-        if self.max_connections == 0 {
-            return Err(
-                Invalid::new("max_connections", "is 0; a store needs at least one")
-                    .during("connect"),
-            );
-        }
+        self.check().map_err(|invalid| invalid.during("connect"))?;
         let pool = self.pool()?;
         check_server(&pool).await?;
         match self.migrations {
-            Migrations::Run => migrate::run(&pool, &self.schema).await?,
-            Migrations::Check => migrate::check(&pool, &self.schema).await?,
+            Migrations::Run => migrate::run(&pool, &self.schema, self.limits.lock).await?,
+            Migrations::Check => migrate::check(&pool, &self.schema, self.limits.lock).await?,
         }
         Ok(Postgres::new(
             Session {
                 pool,
                 texts: Texts::for_schema(&self.schema),
+                limits: self.limits,
                 clock: self.clock,
                 named: AtomicBool::new(self.named),
                 conductor: self.conductor,
@@ -132,20 +155,33 @@ impl Options {
         ))
     }
 
+    /// The version of the schema that is in the database; 0 when there is none. Changes nothing.
+    pub async fn schema_version(&self) -> Result<usize, Error> {
+        self.check().map_err(|invalid| invalid.during("connect"))?;
+        migrate::find_version(&self.pool()?, &self.schema, self.limits.lock).await
+    }
+
+    fn check(&self) -> Result<(), Invalid> {
+        check_schema_name(&self.schema)?;
+        if self.max_connections == 0 {
+            return Err(Invalid::new(
+                "max_connections",
+                "is 0; a store needs at least one",
+            ));
+        }
+        self.limits.check()
+    }
+
     fn pool(&self) -> Result<Pool, Error> {
-        let manager = Manager::from_config(
-            self.config.clone(),
-            tls::connector(&self.trust)?,
-            ManagerConfig {
-                // A dead connection is noticed without a round trip for the living ones.
-                recycling_method: RecyclingMethod::Fast,
-            },
-        );
-        Pool::builder(manager)
+        let connections = Connections {
+            config: self.config.clone(),
+            tls: tls::connector(&self.trust)?,
+        };
+        Pool::builder(connections)
             .max_size(self.max_connections)
             .runtime(Runtime::Tokio1)
             .timeouts(Timeouts {
-                wait: Some(Duration::from_secs(30)),
+                wait: Some(self.connection_wait),
                 create: Some(Duration::from_secs(15)),
                 recycle: Some(Duration::from_secs(5)),
             })
@@ -247,6 +283,7 @@ async fn check_server(pool: &Pool) -> Result<(), Error> {
         .simple_query(
             "select current_setting('server_version_num') as version, \
                     current_setting('server_version') as version_text, \
+                    current_setting('server_encoding') as encoding, \
                     current_setting('transaction_read_only') as read_only, \
                     pg_is_in_recovery() as standby",
         )
@@ -262,6 +299,12 @@ async fn check_server(pool: &Pool) -> Result<(), Error> {
         return Err(unusable(format!(
             "the server is PostgreSQL {}; version 14 or later is needed",
             get("version_text")
+        )));
+    }
+    if get("encoding") != "UTF8" {
+        return Err(unusable(format!(
+            "the database keeps text as {}, which cannot hold every character; create it with encoding 'UTF8'",
+            get("encoding")
         )));
     }
     if get("standby") == "t" {

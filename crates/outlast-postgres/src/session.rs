@@ -1,11 +1,11 @@
 //! Transactions on pooled connections: pipelined, bounded, tried again when two are in each other's way.
 
 use crate::conductor::Conductor;
-use crate::error::Failure;
+use crate::connection::{Backend, Pool, Pooled, Preparable};
+use crate::error::{BACKEND_SETTING, Failure};
 use crate::statement::{Call, Texts};
-use deadpool_postgres::{Object, Pool};
 use futures_util::future::join_all;
-use outlast_core::{Clock, Error};
+use outlast_core::{Clock, Error, Invalid};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio_postgres::Row;
 
-/// How often a transaction is tried when others are in its way: with the pauses between, about a
-/// second, which outlasts any queue of short transactions.
+/// How often a transaction is tried when others are in its way. The pauses between add up to an eighth
+/// of a second, which outlasts a queue of short transactions.
 const TRIES_MAX: u32 = 8;
 
 /// The rows of each call, in their order.
@@ -43,17 +43,67 @@ impl Purpose {
                  set local enable_hashjoin = off; \
                  set local enable_mergejoin = off; \
                  set local jit = off; \
-                 set local plan_cache_mode = force_generic_plan; \
-                 set local lock_timeout = '10s'; \
-                 set local statement_timeout = '60s'"
+                 set local plan_cache_mode = force_generic_plan"
             }
             Purpose::Inspect => {
                 "begin isolation level repeatable read, read only; \
                  set local jit = off; \
-                 set local plan_cache_mode = force_custom_plan; \
-                 set local statement_timeout = '10s'"
+                 set local plan_cache_mode = force_custom_plan"
             }
         }
+    }
+}
+
+/// How long the server may take before a transaction is taken back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimeLimits {
+    /// Waiting for a lock.
+    pub(crate) lock: Duration,
+    /// One statement.
+    pub(crate) statement: Duration,
+}
+
+impl Default for TimeLimits {
+    fn default() -> TimeLimits {
+        TimeLimits {
+            lock: Duration::from_secs(10),
+            statement: Duration::from_secs(60),
+        }
+    }
+}
+
+impl TimeLimits {
+    /// Questions of people are not worth more.
+    const INSPECT_MAX: Duration = Duration::from_secs(10);
+    /// The largest the server takes is 24 days; a day is more than anyone waits.
+    const MAX: Duration = Duration::from_secs(24 * 3600);
+
+    pub(crate) fn check(&self) -> Result<(), Invalid> {
+        for (what, limit) in [
+            ("lock_timeout", self.lock),
+            ("statement_timeout", self.statement),
+        ] {
+            // The server takes 0 to mean no limit at all.
+            if limit < Duration::from_millis(1) || limit > TimeLimits::MAX {
+                return Err(Invalid::new(
+                    what,
+                    format!("is {limit:?}; it must be between 1 ms and a day"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn settings(&self, purpose: Purpose) -> String {
+        let statement = match purpose {
+            Purpose::Write | Purpose::Claim => self.statement,
+            Purpose::Inspect => self.statement.min(TimeLimits::INSPECT_MAX),
+        };
+        format!(
+            "set local lock_timeout = {}; set local statement_timeout = {}",
+            self.lock.as_millis(),
+            statement.as_millis()
+        )
     }
 }
 
@@ -61,6 +111,7 @@ impl Purpose {
 pub(crate) struct Session {
     pub(crate) pool: Pool,
     pub(crate) texts: Texts,
+    pub(crate) limits: TimeLimits,
     /// A clock set by a test; the server's otherwise.
     pub(crate) clock: Option<Arc<dyn Clock>>,
     /// Whether statements are prepared by name, or sent whole each time.
@@ -115,7 +166,7 @@ impl Session {
     }
 
     /// Whether trying again can help, after learning from the failure what there is to learn.
-    fn may_help(&self, failure: &Failure) -> bool {
+    pub(crate) fn may_help(&self, failure: &Failure) -> bool {
         if failure.is_missing_statement() {
             if self.named.swap(false, Ordering::Relaxed) {
                 tracing::info!(
@@ -135,9 +186,15 @@ impl Session {
         }
     }
 
-    /// What opens a transaction. One message: the settings cost no round trip.
-    fn opening(&self, purpose: Purpose) -> String {
-        let mut sql = String::from(purpose.opening());
+    /// What opens a transaction. One message: the settings cost no round trip. With `backend`, the
+    /// transaction fails right here when another process of the server would run it.
+    fn opening(&self, purpose: Purpose, backend: Option<Backend>) -> String {
+        let mut sql = format!("{}; {}", purpose.opening(), self.limits.settings(purpose));
+        if let Some(backend) = backend {
+            sql.push_str(&format!(
+                "; select current_setting('{BACKEND_SETTING}' || nullif(pg_backend_pid(), {backend}))"
+            ));
+        }
         if purpose == Purpose::Claim {
             sql.push_str("; set local synchronous_commit = off");
         }
@@ -163,7 +220,7 @@ fn pause_after(tries: u32) -> Duration {
 /// server answers with a rollback: a connection never returns to the pool inside a transaction.
 pub(crate) struct Transaction<'s> {
     session: &'s Session,
-    client: Option<Object>,
+    client: Option<Pooled>,
     purpose: Purpose,
     begun: bool,
 }
@@ -236,7 +293,7 @@ impl Transaction<'_> {
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         match self.client.take() {
-            Some(client) if self.begun => drop(Object::take(client)),
+            Some(client) if self.begun => drop(Pooled::take(client)),
             _ => {}
         }
     }
@@ -247,7 +304,7 @@ impl Session {
     /// connection.
     async fn messages<'a, 'p>(
         &'a self,
-        client: &Object,
+        client: &Pooled,
         purpose: Purpose,
         opening: bool,
         calls: &'a [Call<'p>],
@@ -255,22 +312,39 @@ impl Session {
     ) -> Result<Vec<Message<'a, 'p>>, Failure> {
         let named = self.named.load(Ordering::Relaxed);
         let mut messages = Vec::with_capacity(calls.len() + 2);
+        let backend = match (named, opening) {
+            (true, true) => Some(client.prepare(&self.preparable(calls)).await?),
+            (true, false) => {
+                client.prepare_inside(&self.preparable(calls)).await?;
+                None
+            }
+            (false, _) => None,
+        };
         if opening {
-            messages.push(Message::Plain(self.opening(purpose)));
+            messages.push(Message::Plain(self.opening(purpose, backend)));
         }
         for call in calls {
-            let text = self.text(call);
-            messages.push(if named {
-                let types: Vec<_> = call.parameters.iter().map(|p| p.sql_type.clone()).collect();
-                Message::Named(client.prepare_typed_cached(text, &types).await?, call)
-            } else {
-                Message::Whole(text, call)
+            let prepared = named.then(|| client.statement(call.statement.name));
+            messages.push(match prepared.flatten() {
+                Some(statement) => Message::Named(statement, call),
+                None => Message::Whole(self.text(call), call),
             });
         }
         if last {
             messages.push(Message::Plain("commit".into()));
         }
         Ok(messages)
+    }
+
+    fn preparable<'a>(&'a self, calls: &[Call<'_>]) -> Vec<Preparable<'a>> {
+        calls
+            .iter()
+            .map(|call| Preparable {
+                name: call.statement.name,
+                text: self.text(call),
+                types: call.parameters.iter().map(|p| p.sql_type.clone()).collect(),
+            })
+            .collect()
     }
 
     fn text<'a>(&'a self, call: &Call<'_>) -> &'a str {
@@ -283,7 +357,7 @@ impl Session {
 
 /// Sends every message before the first answer is awaited: one round trip. Answers come in order; the
 /// first error is the one that counts, since what follows it in a transaction only fails because of it.
-async fn pipeline(client: &Object, messages: Vec<Message<'_, '_>>) -> Result<Answers, Failure> {
+async fn pipeline(client: &Pooled, messages: Vec<Message<'_, '_>>) -> Result<Answers, Failure> {
     // `join_all` polls up to 30 futures in order, which is the order they are sent in.
     debug_assert!(messages.len() <= 30);
     let answers = join_all(messages.into_iter().map(|message| send(client, message))).await;
@@ -292,7 +366,7 @@ async fn pipeline(client: &Object, messages: Vec<Message<'_, '_>>) -> Result<Ans
 
 /// Sends messages one by one, each when the conductor says so: for tests of interleavings.
 async fn conducted(
-    client: &Object,
+    client: &Pooled,
     messages: Vec<Message<'_, '_>>,
     conductor: &dyn Conductor,
 ) -> Result<Answers, Failure> {
@@ -311,7 +385,7 @@ async fn conducted(
 }
 
 async fn send(
-    client: &Object,
+    client: &Pooled,
     message: Message<'_, '_>,
 ) -> Result<Vec<Row>, tokio_postgres::Error> {
     match message {

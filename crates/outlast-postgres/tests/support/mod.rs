@@ -1,13 +1,21 @@
 //! A schema of its own for each test, on the server that `scripts/test.sh` starts.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+pub(crate) mod cluster;
+pub(crate) mod pooler;
+pub(crate) mod program;
+pub(crate) mod proxy;
+pub(crate) mod work;
 
 use outlast_conformance::Subject;
 use outlast_core::ManualClock;
 use outlast_postgres::{Options, Postgres};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
-use tokio_postgres::NoTls;
+use tokio_postgres::config::Host;
+use tokio_postgres::{Config, NoTls};
 
 /// Where the server is.
 pub(crate) fn url() -> String {
@@ -60,7 +68,10 @@ pub(crate) async fn drop_schema(schema: &str) {
 }
 
 /// A fresh store as the conformance suite takes it; its schema goes when the test is over.
-pub(crate) async fn subject(connect: impl FnOnce(Options) -> Options, clock: ManualClock) -> Subject {
+pub(crate) async fn subject(
+    connect: impl FnOnce(Options) -> Options,
+    clock: ManualClock,
+) -> Subject {
     let schema = unique_schema();
     let store = connect(options(&schema, &clock))
         .connect()
@@ -70,4 +81,56 @@ pub(crate) async fn subject(connect: impl FnOnce(Options) -> Options, clock: Man
         let dropped = tokio::spawn(async move { drop_schema(&schema).await });
         dropped.await.expect("the schema is dropped");
     })
+}
+
+/// A database of its own, for what concerns a whole one. Gone when the test is over, unless it fails.
+pub(crate) struct Database {
+    pub(crate) name: String,
+    pub(crate) url: String,
+}
+
+impl Database {
+    pub(crate) async fn create() -> Database {
+        Database::create_with("").await
+    }
+
+    /// With more options of `create database`.
+    pub(crate) async fn create_with(options: &str) -> Database {
+        let name = unique_schema();
+        let sql = format!("create database {name} {options}");
+        raw().await.batch_execute(&sql).await.unwrap();
+        let url = url_of(|config| config.dbname(&name));
+        Database { name, url }
+    }
+
+    pub(crate) async fn drop(self) {
+        let sql = format!("drop database {} with (force)", self.name);
+        raw().await.batch_execute(&sql).await.unwrap();
+    }
+}
+
+/// The test server's address, changed.
+pub(crate) fn url_of(change: impl FnOnce(&mut Config) -> &mut Config) -> String {
+    let mut config: Config = url().parse().expect("the URL can be read");
+    change(&mut config);
+    let Some(Host::Tcp(host)) = config.get_hosts().first() else {
+        panic!("OUTLAST_TEST_POSTGRES_URL names no host");
+    };
+    let password = config.get_password().map_or_else(String::new, |password| {
+        format!(":{}", String::from_utf8_lossy(password))
+    });
+    format!(
+        "postgres://{}{password}@{host}:{}/{}",
+        config.get_user().expect("the URL names a user"),
+        config.get_ports().first().unwrap_or(&5432),
+        config.get_dbname().expect("the URL names a database"),
+    )
+}
+
+/// The one value of a query.
+pub(crate) async fn value_of<T>(client: &tokio_postgres::Client, query: &str) -> T
+where
+    T: for<'a> tokio_postgres::types::FromSql<'a>,
+{
+    client.query_one(query, &[]).await.unwrap().get(0)
 }

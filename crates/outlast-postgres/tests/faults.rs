@@ -1,0 +1,604 @@
+//! Connections break, servers restart, disks fill up, locks are held: a verb then answers with a
+//! transient error in bounded time, nothing is half-done, and the next one works.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+mod support;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use outlast_core::{
+    Answer, Claim, Delivery, Error, ErrorKind, Filter, Inspect, InstanceId, Json, ListRequest,
+    NewSignal, Note, Outcome, ReapRequest, ReconcileRequest, Status, Store, Target, WorkerId,
+};
+use outlast_postgres::{Conductor, Options, Postgres};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use support::cluster::{Cluster, Stop};
+use support::program::{eventually, is_root};
+use support::proxy::Proxy;
+use support::work::{self, done, get, outcome_of, running, task};
+use support::{drop_schema, raw, raw_to, unique_schema, url, url_of, value_of};
+use tokio_postgres::Client;
+
+/// A store whose connections the server knows by the name of its schema.
+struct Named {
+    store: Postgres,
+    schema: String,
+    raw: Client,
+}
+
+impl Named {
+    async fn open(change: impl FnOnce(Options) -> Options) -> Named {
+        let schema = unique_schema();
+        let url = format!("{}?application_name={schema}", url_of(|config| config));
+        let options = Postgres::options(&url).unwrap().schema(&schema);
+        let store = change(options).connect().await.unwrap();
+        let raw = raw().await;
+        Named { store, schema, raw }
+    }
+
+    /// What the server knows of the store's connections.
+    async fn connections(&self, condition: &str) -> i64 {
+        let query = format!(
+            "select count(*) from pg_stat_activity where application_name = '{}' and {condition}",
+            self.schema
+        );
+        value_of(&self.raw, &query).await
+    }
+
+    async fn terminate_connections(&self) {
+        terminate(&self.raw, &self.schema).await;
+    }
+
+    /// A session that holds the lock of an instance until it rolls back.
+    async fn lock(&self, id: InstanceId) -> Client {
+        let holder = raw().await;
+        let sql = format!(
+            "begin; select from \"{}\".instances where id = {id} for update",
+            self.schema
+        );
+        holder.batch_execute(&sql).await.unwrap();
+        holder
+    }
+
+    async fn blocked(&self) {
+        eventually("a verb waits for the lock", || async {
+            self.connections("wait_event_type = 'Lock'").await > 0
+        })
+        .await;
+    }
+
+    async fn close(self) {
+        self.store.close().await;
+        drop_schema(&self.schema).await;
+    }
+}
+
+async fn terminate(raw: &Client, application: &str) {
+    let sql = format!(
+        "select pg_terminate_backend(pid) from pg_stat_activity where application_name = '{application}'"
+    );
+    raw.batch_execute(&sql).await.unwrap();
+}
+
+async fn unlock(holder: Client) {
+    holder.batch_execute("rollback").await.unwrap();
+}
+
+fn assert_transient(error: &Error, said: &str) {
+    assert_eq!(error.kind(), ErrorKind::Transient, "{error:?}");
+    assert!(error.to_string().contains(said), "{error}");
+}
+
+fn is_committed(answer: &Answer) -> bool {
+    matches!(answer, Answer::Committed { .. })
+}
+
+async fn try_done(store: &Postgres, claim: &Claim) -> Result<Answer, Error> {
+    let committed = store.commit(outcome_of(claim, done())).await;
+    committed.map(|mut committed| committed.answers.remove(0))
+}
+
+#[tokio::test]
+async fn connections_that_are_terminated_come_back_by_themselves() {
+    let named = Named::open(|options| options.max_connections(4)).await;
+    let ask_at_once = || join_all((0..4).map(|_| named.store.count(Filter::default())));
+    for _ in 0..3 {
+        // All four are open, idle, and known to the pool as sound.
+        for answer in ask_at_once().await {
+            answer.unwrap();
+        }
+        assert_eq!(named.connections("true").await, 4);
+        named.terminate_connections().await;
+        let mut errors = 0;
+        for _ in 0..12 {
+            if let Err(error) = named.store.insert(vec![task()], None).await {
+                assert_eq!(error.kind(), ErrorKind::Transient, "{error:?}");
+                errors += 1;
+            }
+        }
+        assert!(errors <= 4, "{errors} errors for four connections");
+    }
+    named.close().await;
+}
+
+#[tokio::test]
+async fn a_store_outlives_the_restart_of_its_server() {
+    let Some(mut cluster) = Cluster::create() else {
+        return;
+    };
+    cluster.start();
+    let store = Postgres::connect(&cluster.url()).await.unwrap();
+    let claim = running(&store).await;
+    // A claim may be forgotten by a server that crashes; what is durable after it makes it durable.
+    work::insert(&store, task()).await;
+    for how in [Stop::Immediately, Stop::Fast] {
+        cluster.stop(how);
+        // The first may still find the old connection; while there is no server the advice comes.
+        let _ = store.insert(vec![task()], None).await;
+        let error = store.insert(vec![task()], None).await.unwrap_err();
+        assert_transient(&error, "is PostgreSQL running there");
+        cluster.start();
+        assert_eq!(get(&store, claim.id).await.revision, claim.revision);
+    }
+    assert!(is_committed(&work::commit(&store, &claim, done()).await));
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_server_that_became_a_standby_is_waited_for() {
+    let Some(mut cluster) = Cluster::create() else {
+        return;
+    };
+    cluster.start();
+    let store = Postgres::connect(&cluster.url()).await.unwrap();
+    let claim = running(&store).await;
+    cluster.stop(Stop::Fast);
+    cluster.make_standby();
+    cluster.start();
+    let _ = try_done(&store, &claim).await;
+    let error = try_done(&store, &claim).await.unwrap_err();
+    assert_transient(&error, "connect to the primary");
+    assert_eq!(get(&store, claim.id).await.status, Status::Executing);
+    cluster.promote();
+    eventually("the promoted server writes", || async {
+        try_done(&store, &claim).await.is_ok()
+    })
+    .await;
+    assert_eq!(get(&store, claim.id).await.status, Status::Done);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_full_disk_is_transient_and_leaves_nothing_half_done() {
+    let Some(mut cluster) = Cluster::create() else {
+        return;
+    };
+    let Some(disk) = SmallDisk::mount(&cluster) else {
+        return;
+    };
+    cluster.start();
+    let admin = raw_to(&cluster.url()).await;
+    let sql = format!("create tablespace small location '{}'", disk.folder());
+    admin.batch_execute(&sql).await.unwrap();
+    let sql = "alter database postgres set default_tablespace = small";
+    admin.batch_execute(sql).await.unwrap();
+    let store = Postgres::connect(&cluster.url()).await.unwrap();
+    let claim = running(&store).await;
+
+    disk.fill();
+    let state = Json::of(&"x".repeat(2_000)).unwrap();
+    let children: Vec<_> = (0..2_000)
+        .map(|n| task().correlation_key(format!("child:{n}")))
+        .map(|child| outlast_core::NewInstance {
+            state: state.clone(),
+            ..child
+        })
+        .collect();
+    let fan_out = outcome_of(
+        &claim,
+        Outcome::FanOut {
+            children,
+            step: "joined".into(),
+            state: Json::null(),
+        },
+    );
+    for _ in 0..3 {
+        let error = store.commit(fan_out.clone()).await.unwrap_err();
+        assert_transient(&error, "the server's disk is full: make room");
+        let row = get(&store, claim.id).await;
+        assert_eq!(
+            (row.status, row.revision),
+            (Status::Executing, claim.revision)
+        );
+        assert_eq!(store.children(claim.id, None, None).await.unwrap(), []);
+    }
+
+    disk.make_room();
+    let committed = store.commit(fan_out).await.unwrap();
+    assert!(is_committed(&committed.answers[0]));
+    assert_eq!(get(&store, claim.id).await.children_pending, 2_000);
+    store.close().await;
+}
+
+/// A file system of a few megabytes inside a cluster's folder.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    /// `None`, with a word, where nothing may be mounted.
+    fn mount(cluster: &Cluster) -> Option<SmallDisk> {
+        let folder = cluster.make_folder("small");
+        let mut mount = Command::new("mount");
+        mount
+            .args(["-t", "tmpfs", "-o", "size=6m", "tmpfs"])
+            .arg(&folder);
+        if !is_root() || !mount.status().is_ok_and(|status| status.success()) {
+            eprintln!("skipped: a small file system cannot be mounted here");
+            return None;
+        }
+        cluster.give(&folder);
+        Some(SmallDisk(folder))
+    }
+
+    fn folder(&self) -> std::path::Display<'_> {
+        self.0.display()
+    }
+
+    /// Leaves room for a little, so that a large statement fails in its middle.
+    fn fill(&self) {
+        let mut size: u64 = 8 << 20;
+        while size >= 4096 {
+            let file = self.0.join(format!("ballast-{size}"));
+            if std::fs::write(&file, vec![1; size as usize]).is_err() {
+                std::fs::remove_file(&file).unwrap();
+            }
+            size /= 2;
+        }
+        std::fs::remove_file(self.0.join("ballast-131072"))
+            .or_else(|_| std::fs::remove_file(self.0.join("ballast-65536")))
+            .or_else(|_| std::fs::remove_file(self.0.join("ballast-32768")))
+            .ok();
+    }
+
+    fn make_room(&self) {
+        let mut remount = Command::new("mount");
+        remount.args(["-o", "remount,size=200m"]).arg(&self.0);
+        assert!(remount.status().unwrap().success());
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: the server still holds files of it.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[tokio::test]
+async fn a_lock_that_is_held_too_long_is_transient_and_the_connection_lives_on() {
+    let limit = Duration::from_millis(150);
+    let by_lock = Named::open(|options| options.max_connections(1).lock_timeout(limit)).await;
+    let by_statement =
+        Named::open(|options| options.max_connections(1).statement_timeout(limit)).await;
+    for (named, said) in [
+        (by_lock, "somebody holds a lock for too long"),
+        (by_statement, "it took longer than the store allows"),
+    ] {
+        let claim = running(&named.store).await;
+        let pid = "select max(pid) from pg_stat_activity where application_name";
+        let pid = format!("{pid} = '{}'", named.schema);
+        let before: i32 = value_of(&named.raw, &pid).await;
+        let holder = named.lock(claim.id).await;
+        let begun = Instant::now();
+        let error = try_done(&named.store, &claim).await.unwrap_err();
+        assert_transient(&error, said);
+        assert!(begun.elapsed() >= limit, "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            begun.elapsed()
+        );
+        assert_eq!(named.connections("state <> 'idle'").await, 0);
+        // A question never waits for somebody who writes.
+        assert_eq!(get(&named.store, claim.id).await.status, Status::Executing);
+        unlock(holder).await;
+        assert!(is_committed(&try_done(&named.store, &claim).await.unwrap()));
+        let after: i32 = value_of(&named.raw, &pid).await;
+        assert_eq!(before, after, "the connection was given up without need");
+        named.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_verb_that_is_given_up_leaves_no_open_transaction_behind() {
+    let named = Named::open(|options| options.max_connections(2)).await;
+    let store = &named.store;
+    let claim = running(store).await;
+    let keyed = work::insert(store, task().correlation_key("key")).await;
+    for _ in 0..3 {
+        let holders = [named.lock(claim.id).await, named.lock(keyed).await];
+        let brief = Duration::from_millis(50);
+        let given_up = tokio::time::timeout(brief, try_done(store, &claim)).await;
+        assert!(given_up.is_err(), "it was not blocked");
+        let key = Target::Key {
+            machine: "task".into(),
+            key: "key".into(),
+        };
+        let signal = NewSignal::new(key, "go", Json::null()).dedup_key("once");
+        let given_up = tokio::time::timeout(brief, store.deliver(vec![signal])).await;
+        assert!(given_up.is_err(), "it was not blocked");
+
+        // The pool gives out sound connections at once, and what they write stays.
+        let id = work::insert(store, task()).await;
+        let reader = Postgres::options(&url()).unwrap().schema(&named.schema);
+        let reader = reader.connect().await.unwrap();
+        assert_eq!(get(&reader, id).await.status, Status::Runnable);
+        reader.close().await;
+        for holder in holders {
+            unlock(holder).await;
+        }
+        // What was given up is taken back or completed by the server, never left open.
+        eventually("the server is done with what was given up", || async {
+            named.connections("state <> 'idle'").await == 0
+        })
+        .await;
+        assert!(named.connections("true").await <= 2);
+        let signals = store.signals(keyed, None).await.unwrap();
+        assert!(signals.len() <= 1, "{signals:?}");
+    }
+    let ended = get(store, claim.id).await;
+    let answer = try_done(store, &claim).await.unwrap();
+    assert_eq!(answer == Answer::Lost, ended.status == Status::Done);
+    assert_eq!(get(store, claim.id).await.revision, claim.revision.next());
+    named.close().await;
+}
+
+#[tokio::test]
+async fn an_exhausted_pool_is_transient_in_bounded_time() {
+    let wait = Duration::from_millis(150);
+    let named = Named::open(|options| options.max_connections(1).connection_wait(wait)).await;
+    let claim = running(&named.store).await;
+    let holder = named.lock(claim.id).await;
+    let store = named.store.clone();
+    let commits = outcome_of(&claim, done());
+    let blocked = tokio::spawn(async move { store.commit(commits).await });
+    named.blocked().await;
+    let begun = Instant::now();
+    let error = named.store.now().await.unwrap_err();
+    assert_transient(&error, "raise max_connections of the store");
+    assert!(begun.elapsed() >= wait && begun.elapsed() < Duration::from_secs(5));
+    unlock(holder).await;
+    assert!(is_committed(&blocked.await.unwrap().unwrap().answers[0]));
+    named.store.now().await.unwrap();
+    named.close().await;
+}
+
+#[tokio::test]
+async fn a_server_without_room_for_more_connections_is_transient() {
+    let Some(mut cluster) = Cluster::create() else {
+        return;
+    };
+    cluster
+        .configure("max_connections = 4\nsuperuser_reserved_connections = 0\nmax_wal_senders = 0");
+    cluster.start();
+    let options = Postgres::options(&cluster.url()).unwrap();
+    let store = options.max_connections(1).connect().await.unwrap();
+    let url = cluster.url();
+    let others = join_all((0..3).map(|_| raw_to(&url))).await;
+    let error = Postgres::connect(&cluster.url()).await.unwrap_err();
+    assert_transient(
+        &error,
+        "raise the server's max_connections or lower the store's",
+    );
+    store.now().await.unwrap();
+    drop(others);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn closing_waits_for_what_is_under_way_and_leaves_no_connection() {
+    let named = Named::open(|options| options.max_connections(3)).await;
+    let claim = running(&named.store).await;
+    join_all((0..3).map(|_| named.store.now())).await;
+    assert_eq!(named.connections("true").await, 3);
+    let holder = named.lock(claim.id).await;
+    let store = named.store.clone();
+    let commits = outcome_of(&claim, done());
+    let committing = tokio::spawn(async move { store.commit(commits).await });
+    named.blocked().await;
+    let store = named.store.clone();
+    let closing = tokio::spawn(async move { store.close().await });
+    eventually("the store takes no more work", || async {
+        named.store.now().await.is_err()
+    })
+    .await;
+    assert!(!closing.is_finished(), "it did not wait");
+    unlock(holder).await;
+    closing.await.unwrap();
+    assert!(committing.is_finished(), "closed before it was done");
+    assert!(is_committed(&committing.await.unwrap().unwrap().answers[0]));
+    eventually("the connections are gone", || async {
+        named.connections("true").await == 0
+    })
+    .await;
+    assert_closed(&named.store, &claim).await;
+    named.store.close().await;
+    drop_schema(&named.schema).await;
+}
+
+async fn assert_closed(store: &Postgres, claim: &Claim) {
+    let (id, worker) = (claim.id, WorkerId(1));
+    let note = || Note::by("ada");
+    let signal = NewSignal::new(Target::Id(id), "go", Json::null());
+    let reap = ReapRequest {
+        max: 1,
+        crashes_max: 1,
+    };
+    let collect = outlast_core::CollectRequest {
+        retention: Duration::ZERO,
+        max: 1,
+    };
+    let reconcile = ReconcileRequest {
+        after: None,
+        max: 1,
+    };
+    let release = outlast_core::Release {
+        claim: claim.reference(),
+        pause: Duration::ZERO,
+    };
+    let list = ListRequest {
+        limit: 1,
+        ..ListRequest::default()
+    };
+    let lease = Duration::from_secs(60);
+    let errors = [
+        store.now().await.err(),
+        store.insert(vec![task()], None).await.err(),
+        store.claim(work::request(worker, 1)).await.err(),
+        store.commit(outcome_of(claim, done())).await.err(),
+        store.release(vec![release]).await.err(),
+        store.forget(worker, vec![]).await.err(),
+        store.deliver(vec![signal]).await.err(),
+        store.heartbeat(worker, lease).await.err(),
+        store.deregister(worker).await.err(),
+        store.reap(reap).await.err(),
+        store.fire(1).await.err(),
+        store.collect(collect).await.err(),
+        store.reconcile(reconcile).await.err(),
+        store.cancel(vec![id], note()).await.err(),
+        store.retry(vec![id], note()).await.err(),
+        store.delete(vec![id], note()).await.err(),
+        store.pause("default", note()).await.err(),
+        store.resume("default", note()).await.err(),
+        store.get(id).await.err(),
+        store.find("task", "key").await.err(),
+        store.list(list).await.err(),
+        store.count(Filter::default()).await.err(),
+        store.signals(id, None).await.err(),
+        store.children(id, None, None).await.err(),
+        store.queues().await.err(),
+        store.workers().await.err(),
+        store.operations(None).await.err(),
+    ];
+    for (position, error) in errors.into_iter().enumerate() {
+        let kind = error.as_ref().map(Error::kind);
+        assert_eq!(kind, Some(ErrorKind::Closed), "verb {position}: {error:?}");
+    }
+}
+
+/// Ends the store's connections right before a commit is sent, once it is armed.
+struct CutBeforeCommit {
+    armed: AtomicBool,
+    application: String,
+}
+
+#[async_trait]
+impl Conductor for CutBeforeCommit {
+    async fn before(&self, statement: &'static str) {
+        if statement == "commit" && self.armed.swap(false, Ordering::SeqCst) {
+            terminate(&raw().await, &self.application).await;
+        }
+    }
+}
+
+/// PROTOCOL §3 #13.
+#[tokio::test]
+async fn an_outcome_whose_connection_broke_before_the_commit_is_written_when_sent_again() {
+    let schema = unique_schema();
+    let cut = Arc::new(CutBeforeCommit {
+        armed: AtomicBool::new(false),
+        application: schema.clone(),
+    });
+    let url = format!("{}?application_name={schema}", url_of(|config| config));
+    let options = Postgres::options(&url).unwrap().schema(&schema);
+    let store = options.conductor(cut.clone()).connect().await.unwrap();
+    let claim = running(&store).await;
+    cut.armed.store(true, Ordering::SeqCst);
+    let error = try_done(&store, &claim).await.unwrap_err();
+    assert_transient(&error, "commit: ");
+    assert!(!cut.armed.load(Ordering::SeqCst), "nothing was cut");
+    let row = get(&store, claim.id).await;
+    assert_eq!(
+        (row.status, row.revision),
+        (Status::Executing, claim.revision)
+    );
+    assert!(is_committed(&try_done(&store, &claim).await.unwrap()));
+    assert_eq!(try_done(&store, &claim).await.unwrap(), Answer::Lost);
+    assert_eq!(get(&store, claim.id).await.revision, claim.revision.next());
+    store.close().await;
+    drop_schema(&schema).await;
+}
+
+/// PROTOCOL §3 #13.
+#[tokio::test]
+async fn an_outcome_whose_answer_was_lost_is_not_written_twice() {
+    let schema = unique_schema();
+    let proxy = Proxy::to(server_port());
+    let url = url_of(|config| config).replace(
+        &format!(":{}/", server_port()),
+        &format!(":{}/", proxy.port()),
+    );
+    let remote = Postgres::options(&url).unwrap().schema(&schema);
+    let remote = remote.max_connections(1).connect().await.unwrap();
+    let near = Postgres::options(&support::url()).unwrap().schema(&schema);
+    let near = near.connect().await.unwrap();
+
+    let parent = running(&remote).await;
+    let fan_out = Outcome::FanOut {
+        children: vec![task(), task()],
+        step: "joined".into(),
+        state: Json::null(),
+    };
+    assert!(is_committed(&work::commit(&remote, &parent, fan_out).await));
+    let child = work::claim(&remote, work::worker(&remote).await).await;
+    // Warm: every statement of this outcome was prepared by the end of a first child.
+    let other = work::claim(&remote, work::worker(&remote).await).await;
+    assert!(is_committed(&try_done(&remote, &other).await.unwrap()));
+    let keyed = work::insert(&remote, task()).await;
+
+    proxy.lose_answers();
+    let (store, commits) = (remote.clone(), outcome_of(&child, done()));
+    let sending = tokio::spawn(async move { store.commit(commits).await });
+    eventually("the outcome is durable", || async {
+        get(&near, child.id).await.status == Status::Done
+    })
+    .await;
+    proxy.cut();
+    assert_transient(&sending.await.unwrap().unwrap_err(), "commit: ");
+    assert_eq!(try_done(&remote, &child).await.unwrap(), Answer::Lost);
+    let row = get(&near, parent.id).await;
+    assert_eq!((row.status, row.children_pending), (Status::Runnable, 0));
+
+    // A signal with a dedup key is as safe to send again.
+    let signal = || vec![NewSignal::new(Target::Id(keyed), "go", Json::null()).dedup_key("once")];
+    remote
+        .deliver(vec![NewSignal::new(
+            Target::Id(keyed),
+            "warm",
+            Json::null(),
+        )])
+        .await
+        .unwrap();
+    proxy.lose_answers();
+    let (store, signals) = (remote.clone(), signal());
+    let sending = tokio::spawn(async move { store.deliver(signals).await });
+    eventually("the signal has arrived", || async {
+        near.signals(keyed, None).await.unwrap().len() == 2
+    })
+    .await;
+    proxy.cut();
+    assert_transient(&sending.await.unwrap().unwrap_err(), "deliver: ");
+    let again = remote.deliver(signal()).await.unwrap().answers[0];
+    assert_eq!(again, Delivery::Duplicate { instance: keyed });
+    remote.close().await;
+    near.close().await;
+    drop_schema(&schema).await;
+}
+
+fn server_port() -> u16 {
+    let config: tokio_postgres::Config = support::url().parse().unwrap();
+    *config.get_ports().first().unwrap_or(&5432)
+}

@@ -1,0 +1,263 @@
+//! The schema comes to be once, whole, and where it was asked for.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+mod support;
+
+#[path = "../examples/migrate.rs"]
+#[allow(dead_code, reason = "its main is for the command line")]
+mod example;
+
+use futures_util::future::join_all;
+use outlast_core::{ErrorKind, Inspect, Store};
+use outlast_postgres::{Migrations, Options, Postgres, SCHEMA_VERSION, migrations_sql};
+use std::time::Duration;
+use support::work::{self, task};
+use support::{Database, drop_schema, raw, raw_to, unique_schema, url, value_of};
+use tokio_postgres::Client;
+
+fn options(schema: &str) -> Options {
+    Postgres::options(&url()).unwrap().schema(schema)
+}
+
+/// Everything in a schema, as text: tables, columns, constraints, indexes, functions, versions.
+async fn catalog(client: &Client, schema: &str) -> String {
+    let query = format!(
+        "select string_agg(line, E'\\n' order by line) from (
+            select 'column ' || table_name || '.' || column_name || ' ' || data_type || ' '
+                   || is_nullable || coalesce(' ' || collation_name, '')
+                   || coalesce(' ' || column_default, '') || ' ' || is_identity as line
+              from information_schema.columns where table_schema = '{schema}'
+            union all
+            select 'constraint ' || conrelid::regclass || ' ' || conname || ' ' || pg_get_constraintdef(oid)
+              from pg_constraint where connamespace = '{schema}'::regnamespace
+            union all
+            select indexdef from pg_indexes where schemaname = '{schema}'
+            union all
+            select pg_get_functiondef(oid) from pg_proc where pronamespace = '{schema}'::regnamespace
+            union all
+            select 'table ' || relname || coalesce(' ' || array_to_string(reloptions, ','), '')
+              from pg_class where relnamespace = '{schema}'::regnamespace
+        ) as lines"
+    );
+    let lines: Option<String> = value_of(client, &query).await;
+    lines.unwrap_or_default().replace(schema, "SCHEMA")
+}
+
+/// The objects of a database outside of a schema and of the system's own.
+async fn outside(client: &Client, schema: &str) -> Vec<String> {
+    let query = format!(
+        "select format('%s %s', n.nspname, o.name) from (
+            select relnamespace as namespace, relname::text as name from pg_class
+            union all select pronamespace, proname from pg_proc
+            union all select typnamespace, typname from pg_type
+            union all select oid, 'namespace' from pg_namespace
+            union all select extnamespace, extname from pg_extension
+         ) as o join pg_namespace n on n.oid = o.namespace
+         where n.nspname not in ('{schema}', 'pg_toast') and n.nspname not like 'pg_temp%'
+         order by 1"
+    );
+    let rows = client.query(&query, &[]).await.unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+async fn versions(client: &Client, schema: &str) -> Vec<(String, i32)> {
+    let query = format!("select key, value from \"{schema}\".meta");
+    let rows = client.query(&query, &[]).await.unwrap();
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_nodes_that_start_at_once_make_one_schema() {
+    let schema = unique_schema();
+    let connecting = (0..16).map(|_| {
+        let options = options(&schema).max_connections(1);
+        tokio::spawn(options.connect())
+    });
+    let mut stores = Vec::new();
+    for connected in join_all(connecting).await {
+        stores.push(connected.unwrap().expect("every node starts"));
+    }
+    let raw = raw().await;
+    let only = [("version".to_owned(), SCHEMA_VERSION as i32)];
+    assert_eq!(versions(&raw, &schema).await, only);
+    let id = work::insert(&stores[0], task()).await;
+    for store in &stores {
+        assert_eq!(work::get(store, id).await.id, id);
+        store.close().await;
+    }
+    drop_schema(&schema).await;
+}
+
+#[tokio::test]
+async fn a_migration_does_not_wait_for_a_lock_for_long() {
+    let (schema, holder) = (unique_schema(), raw().await);
+    let hasty = || options(&schema).lock_timeout(Duration::from_millis(150));
+    let sql = format!(
+        "create schema {schema}; create table {schema}.meta (key text primary key, value integer not null)"
+    );
+    holder.batch_execute(&sql).await.unwrap();
+    let before = catalog(&holder, &schema).await;
+    for lock in [
+        // Another node's migration.
+        format!(
+            "select pg_advisory_xact_lock(hashtextextended('outlast migration of {schema}', 0))"
+        ),
+        // Somebody's hand.
+        format!("lock table {schema}.meta in access exclusive mode"),
+    ] {
+        holder
+            .batch_execute(&format!("begin; {lock}"))
+            .await
+            .unwrap();
+        let connecting = hasty().connect();
+        let error = tokio::time::timeout(Duration::from_secs(20), connecting).await;
+        let error = error.expect("it does not hang").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Transient, "{error:?}");
+        let said = "somebody holds a lock for too long";
+        assert!(error.to_string().contains(said), "{error}");
+        holder.batch_execute("rollback").await.unwrap();
+        assert_eq!(catalog(&holder, &schema).await, before, "half-done");
+    }
+    let store = hasty().connect().await.unwrap();
+    work::running(&store).await;
+    store.close().await;
+    drop_schema(&schema).await;
+}
+
+#[tokio::test]
+async fn a_migration_that_fails_leaves_nothing_behind() {
+    let (schema, raw) = (unique_schema(), raw().await);
+    // In the way of the second table.
+    let sql = format!("create schema {schema}; create table {schema}.signals (x integer)");
+    raw.batch_execute(&sql).await.unwrap();
+    let before = catalog(&raw, &schema).await;
+    let error = options(&schema).connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
+    assert!(
+        error.to_string().contains("\"signals\" already exists"),
+        "{error}"
+    );
+    assert_eq!(catalog(&raw, &schema).await, before);
+    drop_schema(&schema).await;
+}
+
+#[tokio::test]
+async fn a_schema_of_a_newer_version_is_refused_and_left_alone() {
+    let schema = unique_schema();
+    options(&schema).connect().await.unwrap().close().await;
+    let (raw, newer) = (raw().await, SCHEMA_VERSION + 1);
+    let sql = format!("update \"{schema}\".meta set value = {newer} where key = 'version'");
+    raw.batch_execute(&sql).await.unwrap();
+    let before = catalog(&raw, &schema).await;
+    for migrations in [Migrations::Run, Migrations::Check] {
+        let options = options(&schema).migrations(migrations);
+        let error = options.connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+        let said = format!("is at version {newer}, made by a newer build");
+        assert!(error.to_string().contains(&said), "{error}");
+        assert!(error.to_string().contains("update it"), "{error}");
+    }
+    assert_eq!(options(&schema).schema_version().await.unwrap(), newer);
+    assert_eq!(catalog(&raw, &schema).await, before);
+    drop_schema(&schema).await;
+}
+
+#[tokio::test]
+async fn printed_sql_makes_the_same_schema_as_connecting_and_once_only() {
+    let (connected, printed) = (unique_schema(), unique_schema());
+    options(&connected).connect().await.unwrap().close().await;
+    let (raw, sql) = (raw().await, migrations_sql(&printed).unwrap());
+    raw.batch_execute(&sql).await.unwrap();
+    let made = catalog(&raw, &printed).await;
+    assert!(made.contains("instances_pick") && made.contains("CREATE OR REPLACE FUNCTION"));
+    assert_eq!(made, catalog(&raw, &connected).await);
+    assert_eq!(
+        versions(&raw, &printed).await,
+        versions(&raw, &connected).await
+    );
+    let checked = options(&printed).migrations(Migrations::Check);
+    let store = checked.connect().await.unwrap();
+    let id = work::insert(&store, task()).await;
+
+    raw.batch_execute(&sql)
+        .await
+        .expect_err("a second run stops");
+    raw.batch_execute("rollback").await.unwrap();
+    assert_eq!(catalog(&raw, &printed).await, made);
+    assert_eq!(versions(&raw, &printed).await.len(), 1);
+    assert_eq!(work::get(&store, id).await.id, id);
+    store.close().await;
+    drop_schema(&connected).await;
+    drop_schema(&printed).await;
+    assert!(migrations_sql("not plain").is_err());
+}
+
+#[tokio::test]
+async fn everything_is_in_the_configured_schema_and_nowhere_else() {
+    let database = Database::create().await;
+    let raw = raw_to(&database.url).await;
+    let before = outside(&raw, "mine").await;
+    let mine = Postgres::options(&database.url).unwrap().schema("mine");
+    let mine = mine.connect().await.unwrap();
+    let id = work::insert(&mine, task().correlation_key("k")).await;
+    let claim = work::claim(&mine, work::worker(&mine).await).await;
+    work::commit(&mine, &claim, work::wait_for("go")).await;
+    raw.batch_execute("select mine.signal('task', 'k', 'go'); select mine.insert('task', 'start')")
+        .await
+        .unwrap();
+    assert_eq!(outside(&raw, "mine").await, before);
+    let all = catalog(&raw, "mine").await;
+    assert!(
+        !all.contains("outlast."),
+        "a name of the default schema is left:\n{all}"
+    );
+
+    let theirs = Postgres::options(&database.url).unwrap().schema("theirs");
+    let theirs = theirs.connect().await.unwrap();
+    assert_eq!(theirs.get(id).await.unwrap(), None);
+    assert_eq!(theirs.find("task", "k").await.unwrap(), None);
+    work::insert(&theirs, task().correlation_key("k")).await;
+    let theirs_claim = work::claim(&theirs, work::worker(&theirs).await).await;
+    work::commit(&theirs, &theirs_claim, work::done()).await;
+    let holder = mine.find("task", "k").await.unwrap().expect("it is held");
+    assert_eq!(holder.id, id);
+    mine.close().await;
+    theirs.close().await;
+    drop(raw);
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn the_command_line_prints_shows_and_runs() {
+    let run = |arguments: &[&str]| {
+        let arguments: Vec<String> = arguments.iter().map(|it| (*it).to_owned()).collect();
+        example::run(arguments.into_iter())
+    };
+    let (schema, url) = (unique_schema(), url());
+    let printed = run(&["--print", "--schema", &schema]).await.unwrap();
+    assert_eq!(printed, migrations_sql(&schema).unwrap().trim_end());
+    assert_eq!(
+        run(&["--print"]).await.unwrap(),
+        migrations_sql("outlast").unwrap().trim_end()
+    );
+    let status = || run(&["--status", &url, "--schema", &schema]);
+    let needed = format!("needed {SCHEMA_VERSION}");
+    assert_eq!(status().await.unwrap(), format!("version 0\n{needed}"));
+    let migrated = run(&[&url, "--schema", &schema]).await.unwrap();
+    assert_eq!(migrated, format!("version {SCHEMA_VERSION}"));
+    assert_eq!(
+        status().await.unwrap(),
+        format!("version {SCHEMA_VERSION}\n{needed}")
+    );
+    for arguments in [&[][..], &["--status"], &["--what"], &[&url, "--print"]] {
+        let message = run(arguments).await.unwrap_err();
+        assert!(message.contains("usage: migrate"), "{message}");
+    }
+    let message = run(&["postgres://me:hunter2@127.0.0.1:1/x"])
+        .await
+        .unwrap_err();
+    assert!(message.contains("is PostgreSQL running"), "{message}");
+    assert!(!message.contains("hunter2"), "{message}");
+    drop_schema(&schema).await;
+}

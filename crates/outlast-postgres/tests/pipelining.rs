@@ -1,0 +1,83 @@
+//! A transaction is one round trip: what it costs over a slow network is known.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+mod support;
+
+use outlast_core::{Answer, Inspect, Json, NewSignal, Store, Target};
+use outlast_postgres::Postgres;
+use std::time::Duration;
+use support::proxy::Proxy;
+use support::work::{claim, commit, done, insert, request, task, wait_for, worker};
+use support::{drop_schema, unique_schema, url, url_of};
+
+#[tokio::test]
+async fn a_transaction_is_one_round_trip() {
+    let schema = unique_schema();
+    let config: tokio_postgres::Config = url().parse().unwrap();
+    let port = *config.get_ports().first().unwrap_or(&5432);
+    let proxy = Proxy::to(port);
+    let slow =
+        url_of(|config| config).replace(&format!(":{port}/"), &format!(":{}/", proxy.port()));
+    let options = Postgres::options(&slow).unwrap().schema(&schema);
+    let store = options.max_connections(1).connect().await.unwrap();
+
+    // The first time each verb is used on a connection, its statements are prepared: one more. What is
+    // counted comes after that.
+    let mut counted = Vec::new();
+    for warm in [false, true] {
+        let mut count = |verb: &'static str| {
+            let round_trips = proxy.take_round_trips();
+            if warm {
+                counted.push((verb, round_trips));
+            }
+        };
+        let worker = worker(&store).await;
+        count("register");
+        let id = insert(&store, task()).await;
+        count("insert");
+        let first = claim(&store, worker).await;
+        count("claim, as many as asked for, inbox empty");
+        assert_eq!(first.id, id);
+        let parked = commit(&store, &first, wait_for("go")).await;
+        count("commit, wait");
+        assert!(matches!(parked, Answer::Committed { .. }));
+        let signal = NewSignal::new(Target::Id(id), "go", Json::null());
+        store.deliver(vec![signal]).await.unwrap();
+        count("deliver by id");
+        let second = claim(&store, worker).await;
+        count("claim, inbox loaded");
+        assert_eq!(second.inbox.len(), 1);
+        commit(&store, &second, done()).await;
+        count("commit, done");
+        assert_eq!(store.claim(request(worker, 5)).await.unwrap().claims, []);
+        count("claim, nothing there");
+        store
+            .heartbeat(worker, Duration::from_secs(60))
+            .await
+            .unwrap();
+        count("heartbeat");
+        store.get(id).await.unwrap();
+        count("get");
+        store.deregister(worker).await.unwrap();
+        count("deregister");
+    }
+    assert_eq!(
+        counted,
+        [
+            ("register", 1),
+            ("insert", 1),
+            ("claim, as many as asked for, inbox empty", 1),
+            ("commit, wait", 1),
+            ("deliver by id", 1),
+            ("claim, inbox loaded", 2),
+            ("commit, done", 1),
+            ("claim, nothing there", 2),
+            ("heartbeat", 1),
+            ("get", 1),
+            ("deregister", 1),
+        ]
+    );
+    store.close().await;
+    drop_schema(&schema).await;
+}

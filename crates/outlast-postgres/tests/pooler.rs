@@ -1,0 +1,186 @@
+//! Behind a pooler in transaction mode, where each transaction may get another server connection, every
+//! rule of the contract holds. The store finds out by itself that it may not prepare statements by name.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+mod support;
+
+use futures_util::future::join_all;
+use outlast_conformance::{Model, Subject, suite};
+use outlast_core::{Answer, Clock, Filter, Inspect, ManualClock, Status, Store};
+use outlast_postgres::{Options, Postgres};
+use std::time::Duration;
+use support::pooler::Pooler;
+use support::work::{self, done, running, task};
+use support::{drop_schema, raw, raw_to, unique_schema, value_of};
+
+fn options(pooler: &Pooler, schema: &str) -> Options {
+    Postgres::options(&pooler.url()).unwrap().schema(schema)
+}
+
+async fn open_with(change: impl FnOnce(Options) -> Options) -> Subject {
+    let (clock, schema) = (ManualClock::default(), unique_schema());
+    let Some(pooler) = Pooler::start(2) else {
+        // Said already; the model keeps the rules.
+        return Subject::new(Model::new(clock.clone()), clock);
+    };
+    let options = options(&pooler, &schema).clock(clock.clone());
+    let store = change(options).connect().await.unwrap();
+    Subject::new(store, clock)
+        .guarded_by(pooler)
+        .cleaned_by(async move {
+            let dropped = tokio::spawn(async move { drop_schema(&schema).await });
+            dropped.await.expect("the schema is dropped");
+        })
+}
+
+async fn open() -> Subject {
+    open_with(|options| options).await
+}
+
+outlast_conformance::conformance_suite!(open);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_never_prepares_keeps_the_rules_too() {
+    macro_rules! try_all {
+        ($($module:ident::$rule:ident,)*) => {
+            $({
+                let subject = open_with(Options::without_named_statements).await;
+                suite::$module::$rule(&subject).await;
+                subject.finish().await;
+            })*
+        };
+    }
+    try_all! {
+        batches::a_mixed_workload_comes_to_rest_without_anything_to_mend,
+        claims::a_claim_carries_everything_the_step_may_look_at,
+        children::nesting_goes_three_deep,
+        races::claims_at_once_never_get_the_same_row,
+        races::claims_at_once_take_one_of_a_partition_key,
+        races::siblings_that_end_at_once_join_once,
+        races::a_signal_that_races_a_park_is_never_lost,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stores_that_share_server_connections_keep_their_settings_apart() {
+    let Some(pooler) = Pooler::start(1) else {
+        return;
+    };
+    let schemas = [unique_schema(), unique_schema()];
+    let clocks = [ManualClock::default(), ManualClock::default()];
+    clocks[1].advance(Duration::from_secs(86_400));
+    let mut stores = Vec::new();
+    for (schema, clock) in schemas.iter().zip(&clocks) {
+        let options = options(&pooler, schema).clock(clock.clone());
+        stores.push(options.connect().await.unwrap());
+    }
+    for _ in 0..50 {
+        let asked = stores.iter().chain(&stores).map(|store| store.now());
+        let answers = join_all(asked).await;
+        for (answer, clock) in answers.into_iter().zip(clocks.iter().chain(&clocks)) {
+            assert_eq!(answer.unwrap(), clock.now());
+        }
+        for store in &stores {
+            let claim = running(store).await;
+            let committed = work::commit(store, &claim, done()).await;
+            assert!(matches!(committed, Answer::Committed { .. }));
+        }
+        // Whoever comes next to the same server connection finds it as it was.
+        let next = raw_to(&pooler.url()).await;
+        let settings = next
+            .simple_query(
+                "select coalesce(current_setting('outlast_test.now_us', true), '') as clock,
+                        current_setting('enable_seqscan') as seqscan,
+                        current_setting('lock_timeout') as lock_timeout,
+                        current_setting('synchronous_commit') as durable",
+            )
+            .await
+            .unwrap();
+        let row = settings.iter().find_map(|message| {
+            let tokio_postgres::SimpleQueryMessage::Row(row) = message else {
+                return None;
+            };
+            Some(row)
+        });
+        let row = row.expect("one row");
+        let found = [row.get(0), row.get(1), row.get(2), row.get(3)];
+        assert_eq!(found, ["", "on", "0", "on"].map(Some));
+    }
+    for (store, schema) in stores.iter().zip(&schemas) {
+        let ended = Filter {
+            statuses: vec![Status::Done],
+            ..Filter::default()
+        };
+        let counted = store.count(ended).await.unwrap();
+        assert_eq!(counted, outlast_core::Count::Exactly(50));
+        store.close().await;
+        drop_schema(schema).await;
+    }
+}
+
+/// Drivers name their statements by counting, so two programs give different statements the same name.
+/// Behind a pooler the other program's is found where one's own was expected.
+#[tokio::test]
+async fn a_statement_of_another_program_is_never_run_in_place_of_ones_own() {
+    for server_connections in [2, 3] {
+        let Some(pooler) = Pooler::start(server_connections) else {
+            return;
+        };
+        let (schema, direct) = (unique_schema(), raw().await);
+        let direct_options = Postgres::options(&support::url()).unwrap().schema(&schema);
+        let seen = direct_options.connect().await.unwrap();
+        let store = options(&pooler, &schema).max_connections(1);
+        let store = store.connect().await.unwrap();
+        poison_all_but_one(&pooler, server_connections, &schema).await;
+
+        for _ in 0..4 {
+            let worker = work::worker(&store).await;
+            let id = work::insert(&store, task()).await;
+            let claim = work::claim(&store, worker).await;
+            assert_eq!(claim.id, id);
+            assert!(matches!(
+                work::commit(&store, &claim, done()).await,
+                Answer::Committed { .. }
+            ));
+            assert_eq!(work::get(&seen, id).await.status, Status::Done);
+        }
+        let poisoned: i64 = value_of(
+            &direct,
+            &format!("select count(*) from \"{schema}\".poisoned"),
+        )
+        .await;
+        assert_eq!(poisoned, 0, "statements of another program were run");
+        store.close().await;
+        seen.close().await;
+        drop_schema(&schema).await;
+    }
+}
+
+/// Leaves statements of the names that drivers give on every server connection but one, each with the
+/// parameters of many of the store's own.
+async fn poison_all_but_one(pooler: &Pooler, server_connections: usize, schema: &str) {
+    raw()
+        .await
+        .batch_execute(&format!("create table \"{schema}\".poisoned (name text)"))
+        .await
+        .unwrap();
+    // Each open transaction holds on to a server connection of its own.
+    let url = pooler.url();
+    let others = join_all((1..server_connections).map(|_| raw_to(&url))).await;
+    for other in &others {
+        other.batch_execute("begin").await.unwrap();
+    }
+    for other in &others {
+        for n in 0..400 {
+            let sql = format!(
+                "prepare s{n} (bigint[], bigint[]) as
+                    insert into \"{schema}\".poisoned values ('s{n}') returning $1, $2"
+            );
+            other.batch_execute(&sql).await.unwrap();
+        }
+    }
+    for other in &others {
+        other.batch_execute("commit").await.unwrap();
+    }
+}

@@ -1,0 +1,522 @@
+//! Starting and waking instances from plain SQL, inside the caller's own transaction.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+mod support;
+
+use outlast_core::{
+    Answer, Delivery, Inspect, Instance, InstanceId, Json, ManualClock, NewInstance, NewSignal,
+    Scope, Start, Status, Store, Target, Timestamp,
+};
+use outlast_postgres::Postgres;
+use std::time::Duration;
+use support::work::{self, claim, commit, done, get, task, wait_for, worker};
+use support::{drop_schema, options, raw, unique_schema, value_of};
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+
+/// A store, and a session of somebody who knows only SQL and works in the store's schema.
+struct Both {
+    store: Postgres,
+    sql: Client,
+    schema: String,
+    clock: ManualClock,
+}
+
+impl Both {
+    async fn open() -> Both {
+        let (schema, clock) = (unique_schema(), ManualClock::default());
+        let store = options(&schema, &clock).connect().await.unwrap();
+        let sql = Both::session(&schema, &clock).await;
+        Both {
+            store,
+            sql,
+            schema,
+            clock,
+        }
+    }
+
+    async fn session(schema: &str, clock: &ManualClock) -> Client {
+        let sql = raw().await;
+        let now = outlast_core::Clock::now(clock).0;
+        sql.batch_execute(&format!("set outlast_test.now_us = {now}"))
+            .await
+            .unwrap();
+        assert!(schema.starts_with('t'), "a plain name needs no quotes");
+        sql
+    }
+
+    /// `outlast.` stands for the schema.
+    fn named(&self, sql: &str) -> String {
+        sql.replace("outlast.", &format!("{}.", self.schema))
+    }
+
+    async fn run(&self, sql: &str) {
+        self.sql.batch_execute(&self.named(sql)).await.unwrap();
+    }
+
+    /// The id that an insert answers with.
+    async fn insert(&self, call: &str) -> Option<InstanceId> {
+        let id: Option<i64> = value_of(&self.sql, &self.named(&format!("select {call}"))).await;
+        id.map(InstanceId)
+    }
+
+    /// The word that a signal answers with.
+    async fn signal(&self, call: &str) -> String {
+        value_of(&self.sql, &self.named(&format!("select {call}"))).await
+    }
+
+    /// Asserts that a call is refused as bad input, with these words.
+    async fn assert_refused(&self, call: &str, said: &str) {
+        let query = self.named(&format!("select {call}"));
+        let error = self.sql.query_one(&query, &[]).await.unwrap_err();
+        let error = error.as_db_error().expect("the database refuses it");
+        let class = &error.code().code()[..2];
+        assert_eq!(class, "22", "{call}: {error:?}");
+        let all = format!("{} {}", error.message(), error.detail().unwrap_or_default());
+        assert!(all.contains(said), "{call}: {all}");
+    }
+
+    async fn close(self) {
+        self.store.close().await;
+        drop_schema(&self.schema).await;
+    }
+}
+
+/// What two rows must have in common.
+fn comparable(mut row: Instance) -> Instance {
+    row.id = InstanceId(0);
+    let state: serde_json::Value = row.state.decode().unwrap();
+    row.state = Json::of(&state).unwrap();
+    row
+}
+
+#[tokio::test]
+async fn an_insert_is_there_after_the_commit_and_gone_after_a_rollback() {
+    let both = Both::open().await;
+    both.run("begin").await;
+    let id = both
+        .insert("outlast.insert('task', 'start')")
+        .await
+        .unwrap();
+    assert_eq!(both.store.get(id).await.unwrap(), None, "not before");
+    both.run("rollback").await;
+    assert_eq!(both.store.get(id).await.unwrap(), None);
+    both.run("begin").await;
+    let id = both
+        .insert("outlast.insert('task', 'start')")
+        .await
+        .unwrap();
+    both.run("commit").await;
+    let claim = claim(&both.store, worker(&both.store).await).await;
+    assert_eq!(claim.id, id);
+    both.close().await;
+}
+
+#[tokio::test]
+async fn an_insert_makes_the_same_row_as_the_stores() {
+    let both = Both::open().await;
+    let state = Json::parse(r#"{"number":42}"#).unwrap();
+    let at = Timestamp(1_767_225_600_000_000) + Duration::from_secs(60);
+    for (call, row) in [
+        (
+            "outlast.insert('task', 'start')",
+            NewInstance::new("task", "start", Json::parse("{}").unwrap()),
+        ),
+        (
+            r#"outlast.insert('task', 'start', '{"number": 42}', correlation_key => 'order:42')"#,
+            NewInstance::new("task", "start", state.clone()).correlation_key("order:42"),
+        ),
+        (
+            "outlast.insert(machine => 'other', step => 'go', state => 'null', version => 3,
+                queue => 'mail', priority => -5, eligible_at => '2026-01-01 00:01:00+00',
+                partition_key => 'p', correlation_key => 'k', scope => '{runnable,executing}')",
+            NewInstance::new("other", "go", Json::null())
+                .version(3)
+                .queue("mail")
+                .priority(-5)
+                .start(Start::At(at))
+                .partition_key("p")
+                .correlation(
+                    "k",
+                    Scope::of([Status::Runnable, Status::Executing]).unwrap(),
+                ),
+        ),
+    ] {
+        let by_sql = both.insert(call).await.expect("it is no duplicate");
+        let by_sql = comparable(get(&both.store, by_sql).await);
+        // Out of the way of its twin.
+        both.run("delete from outlast.instances").await;
+        let by_store = work::insert(&both.store, row).await;
+        let by_store = comparable(get(&both.store, by_store).await);
+        assert_eq!(by_sql, by_store);
+        assert_eq!(by_sql.state.as_str(), by_store.state.as_str());
+        both.run("delete from outlast.instances").await;
+    }
+    both.close().await;
+}
+
+#[tokio::test]
+async fn an_occupied_key_answers_null() {
+    let both = Both::open().await;
+    let insert = "outlast.insert('task', 'start', correlation_key => 'k')";
+    assert!(both.insert(insert).await.is_some());
+    assert_eq!(both.insert(insert).await, None);
+    let other = "outlast.insert('other', 'start', correlation_key => 'k')";
+    assert!(both.insert(other).await.is_some(), "keys are per machine");
+    work::insert(&both.store, task().correlation_key("mine")).await;
+    let taken = "outlast.insert('task', 'start', correlation_key => 'mine')";
+    assert_eq!(both.insert(taken).await, None);
+    both.close().await;
+}
+
+/// An instance that waits for `go`, under the key `key`.
+async fn parked(both: &Both, key: &str) -> InstanceId {
+    let store = &both.store;
+    let id = work::insert(store, task().correlation_key(key)).await;
+    let claim = claim(store, worker(store).await).await;
+    assert_eq!(claim.id, id);
+    let answer = commit(store, &claim, wait_for("go")).await;
+    assert!(matches!(
+        answer,
+        Answer::Committed {
+            status: Status::AwaitingSignal,
+            ..
+        }
+    ));
+    id
+}
+
+#[tokio::test]
+async fn a_signal_wakes_after_the_commit_and_not_after_a_rollback() {
+    let both = Both::open().await;
+    let id = parked(&both, "order:42").await;
+    // As the crate's page shows it.
+    let call = r#"outlast.signal('task', 'order:42', 'go', '{"amount": 100}')"#;
+    both.run("begin").await;
+    assert_eq!(both.signal(call).await, "delivered");
+    assert_eq!(get(&both.store, id).await.status, Status::AwaitingSignal);
+    both.run("rollback").await;
+    assert_eq!(get(&both.store, id).await.status, Status::AwaitingSignal);
+    assert_eq!(both.store.signals(id, None).await.unwrap(), []);
+    both.run("begin").await;
+    assert_eq!(both.signal(call).await, "delivered");
+    both.run("commit").await;
+    let claim = claim(&both.store, worker(&both.store).await).await;
+    assert_eq!(claim.id, id);
+    let payload: serde_json::Value = claim.inbox[0].payload.decode().unwrap();
+    assert_eq!(payload["amount"], 100);
+    both.close().await;
+}
+
+#[tokio::test]
+async fn every_way_to_write_a_signal_is_understood() {
+    let both = Both::open().await;
+    let id = work::insert(&both.store, task().correlation_key("k")).await;
+    let mut sent = 0;
+    for call in [
+        format!("outlast.signal({id}, 'go')"),
+        format!("outlast.signal({id}, 'go', '{{}}')"),
+        format!("outlast.signal({id}, 'go', '{{}}', 'd1')"),
+        format!(
+            "outlast.signal({id}::bigint, 'go', jsonb_build_object('a', 1), dedup_key => 'd2')"
+        ),
+        format!("outlast.signal(target => {id}, name => 'go')"),
+        "outlast.signal('task', 'k', 'go')".into(),
+        "outlast.signal('task', 'k', 'go', '{}')".into(),
+        "outlast.signal('task', 'k', 'go', '{}', 'd3')".into(),
+        "outlast.signal('task', 'k', 'go', dedup_key => 'd4')".into(),
+        "outlast.signal(machine => 'task', correlation_key => 'k', name => 'go')".into(),
+        "outlast.signal('task'::text, 'k'::varchar, 'go', to_jsonb(1))".into(),
+    ] {
+        assert_eq!(both.signal(&call).await, "delivered", "{call}");
+        sent += 1;
+        let signals = both.store.signals(id, None).await.unwrap();
+        assert_eq!(signals.len(), sent, "{call}");
+    }
+    both.close().await;
+}
+
+#[tokio::test]
+async fn a_signal_has_the_same_answers_and_effects_as_a_delivery() {
+    let both = Both::open().await;
+    let (by_sql, by_store) = (parked(&both, "a").await, parked(&both, "b").await);
+    let ended = parked(&both, "c").await;
+    let note = outlast_core::Note::by("ada");
+    both.store.cancel(vec![ended], note).await.unwrap();
+    let word = |delivery: &Delivery| match delivery {
+        Delivery::Delivered { .. } => "delivered",
+        Delivery::Duplicate { .. } => "duplicate",
+        Delivery::NoTarget => "no_target",
+        Delivery::InboxFull { .. } => "inbox_full",
+    };
+    let sends: [(&str, Option<&str>); 6] = [
+        ("unawaited", None),
+        ("unawaited", Some("d1")),
+        ("unawaited", Some("d1")),
+        ("go", Some("d2")),
+        ("go", Some("d2")),
+        ("go", None),
+    ];
+    for (nth, (name, dedup_key)) in sends.into_iter().enumerate() {
+        let mut signal = NewSignal::new(Target::Id(by_store), name, Json::parse("1").unwrap());
+        signal.dedup_key = dedup_key.map(Into::into);
+        let delivered = both.store.deliver(vec![signal]).await.unwrap();
+        let dedup = dedup_key.map_or("null".into(), |key| format!("'{key}'"));
+        // By turns, by id and by key.
+        let call = match nth % 2 {
+            0 => format!("outlast.signal({by_sql}, '{name}', '1', {dedup})"),
+            _ => format!("outlast.signal('task', 'a', '{name}', '1', {dedup})"),
+        };
+        assert_eq!(
+            both.signal(&call).await,
+            word(&delivered.answers[0]),
+            "{call}"
+        );
+        let (mut left, mut right) = (
+            get(&both.store, by_sql).await,
+            get(&both.store, by_store).await,
+        );
+        for row in [&mut left, &mut right] {
+            row.id = InstanceId(0);
+            row.correlation_key = None;
+        }
+        assert_eq!(left, right, "{call}");
+        let inbox = async |id| {
+            let signals = both.store.signals(id, None).await.unwrap().into_iter();
+            let parts = signals.map(|it| (it.name, it.payload, it.dedup_key, it.inserted_at));
+            parts.collect::<Vec<_>>()
+        };
+        assert_eq!(inbox(by_sql).await, inbox(by_store).await, "{call}");
+    }
+    for call in [
+        format!("outlast.signal({ended}, 'go')"),
+        "outlast.signal('task', 'c', 'go')".into(),
+        "outlast.signal(0, 'go')".into(),
+        "outlast.signal('task', 'nobody', 'go')".into(),
+    ] {
+        assert_eq!(both.signal(&call).await, "no_target", "{call}");
+    }
+    both.close().await;
+}
+
+#[tokio::test]
+async fn a_full_inbox_takes_no_more_by_sql_either() {
+    let both = Both::open().await;
+    let id = work::insert(&both.store, task()).await;
+    let max = outlast_core::limits::INBOX_MAX;
+    both.run(&format!(
+        "insert into outlast.signals (target_id, name, payload, dedup_key, inserted_at)
+         select {id}, 'go', 'null', n, outlast.now() from generate_series(2, {max}) as n"
+    ))
+    .await;
+    let call = format!("outlast.signal({id}, 'go')");
+    assert_eq!(both.signal(&call).await, "delivered");
+    assert_eq!(both.signal(&call).await, "inbox_full");
+    let known = format!("outlast.signal({id}, 'go', dedup_key => '2')");
+    assert_eq!(both.signal(&known).await, "duplicate", "before full");
+    both.close().await;
+}
+
+#[tokio::test]
+async fn bad_input_is_refused_with_what_is_wrong() {
+    let both = Both::open().await;
+    let id = work::insert(&both.store, task()).await;
+    let long_name = "repeat('x', 201)";
+    let long_key = "repeat('x', 513)";
+    let nested = |n: usize| format!("(repeat('[', {n}) || repeat(']', {n}))::jsonb");
+    let deep = |n| format!("outlast.insert('task', 'start', {})", nested(n));
+    let sized = |n: usize| format!("to_jsonb(repeat('x', {}))", n - 2);
+    for (call, said) in [
+        ("outlast.insert('', 'start')".into(), "machine is empty"),
+        ("outlast.insert(null, 'start')".into(), "machine is empty"),
+        ("outlast.insert('a/b', 'start')".into(), "separates name and version"),
+        (format!("outlast.insert({long_name}, 'start')"), "machine has 201 bytes; at most 200"),
+        (format!("outlast.insert('task', {long_name})"), "step has 201 bytes"),
+        ("outlast.insert('task', 'start', queue => '')".into(), "queue is empty"),
+        ("outlast.insert('task', E'a\\tb')".into(), "step contains a control character"),
+        ("outlast.insert('task', E'a\\u0085b')".into(), "control character"),
+        ("outlast.insert('task', 'start', version => 0)".into(), "versions start at 1"),
+        ("outlast.insert('task', 'start', version => null)".into(), "version is null"),
+        ("outlast.insert('task', 'start', priority => 40000)".into(), "priority is 40000"),
+        ("outlast.insert('task', 'start', priority => null)".into(), "priority is null"),
+        ("outlast.insert('task', 'start', partition_key => '')".into(), "partition key is empty"),
+        (format!("outlast.insert('task', 'start', partition_key => {long_key})"), "513 bytes; at most 512"),
+        (format!("outlast.insert('task', 'start', correlation_key => {long_key})"), "correlation key has 513 bytes"),
+        ("outlast.insert('task', 'start', correlation_key => 'k', scope => '{executing}')".into(), "must contain runnable"),
+        ("outlast.insert('task', 'start', correlation_key => 'k', scope => '{}')".into(), "must contain runnable"),
+        ("outlast.insert('task', 'start', correlation_key => 'k', scope => null)".into(), "must contain runnable"),
+        ("outlast.insert('task', 'start', correlation_key => 'k', scope => '{runnable,paused}')".into(), "unknown status"),
+        ("outlast.insert('task', 'start', correlation_key => 'k', scope => '{runnable,null}')".into(), "unknown status"),
+        ("outlast.insert('task', 'start', correlation_key => 'k', scope => '{{runnable},{executing}}')".into(), "is not a plain list"),
+        ("outlast.insert('task', 'start', eligible_at => 'infinity')".into(), "between the years 1 and 9999"),
+        ("outlast.insert('task', 'start', eligible_at => '-infinity')".into(), "between the years 1 and 9999"),
+        ("outlast.insert('task', 'start', eligible_at => '0044-03-15 00:00:00+00 BC')".into(), "between the years 1 and 9999"),
+        ("outlast.insert('task', 'start', eligible_at => '10000-01-02 00:00:00+00')".into(), "between the years 1 and 9999"),
+        ("outlast.insert('task', 'start', null)".into(), "state is null; JSON null is written"),
+        (r#"outlast.insert('task', 'start', '"\u0000"')"#.into(), "\\u0000 cannot be converted"),
+        (r#"outlast.insert('task', 'start', '"\ud800"')"#.into(), "surrogate"),
+        ("outlast.insert('task', 'start', '{')".into(), "input string ended"),
+        (deep(101), "nested more than 100 levels deep"),
+        (deep(1_000), "nested more than 100 levels deep"),
+        (format!("outlast.insert('task', 'start', {})", sized((1 << 20) + 1)), "at most 1048576"),
+        (format!("outlast.signal({id}, '')"), "signal is empty"),
+        (format!("outlast.signal({id}, {long_name})"), "signal has 201 bytes"),
+        (format!("outlast.signal({id}, 'go', null)"), "payload is null"),
+        (format!("outlast.signal({id}, 'go', {})", nested(101)), "nested more than"),
+        (format!("outlast.signal({id}, 'go', dedup_key => '')"), "dedup key is empty"),
+        (format!("outlast.signal({id}, 'go', dedup_key => {long_key})"), "dedup key has 513 bytes"),
+        ("outlast.signal(null::bigint, 'go')".into(), "target is null"),
+        ("outlast.signal('', 'k', 'go')".into(), "machine is empty"),
+        ("outlast.signal('task', null, 'go')".into(), "correlation key is null"),
+        (format!("outlast.signal('task', {long_key}, 'go')"), "correlation key has 513 bytes"),
+        ("outlast.signal('task', 'k', '')".into(), "signal is empty"),
+    ] {
+        both.assert_refused(&call, said).await;
+    }
+    // And what is just allowed is taken.
+    for call in [
+        deep(100),
+        format!("outlast.insert('task', 'start', {})", sized(1 << 20)),
+        "outlast.insert(repeat('m', 200), repeat('s', 200), queue => repeat('q', 200), priority => 32767,
+            partition_key => repeat('p', 512), correlation_key => repeat('c', 512),
+            eligible_at => '9999-12-31 00:00:00+00')".into(),
+    ] {
+        let id = both.insert(&call).await.expect("it is taken");
+        get(&both.store, id).await;
+    }
+    assert_eq!(both.store.signals(id, None).await.unwrap(), []);
+    both.close().await;
+}
+
+/// I2, PROTOCOL §3 #2.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_by_sql_that_races_a_park_is_never_lost() {
+    let both = Both::open().await;
+    let worker = worker(&both.store).await;
+    for isolation in ["read committed", "repeatable read", "serializable"] {
+        both.run(&format!(
+            "set session characteristics as transaction isolation level {isolation}"
+        ))
+        .await;
+        let mut again = 0;
+        for round in 0..200 {
+            let key = format!("{isolation} {round}");
+            let id = work::insert(&both.store, task().correlation_key(&key)).await;
+            let claim = claim(&both.store, worker).await;
+            assert_eq!(claim.id, id);
+            let store = both.store.clone();
+            let parking = tokio::spawn({
+                let claim = claim.clone();
+                async move { commit(&store, &claim, wait_for("go")).await }
+            });
+            let call = match round % 2 {
+                0 => format!("outlast.signal({id}, 'go')"),
+                _ => format!("outlast.signal('task', '{key}', 'go')"),
+            };
+            again += signal_until_delivered(&both, &call).await;
+            let parked = parking.await.unwrap();
+            assert!(matches!(parked, Answer::Committed { .. }), "{parked:?}");
+            let row = get(&both.store, id).await;
+            assert_eq!(
+                row.status,
+                Status::Runnable,
+                "{isolation}, round {round}: lost"
+            );
+            let woken = work::claim(&both.store, worker).await;
+            assert_eq!((woken.id, woken.inbox.len()), (id, 1));
+            commit(&both.store, &woken, done()).await;
+        }
+        assert!(
+            isolation != "read committed" || again == 0,
+            "{again} failures"
+        );
+    }
+    both.close().await;
+}
+
+/// Sends a signal, again where the database could not serialise it. Answers how often that was.
+async fn signal_until_delivered(both: &Both, call: &str) -> usize {
+    let query = both.named(&format!("select {call}"));
+    for failures in 0..20 {
+        match both.sql.query_one(&query, &[]).await {
+            Ok(row) => {
+                assert_eq!(row.get::<_, &str>(0), "delivered");
+                return failures;
+            }
+            Err(error) => {
+                let code = error.code().cloned();
+                assert_eq!(code, Some(SqlState::T_R_SERIALIZATION_FAILURE), "{error:?}");
+            }
+        }
+    }
+    panic!("never delivered: {call}");
+}
+
+/// A caller whose snapshot is old sees neither what was parked nor what was sent since.
+#[tokio::test]
+async fn a_signal_from_an_old_snapshot_fails_to_serialise_and_is_not_lost() {
+    let both = Both::open().await;
+    let worker = worker(&both.store).await;
+    let store = &both.store;
+    let id = work::insert(store, task()).await;
+    let running = claim(store, worker).await;
+    let old = async |call: &str| {
+        let query = both.named(&format!("select {call}"));
+        let answer = both.sql.query_one(&query, &[]).await;
+        answer.map(|row| row.get::<_, String>(0))
+    };
+    // Parked since.
+    both.run("begin isolation level repeatable read; select from outlast.instances")
+        .await;
+    commit(store, &running, wait_for("go")).await;
+    let error = old(&format!("outlast.signal({id}, 'go')"))
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE));
+    both.run("rollback").await;
+    // Sent under the same dedup key since.
+    both.run("begin isolation level repeatable read; select from outlast.instances")
+        .await;
+    let other = NewSignal::new(Target::Id(id), "other", Json::null()).dedup_key("once");
+    store.deliver(vec![other]).await.unwrap();
+    let call = format!("outlast.signal({id}, 'other', dedup_key => 'once')");
+    let error = old(&call).await.unwrap_err();
+    assert_eq!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE));
+    both.run("rollback").await;
+    assert_eq!(get(store, id).await.status, Status::AwaitingSignal);
+    assert_eq!(store.signals(id, None).await.unwrap().len(), 1);
+    both.close().await;
+}
+
+/// I9: of many inserts of a key at once, by SQL and by the store, one is new.
+#[tokio::test(flavor = "multi_thread")]
+async fn inserts_of_a_key_at_once_by_sql_and_by_the_store_have_one_holder() {
+    let both = Both::open().await;
+    let mut sessions = Vec::new();
+    for _ in 0..4 {
+        sessions.push(Both::session(&both.schema, &both.clock).await);
+    }
+    for round in 0..50 {
+        let key = format!("k{round}");
+        let query = format!("select outlast.insert('task', 'start', correlation_key => '{key}')");
+        let query = both.named(&query);
+        let by_sql = sessions.iter().map(|session| async {
+            let id: Option<i64> = value_of(session, &query).await;
+            usize::from(id.is_some())
+        });
+        let by_store = (0..4).map(|_| async {
+            let rows = vec![task().correlation_key(&key)];
+            let inserts = both.store.insert(rows, None).await.unwrap();
+            usize::from(inserts.rows[0].new_id().is_some())
+        });
+        let (by_sql, by_store) = futures_util::future::join(
+            futures_util::future::join_all(by_sql),
+            futures_util::future::join_all(by_store),
+        )
+        .await;
+        let new: usize = by_sql.iter().chain(&by_store).sum();
+        assert_eq!(new, 1, "{key}");
+    }
+    both.close().await;
+}

@@ -1,0 +1,110 @@
+//! Programs that a test starts beside itself, as somebody who is not root: PostgreSQL and PgBouncer
+//! refuse root.
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Who runs a program, when it cannot be whoever runs the tests.
+#[derive(Clone, Copy)]
+pub(crate) struct Account {
+    uid: u32,
+    gid: u32,
+}
+
+impl Account {
+    /// `None` when the tests do not run as root.
+    pub(crate) fn needed() -> Option<Account> {
+        if !is_root() {
+            return None;
+        }
+        let accounts = fs::read_to_string("/etc/passwd").expect("the accounts can be read");
+        ["postgres", "nobody"]
+            .iter()
+            .find_map(|name| Account::named(&accounts, name))
+    }
+
+    fn named(accounts: &str, name: &str) -> Option<Account> {
+        let line = accounts
+            .lines()
+            .find(|line| line.split(':').next() == Some(name))?;
+        let mut fields = line.split(':').skip(2);
+        Some(Account {
+            uid: fields.next()?.parse().ok()?,
+            gid: fields.next()?.parse().ok()?,
+        })
+    }
+}
+
+pub(crate) fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata("/proc/self").is_ok_and(|it| it.uid() == 0)
+}
+
+/// A folder of the account, gone with the value.
+pub(crate) fn folder(account: Option<Account>) -> TempDir {
+    let folder = tempfile::Builder::new()
+        .prefix("outlast-test-")
+        .tempdir()
+        .expect("a temporary folder can be made");
+    give(folder.path(), account);
+    folder
+}
+
+pub(crate) fn give(path: &Path, account: Option<Account>) {
+    if let Some(Account { uid, gid }) = account {
+        chown(path, Some(uid), Some(gid)).expect("a folder can be given away");
+    }
+}
+
+/// A command of the account, in `folder`.
+pub(crate) fn command(program: &Path, folder: &Path, account: Option<Account>) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(folder).env("LC_ALL", "C");
+    if let Some(Account { uid, gid }) = account {
+        command.uid(uid).gid(gid);
+    }
+    command
+}
+
+pub(crate) fn run(command: &mut Command) -> Output {
+    let output = command.output().expect("the program can be started");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?} failed: {said}");
+    output
+}
+
+/// The first of the folders that holds the program.
+pub(crate) fn find(program: &str, folders: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
+    folders
+        .into_iter()
+        .map(|folder| folder.join(program))
+        .find(|path| path.is_file())
+}
+
+pub(crate) fn folders_of_path() -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).collect()
+}
+
+/// A port below those that Linux gives to outgoing connections; only a server can tell whether it is
+/// free, by listening.
+pub(crate) fn some_port() -> u16 {
+    use std::hash::{BuildHasher, RandomState};
+    let random = RandomState::new().hash_one(std::process::id());
+    20_000 + (random % 12_000) as u16
+}
+
+/// Asks until the answer is yes, for at most half a minute: for what another process does in its own
+/// time.
+pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut ask: impl FnMut() -> F) {
+    let begun = Instant::now();
+    while !ask().await {
+        assert!(begun.elapsed() < Duration::from_secs(30), "never: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -1,0 +1,109 @@
+//! A wire between a store and its server that counts round trips, and can be cut.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A client that has been quiet for this long waits for an answer.
+const QUIET: Duration = Duration::from_millis(40);
+
+#[derive(Default)]
+struct Wire {
+    round_trips: AtomicUsize,
+    deaf: AtomicBool,
+    streams: Mutex<Vec<TcpStream>>,
+}
+
+pub(crate) struct Proxy {
+    wire: Arc<Wire>,
+    port: u16,
+}
+
+impl Proxy {
+    /// A proxy in front of a server on this machine.
+    pub(crate) fn to(server_port: u16) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it has an address").port();
+        let wire = Arc::new(Wire::default());
+        let shared = wire.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)) else {
+                    continue;
+                };
+                carry(&shared, client, server);
+            }
+        });
+        Proxy { wire, port }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// How often the client had sent something and waited, since the last time this was asked.
+    pub(crate) fn take_round_trips(&self) -> usize {
+        self.wire.round_trips.swap(0, Ordering::SeqCst)
+    }
+
+    /// From now on what the server says is lost; what the client says still arrives.
+    pub(crate) fn lose_answers(&self) {
+        self.wire.deaf.store(true, Ordering::SeqCst);
+    }
+
+    /// Cuts every connection there is; new ones are whole.
+    pub(crate) fn cut(&self) {
+        for stream in self.wire.streams.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        self.wire.deaf.store(false, Ordering::SeqCst);
+    }
+}
+
+fn carry(wire: &Arc<Wire>, client: TcpStream, server: TcpStream) {
+    let (client_again, server_again) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+    let both = [client.try_clone().unwrap(), server.try_clone().unwrap()];
+    wire.streams.lock().unwrap().extend(both);
+    let there = wire.clone();
+    std::thread::spawn(move || carry_requests(&there, client, server));
+    let back = wire.clone();
+    std::thread::spawn(move || carry_answers(&back, server_again, client_again));
+}
+
+/// Gathers what the client sends until it waits, and sends that on together: one round trip.
+fn carry_requests(wire: &Wire, mut client: TcpStream, mut server: TcpStream) {
+    let mut gathered = Vec::new();
+    let mut buffer = [0; 65_536];
+    loop {
+        let patience = (!gathered.is_empty()).then_some(QUIET);
+        client
+            .set_read_timeout(patience)
+            .expect("a wait can be set");
+        match client.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => gathered.extend_from_slice(&buffer[..n]),
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                wire.round_trips.fetch_add(1, Ordering::SeqCst);
+                if server.write_all(&gathered).is_err() {
+                    break;
+                }
+                gathered.clear();
+            }
+            Err(_) => break,
+        }
+    }
+    let _ = server.shutdown(Shutdown::Both);
+}
+
+fn carry_answers(wire: &Wire, mut server: TcpStream, mut client: TcpStream) {
+    let mut buffer = [0; 65_536];
+    while let Ok(n @ 1..) = server.read(&mut buffer) {
+        let lost = wire.deaf.load(Ordering::SeqCst);
+        if !lost && client.write_all(&buffer[..n]).is_err() {
+            break;
+        }
+    }
+    let _ = client.shutdown(Shutdown::Both);
+}

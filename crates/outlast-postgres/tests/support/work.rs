@@ -1,0 +1,80 @@
+//! What the tests let a store do: the usual things in few words.
+
+use outlast_core::{
+    Answer, Claim, ClaimRequest, Commit, Inspect, Instance, InstanceId, Json, MachineVersion,
+    NewInstance, NewWorker, Outcome, Store, WorkerId,
+};
+use outlast_postgres::Postgres;
+use std::time::Duration;
+
+pub(crate) fn task() -> NewInstance {
+    NewInstance::new("task", "start", Json::null())
+}
+
+pub(crate) async fn insert(store: &Postgres, row: NewInstance) -> InstanceId {
+    let inserts = store.insert(vec![row], None).await.unwrap();
+    inserts.rows[0].new_id().expect("it is no duplicate")
+}
+
+pub(crate) async fn worker(store: &Postgres) -> WorkerId {
+    let worker = NewWorker {
+        name: "worker".into(),
+        host: "host".into(),
+        version: "1".into(),
+        queues: vec!["default".into()],
+        lease: Duration::from_secs(3600),
+    };
+    store.register(worker).await.unwrap()
+}
+
+pub(crate) fn request(worker: WorkerId, max: usize) -> ClaimRequest {
+    ClaimRequest {
+        worker,
+        queue: "default".into(),
+        machines: [MachineVersion::new("task", 1)].into(),
+        max,
+    }
+}
+
+pub(crate) async fn claim(store: &Postgres, worker: WorkerId) -> Claim {
+    let mut claims = store.claim(request(worker, 1)).await.unwrap().claims;
+    claims.pop().expect("something can be claimed")
+}
+
+/// A claim of a new task.
+pub(crate) async fn running(store: &Postgres) -> Claim {
+    insert(store, task()).await;
+    claim(store, worker(store).await).await
+}
+
+pub(crate) fn done() -> Outcome {
+    Outcome::Done {
+        result: Json::null(),
+    }
+}
+
+pub(crate) fn wait_for(name: &str) -> Outcome {
+    Outcome::Wait {
+        names: vec![name.into()],
+        step: "waited".into(),
+        state: Json::null(),
+        timeout: None,
+    }
+}
+
+pub(crate) fn outcome_of(claim: &Claim, outcome: Outcome) -> Vec<Commit> {
+    vec![Commit {
+        claim: claim.reference(),
+        received: claim.awaited().map(|signal| signal.id).collect(),
+        outcome,
+    }]
+}
+
+pub(crate) async fn commit(store: &Postgres, claim: &Claim, outcome: Outcome) -> Answer {
+    let mut committed = store.commit(outcome_of(claim, outcome)).await.unwrap();
+    committed.answers.remove(0)
+}
+
+pub(crate) async fn get(store: &Postgres, id: InstanceId) -> Instance {
+    store.get(id).await.unwrap().expect("it is stored")
+}
