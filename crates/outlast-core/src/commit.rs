@@ -2,6 +2,7 @@
 
 use crate::limits::{self, AWAITED_NAMES_MAX, BATCH_MAX, CHILDREN_MAX};
 use crate::{InstanceId, Invalid, Json, NewInstance, QueueNames, Revision, SignalId, Status};
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// A claim as an outcome names it: the instance, and the one moment of it that was claimed.
@@ -127,6 +128,11 @@ impl Outcome {
         matches!(self, Outcome::Next { .. } | Outcome::FanOut { .. })
     }
 
+    /// Whether it starts children.
+    pub fn is_fan_out(&self) -> bool {
+        matches!(self, Outcome::FanOut { .. })
+    }
+
     /// Whether the claim lives on.
     pub fn keeps_claim(&self) -> bool {
         matches!(
@@ -187,6 +193,20 @@ impl Commit {
     /// Whether a batch of this size can be taken.
     pub fn check_batch(commits: &[Commit]) -> Result<(), Invalid> {
         limits::check_batch("commit", commits.len(), BATCH_MAX)
+    }
+
+    /// What can be answered without looking at the store: an outcome that cannot be stored is rejected,
+    /// and a claim that was named before in the batch is lost.
+    pub fn foregone(commits: &[Commit]) -> Vec<Option<Answer>> {
+        let mut named = HashSet::new();
+        commits
+            .iter()
+            .map(|commit| match commit.outcome.check() {
+                Err(invalid) => Some(Answer::Rejected(invalid)),
+                Ok(()) if named.insert(commit.claim) => None,
+                Ok(()) => Some(Answer::Lost),
+            })
+            .collect()
     }
 }
 

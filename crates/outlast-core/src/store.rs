@@ -77,7 +77,9 @@ pub trait Store: Send + Sync + 'static {
     /// a partition key let through.
     ///
     /// A child whose key is occupied is dropped and listed in
-    /// [`Claim::dropped`](crate::Claim::dropped) of the step that joins.
+    /// [`Claim::dropped`](crate::Claim::dropped) of the step that joins. Children are started before
+    /// anything else of the batch is written: a key that another outcome of the batch releases is still
+    /// occupied for them.
     ///
     /// *Atomic* per outcome; the batch is usually one transaction, and is taken apart only to isolate a
     /// row that cannot be written. *Fence*: `revision`; a row whose fence does not match answers

@@ -27,7 +27,7 @@ const EMPTY_INBOX_TOMBSTONE: &str = include_str!("../sql/commit/empty_inbox_tomb
 const JOIN: &str = include_str!("../sql/commit/join.sql");
 const RELEASE: &str = include_str!("../sql/commit/release.sql");
 
-/// Writes outcomes in the caller's order. When one cannot be written, all are written again, each in a
+/// Writes outcomes. When one cannot be written, all are written again, each in a
 /// savepoint of its own, so that only that one is rejected.
 pub(crate) fn commit(tx: &Tx<'_>, commits: &[Commit]) -> Result<Committed, Fault> {
     tx.prepare("savepoint batch")?.execute([])?;
@@ -48,16 +48,22 @@ pub(crate) fn commit(tx: &Tx<'_>, commits: &[Commit]) -> Result<Committed, Fault
 
 type Write = fn(&Tx<'_>, &Commit, &mut QueueNames) -> Result<Answer, Fault>;
 
+/// Fan-outs go first: a key that another outcome of the batch releases is still occupied for their
+/// children.
 fn write_all(tx: &Tx<'_>, commits: &[Commit], write: Write) -> Result<Committed, Fault> {
-    let mut committed = Committed::default();
-    for commit in commits {
-        let answer = match commit.outcome.check() {
-            Ok(()) => write(tx, commit, &mut committed.woken)?,
-            Err(invalid) => Answer::Rejected(invalid),
-        };
-        committed.answers.push(answer);
+    let mut answers = Commit::foregone(commits);
+    let mut woken = QueueNames::new();
+    for fan_outs in [true, false] {
+        for (commit, answer) in commits.iter().zip(&mut answers) {
+            if answer.is_none() && commit.outcome.is_fan_out() == fan_outs {
+                *answer = Some(write(tx, commit, &mut woken)?);
+            }
+        }
     }
-    Ok(committed)
+    Ok(Committed {
+        answers: answers.into_iter().flatten().collect(),
+        woken,
+    })
 }
 
 fn write_alone(tx: &Tx<'_>, commit: &Commit, woken: &mut QueueNames) -> Result<Answer, Fault> {

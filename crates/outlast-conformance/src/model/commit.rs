@@ -12,12 +12,17 @@ use std::time::Duration;
 impl Tables {
     pub(super) fn commit(&mut self, commits: Vec<Commit>, now: Timestamp) -> Result<Committed> {
         Commit::check_batch(&commits).map_err(|invalid| invalid.during("commit"))?;
-        let mut committed = Committed::default();
-        for commit in commits {
-            let answer = self.commit_one(commit, now, &mut committed.woken);
-            committed.answers.push(answer);
+        let mut answers: Vec<Answer> = vec![Answer::Lost; commits.len()];
+        let mut woken = QueueNames::new();
+        let (first_mentions, repeats) = first_mentions(commits);
+        // Children are started before anything else of the batch is written.
+        let (fan_outs, others): (Vec<_>, Vec<_>) = first_mentions
+            .into_iter()
+            .partition(|(_, commit)| matches!(commit.outcome, Outcome::FanOut { .. }));
+        for (position, commit) in fan_outs.into_iter().chain(others).chain(repeats) {
+            answers[position] = self.commit_one(commit, now, &mut woken);
         }
-        Ok(committed)
+        Ok(Committed { answers, woken })
     }
 
     fn commit_one(&mut self, commit: Commit, now: Timestamp, woken: &mut QueueNames) -> Answer {
@@ -285,4 +290,19 @@ fn give_back(row: &mut Instance, pause: Duration, now: Timestamp, woken: &mut Qu
     if row.eligible_at <= now {
         woken.insert(row.queue.clone());
     }
+}
+
+type Positioned = Vec<(usize, Commit)>;
+
+/// The commits with their positions: those that name a claim for the first time with an outcome that can
+/// be stored, and the rest.
+fn first_mentions(commits: Vec<Commit>) -> (Positioned, Positioned) {
+    let mut named = Vec::new();
+    commits.into_iter().enumerate().partition(|(_, commit)| {
+        let first = commit.outcome.check().is_ok() && !named.contains(&commit.claim);
+        if first {
+            named.push(commit.claim);
+        }
+        first
+    })
 }

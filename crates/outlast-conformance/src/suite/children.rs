@@ -139,6 +139,21 @@ pub async fn children_with_an_occupied_key_are_dropped_and_reported(subject: &Su
     assert_eq!(subject.get(claim.id).await.dropped, expected);
 }
 
+/// Children start before anything else of their batch is written, whatever the order in it.
+pub async fn a_key_released_by_the_same_batch_is_still_occupied_for_children(subject: &Subject) {
+    let worker = subject.worker().await;
+    let holder = subject.insert(task().correlation_key("k")).await;
+    let parent = subject.insert(task()).await;
+    let claims = subject.claim(worker, 2).await;
+    let spawn = fan_out(vec![task().correlation_key("k"), task()]);
+    let batch = vec![commit_of(&claims[0], done()), commit_of(&claims[1], spawn)];
+    subject.store.commit(batch).await.unwrap();
+    assert_eq!(subject.status(holder).await, Status::Done);
+    let row = subject.get(parent).await;
+    assert_eq!(row.children_pending, 1);
+    assert_eq!(row.dropped[0].holder, Some(holder));
+}
+
 pub async fn when_all_children_are_dropped_the_parent_runs_on(subject: &Subject) {
     let holder = subject
         .insert(task().correlation_key("k").priority(9))

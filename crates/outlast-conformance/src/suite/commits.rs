@@ -185,6 +185,38 @@ pub async fn an_outcome_sent_again_is_lost(subject: &Subject) {
     }
 }
 
+/// A claim can be forgotten by a database that crashed, and its revision given to another change since:
+/// an outcome is written only to a row that executes.
+pub async fn an_outcome_for_a_row_that_does_not_execute_is_lost(subject: &Subject) {
+    let (worker, waiting) = subject.parked(&["go"]).await;
+    let (_, parent) = subject.running(task()).await;
+    subject.commit(&parent, fan_out(tasks(2))).await;
+    let mut ended = subject.claim_one(worker).await;
+    subject.store.cancel(vec![ended.id], note()).await.unwrap();
+    ended.revision = ended.revision.next();
+    let mut parked = ended.clone();
+    parked.id = waiting;
+    parked.revision = subject.get(waiting).await.revision;
+    for claim in [&ended, &parked] {
+        let before = subject.get(claim.id).await;
+        for outcome in [
+            done(),
+            keep("b"),
+            requeue("b"),
+            again(seconds(0)),
+            fan_out(tasks(1)),
+        ] {
+            assert_eq!(subject.try_commit(claim, outcome).await, Answer::Lost);
+        }
+        assert_eq!(
+            subject.release(claim, seconds(1)).await,
+            ReleaseAnswer::Lost
+        );
+        subject.assert_unchanged(&before).await;
+    }
+    assert_eq!(subject.get(parent.id).await.children_pending, 1);
+}
+
 /// I3.
 pub async fn an_outcome_for_another_revision_is_lost(subject: &Subject) {
     let (_, mut claim) = subject.running(task()).await;
