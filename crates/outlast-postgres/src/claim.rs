@@ -48,13 +48,18 @@ pub(crate) async fn claim(session: &Session, request: &ClaimRequest) -> Result<C
         paused = look.paused;
         let worth_another_look = look.set_aside > 0;
         claims.extend(look.claims);
-        fail_unreadable(session, look.unreadable).await?;
+        fail_unreadable(session, look.unreadable).await;
         if claims.len() == request.max || !more || !worth_another_look {
             break;
         }
     }
-    let loaded = load(session, request, claims, more).await?;
-    Ok(Claimed { paused, ..loaded })
+    if paused {
+        return Ok(Claimed {
+            paused,
+            ..Claimed::default()
+        });
+    }
+    load(session, request, claims, more).await
 }
 
 /// What one look at the queue brought.
@@ -147,16 +152,19 @@ impl Look {
     }
 }
 
-/// Ends claimed rows that cannot be read, each with its reason.
-async fn fail_unreadable(session: &Session, unreadable: Vec<Commit>) -> Result<()> {
-    if !unreadable.is_empty() {
-        tracing::warn!(
-            instances = unreadable.len(),
-            "stored rows cannot be read and fail"
-        );
-        commit::commit(session, &unreadable).await?;
+/// Ends claimed rows that cannot be read, each with its reason. When even that fails the database is away,
+/// and the worker's `forget` finds them; the others are claimed all the same.
+async fn fail_unreadable(session: &Session, unreadable: Vec<Commit>) {
+    if unreadable.is_empty() {
+        return;
     }
-    Ok(())
+    tracing::warn!(
+        instances = unreadable.len(),
+        "stored rows cannot be read and fail"
+    );
+    if let Err(error) = commit::commit(session, &unreadable).await {
+        tracing::warn!(%error, "rows that cannot be read could not be ended");
+    }
 }
 
 fn no_counts() -> Failure {
@@ -339,9 +347,21 @@ async fn forget_once(
 fn back_to_queue(claims: &[ClaimRef], pauses: Vec<i64>) -> [Call<'static>; 2] {
     let [ids, revisions] = references(claims);
     [
-        statement::COMMIT_LET_THROUGH.with(references(claims)),
+        statement::COMMIT_LET_THROUGH.with(held(claims)),
         statement::COMMIT_RELEASE.with([ids, revisions, value(pauses)]),
     ]
+}
+
+/// Rows that must still be claimed, as a commit's: an outcome is written to nothing else.
+pub(crate) fn held(claims: &[ClaimRef]) -> [Parameter<'static>; 3] {
+    let [ids, revisions] = references(claims);
+    [ids, revisions, value(true)]
+}
+
+/// Rows that were locked and read by this transaction, claimed or not: an operator's.
+pub(crate) fn locked(rows: &[ClaimRef]) -> [Parameter<'static>; 3] {
+    let [ids, revisions] = references(rows);
+    [ids, revisions, value(false)]
 }
 
 /// Claims as the two arrays that every fenced statement begins with.

@@ -4,7 +4,7 @@
 //! line through, and last write the rows. Until that last statement the fence still tells our rows from
 //! lost ones, so each statement before it can check for itself.
 
-use crate::claim::{add_all, add_if, claim_before, references};
+use crate::claim::{add_all, add_if, claim_before, held, references};
 use crate::error::Failure;
 use crate::insert;
 use crate::row::{column, status};
@@ -14,21 +14,15 @@ use outlast_core::{
     Answer, ClaimRef, Commit, Committed, Json, NewInstance, Outcome, Proceed, QueueNames, Result,
     Revision, Status, limits, micros,
 };
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use tokio_postgres::Row;
 
 pub(crate) async fn commit(session: &Session, commits: &[Commit]) -> Result<Committed> {
     Commit::check_batch(commits).map_err(|invalid| invalid.during("commit"))?;
-    let mut answers: Vec<Option<Answer>> = vec![None; commits.len()];
-    let mut seen = HashSet::new();
-    let mut writable = Vec::with_capacity(commits.len());
-    for (position, commit) in commits.iter().enumerate() {
-        match commit.outcome.check() {
-            Err(invalid) => answers[position] = Some(Answer::Rejected(invalid)),
-            Ok(()) if !seen.insert(commit.claim) => answers[position] = Some(Answer::Lost),
-            Ok(()) => writable.push(position),
-        }
-    }
+    let mut answers = Commit::foregone(commits);
+    let writable: Vec<usize> = (0..commits.len())
+        .filter(|&position| answers[position].is_none())
+        .collect();
     let mut woken = QueueNames::new();
     write(session, commits, &writable, &mut answers, &mut woken).await?;
     Ok(Committed {
@@ -130,11 +124,11 @@ fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
     calls.extend(consuming(batch));
     let ending = claims_where(batch, |outcome| outcome.end().is_some());
     if !ending.is_empty() {
-        calls.extend(ENDING.map(|statement| statement.with(references(&ending))));
+        calls.extend(ENDING.map(|statement| statement.with(held(&ending))));
     }
     let leaving = claims_where(batch, |outcome| !outcome.keeps_claim());
     if !leaving.is_empty() {
-        calls.push(statement::COMMIT_LET_THROUGH.with(references(&leaving)));
+        calls.push(statement::COMMIT_LET_THROUGH.with(held(&leaving)));
     }
     calls.push(applying(batch));
     calls

@@ -1,10 +1,10 @@
 //! Connections: how they are made, when they are used again, and what is prepared on them.
 
 use crate::error::Failure;
-use crate::migrate::first_value;
 use deadpool::managed::{self, Manager, Metrics, RecycleError, RecycleResult};
 use futures_util::future::{join_all, join3};
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::task::JoinHandle;
@@ -38,6 +38,7 @@ impl Manager for Connections {
         Ok(Connection {
             client,
             driver,
+            mark: unique_mark(),
             prepared: Mutex::default(),
         })
     }
@@ -55,18 +56,16 @@ impl Manager for Connections {
 pub(crate) struct Connection {
     client: Client,
     driver: JoinHandle<()>,
+    mark: String,
     prepared: Mutex<Prepared>,
 }
 
-/// What was prepared, and by which of the server's processes.
+/// What was prepared.
 #[derive(Default)]
 struct Prepared {
-    backend: Option<Backend>,
+    marked: bool,
     statements: HashMap<&'static str, Statement>,
 }
-
-/// The server's process behind a connection. A pooler may give each transaction another one.
-pub(crate) type Backend = i32;
 
 /// A statement to prepare: its name, its text, and the types of its parameters.
 pub(crate) struct Preparable<'a> {
@@ -76,19 +75,24 @@ pub(crate) struct Preparable<'a> {
 }
 
 impl Connection {
-    /// Prepares what is not yet prepared, in one round trip, and in one transaction so that the process
-    /// that keeps the statements is known. Answers which process that is.
+    /// Prepares what is not yet prepared: one transaction, one round trip.
     ///
-    /// The driver's names for statements differ within this program only: behind a pooler another
-    /// process may keep another program's statement of the same name. So they are used where they
-    /// were prepared and nowhere else.
-    pub(crate) async fn prepare(&self, wanted: &[Preparable<'_>]) -> Result<Backend, Failure> {
+    /// The driver's names for statements differ within this program only. Behind a pooler, which may give
+    /// each transaction another process of the server, that process may keep another program's statement
+    /// of the same name. So a mark that nobody else has is left beside them, and every transaction that
+    /// uses them asks for it first, with [`Connection::guard`].
+    pub(crate) async fn prepare(&self, wanted: &[Preparable<'_>]) -> Result<(), Failure> {
         let missing = self.missing(wanted);
-        if let (true, Some(backend)) = (missing.is_empty(), self.backend()) {
-            return Ok(backend);
+        if missing.is_empty() {
+            return Ok(());
         }
+        let marked = self.prepared().marked;
+        let begin = match marked {
+            true => format!("begin; {}", self.guard()),
+            false => format!("begin; prepare {} as select", self.mark),
+        };
         let (begun, statements, committed) = join3(
-            self.simple_query("begin; select pg_backend_pid() as backend"),
+            self.batch_execute(&begin),
             join_all(
                 missing
                     .iter()
@@ -97,16 +101,18 @@ impl Connection {
             self.batch_execute("commit"),
         )
         .await;
-        let backend = first_value(&begun?, "backend").and_then(|pid| pid.parse().ok());
+        begun?;
+        // What was prepared stays prepared, even if something after it failed.
+        self.prepared().marked = true;
         let statements = statements.into_iter().collect::<Result<Vec<_>, _>>()?;
         committed?;
-        match (backend, self.backend()) {
-            (Some(backend), None) => self.keep(backend, &missing, statements),
-            (Some(backend), Some(before)) if backend == before => {
-                self.keep(backend, &missing, statements)
-            }
-            _ => Err(Failure::OtherBackend),
-        }
+        self.keep(&missing, statements);
+        Ok(())
+    }
+
+    /// SQL that fails where our statements are not, as a missing statement.
+    pub(crate) fn guard(&self) -> String {
+        format!("execute {}", self.mark)
     }
 
     /// Prepares what is not yet prepared inside the transaction that is open.
@@ -121,7 +127,7 @@ impl Connection {
             .await
             .into_iter()
             .collect::<Result<Vec<_>, _>>()?;
-        self.add(&missing, statements);
+        self.keep(&missing, statements);
         Ok(())
     }
 
@@ -138,22 +144,7 @@ impl Connection {
             .collect()
     }
 
-    fn backend(&self) -> Option<Backend> {
-        self.prepared().backend
-    }
-
-    fn keep(
-        &self,
-        backend: Backend,
-        missing: &[&Preparable<'_>],
-        statements: Vec<Statement>,
-    ) -> Result<Backend, Failure> {
-        self.add(missing, statements);
-        self.prepared().backend = Some(backend);
-        Ok(backend)
-    }
-
-    fn add(&self, missing: &[&Preparable<'_>], statements: Vec<Statement>) {
+    fn keep(&self, missing: &[&Preparable<'_>], statements: Vec<Statement>) {
         let names = missing.iter().map(|it| it.name);
         self.prepared().statements.extend(names.zip(statements));
     }
@@ -161,6 +152,13 @@ impl Connection {
     fn prepared(&self) -> MutexGuard<'_, Prepared> {
         self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A name that no other connection of any program has.
+fn unique_mark() -> String {
+    // Each state has keys of its own, from the system's source of randomness.
+    let [left, right] = [0, 1].map(|n| RandomState::new().hash_one(n));
+    format!("outlast_{left:016x}{right:016x}")
 }
 
 impl Deref for Connection {

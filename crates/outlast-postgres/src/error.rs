@@ -12,8 +12,6 @@ pub(crate) enum Failure {
     Database(tokio_postgres::Error),
     /// No connection could be had from the pool.
     Pool(PoolError),
-    /// The server's process that keeps our statements is not the one that answered.
-    OtherBackend,
     /// An answer that is not an error of the database.
     Verb(Error),
 }
@@ -51,23 +49,17 @@ impl Failure {
     /// Whether the connection does not keep named statements: a pooler gives each transaction
     /// another server connection.
     pub(crate) fn is_missing_statement(&self) -> bool {
-        match (self, self.code()) {
-            (Failure::OtherBackend, _) => true,
-            (_, Some(&SqlState::INVALID_SQL_STATEMENT_NAME | &SqlState::DUPLICATE_PSTATEMENT)) => {
-                true
-            }
-            (Failure::Database(error), Some(&SqlState::UNDEFINED_OBJECT)) => error
-                .as_db_error()
-                .is_some_and(|it| it.message().contains(BACKEND_SETTING)),
-            _ => false,
-        }
+        matches!(
+            self.code(),
+            Some(&SqlState::INVALID_SQL_STATEMENT_NAME | &SqlState::DUPLICATE_PSTATEMENT)
+        )
     }
 
     fn code(&self) -> Option<&SqlState> {
         match self {
             Failure::Database(error) => error.code(),
             Failure::Pool(PoolError::Backend(error)) => error.code(),
-            Failure::Pool(_) | Failure::OtherBackend | Failure::Verb(_) => None,
+            Failure::Pool(_) | Failure::Verb(_) => None,
         }
     }
 
@@ -79,7 +71,6 @@ impl Failure {
                 None => error.to_string(),
             },
             Failure::Pool(error) => error.to_string(),
-            Failure::OtherBackend => OTHER_BACKEND.to_owned(),
             Failure::Verb(error) => error.to_string(),
         };
         Invalid::new("outcome", format!("was refused by the database: {reason}"))
@@ -96,11 +87,6 @@ impl Failure {
                 operation,
                 reason: without_connection(&error).to_owned(),
                 source: Some(error.into()),
-            },
-            Failure::OtherBackend => Error::Transient {
-                operation,
-                reason: OTHER_BACKEND.to_owned(),
-                source: None,
             },
         }
     }
@@ -128,11 +114,6 @@ impl From<Invalid> for Failure {
         })
     }
 }
-
-/// A setting that nobody has: asking for it stops a transaction that the wrong process would run.
-pub(crate) const BACKEND_SETTING: &str = "outlast_backend_";
-
-const OTHER_BACKEND: &str = "a pooler gave the transaction another server connection; try again";
 
 fn without_connection(error: &PoolError) -> &'static str {
     match error {

@@ -48,7 +48,7 @@ pub(crate) async fn list(session: &Session, request: &ListRequest) -> Result<Pag
 
 pub(crate) async fn count(session: &Session, wanted: &Filter) -> Result<Count> {
     let mut parameters = filter(wanted);
-    parameters.push(value(COUNT_MAX as i64));
+    parameters.push(value(COUNTED_MAX));
     let rows = ask(
         session,
         "count",
@@ -86,7 +86,7 @@ pub(crate) async fn children(
 }
 
 pub(crate) async fn queues(session: &Session) -> Result<Vec<QueueSummary>> {
-    let call = statement::INSPECT_QUEUES.with([value(COUNT_MAX as i64)]);
+    let call = statement::INSPECT_QUEUES.with([value(COUNTED_MAX)]);
     ask(session, "queues", call, |row| {
         Ok(QueueSummary {
             name: column(row, "name")?,
@@ -178,10 +178,13 @@ fn filter(filter: &Filter) -> Vec<Parameter<'_>> {
     ]
 }
 
+/// One more than is told, to know whether there are more.
+const COUNTED_MAX: i64 = COUNT_MAX as i64 + 1;
+
 fn counted(instances: i64) -> Count {
-    let instances = u64::try_from(instances).unwrap_or(0);
-    match instances < COUNT_MAX {
-        true => Count::Exactly(instances),
-        false => Count::AtLeast(instances),
+    let instances = instances.unsigned_abs();
+    match instances > COUNT_MAX {
+        true => Count::AtLeast(COUNT_MAX),
+        false => Count::Exactly(instances),
     }
 }

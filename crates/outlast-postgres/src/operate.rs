@@ -1,6 +1,6 @@
 //! What people do to instances and queues.
 
-use crate::claim::{add_all, add_if, references};
+use crate::claim::{add_all, add_if, locked, references};
 use crate::commit::ENDING;
 use crate::error::Failure;
 use crate::row::{column, instance_id, status};
@@ -42,11 +42,11 @@ async fn cancel_once(
         let [ids, revisions] = references(&alive);
         let [clear, lock_parents, join] = ENDING;
         let calls = [
-            clear.with(references(&alive)),
+            clear.with(locked(&alive)),
             statement::OPERATE_CANCEL.with([ids, revisions, value(note.cancellation())]),
-            lock_parents.with(references(&ended)),
-            join.with(references(&ended)),
-            statement::COMMIT_LET_THROUGH.with(references(&ended)),
+            lock_parents.with(locked(&ended)),
+            join.with(locked(&ended)),
+            statement::COMMIT_LET_THROUGH.with(locked(&ended)),
             recording(Verb::Cancel, note, &alive, &found),
         ];
         let answers = transaction.finish(&calls).await?;
@@ -95,7 +95,7 @@ async fn retry_once(
         transaction.finish(&[]).await?;
     } else {
         let calls = [
-            statement::COMMIT_LOCK_PARENTS.with(references(&bad)),
+            statement::COMMIT_LOCK_PARENTS.with(locked(&bad)),
             statement::OPERATE_REJOIN.with(references(&bad)),
             statement::OPERATE_RETRY.with(references(&bad)),
             recording(Verb::Retry, note, &bad, &found),

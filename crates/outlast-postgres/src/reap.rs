@@ -1,6 +1,6 @@
 //! Returning the claims of dead workers.
 
-use crate::claim::{add_all, add_if, references};
+use crate::claim::{add_all, add_if, held, references};
 use crate::commit::ENDING;
 use crate::error::Failure;
 use crate::row::{column, instance_id};
@@ -80,10 +80,10 @@ impl Verdicts {
     fn calls(&self, workers: Vec<i64>) -> Vec<Call<'_>> {
         let mut calls = Vec::new();
         if !self.failed.is_empty() {
-            calls.extend(ENDING.map(|statement| statement.with(references(&self.failed))));
+            calls.extend(ENDING.map(|statement| statement.with(held(&self.failed))));
         }
         if !self.all.is_empty() {
-            calls.push(statement::COMMIT_LET_THROUGH.with(references(&self.all)));
+            calls.push(statement::COMMIT_LET_THROUGH.with(held(&self.all)));
         }
         if !self.failed.is_empty() {
             let [ids, revisions] = references(&self.failed);

@@ -1,8 +1,8 @@
 //! Transactions on pooled connections: pipelined, bounded, tried again when two are in each other's way.
 
 use crate::conductor::Conductor;
-use crate::connection::{Backend, Pool, Pooled, Preparable};
-use crate::error::{BACKEND_SETTING, Failure};
+use crate::connection::{Pool, Pooled, Preparable};
+use crate::error::Failure;
 use crate::statement::{Call, Texts};
 use futures_util::future::join_all;
 use outlast_core::{Clock, Error, Invalid};
@@ -186,14 +186,13 @@ impl Session {
         }
     }
 
-    /// What opens a transaction. One message: the settings cost no round trip. With `backend`, the
-    /// transaction fails right here when another process of the server would run it.
-    fn opening(&self, purpose: Purpose, backend: Option<Backend>) -> String {
+    /// What opens a transaction. One message: the settings cost no round trip. With a guard, the
+    /// transaction ends right here where the connection's statements are not.
+    fn opening(&self, purpose: Purpose, guard: Option<String>) -> String {
         let mut sql = format!("{}; {}", purpose.opening(), self.limits.settings(purpose));
-        if let Some(backend) = backend {
-            sql.push_str(&format!(
-                "; select current_setting('{BACKEND_SETTING}' || nullif(pg_backend_pid(), {backend}))"
-            ));
+        if let Some(guard) = guard {
+            sql.push_str("; ");
+            sql.push_str(&guard);
         }
         if purpose == Purpose::Claim {
             sql.push_str("; set local synchronous_commit = off");
@@ -312,16 +311,16 @@ impl Session {
     ) -> Result<Vec<Message<'a, 'p>>, Failure> {
         let named = self.named.load(Ordering::Relaxed);
         let mut messages = Vec::with_capacity(calls.len() + 2);
-        let backend = match (named, opening) {
-            (true, true) => Some(client.prepare(&self.preparable(calls)).await?),
-            (true, false) => {
-                client.prepare_inside(&self.preparable(calls)).await?;
-                None
+        if named {
+            let wanted = self.preparable(calls);
+            match opening {
+                true => client.prepare(&wanted).await?,
+                false => client.prepare_inside(&wanted).await?,
             }
-            (false, _) => None,
-        };
+        }
         if opening {
-            messages.push(Message::Plain(self.opening(purpose, backend)));
+            let guard = named.then(|| client.guard());
+            messages.push(Message::Plain(self.opening(purpose, guard)));
         }
         for call in calls {
             let prepared = named.then(|| client.statement(call.statement.name));

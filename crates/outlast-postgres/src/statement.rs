@@ -143,6 +143,7 @@ macro_rules! typed {
 }
 
 typed! {
+    bool => BOOL;
     i64 => INT8;
     i32 => INT4;
     &str => TEXT;

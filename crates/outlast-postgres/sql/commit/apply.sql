@@ -38,7 +38,8 @@ decided as materialized (
                when 'cancel'  then 'cancelled'
            end as status
       from given g
-      join outlast.instances i on i.id = any (array[g.id]) and i.revision = g.revision
+      join outlast.instances i on i.id = any (array[g.id])
+                                 and i.revision = g.revision and i.status = 'executing'
      cross join lateral (
            select case when g.kind = 'fan_out' then
                       (select count(*) from outlast.instances n

@@ -8,7 +8,8 @@ with
 received as materialized (
     select s.id, s.dedup_key
       from unnest($1::bigint[], $2::bigint[], $3::text[]) as c (id, revision, received)
-      join outlast.instances i on i.id = any (array[c.id]) and i.revision = c.revision
+      join outlast.instances i on i.id = any (array[c.id])
+                                 and i.revision = c.revision and i.status = 'executing'
      cross join lateral unnest(c.received::bigint[]) as r (signal_id)
      cross join lateral (
            select s.id, s.target_id, s.dedup_key, s.consumed_at

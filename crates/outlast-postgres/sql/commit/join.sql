@@ -1,6 +1,6 @@
 -- Counts ended children off their parents, and releases a parent with none left.
 --
--- $1 ids  $2 revisions of the children
+-- $1 ids  $2 revisions of the children  $3 whether they must be claimed, as for a commit
 -- guard   the children's fence; the parent still waits, and for this very round (I6)
 -- locks   parents, held since commit/lock_parents.sql   index instances_pkey   bound the batch
 --
@@ -11,7 +11,8 @@ ended as materialized (
     select o.parent_id, o.parent_round, count(*)::integer as children
       from (select i.parent_id, i.parent_round
               from unnest($1::bigint[], $2::bigint[]) as c (id, revision)
-              join outlast.instances i on i.id = any (array[c.id]) and i.revision = c.revision
+              join outlast.instances i on i.id = any (array[c.id])
+                                         and i.revision = c.revision and (i.status = 'executing' or not $3)
             offset 0) as o
      where o.parent_id is not null
      group by o.parent_id, o.parent_round

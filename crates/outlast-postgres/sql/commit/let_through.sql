@@ -1,6 +1,7 @@
 -- Lets the next in line of a partition key into the pick, when the one before it moves on.
 --
 -- $1 ids  $2 revisions of instances that leave `executing`, or leave the line
+-- $3 whether they must be claimed, as for a commit
 -- guard   their fence   locks the next in line   index instances_pkey, instances_line   bound one per key and group
 --
 -- One per (queue, machine, version): a group that nobody works on must not starve the others. Whoever set
@@ -9,10 +10,14 @@
 with recursive
 heads (id, partition_key, queue, fsm, fsm_version) as (
     select h.id, h.partition_key, h.queue, h.fsm, h.fsm_version
-      from (select distinct i.partition_key
-              from unnest($1::bigint[], $2::bigint[]) as c (id, revision)
-              join outlast.instances i on i.id = any (array[c.id]) and i.revision = c.revision
-             where i.partition_key is not null) as k
+      from (select distinct o.partition_key
+              from (select i.partition_key
+                      from unnest($1::bigint[], $2::bigint[]) as c (id, revision)
+                      join outlast.instances i on i.id = any (array[c.id])
+                                              and i.revision = c.revision
+                                              and (i.status = 'executing' or not $3)
+                    offset 0) as o
+             where o.partition_key is not null) as k
      cross join lateral (
            select n.id, n.partition_key, n.queue, n.fsm, n.fsm_version
              from outlast.instances n

@@ -21,7 +21,8 @@ dropped as materialized (
                filter (where g.place > 1 or h.parent_id is distinct from g.parent_id
                                          or h.parent_round is distinct from p.round + 1) as children
       from given g
-      join outlast.instances p on p.id = any (array[g.parent_id]) and p.revision = g.parent_revision
+      join outlast.instances p on p.id = any (array[g.parent_id])
+                                 and p.revision = g.parent_revision and p.status = 'executing'
       left join lateral (
            select h.id, h.parent_id, h.parent_round
              from outlast.instances h

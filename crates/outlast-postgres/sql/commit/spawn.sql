@@ -28,7 +28,8 @@ select g.id, g.fsm, g.fsm_version, g.step, g.state::json, 'runnable', g.queue, g
        g.partition_key, p.id, p.round + 1, g.correlation_key, g.scope::text[], g.correlation_key,
        k.now, k.now
   from given g
-  join outlast.instances p on p.id = any (array[g.parent_id]) and p.revision = g.parent_revision
+  join outlast.instances p on p.id = any (array[g.parent_id])
+                             and p.revision = g.parent_revision and p.status = 'executing'
  cross join clock k
  order by g.fsm, g.correlation_key, g.id
     on conflict (fsm, correlation_guard) where correlation_guard is not null do nothing

@@ -1,7 +1,7 @@
 -- Removes dead workers that hold nothing any more.
 --
 -- $1 workers, locked by reap/workers.sql
--- locks workers' rows, held   index workers_pkey, instances_locked
+-- locks workers' rows, held   index workers_pkey, instances_locked   bound the workers given
 delete from outlast.workers w
  where w.id = any ($1)
    and not exists (select from outlast.instances i where i.status = 'executing' and i.locked_by = w.id
