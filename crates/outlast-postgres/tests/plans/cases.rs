@@ -107,10 +107,10 @@ fn committing(rows: usize) -> Vec<Case> {
             "bigint[], bigint[], text[]",
             format!("{running}, {received}"),
         ),
-        case("commit/clear", 34, FENCE, &running),
-        case("commit/lock_parents", 11, FENCE, &children),
-        case("commit/join", 12, FENCE, &children),
-        case("commit/let_through", 32, FENCE, &running),
+        case("commit/clear", 34, HELD, format!("{running}, true")),
+        case("commit/lock_parents", 11, HELD, format!("{children}, true")),
+        case("commit/join", 12, HELD, format!("{children}, true")),
+        case("commit/let_through", 32, HELD, format!("{running}, true")),
         case(
             "commit/apply",
             22,
@@ -131,14 +131,18 @@ fn committing(rows: usize) -> Vec<Case> {
 }
 
 const FENCE: &str = "bigint[], bigint[]";
+const HELD: &str = "bigint[], bigint[], boolean";
 const SPAWN: &str = "bigint[], bigint[], text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[], text[]";
+
+/// What an outcome of a kind has in a column.
+type Column<'a> = &'a dyn Fn(&str) -> Option<&'static str>;
 
 /// Kind, step, state, delay, names, result and error of all kinds of outcomes in turn.
 fn outcomes(rows: usize) -> String {
     let kinds = [
         "keep", "next", "retry", "wait", "fan_out", "done", "stop", "cancel",
     ];
-    let columns: [&dyn Fn(&str) -> Option<&'static str>; 6] = [
+    let columns: [Column<'_>; 6] = [
         &|kind| {
             ["keep", "next", "wait", "fan_out"]
                 .contains(&kind)
@@ -210,7 +214,7 @@ const INSERT: &str = "bigint, text[], integer[], text[], text[], text[], smallin
 
 /// New instances, every second with a correlation key, half of those keys occupied.
 fn new_instances(rows: usize) -> String {
-    let every_second = |n: usize| n % 2 == 0;
+    let every_second = |n: usize| n.is_multiple_of(2);
     [
         same("order", rows),
         same(1, rows),

@@ -1,5 +1,7 @@
 //! At a million rows every statement reads what it needs and no more, whatever the planner believes.
 
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
 mod cases;
 #[path = "../support/header.rs"]
 mod header;
@@ -52,6 +54,27 @@ async fn every_statement_keeps_its_plan_at_a_million_rows_whatever_the_statistic
     drop((kept, late, fresh));
     admin = through_the_store::reads_no_table_whole(world.store, &schema, admin).await;
     drop(admin);
+    support::drop_schema(&schema).await;
+}
+
+/// The first hour of an installation: everything is prepared while there is nothing, and kept.
+#[tokio::test]
+async fn for_empty_tables_no_statement_plans_to_read_an_index_from_end_to_end() {
+    let schema = support::unique_schema();
+    let store = connect(&schema).await;
+    // Workers are few, and the first deadline is the first entry of its index.
+    let whole = ["fire/next_due", "reap/workers"];
+    for analyzed in [false, true] {
+        if analyzed {
+            table::analyze(&table::connect().await, &schema).await;
+        }
+        for (name, plan) in Prepared::new(&schema).await.plan_all().await {
+            let reads_whole = plan.lookups().iter().any(|l| l.ends_with(plan::WHOLE));
+            assert_eq!(reads_whole, whole.contains(&name), "{name}:\n{plan}");
+            assert!(plan.scanned_tables().is_empty(), "{name}:\n{plan}");
+        }
+    }
+    store.close().await;
     support::drop_schema(&schema).await;
 }
 

@@ -3,7 +3,10 @@
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// An executed plan.
+/// How a lookup is entered that is none.
+pub(crate) const WHOLE: &str = "from end to end";
+
+/// A plan, perhaps executed.
 pub(crate) struct Plan {
     root: Value,
 }
@@ -47,7 +50,7 @@ impl Plan {
         let nodes = self.nodes_where(|node| node["Node Type"] != "WorkTable Scan");
         let lookups = nodes.into_iter().filter_map(|node| {
             let index = node["Index Name"].as_str()?;
-            let condition = node["Index Cond"].as_str().unwrap_or("from end to end");
+            let condition = node["Index Cond"].as_str().unwrap_or(WHOLE);
             Some(format!("{index} {condition}"))
         });
         let mut lookups: Vec<String> = lookups.collect();

@@ -51,9 +51,11 @@ impl Prepared {
         self.client.batch_execute("rollback").await.unwrap();
         let lines: Vec<&str> = messages
             .iter()
-            .filter_map(|message| match message {
-                SimpleQueryMessage::Row(row) => row.get(0),
-                _ => None,
+            .filter_map(|message| {
+                let SimpleQueryMessage::Row(row) = message else {
+                    return None;
+                };
+                row.get(0)
             })
             .collect();
         Plan::parse(&lines.join("\n"))

@@ -87,10 +87,7 @@ impl World {
 
     fn hold(&self, plans: &str, case: &Case, plan: &Plan, rows: usize) {
         let name = case.name;
-        if std::env::var_os("OUTLAST_PRINT_PLANS").is_some() {
-            let (buffers, handled) = (plan.buffers(), plan.rows_handled());
-            println!("{plans}: {name} {rows}: buffers {buffers}, rows handled {handled}\n{plan}");
-        }
+        print_if_asked(plans, name, plan, rows);
         let fail = |what: String| panic!("{name}, plans {plans}: {what}\n{plan}");
         if plan.indexes() != self.promised[name] {
             fail(format!("the header names {:?}", self.promised[name]));
@@ -130,5 +127,14 @@ impl World {
             let plan = prepared.run(&case).await;
             self.hold("fresh, ten times the batch", &case, &plan, 10 * BATCH);
         }
+    }
+}
+
+/// `OUTLAST_PRINT_PLANS=1` prints what docs/performance.md reports.
+#[allow(clippy::print_stdout, reason = "asked for")]
+fn print_if_asked(plans: &str, name: &str, plan: &Plan, rows: usize) {
+    if std::env::var_os("OUTLAST_PRINT_PLANS").is_some() {
+        let (buffers, handled) = (plan.buffers(), plan.rows_handled());
+        println!("{plans}: {name} {rows}: buffers {buffers}, rows handled {handled}\n{plan}");
     }
 }

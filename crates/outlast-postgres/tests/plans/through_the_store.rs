@@ -2,7 +2,7 @@
 
 use crate::table::{self, Counters};
 use outlast_core::{
-    Answer, Claim, ClaimRequest, CollectRequest, Commit, Inserted, InstanceId, Json,
+    Answer, Claim, ClaimRef, ClaimRequest, CollectRequest, Commit, Inserted, InstanceId, Json,
     MachineVersion, NewInstance, NewSignal, NewWorker, Outcome, Proceed, ReapRequest, Release,
     Store, Target, WorkerId,
 };
@@ -180,17 +180,15 @@ pub(crate) async fn run_ahead(store: &Postgres, instances: usize, rounds: usize)
     (instances * rounds) as i64
 }
 
-fn claim_of(inserted: &Inserted) -> outlast_core::ClaimRef {
-    match inserted {
-        Inserted::New {
-            id,
-            claimed: Some(revision),
-        } => outlast_core::ClaimRef {
-            id: *id,
-            revision: *revision,
-        },
-        other => panic!("not claimed: {other:?}"),
-    }
+fn claim_of(inserted: &Inserted) -> ClaimRef {
+    let Inserted::New {
+        id,
+        claimed: Some(revision),
+    } = *inserted
+    else {
+        panic!("not claimed: {inserted:?}");
+    };
+    ClaimRef { id, revision }
 }
 
 fn request(max: usize) -> ClaimRequest {
