@@ -1,0 +1,431 @@
+//! All interleavings of the verbs, statement by statement, and the defective forms of PROTOCOL §3 that
+//! this must catch: a checker that has never failed proves nothing.
+//!
+//! Each test runs every schedule of its scenarios. After each it checks that no wake-up was lost (I2),
+//! no outcome was written twice or by the wrong claim (I3), nothing left an end (I4), every join came
+//! once and after its children (I6), no signal was lost or consumed twice (I7), nobody executes or
+//! stands aside behind a key wrongly (I8), that callers were told the truth, that everything can come to
+//! rest, and that no two transactions waited for each other.
+
+mod support;
+
+mod interleavings {
+    pub(crate) mod act;
+    pub(crate) mod check;
+    pub(crate) mod defects;
+    pub(crate) mod gate;
+    pub(crate) mod scheduler;
+    pub(crate) mod stage;
+    pub(crate) mod world;
+}
+
+use interleavings::act::Act::{
+    self, Claim, Collect, CommitClaimed, Deliver, Fire, Reap, Release, Retry,
+};
+use interleavings::act::Decision::{self, Done, FanOut, Keep, Next, Park};
+use interleavings::defects;
+use interleavings::gate::Variants;
+use interleavings::scheduler::{Report, Scenario};
+use interleavings::stage::{Stage, Start};
+use interleavings::world::World;
+
+/// Crashes that a step may cause before its instance fails.
+const CRASHES_MAX: i32 = 3;
+
+// One instance.
+
+#[tokio::test]
+async fn outcomes_signals_and_timers_on_one_executing_instance_can_meet_in_any_order() {
+    let acts = [
+        commit(0, Park),
+        commit(0, Done),
+        commit(0, Next),
+        commit(0, Keep),
+        commit(0, FanOut),
+        Release(0),
+        Deliver(0),
+        Fire,
+        cancel([0]),
+        Collect,
+    ];
+    hold(pairs(Start::Executing, &acts)).await;
+}
+
+#[tokio::test]
+async fn a_reap_can_meet_every_other_verb_on_one_executing_instance() {
+    let others = [
+        commit(0, Park),
+        commit(0, Done),
+        commit(0, Next),
+        commit(0, Keep),
+        commit(0, FanOut),
+        Release(0),
+        Deliver(0),
+        Fire,
+        cancel([0]),
+        Collect,
+        Reap(CRASHES_MAX),
+        Reap(0),
+    ];
+    hold(beside(Start::Executing, &Reap(CRASHES_MAX), &others)).await;
+}
+
+#[tokio::test]
+async fn a_claim_can_meet_every_other_verb_on_one_executing_instance() {
+    let others = [
+        commit(0, Park),
+        commit(0, Done),
+        commit(0, Next),
+        commit(0, Keep),
+        commit(0, FanOut),
+        Release(0),
+        Deliver(0),
+        Fire,
+        cancel([0]),
+        Collect,
+        Reap(CRASHES_MAX),
+    ];
+    hold(beside(Start::Executing, &Claim, &others)).await;
+}
+
+#[tokio::test]
+async fn verbs_on_one_parked_or_runnable_instance_can_meet_in_any_order() {
+    let on_parked = [
+        Deliver(0),
+        Fire,
+        cancel([0]),
+        Claim,
+        Collect,
+        commit(0, Done),
+        commit(0, Park),
+        Reap(CRASHES_MAX),
+    ];
+    let on_runnable = [Deliver(0), Fire, cancel([0]), Claim, Collect];
+    // A stale outcome finds nothing to lock, and would multiply what it cannot change.
+    let parked = pairs(Start::Parked, &on_parked).into_iter();
+    let mut scenarios: Vec<Scenario> = parked.map(Scenario::briefly).collect();
+    scenarios.extend(pairs(Start::Runnable, &on_runnable));
+    hold(scenarios).await;
+}
+
+#[tokio::test]
+async fn three_sessions_on_one_instance_can_meet_in_any_order() {
+    let executing = |sessions: &[&[Act]]| Scenario::new(Start::Executing, sessions).briefly();
+    let parked = |sessions: &[&[Act]]| Scenario::new(Start::Parked, sessions).briefly();
+    hold(vec![
+        executing(&[&[commit(0, Park)], &[Deliver(0)], &[Fire]]),
+        executing(&[&[commit(0, Park)], &[Deliver(0)], &[Claim]]),
+        executing(&[&[commit(0, Park)], &[Deliver(0)], &[Deliver(0)]]),
+        executing(&[&[commit(0, Park)], &[Deliver(0)], &[cancel([0])]]),
+        executing(&[&[commit(0, Park)], &[Deliver(0)], &[Reap(CRASHES_MAX)]]),
+        executing(&[&[commit(0, Done)], &[Deliver(0)], &[cancel([0])]]),
+        executing(&[&[commit(0, Done)], &[Deliver(0)], &[Collect]]),
+        parked(&[&[Deliver(0)], &[Fire], &[Claim]]),
+        parked(&[&[Deliver(0)], &[Fire], &[cancel([0])]]),
+    ])
+    .await;
+}
+
+// A parent with two children.
+
+#[tokio::test]
+async fn two_children_can_end_in_any_order_and_their_parent_joins_once() {
+    let family = |sessions: &[&[Act]]| Scenario::new(Start::Family, sessions);
+    hold(vec![
+        family(&[&[commit(1, Done)], &[commit(2, Done)]]),
+        family(&[&[commit(1, Done)], &[cancel([2])]]),
+        family(&[&[cancel([1])], &[cancel([2])]]),
+        family(&[&[both([1, 2])], &[both([2, 1])]]),
+        family(&[&[both([1, 2])], &[cancel([2])]]),
+        family(&[&[both([1, 2])], &[cancel([1, 2])]]),
+        family(&[&[commit(1, Done)], &[Deliver(0)]]),
+        family(&[&[commit(1, Done)], &[cancel([0])]]),
+        family(&[&[both([1, 2])], &[cancel([0])]]),
+        family(&[&[commit(1, Done)], &[Collect]]),
+        family(&[&[both([1, 2])], &[Collect]]),
+        family(&[&[both([1, 2])], &[Claim]]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_child_can_fail_with_its_worker_while_its_sibling_ends() {
+    let family = |sessions: &[&[Act]]| Scenario::new(Start::Family, sessions).briefly();
+    hold(vec![
+        family(&[&[commit(1, Done)], &[Reap(0)]]),
+        family(&[&[cancel([1])], &[Reap(0)]]),
+        family(&[&[cancel([0])], &[Reap(0)]]),
+        family(&[&[commit(2, Done)], &[Reap(0)]]),
+        family(&[&[cancel([2])], &[Reap(0)]]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn the_last_child_can_end_beside_whatever_happens_to_its_family() {
+    let family = |sessions: &[&[Act]]| Scenario::new(Start::FamilyWithOneFailed, sessions);
+    let zombie = |sessions: &[&[Act]]| Scenario::new(Start::FamilyWithZombie, sessions);
+    hold(vec![
+        family(&[&[commit(2, Done)], &[Collect]]),
+        family(&[&[commit(2, Done)], &[Claim]]),
+        family(&[&[commit(2, Done)], &[Retry(1)]]),
+        family(&[&[commit(2, Done)], &[cancel([0])]]),
+        family(&[&[commit(2, Done)], &[Reap(CRASHES_MAX)]]).briefly(),
+        zombie(&[&[commit(3, Done)], &[commit(2, Done)]]).briefly(),
+        zombie(&[&[commit(3, Done)], &[both([1, 2])]]).briefly(),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn three_sessions_on_a_family_can_meet_in_any_order() {
+    let family = |sessions: &[&[Act]]| Scenario::new(Start::Family, sessions).at_meetings();
+    hold(vec![
+        family(&[&[commit(1, Done)], &[commit(2, Done)], &[cancel([0])]]),
+        family(&[&[commit(1, Done)], &[commit(2, Done)], &[Claim]]),
+        family(&[&[commit(1, Done)], &[commit(2, Done)], &[Collect]]),
+        family(&[&[commit(1, Done)], &[commit(2, Done)], &[cancel([2])]]),
+        family(&[&[commit(1, Done)], &[Reap(0)], &[cancel([0])]]),
+        family(&[&[both([1, 2])], &[cancel([2])], &[cancel([1])]]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn children_can_be_claimed_and_ended_while_their_parent_still_spawns() {
+    let spawning = |sessions: &[&[Act]]| {
+        Scenario::new(Start::Executing, sessions).without(Start::Family.idle())
+    };
+    let fan_out = [commit(0, FanOut)];
+    hold(vec![
+        spawning(&[&fan_out, &[Claim]]),
+        spawning(&[&fan_out, &[Claim, CommitClaimed]]),
+        spawning(&[&fan_out, &[Claim, CommitClaimed, Claim]]),
+        spawning(&[&fan_out, &[Claim], &[Claim]]),
+    ])
+    .await;
+}
+
+// Partition keys.
+
+#[tokio::test]
+async fn a_claim_can_meet_whatever_the_running_neighbour_of_its_key_does() {
+    let others = [
+        commit(0, Done),
+        commit(0, Next),
+        commit(0, Park),
+        Release(0),
+        cancel([0]),
+        cancel([1]),
+        Deliver(1),
+        Reap(CRASHES_MAX),
+    ];
+    let line = beside(Start::Line, &Claim, &others);
+    hold(line.into_iter().map(Scenario::briefly).collect()).await;
+}
+
+#[tokio::test]
+async fn nobody_stays_aside_behind_a_key_that_is_free() {
+    let aside = |sessions: &[&[Act]]| Scenario::new(Start::LineSetAside, sessions).briefly();
+    let mut scenarios: Vec<Scenario> = [commit(0, Done), commit(0, Next), Release(0), cancel([0])]
+        .iter()
+        .flat_map(|leaving| {
+            [Claim, cancel([1]), Deliver(1), Reap(CRASHES_MAX)]
+                .map(|other| aside(&[&[leaving.clone()], &[other]]))
+        })
+        .collect();
+    scenarios.extend([
+        aside(&[&[cancel([1])], &[Claim]]),
+        aside(&[&[Reap(CRASHES_MAX)], &[cancel([1])]]),
+    ]);
+    hold(scenarios).await;
+}
+
+#[tokio::test]
+async fn claims_of_one_key_can_meet_in_any_order_and_one_of_them_gets_it() {
+    let idle = |sessions: &[&[Act]]| Scenario::new(Start::LineIdle, sessions).briefly();
+    hold(vec![
+        idle(&[&[Claim], &[Claim]]),
+        idle(&[&[Claim], &[cancel([0])]]),
+        idle(&[&[Claim], &[Deliver(0)]]),
+        idle(&[&[Claim], &[Deliver(1)]]),
+        idle(&[&[Claim, CommitClaimed], &[Claim]]),
+        idle(&[&[Claim], &[Claim], &[Deliver(0)]]),
+    ])
+    .await;
+}
+
+// Where two lock in opposite orders, by what they are: the server ends one, and the store tries it again.
+
+/// The operator's batch locks its rows by id, the parent first; the child locks itself, then its parent.
+#[tokio::test]
+async fn a_family_cancelled_at_once_beside_an_ending_child_survives_its_deadlock() {
+    survive(Scenario::new(
+        Start::Family,
+        &[&[commit(2, Done)], &[cancel([0, 2])]],
+    ))
+    .await;
+}
+
+/// Each holds its own row and would let the other one through.
+#[tokio::test]
+async fn two_neighbours_of_a_line_cancelled_by_two_operators_survive_their_deadlock() {
+    let line = [&[cancel([1])][..], &[cancel([2])]];
+    survive(Scenario::new(Start::LineSetAside, &line).briefly()).await;
+}
+
+// What must be caught.
+
+#[tokio::test]
+async fn a_park_that_does_not_lock_first_is_caught() {
+    let park = Scenario::new(Start::Executing, &[&[commit(0, Park)], &[Deliver(0)]]);
+    catch(defects::park_without_locking(), park, &[LOST_WAKE_UP]).await;
+}
+
+#[tokio::test]
+async fn a_park_that_locks_where_it_looks_is_caught() {
+    let park = Scenario::new(Start::Executing, &[&[commit(0, Park)], &[Deliver(0)]]);
+    catch(defects::park_in_one_statement(), park, &[LOST_WAKE_UP]).await;
+}
+
+#[tokio::test]
+async fn a_delivery_that_does_not_lock_first_is_caught() {
+    let park = Scenario::new(Start::Executing, &[&[commit(0, Park)], &[Deliver(0)]]);
+    catch(defects::deliver_without_locking(), park, &[LOST_WAKE_UP]).await;
+}
+
+#[tokio::test]
+async fn a_delivery_that_does_not_wait_is_caught() {
+    let park = Scenario::new(Start::Executing, &[&[commit(0, Park)], &[Deliver(0)]]);
+    catch(defects::deliver_without_waiting(), park, &[LOST_WAKE_UP]).await;
+}
+
+#[tokio::test]
+async fn a_park_and_a_delivery_that_both_do_not_lock_first_are_caught() {
+    let park = Scenario::new(Start::Executing, &[&[commit(0, Park)], &[Deliver(0)]]);
+    catch(defects::neither_locks(), park, &[LOST_WAKE_UP]).await;
+}
+
+#[tokio::test]
+async fn a_signal_orphaned_by_a_delivery_that_does_not_lock_first_is_caught() {
+    let end = Scenario::new(Start::Executing, &[&[commit(0, Done)], &[Deliver(0)]]);
+    catch(defects::deliver_without_locking(), end, &["I7: signal"]).await;
+}
+
+#[tokio::test]
+async fn an_outcome_without_the_fence_is_caught() {
+    let one = Scenario::new(
+        Start::Executing,
+        &[&[commit(0, Done)], &[Reap(CRASHES_MAX)]],
+    )
+    .briefly();
+    let untrue = ["I3: untrue answer"];
+    catch(defects::outcome_without_fence(), one, &untrue).await;
+    let zombie = Scenario::new(
+        Start::FamilyWithZombie,
+        &[&[commit(3, Done)], &[commit(2, Done)]],
+    );
+    let twice = ["ended twice", "was released while child"];
+    catch(defects::outcome_without_fence(), zombie, &twice).await;
+}
+
+#[tokio::test]
+async fn a_join_that_does_not_count_per_parent_is_caught() {
+    let siblings = Scenario::new(Start::Family, &[&[both([1, 2])], &[Collect]]);
+    let hangs = ["children pending", "does not come to rest"];
+    catch(defects::join_without_count(), siblings, &hangs).await;
+}
+
+#[tokio::test]
+async fn a_hand_over_of_a_key_that_does_not_wait_is_caught() {
+    let line = Scenario::new(Start::LineSetAside, &[&[commit(0, Done)], &[Deliver(1)]]).briefly();
+    catch(defects::let_through_without_waiting(), line, &[LEFT_ASIDE]).await;
+}
+
+#[tokio::test]
+async fn a_claim_that_sets_aside_behind_one_that_leaves_is_caught() {
+    let line = Scenario::new(Start::Line, &[&[commit(0, Done)], &[Claim]]).briefly();
+    catch(defects::set_aside_without_locking(), line, &[LEFT_ASIDE]).await;
+}
+
+#[tokio::test]
+async fn a_claim_that_overtakes_an_elder_whom_somebody_holds_is_caught() {
+    let line = Scenario::new(Start::LineIdle, &[&[Deliver(0)], &[Claim]]).briefly();
+    catch(defects::set_aside_without_locking(), line, &["I8: "]).await;
+}
+
+const LOST_WAKE_UP: &str = "waits for signal go, which is in its inbox";
+const LEFT_ASIDE: &str = "is blocked, and nobody before it will let it through";
+
+/// Every schedule of these scenarios keeps what must be true.
+async fn hold(scenarios: Vec<Scenario>) -> Report {
+    let mut world = World::open().await;
+    let mut total = Report::default();
+    let mut set: Option<(Start, Stage)> = None;
+    for scenario in &scenarios {
+        let stage = match &set {
+            Some((start, stage)) if *start == scenario.start => stage.clone(),
+            _ => scenario.start.set(&world).await,
+        };
+        set = Some((scenario.start, stage.clone()));
+        let report = scenario.explore(&mut world, &stage).await;
+        println!("{scenario}: {report}");
+        total.add_report(report);
+    }
+    world.close().await;
+    println!("{} scenarios: {total}", scenarios.len());
+    assert!(total.examples.is_empty(), "{}", total.examples.join("\n\n"));
+    total
+}
+
+/// The same, and some schedule is a deadlock: the scheduler does see them.
+async fn survive(mut scenario: Scenario) {
+    scenario.may_deadlock = true;
+    let report = hold(vec![scenario]).await;
+    assert!(report.deadlocked > 0, "no schedule is a deadlock: {report}");
+}
+
+/// With these statements some schedules are seen to violate just this.
+async fn catch(variants: Variants, scenario: Scenario, violations: &[&str]) {
+    let mut world = World::with_variants(variants).await;
+    let stage = scenario.start.set(&world).await;
+    let report = scenario.explore(&mut world, &stage).await;
+    world.close().await;
+    println!(
+        "{scenario}: caught in {} of {} schedules",
+        report.violated, report.schedules
+    );
+    for violation in violations {
+        let mut examples = report.examples.iter();
+        assert!(
+            examples.any(|example| example.contains(violation)),
+            "{scenario}: no schedule shows {violation:?}: {report:?}"
+        );
+    }
+}
+
+/// Each two of these beside each other, and each beside itself.
+fn pairs(start: Start, acts: &[Act]) -> Vec<Scenario> {
+    (0..acts.len())
+        .flat_map(|first| beside(start, &acts[first], &acts[first..]))
+        .collect()
+}
+
+/// This beside each of the others.
+fn beside(start: Start, act: &Act, others: &[Act]) -> Vec<Scenario> {
+    let pair = |other: &Act| Scenario::new(start, &[&[act.clone()], &[other.clone()]]);
+    others.iter().map(pair).collect()
+}
+
+fn commit(place: usize, decision: Decision) -> Act {
+    Act::Commit(vec![(place, decision)])
+}
+
+/// Both end in one batch, in this order.
+fn both(places: [usize; 2]) -> Act {
+    Act::Commit(places.map(|place| (place, Done)).to_vec())
+}
+
+fn cancel<const N: usize>(places: [usize; N]) -> Act {
+    Act::Cancel(places.to_vec())
+}

@@ -1,0 +1,329 @@
+//! What sessions do, and what they are told.
+
+use super::stage::{MACHINE, QUEUE, Stage};
+use outlast_core::{
+    Answer, CancelAnswer, Claim, ClaimRef, ClaimRequest, CollectRequest, Commit, Delivery, Error,
+    InstanceId, Json, MachineVersion, NewInstance, NewSignal, Note, Outcome, Proceed, ReapRequest,
+    Release, ReleaseAnswer, Result, RetryAnswer, Revision, SignalId, Status, Store,
+};
+use outlast_postgres::Postgres;
+use std::fmt;
+use std::time::Duration;
+
+/// A verb. Numbers are places in the cast of the stage.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Act {
+    Commit(Vec<(usize, Decision)>),
+    Release(usize),
+    Deliver(usize),
+    Fire,
+    /// With this many crashes allowed.
+    Reap(i32),
+    Cancel(Vec<usize>),
+    Retry(usize),
+    Claim,
+    /// Ends what the claim before brought.
+    CommitClaimed,
+    Collect,
+}
+
+/// The outcome of a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Decision {
+    /// Waits for `go`, with a deadline that has come at once.
+    Park,
+    Next,
+    Keep,
+    FanOut,
+    Done,
+}
+
+/// What a verb said that it did. The judge holds it against what was written.
+#[derive(Clone, Debug)]
+pub(crate) enum Told {
+    /// An instance became this; `None` when it was removed.
+    Changed {
+        id: InstanceId,
+        from: Option<Revision>,
+        to: Option<Status>,
+        revision: Option<Revision>,
+    },
+    /// A signal is in an inbox.
+    Sent { id: SignalId, target: InstanceId },
+    /// A commit consumed these.
+    Consumed(Vec<SignalId>),
+    /// A claim of a parent came with these children.
+    Children(Vec<(InstanceId, Status)>),
+    /// A claim was lost, a signal had no target, there was nothing to do.
+    #[allow(dead_code, reason = "why is for people, who read it in an example")]
+    Nothing(&'static str),
+    /// An error or a rejection: never expected.
+    Refused(String),
+}
+
+impl Act {
+    /// Does it. What was claimed is carried to the next act of the session.
+    pub(crate) async fn perform(
+        &self,
+        store: &Postgres,
+        stage: &Stage,
+        carried: &mut Vec<Claim>,
+    ) -> Vec<Told> {
+        let told = match self {
+            Act::Commit(outcomes) => {
+                let commits = outcomes
+                    .iter()
+                    .map(|(place, decision)| decision.commit(*place, stage))
+                    .collect();
+                commit(store, commits).await
+            }
+            Act::CommitClaimed => {
+                let commits = carried.drain(..).map(|claim| ending(&claim)).collect();
+                commit(store, commits).await
+            }
+            Act::Release(place) => release(store, stage.cast[*place]).await,
+            Act::Deliver(place) => deliver(store, stage.cast[*place].id).await,
+            Act::Fire => fire(store).await,
+            Act::Reap(crashes_max) => reap(store, *crashes_max).await,
+            Act::Cancel(places) => cancel(store, stage.ids(places)).await,
+            Act::Retry(place) => retry(store, stage.cast[*place].id).await,
+            Act::Claim => claim(store, stage, carried).await,
+            Act::Collect => collect(store).await,
+        };
+        told.unwrap_or_else(|error| vec![refused(&error)])
+    }
+}
+
+impl Decision {
+    fn commit(self, place: usize, stage: &Stage) -> Commit {
+        Commit {
+            claim: stage.cast[place],
+            received: match place {
+                0 => stage.received.clone(),
+                _ => Vec::new(),
+            },
+            outcome: self.outcome(),
+        }
+    }
+
+    fn outcome(self) -> Outcome {
+        let (step, state) = ("then".to_owned(), Json::null());
+        let next = |proceed| Outcome::Next {
+            step: step.clone(),
+            state: state.clone(),
+            proceed,
+        };
+        match self {
+            Decision::Park => Outcome::Wait {
+                names: vec!["go".into()],
+                step,
+                state,
+                timeout: Some(Duration::ZERO),
+            },
+            Decision::Next => next(Proceed::Requeue),
+            Decision::Keep => next(Proceed::KeepClaim),
+            Decision::FanOut => {
+                let child = NewInstance::new(MACHINE, "start", Json::null()).queue(QUEUE);
+                Outcome::FanOut {
+                    children: vec![child.clone(), child],
+                    step,
+                    state,
+                }
+            }
+            Decision::Done => Outcome::Done {
+                result: Json::null(),
+            },
+        }
+    }
+}
+
+/// The outcome that ends what was claimed.
+pub(crate) fn ending(claim: &Claim) -> Commit {
+    Commit {
+        claim: claim.reference(),
+        received: claim.awaited().map(|signal| signal.id).collect(),
+        outcome: Decision::Done.outcome(),
+    }
+}
+
+pub(crate) fn request(stage: &Stage, max: usize) -> ClaimRequest {
+    ClaimRequest {
+        worker: stage.worker,
+        queue: QUEUE.into(),
+        machines: [MachineVersion::new(MACHINE, 1)].into(),
+        max,
+    }
+}
+
+async fn commit(store: &Postgres, commits: Vec<Commit>) -> Result<Vec<Told>> {
+    let answers = store.commit(commits.clone()).await?.answers;
+    let mut told = Vec::new();
+    for (commit, answer) in commits.into_iter().zip(answers) {
+        match answer {
+            Answer::Committed { revision, status } => {
+                told.push(changed(commit.claim, status, revision));
+                if commit.outcome.consumes() {
+                    told.push(Told::Consumed(commit.received));
+                }
+            }
+            Answer::Lost => told.push(Told::Nothing("lost")),
+            Answer::Rejected(invalid) => told.push(Told::Refused(format!("rejected: {invalid}"))),
+        }
+    }
+    Ok(told)
+}
+
+fn changed(claim: ClaimRef, to: Status, revision: Revision) -> Told {
+    Told::Changed {
+        id: claim.id,
+        from: Some(claim.revision),
+        to: Some(to),
+        revision: Some(revision),
+    }
+}
+
+fn became(id: InstanceId, to: Status) -> Told {
+    Told::Changed {
+        id,
+        from: None,
+        to: Some(to),
+        revision: None,
+    }
+}
+
+async fn release(store: &Postgres, claim: ClaimRef) -> Result<Vec<Told>> {
+    let given_back = Release {
+        claim,
+        pause: Duration::ZERO,
+    };
+    let released = store.release(vec![given_back]).await?;
+    Ok(vec![match released.answers[0] {
+        ReleaseAnswer::Released => changed(claim, Status::Runnable, claim.revision.next()),
+        ReleaseAnswer::Lost => Told::Nothing("lost"),
+    }])
+}
+
+async fn deliver(store: &Postgres, target: InstanceId) -> Result<Vec<Told>> {
+    let signal = NewSignal::new(target.into(), "go", Json::null());
+    let delivered = store.deliver(vec![signal]).await?;
+    Ok(match delivered.answers[0] {
+        Delivery::Delivered { id, woke, .. } => {
+            let mut told = vec![Told::Sent { id, target }];
+            told.extend(woke.then(|| became(target, Status::Runnable)));
+            told
+        }
+        Delivery::NoTarget => vec![Told::Nothing("no target")],
+        Delivery::Duplicate { .. } | Delivery::InboxFull { .. } => {
+            vec![Told::Refused(format!("{:?}", delivered.answers[0]))]
+        }
+    })
+}
+
+async fn fire(store: &Postgres) -> Result<Vec<Told>> {
+    let fired = store.fire(100).await?;
+    let woken = fired.woken_instances.into_iter();
+    Ok(woken.map(|id| became(id, Status::Runnable)).collect())
+}
+
+async fn reap(store: &Postgres, crashes_max: i32) -> Result<Vec<Told>> {
+    let request = ReapRequest {
+        max: 100,
+        crashes_max,
+    };
+    let reaped = store.reap(request).await?;
+    let returned = reaped.returned.into_iter();
+    let failed = reaped.failed.into_iter();
+    Ok(returned
+        .map(|id| became(id, Status::Runnable))
+        .chain(failed.map(|id| became(id, Status::Failed)))
+        .collect())
+}
+
+async fn cancel(store: &Postgres, ids: Vec<InstanceId>) -> Result<Vec<Told>> {
+    let cancelled = store.cancel(ids.clone(), Note::by("somebody")).await?;
+    let answers = ids.into_iter().zip(cancelled.answers);
+    Ok(answers
+        .map(|(id, answer)| match answer {
+            CancelAnswer::Cancelled(_) => became(id, Status::Cancelled),
+            CancelAnswer::AlreadyEnded(_) => Told::Nothing("had ended"),
+            CancelAnswer::NotFound => Told::Nothing("not found"),
+        })
+        .collect())
+}
+
+async fn retry(store: &Postgres, id: InstanceId) -> Result<Vec<Told>> {
+    let retried = store.retry(vec![id], Note::by("somebody")).await?;
+    Ok(vec![match retried.answers[0] {
+        RetryAnswer::Retried => became(id, Status::Runnable),
+        RetryAnswer::NotEndedBadly(_) => Told::Nothing("not ended badly"),
+        RetryAnswer::NotFound => Told::Nothing("not found"),
+    }])
+}
+
+async fn claim(store: &Postgres, stage: &Stage, carried: &mut Vec<Claim>) -> Result<Vec<Told>> {
+    let claimed = store.claim(request(stage, 10)).await?;
+    let mut told = Vec::new();
+    for claim in claimed.claims {
+        told.push(Told::Changed {
+            id: claim.id,
+            from: Some(Revision(claim.revision.0 - 1)),
+            to: Some(Status::Executing),
+            revision: Some(claim.revision),
+        });
+        if claim.round > 0 {
+            let children = claim.children.iter();
+            told.push(Told::Children(children.map(|c| (c.id, c.status)).collect()));
+        }
+        carried.push(claim);
+    }
+    Ok(told)
+}
+
+async fn collect(store: &Postgres) -> Result<Vec<Told>> {
+    let request = CollectRequest {
+        retention: Duration::ZERO,
+        max: 100,
+    };
+    let removed = store.collect(request).await?.removed.into_iter();
+    Ok(removed
+        .map(|id| Told::Changed {
+            id,
+            from: None,
+            to: None,
+            revision: None,
+        })
+        .collect())
+}
+
+fn refused(error: &Error) -> Told {
+    Told::Refused(error.to_string())
+}
+
+impl fmt::Display for Act {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Act::Commit(outcomes) => {
+                let mut separator = "";
+                for (place, decision) in outcomes {
+                    write!(
+                        f,
+                        "{separator}{} {place}",
+                        format!("{decision:?}").to_lowercase()
+                    )?;
+                    separator = "+";
+                }
+                Ok(())
+            }
+            Act::Release(place) => write!(f, "release {place}"),
+            Act::Deliver(place) => write!(f, "deliver {place}"),
+            Act::Fire => f.write_str("fire"),
+            Act::Reap(0) => f.write_str("reap and fail"),
+            Act::Reap(_) => f.write_str("reap"),
+            Act::Cancel(places) => write!(f, "cancel {places:?}"),
+            Act::Retry(place) => write!(f, "retry {place}"),
+            Act::Claim => f.write_str("claim"),
+            Act::CommitClaimed => f.write_str("end the claimed"),
+            Act::Collect => f.write_str("collect"),
+        }
+    }
+}

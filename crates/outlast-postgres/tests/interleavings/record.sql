@@ -1,0 +1,70 @@
+-- What a test of interleavings keeps beside the store's own tables: what each session did to which
+-- instance, and the state that every schedule starts from.
+
+create table outlast.history (
+    place        bigint generated always as identity,
+    session      integer not null,
+    txid         bigint  not null,
+    instance_id  bigint  not null,
+    was_status   text,
+    was_revision bigint,
+    status       text,
+    revision     bigint
+);
+
+-- Sessions are told by their application name: '<anything>.<number>'. Nobody else is recorded.
+create function outlast.remember() returns trigger
+language plpgsql
+as $$
+begin
+    if old.status is distinct from new.status or old.revision is distinct from new.revision then
+        insert into outlast.history (session, txid, instance_id, was_status, was_revision, status, revision)
+        values (split_part(current_setting('application_name'), '.', 2)::integer, txid_current(),
+                coalesce(new.id, old.id), old.status, old.revision, new.status, new.revision);
+    end if;
+    return null;
+end
+$$;
+
+create trigger remember after insert or update or delete on outlast.instances
+   for each row when (current_setting('application_name') like '%.%')
+   execute function outlast.remember();
+
+create table outlast.start_instances as table outlast.instances;
+create table outlast.start_signals   as table outlast.signals;
+create table outlast.start_workers   as table outlast.workers;
+
+create function outlast.clear() returns void
+language sql
+as $$
+    delete from outlast.history;
+    delete from outlast.instances;
+    delete from outlast.signals;
+    delete from outlast.workers;
+    delete from outlast.operations;
+$$;
+
+create function outlast.keep_start() returns void
+language sql
+as $$
+    delete from outlast.start_instances;
+    delete from outlast.start_signals;
+    delete from outlast.start_workers;
+    insert into outlast.start_instances select * from outlast.instances;
+    insert into outlast.start_signals   select * from outlast.signals;
+    insert into outlast.start_workers   select * from outlast.workers;
+$$;
+
+-- The same ids every time, those of new rows too, so that two schedules that end alike end equal.
+create function outlast.restore_start() returns void
+language plpgsql
+as $$
+begin
+    perform outlast.clear();
+    insert into outlast.instances select * from outlast.start_instances;
+    insert into outlast.signals   select * from outlast.start_signals;
+    insert into outlast.workers   select * from outlast.start_workers;
+    perform setval('outlast.instances_id_seq', (select coalesce(max(i.id), 0) + 1 from outlast.start_instances i));
+    perform setval('outlast.signals_id_seq',   (select coalesce(max(s.id), 0) + 1 from outlast.start_signals s));
+end
+$$;

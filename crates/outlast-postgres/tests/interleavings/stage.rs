@@ -1,0 +1,214 @@
+//! The states that schedules start from. All are made by the store's own verbs.
+
+use super::act::request;
+use super::world::World;
+use outlast_core::{
+    ClaimRef, Commit, InstanceId, Json, NewInstance, NewSignal, NewWorker, Outcome, ReapRequest,
+    Revision, SignalId, Store, WorkerId,
+};
+use std::time::Duration;
+
+pub(crate) const MACHINE: &str = "machine";
+pub(crate) const QUEUE: &str = "default";
+
+/// Where a scenario starts. Whatever executes is held by a worker whose lease has run out, unless
+/// said otherwise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Start {
+    /// One instance executes; it was woken by a signal `go`, which it has received.
+    Executing,
+    /// One waits for `go`, its deadline has come, and the claim it was parked with is known.
+    Parked,
+    /// One stands in its queue.
+    Runnable,
+    /// 0 waits for its children 1 and 2. Both execute, 1 with a worker that lives.
+    Family,
+    /// The same, but child 1 has failed.
+    FamilyWithOneFailed,
+    /// The same, but child 2 was reaped and claimed again; 3 is the claim on it that was lost.
+    FamilyWithZombie,
+    /// 0 executes under a partition key; 1 and 2 stand in line behind it.
+    Line,
+    /// The same, after a claim has set 1 and 2 aside.
+    LineSetAside,
+    /// 0, 1 and 2 stand in line, and nobody executes.
+    LineIdle,
+}
+
+/// What acts refer to.
+#[derive(Clone, Debug)]
+pub(crate) struct Stage {
+    /// The instances, with the claim that is or was held on them.
+    pub(crate) cast: Vec<ClaimRef>,
+    /// The signals that the step of the first has received.
+    pub(crate) received: Vec<SignalId>,
+    /// Who claims; it lives.
+    pub(crate) worker: WorkerId,
+}
+
+impl Stage {
+    pub(crate) fn ids(&self, places: &[usize]) -> Vec<InstanceId> {
+        places.iter().map(|&place| self.cast[place].id).collect()
+    }
+}
+
+impl Start {
+    /// Statements that find nothing to do from here: nobody has a key, a parent, or a signal.
+    pub(crate) fn idle(self) -> &'static [&'static str] {
+        match self {
+            Start::Executing | Start::Parked | Start::Runnable => {
+                &["commit/lock_parents", "commit/join", "commit/let_through"]
+            }
+            Start::Family | Start::FamilyWithOneFailed | Start::FamilyWithZombie => {
+                &["commit/clear", "commit/let_through"]
+            }
+            Start::Line | Start::LineSetAside | Start::LineIdle => {
+                &["commit/clear", "commit/lock_parents", "commit/join"]
+            }
+        }
+    }
+
+    /// Brings the world into this state and keeps it as the start.
+    pub(crate) async fn set(self, world: &World) -> Stage {
+        world.clear().await;
+        let mut stage = Stage {
+            cast: Vec::new(),
+            received: Vec::new(),
+            worker: world.register("for a while", 30).await,
+        };
+        match self {
+            Start::Executing => world.executing(&mut stage).await,
+            Start::Parked => world.parked(&mut stage).await,
+            Start::Runnable => world.insert(&mut stage, 1, None).await,
+            Start::Family | Start::FamilyWithOneFailed | Start::FamilyWithZombie => {
+                world.family(&mut stage).await;
+            }
+            Start::Line | Start::LineSetAside => world.line(&mut stage).await,
+            Start::LineIdle => world.insert(&mut stage, 3, Some("key")).await,
+        }
+        world.clock.advance(Duration::from_secs(60));
+        stage.worker = world.register("for long", 24 * 3600).await;
+        match self {
+            Start::Family => world.claim_into(&mut stage, &[1]).await,
+            Start::FamilyWithOneFailed => {
+                world.claim_into(&mut stage, &[1]).await;
+                let reason = "as it is played".into();
+                world.commit(stage.cast[1], Outcome::Stop { reason }).await;
+            }
+            Start::FamilyWithZombie => {
+                stage.cast.push(stage.cast[2]);
+                world.reap().await;
+                world.claim_into(&mut stage, &[2, 1]).await;
+            }
+            Start::LineSetAside => world.claim_into(&mut stage, &[]).await,
+            Start::Executing | Start::Parked | Start::Runnable | Start::Line | Start::LineIdle => {}
+        }
+        world.keep_start().await;
+        stage
+    }
+}
+
+impl World {
+    pub(crate) async fn register(&self, name: &str, lease_s: u64) -> WorkerId {
+        let worker = NewWorker {
+            name: name.into(),
+            host: "here".into(),
+            version: "1".into(),
+            queues: vec![QUEUE.into()],
+            lease: Duration::from_secs(lease_s),
+        };
+        self.store.register(worker).await.expect("it registers")
+    }
+
+    async fn insert(&self, stage: &mut Stage, how_many: usize, key: Option<&str>) {
+        let mut row = NewInstance::new(MACHINE, "start", Json::null()).queue(QUEUE);
+        row.partition_key = key.map(Into::into);
+        let inserts = self.store.insert(vec![row; how_many], None).await;
+        for inserted in inserts.expect("it is inserted").rows {
+            stage.cast.push(ClaimRef {
+                id: inserted.new_id().expect("it is new"),
+                revision: Revision(0),
+            });
+        }
+    }
+
+    /// Claims whatever can be claimed, which must be these.
+    async fn claim_into(&self, stage: &mut Stage, places: &[usize]) {
+        let claimed = self.store.claim(request(stage, 10)).await;
+        let claims = claimed.expect("it is claimed").claims;
+        let ids: Vec<InstanceId> = claims.iter().map(|claim| claim.id).collect();
+        assert_eq!(ids, stage.ids(places), "the claims of the stage");
+        for (place, claim) in places.iter().zip(&claims) {
+            stage.cast[*place] = claim.reference();
+            if *place == 0 {
+                stage.received = claim.awaited().map(|signal| signal.id).collect();
+            }
+        }
+    }
+
+    async fn commit(&self, claim: ClaimRef, outcome: Outcome) {
+        let commit = Commit {
+            claim,
+            received: Vec::new(),
+            outcome,
+        };
+        let committed = self.store.commit(vec![commit]).await;
+        committed.expect("it is committed");
+    }
+
+    async fn reap(&self) {
+        let request = ReapRequest {
+            max: 100,
+            crashes_max: 3,
+        };
+        self.store.reap(request).await.expect("it is reaped");
+    }
+
+    async fn parked(&self, stage: &mut Stage) {
+        self.insert(stage, 1, None).await;
+        self.claim_into(stage, &[0]).await;
+        let wait = Outcome::Wait {
+            names: vec!["go".into()],
+            step: "woken".into(),
+            state: Json::null(),
+            timeout: Some(Duration::from_secs(30)),
+        };
+        self.commit(stage.cast[0], wait).await;
+    }
+
+    async fn executing(&self, stage: &mut Stage) {
+        self.parked(stage).await;
+        let signal = NewSignal::new(stage.cast[0].id.into(), "go", Json::null());
+        let delivered = self.store.deliver(vec![signal]).await;
+        delivered.expect("it is delivered");
+        self.claim_into(stage, &[0]).await;
+        assert_eq!(stage.received.len(), 1, "the claim comes with its signal");
+    }
+
+    /// The first child starts later, so that another worker claims it.
+    async fn family(&self, stage: &mut Stage) {
+        self.insert(stage, 1, None).await;
+        self.claim_into(stage, &[0]).await;
+        let child = NewInstance::new(MACHINE, "start", Json::null()).queue(QUEUE);
+        let later = outlast_core::Start::After(Duration::from_secs(60));
+        let fan_out = Outcome::FanOut {
+            children: vec![child.clone().start(later), child],
+            step: "joined".into(),
+            state: Json::null(),
+        };
+        self.commit(stage.cast[0], fan_out).await;
+        for child in self.instances().await.iter().skip(1) {
+            stage.cast.push(ClaimRef {
+                id: InstanceId(child.id),
+                revision: Revision(0),
+            });
+        }
+        self.claim_into(stage, &[2]).await;
+    }
+
+    async fn line(&self, stage: &mut Stage) {
+        self.insert(stage, 1, Some("key")).await;
+        self.claim_into(stage, &[0]).await;
+        self.insert(stage, 2, Some("key")).await;
+    }
+}
