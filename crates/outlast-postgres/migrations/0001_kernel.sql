@@ -183,12 +183,12 @@ as $$
 declare
     new_id bigint;
 begin
-    perform outlast.check_name('machine', machine);
-    perform outlast.check_name('step', step);
-    perform outlast.check_name('queue', queue);
+    perform outlast.check_text('machine', coalesce(machine, ''), 200);
+    perform outlast.check_text('step', coalesce(step, ''), 200);
+    perform outlast.check_text('queue', coalesce(queue, ''), 200);
     perform outlast.check_json('state', state);
-    perform outlast.check_key('partition key', partition_key);
-    perform outlast.check_key('correlation key', correlation_key);
+    perform outlast.check_text('partition key', partition_key, 512);
+    perform outlast.check_text('correlation key', correlation_key, 512);
     if machine like '%/%' then
         raise invalid_parameter_value using message =
             format('machine %L contains ''/'', which separates name and version', machine);
@@ -238,9 +238,9 @@ begin
     if target is null then
         raise invalid_parameter_value using message = 'target is null; it is the id of an instance';
     end if;
-    perform outlast.check_name('signal', name);
+    perform outlast.check_text('signal', coalesce(name, ''), 200);
     perform outlast.check_json('payload', payload);
-    perform outlast.check_key('dedup key', dedup_key);
+    perform outlast.check_text('dedup key', dedup_key, 512);
 
     -- Lock first, look after: the same two-sided protocol as commit/lock.sql and deliver/lock.sql.
     perform from outlast.instances i where i.id = target for no key update;
@@ -290,12 +290,12 @@ as $$
 declare
     holder bigint;
 begin
-    perform outlast.check_name('machine', machine);
-    perform outlast.check_key('correlation key', correlation_key);
+    perform outlast.check_text('machine', coalesce(machine, ''), 200);
+    perform outlast.check_text('correlation key', correlation_key, 512);
     if correlation_key is null then
         raise invalid_parameter_value using message = 'correlation key is null; it is the address of an instance';
     end if;
-    perform outlast.check_name('signal', name);
+    perform outlast.check_text('signal', coalesce(name, ''), 200);
     -- The holder is locked here and signalled under that lock. When it lets go of the key while we wait
     -- for it, the row no longer matches and a later look may find its successor.
     for attempt in 1 .. 3 loop
@@ -325,34 +325,16 @@ as $$
 $$;
 
 -- The bounds of outlast-core's limits, for what comes in through SQL.
-create function outlast.check_name(what text, value text) returns void
-language plpgsql immutable
-as $$
-begin
-    if value is null or value = '' then
-        raise invalid_parameter_value using message = format('%s is empty', what);
-    end if;
-    if octet_length(value) > 200 then
-        raise invalid_parameter_value using message =
-            format('%s has %s bytes; at most 200 are allowed', what, octet_length(value));
-    end if;
-    if value ~ '[\u0001-\u001f\u007f-\u009f]' then
-        raise invalid_parameter_value using message =
-            format('%s contains a control character, which cannot be stored', what);
-    end if;
-end
-$$;
-
-create function outlast.check_key(what text, value text) returns void
+create function outlast.check_text(what text, value text, bytes_max integer) returns void
 language plpgsql immutable
 as $$
 begin
     if value = '' then
         raise invalid_parameter_value using message = format('%s is empty', what);
     end if;
-    if octet_length(value) > 512 then
+    if octet_length(value) > bytes_max then
         raise invalid_parameter_value using message =
-            format('%s has %s bytes; at most 512 are allowed', what, octet_length(value));
+            format('%s has %s bytes; at most %s are allowed', what, octet_length(value), bytes_max);
     end if;
     if value ~ '[\u0001-\u001f\u007f-\u009f]' then
         raise invalid_parameter_value using message =
