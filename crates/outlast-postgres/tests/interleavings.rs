@@ -7,6 +7,11 @@
 //! stands aside behind a key wrongly (I8), that callers were told the truth, that everything can come to
 //! rest, and that no two transactions waited for each other.
 
+#![allow(
+    clippy::print_stdout,
+    reason = "how many schedules there were is for people"
+)]
+
 mod support;
 
 mod interleavings {
@@ -28,6 +33,7 @@ use interleavings::gate::Variants;
 use interleavings::scheduler::{Report, Scenario};
 use interleavings::stage::{Stage, Start};
 use interleavings::world::World;
+use std::slice::from_ref;
 
 /// Crashes that a step may cause before its instance fails.
 const CRASHES_MAX: i32 = 3;
@@ -130,7 +136,7 @@ async fn three_sessions_on_one_instance_can_meet_in_any_order() {
 
 #[tokio::test]
 async fn two_children_can_end_in_any_order_and_their_parent_joins_once() {
-    let family = |sessions: &[&[Act]]| Scenario::new(Start::Family, sessions);
+    let family = |sessions: &[&[Act]]| Scenario::new(Start::Family, sessions).briefly();
     hold(vec![
         family(&[&[commit(1, Done)], &[commit(2, Done)]]),
         family(&[&[commit(1, Done)], &[cancel([2])]]),
@@ -163,16 +169,17 @@ async fn a_child_can_fail_with_its_worker_while_its_sibling_ends() {
 
 #[tokio::test]
 async fn the_last_child_can_end_beside_whatever_happens_to_its_family() {
-    let family = |sessions: &[&[Act]]| Scenario::new(Start::FamilyWithOneFailed, sessions);
-    let zombie = |sessions: &[&[Act]]| Scenario::new(Start::FamilyWithZombie, sessions);
+    let family =
+        |sessions: &[&[Act]]| Scenario::new(Start::FamilyWithOneFailed, sessions).briefly();
+    let zombie = |sessions: &[&[Act]]| Scenario::new(Start::FamilyWithZombie, sessions).briefly();
     hold(vec![
         family(&[&[commit(2, Done)], &[Collect]]),
         family(&[&[commit(2, Done)], &[Claim]]),
         family(&[&[commit(2, Done)], &[Retry(1)]]),
         family(&[&[commit(2, Done)], &[cancel([0])]]),
-        family(&[&[commit(2, Done)], &[Reap(CRASHES_MAX)]]).briefly(),
-        zombie(&[&[commit(3, Done)], &[commit(2, Done)]]).briefly(),
-        zombie(&[&[commit(3, Done)], &[both([1, 2])]]).briefly(),
+        family(&[&[commit(2, Done)], &[Reap(CRASHES_MAX)]]),
+        zombie(&[&[commit(3, Done)], &[commit(2, Done)]]),
+        zombie(&[&[commit(3, Done)], &[both([1, 2])]]),
     ])
     .await;
 }
@@ -231,7 +238,7 @@ async fn nobody_stays_aside_behind_a_key_that_is_free() {
         .iter()
         .flat_map(|leaving| {
             [Claim, cancel([1]), Deliver(1), Reap(CRASHES_MAX)]
-                .map(|other| aside(&[&[leaving.clone()], &[other]]))
+                .map(|other| aside(&[from_ref(leaving), &[other]]))
         })
         .collect();
     scenarios.extend([
@@ -413,7 +420,7 @@ fn pairs(start: Start, acts: &[Act]) -> Vec<Scenario> {
 
 /// This beside each of the others.
 fn beside(start: Start, act: &Act, others: &[Act]) -> Vec<Scenario> {
-    let pair = |other: &Act| Scenario::new(start, &[&[act.clone()], &[other.clone()]]);
+    let pair = |other: &Act| Scenario::new(start, &[from_ref(act), from_ref(other)]);
     others.iter().map(pair).collect()
 }
 

@@ -48,14 +48,8 @@ impl Verdicts {
         violations.extend(untrue_answers(schedule, &history));
         violations.extend(lost_signals(world, stage, schedule).await);
         // Last, because it goes on from there.
-        violations.extend(
-            unrest(
-                world,
-                stage,
-                scenario.count(|act| matches!(act, Act::Retry(_))) > 0,
-            )
-            .await,
-        );
+        let retries = scenario.count(|act| matches!(act, Act::Retry(_)));
+        violations.extend(unrest(world, stage, retries > 0).await);
         self.0.insert(ending, violations.clone());
         violations
     }
