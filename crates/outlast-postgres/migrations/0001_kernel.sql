@@ -161,8 +161,10 @@ create table outlast.operations (
 -- inspect/operations.sql, collect/collect.sql: what was done to an instance.
 create index operations_instance on outlast.operations (instance_id, id);
 
--- collect/collect_operations.sql: the oldest.
-create index operations_at on outlast.operations (at);
+-- collect/collect_operations.sql: the oldest records that no stored instance keeps. What was done to an
+-- instance goes with it; what is left are queues, and deletes.
+create index operations_stray on outlast.operations (at)
+    where instance_id is null or verb = 'delete';
 
 -- Starts an instance inside the caller's own transaction, from any language. Answers its id, or null
 -- when its correlation key is occupied.

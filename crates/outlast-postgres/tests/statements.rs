@@ -58,7 +58,15 @@ fn every_file_is_a_statement_of_the_store() {
         .into_iter()
         .map(|(name, text)| (name.into(), text.replace("\"outlast\".", "outlast.")))
         .collect();
-    assert_eq!(known, files());
+    let files = files();
+    let names = |texts: &BTreeMap<String, String>| texts.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&known), names(&files));
+    for (name, text) in &files {
+        assert!(
+            known[name] == *text,
+            "{name} was built with another text: build again"
+        );
+    }
 }
 
 #[tokio::test]

@@ -154,5 +154,7 @@ create table operations (
 create index operations_instance on operations (instance_id)
     where instance_id is not null;
 
--- collect/remove_stray_operations: records by age.
-create index operations_at on operations (at);
+-- collect/remove_stray_operations: the oldest records that no stored instance keeps. What was done to an
+-- instance goes with it; what is left are queues, and deletes.
+create index operations_stray on operations (at)
+where instance_id is null or verb = 'delete';

@@ -63,7 +63,7 @@ select 2 * n + nth, n, case when kind = 99 then 'paid' else 'other' end,
 
 -- Each cancelled instance with its record, and a queue that was often paused.
 insert into outlast.operations (verb, instance_id, queue, operator, at)
-select 'cancel', n * 100 + 63, null, 'somebody', now() - interval '1 hour'
+select 'cancel', n * 100 + 63, null, 'somebody', now() - interval '3 days'
   from generate_series(0, 9999) as n
 union all
 select 'pause', null, 'main', 'somebody', now() - interval '3 days'

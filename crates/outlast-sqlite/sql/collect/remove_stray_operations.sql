@@ -1,12 +1,12 @@
--- Removes old records that belong to no stored instance.
+-- Removes old records that no stored instance keeps: of queues, and of instances that were deleted.
 -- Parameters: 1 moment, 2 limit.
--- Index: operations_at.
+-- Index: operations_stray.
 -- Bound: the limit.
 delete from operations
 where id in (
     select stray.id
     from operations as stray
     where stray.at <= ?1
-      and not exists (select 1 from instances where instances.id = stray.instance_id)
+      and (stray.instance_id is null or stray.verb = 'delete')
     order by stray.at
     limit ?2)
