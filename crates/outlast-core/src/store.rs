@@ -66,7 +66,9 @@ pub trait Store: Send + Sync + 'static {
     /// [`LeaseExpired`](crate::Error::LeaseExpired). *Locks*: the worker's row, shared; the rows,
     /// skipping what others hold. *Bound*: `max`, at most
     /// [`CLAIM_MAX`](crate::limits::CLAIM_MAX). *Not idempotent*: when the result of a claim is
-    /// unknown, call [`forget`](Store::forget).
+    /// unknown, call [`forget`](Store::forget). A claim that a crashed database has forgotten may be
+    /// given again at the same revision, for the same step and state; of the two workers the first to
+    /// commit is written and the other is lost.
     async fn claim(&self, request: ClaimRequest) -> Result<Claimed>;
 
     /// Writes outcomes; see [`Outcome`](crate::Outcome) for what each does to its row.
