@@ -4,7 +4,8 @@
 -- $1 ids  $2 revisions  $3 kind: keep, next, retry, wait, fan_out, done, stop, cancel  $4 step  $5 state
 -- $6 delay or timeout in µs  $7 awaited names as an array literal  $8 result  $9 error
 -- $10 received signal ids as an array literal  $11 whether commit/report_dropped.sql has spoken
--- guard   the fence, and nothing else: a predicate on status would let the planner choose a partial index
+-- guard   the fence, and that the row executes. No index fits that second condition by itself, so that the
+--         planner has nothing to choose by it
 -- locks   own rows, held since commit/lock.sql
 -- index   instances_pkey; signals_inbox for waits; instances_children for fan-outs   bound the batch
 with
