@@ -53,7 +53,8 @@ pub(crate) async fn claim(session: &Session, request: &ClaimRequest) -> Result<C
             break;
         }
     }
-    if paused {
+    // Paused between two looks: what the first has claimed is still ours.
+    if paused && claims.is_empty() {
         return Ok(Claimed {
             paused,
             ..Claimed::default()
