@@ -36,9 +36,12 @@ pub(crate) async fn heartbeat(
     session
         .retry("heartbeat", || {
             Box::pin(async move {
-                let call = statement::LEASE_HEARTBEAT.with([value(worker.0), value(micros(lease))]);
-                let answers = session.transact(Purpose::Write, &[call]).await?;
-                Ok(match answers[0].is_empty() {
+                let calls = [
+                    statement::LEASE_WAIT_FOR.with([value(worker.0)]),
+                    statement::LEASE_HEARTBEAT.with([value(worker.0), value(micros(lease))]),
+                ];
+                let answers = session.transact(Purpose::Write, &calls).await?;
+                Ok(match answers[1].is_empty() {
                     true => Heartbeat::Gone,
                     false => Heartbeat::Renewed,
                 })

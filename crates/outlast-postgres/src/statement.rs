@@ -49,6 +49,7 @@ statements! {
     DELIVER_LOCK = "deliver/lock";
     DELIVER = "deliver/deliver";
     LEASE_REGISTER = "lease/register";
+    LEASE_WAIT_FOR = "lease/wait_for";
     LEASE_HEARTBEAT = "lease/heartbeat";
     LEASE_HOLD = "lease/hold";
     LEASE_LOCK = "lease/lock";

@@ -8,8 +8,9 @@ mod support;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use outlast_core::{
-    Answer, Claim, Delivery, Error, ErrorKind, Filter, Inspect, InstanceId, Json, ListRequest,
-    NewSignal, Note, Outcome, ReapRequest, ReconcileRequest, Status, Store, Target, WorkerId,
+    Answer, Claim, Delivery, Error, ErrorKind, Filter, Heartbeat, Inspect, InstanceId, Json,
+    ListRequest, NewSignal, Note, Outcome, ReapRequest, ReconcileRequest, Status, Store, Target,
+    WorkerId,
 };
 use outlast_postgres::{Conductor, Options, Postgres};
 use std::process::Command;
@@ -275,6 +276,31 @@ impl Drop for SmallDisk {
         // Lazily: the server still holds files of it.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
+}
+
+/// PROTOCOL §3 #16: a moment read before the wait would give a lease that is already partly over.
+#[tokio::test]
+async fn a_heartbeat_that_waited_renews_the_lease_from_when_it_was_written() {
+    let named = Named::open(|options| options).await;
+    let worker = work::worker(&named.store).await;
+    let holder = raw().await;
+    let lock = format!("begin; select from {}.workers for update", named.schema);
+    holder.batch_execute(&lock).await.unwrap();
+    let store = named.store.clone();
+    let lease = Duration::from_secs(60);
+    let waiting = tokio::spawn(async move { store.heartbeat(worker, lease).await });
+    named.blocked().await;
+    let blocked_at = named.store.now().await.unwrap();
+    let long_enough = Duration::from_millis(300);
+    eventually("time passes on the server", || async {
+        named.store.now().await.unwrap().since(blocked_at) > long_enough
+    })
+    .await;
+    unlock(holder).await;
+    assert_eq!(waiting.await.unwrap().unwrap(), Heartbeat::Renewed);
+    let workers = named.store.workers().await.unwrap();
+    assert!(workers[0].lease_expires_at >= blocked_at + long_enough + lease);
+    named.close().await;
 }
 
 #[tokio::test]

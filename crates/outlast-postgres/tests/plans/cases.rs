@@ -253,6 +253,7 @@ fn maintaining(rows: usize) -> Vec<Case> {
             "bigint, bigint",
             format!("{WORKER}, 60000000"),
         ),
+        case("lease/wait_for", 0, "bigint", WORKER.to_string()),
         case("lease/lock", 0, "bigint", WORKER.to_string()),
         case("lease/deregister", 0, "bigint", WORKER.to_string()),
         case("reap/workers", 1, "bigint", rows.to_string()),
