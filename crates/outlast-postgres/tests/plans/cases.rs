@@ -17,6 +17,11 @@ pub(crate) struct Case {
     pub(crate) arguments: String,
 }
 
+/// What a change of columns outside every index costs more when its page has no room for it: then it goes
+/// into the indexes after all. Whether there is room is up to what other sessions still look at, so the
+/// bounds of such statements hold without it.
+const UNLESS_HOT: u64 = 13;
+
 /// `rows` is the size of the batch, where there is one.
 pub(crate) fn cases(rows: usize) -> Vec<Case> {
     let mut cases = vec![];
@@ -92,7 +97,7 @@ fn committing(rows: usize) -> Vec<Case> {
         ),
         case(
             "commit/report_dropped",
-            16,
+            16 + UNLESS_HOT,
             "bigint[], bigint[], integer[], text[], text[]",
             format!(
                 "{running}, {}, {}, {}",
@@ -109,7 +114,12 @@ fn committing(rows: usize) -> Vec<Case> {
         ),
         case("commit/clear", 34, HELD, format!("{running}, true")),
         case("commit/lock_parents", 11, HELD, format!("{children}, true")),
-        case("commit/join", 12, HELD, format!("{children}, true")),
+        case(
+            "commit/join",
+            12 + UNLESS_HOT,
+            HELD,
+            format!("{children}, true"),
+        ),
         case("commit/let_through", 32, HELD, format!("{running}, true")),
         case(
             "commit/apply",
@@ -293,7 +303,7 @@ fn maintaining(rows: usize) -> Vec<Case> {
         ),
         case(
             "reconcile/joins",
-            13,
+            13 + UNLESS_HOT,
             "bigint[]",
             bigints(table::ids(PARENT, rows)),
         ),
@@ -321,7 +331,7 @@ fn operating(rows: usize) -> Vec<Case> {
             format!("{running}, 'why'"),
         ),
         case("operate/retry", 16, FENCE, &ended_fence),
-        case("operate/rejoin", 12, FENCE, &children),
+        case("operate/rejoin", 12 + UNLESS_HOT, FENCE, &children),
         case("operate/delete", 22, "bigint[]", bigints(ended.clone())),
         case(
             "operate/record",
