@@ -39,7 +39,8 @@ pub(crate) async fn claim(session: &Session, request: &ClaimRequest) -> Result<C
             Ok(look) => look,
             Err(error) if claims.is_empty() => return Err(error),
             // What an earlier look has claimed is ours whatever happened to this one.
-            Err(_) => {
+            Err(error) => {
+                tracing::warn!(%error, "a claim looks no further");
                 more = true;
                 break;
             }

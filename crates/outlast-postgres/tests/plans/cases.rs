@@ -17,11 +17,6 @@ pub(crate) struct Case {
     pub(crate) arguments: String,
 }
 
-/// What a change of columns outside every index costs more when its page has no room for it: then it goes
-/// into the indexes after all. Whether there is room is up to what other sessions still look at, so the
-/// bounds of such statements hold without it.
-const UNLESS_HOT: u64 = 13;
-
 /// `rows` is the size of the batch, where there is one.
 pub(crate) fn cases(rows: usize) -> Vec<Case> {
     let mut cases = vec![];
@@ -97,7 +92,7 @@ fn committing(rows: usize) -> Vec<Case> {
         ),
         case(
             "commit/report_dropped",
-            16 + UNLESS_HOT,
+            16,
             "bigint[], bigint[], integer[], text[], text[]",
             format!(
                 "{running}, {}, {}, {}",
@@ -114,12 +109,7 @@ fn committing(rows: usize) -> Vec<Case> {
         ),
         case("commit/clear", 34, HELD, format!("{running}, true")),
         case("commit/lock_parents", 11, HELD, format!("{children}, true")),
-        case(
-            "commit/join",
-            12 + UNLESS_HOT,
-            HELD,
-            format!("{children}, true"),
-        ),
+        case("commit/join", 12, HELD, format!("{children}, true")),
         case("commit/let_through", 32, HELD, format!("{running}, true")),
         case(
             "commit/apply",
@@ -303,7 +293,7 @@ fn maintaining(rows: usize) -> Vec<Case> {
         ),
         case(
             "reconcile/joins",
-            13 + UNLESS_HOT,
+            13,
             "bigint[]",
             bigints(table::ids(PARENT, rows)),
         ),
@@ -331,7 +321,7 @@ fn operating(rows: usize) -> Vec<Case> {
             format!("{running}, 'why'"),
         ),
         case("operate/retry", 16, FENCE, &ended_fence),
-        case("operate/rejoin", 12 + UNLESS_HOT, FENCE, &children),
+        case("operate/rejoin", 12, FENCE, &children),
         case("operate/delete", 22, "bigint[]", bigints(ended.clone())),
         case(
             "operate/record",

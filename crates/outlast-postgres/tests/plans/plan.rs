@@ -76,6 +76,24 @@ impl Plan {
         buffers_of(&self.root) + unread.map(|node| buffers_of(node)).sum::<u64>()
     }
 
+    /// Pages touched by changing rows, without finding them.
+    pub(crate) fn buffers_of_changes(&self) -> u64 {
+        let nodes = self.nodes();
+        let changes = nodes
+            .iter()
+            .filter(|node| node["Node Type"] == "ModifyTable");
+        changes
+            .map(|node| {
+                let inputs = node["Plans"].as_array().into_iter().flatten();
+                let found: u64 = inputs
+                    .filter(|input| input["Parent Relationship"] == "Outer")
+                    .map(buffers_of)
+                    .sum();
+                buffers_of(node).saturating_sub(found)
+            })
+            .sum()
+    }
+
     /// Pages touched by one named part.
     pub(crate) fn buffers_of_part(&self, name: &str) -> u64 {
         buffers_of(self.part(name))
