@@ -87,6 +87,12 @@ pub struct Claim {
     pub queue: String,
     /// Its priority there.
     pub priority: i16,
+    /// The revision at which the instance came to this step; 0 when it was inserted there. Retries,
+    /// releases and reaps leave it alone, so that with the id and the step it names one visit of the
+    /// step however often that is run.
+    pub entered: Revision,
+    /// The trace it belongs to.
+    pub trace: Option<String>,
     /// How often this step was tried before.
     pub attempt: i32,
     /// How many of those tries ended with the death of the worker.

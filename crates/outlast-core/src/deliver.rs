@@ -1,7 +1,7 @@
 //! Sending signals.
 
 use crate::limits::{self, BATCH_MAX};
-use crate::{InstanceId, Invalid, Json, QueueNames, SignalId};
+use crate::{InstanceId, Invalid, Json, NewInstance, QueueNames, SignalId};
 
 /// A signal to deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +63,62 @@ pub struct Delivered {
     pub answers: Vec<Delivery>,
     /// The queues in which something may now be claimed.
     pub woken: QueueNames,
+}
+
+/// A signal for whoever holds a correlation key, and the instance to start when nobody does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignalOrInsert {
+    /// What to start; its machine and correlation key, which it must have, are the signal's target.
+    pub row: NewInstance,
+    /// The signal's name.
+    pub name: String,
+    /// What it carries.
+    pub payload: Json,
+    /// A key that makes sending it again harmless, for as long as the instance is stored.
+    pub dedup_key: Option<String>,
+}
+
+/// What became of a signal that may start its target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignalledOrInserted {
+    /// The instance that was started, if nobody held the key.
+    pub inserted: Option<InstanceId>,
+    /// What became of the signal: in the inbox of the holder, or of the new instance.
+    pub delivery: Delivery,
+    /// The queues in which something may now be claimed.
+    pub woken: QueueNames,
+}
+
+impl SignalOrInsert {
+    /// The key that addresses the signal.
+    pub fn key(&self) -> Result<&str, Invalid> {
+        match &self.row.correlation {
+            Some(correlation) => Ok(&correlation.key),
+            None => Err(Invalid::new(
+                "signal or insert",
+                "has no correlation key, so there is nobody to look for; give the new instance one",
+            )),
+        }
+    }
+
+    /// The signal alone.
+    pub fn signal(&self) -> Result<NewSignal, Invalid> {
+        Ok(NewSignal {
+            target: Target::Key {
+                machine: self.row.machine.clone(),
+                key: self.key()?.to_owned(),
+            },
+            name: self.name.clone(),
+            payload: self.payload.clone(),
+            dedup_key: self.dedup_key.clone(),
+        })
+    }
+
+    /// Whether it can be stored.
+    pub fn check(&self) -> Result<(), Invalid> {
+        self.row.check()?;
+        self.signal()?.check()
+    }
 }
 
 impl NewSignal {

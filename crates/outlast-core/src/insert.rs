@@ -25,6 +25,9 @@ pub struct NewInstance {
     pub partition_key: Option<String>,
     /// Its business key, unique among the machine's holders (I9).
     pub correlation: Option<Correlation>,
+    /// The trace it belongs to, a W3C `traceparent`: kept verbatim and handed to every claim, so that
+    /// one trace spans all its steps and those of its children.
+    pub trace: Option<String>,
 }
 
 /// A correlation key and how long it is occupied.
@@ -98,6 +101,7 @@ impl NewInstance {
             start: Start::Now,
             partition_key: None,
             correlation: None,
+            trace: None,
         }
     }
 
@@ -145,6 +149,12 @@ impl NewInstance {
         self
     }
 
+    /// Belonging to this trace: a W3C `traceparent`.
+    pub fn trace(mut self, trace: impl Into<String>) -> NewInstance {
+        self.trace = Some(trace.into());
+        self
+    }
+
     /// Whether it can be stored.
     pub fn check(&self) -> Result<(), Invalid> {
         limits::check_machine(&self.machine)?;
@@ -162,6 +172,9 @@ impl NewInstance {
         }
         if let Some(correlation) = &self.correlation {
             limits::check_key("correlation key", &correlation.key)?;
+        }
+        if let Some(trace) = &self.trace {
+            limits::check_key("trace", trace)?;
         }
         Ok(())
     }

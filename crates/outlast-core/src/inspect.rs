@@ -64,6 +64,8 @@ pub struct Instance {
     pub state: Json,
     pub status: Status,
     pub revision: Revision,
+    pub entered: Revision,
+    pub trace: Option<String>,
     pub result: Option<Json>,
     pub last_error: Option<String>,
     pub queue: String,

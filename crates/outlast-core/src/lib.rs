@@ -35,6 +35,7 @@ mod commit;
 mod deliver;
 mod error;
 mod fire;
+mod hint;
 mod id;
 mod insert;
 mod inspect;
@@ -55,9 +56,10 @@ pub use collect::{CollectRequest, Collected};
 pub use commit::{
     Answer, ClaimRef, Commit, Committed, Outcome, Proceed, Release, ReleaseAnswer, Released,
 };
-pub use deliver::{Delivered, Delivery, NewSignal, Target};
+pub use deliver::{Delivered, Delivery, NewSignal, SignalOrInsert, SignalledOrInserted, Target};
 pub use error::{Error, ErrorKind, Invalid, Result, Source};
 pub use fire::Fired;
+pub use hint::{Hints, Listen};
 pub use id::{InstanceId, Revision, SignalId, WorkerId};
 pub use insert::{Correlation, Inserted, Inserts, NewInstance, Start};
 pub use inspect::{

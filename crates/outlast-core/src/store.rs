@@ -2,9 +2,9 @@
 
 use crate::{
     Cancelled, ClaimRequest, Claimed, CollectRequest, Collected, Commit, Committed, DeleteAnswer,
-    Delivered, Fired, Heartbeat, Inserts, InstanceId, NewInstance, NewSignal, NewWorker, Note,
-    ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result, Retried,
-    Timestamp, WorkerId,
+    Delivered, Fired, Heartbeat, Hints, Inserts, InstanceId, Listen, NewInstance, NewSignal,
+    NewWorker, Note, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
+    Retried, SignalOrInsert, SignalledOrInserted, Timestamp, WorkerId,
 };
 use async_trait::async_trait;
 use std::collections::BTreeSet;
@@ -117,6 +117,15 @@ pub trait Store: Send + Sync + 'static {
     /// dedup key, for as long as the instance is stored.
     async fn deliver(&self, signals: Vec<NewSignal>) -> Result<Delivered>;
 
+    /// Sends a signal to the instance that holds a correlation key; starts that instance, with the signal
+    /// in its inbox, when nobody holds the key. Of several callers at once, one starts it and the signals
+    /// of all arrive.
+    ///
+    /// *Atomic*. *Locks*: the key, then the target. *Idempotent* as [`deliver`](Store::deliver) is, while
+    /// the key is held. A holder that has ended and still occupies its key (its scope says so) is not
+    /// replaced: the answer is `NoTarget`.
+    async fn signal_or_insert(&self, request: SignalOrInsert) -> Result<SignalledOrInserted>;
+
     /// Registers a worker, whose lease runs from now.
     async fn register(&self, worker: NewWorker) -> Result<WorkerId>;
 
@@ -187,6 +196,22 @@ pub trait Store: Send + Sync + 'static {
 
     /// Lets a queue give out work again. Answers whether that changed anything. Recorded when it did.
     async fn resume(&self, queue: &str, note: Note) -> Result<bool>;
+
+    /// Names the database behind this store: two stores with one name in one process tell each other
+    /// directly what has become worth looking at.
+    fn place(&self) -> &str;
+
+    /// Tells other nodes what may have become worth looking at, outside any transaction. A store without
+    /// a way to tell does nothing. *Bound*: what does not fit in one message is left out.
+    async fn notify(&self, hints: Hints) -> Result<()> {
+        let _ = hints;
+        Ok(())
+    }
+
+    /// Hears what other nodes tell. `None` when this store has no way to: then everybody polls.
+    async fn listen(&self) -> Result<Option<Box<dyn Listen>>> {
+        Ok(None)
+    }
 
     /// Closes the store: waits for what is under way, then lets go of connections, threads and files.
     /// Every verb after it answers [`Closed`](crate::Error::Closed).

@@ -54,6 +54,8 @@ pub(crate) fn duration(micros: i64) -> Duration {
 /// A claim without its inbox and children, which are loaded where there can be any.
 pub(crate) fn claim(row: &Row) -> Result<Claim, Failure> {
     Ok(Claim {
+        entered: outlast_core::Revision(0),
+        trace: None,
         id: instance_id(row)?,
         revision: column(row, "revision").map(Revision)?,
         machine: column(row, "fsm")?,
@@ -113,6 +115,8 @@ pub(crate) fn child(row: &Row) -> Result<Child, Failure> {
 
 pub(crate) fn instance(row: &Row) -> Result<Instance, Failure> {
     Ok(Instance {
+        entered: outlast_core::Revision(0),
+        trace: None,
         id: instance_id(row)?,
         machine: column(row, "fsm")?,
         version: column(row, "fsm_version")?,

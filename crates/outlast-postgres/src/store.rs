@@ -11,7 +11,7 @@ use outlast_core::{
     DeleteAnswer, Delivered, Filter, Fired, Heartbeat, Inserts, Inspect, Instance, InstanceId,
     ListRequest, NewInstance, NewSignal, NewWorker, Note, Operation, Page, QueueSummary,
     ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result, Retried,
-    SignalId, SignalRow, Store, Timestamp, Worker, WorkerId,
+    SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store, Timestamp, Worker, WorkerId,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -137,6 +137,17 @@ impl Store for Postgres {
 
     async fn resume(&self, queue: &str, note: Note) -> Result<bool> {
         operate::resume(&self.session, queue, &note).await
+    }
+
+    async fn signal_or_insert(&self, request: SignalOrInsert) -> Result<SignalledOrInserted> {
+        let _ = request;
+        Err(outlast_core::Error::Closed {
+            operation: "signal_or_insert",
+        })
+    }
+
+    fn place(&self) -> &str {
+        "postgres"
     }
 
     async fn close(&self) {

@@ -329,6 +329,8 @@ fn load(tx: &Tx<'_>, id: InstanceId) -> Result<Claim, Fault> {
 
 fn bare_claim(row: &Row<'_>, now: Timestamp) -> rusqlite::Result<Claim> {
     Ok(Claim {
+        entered: outlast_core::Revision(0),
+        trace: None,
         id: InstanceId(row.get("id")?),
         revision: Revision(row.get("revision")?),
         machine: row.get("fsm")?,

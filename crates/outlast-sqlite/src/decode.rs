@@ -13,6 +13,8 @@ use std::str::FromStr;
 pub(crate) fn instance(row: &Row<'_>) -> rusqlite::Result<Instance> {
     let guard: Option<String> = row.get("correlation_guard")?;
     Ok(Instance {
+        entered: outlast_core::Revision(0),
+        trace: None,
         id: InstanceId(row.get("id")?),
         machine: row.get("fsm")?,
         version: row.get("fsm_version")?,

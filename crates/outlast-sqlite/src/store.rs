@@ -17,7 +17,8 @@ use outlast_core::{
     Count, DeleteAnswer, Delivered, Error, Filter, Fired, Heartbeat, Inserts, Inspect, Instance,
     InstanceId, Invalid, ListRequest, NewInstance, NewSignal, NewWorker, Note, Operation, Page,
     QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
-    Retried, SignalId, SignalRow, Store, Timestamp, Worker, WorkerId, limits,
+    Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store, Timestamp, Worker,
+    WorkerId, limits,
 };
 use std::fmt;
 use std::io;
@@ -306,6 +307,17 @@ impl Store for Sqlite {
         let queue = queue.to_owned();
         self.write("resume", move |tx| operate::resume(tx, &queue, &note))
             .await
+    }
+
+    async fn signal_or_insert(&self, request: SignalOrInsert) -> Result<SignalledOrInserted> {
+        let _ = request;
+        Err(outlast_core::Error::Closed {
+            operation: "signal_or_insert",
+        })
+    }
+
+    fn place(&self) -> &str {
+        "sqlite"
     }
 
     async fn close(&self) {

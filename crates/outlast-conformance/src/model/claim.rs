@@ -96,6 +96,8 @@ impl Tables {
     fn claim_on(&self, id: InstanceId, now: Timestamp) -> Option<Claim> {
         let row = self.instances.get(&id)?;
         Some(Claim {
+            entered: outlast_core::Revision(0),
+            trace: None,
             id,
             revision: row.revision,
             machine: row.machine.clone(),

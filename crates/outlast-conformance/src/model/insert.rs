@@ -85,6 +85,8 @@ impl Tables {
 fn new_row(id: InstanceId, new: NewInstance, parent: Option<Parent>, now: Timestamp) -> Instance {
     let (key, scope) = new.correlation.map(|it| (it.key, it.scope)).unzip();
     Instance {
+        entered: outlast_core::Revision(0),
+        trace: None,
         id,
         machine: new.machine,
         version: new.version,

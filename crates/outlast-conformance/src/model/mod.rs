@@ -24,7 +24,8 @@ use outlast_core::{
     Cancelled, ClaimRequest, Claimed, Clock, CollectRequest, Collected, Commit, Committed,
     DeleteAnswer, Delivered, Error, Fired, Heartbeat, Inserts, InstanceId, ManualClock,
     NewInstance, NewSignal, NewWorker, Note, ReapRequest, Reaped, ReconcileRequest, Reconciled,
-    Release, Released, Result, Retried, Store, Timestamp, WorkerId,
+    Release, Released, Result, Retried, SignalOrInsert, SignalledOrInserted, Store, Timestamp,
+    WorkerId,
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -147,6 +148,17 @@ impl Store for Model {
 
     async fn resume(&self, queue: &str, note: Note) -> Result<bool> {
         self.alone("resume", |tables, now| tables.resume(queue, &note, now))
+    }
+
+    async fn signal_or_insert(&self, request: SignalOrInsert) -> Result<SignalledOrInserted> {
+        let _ = request;
+        Err(outlast_core::Error::Closed {
+            operation: "signal_or_insert",
+        })
+    }
+
+    fn place(&self) -> &str {
+        "model"
     }
 
     async fn close(&self) {

@@ -451,6 +451,17 @@ impl Store for Mutant {
         self.model.resume(queue, note).await
     }
 
+    async fn signal_or_insert(&self, request: SignalOrInsert) -> Result<SignalledOrInserted> {
+        let _ = request;
+        Err(outlast_core::Error::Closed {
+            operation: "signal_or_insert",
+        })
+    }
+
+    fn place(&self) -> &str {
+        self.model.place()
+    }
+
     async fn close(&self) {
         self.model.close().await;
     }
