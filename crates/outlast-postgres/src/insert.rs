@@ -111,7 +111,7 @@ fn key_of(row: &NewInstance) -> (&str, &str) {
     (&row.machine, key)
 }
 
-/// New instances as the arrays that insert/insert.sql and commit/spawn.sql take, fsm to scope.
+/// New instances as the arrays that insert/insert.sql and commit/spawn.sql take, fsm to trace.
 pub(crate) fn columns<'a>(
     rows: impl Iterator<Item = &'a NewInstance> + Clone,
 ) -> Vec<Parameter<'a>> {
@@ -145,9 +145,11 @@ pub(crate) fn columns<'a>(
                 .collect::<Vec<_>>(),
         ),
         value(
-            rows.map(|row| row.correlation.as_ref().map(|c| scope_literal(c.scope)))
+            rows.clone()
+                .map(|row| row.correlation.as_ref().map(|c| scope_literal(c.scope)))
                 .collect::<Vec<_>>(),
         ),
+        value(rows.map(|row| row.trace.as_deref()).collect::<Vec<_>>()),
     ]
 }
 

@@ -9,7 +9,10 @@ use std::time::Duration;
 use tokio_postgres::SimpleQueryMessage;
 
 /// The migrations, oldest first; the version is the position, counted from 1.
-const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_kernel.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../migrations/0001_kernel.sql"),
+    include_str!("../migrations/0002_trace_and_visits.sql"),
+];
 
 /// The version of the schema that this build works with.
 pub const SCHEMA_VERSION: usize = MIGRATIONS.len();

@@ -54,8 +54,6 @@ pub(crate) fn duration(micros: i64) -> Duration {
 /// A claim without its inbox and children, which are loaded where there can be any.
 pub(crate) fn claim(row: &Row) -> Result<Claim, Failure> {
     Ok(Claim {
-        entered: outlast_core::Revision(0),
-        trace: None,
         id: instance_id(row)?,
         revision: column(row, "revision").map(Revision)?,
         machine: column(row, "fsm")?,
@@ -64,6 +62,8 @@ pub(crate) fn claim(row: &Row) -> Result<Claim, Failure> {
         state: json(row, "state")?,
         queue: column(row, "queue")?,
         priority: column(row, "priority")?,
+        entered: column(row, "entered_revision").map(Revision)?,
+        trace: column(row, "trace")?,
         attempt: column(row, "attempt")?,
         crashes: column(row, "crashes")?,
         partition_key: column(row, "partition_key")?,
@@ -115,8 +115,6 @@ pub(crate) fn child(row: &Row) -> Result<Child, Failure> {
 
 pub(crate) fn instance(row: &Row) -> Result<Instance, Failure> {
     Ok(Instance {
-        entered: outlast_core::Revision(0),
-        trace: None,
         id: instance_id(row)?,
         machine: column(row, "fsm")?,
         version: column(row, "fsm_version")?,
@@ -124,6 +122,8 @@ pub(crate) fn instance(row: &Row) -> Result<Instance, Failure> {
         state: json(row, "state")?,
         status: status(row, "status")?,
         revision: column(row, "revision").map(Revision)?,
+        entered: column(row, "entered_revision").map(Revision)?,
+        trace: column(row, "trace")?,
         result: optional_json(row, "result")?,
         last_error: column(row, "last_error")?,
         queue: column(row, "queue")?,

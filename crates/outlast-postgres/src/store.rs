@@ -16,12 +16,15 @@ use outlast_core::{
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_postgres::Config;
+use tokio_postgres::config::Host;
 
 /// A store on PostgreSQL. Clones share the connections.
 #[derive(Clone)]
 pub struct Postgres {
     session: Arc<Session>,
     schema: Arc<str>,
+    place: Arc<str>,
 }
 
 impl Postgres {
@@ -46,10 +49,35 @@ impl Postgres {
 
     pub(crate) fn new(session: Session, schema: String) -> Postgres {
         Postgres {
+            place: place(&session.pool.manager().config, &schema).into(),
             session: Arc::new(session),
             schema: schema.into(),
         }
     }
+}
+
+/// The servers, the database and the schema: all that tells one store from another, and no secret.
+fn place(config: &Config, schema: &str) -> String {
+    let names = config.get_hosts().iter().map(|host| match host {
+        Host::Tcp(name) => name.clone(),
+        #[cfg(unix)]
+        Host::Unix(path) => path.display().to_string(),
+    });
+    let addresses = config.get_hostaddrs().iter().map(ToString::to_string);
+    // A server is named, or given by its address, or both; the name then stands for it.
+    let servers: Vec<String> = match config.get_hosts() {
+        [] => addresses.collect(),
+        _ => names.collect(),
+    };
+    let ports = config.get_ports();
+    let port = |nth: usize| ports.get(nth).or(ports.first()).copied().unwrap_or(5432);
+    let servers: Vec<String> = servers
+        .iter()
+        .enumerate()
+        .map(|(nth, server)| format!("{server}:{}", port(nth)))
+        .collect();
+    let database = config.get_dbname().or(config.get_user()).unwrap_or("");
+    format!("postgres {}/{database} {schema}", servers.join(","))
 }
 
 impl fmt::Debug for Postgres {
@@ -147,7 +175,7 @@ impl Store for Postgres {
     }
 
     fn place(&self) -> &str {
-        "postgres"
+        &self.place
     }
 
     async fn close(&self) {
@@ -196,5 +224,39 @@ impl Inspect for Postgres {
 
     async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>> {
         inspect::operations(&self.session, instance).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place_of(url: &str) -> String {
+        place(&url.parse().unwrap(), "outlast")
+    }
+
+    #[test]
+    fn a_place_is_servers_database_and_schema_without_the_password() {
+        for (url, expected) in [
+            (
+                "postgres://me:hunter2@db.example:6543/shop",
+                "postgres db.example:6543/shop outlast",
+            ),
+            (
+                "host=one,two port=6543 dbname=shop target_session_attrs=read-write",
+                "postgres one:6543,two:6543/shop outlast",
+            ),
+            (
+                "postgres://one:1,two:2/shop",
+                "postgres one:1,two:2/shop outlast",
+            ),
+            ("host=/run/pg user=me", "postgres /run/pg:5432/me outlast"),
+            (
+                "hostaddr=10.0.0.1 dbname=shop",
+                "postgres 10.0.0.1:5432/shop outlast",
+            ),
+        ] {
+            assert_eq!(place_of(url), expected);
+        }
     }
 }

@@ -9,7 +9,9 @@ mod support;
 mod example;
 
 use futures_util::future::join_all;
-use outlast_core::{ErrorKind, Inspect, Store};
+use outlast_core::{
+    Answer, ClaimRef, Commit, ErrorKind, Inspect, InstanceId, Revision, Status, Store,
+};
 use outlast_postgres::{Migrations, Options, Postgres, SCHEMA_VERSION, migrations_sql};
 use std::time::Duration;
 use support::work::{self, task};
@@ -191,6 +193,78 @@ async fn printed_sql_makes_the_same_schema_as_connecting_and_once_only() {
     drop_schema(&connected).await;
     drop_schema(&printed).await;
     assert!(migrations_sql("not plain").is_err());
+}
+
+/// A node of the first version may run beside the migration: what it has written is there after it, and
+/// what it holds can be committed.
+#[tokio::test]
+async fn a_schema_of_the_first_version_keeps_its_rows_and_goes_on() {
+    let (schema, raw) = (unique_schema(), raw().await);
+    let sql = migrations_sql(&schema).unwrap();
+    let (first, _) = sql.split_once("\n-- Migration 2\n").unwrap();
+    raw.batch_execute(first).await.unwrap();
+    let old_rows = format!(
+        "select {schema}.insert('task', 'start', '{{\"n\": 1}}', correlation_key => 'waiting');
+         select {schema}.insert('task', 'second', priority => 5);
+         insert into {schema}.workers (name, host, version, queues, started_at, heartbeat_at, lease_expires_at)
+         values ('old', 'host', '1', '{{default}}', now(), now(), now() + interval '1 hour');
+         select {schema}.insert('task', 'third', correlation_key => 'held');
+         update {schema}.instances set status = 'executing', locked_by = 1, revision = 7 where step = 'third';
+         update {schema}.instances set status = 'awaiting_signal', awaits = '{{go}}', revision = 4
+          where correlation_key = 'waiting';
+         select {schema}.signal('task', 'held', 'later')"
+    );
+    raw.batch_execute(&old_rows).await.unwrap();
+    assert_eq!(options(&schema).schema_version().await.unwrap(), 1);
+    let checked = options(&schema).migrations(Migrations::Check);
+    let error = checked.connect().await.unwrap_err();
+    assert!(error.to_string().contains("run the migrations"), "{error}");
+
+    let store = options(&schema).connect().await.unwrap();
+    let only = [("version".to_owned(), SCHEMA_VERSION as i32)];
+    assert_eq!(versions(&raw, &schema).await, only);
+    let waiting = store.find("task", "waiting").await.unwrap().unwrap();
+    assert_eq!(
+        (waiting.revision, waiting.entered),
+        (Revision(4), Revision(0))
+    );
+    assert_eq!(
+        (waiting.trace, waiting.state.as_str()),
+        (None, r#"{"n": 1}"#)
+    );
+    let held = store.find("task", "held").await.unwrap().unwrap();
+    assert_eq!(store.signals(held.id, None).await.unwrap().len(), 1);
+    let commit = Commit {
+        claim: ClaimRef {
+            id: held.id,
+            revision: held.revision,
+        },
+        received: Vec::new(),
+        outcome: work::wait_for("later"),
+    };
+    let committed = store.commit(vec![commit]).await.unwrap();
+    let expected = Answer::Committed {
+        revision: Revision(8),
+        status: Status::Runnable,
+    };
+    assert_eq!(committed.answers, [expected]);
+    let claim = work::claim(&store, work::worker(&store).await).await;
+    assert_eq!((claim.id, claim.entered), (held.id, Revision(8)));
+    assert_eq!(claim.awaited().count(), 1);
+
+    // The function has a new signature, and the old one is not beside it.
+    let new: i64 = value_of(
+        &raw,
+        &format!("select {schema}.insert('task', 'start', trace => 't')"),
+    )
+    .await;
+    let new = work::get(&store, InstanceId(new)).await;
+    assert_eq!(
+        (new.trace.as_deref(), new.entered),
+        (Some("t"), Revision(0))
+    );
+    store.close().await;
+    drop_schema(&schema).await;
 }
 
 #[tokio::test]

@@ -130,7 +130,8 @@ async fn an_insert_makes_the_same_row_as_the_stores() {
         (
             "outlast.insert(machine => 'other', step => 'go', state => 'null', version => 3,
                 queue => 'mail', priority => -5, eligible_at => '2026-01-01 00:01:00+00',
-                partition_key => 'p', correlation_key => 'k', scope => '{runnable,executing}')",
+                partition_key => 'p', correlation_key => 'k', scope => '{runnable,executing}',
+                trace => '00-a-b-01')",
             NewInstance::new("other", "go", Json::null())
                 .version(3)
                 .queue("mail")
@@ -140,7 +141,8 @@ async fn an_insert_makes_the_same_row_as_the_stores() {
                 .correlation(
                     "k",
                     Scope::of([Status::Runnable, Status::Executing]).unwrap(),
-                ),
+                )
+                .trace("00-a-b-01"),
         ),
     ] {
         let by_sql = both.insert(call).await.expect("it is no duplicate");
@@ -343,6 +345,8 @@ async fn bad_input_is_refused_with_what_is_wrong() {
         ("outlast.insert('task', 'start', partition_key => '')".into(), "partition key is empty"),
         (format!("outlast.insert('task', 'start', partition_key => {long_key})"), "513 bytes; at most 512"),
         (format!("outlast.insert('task', 'start', correlation_key => {long_key})"), "correlation key has 513 bytes"),
+        (format!("outlast.insert('task', 'start', trace => {long_key})"), "trace has 513 bytes"),
+        ("outlast.insert('task', 'start', trace => '')".into(), "trace is empty"),
         ("outlast.insert('task', 'start', correlation_key => 'k', scope => '{executing}')".into(), "must contain runnable"),
         ("outlast.insert('task', 'start', correlation_key => 'k', scope => '{}')".into(), "must contain runnable"),
         ("outlast.insert('task', 'start', correlation_key => 'k', scope => null)".into(), "must contain runnable"),

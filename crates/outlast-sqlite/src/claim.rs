@@ -329,8 +329,6 @@ fn load(tx: &Tx<'_>, id: InstanceId) -> Result<Claim, Fault> {
 
 fn bare_claim(row: &Row<'_>, now: Timestamp) -> rusqlite::Result<Claim> {
     Ok(Claim {
-        entered: outlast_core::Revision(0),
-        trace: None,
         id: InstanceId(row.get("id")?),
         revision: Revision(row.get("revision")?),
         machine: row.get("fsm")?,
@@ -339,6 +337,8 @@ fn bare_claim(row: &Row<'_>, now: Timestamp) -> rusqlite::Result<Claim> {
         state: decode::json(row, "state")?,
         queue: row.get("queue")?,
         priority: row.get("priority")?,
+        entered: Revision(row.get("entered_revision")?),
+        trace: row.get("trace")?,
         attempt: row.get("attempt")?,
         crashes: row.get("crashes")?,
         partition_key: row.get("partition_key")?,

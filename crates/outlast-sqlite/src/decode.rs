@@ -13,8 +13,6 @@ use std::str::FromStr;
 pub(crate) fn instance(row: &Row<'_>) -> rusqlite::Result<Instance> {
     let guard: Option<String> = row.get("correlation_guard")?;
     Ok(Instance {
-        entered: outlast_core::Revision(0),
-        trace: None,
         id: InstanceId(row.get("id")?),
         machine: row.get("fsm")?,
         version: row.get("fsm_version")?,
@@ -22,6 +20,8 @@ pub(crate) fn instance(row: &Row<'_>) -> rusqlite::Result<Instance> {
         state: json(row, "state")?,
         status: word(row, "status")?,
         revision: Revision(row.get("revision")?),
+        entered: Revision(row.get("entered_revision")?),
+        trace: row.get("trace")?,
         result: optional_json(row, "result")?,
         last_error: row.get("last_error")?,
         queue: row.get("queue")?,

@@ -80,6 +80,7 @@ pub(crate) fn add(
         correlation.map(|it| it.key.as_str()),
         correlation.map(|it| words(it.scope)),
         tx.now.0,
+        new.trace,
     ])?;
     if inserted == 1 {
         return Ok(Added::New(InstanceId(tx.connection.last_insert_rowid())));

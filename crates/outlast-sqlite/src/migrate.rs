@@ -4,11 +4,18 @@ use outlast_core::Error;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 /// Every change of the schema, oldest first. One that was released is never edited again.
-pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "kernel",
-    sql: include_str!("../migrations/0001_kernel.sql"),
-}];
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "kernel",
+        sql: include_str!("../migrations/0001_kernel.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "trace and visits",
+        sql: include_str!("../migrations/0002_trace_and_visits.sql"),
+    },
+];
 
 /// One change of the schema.
 #[derive(Clone, Copy, Debug)]

@@ -32,7 +32,7 @@ pub(crate) struct Connections {
 /// Opens the file at `path`, or the memory, and brings its schema up to date.
 pub(crate) fn open(options: &Options, path: Option<&Path>) -> Result<Connections> {
     check_library(rusqlite::version_number(), rusqlite::version())?;
-    let path = path.filter(|path| *path != Path::new(":memory:"));
+    let path = file(path);
     check_path(path)?;
     let writer = open_writer(options, path).map_err(|error| match error {
         MigrateError::Sqlite(error) => error::unopened(path, error),
@@ -46,6 +46,11 @@ pub(crate) fn open(options: &Options, path: Option<&Path>) -> Result<Connections
         None => Vec::new(),
     };
     Ok(Connections { writer, readers })
+}
+
+/// The path of a file, or none for the name that SQLite gives to the memory.
+pub(crate) fn file(path: Option<&Path>) -> Option<&Path> {
+    path.filter(|path| *path != Path::new(":memory:"))
 }
 
 fn check_library(number: i32, name: &str) -> Result<()> {

@@ -38,6 +38,7 @@ pub struct Sqlite {
 
 struct Inner {
     clock: Arc<dyn Clock>,
+    place: String,
     /// Closed first, and dropped first: the writer is the last to let go of the file, so that it can
     /// write the log back.
     readers: Option<Lane>,
@@ -76,6 +77,7 @@ impl Sqlite {
 
     pub(crate) fn start(options: Options, path: Option<&Path>) -> Result<Sqlite> {
         let Connections { writer, readers } = open::open(&options, path)?;
+        let place = place(path)?;
         let transactions = Arc::new(AtomicU64::new(0));
         let clock = options.clock;
         let readers = if readers.is_empty() {
@@ -88,6 +90,7 @@ impl Sqlite {
         Ok(Sqlite {
             inner: Arc::new(Inner {
                 clock,
+                place,
                 readers,
                 writer,
                 transactions,
@@ -136,6 +139,21 @@ async fn ask<T: Send + 'static>(
     let (job, answer) = job(operation, verb);
     lane.put(operation, job).await?;
     answer.await.map_err(|_| Error::Closed { operation })?
+}
+
+/// The name of the database at `path`, however the path was written; each one in memory has its own.
+fn place(path: Option<&Path>) -> Result<String> {
+    static IN_MEMORY: AtomicU64 = AtomicU64::new(0);
+    let Some(path) = open::file(path) else {
+        let nth = IN_MEMORY.fetch_add(1, Ordering::Relaxed);
+        return Ok(format!("sqlite memory {nth}"));
+    };
+    let path = path.canonicalize().map_err(|error| Error::Unusable {
+        operation: "open",
+        reason: format!("{} cannot be found any more", path.display()),
+        source: Some(Box::new(error)),
+    })?;
+    Ok(format!("sqlite {}", path.display()))
 }
 
 fn no_thread(error: io::Error) -> Error {
@@ -317,7 +335,7 @@ impl Store for Sqlite {
     }
 
     fn place(&self) -> &str {
-        "sqlite"
+        &self.inner.place
     }
 
     async fn close(&self) {

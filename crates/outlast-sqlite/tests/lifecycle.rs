@@ -4,9 +4,9 @@
 mod scene;
 
 use outlast_core::{
-    Count, ErrorKind, Filter, Inspect, ManualClock, Proceed, Status, Store, Target,
+    Answer, ClaimRef, Count, Delivery, ErrorKind, Filter, Inspect, InstanceId, Json, ManualClock,
+    NewSignal, Outcome, Proceed, Revision, Status, Store, Target,
 };
-use outlast_core::{Delivery, Json, NewSignal, Outcome};
 use outlast_sqlite::{Sqlite, Synchronous};
 use rusqlite::Connection;
 use std::path::Path;
@@ -153,6 +153,90 @@ fn migrations_can_be_printed_and_make_the_schema() {
     }
     let instances = connection.prepare("select id, fsm, status from instances");
     assert!(instances.is_ok());
+}
+
+#[tokio::test]
+async fn a_file_of_the_first_version_keeps_its_rows_and_goes_on() {
+    let (_folder, path) = scene::new_path();
+    let old = Connection::open(&path).unwrap();
+    old.execute_batch(
+        "create table meta (key text primary key, value text not null) strict;
+         insert into meta values ('schema_version', '1');",
+    )
+    .unwrap();
+    old.execute_batch(Sqlite::migrations()[0].sql).unwrap();
+    old.execute_batch(
+        r#"insert into workers (name, host, version, queues, started_at, heartbeat_at, lease_expires_at)
+           values ('old', 'here', '1', '["default"]', 0, 0, 9000000000000000);
+           insert into instances (fsm, fsm_version, step, state, status, revision, queue, priority,
+               eligible_at, locked_by, inserted_at, updated_at)
+           values ('order', 1, 'start', '{"n":1}', 'runnable', 2, 'default', 5, 0, null, 0, 0),
+                  ('order', 1, 'second', '{}', 'executing', 7, 'default', 0, 0, 1, 0, 0);
+           insert into signals (target_id, name, payload, inserted_at) values (2, 'later', '{}', 0);"#,
+    )
+    .unwrap();
+    drop(old);
+
+    let store = Sqlite::open(&path).unwrap();
+    let (first, second) = (InstanceId(1), InstanceId(2));
+    let row = store.get(first).await.unwrap().unwrap();
+    assert_eq!((row.revision, row.entered), (Revision(2), Revision(0)));
+    assert_eq!((row.trace, row.state.as_str()), (None, r#"{"n":1}"#));
+    let mut wait = scene::done(ClaimRef {
+        id: second,
+        revision: Revision(7),
+    });
+    wait.outcome = Outcome::Wait {
+        names: vec!["later".into()],
+        step: "third".into(),
+        state: Json::null(),
+        timeout: None,
+    };
+    let committed = store.commit(vec![wait]).await.unwrap();
+    let expected = Answer::Committed {
+        revision: Revision(8),
+        status: Status::Runnable,
+    };
+    assert_eq!(committed.answers, [expected]);
+    let worker = scene::worker(&store).await;
+    let claims = scene::claim(&store, worker, 2).await.claims;
+    assert_eq!(scene::ids(&claims), [second, first]);
+    assert_eq!(
+        (claims[0].entered, claims[1].entered),
+        (Revision(8), Revision(0))
+    );
+    assert_eq!(claims[0].awaited().count(), 1);
+    let new = scene::insert(&store, vec![scene::order().trace("t")]).await[0];
+    let new = store.get(new).await.unwrap().unwrap();
+    assert_eq!(new.trace.as_deref(), Some("t"));
+    store.close().await;
+    let store = Sqlite::open(&path).unwrap();
+    assert_eq!(store.get(new.id).await.unwrap().unwrap(), new);
+}
+
+#[tokio::test]
+async fn a_file_has_one_name_however_it_is_written_and_each_memory_its_own() {
+    let (folder, path) = scene::new_path();
+    let store = Sqlite::open(&path).unwrap();
+    let folder_name = folder.path().file_name().unwrap();
+    let detour = folder
+        .path()
+        .join("..")
+        .join(folder_name)
+        .join("outlast.db");
+    let same = Sqlite::open(&detour).unwrap();
+    assert_eq!(store.place(), same.place());
+    let canonical = path.canonicalize().unwrap();
+    assert!(store.place().contains(&canonical.display().to_string()));
+    let other = Sqlite::open(folder.path().join("other.db")).unwrap();
+    assert_ne!(store.place(), other.place());
+
+    let (one, two) = (
+        Sqlite::in_memory().unwrap(),
+        Sqlite::open(":memory:").unwrap(),
+    );
+    assert_ne!(one.place(), two.place());
+    assert_eq!(one.place(), one.clone().place());
 }
 
 /// Nothing of the store needs a particular runtime: here there is none at all.

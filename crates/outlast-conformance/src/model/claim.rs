@@ -96,8 +96,6 @@ impl Tables {
     fn claim_on(&self, id: InstanceId, now: Timestamp) -> Option<Claim> {
         let row = self.instances.get(&id)?;
         Some(Claim {
-            entered: outlast_core::Revision(0),
-            trace: None,
             id,
             revision: row.revision,
             machine: row.machine.clone(),
@@ -106,6 +104,8 @@ impl Tables {
             state: row.state.clone(),
             queue: row.queue.clone(),
             priority: row.priority,
+            entered: row.entered,
+            trace: row.trace.clone(),
             attempt: row.attempt,
             crashes: row.crashes,
             partition_key: row.partition_key.clone(),

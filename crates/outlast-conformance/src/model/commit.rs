@@ -272,9 +272,10 @@ impl Tables {
     }
 }
 
-/// To another step, with the past forgiven.
+/// To another step, with the past forgiven. The revision is already that of this commit.
 fn progress(row: &mut Instance, (step, state): (String, Json)) {
     row.step = step;
+    row.entered = row.revision;
     row.state = state;
     row.last_error = None;
 }

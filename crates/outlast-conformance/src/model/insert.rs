@@ -85,8 +85,6 @@ impl Tables {
 fn new_row(id: InstanceId, new: NewInstance, parent: Option<Parent>, now: Timestamp) -> Instance {
     let (key, scope) = new.correlation.map(|it| (it.key, it.scope)).unzip();
     Instance {
-        entered: outlast_core::Revision(0),
-        trace: None,
         id,
         machine: new.machine,
         version: new.version,
@@ -94,6 +92,8 @@ fn new_row(id: InstanceId, new: NewInstance, parent: Option<Parent>, now: Timest
         state: new.state,
         status: Status::Runnable,
         revision: Revision(0),
+        entered: Revision(0),
+        trace: new.trace,
         result: None,
         last_error: None,
         queue: new.queue,

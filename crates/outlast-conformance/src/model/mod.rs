@@ -27,6 +27,7 @@ use outlast_core::{
     Release, Released, Result, Retried, SignalOrInsert, SignalledOrInserted, Store, Timestamp,
     WorkerId,
 };
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +35,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Model {
     clock: ManualClock,
+    place: String,
     /// `None` once the store is closed.
     tables: Mutex<Option<Tables>>,
 }
@@ -41,8 +43,10 @@ pub struct Model {
 impl Model {
     /// An empty store.
     pub fn new(clock: ManualClock) -> Model {
+        static MODELS: AtomicU64 = AtomicU64::new(0);
         Model {
             clock,
+            place: format!("model {}", MODELS.fetch_add(1, Ordering::Relaxed)),
             tables: Mutex::new(Some(Tables::default())),
         }
     }
@@ -158,7 +162,7 @@ impl Store for Model {
     }
 
     fn place(&self) -> &str {
-        "model"
+        &self.place
     }
 
     async fn close(&self) {

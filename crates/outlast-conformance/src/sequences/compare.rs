@@ -106,7 +106,7 @@ impl Columns for Instance {
 
     fn columns(&self) -> Vec<(&'static str, String)> {
         let mut columns = columns![
-            self; machine, version, step, status, revision, last_error, queue, priority, eligible_at,
+            self; machine, version, step, status, revision, entered, trace, last_error, queue, priority, eligible_at,
             attempt, crashes, partition_key, locked_by, awaits, await_deadline, parent, round,
             children_pending, dropped, correlation_key, correlation_scope, holds_key, inserted_at,
             updated_at, finished_at,

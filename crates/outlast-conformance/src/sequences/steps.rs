@@ -81,6 +81,7 @@ pub(super) struct Row {
     start: i64,
     partition: Option<usize>,
     correlation: Option<(usize, usize)>,
+    trace: Option<usize>,
 }
 
 /// What a step decides for one claim.
@@ -212,15 +213,17 @@ fn row(theme: Theme) -> impl Strategy<Value = Row> {
         prop_oneof![9 => Just(0), 2 => 1..20i64, 1 => -20..0i64],
         weighted(keyed, 0..3usize),
         weighted(known, (0..3usize, 0..5usize)),
+        weighted(0.3, 0..2usize),
     )
         .prop_map(
-            |(machine, queue, priority, start, partition, correlation)| Row {
+            |(machine, queue, priority, start, partition, correlation, trace)| Row {
                 machine,
                 queue,
                 priority,
                 start,
                 partition,
                 correlation,
+                trace,
             },
         )
 }
@@ -254,6 +257,7 @@ impl Row {
             start: 0,
             partition: None,
             correlation: None,
+            trace: None,
         }
     }
 
@@ -270,6 +274,7 @@ impl Row {
             ago => Start::At(now - Duration::from_secs(ago.unsigned_abs())),
         };
         row.partition_key = self.partition.map(|n| format!("p{n}"));
+        row.trace = self.trace.map(|n| format!("t{n}"));
         match self.correlation {
             Some((key, scope)) => row.correlation(correlation_key(key), scope_of(scope)),
             None => row,

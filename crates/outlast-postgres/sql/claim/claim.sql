@@ -116,7 +116,7 @@ select (select count(*) from looked_at) as looked_at,
        exists (select from outlast.queues q where q.name = $2) as paused,
        c.id, c.revision, c.fsm, c.fsm_version, c.step, c.state::text as state, c.queue, c.priority,
        c.attempt, c.crashes, c.partition_key, c.correlation_key, c.parent_id, c.parent_round, c.round,
-       c.awaits, c.children_dropped::text as children_dropped, c.eligible_at,
+       c.awaits, c.children_dropped::text as children_dropped, c.eligible_at, c.entered_revision, c.trace,
        (extract(epoch from (select now from clock) - c.eligible_at) * 1000000)::bigint as waited_us,
        exists (select from outlast.signals s
                 where s.target_id = c.id and s.consumed_at is null

@@ -52,6 +52,8 @@ update outlast.instances i
        state = coalesce(d.state::json, i.state),
        status = d.status,
        revision = i.revision + 1,
+       entered_revision = case when d.kind in ('keep', 'next', 'wait', 'fan_out') then i.revision + 1
+                               else i.entered_revision end,
        result = coalesce(d.result::json, i.result),
        last_error = case when d.kind in ('stop', 'cancel') then d.error
                          when d.kind = 'retry' then coalesce(d.error, i.last_error) end,

@@ -2,7 +2,7 @@
 --
 -- $1 the worker to claim for, or null, and per row: $2 fsm  $3 version  $4 step  $5 state  $6 queue
 -- $7 priority  $8 delay in µs  $9 moment in µs, or null  $10 partition key  $11 correlation key
--- $12 scope as an array literal
+-- $12 scope as an array literal  $13 trace
 -- guard   with a worker: its lease is alive (its row is locked by lease/hold.sql before)
 -- locks   keys, in their order, so that two batches of the same keys cannot deadlock (PROTOCOL §3 #7)
 -- index   instances_correlation, workers_pkey, queues_pkey   bound BATCH_MAX
@@ -17,9 +17,9 @@ given as materialized (
            coalesce(timestamptz 'epoch' + c.at_us * interval '1 microsecond',
                     (select now from clock) + c.delay_us * interval '1 microsecond') as eligible_at
       from unnest($2::text[], $3::integer[], $4::text[], $5::text[], $6::text[], $7::smallint[],
-                  $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[])
+                  $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::text[])
         as c (fsm, fsm_version, step, state, queue, priority, delay_us, at_us, partition_key,
-              correlation_key, scope)
+              correlation_key, scope, trace)
      where $1::bigint is null
         or exists (select from outlast.workers w
                     where w.id = $1 and w.lease_expires_at > (select now from clock))
@@ -37,13 +37,14 @@ placed as materialized (
 inserted as (
     insert into outlast.instances
            (id, fsm, fsm_version, step, state, status, revision, locked_by, queue, priority, eligible_at,
-            partition_key, correlation_key, correlation_scope, correlation_guard, inserted_at, updated_at)
+            partition_key, correlation_key, correlation_scope, correlation_guard, trace,
+            inserted_at, updated_at)
     select p.id, p.fsm, p.fsm_version, p.step, p.state::json,
            case when p.claimed then 'executing' else 'runnable' end,
            case when p.claimed then 1 else 0 end,
            case when p.claimed then $1::bigint end,
            p.queue, p.priority, p.eligible_at, p.partition_key, p.correlation_key, p.scope::text[],
-           p.correlation_key, (select now from clock), (select now from clock)
+           p.correlation_key, p.trace, (select now from clock), (select now from clock)
       from placed p
      order by p.fsm, p.correlation_key, p.id
         on conflict (fsm, correlation_guard) where correlation_guard is not null do nothing

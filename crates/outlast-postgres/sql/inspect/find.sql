@@ -6,6 +6,7 @@ select i.id, i.fsm, i.fsm_version, i.step, i.state::text as state, i.status, i.r
        i.last_error, i.queue, i.priority, i.eligible_at, i.attempt, i.crashes, i.partition_key, i.locked_by,
        i.awaits, i.await_deadline, i.parent_id, i.parent_round, i.round, i.children_pending,
        i.children_dropped::text as children_dropped, i.correlation_key, i.correlation_scope,
-       i.correlation_guard is not null as holds_key, i.inserted_at, i.updated_at, i.finished_at
+       i.correlation_guard is not null as holds_key, i.entered_revision, i.trace, i.inserted_at, i.updated_at,
+       i.finished_at
   from outlast.instances i
  where i.fsm = $1 and i.correlation_guard = $2

@@ -132,7 +132,7 @@ fn committing(rows: usize) -> Vec<Case> {
 
 const FENCE: &str = "bigint[], bigint[]";
 const HELD: &str = "bigint[], bigint[], boolean";
-const SPAWN: &str = "bigint[], bigint[], text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[], text[]";
+const SPAWN: &str = "bigint[], bigint[], text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[], text[], text[]";
 
 /// What an outcome of a kind has in a column.
 type Column<'a> = &'a dyn Fn(&str) -> Option<&'static str>;
@@ -210,7 +210,7 @@ fn entering(rows: usize) -> Vec<Case> {
     ]
 }
 
-const INSERT: &str = "bigint, text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[], text[]";
+const INSERT: &str = "bigint, text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[], text[], text[]";
 
 /// New instances, every second with a correlation key, half of those keys occupied.
 fn new_instances(rows: usize) -> String {
@@ -232,6 +232,7 @@ fn new_instances(rows: usize) -> String {
             })
         })),
         optional_texts((0..rows).map(|n| every_second(n).then(|| "{runnable,executing}".into()))),
+        optional_texts((0..rows).map(|n| every_second(n).then(|| format!("trace {n}")))),
     ]
     .join(", ")
 }

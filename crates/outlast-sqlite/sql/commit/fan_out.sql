@@ -6,6 +6,7 @@
 update instances
 set status = iif(?5 = 0, 'runnable', 'awaiting_children'),
     revision = revision + 1,
+    entered_revision = revision + 1,
     step = ?3,
     state = ?4,
     eligible_at = ?7,

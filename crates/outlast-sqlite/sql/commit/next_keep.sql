@@ -5,6 +5,7 @@
 -- Bound: one row.
 update instances
 set revision = revision + 1,
+    entered_revision = revision + 1,
     step = ?3,
     state = ?4,
     attempt = 0,

@@ -6,6 +6,7 @@
 update instances
 set status = 'runnable',
     revision = revision + 1,
+    entered_revision = revision + 1,
     step = ?3,
     state = ?4,
     eligible_at = ?5,

@@ -8,6 +8,7 @@
 update instances
 set status = iif(matched.yes, 'runnable', 'awaiting_signal'),
     revision = revision + 1,
+    entered_revision = revision + 1,
     step = ?3,
     state = ?4,
     eligible_at = ?8,

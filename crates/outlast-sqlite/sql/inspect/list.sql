@@ -5,6 +5,6 @@
 select id, fsm, fsm_version, step, state, status, revision, result, last_error, queue, priority,
     eligible_at, attempt, crashes, partition_key, locked_by, awaits, await_deadline, parent_id,
     parent_round, round, children_pending, children_dropped, correlation_key, correlation_scope,
-    correlation_guard, inserted_at, updated_at, finished_at
+    correlation_guard, entered_revision, trace, inserted_at, updated_at, finished_at
 from instances
 where id < ?1
