@@ -31,6 +31,7 @@ mod fire;
 mod insert;
 mod inspect;
 mod lease;
+mod listen;
 mod migrate;
 mod operate;
 mod options;

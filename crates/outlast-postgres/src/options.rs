@@ -3,6 +3,7 @@
 use crate::conductor::Conductor;
 use crate::connection::{Connections, Pool};
 use crate::error::Failure;
+use crate::listen::{self, Channel};
 use crate::migrate;
 use crate::session::{Session, TimeLimits};
 use crate::statement::Texts;
@@ -28,8 +29,20 @@ pub struct Options {
     limits: TimeLimits,
     migrations: Migrations,
     named: bool,
+    listening: Listening,
     clock: Option<Arc<dyn Clock>>,
     conductor: Option<Arc<dyn Conductor>>,
+}
+
+/// How hints of other nodes are heard.
+#[derive(Clone)]
+enum Listening {
+    /// Where everything else goes.
+    Same,
+    /// On an address of its own.
+    At(Box<Config>, Trust),
+    /// Not at all, and nothing is told.
+    Never,
 }
 
 /// What to do about the schema when connecting.
@@ -44,23 +57,7 @@ pub enum Migrations {
 
 impl Options {
     pub(crate) fn parse(url: &str) -> Result<Options, Error> {
-        let (url, trust) = take_trust(url);
-        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-            let cause = std::error::Error::source(&error).map_or_else(String::new, |c| format!(": {c}"));
-            // The URL itself is left out, and what quotes parts of it: it may hold a password.
-            let cause = if cause.contains(['@', ':', '/']) { String::new() } else { cause };
-            Invalid::new(
-                "the PostgreSQL URL",
-                format!("cannot be read ({error}{cause}); it looks like postgres://user:password@host:5432/database"),
-            )
-            .during("connect")
-        })?;
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(Duration::from_secs(10));
-        }
-        if config.get_application_name().is_none() {
-            config.application_name("outlast");
-        }
+        let (config, trust) = parse_url(url)?;
         Ok(Options {
             config,
             trust,
@@ -70,6 +67,7 @@ impl Options {
             limits: TimeLimits::default(),
             migrations: Migrations::default(),
             named: true,
+            listening: Listening::Same,
             clock: None,
             conductor: None,
         })
@@ -121,6 +119,21 @@ impl Options {
         self
     }
 
+    /// Listens for the hints of other nodes on this address: for a store whose own URL leads through a
+    /// pooler in transaction mode, a direct one to the same database.
+    pub fn listen_url(mut self, url: &str) -> Result<Options, Error> {
+        let (config, trust) = parse_url(url)?;
+        self.listening = Listening::At(Box::new(config), trust);
+        Ok(self)
+    }
+
+    /// Neither tells other nodes what has become worth looking at nor listens to them, which saves a
+    /// connection: everybody finds work by polling.
+    pub fn without_notifications(mut self) -> Options {
+        self.listening = Listening::Never;
+        self
+    }
+
     /// Decide by this clock instead of the server's. For tests.
     pub fn clock(mut self, clock: impl Clock) -> Options {
         self.clock = Some(Arc::new(clock));
@@ -142,9 +155,11 @@ impl Options {
             Migrations::Run => migrate::run(&pool, &self.schema, self.limits.lock).await?,
             Migrations::Check => migrate::check(&pool, &self.schema, self.limits.lock).await?,
         }
+        let channel = Channel::new(&self.schema, self.listening_connections()?);
         Ok(Postgres::new(
             Session {
                 pool,
+                channel,
                 texts: Texts::for_schema(&self.schema),
                 limits: self.limits,
                 clock: self.clock,
@@ -170,6 +185,18 @@ impl Options {
             ));
         }
         self.limits.check()
+    }
+
+    fn listening_connections(&self) -> Result<Option<Connections>, Error> {
+        let (config, trust) = match &self.listening {
+            Listening::Same => (&self.config, &self.trust),
+            Listening::At(config, trust) => (&**config, trust),
+            Listening::Never => return Ok(None),
+        };
+        Ok(Some(Connections {
+            config: listen::watchful(config.clone()),
+            tls: tls::connector(trust)?,
+        }))
     }
 
     fn pool(&self) -> Result<Pool, Error> {
@@ -204,6 +231,28 @@ impl std::fmt::Debug for Options {
             .field("migrations", &self.migrations)
             .finish_non_exhaustive()
     }
+}
+
+/// What a URL says, with what holds unless it says otherwise.
+fn parse_url(url: &str) -> Result<(Config, Trust), Error> {
+    let (url, trust) = take_trust(url);
+    let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
+        let cause = std::error::Error::source(&error).map_or_else(String::new, |c| format!(": {c}"));
+        // The URL itself is left out, and what quotes parts of it: it may hold a password.
+        let cause = if cause.contains(['@', ':', '/']) { String::new() } else { cause };
+        Invalid::new(
+            "the PostgreSQL URL",
+            format!("cannot be read ({error}{cause}); it looks like postgres://user:password@host:5432/database"),
+        )
+        .during("connect")
+    })?;
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(Duration::from_secs(10));
+    }
+    if config.get_application_name().is_none() {
+        config.application_name("outlast");
+    }
+    Ok((config, trust))
 }
 
 /// The parts of a URL that libpq knows and the driver does not: `sslrootcert`, and the modes of

@@ -3,6 +3,7 @@
 use crate::conductor::Conductor;
 use crate::connection::{Pool, Pooled, Preparable};
 use crate::error::Failure;
+use crate::listen::Channel;
 use crate::statement::{Call, Texts};
 use futures_util::future::join_all;
 use outlast_core::{Clock, Error, Invalid};
@@ -117,6 +118,8 @@ pub(crate) struct Session {
     /// Whether statements are prepared by name, or sent whole each time.
     pub(crate) named: AtomicBool,
     pub(crate) conductor: Option<Arc<dyn Conductor>>,
+    /// Where hints are told and heard.
+    pub(crate) channel: Channel,
 }
 
 impl Session {
@@ -180,6 +183,7 @@ impl Session {
 
     /// Takes no more work, and waits until every connection has come home.
     pub(crate) async fn close(&self) {
+        self.channel.close().await;
         self.pool.close();
         while self.pool.status().size > self.pool.status().available {
             tokio::time::sleep(Duration::from_millis(1)).await;

@@ -48,6 +48,7 @@ statements! {
     COMMIT_RELEASE = "commit/release";
     DELIVER_LOCK = "deliver/lock";
     DELIVER = "deliver/deliver";
+    NOTIFY = "notify/notify";
     LEASE_REGISTER = "lease/register";
     LEASE_WAIT_FOR = "lease/wait_for";
     LEASE_HEARTBEAT = "lease/heartbeat";

@@ -3,15 +3,16 @@
 use crate::options::Options;
 use crate::session::Session;
 use crate::{
-    claim, collect, commit, deliver, fire, insert, inspect, lease, operate, reap, reconcile,
+    claim, collect, commit, deliver, fire, insert, inspect, lease, listen, operate, reap, reconcile,
 };
 use async_trait::async_trait;
 use outlast_core::{
     Cancelled, Child, ClaimRequest, Claimed, CollectRequest, Collected, Commit, Committed, Count,
-    DeleteAnswer, Delivered, Filter, Fired, Heartbeat, Inserts, Inspect, Instance, InstanceId,
-    ListRequest, NewInstance, NewSignal, NewWorker, Note, Operation, Page, QueueSummary,
-    ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result, Retried,
-    SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store, Timestamp, Worker, WorkerId,
+    DeleteAnswer, Delivered, Filter, Fired, Heartbeat, Hints, Inserts, Inspect, Instance,
+    InstanceId, ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note, Operation, Page,
+    QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
+    Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store, Timestamp, Worker,
+    WorkerId,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -176,6 +177,14 @@ impl Store for Postgres {
 
     fn place(&self) -> &str {
         &self.place
+    }
+
+    async fn notify(&self, hints: Hints) -> Result<()> {
+        listen::notify(&self.session, &hints).await
+    }
+
+    async fn listen(&self) -> Result<Option<Box<dyn Listen>>> {
+        listen::listen(&self.session).await
     }
 
     async fn close(&self) {

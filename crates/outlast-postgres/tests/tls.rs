@@ -55,6 +55,7 @@ impl Server {
         let query = format!("{query}&application_name=tls");
         let store = Postgres::connect(&self.url(host, &query)).await.unwrap();
         store.now().await.unwrap();
+        let _listener = store.listen().await.unwrap().expect("it hears");
         let raw = raw_to(&self.url("127.0.0.1", "sslmode=disable")).await;
         let encrypted = value_of(
             &raw,

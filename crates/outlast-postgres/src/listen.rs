@@ -1,0 +1,556 @@
+//! Hints between nodes, by `NOTIFY` and `LISTEN` on one channel per schema.
+//!
+//! Telling is a transaction of its own that does not wait for the disk: inside a verb's, the server's one
+//! lock on its queue of notifications would put every commit in line. Listening is a connection of its
+//! own, outside the pool and without a pooler in transaction mode, which forgets who listened.
+
+use crate::connection::Connections;
+use crate::error::Failure;
+use crate::session::{Purpose, Session};
+use crate::statement::{self, value};
+use async_trait::async_trait;
+use outlast_core::{Error, Hints, InstanceId, Listen, Result, micros};
+use serde_json::{Value, json};
+use std::future::{pending, poll_fn};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, Socket};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// What a message may hold. The server takes less than 8,000 bytes.
+const MESSAGE_BYTES_MAX: usize = 7_900;
+
+/// The form of the messages. Nodes skip what has another.
+const FORM: u64 = 1;
+
+/// Messages heard and not yet asked for. What comes on top is dropped: a hint that waits behind so many
+/// says nothing new.
+const UNREAD_MAX: usize = 1_024;
+
+/// How long connecting may take, as for the pool's connections.
+const CONNECT_MAX: Duration = Duration::from_secs(15);
+
+/// How long a message to oneself may take. On a busy server it is a few milliseconds.
+const PROBE_MAX: Duration = Duration::from_secs(2);
+
+/// How long a connection may take to say goodbye.
+const GOODBYE_MAX: Duration = Duration::from_secs(1);
+
+/// The driver's own value when a URL says nothing: longer than anyone would miss hints.
+const KEEPALIVE_UNSAID: Duration = Duration::from_secs(2 * 60 * 60);
+
+/// Where the hints of one schema are told and heard.
+pub(crate) struct Channel {
+    name: String,
+    /// This store among all that use the channel; its own messages are not for it.
+    node: String,
+    /// How to listen; `None` when the store neither tells nor listens.
+    connections: Option<Connections>,
+    closing: watch::Sender<bool>,
+    warned: AtomicBool,
+}
+
+impl Channel {
+    /// The channel of `schema`; without `connections` it is silent.
+    pub(crate) fn new(schema: &str, connections: Option<Connections>) -> Channel {
+        Channel {
+            name: channel_of(schema),
+            node: random_word(),
+            connections,
+            closing: watch::Sender::new(false),
+            warned: AtomicBool::new(false),
+        }
+    }
+
+    /// Ends every listener and waits until their connections are gone (I11).
+    pub(crate) async fn close(&self) {
+        self.closing.send_replace(true);
+        self.closing.closed().await;
+    }
+
+    fn closed(&self) -> Error {
+        Error::Closed {
+            operation: "listen",
+        }
+    }
+}
+
+/// Connections that listen: a peer that is gone without a word is noticed within half a minute, unless
+/// the URL says otherwise.
+pub(crate) fn watchful(mut config: Config) -> Config {
+    if config.get_keepalives_idle() == KEEPALIVE_UNSAID {
+        config.keepalives_idle(Duration::from_secs(15));
+    }
+    if config.get_keepalives_interval().is_none() {
+        config.keepalives_interval(Duration::from_secs(5));
+    }
+    if config.get_keepalives_retries().is_none() {
+        config.keepalives_retries(3);
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(Duration::from_secs(30));
+    }
+    config
+}
+
+/// Tells the other nodes.
+pub(crate) async fn notify(session: &Session, hints: &Hints) -> Result<()> {
+    let channel = &session.channel;
+    if hints.is_empty() || channel.connections.is_none() {
+        return Ok(());
+    }
+    tell(session, &message(&channel.node, hints)).await
+}
+
+async fn tell(session: &Session, message: &str) -> Result<()> {
+    let once = || async move {
+        let call = statement::NOTIFY.with([value(session.channel.name.as_str()), value(message)]);
+        let answers = session.transact(Purpose::Claim, &[call]).await;
+        answers.map(drop).map_err(queue_is_full)
+    };
+    session.retry("notify", || Box::pin(once())).await
+}
+
+/// A full queue is not the message's fault, whatever the class of its code says.
+fn queue_is_full(failure: Failure) -> Failure {
+    let full = matches!(&failure, Failure::Database(error)
+        if error.code() == Some(&SqlState::PROGRAM_LIMIT_EXCEEDED));
+    if !full {
+        return failure;
+    }
+    Failure::Verb(Error::Transient {
+        operation: "notify",
+        reason: "the server's queue of notifications is full; somebody listens inside a transaction that stays open".into(),
+        source: None,
+    })
+}
+
+/// Listens to the other nodes. `None` when the connection does not hear what is told.
+pub(crate) async fn listen(session: &Session) -> Result<Option<Box<dyn Listen>>> {
+    let channel = &session.channel;
+    let mut closing = channel.closing.subscribe();
+    let listener = tokio::select! {
+        biased;
+        () = wait_for_close(&mut closing) => return Err(channel.closed()),
+        listener = open(session) => listener?,
+    };
+    Ok(listener.map(|listener| Box::new(listener) as Box<dyn Listen>))
+}
+
+async fn open(session: &Session) -> Result<Option<Listener>> {
+    let channel = &session.channel;
+    let Some(connections) = &channel.connections else {
+        return Ok(None);
+    };
+    let (client, connection) = connect(connections).await?;
+    let probe = random_word();
+    let (heard, mut echo) = oneshot::channel();
+    let (hear, hints) = mpsc::channel(UNREAD_MAX);
+    let ear = Ear {
+        connection,
+        channel: channel.name.clone(),
+        node: channel.node.clone(),
+        probe: Some((probe.clone(), heard)),
+        hear,
+        closing: channel.closing.subscribe(),
+    };
+    let mut listener = Listener {
+        client,
+        hints,
+        ear: Some(tokio::spawn(ear.run())),
+    };
+    listener
+        .order(&format!("listen \"{}\"", channel.name))
+        .await?;
+    tell(session, &probing(&channel.node, &probe)).await?;
+    match timeout(PROBE_MAX, &mut echo).await {
+        Ok(Ok(())) => {}
+        Ok(Err(_)) => return Err(listener.reason().await),
+        Err(_) => {
+            // Behind a pooler somebody else may be given the connection that listens now.
+            let _ = timeout(GOODBYE_MAX, listener.order("unlisten *")).await;
+            channel.warn();
+            return Ok(None);
+        }
+    }
+    // A connection that only listens is idle for as long as nobody tells anything.
+    listener.order("set idle_session_timeout = 0").await?;
+    Ok(Some(listener))
+}
+
+impl Channel {
+    /// Says once what to do about a connection that hears nothing.
+    fn warn(&self) {
+        if self.warned.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        tracing::warn!(
+            channel = self.name,
+            "notifications do not arrive, so this node polls: the URL leads through a pooler in transaction mode, \
+             or to another database than listen_url; give a direct URL with Options::listen_url, \
+             or turn them off with Options::without_notifications"
+        );
+    }
+}
+
+type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
+
+async fn connect(connections: &Connections) -> Result<(Client, Connection<Socket, Stream>)> {
+    let connecting = connections.config.connect(connections.tls.clone());
+    match timeout(CONNECT_MAX, connecting).await {
+        Ok(connected) => connected.map_err(|error| Failure::from(error).during("listen")),
+        Err(_) => Err(Error::Transient {
+            operation: "listen",
+            reason: "the server did not answer in time; is it reachable and not overloaded?".into(),
+            source: None,
+        }),
+    }
+}
+
+/// What a caller holds of a listening connection; dropped, the connection ends.
+struct Listener {
+    client: Client,
+    hints: mpsc::Receiver<Hints>,
+    /// Answers why it ended.
+    ear: Option<JoinHandle<Error>>,
+}
+
+#[async_trait]
+impl Listen for Listener {
+    async fn next(&mut self) -> Result<Hints> {
+        match self.hints.recv().await {
+            Some(hints) => Ok(hints),
+            None => Err(self.reason().await),
+        }
+    }
+}
+
+impl Listener {
+    async fn order(&mut self, sql: &str) -> Result<()> {
+        let done = self.client.batch_execute(sql).await;
+        done.map_err(|error| Failure::from(error).during("listen"))
+    }
+
+    /// Why nothing more is heard.
+    async fn reason(&mut self) -> Error {
+        let reason = match &mut self.ear {
+            Some(ear) => ear.await.ok(),
+            None => None,
+        };
+        self.ear = None;
+        reason.unwrap_or_else(|| broken(None))
+    }
+}
+
+/// Whatever the server said before it hung up: listening anew is what helps.
+fn broken(error: Option<tokio_postgres::Error>) -> Error {
+    let cause = error.map(|error| Failure::from(error).during("listen"));
+    let said = match &cause {
+        Some(cause) => format!("the connection was lost ({cause}); listen anew"),
+        None => "the connection has ended; listen anew".into(),
+    };
+    Error::Transient {
+        operation: "listen",
+        reason: said,
+        source: cause.map(Into::into),
+    }
+}
+
+/// The task that reads the connection, so that the server never waits for a caller that is busy.
+struct Ear {
+    connection: Connection<Socket, Stream>,
+    channel: String,
+    node: String,
+    /// What is waited for to know that messages arrive, and whom to tell.
+    probe: Option<(String, oneshot::Sender<()>)>,
+    hear: mpsc::Sender<Hints>,
+    closing: watch::Receiver<bool>,
+}
+
+impl Ear {
+    async fn run(mut self) -> Error {
+        loop {
+            let message = tokio::select! {
+                biased;
+                () = wait_for_close(&mut self.closing) => {
+                    return Error::Closed { operation: "listen" };
+                }
+                () = self.hear.closed() => {
+                    self.say_goodbye().await;
+                    return broken(None);
+                }
+                message = poll_fn(|cx| self.connection.poll_message(cx)) => message,
+            };
+            match message {
+                Some(Ok(AsyncMessage::Notification(told))) if told.channel() == self.channel => {
+                    self.take(told.payload());
+                }
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return broken(Some(error)),
+                None => return broken(None),
+            }
+        }
+    }
+
+    fn take(&mut self, message: &str) {
+        let Some(told) = Told::read(message) else {
+            tracing::debug!(
+                channel = self.channel,
+                "skipped a message that is not of this version's form"
+            );
+            return;
+        };
+        if told.node == self.node {
+            self.take_probe(&told);
+            return;
+        }
+        if told.hints.is_empty() {
+            return;
+        }
+        if self.hear.try_send(told.hints).is_err() {
+            tracing::debug!(channel = self.channel, "dropped hints that nobody asks for");
+        }
+    }
+
+    fn take_probe(&mut self, told: &Told) {
+        let Some((probe, heard)) = self.probe.take() else {
+            return;
+        };
+        if told.probe.as_ref() == Some(&probe) {
+            // Whoever asked may have given up.
+            let _ = heard.send(());
+        } else {
+            self.probe = Some((probe, heard));
+        }
+    }
+
+    /// The client is gone with the listener; what is left is to tell the server.
+    async fn say_goodbye(&mut self) {
+        let goodbye = async {
+            while let Some(Ok(_)) = poll_fn(|cx| self.connection.poll_message(cx)).await {}
+        };
+        let _ = timeout(GOODBYE_MAX, goodbye).await;
+    }
+}
+
+async fn wait_for_close(closing: &mut watch::Receiver<bool>) {
+    if closing.wait_for(|closing| *closing).await.is_err() {
+        // The store is gone without being closed; its listeners may go on.
+        pending::<()>().await;
+    }
+}
+
+/// A message that was understood.
+struct Told {
+    node: String,
+    probe: Option<String>,
+    hints: Hints,
+}
+
+impl Told {
+    fn read(message: &str) -> Option<Told> {
+        let message: Value = serde_json::from_str(message).ok()?;
+        let message = message.as_object()?;
+        if message.get("form")?.as_u64()? != FORM {
+            return None;
+        }
+        let duration = |us: &Value| us.as_u64().map(Duration::from_micros);
+        let mut hints = Hints::default();
+        if let Some(queues) = message.get("queues") {
+            for (queue, due_in) in queues.as_object()? {
+                hints.queue(queue, duration(due_in)?);
+            }
+        }
+        if let Some(due_in) = message.get("deadline") {
+            hints.deadline(duration(due_in)?);
+        }
+        if let Some(ended) = message.get("ended") {
+            let ids = ended
+                .as_array()?
+                .iter()
+                .map(|id| id.as_i64().map(InstanceId));
+            hints.ended = ids.collect::<Option<_>>()?;
+        }
+        Some(Told {
+            node: message.get("node")?.as_str()?.to_owned(),
+            probe: message
+                .get("probe")
+                .and_then(Value::as_str)
+                .map(String::from),
+            hints,
+        })
+    }
+}
+
+fn probing(node: &str, probe: &str) -> String {
+    json!({ "form": FORM, "node": node, "probe": probe }).to_string()
+}
+
+/// The hints as one message: the queues, then the deadline, then the ended, as far as there is room.
+/// Durations are in microseconds.
+fn message(node: &str, hints: &Hints) -> String {
+    let mut message = Message::new(node);
+    message.list("queues", ['{', '}'], &hints.queues, |(queue, due_in)| {
+        format!("{}:{}", json!(queue), micros(*due_in))
+    });
+    if let Some(due_in) = hints.deadline {
+        message.part(&format!(",\"deadline\":{}", micros(due_in)));
+    }
+    message.list("ended", ['[', ']'], &hints.ended, |id| id.to_string());
+    message.finish()
+}
+
+/// JSON that never grows beyond what a message may hold.
+struct Message(String);
+
+impl Message {
+    fn new(node: &str) -> Message {
+        Message(format!("{{\"form\":{FORM},\"node\":{}", json!(node)))
+    }
+
+    /// Adds `part`, with room left for the last brace. Whether there was room.
+    fn part(&mut self, part: &str) -> bool {
+        let fits = self.0.len() + part.len() < MESSAGE_BYTES_MAX;
+        if fits {
+            self.0.push_str(part);
+        }
+        fits
+    }
+
+    /// Adds a list of the entries for which there is room.
+    fn list<T>(
+        &mut self,
+        name: &str,
+        [open, close]: [char; 2],
+        entries: impl IntoIterator<Item = T>,
+        written: impl Fn(T) -> String,
+    ) {
+        let mut list = format!(",\"{name}\":{open}");
+        let room = MESSAGE_BYTES_MAX.saturating_sub(self.0.len() + 2);
+        let (mut separator, mut any, mut left_out) = ("", false, 0);
+        for entry in entries {
+            let entry = written(entry);
+            if list.len() + separator.len() + entry.len() > room {
+                left_out += 1;
+                continue;
+            }
+            list.push_str(separator);
+            list.push_str(&entry);
+            (separator, any) = (",", true);
+        }
+        if left_out > 0 {
+            tracing::debug!(name, left_out, "hints left out of a message that is full");
+        }
+        if any {
+            list.push(close);
+            self.part(&list);
+        }
+    }
+
+    fn finish(mut self) -> String {
+        self.0.push('}');
+        self.0
+    }
+}
+
+/// The channel of a schema: an identifier, so at most 63 bytes. A name too long for the prefix keeps its
+/// beginning and gets a digest, with a character between that no schema has.
+fn channel_of(schema: &str) -> String {
+    const PREFIX: &str = "outlast:";
+    if PREFIX.len() + schema.len() <= 63 {
+        return format!("{PREFIX}{schema}");
+    }
+    // FNV-1a: the same in every build, which the standard library does not promise of its own.
+    let digest = schema
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
+            (digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+    format!("{PREFIX}{}~{digest:016x}", &schema[..38])
+}
+
+/// A word that nobody else has: each state has keys of its own, from the system's source of randomness.
+fn random_word() -> String {
+    format!("{:016x}", RandomState::new().hash_one(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(message: &str) -> Hints {
+        Told::read(message).expect("it can be read").hints
+    }
+
+    #[test]
+    fn what_is_told_is_what_is_heard() {
+        let mut hints = Hints::default();
+        hints.queue("ma\"il\\ü'", Duration::from_micros(1_500));
+        hints.queue("default", Duration::ZERO);
+        hints.deadline(Duration::from_secs(10 * 366 * 24 * 3600));
+        hints.ended = vec![InstanceId(1), InstanceId(i64::MAX)];
+        let message = message("me", &hints);
+        assert_eq!(read(&message), hints);
+        assert_eq!(Told::read(&message).expect("it can be read").node, "me");
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_keeps_queues_then_the_deadline_then_the_first_ended() {
+        let mut hints = Hints::default();
+        hints.deadline(Duration::from_secs(1));
+        hints.ended = (1..=10_000).map(InstanceId).collect();
+        for queues in [0, 1, 20, 37, 100] {
+            hints.queues.clear();
+            for n in 0..queues {
+                hints.queue(&format!("{n:0200}"), Duration::ZERO);
+            }
+            let message = message("me", &hints);
+            assert!(message.len() <= MESSAGE_BYTES_MAX, "{}", message.len());
+            let heard = read(&message);
+            assert_eq!(heard.queues.len(), queues.min(38), "{queues} queues");
+            assert_eq!(heard.ended, hints.ended[..heard.ended.len()]);
+            if queues < 38 {
+                assert_eq!(heard.deadline, hints.deadline);
+            }
+            if queues == 0 {
+                assert!(heard.ended.len() > 1_000);
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_of_another_form_is_not_read() {
+        for message in [
+            "",
+            "hello",
+            "[]",
+            "{}",
+            r#"{"form":2,"node":"a"}"#,
+            r#"{"form":1}"#,
+            r#"{"form":1,"node":"a","queues":["default"]}"#,
+            r#"{"form":1,"node":"a","queues":{"default":-1}}"#,
+            r#"{"form":1,"node":"a","deadline":"soon"}"#,
+            r#"{"form":1,"node":"a","ended":[1.5]}"#,
+        ] {
+            assert!(Told::read(message).is_none(), "{message}");
+        }
+        // What a later build adds to the form is not in the way.
+        assert!(read(r#"{"form":1,"node":"a","paused":["default"]}"#).is_empty());
+    }
+
+    #[test]
+    fn channels_are_identifiers_and_differ() {
+        assert_eq!(channel_of("outlast"), "outlast:outlast");
+        let long = |last: char| format!("{}{last}", "x".repeat(62));
+        for schema in ["x".repeat(55), "x".repeat(56), long('a')] {
+            assert!(channel_of(&schema).len() <= 63);
+        }
+        assert_ne!(channel_of(&long('a')), channel_of(&long('b')));
+    }
+}
