@@ -1,0 +1,136 @@
+//! Starting instances.
+
+use super::Client;
+use crate::machine::{Id, Machine, New};
+use crate::metrics;
+use outlast_core::limits::BATCH_MAX;
+use outlast_core::{Hints, Inserted as Answer, Invalid, NewInstance, Result, Start};
+use std::time::Duration;
+
+/// Rows one transaction inserts: locks and the log stay small, and so do the waits of others.
+const CHUNK: usize = 5_000;
+
+/// What became of an instance to start.
+#[derive(Debug)]
+pub enum Inserted<M> {
+    /// It is in the store, and runs when its turn comes.
+    New(Id<M>),
+    /// Its key is occupied; nothing was written.
+    Duplicate {
+        /// Who holds the key; `None` when the holder ended while the insert looked.
+        holder: Option<Id<M>>,
+    },
+}
+
+impl<M> Inserted<M> {
+    /// The instance that goes by this key now: the new one, or the holder.
+    pub fn id(&self) -> Option<Id<M>> {
+        match self {
+            Inserted::New(id) => Some(*id),
+            Inserted::Duplicate { holder } => *holder,
+        }
+    }
+
+    /// Whether it was started.
+    pub fn is_new(&self) -> bool {
+        match self {
+            Inserted::New(_) => true,
+            Inserted::Duplicate { .. } => false,
+        }
+    }
+
+    fn read(answer: Answer) -> Inserted<M> {
+        match answer {
+            Answer::New { id, .. } => Inserted::New(Id::of(id)),
+            Answer::Duplicate { holder } => Inserted::Duplicate {
+                holder: holder.map(Id::of),
+            },
+        }
+    }
+}
+
+impl<M> Clone for Inserted<M> {
+    fn clone(&self) -> Inserted<M> {
+        *self
+    }
+}
+
+impl<M> Copy for Inserted<M> {}
+
+impl<M> PartialEq for Inserted<M> {
+    fn eq(&self, other: &Inserted<M>) -> bool {
+        self.is_new() == other.is_new() && self.id() == other.id()
+    }
+}
+
+impl<M> Eq for Inserted<M> {}
+
+impl Client {
+    /// Starts an instance. When it answers, the instance is stored.
+    pub async fn insert<M: Machine>(&self, new: New<M>) -> Result<Inserted<M>> {
+        let row = self.row(new)?;
+        let mut answers = self.insert_rows(vec![row]).await?.into_iter();
+        let answer = answers.next().unwrap_or(Answer::Duplicate { holder: None });
+        Ok(Inserted::read(answer))
+    }
+
+    /// Starts many instances, of any number; the answers are in the order of what was given.
+    ///
+    /// Up to 5,000 go in one transaction. After an error, those before it are in the store; give them keys
+    /// and insert all of them again.
+    pub async fn insert_many<M: Machine>(
+        &self,
+        new: impl IntoIterator<Item = New<M>>,
+    ) -> Result<Vec<Inserted<M>>> {
+        let trace = self.current_trace();
+        let rows = new.into_iter().enumerate().map(|(position, new)| {
+            let row = NewInstance::try_from(new.or_trace(|| trace.clone()));
+            row.map_err(|invalid| {
+                invalid
+                    .within(format_args!("instance {position}"))
+                    .during("insert")
+            })
+        });
+        // Nothing is written unless all of it can be.
+        let rows = rows.collect::<Result<Vec<_>>>()?;
+        let answers = self.insert_rows(rows).await?;
+        Ok(answers.into_iter().map(Inserted::read).collect())
+    }
+
+    /// As [`insert_many`](Client::insert_many), for callers that have no types: other languages, the command
+    /// line.
+    pub async fn insert_rows(&self, rows: Vec<NewInstance>) -> Result<Vec<Answer>> {
+        const _: () = assert!(CHUNK <= BATCH_MAX);
+        let mut answers = Vec::with_capacity(rows.len());
+        let mut rows = rows.into_iter().peekable();
+        while rows.peek().is_some() {
+            let chunk: Vec<_> = rows.by_ref().take(CHUNK).collect();
+            let mut hints = later(&chunk);
+            let inserts = self.store.insert(chunk, None).await?;
+            hints.merge(Hints::now(inserts.woken));
+            self.hub.publish(&self.store, hints);
+            metrics::inserted(&inserts.rows);
+            answers.extend(inserts.rows);
+        }
+        Ok(answers)
+    }
+
+    pub(super) fn row<M: Machine>(&self, new: New<M>) -> Result<NewInstance> {
+        NewInstance::try_from(new.or_trace(|| self.current_trace()))
+            .map_err(|invalid: Invalid| invalid.during("insert"))
+    }
+}
+
+/// When what starts later is due. A moment is the database's to compare: its queue is looked at now, and
+/// answers how long it is until then.
+fn later(rows: &[NewInstance]) -> Hints {
+    let mut hints = Hints::default();
+    for row in rows {
+        match row.start {
+            Start::Now => {}
+            Start::After(delay) => hints.queue(&row.queue, delay),
+            Start::At(_) => hints.queue(&row.queue, Duration::ZERO),
+        }
+    }
+    hints
+}

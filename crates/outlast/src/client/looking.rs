@@ -1,0 +1,67 @@
+//! Looking without touching.
+
+use super::Client;
+use outlast_core::limits::PAGE_MAX;
+use outlast_core::{
+    Child, Count, Filter, Instance, InstanceId, ListRequest, Operation, Page, QueueSummary, Result,
+    SignalId, SignalRow, Target, Timestamp, Worker,
+};
+
+impl Client {
+    /// One instance, by its id or by `Machine::key(..)`; `None` when there is none.
+    pub async fn get(&self, target: impl Into<Target>) -> Result<Option<Instance>> {
+        match target.into() {
+            Target::Id(id) => self.store.get(id).await,
+            Target::Key { machine, key } => self.store.find(&machine, &key).await,
+        }
+    }
+
+    /// A page of instances, newest first. [`Page::next`] is the cursor: the `before` of the next page.
+    pub async fn list(&self, request: ListRequest) -> Result<Page> {
+        self.store.list(request).await
+    }
+
+    /// How many instances fit, counted up to [`COUNT_MAX`](outlast_core::limits::COUNT_MAX).
+    pub async fn count(&self, filter: Filter) -> Result<Count> {
+        self.store.count(filter).await
+    }
+
+    /// Every child of an instance that is still stored, of all rounds, oldest first.
+    pub async fn children(&self, id: InstanceId) -> Result<Vec<Child>> {
+        let mut children: Vec<Child> = Vec::new();
+        loop {
+            let after = children.last().map(|child| child.id);
+            let page = self.store.children(id, None, after).await?;
+            let last = page.len() < PAGE_MAX;
+            children.extend(page);
+            if last {
+                return Ok(children);
+            }
+        }
+    }
+
+    /// A page of the signals of an instance, oldest first, after the one named.
+    pub async fn signals(&self, id: InstanceId, after: Option<SignalId>) -> Result<Vec<SignalRow>> {
+        self.store.signals(id, after).await
+    }
+
+    /// Every queue that has work or is paused.
+    pub async fn queues(&self) -> Result<Vec<QueueSummary>> {
+        self.store.queues().await
+    }
+
+    /// Every registered worker.
+    pub async fn workers(&self) -> Result<Vec<Worker>> {
+        self.store.workers().await
+    }
+
+    /// What operators did, newest first: to one instance, or to anything.
+    pub async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>> {
+        self.store.operations(instance).await
+    }
+
+    /// The database's present moment.
+    pub async fn now(&self) -> Result<Timestamp> {
+        self.store.now().await
+    }
+}

@@ -1,0 +1,155 @@
+//! Sending signals.
+
+use super::Client;
+use crate::machine::{Id, Machine, New, Signal};
+use crate::metrics;
+use futures_util::future::BoxFuture;
+use outlast_core::{
+    Delivery, InstanceId, Invalid, Json, NewSignal, Result, SignalOrInsert, Target,
+};
+use std::marker::PhantomData;
+
+impl Client {
+    /// Sends a signal to an instance, by its id or by `Machine::key(..)`. Await it, with a dedup key if it
+    /// may be sent again:
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[derive(Serialize, Deserialize)] struct Approved;
+    /// # impl Signal for Approved { const NAME: &'static str = "approved"; }
+    /// # async fn send(client: Client, id: InstanceId) -> Result<(), outlast::Error> {
+    /// client.signal(id, Approved).dedup("webhook-1234").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn signal<S: Signal>(&self, target: impl Into<Target>, signal: S) -> Signalling<'_> {
+        Signalling {
+            client: self,
+            signal: encode(&signal).map(|payload| NewSignal::new(target.into(), S::NAME, payload)),
+        }
+    }
+
+    /// Sends signals that have no types here, in their order. At most
+    /// [`BATCH_MAX`](outlast_core::limits::BATCH_MAX) go at once.
+    pub async fn signal_rows(&self, signals: Vec<NewSignal>) -> Result<Vec<Delivery>> {
+        let delivered = self.store.deliver(signals).await?;
+        self.publish(delivered.woken);
+        delivered.answers.iter().for_each(metrics::signalled);
+        Ok(delivered.answers)
+    }
+
+    /// Sends a signal to whoever holds the key of `new`, and starts `new` with the signal in its inbox when
+    /// nobody does: one transaction. `new` needs a [`key`](New::key).
+    pub fn signal_or_insert<M: Machine, S: Signal>(
+        &self,
+        new: New<M>,
+        signal: S,
+    ) -> SignallingOrInserting<'_, M> {
+        let request = self.row(new).and_then(|row| {
+            Ok(SignalOrInsert {
+                row,
+                name: S::NAME.to_owned(),
+                payload: encode(&signal).map_err(|invalid| invalid.during("signal"))?,
+                dedup_key: None,
+            })
+        });
+        SignallingOrInserting {
+            client: self,
+            request,
+            machine: PhantomData,
+        }
+    }
+}
+
+fn encode<S: Signal>(signal: &S) -> Result<Json, Invalid> {
+    Json::of(signal).map_err(|invalid| invalid.within(format_args!("signal {}", S::NAME)))
+}
+
+/// A signal about to be sent: await it.
+#[must_use = "a signal is sent when it is awaited"]
+#[derive(Debug)]
+pub struct Signalling<'a> {
+    client: &'a Client,
+    signal: Result<NewSignal, Invalid>,
+}
+
+impl Signalling<'_> {
+    /// Delivered at most once under this key, for as long as the instance is stored.
+    pub fn dedup(mut self, key: impl Into<String>) -> Self {
+        self.signal = self.signal.map(|signal| signal.dedup_key(key));
+        self
+    }
+}
+
+impl<'a> IntoFuture for Signalling<'a> {
+    type Output = Result<Delivery>;
+    type IntoFuture = BoxFuture<'a, Result<Delivery>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let signal = self.signal.map_err(|invalid| invalid.during("signal"))?;
+            let answers = self.client.signal_rows(vec![signal]).await?;
+            Ok(answers.into_iter().next().unwrap_or(Delivery::NoTarget))
+        })
+    }
+}
+
+/// A signal that starts its target if there is none: await it.
+#[must_use = "a signal is sent when it is awaited"]
+pub struct SignallingOrInserting<'a, M> {
+    client: &'a Client,
+    request: Result<SignalOrInsert>,
+    machine: PhantomData<fn() -> M>,
+}
+
+impl<M> SignallingOrInserting<'_, M> {
+    /// Delivered at most once under this key, for as long as the instance is stored.
+    pub fn dedup(mut self, key: impl Into<String>) -> Self {
+        if let Ok(request) = &mut self.request {
+            request.dedup_key = Some(key.into());
+        }
+        self
+    }
+}
+
+/// What became of a signal that may start its target.
+#[derive(Debug)]
+pub enum SignalledOrInserted<M> {
+    /// Nobody held the key: this instance was started, with the signal in its inbox.
+    Inserted(Id<M>),
+    /// Somebody held the key; this is what became of the signal.
+    Signalled(Delivery),
+}
+
+impl<M> SignalledOrInserted<M> {
+    /// The instance the signal is for, if there is one.
+    pub fn id(&self) -> Option<Id<M>> {
+        let holder: InstanceId = match self {
+            SignalledOrInserted::Inserted(id) => return Some(*id),
+            SignalledOrInserted::Signalled(delivery) => match delivery {
+                Delivery::Delivered { instance, .. }
+                | Delivery::Duplicate { instance }
+                | Delivery::InboxFull { instance } => *instance,
+                Delivery::NoTarget => return None,
+            },
+        };
+        Some(Id::of(holder))
+    }
+}
+
+impl<'a, M: Machine> IntoFuture for SignallingOrInserting<'a, M> {
+    type Output = Result<SignalledOrInserted<M>>;
+    type IntoFuture = BoxFuture<'a, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let answer = self.client.store.signal_or_insert(self.request?).await?;
+            self.client.publish(answer.woken);
+            metrics::signalled(&answer.delivery);
+            Ok(match answer.inserted {
+                Some(id) => SignalledOrInserted::Inserted(Id::of(id)),
+                None => SignalledOrInserted::Signalled(answer.delivery),
+            })
+        })
+    }
+}

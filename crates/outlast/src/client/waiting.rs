@@ -1,0 +1,134 @@
+//! Waiting for an instance, from any node.
+
+use super::{Client, Inserted};
+use crate::error::WaitError;
+use crate::machine::{Id, Key, Machine};
+use outlast_core::{Instance, InstanceId, Status, Target};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// First and longest pause between two looks. Hints make most of them unnecessary; a client on a node
+/// without an engine hears none from other nodes.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// An instance of `M` that can be waited for: an [`Id`], a [`Key`], or what an insert answered.
+pub struct Awaited<M> {
+    target: Option<Target>,
+    machine: std::marker::PhantomData<fn() -> M>,
+}
+
+impl<M> Awaited<M> {
+    fn new(target: Option<Target>) -> Awaited<M> {
+        Awaited {
+            target,
+            machine: std::marker::PhantomData,
+        }
+    }
+}
+
+impl<M> From<Id<M>> for Awaited<M> {
+    fn from(id: Id<M>) -> Awaited<M> {
+        Awaited::new(Some(id.into()))
+    }
+}
+
+impl<M: Machine> From<Key<M>> for Awaited<M> {
+    fn from(key: Key<M>) -> Awaited<M> {
+        Awaited::new(Some(key.into()))
+    }
+}
+
+impl<M> From<Inserted<M>> for Awaited<M> {
+    fn from(inserted: Inserted<M>) -> Awaited<M> {
+        Awaited::new(inserted.id().map(Into::into))
+    }
+}
+
+impl Client {
+    /// Waits until the instance has ended, at most this long, and gives its output. One that failed or was
+    /// cancelled is a [`WaitError::Ended`]; when the time is up it goes on, and
+    /// [`WaitError::TimedOut`] has it as it was.
+    pub async fn wait<M: Machine>(
+        &self,
+        awaited: impl Into<Awaited<M>>,
+        at_most: Duration,
+    ) -> Result<M::Output, WaitError> {
+        let target = awaited.into().target.ok_or(WaitError::NotFound)?;
+        let instance = self.wait_ended(target, at_most).await?;
+        let id = instance.id;
+        match (instance.status, instance.result) {
+            (Status::Done, Some(result)) => result
+                .decode()
+                .map_err(|invalid| WaitError::Result { id, invalid }),
+            (status, _) => Err(WaitError::Ended {
+                id,
+                status,
+                reason: instance.last_error,
+            }),
+        }
+    }
+
+    /// Waits until the instance has ended, well or badly, at most this long.
+    pub async fn wait_ended(
+        &self,
+        target: impl Into<Target>,
+        at_most: Duration,
+    ) -> Result<Instance, WaitError> {
+        self.wait_until(target.into(), at_most, Status::is_terminal)
+            .await
+    }
+
+    /// Waits until the instance has ended or parked: until nothing happens to it any more without a signal,
+    /// a child or the time. At most this long.
+    pub async fn wait_settled(
+        &self,
+        target: impl Into<Target>,
+        at_most: Duration,
+    ) -> Result<Instance, WaitError> {
+        self.wait_until(target.into(), at_most, |status| match status {
+            Status::Runnable | Status::Executing => false,
+            Status::AwaitingSignal
+            | Status::AwaitingChildren
+            | Status::Done
+            | Status::Failed
+            | Status::Cancelled => true,
+        })
+        .await
+    }
+
+    async fn wait_until(
+        &self,
+        target: Target,
+        at_most: Duration,
+        is_reached: impl Fn(Status) -> bool,
+    ) -> Result<Instance, WaitError> {
+        let id = self.id_of(target).await?;
+        let deadline = Instant::now() + at_most;
+        let watch = self.hub.watch(id);
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let instance = self.store.get(id).await?.ok_or(WaitError::NotFound)?;
+            if is_reached(instance.status) {
+                return Ok(instance);
+            }
+            if Instant::now() >= deadline {
+                return Err(WaitError::TimedOut(Box::new(instance)));
+            }
+            let next_look = (Instant::now() + pause).min(deadline);
+            // When the time is up there is nothing to do but look.
+            let _ = tokio::time::timeout_at(next_look, watch.moved()).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn id_of(&self, target: Target) -> Result<InstanceId, WaitError> {
+        match target {
+            Target::Id(id) => Ok(id),
+            Target::Key { machine, key } => {
+                let holder = self.store.find(&machine, &key).await?;
+                Ok(holder.ok_or(WaitError::NotFound)?.id)
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! How an engine is put together.
+
+use super::faults::Fault;
+use super::node::Node;
+use super::running::Engine;
+use crate::client::Client;
+use crate::error::SetupError;
+use crate::machine::{Machine, Registered, Registry};
+use crate::trace::Propagator;
+use outlast_core::limits;
+use outlast_core::{Inspect, Invalid, Store};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Puts an engine together; made by [`Engine::builder`].
+#[must_use = "an engine runs when it is started"]
+pub struct EngineBuilder {
+    client: Client,
+    settings: Settings,
+    machines: Vec<Result<Registered, SetupError>>,
+}
+
+/// What the loops of an engine go by.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) name: String,
+    pub(crate) host: String,
+    pub(crate) roles: Roles,
+    /// How many steps run at a time, by queue.
+    pub(crate) queues: BTreeMap<String, usize>,
+    pub(crate) lease: Duration,
+    pub(crate) poll_interval: Duration,
+    pub(crate) run_ahead: u32,
+    pub(crate) grace: Duration,
+    pub(crate) retention: Option<Duration>,
+    pub(crate) crashes_max: i32,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            name: "outlast".into(),
+            host: host(),
+            roles: Roles::ALL,
+            queues: BTreeMap::new(),
+            lease: Duration::from_secs(30),
+            poll_interval: Duration::from_secs(1),
+            run_ahead: 100,
+            grace: Duration::from_secs(20),
+            retention: Some(Duration::from_secs(7 * 24 * 3600)),
+            crashes_max: 10,
+        }
+    }
+}
+
+/// What a node does.
+///
+/// | | runs steps | keeps house | inserts, signals, waits |
+/// |---|---|---|---|
+/// | [`ALL`](Roles::ALL) | yes | yes | yes |
+/// | [`WORKER`](Roles::WORKER) | yes | | yes |
+/// | [`MAINTENANCE`](Roles::MAINTENANCE) | | yes | yes |
+/// | [`WEB`](Roles::WEB) | | | yes, and hears from other nodes |
+///
+/// Keeping house is: returning claims of dead workers, waking waits at their deadline, removing what ended
+/// long ago, and measuring. At least one node must do it; any number may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roles {
+    /// Runs steps: picker, executor, committer, heartbeat.
+    pub worker: bool,
+    /// Keeps house: reaper, timers, collector, reconciler, surveyor.
+    pub maintenance: bool,
+}
+
+impl Roles {
+    /// Everything. The default.
+    pub const ALL: Roles = Roles {
+        worker: true,
+        maintenance: true,
+    };
+    /// Runs steps only.
+    pub const WORKER: Roles = Roles {
+        worker: true,
+        maintenance: false,
+    };
+    /// Keeps house only.
+    pub const MAINTENANCE: Roles = Roles {
+        worker: false,
+        maintenance: true,
+    };
+    /// Neither: a node that inserts, signals and waits, and hears at once when what it waits for ends. A
+    /// [`Client`] does the same without hearing.
+    pub const WEB: Roles = Roles {
+        worker: false,
+        maintenance: false,
+    };
+}
+
+impl EngineBuilder {
+    pub(super) fn new(store: impl Store + Inspect) -> EngineBuilder {
+        EngineBuilder {
+            client: Client::new(store),
+            settings: Settings::default(),
+            machines: Vec::new(),
+        }
+    }
+
+    /// Runs this machine or job. Versions of one machine are registered side by side.
+    pub fn machine<M: Machine>(mut self, machine: M) -> EngineBuilder {
+        self.machines.push(Registered::new(machine));
+        self
+    }
+
+    /// Takes work from this queue, at most so many steps at a time.
+    pub fn queue(mut self, queue: impl Into<String>, concurrency: usize) -> EngineBuilder {
+        self.settings.queues.insert(queue.into(), concurrency);
+        self
+    }
+
+    /// What this node does; everything unless said otherwise.
+    pub fn roles(mut self, roles: Roles) -> EngineBuilder {
+        self.settings.roles = roles;
+        self
+    }
+
+    /// What the worker is called in lists; need not be unique.
+    pub fn name(mut self, name: impl Into<String>) -> EngineBuilder {
+        self.settings.name = name.into();
+        self
+    }
+
+    /// How long the worker counts as alive without a sign of life: so long do the steps of one that was
+    /// killed wait. 30 s unless said otherwise; the same on every node.
+    pub fn lease(mut self, lease: Duration) -> EngineBuilder {
+        self.settings.lease = lease;
+        self
+    }
+
+    /// How often to look for work that nobody told of; 1 s unless said otherwise. Only what came in without a
+    /// hint waits for it.
+    pub fn poll_interval(mut self, interval: Duration) -> EngineBuilder {
+        self.settings.poll_interval = interval;
+        self
+    }
+
+    /// How many steps of one instance are run in a row before others of its queue get their turn; 100 unless
+    /// said otherwise. 0 turns running ahead off.
+    pub fn run_ahead(mut self, steps: u32) -> EngineBuilder {
+        self.settings.run_ahead = steps;
+        self
+    }
+
+    /// How long running steps have when the engine stops, before their claims are given back; 20 s unless
+    /// said otherwise.
+    pub fn grace(mut self, grace: Duration) -> EngineBuilder {
+        self.settings.grace = grace;
+        self
+    }
+
+    /// How long ended instances are kept; a week unless said otherwise.
+    pub fn retention(mut self, retention: Duration) -> EngineBuilder {
+        self.settings.retention = Some(retention);
+        self
+    }
+
+    /// Keeps ended instances until somebody deletes them.
+    pub fn keep_forever(mut self) -> EngineBuilder {
+        self.settings.retention = None;
+        self
+    }
+
+    /// How often in a row a step may take its worker down before its instance fails; 10 unless said
+    /// otherwise.
+    pub fn crashes_max(mut self, crashes: u32) -> EngineBuilder {
+        self.settings.crashes_max = crashes.try_into().unwrap_or(i32::MAX);
+        self
+    }
+
+    /// Connects the traces of instances to whatever collects them.
+    pub fn propagator(mut self, propagator: impl Propagator) -> EngineBuilder {
+        self.client = self.client.propagator(propagator);
+        self
+    }
+
+    /// Checks everything, registers the worker and starts the loops.
+    pub async fn start(self) -> Result<Engine, SetupError> {
+        let node = assemble(self.client, self.settings, self.machines, None)?;
+        Engine::start(Arc::new(node)).await
+    }
+}
+
+/// A node that makes sense, or what is wrong with it.
+pub(crate) fn assemble(
+    client: Client,
+    settings: Settings,
+    machines: Vec<Result<Registered, SetupError>>,
+    fault: Option<Fault>,
+) -> Result<Node, SetupError> {
+    refuse_aborting_panics(cfg!(panic = "abort"))?;
+    let mut registry = Registry::default();
+    for machine in machines {
+        registry.add(machine?)?;
+    }
+    if settings.roles.worker && registry.is_empty() {
+        return Err(SetupError::NoMachines);
+    }
+    if settings.roles.worker && settings.queues.is_empty() {
+        return Err(SetupError::NoQueues);
+    }
+    check(&settings).map_err(SetupError::Setting)?;
+    Ok(Node::new(client, settings, registry, fault))
+}
+
+fn refuse_aborting_panics(panics_abort: bool) -> Result<(), SetupError> {
+    if panics_abort {
+        return Err(SetupError::PanicsAbort);
+    }
+    Ok(())
+}
+
+fn check(settings: &Settings) -> Result<(), Invalid> {
+    /// More slots than this on one node is a typing error.
+    const CONCURRENCY_MAX: usize = 100_000;
+    limits::check_name("worker name", &settings.name)?;
+    limits::check_lease(settings.lease)?;
+    for (queue, concurrency) in &settings.queues {
+        limits::check_name("queue", queue)?;
+        if !(1..=CONCURRENCY_MAX).contains(concurrency) {
+            return Err(Invalid::new(
+                format!("queue {queue:?}"),
+                format!("has {concurrency} slots; give it between 1 and {CONCURRENCY_MAX}"),
+            ));
+        }
+    }
+    if settings.poll_interval.is_zero() {
+        return Err(Invalid::new(
+            "poll interval",
+            "is zero, which would never let the database rest; give it at least a millisecond",
+        ));
+    }
+    if let Some(retention) = settings.retention {
+        limits::check_delay("retention", retention)?;
+    }
+    Ok(())
+}
+
+/// The machine's name, as far as it tells; only people read it.
+fn host() -> String {
+    let told = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let told = told.or_else(|| std::env::var("HOSTNAME").ok());
+    let told = told.map(|name| name.trim().to_owned());
+    told.filter(|name| !name.is_empty() && name.len() <= limits::NAME_BYTES_MAX)
+        .unwrap_or_else(|| "unknown".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_whose_panics_abort_is_refused_with_the_line_to_remove() {
+        assert!(refuse_aborting_panics(false).is_ok());
+        let refusal = refuse_aborting_panics(true).unwrap_err().to_string();
+        assert!(refusal.contains("panic = \"abort\""), "{refusal}");
+    }
+}

@@ -1,0 +1,63 @@
+//! Removes what ended long ago.
+
+use super::backoff::{Backoff, jittered};
+use super::node::Node;
+use crate::metrics;
+use outlast_core::{CollectRequest, Collected, Error};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Instances removed in one transaction.
+const BATCH: usize = 1_000;
+/// How often to look; no more often than an instance could have become due for it.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// Removes ended instances past their retention, in bounded batches.
+pub(crate) struct Collector {
+    node: Arc<Node>,
+    retention: Duration,
+}
+
+impl Collector {
+    pub(crate) fn new(node: Arc<Node>, retention: Duration) -> Collector {
+        Collector { node, retention }
+    }
+
+    pub(crate) async fn run(self) {
+        let mut backoff = Backoff::default();
+        loop {
+            let pause = match self.run_once().await {
+                Ok(collected) => {
+                    backoff.reset();
+                    let interval = INTERVAL.min(self.retention).max(Duration::from_secs(1));
+                    if collected.more {
+                        Duration::ZERO
+                    } else {
+                        jittered(interval)
+                    }
+                }
+                Err(error) => {
+                    metrics::store_error("collector");
+                    tracing::warn!(%error, "could not collect; trying again");
+                    backoff.next()
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.node.stop.everything.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Removes one batch.
+    pub(crate) async fn run_once(&self) -> Result<Collected, Error> {
+        let request = CollectRequest {
+            retention: self.retention,
+            max: BATCH,
+        };
+        let collected = self.node.store().collect(request).await?;
+        metrics::collected(collected.removed.len());
+        Ok(collected)
+    }
+}

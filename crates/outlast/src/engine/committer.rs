@@ -1,0 +1,199 @@
+//! Writes outcomes: at once when idle, and together what gathers while a commit is under way.
+
+use super::backoff::Backoff;
+use super::node::Node;
+use crate::metrics;
+use outlast_core::{
+    Answer, Commit, Committed, Error, ErrorKind, Hints, Invalid, Outcome, Revision, Status,
+};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tracing::Instrument;
+
+/// Outcomes one commit takes: one transaction, whose locks others wait for.
+const BATCH_MAX: usize = 1_000;
+/// Outcomes that wait for their commit; beyond it, tasks wait to hand theirs over.
+const WAITING_MAX: usize = 10_000;
+
+/// Writes what the executors decided.
+pub(crate) struct Committer {
+    node: Arc<Node>,
+    inbox: mpsc::Receiver<Pending>,
+}
+
+/// Where executors hand their outcomes over.
+#[derive(Clone)]
+pub(crate) struct Outbox {
+    sender: mpsc::Sender<Pending>,
+}
+
+/// An outcome on its way.
+pub(crate) struct Pending {
+    commit: Commit,
+    queue: String,
+    reply: oneshot::Sender<Written>,
+    /// It was sent before, and whether it was written is unknown.
+    unsure: bool,
+}
+
+/// What became of an outcome.
+#[derive(Debug)]
+pub(crate) enum Written {
+    /// It is durable.
+    Committed {
+        /// The revision it led to.
+        revision: Revision,
+    },
+    /// The claim was no longer this worker's, or an earlier try of this very outcome was written unseen.
+    Lost {
+        /// Whether there was an earlier try.
+        unsure: bool,
+    },
+    /// It can never be written.
+    Rejected(Invalid),
+    /// The store or the engine was closed before it could be.
+    Closed,
+}
+
+impl Outbox {
+    /// Hands an outcome over and waits until it is durable, or known not to be.
+    pub(crate) async fn write(&self, commit: Commit, queue: &str) -> Written {
+        let (reply, written) = oneshot::channel();
+        let pending = Pending {
+            commit,
+            queue: queue.to_owned(),
+            reply,
+            unsure: false,
+        };
+        if self.sender.send(pending).await.is_err() {
+            return Written::Closed;
+        }
+        written.await.unwrap_or(Written::Closed)
+    }
+}
+
+impl Committer {
+    pub(crate) fn new(node: Arc<Node>) -> (Committer, Outbox) {
+        let (sender, inbox) = mpsc::channel(WAITING_MAX);
+        (Committer { node, inbox }, Outbox { sender })
+    }
+
+    /// Runs until every outbox is gone and everything is written.
+    pub(crate) async fn run(mut self) {
+        while self.run_once().await {}
+    }
+
+    /// Waits for outcomes and writes what has gathered. Answers whether there can be more.
+    pub(crate) async fn run_once(&mut self) -> bool {
+        let Some(first) = self.inbox.recv().await else {
+            return false;
+        };
+        let mut batch = vec![first];
+        while batch.len() < BATCH_MAX
+            && let Ok(next) = self.inbox.try_recv()
+        {
+            batch.push(next);
+        }
+        self.write(batch).await;
+        true
+    }
+
+    /// Tries until the store answers: an outcome is not given up while there is a store to write it to.
+    async fn write(&self, mut batch: Vec<Pending>) {
+        let mut backoff = Backoff::default();
+        loop {
+            let commits: Vec<_> = batch.iter().map(|pending| pending.commit.clone()).collect();
+            let span = tracing::debug_span!("commit", outcomes = commits.len());
+            let started = Instant::now();
+            let error = match self.node.store().commit(commits).instrument(span).await {
+                Ok(committed) => {
+                    metrics::committed(batch.len(), started.elapsed());
+                    return self.answer(batch, committed);
+                }
+                Err(error) => error,
+            };
+            metrics::store_error("committer");
+            if self.is_final(&error) {
+                tracing::error!(%error, outcomes = batch.len(), "outcomes could not be written");
+                return batch
+                    .into_iter()
+                    .for_each(|pending| pending.tell(Written::Closed));
+            }
+            tracing::warn!(%error, outcomes = batch.len(), "could not commit; trying again");
+            batch.iter_mut().for_each(|pending| pending.unsure = true);
+            tokio::time::sleep(backoff.next()).await;
+        }
+    }
+
+    /// Whether trying again is of no use. The store isolates a bad row by itself, so what is refused as a whole
+    /// is the store's trouble and passes, unless it was closed or nobody waits for it any more.
+    fn is_final(&self, error: &Error) -> bool {
+        match error.kind() {
+            ErrorKind::Closed => true,
+            ErrorKind::Transient
+            | ErrorKind::Conflict
+            | ErrorKind::Invalid
+            | ErrorKind::Corrupt => self.node.stop.grace.is_cancelled(),
+        }
+    }
+
+    fn answer(&self, batch: Vec<Pending>, committed: Committed) {
+        let mut hints = Hints::now(committed.woken);
+        for (pending, answer) in batch.iter().zip(&committed.answers) {
+            if let Answer::Committed { status, .. } = answer {
+                self.note(&mut hints, pending, *status);
+            }
+        }
+        // Hints first: whoever is told of an outcome may ask for what it led to.
+        self.node.client.hub.publish(self.node.store(), hints);
+        for (pending, answer) in batch.into_iter().zip(committed.answers) {
+            let unsure = pending.unsure;
+            pending.tell(match answer {
+                Answer::Committed { revision, .. } => Written::Committed { revision },
+                Answer::Lost => Written::Lost { unsure },
+                Answer::Rejected(invalid) => Written::Rejected(invalid),
+            });
+        }
+    }
+
+    /// What others may want to know of an outcome that was written.
+    fn note(&self, hints: &mut Hints, pending: &Pending, status: Status) {
+        let id = pending.commit.claim.id;
+        match status {
+            Status::Executing => {}
+            Status::Runnable => {
+                let delay = match &pending.commit.outcome {
+                    Outcome::Retry { delay, .. } => *delay,
+                    Outcome::Next { .. }
+                    | Outcome::Wait { .. }
+                    | Outcome::FanOut { .. }
+                    | Outcome::Done { .. }
+                    | Outcome::Stop { .. }
+                    | Outcome::Cancel { .. } => Duration::ZERO,
+                };
+                hints.queue(&pending.queue, delay);
+            }
+            Status::AwaitingSignal => {
+                if let Outcome::Wait {
+                    timeout: Some(timeout),
+                    ..
+                } = &pending.commit.outcome
+                {
+                    hints.deadline(*timeout);
+                }
+                self.node.client.hub.moved(id);
+            }
+            Status::AwaitingChildren => self.node.client.hub.moved(id),
+            Status::Done | Status::Failed | Status::Cancelled => hints.ended.push(id),
+        }
+    }
+}
+
+impl Pending {
+    /// A task that went away needs no answer.
+    fn tell(self, written: Written) {
+        let _ = self.reply.send(written);
+    }
+}

@@ -1,0 +1,387 @@
+//! Runs claims: one task each, step after step, for as long as the claim is kept.
+
+use super::committer::{Outbox, Written};
+use super::faults::Point;
+use super::node::{Held, Node};
+use super::picker::Pick;
+use crate::machine::{Context, Failure, Registered, Surroundings, Trouble};
+use crate::metrics;
+use futures_util::FutureExt;
+use outlast_core::{Claim, Commit, Outcome, Proceed, Release, ReleaseAnswer, Revision};
+use std::any::Any;
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+use tracing::Instrument;
+
+/// How long a claim waits for a slot before somebody else may have it.
+const SLOT_PATIENCE: Duration = Duration::from_secs(1);
+/// The first and the longest pause of an instance at a step that this build does not know.
+const UNKNOWN_PAUSE: Duration = Duration::from_secs(1);
+const UNKNOWN_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// How many different unknown steps are remembered.
+const UNKNOWN_MAX: usize = 1_000;
+
+/// Runs claims. Clones share everything.
+#[derive(Clone)]
+pub(crate) struct Executor {
+    node: Arc<Node>,
+    outbox: Outbox,
+    unknown: Arc<Mutex<HashMap<UnknownStep, u32>>>,
+}
+
+type UnknownStep = (String, i32, String);
+
+/// What became of a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ran {
+    /// Its last outcome is written, and the claim with it.
+    Finished,
+    /// It was given back untouched.
+    Released,
+    /// It was no longer this worker's.
+    Lost,
+    /// A fault was asked for: the claim lies where it is.
+    Crashed,
+}
+
+/// What a step came to.
+enum Decided {
+    Outcome(Outcome),
+    Released,
+    Crashed,
+}
+
+impl Executor {
+    pub(crate) fn new(node: Arc<Node>, outbox: Outbox) -> Executor {
+        Executor {
+            node,
+            outbox,
+            unknown: Arc::default(),
+        }
+    }
+
+    /// Waits for a slot, then runs the claim for as long as it is kept.
+    pub(crate) async fn run(&self, pick: Pick) -> Ran {
+        let lane = pick.place.lane().clone();
+        let slot = tokio::select! {
+            biased;
+            () = self.node.stop.working.cancelled() => None,
+            slot = tokio::time::timeout(SLOT_PATIENCE, lane.slot()) => slot.ok().and_then(Result::ok),
+        };
+        if slot.is_none() {
+            let stopping = self.node.stop.working.is_cancelled();
+            let reason = if stopping { "stopping" } else { "waited" };
+            return self.release(&pick.claim, Duration::ZERO, reason).await;
+        }
+        metrics::started(&lane.queue, pick.claim.waited + pick.taken.elapsed());
+        self.run_steps(pick.claim, &pick.held).await
+    }
+
+    async fn run_steps(&self, mut claim: Claim, held: &Held) -> Ran {
+        let Some(machine) = self.node.registry.get(&claim.machine, claim.version) else {
+            return self.put_aside(&claim).await;
+        };
+        let mut budget = match machine.runs_ahead {
+            true => self.node.settings.run_ahead,
+            false => 0,
+        };
+        loop {
+            let Some(step) = machine.step_name(&claim.step) else {
+                return self.put_aside(&claim).await;
+            };
+            let span = self.span(&claim);
+            let run = self.run_step(machine, step, claim, held, budget);
+            match run.instrument(span).await {
+                Ok(next) => claim = next,
+                Err(ran) => return ran,
+            }
+            budget = budget.saturating_sub(1);
+        }
+    }
+
+    /// Runs one step and writes its outcome. Answers the claim of the next step, or what became of this one.
+    async fn run_step(
+        &self,
+        machine: &Registered,
+        step: &'static str,
+        claim: Claim,
+        held: &Held,
+        budget: u32,
+    ) -> Result<Claim, Ran> {
+        if self.crashes(Point::BeforeStep, &claim) {
+            return Err(Ran::Crashed);
+        }
+        let cx = self.context(claim, held);
+        let started = Instant::now();
+        let mut outcome = match self.decide(machine, step, &cx).await {
+            Decided::Outcome(outcome) => outcome,
+            Decided::Released => return Err(self.give_up(&cx).await),
+            Decided::Crashed => return Err(Ran::Crashed),
+        };
+        let last = budget == 0 || self.node.stop.working.is_cancelled();
+        if let (Outcome::Next { proceed, .. }, true) = (&mut outcome, last) {
+            *proceed = Proceed::Requeue;
+        }
+        metrics::ran(machine.name, step, &outcome, started.elapsed());
+        tracing::debug!(outcome = metrics::outcome_word(&outcome), "step has run");
+        let written = match self.write(cx.claim(), outcome.clone()).await {
+            Written::Rejected(invalid) => {
+                let handled = self
+                    .handle(machine, step, Failure::Outcome(invalid), &cx)
+                    .await;
+                match handled {
+                    Decided::Outcome(handled) => {
+                        outcome = handled;
+                        self.write(cx.claim(), outcome.clone()).await
+                    }
+                    Decided::Released => return Err(self.give_up(&cx).await),
+                    Decided::Crashed => return Err(Ran::Crashed),
+                }
+            }
+            written => written,
+        };
+        self.conclude(machine, cx.into_claim(), outcome, written, held)
+            .await
+    }
+
+    /// What the answer to a commit means for the claim.
+    async fn conclude(
+        &self,
+        machine: &Registered,
+        claim: Claim,
+        outcome: Outcome,
+        written: Written,
+        held: &Held,
+    ) -> Result<Claim, Ran> {
+        match written {
+            Written::Committed { revision } => {
+                if self.crashes(Point::AfterCommit, &claim) {
+                    return Err(Ran::Crashed);
+                }
+                match outcome {
+                    Outcome::Next {
+                        step,
+                        state,
+                        proceed: Proceed::KeepClaim,
+                    } => Ok(next_claim(claim, revision, step, state)),
+                    Outcome::Next { .. }
+                    | Outcome::Retry { .. }
+                    | Outcome::Wait { .. }
+                    | Outcome::FanOut { .. }
+                    | Outcome::Done { .. }
+                    | Outcome::Stop { .. }
+                    | Outcome::Cancel { .. } => Err(Ran::Finished),
+                }
+            }
+            Written::Lost { unsure } => {
+                metrics::lost(machine.name);
+                tracing::info!("the claim was lost; the step's outcome is dropped");
+                held.lost.cancel();
+                // The first try may have been written unseen, with the claim kept: then nobody runs it.
+                if unsure && outcome.keeps_claim() {
+                    self.node.set_unsure();
+                    self.node.client.wake(claim.queue);
+                }
+                Err(Ran::Lost)
+            }
+            Written::Rejected(invalid) => {
+                // Not even what `handle` said can be written: the reason can.
+                let reason =
+                    format!("its outcome cannot be stored, nor what handle made of it: {invalid}");
+                let stopped = self.write(&claim, Outcome::Stop { reason }).await;
+                match stopped {
+                    Written::Committed { .. } => Err(Ran::Finished),
+                    Written::Lost { .. } | Written::Rejected(_) | Written::Closed => Err(Ran::Lost),
+                }
+            }
+            Written::Closed => Err(Ran::Lost),
+        }
+    }
+
+    /// Runs the step, and asks `handle` when it has no outcome of its own.
+    async fn decide(&self, machine: &Registered, step: &'static str, cx: &Context) -> Decided {
+        let decided = match self.guarded(machine, machine.step(cx)).await {
+            None => Decided::Released,
+            Some(Ok(outcome)) => Decided::Outcome(outcome),
+            Some(Err(Trouble::Fatal(reason))) => Decided::Outcome(Outcome::Stop { reason }),
+            Some(Err(Trouble::Failure(failure))) => self.handle(machine, step, failure, cx).await,
+        };
+        match decided {
+            Decided::Outcome(_) if self.crashes(Point::BeforeCommit, cx.claim()) => {
+                Decided::Crashed
+            }
+            Decided::Outcome(_) | Decided::Released | Decided::Crashed => decided,
+        }
+    }
+
+    async fn handle(
+        &self,
+        machine: &Registered,
+        step: &'static str,
+        failure: Failure,
+        cx: &Context,
+    ) -> Decided {
+        metrics::failed(machine.name, step, failure.kind());
+        tracing::warn!(kind = failure.kind(), %failure, "the step failed");
+        let first = failure.to_string();
+        match self.guarded(machine, machine.handle(failure, cx)).await {
+            None => Decided::Released,
+            Some(Ok(outcome)) => Decided::Outcome(outcome),
+            Some(Err(Trouble::Fatal(reason))) => Decided::Outcome(Outcome::Stop { reason }),
+            Some(Err(Trouble::Failure(second))) => {
+                tracing::error!(failure = %second, "handle failed too; the instance fails");
+                let reason = format!("{first}; then handle failed: {second}");
+                Decided::Outcome(Outcome::Stop { reason })
+            }
+        }
+    }
+
+    /// User code under its limit of time, with panics caught; encoding its outcome is part of it. `None` when
+    /// the grace of a stop ran out first.
+    async fn guarded(
+        &self,
+        machine: &Registered,
+        code: impl Future<Output = Result<Outcome, Trouble>>,
+    ) -> Option<Result<Outcome, Trouble>> {
+        let caught = AssertUnwindSafe(code).catch_unwind();
+        let timed = tokio::time::timeout(machine.timeout, caught);
+        let result = tokio::select! {
+            biased;
+            () = self.node.stop.grace.cancelled() => return None,
+            result = timed => result,
+        };
+        Some(match result {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(panic)) => Err(Trouble::Failure(Failure::Panic(panic_message(&*panic)))),
+            Err(_) => Err(Trouble::Failure(Failure::Timeout(machine.timeout))),
+        })
+    }
+
+    async fn write(&self, claim: &Claim, outcome: Outcome) -> Written {
+        let commit = Commit {
+            claim: claim.reference(),
+            received: claim.awaited().map(|signal| signal.id).collect(),
+            outcome,
+        };
+        self.outbox.write(commit, &claim.queue).await
+    }
+
+    /// A step that this build does not know, perhaps of a newer one: left for who does, asked for less and
+    /// less often.
+    async fn put_aside(&self, claim: &Claim) -> Ran {
+        let step = (claim.machine.clone(), claim.version, claim.step.clone());
+        let seen = {
+            let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+            if unknown.len() >= UNKNOWN_MAX && !unknown.contains_key(&step) {
+                unknown.clear();
+            }
+            let seen = unknown.entry(step).or_default();
+            *seen += 1;
+            *seen
+        };
+        if seen == 1 {
+            tracing::warn!(
+                machine = claim.machine, version = claim.version, step = claim.step, instance = %claim.id,
+                "this build does not know the step; it is left in the queue for one that does"
+            );
+        }
+        let pause = UNKNOWN_PAUSE.saturating_mul(1 << (seen - 1).min(6));
+        self.release(claim, pause.min(UNKNOWN_PAUSE_MAX), "unknown_step")
+            .await
+    }
+
+    async fn give_up(&self, cx: &Context) -> Ran {
+        tracing::warn!(
+            "the step did not end within the grace of the stop; its claim is given back"
+        );
+        self.release(cx.claim(), Duration::ZERO, "grace_over").await
+    }
+
+    async fn release(&self, claim: &Claim, pause: Duration, reason: &'static str) -> Ran {
+        metrics::released(reason);
+        let release = Release {
+            claim: claim.reference(),
+            pause,
+        };
+        match self.node.store().release(vec![release]).await {
+            Ok(released) => {
+                let mut hints = outlast_core::Hints::now(released.woken);
+                if !pause.is_zero() {
+                    hints.queue(&claim.queue, pause);
+                }
+                self.node.client.hub.publish(self.node.store(), hints);
+                match released.answers.first() {
+                    Some(ReleaseAnswer::Released) => Ran::Released,
+                    Some(ReleaseAnswer::Lost) | None => Ran::Lost,
+                }
+            }
+            Err(error) => {
+                // It is not held any more after this, so the next claim gives it back as unknown.
+                tracing::warn!(instance = %claim.id, %error, "could not give a claim back; trying again later");
+                self.node.set_unsure();
+                Ran::Released
+            }
+        }
+    }
+
+    fn context(&self, claim: Claim, held: &Held) -> Context {
+        let surroundings = Surroundings {
+            client: self.node.client.within(claim.trace.as_deref()),
+            span: tracing::Span::current(),
+            lost: held.lost.clone(),
+            stopping: self.node.stop.working.clone(),
+        };
+        Context::new(claim, surroundings)
+    }
+
+    fn span(&self, claim: &Claim) -> tracing::Span {
+        let span = tracing::info_span!(
+            "step",
+            instance = %claim.id,
+            machine = claim.machine,
+            version = claim.version,
+            step = claim.step,
+            attempt = claim.attempt,
+            revision = %claim.revision,
+            trace = claim.trace,
+        );
+        if let Some(trace) = &claim.trace {
+            self.node.client.propagator.attach(&span, trace);
+        }
+        span
+    }
+
+    fn crashes(&self, point: Point, claim: &Claim) -> bool {
+        let fault = self.node.fault.as_ref();
+        fault.is_some_and(|fault| fault(point, claim))
+    }
+}
+
+/// The claim of the next step, as the store would give it, but for signals that came meanwhile: those that
+/// were awaited are consumed, the children of the round are still there.
+fn next_claim(claim: Claim, revision: Revision, step: String, state: outlast_core::Json) -> Claim {
+    let awaits = claim.awaits;
+    let mut inbox = claim.inbox;
+    inbox.retain(|signal| !awaits.contains(&signal.name));
+    Claim {
+        revision,
+        entered: revision,
+        step,
+        state,
+        attempt: 0,
+        crashes: 0,
+        awaits: Vec::new(),
+        inbox,
+        waited: Duration::ZERO,
+        ..claim
+    }
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a value that is no text".to_owned())
+}

@@ -1,0 +1,172 @@
+//! What the loops of one engine share.
+
+use super::builder::Settings;
+use super::faults::Fault;
+use crate::client::{Backend, Client};
+use crate::hub::Alarm;
+use crate::machine::Registry;
+use outlast_core::{Error, InstanceId, MachineVersion, WorkerId};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::RwLock;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// One running engine, as its loops see it.
+pub(crate) struct Node {
+    pub(crate) client: Client,
+    pub(crate) settings: Settings,
+    pub(crate) registry: Registry,
+    /// What every claim asks for.
+    pub(crate) machines: Arc<[MachineVersion]>,
+    pub(crate) stop: Stop,
+    pub(crate) fault: Option<Fault>,
+    held: Mutex<HashMap<InstanceId, CancellationToken>>,
+    /// Claims are taken under the read side; the write side is whoever must know that none is under way.
+    claiming: RwLock<()>,
+    /// A call broke, and what it claimed or kept is unknown.
+    unsure: AtomicBool,
+    lease: Mutex<Option<Lease>>,
+    /// Rings for the heartbeat.
+    pub(crate) lease_alarm: Alarm,
+}
+
+/// How far an engine has stopped.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stop {
+    /// No new work.
+    pub(crate) working: CancellationToken,
+    /// Running steps have had their time.
+    pub(crate) grace: CancellationToken,
+    /// Everything else, once the work has ended.
+    pub(crate) everything: CancellationToken,
+}
+
+/// The worker that this engine is at present.
+#[derive(Clone, Copy, Debug)]
+struct Lease {
+    worker: WorkerId,
+    renewed: Instant,
+}
+
+impl Node {
+    pub(crate) fn new(
+        client: Client,
+        settings: Settings,
+        registry: Registry,
+        fault: Option<Fault>,
+    ) -> Node {
+        Node {
+            machines: registry.versions(),
+            client,
+            settings,
+            registry,
+            stop: Stop::default(),
+            fault,
+            held: Mutex::default(),
+            claiming: RwLock::default(),
+            unsure: AtomicBool::new(false),
+            lease: Mutex::default(),
+            lease_alarm: Alarm::default(),
+        }
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Backend> {
+        &self.client.store
+    }
+
+    /// Who this engine is; nobody before it has registered and after it has stopped.
+    pub(crate) fn worker(&self) -> Option<WorkerId> {
+        lock(&self.lease).map(|lease| lease.worker)
+    }
+
+    /// When the lease was last renewed.
+    pub(crate) fn renewed(&self) -> Option<Instant> {
+        lock(&self.lease).map(|lease| lease.renewed)
+    }
+
+    pub(crate) fn set_worker(&self, worker: Option<WorkerId>) {
+        let renewed = Instant::now();
+        *lock(&self.lease) = worker.map(|worker| Lease { worker, renewed });
+    }
+
+    /// Takes claims with `claim`, which must note what it got as held before it returns.
+    pub(crate) async fn claiming<T>(&self, claim: impl Future<Output = T>) -> T {
+        let _claiming = self.claiming.read().await;
+        claim.await
+    }
+
+    /// Notes that a claim on this instance is held. The answer says when it is known to be lost.
+    pub(crate) fn hold(self: &Arc<Node>, id: InstanceId) -> Held {
+        let lost = CancellationToken::new();
+        lock(&self.held).insert(id, lost.clone());
+        Held {
+            node: self.clone(),
+            id,
+            lost,
+        }
+    }
+
+    /// Tells every step that runs that its claim is gone.
+    pub(crate) fn lose_all(&self) {
+        lock(&self.held)
+            .values()
+            .for_each(CancellationToken::cancel);
+    }
+
+    /// Asks for a heartbeat at once.
+    pub(crate) fn renew_now(&self) {
+        self.lease_alarm.ring_in(Duration::ZERO);
+    }
+
+    /// A call broke whose answer would have said what this worker holds.
+    pub(crate) fn set_unsure(&self) {
+        self.unsure.store(true, Ordering::SeqCst);
+    }
+
+    /// Gives back what this worker holds without knowing it, if that can be. Waits until no claim is under
+    /// way, so that none of those is given back by mistake.
+    pub(crate) async fn forget_if_unsure(&self) -> Result<(), Error> {
+        if !self.unsure.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let _nobody_claims = self.claiming.write().await;
+        if !self.unsure.swap(false, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let Some(worker) = self.worker() else {
+            return Ok(());
+        };
+        let held: Vec<_> = lock(&self.held).keys().copied().collect();
+        let given_back = self.store().forget(worker, held).await;
+        let given_back = given_back.inspect_err(|_| self.set_unsure())?;
+        if !given_back.is_empty() {
+            tracing::info!(
+                claims = given_back.len(),
+                "gave back claims whose answer was lost"
+            );
+            self.client.hub.look_again();
+        }
+        Ok(())
+    }
+}
+
+/// A claim that this node holds.
+pub(crate) struct Held {
+    node: Arc<Node>,
+    id: InstanceId,
+    pub(crate) lost: CancellationToken,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        lock(&self.node.held).remove(&self.id);
+    }
+}
+
+/// What these locks guard is whole between any two statements, so a panic elsewhere leaves it usable.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,74 @@
+//! Hears from other nodes what is worth a look. What this node has to tell goes out through the hub.
+
+use super::backoff::Backoff;
+use super::node::Node;
+use crate::metrics;
+use outlast_core::{Error, Listen};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// Passes hints of other nodes to the hub of this one.
+pub(crate) struct Notifier {
+    node: Arc<Node>,
+    ear: Option<Box<dyn Listen>>,
+}
+
+/// Whether there is anything to hear.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// Hints were passed on.
+    Hints,
+    /// The store has no way to tell: everybody polls.
+    NoWay,
+}
+
+impl Notifier {
+    pub(crate) fn new(node: Arc<Node>) -> Notifier {
+        Notifier { node, ear: None }
+    }
+
+    pub(crate) async fn run(mut self) {
+        let stop: CancellationToken = self.node.stop.everything.clone();
+        let mut backoff = Backoff::default();
+        loop {
+            let heard = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                heard = self.run_once() => heard,
+            };
+            match heard {
+                Ok(Heard::Hints) => backoff.reset(),
+                Ok(Heard::NoWay) => return,
+                Err(error) => {
+                    metrics::store_error("notifier");
+                    tracing::warn!(%error, "hears nothing from other nodes; polling until that is mended");
+                    self.ear = None;
+                    tokio::select! {
+                        biased;
+                        () = stop.cancelled() => return,
+                        () = tokio::time::sleep(backoff.next()) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for the next hints and passes them on.
+    pub(crate) async fn run_once(&mut self) -> Result<Heard, Error> {
+        let ear = match &mut self.ear {
+            Some(ear) => ear,
+            None => {
+                let Some(ear) = self.node.store().listen().await? else {
+                    return Ok(Heard::NoWay);
+                };
+                // What was told while nobody listened.
+                self.node.client.hub.look_again();
+                self.ear.insert(ear)
+            }
+        };
+        let hints = ear.next().await?;
+        metrics::hints_heard();
+        self.node.client.hub.hear(&hints);
+        Ok(Heard::Hints)
+    }
+}

@@ -1,0 +1,150 @@
+//! Takes work from one queue, as much as there is room for.
+
+use super::backoff::{Backoff, jittered};
+use super::executor::Executor;
+use super::lane::{Lane, Place};
+use super::node::{Held, Node};
+use crate::metrics;
+use outlast_core::limits::CLAIM_MAX;
+use outlast_core::{Claim, ClaimRequest, Error, ErrorKind};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument;
+
+/// How long an ask that brought nothing, but may bring more, waits before the next.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+/// The picker of one queue.
+pub(crate) struct Picker {
+    node: Arc<Node>,
+    lane: Arc<Lane>,
+    executor: Executor,
+    tasks: TaskTracker,
+}
+
+/// A claim with its place in the lane.
+pub(crate) struct Pick {
+    pub(crate) claim: Claim,
+    pub(crate) held: Held,
+    pub(crate) place: Place,
+    pub(crate) taken: Instant,
+}
+
+/// What one look at the queue brought.
+pub(crate) struct Picked {
+    pub(crate) picks: Vec<Pick>,
+    /// How long until it is worth looking again without being told.
+    pub(crate) look_again_in: Option<Duration>,
+}
+
+impl Picker {
+    pub(crate) fn new(
+        node: Arc<Node>,
+        lane: Arc<Lane>,
+        executor: Executor,
+        tasks: TaskTracker,
+    ) -> Picker {
+        Picker {
+            node,
+            lane,
+            executor,
+            tasks,
+        }
+    }
+
+    pub(crate) async fn run(self) {
+        let stop = self.node.stop.working.clone();
+        let mut backoff = Backoff::default();
+        loop {
+            // A claim under way is waited for: dropped, nobody would know what it took.
+            let next_look = match self.run_once().await {
+                Ok(picked) => {
+                    backoff.reset();
+                    picked.picks.into_iter().for_each(|pick| self.start(pick));
+                    picked.look_again_in
+                }
+                Err(error) => {
+                    self.recover(&error);
+                    Some(backoff.next())
+                }
+            };
+            let poll = jittered(self.node.settings.poll_interval);
+            let latest = Instant::now() + next_look.map_or(poll, |next| next.min(poll));
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = self.lane.alarm.rung(latest) => {}
+            }
+        }
+    }
+
+    /// Asks once for as much as there is room for.
+    pub(crate) async fn run_once(&self) -> Result<Picked, Error> {
+        let room = self.lane.room().min(CLAIM_MAX);
+        let (Some(worker), 1..) = (self.node.worker(), room) else {
+            self.lane.set_wants_more(true);
+            return Ok(Picked {
+                picks: Vec::new(),
+                look_again_in: None,
+            });
+        };
+        self.node.forget_if_unsure().await?;
+        let request = ClaimRequest {
+            worker,
+            queue: self.lane.queue.as_ref().to_owned(),
+            machines: self.node.machines.clone(),
+            max: room,
+        };
+        let span = tracing::debug_span!("claim", queue = %self.lane.queue, worker = %worker, asked = room, claimed = tracing::field::Empty);
+        self.node.claiming(self.ask(request).instrument(span)).await
+    }
+
+    async fn ask(&self, request: ClaimRequest) -> Result<Picked, Error> {
+        let asked = Instant::now();
+        let claimed = self.node.store().claim(request).await?;
+        let taken = Instant::now();
+        metrics::claimed(&self.lane.queue, claimed.claims.len(), taken - asked);
+        tracing::Span::current().record("claimed", claimed.claims.len());
+        self.lane.set_wants_more(claimed.more);
+        let brought_nothing = claimed.claims.is_empty();
+        let pick = |claim: Claim| Pick {
+            held: self.node.hold(claim.id),
+            place: self.lane.hold(),
+            claim,
+            taken,
+        };
+        let picks = claimed.claims.into_iter().map(pick).collect();
+        let look_again_in = match (claimed.more, brought_nothing) {
+            // Without room, the next free slot rings.
+            (true, false) => Some(Duration::ZERO).filter(|_| self.lane.room() > 0),
+            (true, true) => Some(PATIENCE),
+            (false, _) => claimed.next_due_in,
+        };
+        Ok(Picked {
+            picks,
+            look_again_in,
+        })
+    }
+
+    fn start(&self, pick: Pick) {
+        let executor = self.executor.clone();
+        self.tasks.spawn(async move { executor.run(pick).await });
+    }
+
+    fn recover(&self, error: &Error) {
+        metrics::store_error("picker");
+        match error.kind() {
+            ErrorKind::Conflict => {
+                tracing::warn!(queue = %self.lane.queue, %error, "the lease has run out; registering again");
+                self.node.renew_now();
+            }
+            ErrorKind::Transient | ErrorKind::Invalid | ErrorKind::Corrupt | ErrorKind::Closed => {
+                tracing::warn!(queue = %self.lane.queue, %error, "could not claim; trying again");
+                // Whether the claim was taken is unknown.
+                self.node.set_unsure();
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Gives back the claims of workers that died.
+
+use super::backoff::{Backoff, jittered};
+use super::node::Node;
+use crate::metrics;
+use outlast_core::{Error, Hints, ReapRequest, Reaped};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Claims given back in one transaction.
+const BATCH: usize = 1_000;
+
+/// Looks for expired leases. Every node may: they skip what another holds.
+pub(crate) struct Reaper {
+    node: Arc<Node>,
+}
+
+impl Reaper {
+    pub(crate) fn new(node: Arc<Node>) -> Reaper {
+        Reaper { node }
+    }
+
+    /// Waits one lease after the start and after any gap: when the database or this node was away, those who
+    /// live have had no chance to renew theirs (PROTOCOL §3 #16).
+    pub(crate) async fn run(self) {
+        let lease = self.node.settings.lease;
+        let interval = (lease / 4).min(Duration::from_secs(2));
+        let mut backoff = Backoff::default();
+        let mut looked = Instant::now();
+        let mut pause = lease;
+        loop {
+            tokio::select! {
+                biased;
+                () = self.node.stop.everything.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+            if looked.elapsed() > lease + pause {
+                looked = Instant::now();
+                pause = lease;
+                continue;
+            }
+            pause = match self.run_once().await {
+                Ok(reaped) => {
+                    backoff.reset();
+                    if reaped.more {
+                        Duration::ZERO
+                    } else {
+                        jittered(interval)
+                    }
+                }
+                Err(error) => {
+                    metrics::store_error("reaper");
+                    tracing::warn!(%error, "could not look for dead workers; trying again");
+                    lease.max(backoff.next())
+                }
+            };
+            looked = Instant::now();
+        }
+    }
+
+    /// Gives back a batch of what dead workers hold.
+    pub(crate) async fn run_once(&self) -> Result<Reaped, Error> {
+        let request = ReapRequest {
+            max: BATCH,
+            crashes_max: self.node.settings.crashes_max,
+        };
+        let reaped = self.node.store().reap(request).await?;
+        metrics::reaped(reaped.returned.len(), reaped.failed.len());
+        for worker in &reaped.removed {
+            tracing::info!(%worker, "removed a worker whose lease ran out");
+        }
+        for id in &reaped.failed {
+            tracing::error!(instance = %id, "failed: its step took its worker down too often");
+        }
+        let mut hints = Hints::now(reaped.woken.clone());
+        hints.ended.extend(&reaped.failed);
+        self.node.client.hub.publish(self.node.store(), hints);
+        Ok(reaped)
+    }
+}

@@ -1,0 +1,181 @@
+//! A running engine, from its start to its stop.
+
+use super::builder::EngineBuilder;
+use super::collector::Collector;
+use super::committer::Committer;
+use super::executor::Executor;
+use super::heartbeat::Heartbeat;
+use super::lane::Lane;
+use super::node::Node;
+use super::notifier::Notifier;
+use super::picker::Picker;
+use super::reaper::Reaper;
+use super::reconciler::Reconciler;
+use super::surveyor::Surveyor;
+use super::timers::Timers;
+use crate::client::Client;
+use crate::error::SetupError;
+use crate::metrics;
+use outlast_core::{Inspect, Store};
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::task::TaskTracker;
+
+/// How long the last words to other nodes may take when an engine stops.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A running engine. It is also a [`Client`]: insert, signal and wait through it.
+///
+/// Stop it with [`shutdown`](Engine::shutdown). One that is dropped instead drops its steps where they are:
+/// nothing is lost, they run again elsewhere, at the latest when its lease has ended.
+#[must_use = "an engine that is dropped stops"]
+pub struct Engine {
+    node: Arc<Node>,
+    lanes: Vec<Arc<Lane>>,
+    /// Pickers and what they started.
+    work: TaskTracker,
+    /// Committer, heartbeat and the loops that keep house.
+    upkeep: TaskTracker,
+}
+
+/// How a stop went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// Whether every running step came to its end within the grace. Otherwise the claims of those that did not
+    /// were given back.
+    pub in_time: bool,
+}
+
+impl Engine {
+    /// Puts an engine on `store` together.
+    pub fn builder(store: impl Store + Inspect) -> EngineBuilder {
+        EngineBuilder::new(store)
+    }
+
+    /// The engine as a client, to be cloned and handed around.
+    pub fn client(&self) -> &Client {
+        &self.node.client
+    }
+
+    pub(super) async fn start(node: Arc<Node>) -> Result<Engine, SetupError> {
+        metrics::describe();
+        let mut engine = Engine {
+            lanes: Vec::new(),
+            work: TaskTracker::new(),
+            upkeep: TaskTracker::new(),
+            node,
+        };
+        engine
+            .upkeep
+            .spawn(Notifier::new(engine.node.clone()).run());
+        if engine.node.settings.roles.maintenance {
+            engine.keep_house();
+        }
+        if engine.node.settings.roles.worker {
+            engine.work().await?;
+        }
+        Ok(engine)
+    }
+
+    async fn work(&mut self) -> Result<(), SetupError> {
+        let node = &self.node;
+        let heartbeat = Heartbeat::new(node.clone());
+        heartbeat.register().await?;
+        self.upkeep.spawn(heartbeat.run());
+        let (committer, outbox) = Committer::new(node.clone());
+        self.upkeep.spawn(committer.run());
+        let executor = Executor::new(node.clone(), outbox);
+        for (queue, concurrency) in &node.settings.queues {
+            let lane = Arc::new(Lane::new(
+                queue,
+                *concurrency,
+                read_ahead(*concurrency),
+                node.client.hub.queue_alarm(queue),
+            ));
+            self.lanes.push(lane.clone());
+            let picker = Picker::new(node.clone(), lane, executor.clone(), self.work.clone());
+            self.work.spawn(picker.run());
+        }
+        Ok(())
+    }
+
+    fn keep_house(&self) {
+        let node = || self.node.clone();
+        self.upkeep.spawn(Reaper::new(node()).run());
+        self.upkeep.spawn(Timers::new(node()).run());
+        self.upkeep.spawn(Reconciler::new(node()).run());
+        self.upkeep.spawn(Surveyor::new(node()).run());
+        if let Some(retention) = self.node.settings.retention {
+            self.upkeep.spawn(Collector::new(node(), retention).run());
+        }
+    }
+
+    /// Stops: nothing new is claimed, what was claimed and not started is given back untouched, running steps
+    /// have their [`grace`](EngineBuilder::grace) and are given back after it, the worker is deregistered.
+    /// Nothing of the engine runs when this answers. The store stays open.
+    pub async fn shutdown(&self) -> Stopped {
+        let node = &self.node;
+        node.stop.working.cancel();
+        self.lanes.iter().for_each(|lane| lane.close());
+        self.work.close();
+        let in_time = tokio::time::timeout(node.settings.grace, self.work.wait())
+            .await
+            .is_ok();
+        node.stop.grace.cancel();
+        self.work.wait().await;
+        self.deregister().await;
+        node.stop.everything.cancel();
+        self.upkeep.close();
+        self.upkeep.wait().await;
+        // What other nodes do not hear they find out.
+        let _ = tokio::time::timeout(LAST_WORDS, node.client.hub.flushed()).await;
+        Stopped { in_time }
+    }
+
+    async fn deregister(&self) {
+        let Some(worker) = self.node.worker() else {
+            return;
+        };
+        self.node.set_worker(None);
+        match self.node.store().deregister(worker).await {
+            Ok(()) => tracing::info!(%worker, "deregistered"),
+            Err(error) => {
+                tracing::warn!(%worker, %error, "could not deregister; the lease runs out by itself");
+            }
+        }
+    }
+}
+
+impl Deref for Engine {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.node.client
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.node.stop.working.cancel();
+        self.node.stop.grace.cancel();
+        self.node.stop.everything.cancel();
+        self.lanes.iter().for_each(|lane| lane.close());
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("name", &self.node.settings.name)
+            .field("queues", &self.node.settings.queues)
+            .field("roles", &self.node.settings.roles)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Half as much again, so that slots that come free while a claim is under way have work.
+fn read_ahead(concurrency: usize) -> usize {
+    concurrency / 2
+}

@@ -1,0 +1,288 @@
+//! Who wants to know what, in one process: hints go from whoever wrote to whoever waits.
+//!
+//! One hub serves every client and engine of a process that use the same database. What it is told it
+//! tells the alarms here at once, and other nodes through the store, out of band: while one message is
+//! under way the next ones gather into one. Nothing rests on a hint: everybody also looks by themselves
+//! now and then.
+
+use crate::client::Backend;
+use outlast_core::{Hints, InstanceId};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Ended instances one message names; who waits for others finds out by looking.
+const ENDED_MAX: usize = 500;
+
+/// The hubs of this process by the place of their store.
+static HUBS: Mutex<Option<HashMap<String, Weak<Hub>>>> = Mutex::new(None);
+
+/// Tells alarms and watchers what may be worth a look.
+#[derive(Debug, Default)]
+pub(crate) struct Hub {
+    ears: Mutex<Ears>,
+    outbox: Mutex<Outbox>,
+    sent: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Ears {
+    queues: HashMap<String, Vec<Weak<Alarm>>>,
+    timers: Vec<Weak<Alarm>>,
+    watchers: HashMap<InstanceId, Vec<Weak<Notify>>>,
+}
+
+#[derive(Debug, Default)]
+struct Outbox {
+    waiting: Hints,
+    sending: bool,
+}
+
+impl Hub {
+    /// The hub of this place.
+    pub(crate) fn of(place: &str) -> Arc<Hub> {
+        let mut hubs = lock(&HUBS);
+        let hubs = hubs.get_or_insert_default();
+        if let Some(hub) = hubs.get(place).and_then(Weak::upgrade) {
+            return hub;
+        }
+        hubs.retain(|_, hub| hub.strong_count() > 0);
+        let hub = Arc::new(Hub::default());
+        hubs.insert(place.to_owned(), Arc::downgrade(&hub));
+        hub
+    }
+
+    /// An alarm that rings for this queue.
+    pub(crate) fn queue_alarm(&self, queue: &str) -> Arc<Alarm> {
+        let alarm = Arc::new(Alarm::default());
+        let mut ears = lock(&self.ears);
+        let alarms = ears.queues.entry(queue.to_owned()).or_default();
+        alarms.retain(|alarm| alarm.strong_count() > 0);
+        alarms.push(Arc::downgrade(&alarm));
+        alarm
+    }
+
+    /// An alarm that rings for deadlines of waits.
+    pub(crate) fn timer_alarm(&self) -> Arc<Alarm> {
+        let alarm = Arc::new(Alarm::default());
+        let mut ears = lock(&self.ears);
+        ears.timers.retain(|alarm| alarm.strong_count() > 0);
+        ears.timers.push(Arc::downgrade(&alarm));
+        alarm
+    }
+
+    /// Told when `id` ends or parks.
+    pub(crate) fn watch(self: &Arc<Hub>, id: InstanceId) -> Watch {
+        let moved = Arc::new(Notify::new());
+        let mut ears = lock(&self.ears);
+        ears.watchers
+            .entry(id)
+            .or_default()
+            .push(Arc::downgrade(&moved));
+        Watch {
+            hub: self.clone(),
+            id,
+            moved,
+        }
+    }
+
+    /// Tells everybody here, and other nodes through `store`.
+    pub(crate) fn publish(self: &Arc<Hub>, store: &Arc<dyn Backend>, hints: Hints) {
+        if hints.is_empty() {
+            return;
+        }
+        self.hear(&hints);
+        let mut outbox = lock(&self.outbox);
+        outbox.waiting.merge(hints);
+        outbox.waiting.ended.truncate(ENDED_MAX);
+        if !outbox.sending {
+            outbox.sending = true;
+            tokio::spawn(self.clone().send(store.clone()));
+        }
+    }
+
+    /// Tells everybody here.
+    pub(crate) fn hear(&self, hints: &Hints) {
+        let ears = lock(&self.ears);
+        for (queue, due_in) in &hints.queues {
+            ring(ears.queues.get(queue), *due_in);
+        }
+        if let Some(due_in) = hints.deadline {
+            ring(Some(&ears.timers), due_in);
+        }
+        for id in &hints.ended {
+            tell(&ears, *id);
+        }
+    }
+
+    /// Tells who watches this instance here that it has moved.
+    pub(crate) fn moved(&self, id: InstanceId) {
+        tell(&lock(&self.ears), id);
+    }
+
+    /// Everybody looks for themselves: hints may have been missed.
+    pub(crate) fn look_again(&self) {
+        let ears = lock(&self.ears);
+        for alarms in ears.queues.values() {
+            ring(Some(alarms), Duration::ZERO);
+        }
+        ring(Some(&ears.timers), Duration::ZERO);
+    }
+
+    /// Waits until nothing is on its way to other nodes.
+    pub(crate) async fn flushed(&self) {
+        loop {
+            let sent = self.sent.notified();
+            if !lock(&self.outbox).sending {
+                return;
+            }
+            sent.await;
+        }
+    }
+
+    async fn send(self: Arc<Hub>, store: Arc<dyn Backend>) {
+        loop {
+            let hints = {
+                let mut outbox = lock(&self.outbox);
+                if outbox.waiting.is_empty() {
+                    outbox.sending = false;
+                    break;
+                }
+                std::mem::take(&mut outbox.waiting)
+            };
+            if let Err(error) = store.notify(hints).await {
+                // Other nodes find out by looking.
+                tracing::debug!(%error, "a hint to other nodes was lost");
+            }
+        }
+        self.sent.notify_waiters();
+    }
+}
+
+fn ring(alarms: Option<&Vec<Weak<Alarm>>>, due_in: Duration) {
+    for alarm in alarms.into_iter().flatten().filter_map(Weak::upgrade) {
+        alarm.ring_in(due_in);
+    }
+}
+
+fn tell(ears: &Ears, id: InstanceId) {
+    let watchers = ears.watchers.get(&id).into_iter().flatten();
+    for watcher in watchers.filter_map(Weak::upgrade) {
+        watcher.notify_one();
+    }
+}
+
+/// A standing wish to be told about one instance.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    hub: Arc<Hub>,
+    id: InstanceId,
+    moved: Arc<Notify>,
+}
+
+impl Watch {
+    /// Waits until it has moved since the last time, as far as anybody told.
+    pub(crate) async fn moved(&self) {
+        self.moved.notified().await;
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut ears = lock(&self.hub.ears);
+        if let Some(watchers) = ears.watchers.get_mut(&self.id) {
+            watchers.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(&self.moved)));
+            if watchers.is_empty() {
+                ears.watchers.remove(&self.id);
+            }
+        }
+    }
+}
+
+/// Wakes one loop: now, or at the earliest moment anybody named.
+#[derive(Debug, Default)]
+pub(crate) struct Alarm {
+    due: Mutex<Option<Instant>>,
+    changed: Notify,
+}
+
+impl Alarm {
+    /// Rings in `delay` at the latest.
+    pub(crate) fn ring_in(&self, delay: Duration) {
+        let Some(at) = Instant::now().checked_add(delay) else {
+            return;
+        };
+        let mut due = lock(&self.due);
+        if due.is_none_or(|due| at < due) {
+            *due = Some(at);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Waits until it rings, or until `latest`. What rang is forgotten.
+    pub(crate) async fn rung(&self, latest: Instant) {
+        loop {
+            let due = {
+                let mut due = lock(&self.due);
+                let at = due.unwrap_or(latest).min(latest);
+                if at <= Instant::now() {
+                    due.take_if(|due| *due <= Instant::now());
+                    return;
+                }
+                at
+            };
+            tokio::select! {
+                () = tokio::time::sleep_until(due) => {}
+                () = self.changed.notified() => {}
+            }
+        }
+    }
+}
+
+/// What these locks guard is whole between any two statements, so a panic elsewhere leaves it usable.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_alarm_rings_at_the_earliest_moment_anybody_named() {
+        let alarm = Alarm::default();
+        alarm.ring_in(Duration::from_secs(60));
+        alarm.ring_in(Duration::from_secs(5));
+        alarm.ring_in(Duration::from_secs(30));
+        let start = Instant::now();
+        alarm.rung(start + Duration::from_secs(3600)).await;
+        assert_eq!(start.elapsed(), Duration::from_secs(5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_alarm_that_nobody_rings_ends_at_the_latest() {
+        let start = Instant::now();
+        Alarm::default().rung(start + Duration::from_secs(2)).await;
+        assert_eq!(start.elapsed(), Duration::from_secs(2));
+    }
+
+    #[test]
+    fn one_place_has_one_hub_for_as_long_as_somebody_uses_it() {
+        let first = Hub::of("here");
+        assert!(Arc::ptr_eq(&first, &Hub::of("here")));
+        assert!(!Arc::ptr_eq(&first, &Hub::of("there")));
+    }
+
+    #[test]
+    fn a_watch_that_is_dropped_leaves_nothing_behind() {
+        let hub = Hub::of("watching");
+        let one = hub.watch(InstanceId(1));
+        let two = hub.watch(InstanceId(1));
+        drop(one);
+        assert_eq!(lock(&hub.ears).watchers[&InstanceId(1)].len(), 1);
+        drop(two);
+        assert!(lock(&hub.ears).watchers.is_empty());
+    }
+}

@@ -1,0 +1,115 @@
+//! State machines that outlast the process.
+//!
+//! You declare a machine as a Rust enum; the engine commits its state to PostgreSQL or SQLite before the next
+//! step runs, so an instance survives a crash, a deploy or a lost node and goes on where it was.
+//!
+//! ```
+//! use outlast::prelude::*;
+//!
+//! struct Checkout;
+//!
+//! #[derive(Serialize, Deserialize)]
+//! #[serde(tag = "step", content = "state", rename_all = "snake_case")]
+//! enum Order {
+//!     Start { number: u64 },
+//!     Ship { number: u64 },
+//! }
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct PaymentConfirmed {
+//!     amount: u64,
+//! }
+//!
+//! impl Signal for PaymentConfirmed {
+//!     const NAME: &'static str = "payment_confirmed";
+//! }
+//!
+//! impl Machine for Checkout {
+//!     const NAME: &'static str = "checkout";
+//!     type State = Order;
+//!     type Output = String;
+//!
+//!     async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> {
+//!         Ok(match state {
+//!             Order::Start { number } => wait_for([PaymentConfirmed::NAME])
+//!                 .timeout(Duration::from_secs(3600))
+//!                 .then(Order::Ship { number }),
+//!             Order::Ship { number } => match cx.received::<PaymentConfirmed>()? {
+//!                 Some(paid) => Outcome::done(format!("order {number}, paid {}", paid.amount)),
+//!                 None => Outcome::stop("payment never came"),
+//!             },
+//!         })
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let engine = Engine::builder(Sqlite::in_memory()?) // or Sqlite::open("shop.db")?, or Postgres::connect(url).await?
+//!     .machine(Checkout)
+//!     .queue("default", 100)
+//!     .start()
+//!     .await?;
+//! let id = engine.insert(New::<Checkout>(Order::Start { number: 42 }).key("order:42")).await?;
+//! engine.signal(Checkout::key("order:42"), PaymentConfirmed { amount: 100 }).dedup("evt-7").await?;
+//! let receipt = engine.wait(id, Duration::from_secs(5)).await?;
+//! assert_eq!(receipt, "order 42, paid 100");
+//! engine.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The guarantee
+//!
+//! When a step completes, its new state is committed before anything else of that instance runs. A crash
+//! before the commit runs the whole step again. Nothing is promised to happen exactly once: effects are yours
+//! to make idempotent, and [`Context::idempotency_key`] gives them a key for that.
+//!
+//! # Where to read on
+//!
+//! [`machine`] is what you write, [`engine`] runs it, [`client`] starts, signals and waits, [`testing`] runs
+//! machines in a test without waiting for time, [`metrics`] and [`trace`] are what can be seen of it.
+//!
+//! # Features
+//!
+//! `sqlite` (default) and `postgres` bring the stores.
+
+pub mod client;
+pub mod engine;
+mod error;
+mod hub;
+pub mod machine;
+pub mod metrics;
+pub mod trace;
+
+pub use client::{Client, Inserted};
+pub use engine::{Engine, EngineBuilder, Roles};
+pub use error::{SetupError, WaitError};
+pub use machine::{
+    ChildOf, Context, Failure, Id, Job, JobError, Key, Machine, New, Outcome, Signal, StepError,
+    StepResult, fan_out, sleep, wait_for,
+};
+pub use outlast_core::{
+    CancelAnswer, Child, Clock, Count, DeleteAnswer, Delivery, DroppedChild, Error, ErrorKind,
+    Filter, Instance, InstanceId, Invalid, Json, ListRequest, ManualClock, NewInstance, NewSignal,
+    Note, Operation, Page, Parent, QueueSummary, RetryAnswer, Scope, Signal as Message, SignalRow,
+    Status, Target, Timestamp, Worker, limits,
+};
+#[cfg(feature = "postgres")]
+pub use outlast_postgres::{self as postgres, Postgres};
+#[cfg(feature = "sqlite")]
+pub use outlast_sqlite::{self as sqlite, Sqlite};
+
+/// Everything a program with machines needs: `use outlast::prelude::*;`.
+pub mod prelude {
+    #[cfg(feature = "postgres")]
+    pub use crate::Postgres;
+    #[cfg(feature = "sqlite")]
+    pub use crate::Sqlite;
+    pub use crate::{
+        Client, Context, Delivery, Engine, Failure, Id, Inserted, InstanceId, Job, JobError,
+        Machine, New, Note, Outcome, Roles, Scope, Signal, Status, StepError, StepResult,
+        WaitError, fan_out, sleep, wait_for,
+    };
+    pub use serde::{Deserialize, Serialize};
+    pub use std::time::Duration;
+}

@@ -1,0 +1,93 @@
+//! What a machine is.
+
+use super::{Context, Failure, Key, Outcome, StepError};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+
+/// What a step returns.
+pub type StepResult<M> = Result<Outcome<M>, StepError>;
+
+/// A machine: a name, a version, and what each of its steps does.
+///
+/// The value itself holds what the steps need: clients, pools, settings. It is shared by all steps that
+/// run, so it changes nothing but through its own locks.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is neither a machine nor a job",
+    label = "implement `outlast::Machine` (several steps) or `outlast::Job` (one) for it"
+)]
+pub trait Machine: Sized + Send + Sync + 'static {
+    /// What instances of it are called in the database, the API and the dashboard. It never changes once
+    /// there are instances.
+    const NAME: &'static str;
+
+    /// Which form of the machine this is. An instance stays with the version it was started with: when
+    /// its steps or their states change in a way that old rows do not fit, register the new form with the
+    /// next version beside the old one.
+    const VERSION: i32 = 1;
+
+    /// The queue its instances wait in, unless [`New::queue`](super::New::queue) says otherwise.
+    const QUEUE: &'static str = "default";
+
+    /// How long one run of a step may take. Then it is dropped where it awaits, and
+    /// [`handle`](Machine::handle) decides. A step that blocks its thread cannot be dropped.
+    const STEP_TIMEOUT: Duration = Duration::from_secs(300);
+
+    /// Whether the worker that ran a step also runs the next one at once, without giving the instance
+    /// back to its queue. The state is committed in between all the same.
+    const RUN_AHEAD: bool = true;
+
+    /// Its steps with what each needs: an enum with
+    /// `#[serde(tag = "step", content = "state", rename_all = "snake_case")]`.
+    type State: Serialize + DeserializeOwned + Send + 'static;
+
+    /// What it leads to.
+    type Output: Serialize + DeserializeOwned + Send + 'static;
+
+    /// Runs one step. It may run again when its worker dies before the outcome is committed, so its
+    /// effects must bear repeating; [`Context::idempotency_key`] helps with that.
+    fn step(
+        &self,
+        state: Self::State,
+        cx: &Context,
+    ) -> impl Future<Output = StepResult<Self>> + Send;
+
+    /// Decides what happens after a step that returned an error, panicked, ran out of time, or whose
+    /// outcome cannot be stored. The default stops the instance. When this fails itself, the instance
+    /// fails with both reasons.
+    ///
+    /// A worker that dies does not come here: its step simply runs again.
+    fn handle(
+        &self,
+        state: Self::State,
+        failure: Failure,
+        cx: &Context,
+    ) -> impl Future<Output = StepResult<Self>> + Send {
+        let _ = (state, cx);
+        async move { Ok(Outcome::stop(failure)) }
+    }
+
+    /// The instance of this machine that holds the correlation key `key`: an address for signals.
+    fn key(key: impl Into<String>) -> Key<Self> {
+        Key::new(key)
+    }
+}
+
+/// A durable message to an instance: its type is what it carries.
+///
+/// ```
+/// use outlast::prelude::*;
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct PaymentConfirmed {
+///     amount: u64,
+/// }
+///
+/// impl Signal for PaymentConfirmed {
+///     const NAME: &'static str = "payment_confirmed";
+/// }
+/// ```
+pub trait Signal: Serialize + DeserializeOwned + Send + 'static {
+    /// What a wait names, and what senders in other languages send.
+    const NAME: &'static str;
+}

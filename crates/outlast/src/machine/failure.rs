@@ -1,0 +1,151 @@
+//! What goes wrong in a step.
+
+use outlast_core::Invalid;
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+/// The error of a step. `?` on any error makes one.
+///
+/// It goes to [`Machine::handle`](super::Machine::handle); a fatal one stops the instance without asking.
+/// It does not implement [`std::error::Error`] itself, so that every error can become one.
+pub struct StepError {
+    source: Box<dyn Error + Send + Sync>,
+    fatal: bool,
+}
+
+impl StepError {
+    /// An error from a text, a boxed error, or whatever becomes one.
+    pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> StepError {
+        StepError {
+            source: error.into(),
+            fatal: false,
+        }
+    }
+
+    /// An error that stops the instance: nothing that [`handle`](super::Machine::handle) could do would
+    /// help.
+    pub fn fatal(error: impl Into<Box<dyn Error + Send + Sync>>) -> StepError {
+        StepError {
+            source: error.into(),
+            fatal: true,
+        }
+    }
+
+    /// Whether it stops the instance.
+    pub fn is_fatal(&self) -> bool {
+        self.fatal
+    }
+
+    /// The error it was made from, to look at by type.
+    pub fn downcast_ref<E: Error + 'static>(&self) -> Option<&E> {
+        self.source.downcast_ref()
+    }
+}
+
+impl<E: Error + Send + Sync + 'static> From<E> for StepError {
+    fn from(error: E) -> StepError {
+        StepError::new(error)
+    }
+}
+
+impl fmt::Display for StepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_chain(self.source.as_ref(), f)
+    }
+}
+
+impl fmt::Debug for StepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.source, f)
+    }
+}
+
+/// An error with its causes, the way people read them: `charge: connect: refused`. A cause that its
+/// error already quotes is not told twice.
+pub(super) fn write_chain(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut told = error.to_string();
+    write!(f, "{told}")?;
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !told.contains(&text) {
+            write!(f, ": {text}")?;
+        }
+        told = text;
+        cause = error.source();
+    }
+    Ok(())
+}
+
+/// Why a step has no outcome.
+#[derive(Debug)]
+pub enum Failure {
+    /// It returned an error.
+    Error(StepError),
+    /// It panicked with this message.
+    Panic(String),
+    /// It took longer than this.
+    Timeout(Duration),
+    /// Its outcome cannot be stored: it does not serialise, is too large, or asks for the impossible.
+    Outcome(Invalid),
+}
+
+impl Failure {
+    /// One word for it, as metrics and logs have it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Failure::Error(_) => "error",
+            Failure::Panic(_) => "panic",
+            Failure::Timeout(_) => "timeout",
+            Failure::Outcome(_) => "outcome",
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Error(error) => error.fmt(f),
+            Failure::Panic(message) => write!(f, "the step panicked: {message}"),
+            Failure::Timeout(limit) => write!(f, "the step took longer than {limit:?}"),
+            Failure::Outcome(invalid) => {
+                write!(f, "the step's outcome cannot be stored: {invalid}")
+            }
+        }
+    }
+}
+
+/// Why user code has no outcome to commit.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// To be decided by `handle`.
+    Failure(Failure),
+    /// The end, with this reason: nobody is asked.
+    Fatal(String),
+}
+
+impl From<StepError> for Trouble {
+    fn from(error: StepError) -> Trouble {
+        if error.is_fatal() {
+            Trouble::Fatal(error.to_string())
+        } else {
+            Trouble::Failure(Failure::Error(error))
+        }
+    }
+}
+
+impl From<Invalid> for Trouble {
+    fn from(invalid: Invalid) -> Trouble {
+        Trouble::Failure(Failure::Outcome(invalid))
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::Failure(failure) => failure.fmt(f),
+            Trouble::Fatal(reason) => f.write_str(reason),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The one-step form of a machine.
+
+use super::failure::write_chain;
+use super::{Context, Failure, Machine, Outcome, StepResult};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+/// A machine of one step that is tried until it works.
+///
+/// ```
+/// use outlast::prelude::*;
+///
+/// struct SendMail;
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Mail {
+///     to: String,
+/// }
+///
+/// impl Job for SendMail {
+///     const NAME: &'static str = "send_mail";
+///     type Args = Mail;
+///     type Output = ();
+///
+///     async fn perform(&self, mail: Mail, _cx: &Context) -> Result<(), JobError> {
+///         if !mail.to.contains('@') {
+///             return Err(JobError::fatal(format!("{} is no address", mail.to)));
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let engine = Engine::builder(Sqlite::in_memory()?)
+///     .machine(SendMail)
+///     .queue("default", 10)
+///     .start()
+///     .await?;
+/// let mail = engine.insert(New::<SendMail>(Mail { to: "ada@example.org".into() })).await?;
+/// engine.wait(mail, Duration::from_secs(10)).await?;
+/// # engine.shutdown().await;
+/// # Ok(())
+/// # }
+/// ```
+pub trait Job: Send + Sync + 'static {
+    /// What it is called; see [`Machine::NAME`].
+    const NAME: &'static str;
+    /// Which form of the job this is; see [`Machine::VERSION`].
+    const VERSION: i32 = 1;
+    /// The queue it waits in.
+    const QUEUE: &'static str = "default";
+    /// How often it is tried at most.
+    const MAX_ATTEMPTS: u32 = 20;
+    /// How long one try may take.
+    const TIMEOUT: Duration = Duration::from_secs(300);
+
+    /// What it needs.
+    type Args: Serialize + DeserializeOwned + Send + 'static;
+    /// What it leads to.
+    type Output: Serialize + DeserializeOwned + Send + 'static;
+
+    /// Does it.
+    fn perform(
+        &self,
+        args: Self::Args,
+        cx: &Context,
+    ) -> impl Future<Output = Result<Self::Output, JobError>> + Send;
+
+    /// How long to wait after the try with this number, counted from 1. The default doubles from one second
+    /// to one hour, give or take a tenth so that jobs which failed together do not come back together.
+    fn backoff(&self, attempt: u32) -> Duration {
+        let doubled = 1u64 << attempt.saturating_sub(1).min(12);
+        let seconds = doubled.min(3600) as f64;
+        Duration::from_secs_f64(seconds * (0.9 + 0.2 * fastrand::f64()))
+    }
+}
+
+/// Why a job did not work, and what to do about it. `?` on any error makes one that is tried again.
+pub struct JobError {
+    source: Box<dyn Error + Send + Sync>,
+    then: Then,
+}
+
+enum Then {
+    Retry,
+    RetryAfter(Duration),
+    Cancel,
+    Stop,
+}
+
+impl JobError {
+    /// Try again after the job's backoff.
+    pub fn retry(error: impl Into<Box<dyn Error + Send + Sync>>) -> JobError {
+        JobError::with(Then::Retry, error)
+    }
+
+    /// Try again after this long: somebody said when.
+    pub fn retry_after(
+        delay: Duration,
+        error: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> JobError {
+        JobError::with(Then::RetryAfter(delay), error)
+    }
+
+    /// Nothing needs to be done any more: the job ends as cancelled.
+    pub fn cancel(reason: impl Into<Box<dyn Error + Send + Sync>>) -> JobError {
+        JobError::with(Then::Cancel, reason)
+    }
+
+    /// It can never work: the job ends as failed.
+    pub fn fatal(error: impl Into<Box<dyn Error + Send + Sync>>) -> JobError {
+        JobError::with(Then::Stop, error)
+    }
+
+    fn with(then: Then, error: impl Into<Box<dyn Error + Send + Sync>>) -> JobError {
+        JobError {
+            source: error.into(),
+            then,
+        }
+    }
+}
+
+impl<E: Error + Send + Sync + 'static> From<E> for JobError {
+    fn from(error: E) -> JobError {
+        JobError::retry(error)
+    }
+}
+
+impl fmt::Display for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_chain(self.source.as_ref(), f)
+    }
+}
+
+impl fmt::Debug for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.source, f)
+    }
+}
+
+/// The state of a job: its one step with its arguments.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+pub enum Perform<A> {
+    /// Do it.
+    Perform(A),
+}
+
+impl<A> From<A> for Perform<A> {
+    fn from(args: A) -> Perform<A> {
+        Perform::Perform(args)
+    }
+}
+
+impl<J: Job> Machine for J {
+    const NAME: &'static str = <J as Job>::NAME;
+    const VERSION: i32 = <J as Job>::VERSION;
+    const QUEUE: &'static str = <J as Job>::QUEUE;
+    const STEP_TIMEOUT: Duration = <J as Job>::TIMEOUT;
+    type State = Perform<J::Args>;
+    type Output = J::Output;
+
+    async fn step(&self, state: Perform<J::Args>, cx: &Context) -> StepResult<J> {
+        let Perform::Perform(args) = state;
+        Ok(match self.perform(args, cx).await {
+            Ok(output) => Outcome::done(output),
+            Err(error) => match error.then {
+                Then::Retry => again(self, cx, None, &error),
+                Then::RetryAfter(delay) => again(self, cx, Some(delay), &error),
+                Then::Cancel => Outcome::cancelled(error),
+                Then::Stop => Outcome::stop(error),
+            },
+        })
+    }
+
+    async fn handle(&self, _: Perform<J::Args>, failure: Failure, cx: &Context) -> StepResult<J> {
+        Ok(again(self, cx, None, &failure))
+    }
+}
+
+fn again<J: Job>(
+    job: &J,
+    cx: &Context,
+    delay: Option<Duration>,
+    error: &dyn fmt::Display,
+) -> Outcome<J> {
+    let attempt = cx.attempt() + 1;
+    if attempt >= J::MAX_ATTEMPTS {
+        return Outcome::stop(format_args!("gave up after {attempt} attempts: {error}"));
+    }
+    Outcome::retry(delay.unwrap_or_else(|| job.backoff(attempt)), error)
+}

@@ -1,0 +1,68 @@
+//! What users write: machines, jobs, signals, and what a step decides.
+//!
+//! A machine's state enum **is** the machine: a variant is a step, its fields are what that step needs.
+//! serde's adjacent tagging turns a value into the two columns `step` and `state`, the compiler checks
+//! that every step is handled, and a transition can only carry what the next step takes.
+//!
+//! ```
+//! use outlast::prelude::*;
+//!
+//! struct Countdown;
+//!
+//! #[derive(Serialize, Deserialize)]
+//! #[serde(tag = "step", content = "state", rename_all = "snake_case")]
+//! enum Count {
+//!     Down { from: u32 },
+//!     Lift,
+//! }
+//!
+//! impl Machine for Countdown {
+//!     const NAME: &'static str = "countdown";
+//!     type State = Count;
+//!     type Output = String;
+//!
+//!     async fn step(&self, state: Count, _cx: &Context) -> StepResult<Self> {
+//!         Ok(match state {
+//!             Count::Down { from: 0 } => Outcome::next(Count::Lift),
+//!             Count::Down { from } => Outcome::next(Count::Down { from: from - 1 }),
+//!             Count::Lift => Outcome::done("up we go".to_owned()),
+//!         })
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let engine = Engine::builder(Sqlite::in_memory()?)
+//!     .machine(Countdown)
+//!     .queue("default", 10)
+//!     .start()
+//!     .await?;
+//! let id = engine.insert(New::<Countdown>(Count::Down { from: 3 })).await?;
+//! assert_eq!(engine.wait(id, Duration::from_secs(10)).await?, "up we go");
+//! engine.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Machine`] says what a machine is, [`Job`] is its one-step form, [`Outcome`] is what a step may
+//! decide, [`Context`] is what it may look at, [`New`] is how one is started.
+
+mod codec;
+mod context;
+mod definition;
+mod failure;
+mod job;
+mod new;
+mod outcome;
+mod registered;
+
+pub use context::{ChildOf, Context};
+pub use definition::{Machine, Signal, StepResult};
+pub use failure::{Failure, StepError};
+pub use job::{Job, JobError, Perform};
+pub use new::{Id, Key, New};
+pub use outcome::{FanOut, Outcome, Wait, fan_out, sleep, wait_for};
+
+pub(crate) use context::Surroundings;
+pub(crate) use failure::Trouble;
+pub(crate) use registered::{Registered, Registry};

@@ -1,0 +1,281 @@
+//! What a step decides.
+
+use super::codec;
+use super::{Context, Machine};
+use outlast_core::{Invalid, Json, NewInstance, Outcome as Record, Proceed};
+use std::fmt::Display;
+use std::time::Duration;
+
+/// What a step of `M` decides.
+///
+/// | to | write |
+/// |---|---|
+/// | go to another step | [`Outcome::next`] |
+/// | go to another step, letting other work go first | [`Outcome::requeue`] |
+/// | run the same step again | [`Outcome::retry`], [`Outcome::retry_with`] |
+/// | wait for signals | [`wait_for`]`([..]).timeout(..).then(..)` |
+/// | wait for a while | [`sleep`]`(..).then(..)` |
+/// | start children and wait for them | [`fan_out`]`([..]).then(..)` |
+/// | end well | [`Outcome::done`] |
+/// | end badly | [`Outcome::stop`] |
+/// | end because it was wished | [`Outcome::cancelled`] |
+#[must_use = "a step must return its outcome"]
+pub struct Outcome<M: Machine>(Decision<M>);
+
+enum Decision<M: Machine> {
+    Next {
+        state: M::State,
+        proceed: Proceed,
+    },
+    Retry {
+        state: Option<M::State>,
+        delay: Duration,
+        error: String,
+    },
+    Wait {
+        wait: Wait,
+        state: M::State,
+    },
+    FanOut {
+        fan_out: FanOut,
+        state: M::State,
+    },
+    Done(M::Output),
+    Stop(String),
+    Cancelled(String),
+}
+
+impl<M: Machine> Outcome<M> {
+    /// On to another step, which this worker runs at once if it may
+    /// ([`Machine::RUN_AHEAD`]).
+    pub fn next(state: M::State) -> Outcome<M> {
+        Outcome(Decision::Next {
+            state,
+            proceed: Proceed::KeepClaim,
+        })
+    }
+
+    /// On to another step through the queue: whatever is more urgent there goes first.
+    pub fn requeue(state: M::State) -> Outcome<M> {
+        Outcome(Decision::Next {
+            state,
+            proceed: Proceed::Requeue,
+        })
+    }
+
+    /// The same step again with the same state, after a delay. The signals it was given are given again,
+    /// and [`Context::attempt`] grows by one. `error` says why, for people to read.
+    pub fn retry(delay: Duration, error: impl Display) -> Outcome<M> {
+        Outcome(Decision::Retry {
+            state: None,
+            delay,
+            error: error.to_string(),
+        })
+    }
+
+    /// As [`retry`](Outcome::retry), with another state. It must be a state of the same step.
+    pub fn retry_with(state: M::State, delay: Duration, error: impl Display) -> Outcome<M> {
+        Outcome(Decision::Retry {
+            state: Some(state),
+            delay,
+            error: error.to_string(),
+        })
+    }
+
+    /// The end, well.
+    pub fn done(output: M::Output) -> Outcome<M> {
+        Outcome(Decision::Done(output))
+    }
+
+    /// The end, badly.
+    pub fn stop(reason: impl Display) -> Outcome<M> {
+        Outcome(Decision::Stop(reason.to_string()))
+    }
+
+    /// The end, because it was wished.
+    pub fn cancelled(reason: impl Display) -> Outcome<M> {
+        Outcome(Decision::Cancelled(reason.to_string()))
+    }
+
+    /// What the store is to write.
+    pub(super) fn record(self, cx: &Context) -> Result<Record, Invalid> {
+        let record = match self.0 {
+            Decision::Next { state, proceed } => {
+                let (step, state) = codec::encode(&state)?;
+                Record::Next {
+                    step,
+                    state,
+                    proceed,
+                }
+            }
+            Decision::Retry {
+                state,
+                delay,
+                error,
+            } => Record::Retry {
+                state: retried_state::<M>(state, cx)?,
+                delay,
+                error: Some(error),
+            },
+            Decision::Wait { wait, state } => {
+                let (step, state) = codec::encode(&state)?;
+                Record::Wait {
+                    names: wait.names,
+                    step,
+                    state,
+                    timeout: wait.timeout,
+                }
+            }
+            Decision::FanOut { fan_out, state } => {
+                let (step, state) = codec::encode(&state)?;
+                Record::FanOut {
+                    children: fan_out.children(cx)?,
+                    step,
+                    state,
+                }
+            }
+            Decision::Done(output) => Record::Done {
+                result: Json::of(&output).map_err(|invalid| invalid.within("output"))?,
+            },
+            Decision::Stop(reason) => Record::Stop { reason },
+            Decision::Cancelled(reason) => Record::Cancel { reason },
+        };
+        record.check()?;
+        Ok(record)
+    }
+}
+
+fn retried_state<M: Machine>(state: Option<M::State>, cx: &Context) -> Result<Json, Invalid> {
+    let Some(state) = state else {
+        return Ok(cx.claim().state.clone());
+    };
+    let (step, state) = codec::encode(&state)?;
+    if step != cx.step() {
+        return Err(Invalid::new(
+            "retry",
+            format!(
+                "of step {} carries a state of step {step}; a retry stays at its step, use Outcome::next",
+                cx.step()
+            ),
+        ));
+    }
+    Ok(state)
+}
+
+/// A wait that still needs to know where it leads; made by [`wait_for`] and [`sleep`].
+#[must_use = "say with `then` where the wait leads"]
+#[derive(Clone, Debug)]
+pub struct Wait {
+    names: Vec<String>,
+    timeout: Option<Duration>,
+}
+
+/// Parks the instance until a signal of one of these names arrives.
+///
+/// Signals that came before are not lost: if one is in the inbox, there is no wait. What the step was
+/// given and did not consume by progressing does not wake it again, so a pack can be gathered by waiting
+/// again and again.
+///
+/// ```
+/// # use outlast::prelude::*;
+/// # struct M; #[derive(Serialize, Deserialize)] #[serde(tag = "step", content = "state")] enum Order { Ship }
+/// # impl Machine for M { const NAME: &'static str = "m"; type State = Order; type Output = ();
+/// # async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> { Ok(
+/// wait_for(["payment_confirmed", "order_cancelled"])
+///     .timeout(Duration::from_secs(3600))
+///     .then(Order::Ship)
+/// # ) } }
+/// ```
+pub fn wait_for(names: impl IntoIterator<Item = impl Into<String>>) -> Wait {
+    Wait {
+        names: names.into_iter().map(Into::into).collect(),
+        timeout: None,
+    }
+}
+
+/// Parks the instance for a while.
+pub fn sleep(duration: Duration) -> Wait {
+    Wait {
+        names: Vec::new(),
+        timeout: Some(duration),
+    }
+}
+
+impl Wait {
+    /// Wakes it after this long even when nothing came: the step sees it by what it was given.
+    pub fn timeout(mut self, timeout: Duration) -> Wait {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// The step to go to, with its state.
+    pub fn then<M: Machine>(self, state: M::State) -> Outcome<M> {
+        Outcome(Decision::Wait { wait: self, state })
+    }
+}
+
+/// Children that still need to know who joins them; made by [`fan_out`].
+#[must_use = "say with `then` which step joins the children"]
+#[derive(Debug)]
+pub struct FanOut {
+    children: Vec<Result<NewInstance, Invalid>>,
+}
+
+/// Starts children and parks the instance until all of them have ended, well or badly.
+///
+/// ```
+/// # use outlast::prelude::*;
+/// # struct Line; #[derive(Serialize, Deserialize)] #[serde(tag = "step", content = "state")] enum L { Pack(u32) }
+/// # impl Machine for Line { const NAME: &'static str = "line"; type State = L; type Output = u32;
+/// # async fn step(&self, state: L, cx: &Context) -> StepResult<Self> { Ok(Outcome::done(1)) } }
+/// # struct M; #[derive(Serialize, Deserialize)] #[serde(tag = "step", content = "state")] enum Order { Join }
+/// # impl Machine for M { const NAME: &'static str = "m"; type State = Order; type Output = ();
+/// # async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> { let lines = [1, 2]; Ok(
+/// fan_out(lines.map(|line| New::<Line>(L::Pack(line)))).then(Order::Join)
+/// # ) } }
+/// ```
+pub fn fan_out<C>(children: impl IntoIterator<Item = C>) -> FanOut
+where
+    C: TryInto<NewInstance>,
+    C::Error: Into<Invalid>,
+{
+    FanOut {
+        children: Vec::new(),
+    }
+    .and(children)
+}
+
+impl FanOut {
+    /// More children, of another machine perhaps. They are all one round.
+    pub fn and<C>(mut self, children: impl IntoIterator<Item = C>) -> FanOut
+    where
+        C: TryInto<NewInstance>,
+        C::Error: Into<Invalid>,
+    {
+        let children = children.into_iter();
+        self.children
+            .extend(children.map(|child| child.try_into().map_err(Into::into)));
+        self
+    }
+
+    /// The step that joins them, with its state.
+    pub fn then<M: Machine>(self, state: M::State) -> Outcome<M> {
+        Outcome(Decision::FanOut {
+            fan_out: self,
+            state,
+        })
+    }
+
+    /// The children as the store takes them. Those without a trace of their own belong to their parent's.
+    fn children(self, cx: &Context) -> Result<Vec<NewInstance>, Invalid> {
+        let children = self.children.into_iter().enumerate();
+        children
+            .map(|(position, child)| {
+                let mut child =
+                    child.map_err(|invalid| invalid.within(format_args!("child {position}")))?;
+                child.trace = child.trace.or_else(|| cx.trace().map(str::to_owned));
+                Ok(child)
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,316 @@
+//! Every metric there is, by name. docs/metrics.md has the same table for people.
+//!
+//! They go through the `metrics` facade: without a recorder they cost next to nothing, and which exporter
+//! takes them is the program's choice. Labels are names of machines, steps and queues, never ids or payloads.
+
+use outlast_core::{Count, Delivery, Inserted, Outcome, QueueSummary, Status};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Steps that were run, by `machine`, `step` and `outcome`.
+pub const STEPS: &str = "outlast_steps_total";
+/// How long steps ran, by `machine` and `step`.
+pub const STEP_SECONDS: &str = "outlast_step_seconds";
+/// Steps without an outcome of their own, by `machine`, `step` and `kind` (error, panic, timeout, outcome).
+pub const FAILURES: &str = "outlast_failures_total";
+/// How long steps waited from being eligible to being started, by `queue`.
+pub const START_DELAY_SECONDS: &str = "outlast_start_delay_seconds";
+/// Claims taken, by `queue`.
+pub const CLAIMED: &str = "outlast_claimed_total";
+/// How many claims one ask brought, by `queue`.
+pub const CLAIM_BATCH: &str = "outlast_claim_batch_size";
+/// How long asking for claims took, by `queue`.
+pub const CLAIM_SECONDS: &str = "outlast_claim_seconds";
+/// Claims given back unrun, by `reason` (stopping, waited, unknown_step, grace_over).
+pub const RELEASED: &str = "outlast_released_total";
+/// Outcomes that were dropped because the claim was no longer this worker's, by `machine`.
+pub const LOST: &str = "outlast_lost_claims_total";
+/// How many outcomes went in one commit.
+pub const COMMIT_BATCH: &str = "outlast_commit_batch_size";
+/// How long a commit took.
+pub const COMMIT_SECONDS: &str = "outlast_commit_seconds";
+/// Slots in use, by `queue`.
+pub const SLOTS_BUSY: &str = "outlast_slots_busy";
+/// Instances inserted, by `answer` (new, duplicate).
+pub const INSERTED: &str = "outlast_inserted_total";
+/// Signals sent, by `answer` (delivered, duplicate, no_target, inbox_full).
+pub const SIGNALS: &str = "outlast_signals_total";
+/// Claims of dead workers, by `answer` (returned, failed).
+pub const REAPED: &str = "outlast_reaped_total";
+/// Waits woken by their deadline.
+pub const TIMEOUTS: &str = "outlast_timeouts_total";
+/// Ended instances removed after their retention.
+pub const COLLECTED: &str = "outlast_collected_total";
+/// Joins and holds that had to be mended: should stay at zero.
+pub const MENDED: &str = "outlast_mended_total";
+/// Hints heard from other nodes.
+pub const HINTS_HEARD: &str = "outlast_hints_heard_total";
+/// Failed calls of the store, by `loop`.
+pub const STORE_ERRORS: &str = "outlast_store_errors_total";
+/// How long ago this worker's lease was renewed.
+pub const LEASE_AGE_SECONDS: &str = "outlast_lease_age_seconds";
+/// Runnable instances that are due, by `queue`, counted up to a bound.
+pub const QUEUE_DEPTH: &str = "outlast_queue_depth";
+/// Runnable instances whose time has not come, by `queue`, counted up to a bound.
+pub const QUEUE_DELAYED: &str = "outlast_queue_delayed";
+/// Instances that are executing, by `queue`, counted up to a bound.
+pub const QUEUE_EXECUTING: &str = "outlast_queue_executing";
+/// How long the longest-waiting due instance has waited, by `queue`.
+pub const OLDEST_RUNNABLE_SECONDS: &str = "outlast_oldest_runnable_seconds";
+/// Parked instances, by `status`, counted up to a bound.
+pub const PARKED: &str = "outlast_parked";
+
+/// Every metric with its kind and what it says, in the order of docs/metrics.md.
+pub const ALL: [(&str, Kind, &str); 26] = [
+    (
+        STEPS,
+        Kind::Counter,
+        "steps that were run, by machine, step and outcome",
+    ),
+    (
+        STEP_SECONDS,
+        Kind::Histogram,
+        "how long steps ran, by machine and step",
+    ),
+    (
+        FAILURES,
+        Kind::Counter,
+        "steps without an outcome of their own, by machine, step and kind",
+    ),
+    (
+        START_DELAY_SECONDS,
+        Kind::Histogram,
+        "from eligible to started, by queue",
+    ),
+    (CLAIMED, Kind::Counter, "claims taken, by queue"),
+    (
+        CLAIM_BATCH,
+        Kind::Histogram,
+        "claims that one ask brought, by queue",
+    ),
+    (
+        CLAIM_SECONDS,
+        Kind::Histogram,
+        "how long asking for claims took, by queue",
+    ),
+    (
+        RELEASED,
+        Kind::Counter,
+        "claims given back unrun, by reason",
+    ),
+    (
+        LOST,
+        Kind::Counter,
+        "outcomes dropped because the claim was lost, by machine",
+    ),
+    (COMMIT_BATCH, Kind::Histogram, "outcomes in one commit"),
+    (COMMIT_SECONDS, Kind::Histogram, "how long a commit took"),
+    (SLOTS_BUSY, Kind::Gauge, "slots in use, by queue"),
+    (INSERTED, Kind::Counter, "instances inserted, by answer"),
+    (SIGNALS, Kind::Counter, "signals sent, by answer"),
+    (REAPED, Kind::Counter, "claims of dead workers, by answer"),
+    (TIMEOUTS, Kind::Counter, "waits woken by their deadline"),
+    (
+        COLLECTED,
+        Kind::Counter,
+        "ended instances removed after their retention",
+    ),
+    (
+        MENDED,
+        Kind::Counter,
+        "joins and holds that had to be mended; should stay at zero",
+    ),
+    (HINTS_HEARD, Kind::Counter, "hints heard from other nodes"),
+    (
+        STORE_ERRORS,
+        Kind::Counter,
+        "failed calls of the store, by loop",
+    ),
+    (
+        LEASE_AGE_SECONDS,
+        Kind::Gauge,
+        "how long ago this worker's lease was renewed",
+    ),
+    (
+        QUEUE_DEPTH,
+        Kind::Gauge,
+        "runnable instances that are due, by queue",
+    ),
+    (
+        QUEUE_DELAYED,
+        Kind::Gauge,
+        "runnable instances whose time has not come, by queue",
+    ),
+    (
+        QUEUE_EXECUTING,
+        Kind::Gauge,
+        "instances that are executing, by queue",
+    ),
+    (
+        OLDEST_RUNNABLE_SECONDS,
+        Kind::Gauge,
+        "wait of the longest-waiting due instance, by queue",
+    ),
+    (PARKED, Kind::Gauge, "parked instances, by status"),
+];
+
+/// What a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// A distribution.
+    Histogram,
+}
+
+/// Describes every metric to the recorder that is installed. Engines do so when they start.
+pub fn describe() {
+    for (name, kind, text) in ALL {
+        match kind {
+            Kind::Counter => metrics::describe_counter!(name, text),
+            Kind::Gauge => metrics::describe_gauge!(name, text),
+            Kind::Histogram => metrics::describe_histogram!(name, text),
+        }
+    }
+}
+
+pub(crate) fn inserted(rows: &[Inserted]) {
+    let new = rows.iter().filter(|row| row.new_id().is_some()).count();
+    let duplicates = rows.len() - new;
+    for (answer, count) in [("new", new), ("duplicate", duplicates)] {
+        if count > 0 {
+            metrics::counter!(INSERTED, "answer" => answer).increment(count as u64);
+        }
+    }
+}
+
+pub(crate) fn signalled(delivery: &Delivery) {
+    let answer = match delivery {
+        Delivery::Delivered { .. } => "delivered",
+        Delivery::Duplicate { .. } => "duplicate",
+        Delivery::NoTarget => "no_target",
+        Delivery::InboxFull { .. } => "inbox_full",
+    };
+    metrics::counter!(SIGNALS, "answer" => answer).increment(1);
+}
+
+pub(crate) fn claimed(queue: &Arc<str>, claims: usize, took: Duration) {
+    if claims > 0 {
+        metrics::counter!(CLAIMED, "queue" => queue.clone()).increment(claims as u64);
+        metrics::histogram!(CLAIM_BATCH, "queue" => queue.clone()).record(claims as f64);
+    }
+    metrics::histogram!(CLAIM_SECONDS, "queue" => queue.clone()).record(took);
+}
+
+pub(crate) fn started(queue: &Arc<str>, waited: Duration) {
+    metrics::histogram!(START_DELAY_SECONDS, "queue" => queue.clone()).record(waited);
+}
+
+pub(crate) fn slots_busy(queue: &Arc<str>, busy: usize) {
+    metrics::gauge!(SLOTS_BUSY, "queue" => queue.clone()).set(busy as f64);
+}
+
+pub(crate) fn ran(machine: &'static str, step: &'static str, outcome: &Outcome, took: Duration) {
+    let outcome = outcome_word(outcome);
+    metrics::counter!(STEPS, "machine" => machine, "step" => step, "outcome" => outcome)
+        .increment(1);
+    metrics::histogram!(STEP_SECONDS, "machine" => machine, "step" => step).record(took);
+}
+
+pub(crate) fn failed(machine: &'static str, step: &'static str, kind: &'static str) {
+    metrics::counter!(FAILURES, "machine" => machine, "step" => step, "kind" => kind).increment(1);
+}
+
+pub(crate) fn lost(machine: &'static str) {
+    metrics::counter!(LOST, "machine" => machine).increment(1);
+}
+
+pub(crate) fn released(reason: &'static str) {
+    metrics::counter!(RELEASED, "reason" => reason).increment(1);
+}
+
+pub(crate) fn committed(outcomes: usize, took: Duration) {
+    metrics::histogram!(COMMIT_BATCH).record(outcomes as f64);
+    metrics::histogram!(COMMIT_SECONDS).record(took);
+}
+
+pub(crate) fn store_error(of: &'static str) {
+    metrics::counter!(STORE_ERRORS, "loop" => of).increment(1);
+}
+
+/// The word for an outcome, as spans and metrics have it.
+pub(crate) fn outcome_word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Next { .. } => "next",
+        Outcome::Retry { .. } => "retry",
+        Outcome::Wait { .. } => "wait",
+        Outcome::FanOut { .. } => "fan_out",
+        Outcome::Done { .. } => "done",
+        Outcome::Stop { .. } => "stop",
+        Outcome::Cancel { .. } => "cancel",
+    }
+}
+
+pub(crate) fn lease_age(age: Duration) {
+    metrics::gauge!(LEASE_AGE_SECONDS).set(age.as_secs_f64());
+}
+
+pub(crate) fn reaped(returned: usize, failed: usize) {
+    for (answer, count) in [("returned", returned), ("failed", failed)] {
+        if count > 0 {
+            metrics::counter!(REAPED, "answer" => answer).increment(count as u64);
+        }
+    }
+}
+
+pub(crate) fn timeouts(woken: usize) {
+    metrics::counter!(TIMEOUTS).increment(woken as u64);
+}
+
+pub(crate) fn collected(removed: usize) {
+    metrics::counter!(COLLECTED).increment(removed as u64);
+}
+
+pub(crate) fn mended(count: usize) {
+    metrics::counter!(MENDED).increment(count as u64);
+}
+
+pub(crate) fn hints_heard() {
+    metrics::counter!(HINTS_HEARD).increment(1);
+}
+
+pub(crate) fn queue(queue: &QueueSummary, oldest_waited: Duration) {
+    let gauges = [
+        (QUEUE_DEPTH, counted(queue.eligible)),
+        (QUEUE_DELAYED, counted(queue.delayed)),
+        (QUEUE_EXECUTING, counted(queue.executing)),
+        (OLDEST_RUNNABLE_SECONDS, oldest_waited.as_secs_f64()),
+    ];
+    for (name, value) in gauges {
+        metrics::gauge!(name, "queue" => queue.name.clone()).set(value);
+    }
+}
+
+pub(crate) fn queue_empty(queue: &str) {
+    let gauges = [
+        QUEUE_DEPTH,
+        QUEUE_DELAYED,
+        QUEUE_EXECUTING,
+        OLDEST_RUNNABLE_SECONDS,
+    ];
+    for name in gauges {
+        metrics::gauge!(name, "queue" => queue.to_owned()).set(0.0);
+    }
+}
+
+pub(crate) fn parked(status: Status, count: Count) {
+    metrics::gauge!(PARKED, "status" => status.as_str()).set(counted(count));
+}
+
+fn counted(count: Count) -> f64 {
+    match count {
+        Count::Exactly(count) | Count::AtLeast(count) => count as f64,
+    }
+}
