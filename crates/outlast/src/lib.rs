@@ -79,6 +79,7 @@ mod error;
 mod hub;
 pub mod machine;
 pub mod metrics;
+pub mod testing;
 pub mod trace;
 
 pub use client::{Client, Inserted};

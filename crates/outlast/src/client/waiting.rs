@@ -25,6 +25,10 @@ impl<M> Awaited<M> {
             machine: std::marker::PhantomData,
         }
     }
+
+    pub(crate) fn target(self) -> Option<Target> {
+        self.target
+    }
 }
 
 impl<M> From<Id<M>> for Awaited<M> {
@@ -54,7 +58,7 @@ impl Client {
         awaited: impl Into<Awaited<M>>,
         at_most: Duration,
     ) -> Result<M::Output, WaitError> {
-        let target = awaited.into().target.ok_or(WaitError::NotFound)?;
+        let target = awaited.into().target().ok_or(WaitError::NotFound)?;
         let instance = self.wait_ended(target, at_most).await?;
         let id = instance.id;
         match (instance.status, instance.result) {

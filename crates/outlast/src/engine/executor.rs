@@ -1,7 +1,7 @@
 //! Runs claims: one task each, step after step, for as long as the claim is kept.
 
 use super::committer::{Outbox, Written};
-use super::faults::Point;
+use super::faults::{Moment, Point};
 use super::node::{Held, Node};
 use super::picker::Pick;
 use crate::machine::{Context, Failure, Registered, Surroundings, Trouble};
@@ -44,13 +44,6 @@ pub(crate) enum Ran {
     /// It was no longer this worker's.
     Lost,
     /// A fault was asked for: the claim lies where it is.
-    Crashed,
-}
-
-/// What a step came to.
-enum Decided {
-    Outcome(Outcome),
-    Released,
     Crashed,
 }
 
@@ -111,15 +104,13 @@ impl Executor {
         held: &Held,
         budget: u32,
     ) -> Result<Claim, Ran> {
-        if self.crashes(Point::BeforeStep, &claim) {
+        if self.crashes(Point::BeforeStep, &claim, None) {
             return Err(Ran::Crashed);
         }
         let cx = self.context(claim, held);
         let started = Instant::now();
-        let mut outcome = match self.decide(machine, step, &cx).await {
-            Decided::Outcome(outcome) => outcome,
-            Decided::Released => return Err(self.give_up(&cx).await),
-            Decided::Crashed => return Err(Ran::Crashed),
+        let Some(mut outcome) = self.decide(machine, step, &cx).await else {
+            return Err(self.give_up(&cx).await);
         };
         let last = budget == 0 || self.node.stop.working.is_cancelled();
         if let (Outcome::Next { proceed, .. }, true) = (&mut outcome, last) {
@@ -127,22 +118,18 @@ impl Executor {
         }
         metrics::ran(machine.name, step, &outcome, started.elapsed());
         tracing::debug!(outcome = metrics::outcome_word(&outcome), "step has run");
-        let written = match self.write(cx.claim(), outcome.clone()).await {
-            Written::Rejected(invalid) => {
-                let handled = self
-                    .handle(machine, step, Failure::Outcome(invalid), &cx)
-                    .await;
-                match handled {
-                    Decided::Outcome(handled) => {
-                        outcome = handled;
-                        self.write(cx.claim(), outcome.clone()).await
-                    }
-                    Decided::Released => return Err(self.give_up(&cx).await),
-                    Decided::Crashed => return Err(Ran::Crashed),
-                }
-            }
-            written => written,
-        };
+        if self.crashes(Point::BeforeCommit, cx.claim(), Some(&outcome)) {
+            return Err(Ran::Crashed);
+        }
+        let mut written = self.write(cx.claim(), outcome.clone()).await;
+        if let Written::Rejected(invalid) = written {
+            let failure = Failure::Outcome(invalid);
+            let Some(handled) = self.handle(machine, step, failure, &cx).await else {
+                return Err(self.give_up(&cx).await);
+            };
+            outcome = handled;
+            written = self.write(cx.claim(), outcome.clone()).await;
+        }
         self.conclude(machine, cx.into_claim(), outcome, written, held)
             .await
     }
@@ -158,7 +145,7 @@ impl Executor {
     ) -> Result<Claim, Ran> {
         match written {
             Written::Committed { revision } => {
-                if self.crashes(Point::AfterCommit, &claim) {
+                if self.crashes(Point::AfterCommit, &claim, Some(&outcome)) {
                     return Err(Ran::Crashed);
                 }
                 match outcome {
@@ -201,19 +188,18 @@ impl Executor {
         }
     }
 
-    /// Runs the step, and asks `handle` when it has no outcome of its own.
-    async fn decide(&self, machine: &Registered, step: &'static str, cx: &Context) -> Decided {
-        let decided = match self.guarded(machine, machine.step(cx)).await {
-            None => Decided::Released,
-            Some(Ok(outcome)) => Decided::Outcome(outcome),
-            Some(Err(Trouble::Fatal(reason))) => Decided::Outcome(Outcome::Stop { reason }),
-            Some(Err(Trouble::Failure(failure))) => self.handle(machine, step, failure, cx).await,
-        };
-        match decided {
-            Decided::Outcome(_) if self.crashes(Point::BeforeCommit, cx.claim()) => {
-                Decided::Crashed
-            }
-            Decided::Outcome(_) | Decided::Released | Decided::Crashed => decided,
+    /// Runs the step, and asks `handle` when it has no outcome of its own. `None` when the grace of a stop
+    /// ran out first.
+    async fn decide(
+        &self,
+        machine: &Registered,
+        step: &'static str,
+        cx: &Context,
+    ) -> Option<Outcome> {
+        match self.guarded(machine, machine.step(cx)).await? {
+            Ok(outcome) => Some(outcome),
+            Err(Trouble::Fatal(reason)) => Some(Outcome::Stop { reason }),
+            Err(Trouble::Failure(failure)) => self.handle(machine, step, failure, cx).await,
         }
     }
 
@@ -223,20 +209,21 @@ impl Executor {
         step: &'static str,
         failure: Failure,
         cx: &Context,
-    ) -> Decided {
+    ) -> Option<Outcome> {
         metrics::failed(machine.name, step, failure.kind());
         tracing::warn!(kind = failure.kind(), %failure, "the step failed");
         let first = failure.to_string();
-        match self.guarded(machine, machine.handle(failure, cx)).await {
-            None => Decided::Released,
-            Some(Ok(outcome)) => Decided::Outcome(outcome),
-            Some(Err(Trouble::Fatal(reason))) => Decided::Outcome(Outcome::Stop { reason }),
-            Some(Err(Trouble::Failure(second))) => {
-                tracing::error!(failure = %second, "handle failed too; the instance fails");
-                let reason = format!("{first}; then handle failed: {second}");
-                Decided::Outcome(Outcome::Stop { reason })
-            }
-        }
+        Some(
+            match self.guarded(machine, machine.handle(failure, cx)).await? {
+                Ok(outcome) => outcome,
+                Err(Trouble::Fatal(reason)) => Outcome::Stop { reason },
+                Err(Trouble::Failure(second)) => {
+                    tracing::error!(failure = %second, "handle failed too; the instance fails");
+                    let reason = format!("{first}; then handle failed: {second}");
+                    Outcome::Stop { reason }
+                }
+            },
+        )
     }
 
     /// User code under its limit of time, with panics caught; encoding its outcome is part of it. `None` when
@@ -354,9 +341,15 @@ impl Executor {
         span
     }
 
-    fn crashes(&self, point: Point, claim: &Claim) -> bool {
+    fn crashes(&self, point: Point, claim: &Claim, outcome: Option<&Outcome>) -> bool {
         let fault = self.node.fault.as_ref();
-        fault.is_some_and(|fault| fault(point, claim))
+        fault.is_some_and(|fault| {
+            fault(&Moment {
+                point,
+                claim,
+                outcome,
+            })
+        })
     }
 }
 

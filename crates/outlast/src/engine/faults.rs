@@ -1,6 +1,6 @@
 //! The named points at which a test can make a step's worker die.
 
-use outlast_core::Claim;
+use outlast_core::{Claim, Outcome};
 use std::sync::Arc;
 
 /// A moment in the life of a step.
@@ -14,6 +14,14 @@ pub enum Point {
     AfterCommit,
 }
 
+/// One point of one step.
+pub(crate) struct Moment<'a> {
+    pub(crate) point: Point,
+    pub(crate) claim: &'a Claim,
+    /// What the step decided, once it has.
+    pub(crate) outcome: Option<&'a Outcome>,
+}
+
 /// Asked at every point of every step: whether its worker dies there. The claim then stays where it is, as
 /// after the end of a process.
-pub(crate) type Fault = Arc<dyn Fn(Point, &Claim) -> bool + Send + Sync>;
+pub(crate) type Fault = Arc<dyn Fn(&Moment<'_>) -> bool + Send + Sync>;

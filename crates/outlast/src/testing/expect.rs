@@ -1,0 +1,163 @@
+//! What a test expects of an instance. Each expectation that is not met panics with the whole picture.
+
+use crate::machine::Machine;
+use outlast_core::{Instance, Status};
+use std::fmt::{self, Debug};
+use std::marker::PhantomData;
+
+/// An instance as it is, to be compared with what a test expects; made by
+/// [`Harness::expect`](super::Harness::expect).
+#[must_use = "say what is expected"]
+pub struct Expected<M> {
+    instance: Instance,
+    machine: PhantomData<fn() -> M>,
+}
+
+impl<M: Machine> Expected<M> {
+    pub(super) fn new(instance: Instance) -> Expected<M> {
+        Expected {
+            instance,
+            machine: PhantomData,
+        }
+    }
+
+    /// The instance itself.
+    pub fn instance(&self) -> &Instance {
+        &self.instance
+    }
+
+    /// In this status.
+    #[track_caller]
+    pub fn is(self, status: Status) -> Self {
+        self.check("status", &self.instance.status, &status);
+        self
+    }
+
+    /// At this step.
+    #[track_caller]
+    pub fn at_step(self, step: &str) -> Self {
+        self.check("step", &self.instance.step.as_str(), &step);
+        self
+    }
+
+    /// With this many tries of its step behind it.
+    #[track_caller]
+    pub fn tried(self, attempts: u32) -> Self {
+        let tried = u32::try_from(self.instance.attempt).unwrap_or(0);
+        self.check("attempt", &tried, &attempts);
+        self
+    }
+
+    /// Parked until a signal of one of these names comes, in any order.
+    #[track_caller]
+    pub fn awaits<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        let this = self.is(Status::AwaitingSignal);
+        let mut awaited: Vec<_> = this
+            .instance
+            .awaits
+            .iter()
+            .flatten()
+            .map(String::as_str)
+            .collect();
+        let mut names: Vec<_> = names.into_iter().collect();
+        awaited.sort_unstable();
+        names.sort_unstable();
+        let same = awaited == names;
+        assert!(same, "it awaits {awaited:?}, not {names:?}: {this:?}");
+        this
+    }
+
+    /// Parked until its children have ended.
+    #[track_caller]
+    pub fn awaits_children(self) -> Self {
+        self.is(Status::AwaitingChildren)
+    }
+
+    /// Ended well.
+    #[track_caller]
+    pub fn is_done(self) -> Self {
+        self.is(Status::Done)
+    }
+
+    /// Ended well, with this output.
+    #[track_caller]
+    pub fn is_done_with(self, output: &M::Output) -> Self
+    where
+        M::Output: PartialEq + Debug,
+    {
+        let this = self.is_done();
+        let found = this.output();
+        this.check("output", &found, output);
+        this
+    }
+
+    /// Ended badly, with an error that contains this.
+    #[track_caller]
+    pub fn is_failed_with(self, part: &str) -> Self {
+        self.is(Status::Failed).has_error(part)
+    }
+
+    /// With an error, its last or that of a try, that contains this.
+    #[track_caller]
+    pub fn has_error(self, part: &str) -> Self {
+        let error = self.instance.last_error.as_deref().unwrap_or_default();
+        assert!(
+            error.contains(part),
+            "its error does not contain {part:?}: {self:?}"
+        );
+        self
+    }
+
+    /// Its output.
+    #[track_caller]
+    pub fn output(&self) -> M::Output {
+        let Some(result) = &self.instance.result else {
+            panic!("it has no output: {self:?}");
+        };
+        match result.decode() {
+            Ok(output) => output,
+            Err(invalid) => panic!("its output {invalid}: {self:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn check<T: PartialEq + Debug>(&self, what: &str, found: &T, expected: &T) {
+        assert!(
+            found == expected,
+            "its {what} is {found:?}, not {expected:?}: {self:?}"
+        );
+    }
+}
+
+impl<M> fmt::Debug for Expected<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Instance {
+            id,
+            machine,
+            status,
+            step,
+            state,
+            attempt,
+            awaits,
+            result,
+            last_error,
+            ..
+        } = &self.instance;
+        // In a test the payload is what one wants to see.
+        write!(
+            f,
+            "instance {id} of {machine} is {status} at step {step} (attempt {attempt}) with {}",
+            state.as_str()
+        )?;
+        if let Some(awaits) = awaits {
+            write!(f, ", awaits {awaits:?}")?;
+        }
+        if let Some(result) = result {
+            write!(f, ", result {}", result.as_str())?;
+        }
+        if let Some(error) = last_error {
+            write!(f, ", error {error:?}")?;
+        }
+        Ok(())
+    }
+}

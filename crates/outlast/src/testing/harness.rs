@@ -1,0 +1,350 @@
+//! Machines in the calling task, at a time the test sets.
+
+use super::expect::Expected;
+use super::tally::Tally;
+use crate::client::{Awaited, Client};
+use crate::engine::{
+    Committer, Executor, Fault, Heartbeat, Lane, Moment, Node, Picker, Point, Ran, Reaper, Roles,
+    Settings, Timers, assemble,
+};
+use crate::error::SetupError;
+use crate::machine::{Machine, Registered};
+use outlast_core::{Error, Inspect, ManualClock, QueueSummary, Store, Timestamp, limits};
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio_util::task::TaskTracker;
+
+/// Steps after which a run is taken for one that never ends.
+const STEPS_MAX: u32 = 100_000;
+
+/// Moves of time after which the same holds.
+const JUMPS_MAX: u32 = 10_000;
+
+/// Runs machines in the calling task. It is also a [`Client`]: insert and signal through it.
+pub struct Harness {
+    node: Arc<Node>,
+    clock: ManualClock,
+    committer: Committer,
+    executor: Executor,
+    heartbeat: Heartbeat,
+    reaper: Reaper,
+    timers: Timers,
+    pickers: BTreeMap<String, Picker>,
+    watch: Watch,
+}
+
+/// What the harness hears of every step, and the deaths it was asked for.
+#[derive(Clone, Default)]
+struct Watch(Arc<Mutex<Watched>>);
+
+#[derive(Default)]
+struct Watched {
+    tally: Tally,
+    crashes: Vec<Crash>,
+}
+
+struct Crash {
+    machine: &'static str,
+    step: String,
+    point: Point,
+}
+
+/// Puts a harness together; made by [`Harness::builder`] and [`Harness::on`].
+#[must_use = "build it"]
+pub struct HarnessBuilder {
+    store: Result<Client, Error>,
+    clock: ManualClock,
+    machines: Vec<Result<Registered, SetupError>>,
+    run_ahead: u32,
+}
+
+impl Harness {
+    /// A harness on a SQLite of its own, in memory.
+    #[cfg(feature = "sqlite")]
+    pub fn builder() -> HarnessBuilder {
+        let clock = ManualClock::default();
+        let store = crate::Sqlite::options().clock(clock.clone()).in_memory();
+        HarnessBuilder::new(store.map(Client::new), clock)
+    }
+
+    /// A harness on this store, which takes its time from `clock`.
+    pub fn on(store: impl Store + Inspect, clock: ManualClock) -> HarnessBuilder {
+        HarnessBuilder::new(Ok(Client::new(store)), clock)
+    }
+
+    /// Runs everything that can run now, until nothing can, and says what that was. Time stands still: a retry
+    /// with a delay and a wait stay as they are.
+    ///
+    /// # Panics
+    ///
+    /// When the store cannot be used, and when it does not come to rest.
+    pub async fn run(&mut self) -> Tally {
+        self.watched().tally = Tally::default();
+        self.run_now().await;
+        self.watched().tally
+    }
+
+    /// As [`run`](Harness::run), moving time forward whenever something waits for it, until nothing does:
+    /// retries, delayed starts and deadlines come at once.
+    ///
+    /// # Panics
+    ///
+    /// When the store cannot be used, and when it does not come to rest.
+    pub async fn run_all(&mut self) -> Tally {
+        self.watched().tally = Tally::default();
+        for _ in 0..JUMPS_MAX {
+            self.run_now().await;
+            match self.next_due_in().await {
+                Some(next) => self.clock.advance(next),
+                None => return self.watched().tally,
+            }
+        }
+        panic!(
+            "time was moved {JUMPS_MAX} times and there is no end: a machine waits again and again"
+        );
+    }
+
+    /// Moves time forward, and wakes what waits until then. Nothing runs before the next [`run`](Harness::run).
+    pub async fn advance(&mut self, by: Duration) {
+        self.clock.advance(by);
+        self.fire().await;
+    }
+
+    /// Moves time to a moment, and wakes what waits until then.
+    pub async fn set_time(&mut self, now: Timestamp) {
+        self.clock.set(now);
+        self.fire().await;
+    }
+
+    /// The time the harness stands at.
+    pub fn time(&self) -> Timestamp {
+        outlast_core::Clock::now(&self.clock)
+    }
+
+    /// Moves time to the deadline of the wait that this instance is in, and wakes it.
+    ///
+    /// # Panics
+    ///
+    /// When it is in no wait with a deadline.
+    pub async fn fire_deadline<M: Machine>(&mut self, of: impl Into<Awaited<M>>) {
+        let expected = self.expect(of).await;
+        let Some(deadline) = expected.instance().await_deadline else {
+            panic!("it waits for no deadline: {expected:?}");
+        };
+        self.set_time(deadline.max(self.time())).await;
+    }
+
+    /// The next time a step of `M` comes to this point, its worker dies there. A new worker takes over, as the
+    /// reaper would have it: the step runs again, its attempt grown by one.
+    pub fn crash<M: Machine>(&mut self, step: impl Into<String>, point: Point) {
+        self.watched().crashes.push(Crash {
+            machine: M::NAME,
+            step: step.into(),
+            point,
+        });
+    }
+
+    /// An instance as it is, to say what is expected of it.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such instance.
+    pub async fn expect<M: Machine>(&self, of: impl Into<Awaited<M>>) -> Expected<M> {
+        let Some(target) = of.into().target() else {
+            panic!("the insert found a holder that ended while it looked");
+        };
+        let found = stored(self.node.client.get(target.clone()).await);
+        let Some(instance) = found else {
+            panic!("there is no instance {target:?}");
+        };
+        Expected::new(instance)
+    }
+
+    async fn run_now(&mut self) {
+        loop {
+            stored(self.heartbeat.run_once().await);
+            self.fire().await;
+            let queues = stored(self.node.store().queues().await);
+            let mut has_run = false;
+            for queue in queues {
+                has_run |= self.run_queue(&queue).await;
+            }
+            if !has_run {
+                return;
+            }
+        }
+    }
+
+    /// Runs what is due in one queue, one claim after another.
+    async fn run_queue(&mut self, queue: &QueueSummary) -> bool {
+        let mut has_run = false;
+        loop {
+            let picked = stored(self.picker(&queue.name).run_once().await);
+            if picked.picks.is_empty() {
+                return has_run;
+            }
+            for pick in picked.picks {
+                has_run = true;
+                let committer = &mut self.committer;
+                let commit = async { while committer.run_once().await {} };
+                let ran = tokio::select! {
+                    ran = self.executor.run(pick) => ran,
+                    () = commit => unreachable!("the executor has an outbox"),
+                };
+                if ran == Ran::Crashed {
+                    self.take_over().await;
+                }
+                let steps = self.watched().tally.steps;
+                assert!(
+                    steps < STEPS_MAX,
+                    "{steps} steps have run and there is no end: a machine goes in circles"
+                );
+            }
+        }
+    }
+
+    /// What happens when a worker has died: its claims are given back, and another one is there.
+    async fn take_over(&mut self) {
+        if let Some(worker) = self.node.worker() {
+            stored(self.node.store().deregister(worker).await);
+        }
+        while stored(self.reaper.run_once().await).more {}
+        stored(self.heartbeat.register().await);
+    }
+
+    async fn fire(&mut self) {
+        loop {
+            let fired = stored(self.timers.run_once().await);
+            let woken = fired.woken_instances.len();
+            self.watched().tally.timeouts += u32::try_from(woken).unwrap_or(u32::MAX);
+            if woken == 0 {
+                return;
+            }
+        }
+    }
+
+    /// How long until anything becomes due.
+    async fn next_due_in(&mut self) -> Option<Duration> {
+        let mut next = stored(self.timers.run_once().await).next_due_in;
+        for queue in stored(self.node.store().queues().await) {
+            let picked = stored(self.picker(&queue.name).run_once().await);
+            next = [next, picked.look_again_in].into_iter().flatten().min();
+        }
+        next
+    }
+
+    /// Claims one instance at a time, so that a run has one order.
+    fn picker(&mut self, queue: &str) -> &Picker {
+        let (node, executor) = (&self.node, &self.executor);
+        self.pickers.entry(queue.to_owned()).or_insert_with(|| {
+            let alarm = node.client.hub.queue_alarm(queue);
+            let lane = Arc::new(Lane::new(queue, 1, 0, alarm));
+            Picker::new(node.clone(), lane, executor.clone(), TaskTracker::new())
+        })
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Watched> {
+        self.watch.lock()
+    }
+}
+
+impl HarnessBuilder {
+    fn new(store: Result<Client, Error>, clock: ManualClock) -> HarnessBuilder {
+        HarnessBuilder {
+            store,
+            clock,
+            machines: Vec::new(),
+            run_ahead: Settings::default().run_ahead,
+        }
+    }
+
+    /// Runs this machine or job.
+    pub fn machine<M: Machine>(mut self, machine: M) -> HarnessBuilder {
+        self.machines.push(Registered::new(machine));
+        self
+    }
+
+    /// How many steps of one instance run in a row; as [`EngineBuilder::run_ahead`](crate::EngineBuilder::run_ahead).
+    pub fn run_ahead(mut self, steps: u32) -> HarnessBuilder {
+        self.run_ahead = steps;
+        self
+    }
+
+    /// Checks the machines and registers the first worker.
+    pub async fn build(self) -> Result<Harness, SetupError> {
+        let settings = Settings {
+            name: "harness".into(),
+            // Queues are found as instances come into them.
+            queues: BTreeMap::from([("default".into(), 1)]),
+            roles: Roles::WORKER,
+            lease: limits::LEASE_MAX,
+            run_ahead: self.run_ahead,
+            ..Settings::default()
+        };
+        let watch = Watch::default();
+        let node = assemble(self.store?, settings, self.machines, Some(watch.fault()))?;
+        let node = Arc::new(node);
+        let (committer, outbox) = Committer::new(node.clone());
+        let harness = Harness {
+            clock: self.clock,
+            committer,
+            executor: Executor::new(node.clone(), outbox),
+            heartbeat: Heartbeat::new(node.clone()),
+            reaper: Reaper::new(node.clone()),
+            timers: Timers::new(node.clone()),
+            pickers: BTreeMap::new(),
+            watch,
+            node,
+        };
+        harness.heartbeat.register().await?;
+        Ok(harness)
+    }
+}
+
+impl Watch {
+    fn fault(&self) -> Fault {
+        let watch = self.clone();
+        Arc::new(move |moment| watch.lock().hear(moment))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Watched> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watched {
+    /// Counts what was written, and answers whether the worker dies here.
+    fn hear(&mut self, moment: &Moment<'_>) -> bool {
+        if let (Point::AfterCommit, Some(outcome)) = (moment.point, moment.outcome) {
+            self.tally.count(outcome);
+        }
+        let asked_for = self.crashes.iter().position(|crash| {
+            crash.point == moment.point
+                && crash.machine == moment.claim.machine
+                && crash.step == moment.claim.step
+        });
+        if let Some(position) = asked_for {
+            self.crashes.remove(position);
+            self.tally.crashes += 1;
+        }
+        asked_for.is_some()
+    }
+}
+
+impl Deref for Harness {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.node.client
+    }
+}
+
+/// A test whose store does not work has nothing to go on with.
+fn stored<T>(result: Result<T, Error>) -> T {
+    match result {
+        Ok(answer) => answer,
+        Err(error) => panic!("the harness cannot use its store: {error}"),
+    }
+}

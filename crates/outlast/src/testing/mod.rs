@@ -1,0 +1,66 @@
+//! Testing machines without waiting for anything.
+//!
+//! A [`Harness`] runs machines in the calling task, one step after another, on a store whose time stands still
+//! until the test moves it. The engine's own parts do the work, so what a test sees is what happens.
+//!
+//! ```
+//! use outlast::prelude::*;
+//! use outlast::testing::{Harness, Point};
+//! # struct Checkout;
+//! # #[derive(Serialize, Deserialize)]
+//! # #[serde(tag = "step", content = "state", rename_all = "snake_case")]
+//! # enum Order { Start { number: u64 }, Ship { number: u64 } }
+//! # #[derive(Serialize, Deserialize)]
+//! # struct PaymentConfirmed { amount: u64 }
+//! # impl Signal for PaymentConfirmed { const NAME: &'static str = "payment_confirmed"; }
+//! # impl Machine for Checkout {
+//! #     const NAME: &'static str = "checkout";
+//! #     type State = Order;
+//! #     type Output = u64;
+//! #     async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> {
+//! #         Ok(match state {
+//! #             Order::Start { number } => wait_for([PaymentConfirmed::NAME])
+//! #                 .timeout(Duration::from_secs(3600)).then(Order::Ship { number }),
+//! #             Order::Ship { .. } => match cx.received::<PaymentConfirmed>()? {
+//! #                 Some(paid) => Outcome::done(paid.amount),
+//! #                 None => Outcome::stop("payment never came"),
+//! #             },
+//! #         })
+//! #     }
+//! # }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut harness = Harness::builder().machine(Checkout).build().await?;
+//!
+//! // It waits for its payment, and the worker that ships it dies once.
+//! let paid = harness.insert(New::<Checkout>(Order::Start { number: 1 })).await?;
+//! harness.run().await;
+//! harness.expect(paid).await.awaits(["payment_confirmed"]).at_step("ship");
+//! harness.signal(paid.id().unwrap(), PaymentConfirmed { amount: 100 }).await?;
+//! harness.crash::<Checkout>("ship", Point::BeforeCommit);
+//! let tally = harness.run().await;
+//! assert_eq!((tally.crashes, tally.done), (1, 1));
+//! harness.expect(paid).await.is_done_with(&100);
+//!
+//! // An hour is over at once.
+//! let unpaid = harness.insert(New::<Checkout>(Order::Start { number: 2 })).await?;
+//! harness.run().await;
+//! harness.advance(Duration::from_secs(3600)).await;
+//! harness.run().await;
+//! harness.expect(unpaid).await.is_failed_with("payment never came");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The harness brings its own SQLite in memory; [`Harness::on`] takes any store with a clock that the test
+//! holds.
+
+mod expect;
+mod harness;
+mod tally;
+
+pub use crate::engine::Point;
+pub use expect::Expected;
+pub use harness::{Harness, HarnessBuilder};
+pub use tally::Tally;
