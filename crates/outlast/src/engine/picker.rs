@@ -82,9 +82,10 @@ impl Picker {
 
     /// Asks once for as much as there is room for.
     pub(crate) async fn run_once(&self) -> Result<Picked, Error> {
+        // Said before looking: a slot that comes free in between must ring.
+        self.lane.set_wants_more(true);
         let room = self.lane.room().min(CLAIM_MAX);
         let (Some(worker), 1..) = (self.node.worker(), room) else {
-            self.lane.set_wants_more(true);
             return Ok(Picked {
                 picks: Vec::new(),
                 look_again_in: None,

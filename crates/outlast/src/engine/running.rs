@@ -23,6 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
+/// How long the last calls of the loops may take.
+const LAST_CALLS: Duration = Duration::from_secs(5);
 /// How long the last words to other nodes may take when an engine stops.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -125,10 +127,11 @@ impl Engine {
             .is_ok();
         node.stop.grace.cancel();
         self.work.wait().await;
-        self.deregister().await;
         node.stop.everything.cancel();
         self.upkeep.close();
-        self.upkeep.wait().await;
+        // A store that does not answer must not hold up the stop.
+        let _ = tokio::time::timeout(LAST_CALLS, self.upkeep.wait()).await;
+        self.deregister().await;
         // What other nodes do not hear they find out.
         let _ = tokio::time::timeout(LAST_WORDS, node.client.hub.flushed()).await;
         Stopped { in_time }
@@ -138,6 +141,9 @@ impl Engine {
         let Some(worker) = self.node.worker() else {
             return;
         };
+        if let Err(error) = self.node.forget_if_unsure().await {
+            tracing::debug!(%error, "could not give back what a broken call left");
+        }
         self.node.set_worker(None);
         match self.node.store().deregister(worker).await {
             Ok(()) => tracing::info!(%worker, "deregistered"),
