@@ -1,0 +1,108 @@
+//! Runs a test on both stores: SQLite in memory, and a schema of its own on the PostgreSQL server that
+//! `scripts/test.sh` starts.
+
+#![allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "each test binary uses its part"
+)]
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+use futures_util::FutureExt;
+use outlast_core::Store;
+use outlast_postgres::Postgres;
+use outlast_sqlite::Sqlite;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio_postgres::NoTls;
+
+/// Longer than anything here takes: who waits for so long waits in vain.
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+
+/// Makes a test on each store of every function named. Each takes the store:
+/// `async fn a_sentence<S: Store + Inspect + Clone>(store: S)`.
+macro_rules! on_both_stores {
+    ($($name:ident),+ $(,)?) => {
+        mod sqlite {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    crate::support::on_sqlite(super::$name).await;
+                }
+            )+
+        }
+
+        mod postgres {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    crate::support::on_postgres(super::$name).await;
+                }
+            )+
+        }
+    };
+}
+pub(crate) use on_both_stores;
+
+/// Runs a test on SQLite in memory.
+pub(crate) async fn on_sqlite<T: Future<Output = ()>>(test: impl FnOnce(Sqlite) -> T) {
+    let store = Sqlite::in_memory().expect("a store in memory can be opened");
+    test(store.clone()).await;
+    store.close().await;
+}
+
+/// Runs a test in a schema of its own, which goes when the test is over, however it went.
+pub(crate) async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(Postgres) -> T) {
+    let schema = unique_schema();
+    let store = postgres(&schema).await;
+    let tested = AssertUnwindSafe(test(store.clone())).catch_unwind().await;
+    store.close().await;
+    drop_schema(&schema).await;
+    if let Err(panic) = tested {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// A store in this schema; one more when there is one already.
+pub(crate) async fn postgres(schema: &str) -> Postgres {
+    Postgres::options(&url())
+        .expect("the URL can be read")
+        .schema(schema)
+        .connect()
+        .await
+        .expect("the test server can be used")
+}
+
+/// Where the server is.
+pub(crate) fn url() -> String {
+    std::env::var("OUTLAST_TEST_POSTGRES_URL").expect(
+        "OUTLAST_TEST_POSTGRES_URL is not set: run ./scripts/test.sh, which starts a private PostgreSQL, or name a server",
+    )
+}
+
+/// A name that no other test, thread or process uses.
+pub(crate) fn unique_schema() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let micros = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("the clock is past 1970")
+        .as_micros();
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("t{}_{micros}_{next}", std::process::id())
+}
+
+/// Drops what `postgres` made.
+pub(crate) async fn drop_schema(schema: &str) {
+    let (client, connection) = tokio_postgres::connect(&url(), NoTls)
+        .await
+        .expect("the test server answers");
+    tokio::spawn(connection);
+    let sql =
+        format!("set client_min_messages = warning; drop schema if exists \"{schema}\" cascade");
+    client
+        .batch_execute(&sql)
+        .await
+        .expect("the schema is dropped");
+}
