@@ -7,7 +7,6 @@ use std::marker::PhantomData;
 
 /// An instance as it is, to be compared with what a test expects; made by
 /// [`Harness::expect`](super::Harness::expect).
-#[must_use = "say what is expected"]
 pub struct Expected<M> {
     instance: Instance,
     machine: PhantomData<fn() -> M>,

@@ -19,8 +19,8 @@ use tokio_util::task::TaskTracker;
 /// Steps after which a run is taken for one that never ends.
 const STEPS_MAX: u32 = 100_000;
 
-/// Moves of time after which the same holds.
-const JUMPS_MAX: u32 = 10_000;
+/// Moves of time after which the same holds, unless the test says otherwise.
+const JUMPS_MAX: u32 = 1_000;
 
 /// Runs machines in the calling task. It is also a [`Client`]: insert and signal through it.
 pub struct Harness {
@@ -33,6 +33,7 @@ pub struct Harness {
     timers: Timers,
     pickers: BTreeMap<String, Picker>,
     watch: Watch,
+    jumps_max: u32,
 }
 
 /// What the harness hears of every step, and the deaths it was asked for.
@@ -58,6 +59,7 @@ pub struct HarnessBuilder {
     clock: ManualClock,
     machines: Vec<Result<Registered, SetupError>>,
     run_ahead: u32,
+    jumps_max: u32,
 }
 
 impl Harness {
@@ -94,7 +96,7 @@ impl Harness {
     /// When the store cannot be used, and when it does not come to rest.
     pub async fn run_all(&mut self) -> Tally {
         self.watched().tally = Tally::default();
-        for _ in 0..JUMPS_MAX {
+        for _ in 0..self.jumps_max {
             self.run_now().await;
             match self.next_due_in().await {
                 Some(next) => self.clock.advance(next),
@@ -257,6 +259,7 @@ impl HarnessBuilder {
             clock,
             machines: Vec::new(),
             run_ahead: Settings::default().run_ahead,
+            jumps_max: JUMPS_MAX,
         }
     }
 
@@ -269,6 +272,13 @@ impl HarnessBuilder {
     /// How many steps of one instance run in a row; as [`EngineBuilder::run_ahead`](crate::EngineBuilder::run_ahead).
     pub fn run_ahead(mut self, steps: u32) -> HarnessBuilder {
         self.run_ahead = steps;
+        self
+    }
+
+    /// How often [`run_all`](Harness::run_all) moves time before it takes the machines for ones that never end;
+    /// 1,000 unless said otherwise.
+    pub fn jumps_max(mut self, jumps: u32) -> HarnessBuilder {
+        self.jumps_max = jumps;
         self
     }
 
@@ -296,6 +306,7 @@ impl HarnessBuilder {
             timers: Timers::new(node.clone()),
             pickers: BTreeMap::new(),
             watch,
+            jumps_max: self.jumps_max,
             node,
         };
         harness.heartbeat.register().await?;
