@@ -220,6 +220,10 @@ macro_rules! every_rule {
                 a_signal_that_races_a_park_is_never_lost,
                 a_signal_that_races_an_end_is_dropped_with_it_or_refused,
                 one_of_many_sends_under_one_key_arrives,
+                signals_at_once_to_an_unheld_key_start_one_and_all_arrive,
+                a_signal_or_insert_that_races_an_end_meets_the_old_or_starts_the_new,
+                a_signal_or_insert_that_races_an_insert_meets_one_holder,
+                a_signal_or_insert_that_races_a_park_is_never_lost,
                 an_outcome_that_races_a_cancel_wins_or_is_lost,
                 of_the_same_outcome_sent_at_once_one_is_committed,
                 maintenance_at_once_returns_everything_once,
@@ -254,6 +258,21 @@ macro_rules! every_rule {
                 no_more_is_collected_than_asked_for,
                 a_retried_instance_is_not_collected,
                 collecting_an_empty_store_finds_nothing,
+            }
+            signal_or_insert on One {
+                when_nobody_holds_the_key_it_starts_with_the_signal_in_its_inbox,
+                the_first_step_finds_the_signal_it_was_started_by,
+                a_living_holder_is_signalled_and_nothing_is_started,
+                a_parked_holder_is_woken,
+                one_sent_again_under_its_dedup_key_is_a_duplicate,
+                a_holder_whose_inbox_is_full_takes_no_more,
+                when_the_holder_has_ended_and_let_go_another_is_started,
+                when_the_holder_has_let_go_alive_another_is_started,
+                an_ended_holder_that_keeps_its_key_is_no_target_and_not_replaced,
+                the_key_of_another_machine_is_somebody_elses,
+                what_starts_later_is_started_and_not_hinted_at,
+                without_a_key_there_is_nobody_to_look_for,
+                what_cannot_be_stored_is_refused_whole,
             }
             signals on One {
                 a_signal_of_the_awaited_name_wakes,
@@ -320,6 +339,20 @@ macro_rules! every_rule {
                 the_scope_is_the_holders,
                 a_claim_at_insert_keeps_the_key_when_its_scope_allows,
                 a_duplicate_writes_nothing,
+            }
+            visits on One {
+                a_trace_comes_back_with_every_claim_and_every_look,
+                a_row_without_a_trace_has_none,
+                each_row_of_a_batch_has_its_own_trace,
+                a_child_has_the_trace_it_was_given_and_inherits_none,
+                the_first_visit_began_at_the_insert,
+                going_on_waiting_and_fanning_out_begin_a_visit,
+                a_step_that_leads_to_itself_is_another_visit,
+                trying_again_and_giving_back_stay_in_the_visit,
+                the_death_of_a_worker_stays_in_the_visit,
+                waking_stays_in_the_visit,
+                an_end_and_an_operators_retry_stay_in_the_visit,
+                a_lost_outcome_begins_no_visit,
             }
         }
     };

@@ -1,13 +1,17 @@
 //! Sending signals.
 
 use crate::error::Failure;
-use crate::insert::{holders, holders_call};
+use crate::insert::{self, holders, holders_call, inserting};
 use crate::row::column;
 use crate::session::{Answers, Purpose, Session};
 use crate::statement::{self, Call, documents, value};
 use outlast_core::limits::INBOX_MAX;
-use outlast_core::{Delivered, Delivery, Error, InstanceId, NewSignal, Result, SignalId, Target};
+use outlast_core::{
+    Delivered, Delivery, Error, Inserted, InstanceId, NewInstance, NewSignal, Result, SignalId,
+    SignalOrInsert, SignalledOrInserted, Target,
+};
 use std::collections::HashMap;
+use std::slice::from_ref;
 use tokio_postgres::Row;
 
 /// How often keys are looked up again when a holder let go of its key before it was locked.
@@ -26,12 +30,16 @@ pub(crate) async fn deliver(session: &Session, signals: &[NewSignal]) -> Result<
             return Ok(delivered);
         }
     }
-    Err(Error::Transient {
-        operation: "deliver",
+    Err(changed_each_time("deliver"))
+}
+
+fn changed_each_time(operation: &'static str) -> Error {
+    Error::Transient {
+        operation,
         reason: "the holder of a correlation key changed each time it was looked up; try again"
             .into(),
         source: None,
-    })
+    }
 }
 
 /// Delivers the batch, unless a key changed hands between finding its holder and locking it: then
@@ -61,14 +69,75 @@ async fn deliver_once(
     let holders = holders(&found[0], &keyed)?;
     let mut transaction = session.begin(Purpose::Write).await?;
     let answers = transaction.run(&delivering(signals, &holders)).await?;
-    for row in &answers[1] {
-        if column::<&str>(row, "answer")? == "vanished" {
-            transaction.abandon().await;
-            return Ok(None);
-        }
+    if has_vanished(&answers)? {
+        transaction.abandon().await;
+        return Ok(None);
     }
     transaction.finish(&[]).await?;
     answer(&answers).map(Some)
+}
+
+pub(crate) async fn signal_or_insert(
+    session: &Session,
+    request: &SignalOrInsert,
+) -> Result<SignalledOrInserted> {
+    const OPERATION: &str = "signal_or_insert";
+    let checked = request.check().and_then(|()| request.signal());
+    let signal = &checked.map_err(|invalid| invalid.during(OPERATION))?;
+    for _ in 0..LOOKUPS_MAX {
+        let done = session
+            .retry(OPERATION, || {
+                Box::pin(signal_or_insert_once(session, &request.row, signal))
+            })
+            .await?;
+        if let Some(done) = done {
+            return Ok(done);
+        }
+    }
+    Err(changed_each_time(OPERATION))
+}
+
+/// One transaction. The insert goes first: it waits for whoever takes or leaves the key, and what it finds
+/// occupied or makes is the target (I9). When the holder has let go of the key before it was locked,
+/// nothing was written and the caller begins again.
+async fn signal_or_insert_once(
+    session: &Session,
+    row: &NewInstance,
+    signal: &NewSignal,
+) -> Result<Option<SignalledOrInserted>, Failure> {
+    let rows = from_ref(row);
+    let mut transaction = session.begin(Purpose::Write).await?;
+    let found = transaction.run(&inserting(rows, None)).await?;
+    let target = holders(&found[1], &[0])?;
+    if target.is_empty() {
+        transaction.abandon().await;
+        return Ok(None);
+    }
+    let inserts = insert::answer(rows, &found[0], &found[1])?;
+    let answers = transaction
+        .finish(&delivering(from_ref(signal), &target))
+        .await?;
+    if has_vanished(&answers)? {
+        return Ok(None);
+    }
+    let mut delivered = answer(&answers)?;
+    delivered.woken.extend(inserts.woken);
+    let delivery = delivered.answers.pop().unwrap_or(Delivery::NoTarget);
+    Ok(Some(SignalledOrInserted {
+        inserted: inserts.rows.first().and_then(Inserted::new_id),
+        delivery,
+        woken: delivered.woken,
+    }))
+}
+
+/// Whether an instance that was found by its key has let go of it since.
+fn has_vanished(answers: &Answers) -> Result<bool, Failure> {
+    for row in &answers[1] {
+        if column::<&str>(row, "answer")? == "vanished" {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn key_of(signal: &NewSignal) -> Option<(&str, &str)> {

@@ -3,7 +3,7 @@
 use crate::error::Failure;
 use crate::row::{column, instance_id};
 use crate::session::{Purpose, Session};
-use crate::statement::{self, Parameter, documents, value};
+use crate::statement::{self, Call, Parameter, documents, value};
 use outlast_core::{
     Error, Inserted, Inserts, InstanceId, NewInstance, Result, Revision, Scope, Start, WorkerId,
     micros,
@@ -30,22 +30,11 @@ async fn insert_once(
     rows: &[NewInstance],
     claim_for: Option<WorkerId>,
 ) -> Result<Inserts, Failure> {
-    let keyed: Vec<usize> = (0..rows.len())
-        .filter(|&position| rows[position].correlation.is_some())
-        .collect();
     let mut calls = Vec::new();
     if let Some(worker) = claim_for {
         calls.push(statement::LEASE_HOLD.with([value(worker.0)]));
     }
-    let mut parameters = vec![value(claim_for.map(|worker| worker.0))];
-    parameters.extend(columns(rows.iter()));
-    calls.push(statement::INSERT.with(parameters));
-    if !keyed.is_empty() {
-        calls.push(holders_call(
-            keyed.iter().map(|&position| key_of(&rows[position])),
-        ));
-    }
-
+    calls.extend(inserting(rows, claim_for));
     let mut answers = session.transact(Purpose::Write, &calls).await?.into_iter();
     if let Some(worker) = claim_for {
         let lease = answers.next().unwrap_or_default();
@@ -57,15 +46,36 @@ async fn insert_once(
         }
     }
     let inserted = answers.next().unwrap_or_default();
-    let holders = holders(&answers.next().unwrap_or_default(), &keyed)?;
-    answer(rows, &inserted, &holders)
+    answer(rows, &inserted, &answers.next().unwrap_or_default())
 }
 
-fn answer(
+/// The rows in, and who holds their keys then; answered by [`answer`].
+pub(crate) fn inserting(rows: &[NewInstance], claim_for: Option<WorkerId>) -> Vec<Call<'_>> {
+    let mut parameters = vec![value(claim_for.map(|worker| worker.0))];
+    parameters.extend(columns(rows.iter()));
+    let mut calls = vec![statement::INSERT.with(parameters)];
+    let keyed = keyed(rows);
+    if !keyed.is_empty() {
+        calls.push(holders_call(
+            keyed.iter().map(|&position| key_of(&rows[position])),
+        ));
+    }
+    calls
+}
+
+/// The rows that have a key.
+fn keyed(rows: &[NewInstance]) -> Vec<usize> {
+    (0..rows.len())
+        .filter(|&position| rows[position].correlation.is_some())
+        .collect()
+}
+
+pub(crate) fn answer(
     rows: &[NewInstance],
     inserted: &[Row],
-    holders: &HashMap<usize, InstanceId>,
+    holding: &[Row],
 ) -> Result<Inserts, Failure> {
+    let holders = holders(holding, &keyed(rows))?;
     let mut answer = Inserts::default();
     for (position, row) in inserted.iter().enumerate() {
         if !column::<bool>(row, "is_new")? {
@@ -86,9 +96,7 @@ fn answer(
 }
 
 /// Asks who holds each of these keys; answered by [`holders`].
-pub(crate) fn holders_call<'a>(
-    keys: impl Iterator<Item = (&'a str, &'a str)>,
-) -> statement::Call<'a> {
+pub(crate) fn holders_call<'a>(keys: impl Iterator<Item = (&'a str, &'a str)>) -> Call<'a> {
     let (machines, keys): (Vec<_>, Vec<_>) = keys.unzip();
     statement::HOLDERS.with([value(machines), value(keys)])
 }

@@ -169,10 +169,7 @@ impl Store for Postgres {
     }
 
     async fn signal_or_insert(&self, request: SignalOrInsert) -> Result<SignalledOrInserted> {
-        let _ = request;
-        Err(outlast_core::Error::Closed {
-            operation: "signal_or_insert",
-        })
+        deliver::signal_or_insert(&self.session, &request).await
     }
 
     fn place(&self) -> &str {

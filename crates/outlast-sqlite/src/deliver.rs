@@ -1,9 +1,11 @@
 //! Putting signals into inboxes, and waking who waits for them.
 
 use crate::error::Fault;
+use crate::insert::{self, Added};
 use crate::job::Tx;
 use outlast_core::{
-    Delivered, Delivery, InstanceId, NewSignal, QueueNames, SignalId, Target, limits,
+    Delivered, Delivery, InstanceId, NewSignal, QueueNames, SignalId, SignalOrInsert,
+    SignalledOrInserted, Target, limits,
 };
 use rusqlite::{OptionalExtension, Row, params};
 use std::collections::HashMap;
@@ -24,6 +26,31 @@ pub(crate) fn deliver(tx: &Tx<'_>, signals: &[NewSignal]) -> Result<Delivered, F
         delivered.answers.push(answer);
     }
     Ok(delivered)
+}
+
+/// Signals who holds a key; starts an instance that does, with the signal in its inbox, when nobody is. An
+/// ended holder that occupies its key still is one (I9), and no target.
+pub(crate) fn signal_or_insert(
+    tx: &Tx<'_>,
+    request: &SignalOrInsert,
+) -> Result<SignalledOrInserted, Fault> {
+    let mut woken = QueueNames::new();
+    let inserted = match insert::add(tx, &request.row, None, None)? {
+        Added::New(id) => Some(id),
+        Added::Occupied(_) => None,
+    };
+    if inserted.is_some() && insert::is_eligible(tx, &request.row) {
+        woken.insert(request.row.queue.clone());
+    }
+    let signal = request
+        .signal()
+        .map_err(|invalid| invalid.during("signal_or_insert"))?;
+    let delivery = deliver_one(tx, &signal, &mut InboxSizes::default(), &mut woken)?;
+    Ok(SignalledOrInserted {
+        inserted,
+        delivery,
+        woken,
+    })
 }
 
 /// How much each inbox of this verb holds: counted once, so that filling one takes no time squared.

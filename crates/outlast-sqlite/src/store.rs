@@ -328,10 +328,11 @@ impl Store for Sqlite {
     }
 
     async fn signal_or_insert(&self, request: SignalOrInsert) -> Result<SignalledOrInserted> {
-        let _ = request;
-        Err(outlast_core::Error::Closed {
-            operation: "signal_or_insert",
+        self.admit("signal_or_insert", || request.check())?;
+        self.write("signal_or_insert", move |tx| {
+            deliver::signal_or_insert(tx, &request)
         })
+        .await
     }
 
     fn place(&self) -> &str {

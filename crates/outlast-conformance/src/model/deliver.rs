@@ -3,8 +3,8 @@
 use super::Tables;
 use super::tables::make_runnable;
 use outlast_core::{
-    Delivered, Delivery, Instance, InstanceId, NewSignal, QueueNames, Result, SignalId, SignalRow,
-    Status, Target, Timestamp, limits,
+    Delivered, Delivery, Instance, InstanceId, NewSignal, QueueNames, Result, SignalId,
+    SignalOrInsert, SignalRow, SignalledOrInserted, Status, Target, Timestamp, limits,
 };
 
 impl Tables {
@@ -16,6 +16,27 @@ impl Tables {
             delivered.answers.push(answer);
         }
         Ok(delivered)
+    }
+
+    /// Whoever holds the key is signalled, and is there if nobody did.
+    pub(super) fn signal_or_insert(
+        &mut self,
+        request: SignalOrInsert,
+        now: Timestamp,
+    ) -> Result<SignalledOrInserted> {
+        let checked = request.check().and_then(|()| request.signal());
+        let signal = checked.map_err(|invalid| invalid.during("signal_or_insert"))?;
+        let mut woken = QueueNames::new();
+        let inserted = self.add(request.row, None, now).ok();
+        if let Some(id) = inserted {
+            self.hint(id, now, &mut woken);
+        }
+        let delivery = self.deliver_one(signal, now, &mut woken);
+        Ok(SignalledOrInserted {
+            inserted,
+            delivery,
+            woken,
+        })
     }
 
     fn deliver_one(

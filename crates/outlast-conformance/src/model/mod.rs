@@ -155,9 +155,8 @@ impl Store for Model {
     }
 
     async fn signal_or_insert(&self, request: SignalOrInsert) -> Result<SignalledOrInserted> {
-        let _ = request;
-        Err(outlast_core::Error::Closed {
-            operation: "signal_or_insert",
+        self.alone("signal_or_insert", |tables, now| {
+            tables.signal_or_insert(request, now)
         })
     }
 

@@ -6,7 +6,8 @@ use outlast_core::{
     Cancelled, Child, Claim, ClaimRequest, Claimed, CollectRequest, Collected, Commit, Committed,
     DeleteAnswer, Delivered, Delivery, DroppedChild, ErrorKind, Fired, Heartbeat, Inserted,
     Inserts, InstanceId, NewInstance, NewSignal, NewWorker, Note, QueueNames, ReapRequest, Reaped,
-    ReconcileRequest, Reconciled, Release, Released, Result, Retried, Target, WorkerId,
+    ReconcileRequest, Reconciled, Release, Released, Result, Retried, SignalOrInsert,
+    SignalledOrInserted, Target, WorkerId,
 };
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ pub(super) enum Call {
     Release(Vec<Release>),
     Forget(WorkerId, Vec<InstanceId>),
     Deliver(Vec<NewSignal>),
+    SignalOrInsert(SignalOrInsert),
     Register(NewWorker),
     Heartbeat(WorkerId, Duration),
     Deregister(WorkerId),
@@ -42,6 +44,7 @@ pub(super) enum Reply {
     Released(Released),
     Forgotten(Vec<InstanceId>),
     Delivered(Delivered),
+    SignalledOrInserted(SignalledOrInserted),
     Registered(WorkerId),
     Beat(Heartbeat),
     Deregistered,
@@ -73,6 +76,9 @@ impl Call {
             Call::Release(releases) => Reply::Released(store.release(releases).await?),
             Call::Forget(worker, held) => Reply::Forgotten(store.forget(worker, held).await?),
             Call::Deliver(signals) => Reply::Delivered(store.deliver(signals).await?),
+            Call::SignalOrInsert(request) => {
+                Reply::SignalledOrInserted(store.signal_or_insert(request).await?)
+            }
             Call::Register(worker) => Reply::Registered(store.register(worker).await?),
             Call::Heartbeat(worker, lease) => Reply::Beat(store.heartbeat(worker, lease).await?),
             Call::Deregister(worker) => {
@@ -126,7 +132,8 @@ impl Call {
             Call::Cancel(named, _) | Call::Retry(named, _) | Call::Delete(named, _) => {
                 ids.rename_all(named);
             }
-            Call::Register(_)
+            Call::SignalOrInsert(_)
+            | Call::Register(_)
             | Call::Reap(_)
             | Call::Fire(_)
             | Call::Collect(_)
@@ -150,16 +157,14 @@ impl Reply {
                 .iter_mut()
                 .for_each(|it| rename_claim(it, ids)),
             Reply::Forgotten(named) => ids.rename_all(named),
-            Reply::Delivered(delivered) => delivered.answers.iter_mut().for_each(|it| match it {
-                Delivery::Delivered { id, instance, .. } => {
-                    ids.rename_signal(id);
-                    ids.rename(instance);
-                }
-                Delivery::Duplicate { instance } | Delivery::InboxFull { instance } => {
-                    ids.rename(instance);
-                }
-                Delivery::NoTarget => {}
-            }),
+            Reply::Delivered(delivered) => delivered
+                .answers
+                .iter_mut()
+                .for_each(|it| rename_delivery(it, ids)),
+            Reply::SignalledOrInserted(answer) => {
+                answer.inserted.iter_mut().for_each(|it| ids.rename(it));
+                rename_delivery(&mut answer.delivery, ids);
+            }
             Reply::Registered(worker) => ids.rename_worker(worker),
             Reply::Reaped(reaped) => {
                 ids.rename_all(&mut reaped.returned);
@@ -202,6 +207,7 @@ impl Reply {
             Reply::Committed(it) => std::mem::take(&mut it.woken),
             Reply::Released(it) => std::mem::take(&mut it.woken),
             Reply::Delivered(it) => std::mem::take(&mut it.woken),
+            Reply::SignalledOrInserted(it) => std::mem::take(&mut it.woken),
             Reply::Reaped(it) => std::mem::take(&mut it.woken),
             Reply::Fired(it) => std::mem::take(&mut it.woken),
             Reply::Reconciled(it) => std::mem::take(&mut it.woken),
@@ -217,6 +223,19 @@ impl Reply {
             | Reply::Changed(_)
             | Reply::Refused(..) => QueueNames::new(),
         }
+    }
+}
+
+fn rename_delivery(delivery: &mut Delivery, ids: &Ids) {
+    match delivery {
+        Delivery::Delivered { id, instance, .. } => {
+            ids.rename_signal(id);
+            ids.rename(instance);
+        }
+        Delivery::Duplicate { instance } | Delivery::InboxFull { instance } => {
+            ids.rename(instance);
+        }
+        Delivery::NoTarget => {}
     }
 }
 

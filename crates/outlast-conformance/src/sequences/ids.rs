@@ -26,6 +26,11 @@ impl Ids {
         extend(&mut self.workers, ids(from), ids(to));
     }
 
+    /// Whether the other side's counterpart is known.
+    pub(super) fn knows(&self, id: InstanceId) -> bool {
+        self.instances.contains_key(&id.0)
+    }
+
     pub(super) fn rename(&self, id: &mut InstanceId) {
         id.0 = counterpart(&self.instances, id.0);
     }

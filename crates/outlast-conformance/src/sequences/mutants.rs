@@ -53,9 +53,19 @@ enum Mutation {
     IgnoresPauses,
     /// The second of two equal claims in a batch is not answered as lost.
     ClaimsDoubleSuccess,
+    /// A retry counts as another visit of its step.
+    BeginsAVisitOnRetry,
+    /// A wait stays in the visit before it.
+    StaysInTheVisitBefore,
+    /// A child has no trace, whatever it was given.
+    ForgetsTheTraceOfChildren,
+    /// I7: the signal that starts its target is not in the inbox.
+    DropsTheSignalThatStarts,
+    /// I9: an ended holder that keeps its key is replaced.
+    ReplacesEndedHolders,
 }
 
-const ALL: [Mutation; 20] = [
+const ALL: [Mutation; 25] = [
     Mutation::ForgetsTheFence,
     Mutation::CountsSiblingsOnce,
     Mutation::CountsOlderRounds,
@@ -76,6 +86,11 @@ const ALL: [Mutation; 20] = [
     Mutation::RecordsNothing,
     Mutation::IgnoresPauses,
     Mutation::ClaimsDoubleSuccess,
+    Mutation::BeginsAVisitOnRetry,
+    Mutation::StaysInTheVisitBefore,
+    Mutation::ForgetsTheTraceOfChildren,
+    Mutation::DropsTheSignalThatStarts,
+    Mutation::ReplacesEndedHolders,
 ];
 
 #[tokio::test]
@@ -164,6 +179,13 @@ impl Mutant {
                     .for_each(|it| it.dropped.clear());
             }
             Mutation::RecordsNothing => tables.operations.clear(),
+            Mutation::BeginsAVisitOnRetry => begin_visits(before, tables),
+            Mutation::StaysInTheVisitBefore => stay_in_visits(before, tables),
+            Mutation::ForgetsTheTraceOfChildren => {
+                let rows = tables.instances.values_mut();
+                rows.filter(|it| it.parent.is_some())
+                    .for_each(|it| it.trace = None);
+            }
             Mutation::ForgetsTheFence
             | Mutation::CollectsChildrenOfTheLiving
             | Mutation::ForgetsRetriedChildren
@@ -177,7 +199,9 @@ impl Mutant {
             | Mutation::ForgetsCrashes
             | Mutation::ForgetsAwaitsOnRetry
             | Mutation::IgnoresPauses
-            | Mutation::ClaimsDoubleSuccess => {}
+            | Mutation::ClaimsDoubleSuccess
+            | Mutation::DropsTheSignalThatStarts
+            | Mutation::ReplacesEndedHolders => {}
         });
     }
 
@@ -214,6 +238,28 @@ fn count_siblings_once(before: &Tables, after: &mut Tables) {
         if old.children_pending - new.children_pending > 1 {
             new.children_pending = old.children_pending - 1;
             new.status = Status::AwaitingChildren;
+        }
+    }
+}
+
+/// Where a step was tried again.
+fn begin_visits(before: &Tables, after: &mut Tables) {
+    for (id, old) in &before.instances {
+        if let Some(new) = after.instances.get_mut(id)
+            && new.attempt > old.attempt
+        {
+            new.entered = new.revision;
+        }
+    }
+}
+
+/// Where a step waits.
+fn stay_in_visits(before: &Tables, after: &mut Tables) {
+    for (id, old) in &before.instances {
+        if let Some(new) = after.instances.get_mut(id)
+            && new.status == Status::AwaitingSignal
+        {
+            new.entered = old.entered;
         }
     }
 }
@@ -452,10 +498,22 @@ impl Store for Mutant {
     }
 
     async fn signal_or_insert(&self, request: SignalOrInsert) -> Result<SignalledOrInserted> {
-        let _ = request;
-        Err(outlast_core::Error::Closed {
-            operation: "signal_or_insert",
-        })
+        if self.is(Mutation::ReplacesEndedHolders) {
+            self.tamper(|tables| {
+                let rows = tables.instances.values_mut();
+                let ended = rows.filter(|row| row.status.is_terminal());
+                ended.for_each(|row| row.holds_key = false);
+            });
+        }
+        let answer = self.model.signal_or_insert(request).await?;
+        if self.is(Mutation::DropsTheSignalThatStarts) {
+            self.tamper(|tables| {
+                let started = answer.inserted;
+                let signals = &mut tables.signals;
+                signals.retain(|_, signal| Some(signal.target) != started);
+            });
+        }
+        Ok(answer)
     }
 
     fn place(&self) -> &str {

@@ -106,6 +106,10 @@ impl Pair {
         }
         let mut inboxes: BTreeSet<InstanceId> = self.state.recipients();
         inboxes.extend(before.recipients());
+        // A row that this very verb made has a signal, and it is not known yet which row of the store it is.
+        if inboxes.iter().any(|id| !self.to_store.knows(*id)) {
+            return read(store, None).await;
+        }
         let renamed = inboxes.into_iter().map(|mut id| {
             self.to_store.rename(&mut id);
             id

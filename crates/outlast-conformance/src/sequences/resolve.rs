@@ -6,7 +6,7 @@ use super::steps::{self, Decision, Kind, Letter, Pick, QUEUES, Row, Step};
 use outlast_core::{
     Answer, ClaimRef, ClaimRequest, CollectRequest, Commit, Inserted, Instance, InstanceId,
     NewInstance, NewSignal, NewWorker, Note, Outcome, Proceed, ReapRequest, ReconcileRequest,
-    Release, SignalId, Status, Target, Timestamp, WorkerId,
+    Release, SignalId, SignalOrInsert, Status, Target, Timestamp, WorkerId,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -63,6 +63,9 @@ impl Sender {
                     .collect(),
             ),
             Step::Deliver(letters) => Call::Deliver(self.signals(letters, state)?),
+            Step::SignalOrInsert { row, letter } => {
+                Call::SignalOrInsert(signal_or_insert(row, letter, state, now))
+            }
             Step::Register { lease } => Call::Register(new_worker(*lease)),
             Step::Heartbeat { worker, lease } => {
                 Call::Heartbeat(*pick(&self.workers, *worker)?, Duration::from_secs(*lease))
@@ -268,6 +271,34 @@ impl Sender {
         }
         keep_keys_apart(&mut commits, state);
         (!commits.is_empty()).then_some(commits)
+    }
+}
+
+/// Mostly for a key that somebody holds, one who waits by preference; otherwise for the row's own.
+fn signal_or_insert(row: &Row, letter: &Letter, state: &State, now: Timestamp) -> SignalOrInsert {
+    let mut row = row.new_instance(now);
+    let holders = || state.instances.iter().filter(|it| it.holds_key);
+    let wanted: Vec<&Instance> = match letter.target % 4 {
+        0 => Vec::new(),
+        1 => holders().collect(),
+        2 => holders().filter(|it| has_ended(it)).collect(),
+        _ => {
+            let waits = |it: &&Instance| it.status == Status::AwaitingSignal;
+            holders().filter(waits).collect()
+        }
+    };
+    let holder = pick(&wanted, letter.target).copied();
+    if let (Some(holder), Some(correlation)) = (holder, &mut row.correlation) {
+        row.machine.clone_from(&holder.machine);
+        let key = holder.correlation_key.as_ref();
+        correlation.key = key.map_or_else(String::new, Clone::clone);
+    }
+    let awaited = holder.and_then(|it| pick(it.awaits.as_ref()?, letter.name).cloned());
+    SignalOrInsert {
+        row,
+        name: awaited.unwrap_or_else(|| steps::NAMES[letter.name].to_owned()),
+        payload: steps::state("sent"),
+        dedup_key: letter.dedup.map(|n| format!("d{n}")),
     }
 }
 

@@ -40,6 +40,10 @@ pub(super) enum Step {
         held: Vec<Pick>,
     },
     Deliver(Vec<Letter>),
+    SignalOrInsert {
+        row: Row,
+        letter: Letter,
+    },
     Register {
         lease: u64,
     },
@@ -160,6 +164,8 @@ pub(super) fn step(theme: Theme) -> impl Strategy<Value = Step> {
         weigh(2, 1, 1) => (pick(), vec(pick(), 0..3))
             .prop_map(|(worker, held)| Step::Forget { worker, held }),
         weigh(10, 2, 24) => vec(letter(), 1..4).prop_map(Step::Deliver),
+        weigh(5, 2, 12) => (keyed_row(theme), letter())
+            .prop_map(|(row, letter)| Step::SignalOrInsert { row, letter }),
         weigh(3, 1, 1) => (5..50u64).prop_map(|lease| Step::Register { lease }),
         2 => (pick(), 5..50u64).prop_map(|(worker, lease)| Step::Heartbeat { worker, lease }),
         weigh(2, 1, 1) => pick().prop_map(Step::Deregister),
@@ -226,6 +232,12 @@ fn row(theme: Theme) -> impl Strategy<Value = Row> {
                 trace,
             },
         )
+}
+
+/// Mostly one with a correlation key: without one nobody can be signalled.
+fn keyed_row(theme: Theme) -> impl Strategy<Value = Row> {
+    (row(theme), weighted(0.95, (0..3usize, 0..5usize)))
+        .prop_map(|(row, correlation)| Row { correlation, ..row })
 }
 
 fn pick() -> impl Strategy<Value = Pick> + Clone {

@@ -4,7 +4,7 @@ use super::calls::{Call, Reply};
 use super::state::State;
 use outlast_core::{
     Answer, CancelAnswer, DeleteAnswer, Delivery, Heartbeat, Inserted, Outcome, Proceed,
-    ReleaseAnswer, RetryAnswer, Status,
+    ReleaseAnswer, RetryAnswer, SignalledOrInserted, Status,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -167,6 +167,7 @@ fn other_kinds(call: &Call, reply: &Reply) -> Vec<String> {
             };
             it.answers.iter().map(kind).collect()
         }
+        Reply::SignalledOrInserted(it) => vec![signal_or_insert_kind(it).to_owned()],
         Reply::Beat(Heartbeat::Renewed) => vec!["heartbeat: renewed".into()],
         Reply::Beat(Heartbeat::Gone) => vec!["heartbeat: gone".into()],
         Reply::Reaped(it) => {
@@ -226,6 +227,17 @@ fn other_kinds(call: &Call, reply: &Reply) -> Vec<String> {
     }
 }
 
+fn signal_or_insert_kind(it: &SignalledOrInserted) -> &'static str {
+    match (it.inserted, it.delivery) {
+        (Some(_), _) => "signal or insert: inserted",
+        (None, Delivery::Delivered { woke: true, .. }) => "signal or insert: woke",
+        (None, Delivery::Delivered { woke: false, .. }) => "signal or insert: kept",
+        (None, Delivery::Duplicate { .. }) => "signal or insert: duplicate",
+        (None, Delivery::NoTarget) => "signal or insert: no target",
+        (None, Delivery::InboxFull { .. }) => "signal or insert: inbox full",
+    }
+}
+
 fn name_of(call: &Call) -> &'static str {
     match call {
         Call::Insert(..) => "insert",
@@ -234,6 +246,7 @@ fn name_of(call: &Call) -> &'static str {
         Call::Release(_) => "release",
         Call::Forget(..) => "forget",
         Call::Deliver(_) => "deliver",
+        Call::SignalOrInsert(_) => "signal or insert",
         Call::Register(_) => "register",
         Call::Heartbeat(..) => "heartbeat",
         Call::Deregister(_) => "deregister",
@@ -250,7 +263,7 @@ fn name_of(call: &Call) -> &'static str {
 }
 
 /// Every kind of answer a run of the usual size must have seen.
-const EXPECTED: [&str; 30] = [
+const EXPECTED: [&str; 32] = [
     "insert: new, insert: claimed, insert: duplicate, insert: Conflict",
     "claim: some, claim: none, claim: paused, claim: Conflict",
     "claim: with awaited, claim: with a pack, claim: with children, claim: with dropped",
@@ -267,6 +280,8 @@ const EXPECTED: [&str; 30] = [
     "release: released, release: lost",
     "forget: some",
     "deliver: woke, deliver: kept, deliver: duplicate, deliver: no target",
+    "signal or insert: inserted, signal or insert: woke, signal or insert: kept",
+    "signal or insert: duplicate, signal or insert: no target, signal or insert: Invalid",
     "register: registered, heartbeat: renewed, heartbeat: gone",
     "deregister: removed, deregister: expired, deregister: unknown",
     "reap: returned, reap: failed, reap: removed, reap: more",

@@ -44,7 +44,10 @@ pub async fn a_row_that_cannot_be_stored_is_refused(subject: &Subject) {
         task().partition_key(key.clone()),
         task().correlation_key("\u{0}"),
         task().correlation_key(""),
-        task().correlation_key(key),
+        task().correlation_key(key.clone()),
+        task().trace("\u{0}"),
+        task().trace(""),
+        task().trace(key),
         later(task(), limits::DELAY_MAX + seconds(1)),
         task().start(outlast_core::Start::At(outlast_core::Timestamp(i64::MAX))),
     ];
@@ -281,8 +284,10 @@ pub async fn what_is_just_allowed_is_stored(subject: &Subject) {
     let deep = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     let row = NewInstance::new("task", name.clone(), json(&text))
         .partition_key(key.clone())
-        .correlation_key(key.clone());
+        .correlation_key(key.clone())
+        .trace(key.clone());
     let (_, claim) = subject.running(row).await;
+    assert_eq!(claim.trace.as_ref(), Some(&key));
     assert_eq!(claim.state.as_str(), text);
     assert_eq!(claim.step, name);
     let deep_signal = NewSignal::new(Target::Id(claim.id), name.clone(), json(&deep));

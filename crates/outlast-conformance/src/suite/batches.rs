@@ -4,7 +4,7 @@ use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
     Claim, ClaimRef, CollectRequest, Collected, Committed, Delivered, Error, ErrorKind, Inserted,
-    Inserts, Outcome, Released, Scope, Start, Status,
+    Inserts, Outcome, Released, Scope, SignalOrInsert, Start, Status,
 };
 
 pub async fn ids_are_given_in_the_callers_order(subject: &Subject) {
@@ -228,6 +228,19 @@ pub async fn a_closed_store_answers_that_it_is_closed(subject: &Subject) {
     );
     let commits = vec![commit_of(&claim, done())];
     assert!(subject.store.commit(commits).await.is_err_and(closed));
+    let either = SignalOrInsert {
+        row: task().correlation_key("k"),
+        name: "go".into(),
+        payload: json("1"),
+        dedup_key: None,
+    };
+    assert!(
+        subject
+            .store
+            .signal_or_insert(either)
+            .await
+            .is_err_and(closed)
+    );
     assert!(
         subject
             .store

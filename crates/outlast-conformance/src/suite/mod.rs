@@ -21,6 +21,8 @@ pub mod partitions;
 pub mod races;
 pub mod reaping;
 pub mod retention;
+pub mod signal_or_insert;
 pub mod signals;
 pub mod timers;
 pub mod uniqueness;
+pub mod visits;

@@ -4,8 +4,8 @@ use crate::vocabulary::*;
 use crate::{Database, Subject};
 use futures_util::future::join_all;
 use outlast_core::{
-    Answer, CancelAnswer, Claim, ClaimRequest, Delivery, Inserted, InstanceId, NewInstance, Status,
-    WorkerId,
+    Answer, CancelAnswer, Claim, ClaimRequest, Delivery, Inserted, InstanceId, NewInstance,
+    SignalOrInsert, SignalledOrInserted, Status, WorkerId,
 };
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -199,6 +199,116 @@ pub async fn one_of_many_sends_under_one_key_arrives(subject: &Subject) {
     assert_eq!(answers.iter().filter(arrived).count(), 1);
     let claim = subject.claim_the(worker, id).await;
     assert_eq!(claim.inbox.len(), 1);
+}
+
+/// Sends `go` to whoever holds `key`, or to one that is started for it.
+async fn go_or_start(store: Store, key: &str) -> SignalledOrInserted {
+    let request = SignalOrInsert {
+        row: task().correlation_key(key),
+        name: "go".into(),
+        payload: json("1"),
+        dedup_key: None,
+    };
+    store.signal_or_insert(request).await.unwrap()
+}
+
+/// The instance whose inbox the signal came to.
+fn reached(answer: &SignalledOrInserted) -> InstanceId {
+    match answer.delivery {
+        Delivery::Delivered { instance, .. } => instance,
+        Delivery::Duplicate { .. } | Delivery::NoTarget | Delivery::InboxFull { .. } => {
+            panic!("not delivered: {answer:?}")
+        }
+    }
+}
+
+/// I7, I9.
+pub async fn signals_at_once_to_an_unheld_key_start_one_and_all_arrive(subject: &Subject) {
+    for n in 0..10 {
+        let key = format!("k{n}");
+        let sends = (0..8).map(|_| {
+            let (store, key) = (subject.store.clone(), key.clone());
+            async move { go_or_start(store, &key).await }
+        });
+        let answers = at_once(sends).await;
+        let started: Vec<InstanceId> = answers.iter().filter_map(|it| it.inserted).collect();
+        assert_eq!(started.len(), 1, "{answers:?}");
+        assert!(answers.iter().all(|it| reached(it) == started[0]));
+        assert_eq!(subject.inbox(started[0]).await, ["go"; 8]);
+    }
+}
+
+/// I7, I9: the signal came before the end and was dropped with it, or it started the next holder.
+pub async fn a_signal_or_insert_that_races_an_end_meets_the_old_or_starts_the_new(
+    subject: &Subject,
+) {
+    let worker = subject.worker_with(seconds(1_000)).await;
+    for n in 0..50 {
+        let key = format!("k{n}");
+        let id = subject.insert(task().correlation_key(key.clone())).await;
+        let claim = subject.claim_the(worker, id).await;
+        let ending = tokio::spawn(end(subject.store.clone(), claim));
+        let (store, of) = (subject.store.clone(), key.clone());
+        let sending = tokio::spawn(async move { go_or_start(store, &of).await });
+        let answer = sending.await.unwrap();
+        assert!(matches!(ending.await.unwrap(), Answer::Committed { .. }));
+        assert_eq!(subject.signals(id).await, [], "nothing is orphaned");
+        let holder = subject.store.find("task", &key).await.unwrap();
+        assert_eq!(holder.map(|row| row.id), answer.inserted);
+        match answer.inserted {
+            Some(new) => {
+                assert_eq!(reached(&answer), new);
+                let claim = subject.claim_the(worker, new).await;
+                assert_eq!(names_of(&claim.inbox), ["go"]);
+                subject.commit(&claim, done()).await;
+            }
+            None => assert_eq!(reached(&answer), id),
+        }
+    }
+}
+
+/// I7, I9.
+pub async fn a_signal_or_insert_that_races_an_insert_meets_one_holder(subject: &Subject) {
+    for n in 0..50 {
+        let key = format!("k{n}");
+        let (store, row) = (subject.store.clone(), task().correlation_key(key.clone()));
+        let inserting = tokio::spawn(async move { store.insert(vec![row], None).await.unwrap() });
+        let store = subject.store.clone();
+        let sending = tokio::spawn(async move { go_or_start(store, &key).await });
+        let (answer, inserts) = (sending.await.unwrap(), inserting.await.unwrap());
+        let holder = match (answer.inserted, inserts.rows[0].clone()) {
+            (None, Inserted::New { id, .. }) => id,
+            (Some(id), Inserted::Duplicate { holder }) => {
+                assert_eq!(holder, Some(id));
+                id
+            }
+            both => panic!("not one holder: {both:?}"),
+        };
+        assert_eq!(reached(&answer), holder);
+        assert_eq!(subject.inbox(holder).await, ["go"]);
+    }
+}
+
+/// I2, PROTOCOL §3 #2.
+pub async fn a_signal_or_insert_that_races_a_park_is_never_lost(subject: &Subject) {
+    let worker = subject.worker_with(seconds(1_000)).await;
+    for n in 0..50 {
+        let key = format!("k{n}");
+        let id = subject.insert(task().correlation_key(key.clone())).await;
+        let claim = subject.claim_the(worker, id).await;
+        let parking = subject.store.clone();
+        let commits = vec![commit_of(&claim, wait_for(&["go"]))];
+        let park = tokio::spawn(async move { parking.commit(commits).await.unwrap() });
+        let store = subject.store.clone();
+        let sending = tokio::spawn(async move { go_or_start(store, &key).await });
+        let answer = sending.await.unwrap();
+        park.await.unwrap();
+        assert_eq!((answer.inserted, reached(&answer)), (None, id));
+        assert_eq!(subject.status(id).await, Status::Runnable, "lost");
+        let claim = subject.claim_the(worker, id).await;
+        assert_eq!(names_of(claim.awaited()), ["go"]);
+        subject.commit(&claim, done()).await;
+    }
 }
 
 /// I3: of an outcome and a cancel, exactly one ends the instance.
