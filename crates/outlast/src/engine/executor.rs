@@ -67,7 +67,8 @@ impl Executor {
         if slot.is_none() {
             let stopping = self.node.stop.working.is_cancelled();
             let reason = if stopping { "stopping" } else { "waited" };
-            return self.release(&pick.claim, Duration::ZERO, reason).await;
+            let release = self.release(&pick.claim, &pick.held, Duration::ZERO, reason);
+            return release.await;
         }
         metrics::started(&lane.queue, pick.claim.waited + pick.taken.elapsed());
         self.run_steps(pick.claim, &pick.held).await
@@ -75,7 +76,7 @@ impl Executor {
 
     async fn run_steps(&self, mut claim: Claim, held: &Held) -> Ran {
         let Some(machine) = self.node.registry.get(&claim.machine, claim.version) else {
-            return self.put_aside(&claim).await;
+            return self.put_aside(&claim, held).await;
         };
         let mut budget = match machine.runs_ahead {
             true => self.node.settings.run_ahead,
@@ -83,7 +84,7 @@ impl Executor {
         };
         loop {
             let Some(step) = machine.step_name(&claim.step) else {
-                return self.put_aside(&claim).await;
+                return self.put_aside(&claim, held).await;
             };
             let span = self.span(&claim);
             let run = self.run_step(machine, step, claim, held, budget);
@@ -110,7 +111,7 @@ impl Executor {
         let cx = self.context(claim, held);
         let started = Instant::now();
         let Some(mut outcome) = self.decide(machine, step, &cx).await else {
-            return Err(self.give_up(&cx).await);
+            return Err(self.give_up(&cx, held).await);
         };
         let last = budget == 0 || self.node.stop.working.is_cancelled();
         if let (Outcome::Next { proceed, .. }, true) = (&mut outcome, last) {
@@ -125,7 +126,7 @@ impl Executor {
         if let Written::Rejected(invalid) = written {
             let failure = Failure::Outcome(invalid);
             let Some(handled) = self.handle(machine, step, failure, &cx).await else {
-                return Err(self.give_up(&cx).await);
+                return Err(self.give_up(&cx, held).await);
             };
             outcome = handled;
             written = self.write(cx.claim(), outcome.clone()).await;
@@ -169,7 +170,7 @@ impl Executor {
                 held.lost.cancel();
                 // The first try may have been written unseen, with the claim kept: then nobody runs it.
                 if unsure && outcome.keeps_claim() {
-                    self.node.set_unsure();
+                    held.forsake();
                     self.node.client.wake(claim.queue);
                 }
                 Err(Ran::Lost)
@@ -184,7 +185,10 @@ impl Executor {
                     Written::Lost { .. } | Written::Rejected(_) | Written::Closed => Err(Ran::Lost),
                 }
             }
-            Written::Closed => Err(Ran::Lost),
+            Written::Closed => {
+                held.forsake();
+                Err(Ran::Lost)
+            }
         }
     }
 
@@ -258,7 +262,7 @@ impl Executor {
 
     /// A step that this build does not know, perhaps of a newer one: left for who does, asked for less and
     /// less often.
-    async fn put_aside(&self, claim: &Claim) -> Ran {
+    async fn put_aside(&self, claim: &Claim, held: &Held) -> Ran {
         let step = (claim.machine.clone(), claim.version, claim.step.clone());
         let seen = {
             let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -276,18 +280,25 @@ impl Executor {
             );
         }
         let pause = UNKNOWN_PAUSE.saturating_mul(1 << (seen - 1).min(6));
-        self.release(claim, pause.min(UNKNOWN_PAUSE_MAX), "unknown_step")
-            .await
+        let pause = pause.min(UNKNOWN_PAUSE_MAX);
+        self.release(claim, held, pause, "unknown_step").await
     }
 
-    async fn give_up(&self, cx: &Context) -> Ran {
+    async fn give_up(&self, cx: &Context, held: &Held) -> Ran {
         tracing::warn!(
             "the step did not end within the grace of the stop; its claim is given back"
         );
-        self.release(cx.claim(), Duration::ZERO, "grace_over").await
+        self.release(cx.claim(), held, Duration::ZERO, "grace_over")
+            .await
     }
 
-    async fn release(&self, claim: &Claim, pause: Duration, reason: &'static str) -> Ran {
+    async fn release(
+        &self,
+        claim: &Claim,
+        held: &Held,
+        pause: Duration,
+        reason: &'static str,
+    ) -> Ran {
         metrics::released(reason);
         let release = Release {
             claim: claim.reference(),
@@ -306,9 +317,8 @@ impl Executor {
                 }
             }
             Err(error) => {
-                // It is not held any more after this, so the next claim gives it back as unknown.
                 tracing::warn!(instance = %claim.id, %error, "could not give a claim back; trying again later");
-                self.node.set_unsure();
+                held.forsake();
                 Ran::Released
             }
         }

@@ -5,7 +5,7 @@ use super::faults::Fault;
 use crate::client::{Backend, Client};
 use crate::hub::Alarm;
 use crate::machine::Registry;
-use outlast_core::{Error, InstanceId, MachineVersion, WorkerId};
+use outlast_core::{ClaimRef, Error, MachineVersion, WorkerId};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,9 @@ pub(crate) struct Node {
     pub(crate) machines: Arc<[MachineVersion]>,
     pub(crate) stop: Stop,
     pub(crate) fault: Option<Fault>,
-    held: Mutex<HashMap<InstanceId, CancellationToken>>,
+    /// By claim and not by instance: one that goes through the queue may be claimed again here before the
+    /// task of the claim before is gone.
+    held: Mutex<HashMap<ClaimRef, CancellationToken>>,
     /// Claims are taken under the read side; the write side is whoever must know that none is under way.
     claiming: RwLock<()>,
     /// A call broke, and what it claimed or kept is unknown.
@@ -98,13 +100,13 @@ impl Node {
         claim.await
     }
 
-    /// Notes that a claim on this instance is held. The answer says when it is known to be lost.
-    pub(crate) fn hold(self: &Arc<Node>, id: InstanceId) -> Held {
+    /// Notes that this claim is held. The answer says when it is known to be lost.
+    pub(crate) fn hold(self: &Arc<Node>, claim: ClaimRef) -> Held {
         let lost = CancellationToken::new();
-        lock(&self.held).insert(id, lost.clone());
+        lock(&self.held).insert(claim, lost.clone());
         Held {
             node: self.clone(),
-            id,
+            claim,
             lost,
         }
     }
@@ -139,7 +141,7 @@ impl Node {
         let Some(worker) = self.worker() else {
             return Ok(());
         };
-        let held: Vec<_> = lock(&self.held).keys().copied().collect();
+        let held: Vec<_> = lock(&self.held).keys().map(|claim| claim.id).collect();
         let given_back = self.store().forget(worker, held).await;
         let given_back = given_back.inspect_err(|_| self.set_unsure())?;
         if !given_back.is_empty() {
@@ -156,13 +158,26 @@ impl Node {
 /// A claim that this node holds.
 pub(crate) struct Held {
     node: Arc<Node>,
-    id: InstanceId,
+    claim: ClaimRef,
     pub(crate) lost: CancellationToken,
+}
+
+impl Held {
+    /// A call broke whose answer would have said whether the claim still stands. It is not held from now on,
+    /// so that the next look gives it back if it does.
+    pub(crate) fn forsake(&self) {
+        self.let_go();
+        self.node.set_unsure();
+    }
+
+    fn let_go(&self) {
+        lock(&self.node.held).remove(&self.claim);
+    }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        lock(&self.node.held).remove(&self.id);
+        self.let_go();
     }
 }
 

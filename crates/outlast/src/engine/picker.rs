@@ -111,7 +111,7 @@ impl Picker {
         self.lane.set_wants_more(claimed.more);
         let brought_nothing = claimed.claims.is_empty();
         let pick = |claim: Claim| Pick {
-            held: self.node.hold(claim.id),
+            held: self.node.hold(claim.reference()),
             place: self.lane.hold(),
             claim,
             taken,
