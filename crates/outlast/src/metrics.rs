@@ -174,6 +174,10 @@ pub fn describe() {
             Kind::Histogram => metrics::describe_histogram!(name, text),
         }
     }
+    // What should stay at zero, or is rare, is there from the start: an alert cannot watch what is absent.
+    for name in [TIMEOUTS, COLLECTED, MENDED, HINTS_HEARD] {
+        metrics::counter!(name).increment(0);
+    }
 }
 
 pub(crate) fn inserted(rows: &[Inserted]) {
@@ -208,8 +212,13 @@ pub(crate) fn started(queue: &Arc<str>, waited: Duration) {
     metrics::histogram!(START_DELAY_SECONDS, "queue" => queue.clone()).record(waited);
 }
 
-pub(crate) fn slots_busy(queue: &Arc<str>, busy: usize) {
-    metrics::gauge!(SLOTS_BUSY, "queue" => queue.clone()).set(busy as f64);
+/// Up and down and never set: engines of one process add up.
+pub(crate) fn slot_taken(queue: &Arc<str>) {
+    metrics::gauge!(SLOTS_BUSY, "queue" => queue.clone()).increment(1.0);
+}
+
+pub(crate) fn slot_freed(queue: &Arc<str>) {
+    metrics::gauge!(SLOTS_BUSY, "queue" => queue.clone()).decrement(1.0);
 }
 
 pub(crate) fn ran(machine: &'static str, step: &'static str, outcome: &Outcome, took: Duration) {

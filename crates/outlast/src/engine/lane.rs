@@ -56,13 +56,13 @@ impl Lane {
     }
 
     /// Waits for a slot, in the order of asking.
-    pub(crate) async fn slot(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
-        let slot = self.slots.clone().acquire_owned().await?;
-        metrics::slots_busy(
-            &self.queue,
-            self.concurrency - self.slots.available_permits(),
-        );
-        Ok(slot)
+    pub(crate) async fn slot(&self) -> Result<Slot, AcquireError> {
+        let permit = self.slots.clone().acquire_owned().await?;
+        metrics::slot_taken(&self.queue);
+        Ok(Slot {
+            queue: self.queue.clone(),
+            _permit: permit,
+        })
     }
 
     /// Whether the picker is to be woken when a place comes free.
@@ -73,6 +73,18 @@ impl Lane {
     /// Lets nothing start any more.
     pub(crate) fn close(&self) {
         self.slots.close();
+    }
+}
+
+/// The right to run one step, until it is dropped.
+pub(crate) struct Slot {
+    queue: Arc<str>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        metrics::slot_freed(&self.queue);
     }
 }
 
