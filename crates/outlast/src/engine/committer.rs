@@ -105,7 +105,7 @@ impl Committer {
         let mut backoff = Backoff::default();
         loop {
             let commits: Vec<_> = batch.iter().map(|pending| pending.commit.clone()).collect();
-            let span = tracing::debug_span!("commit", outcomes = commits.len());
+            let span = tracing::debug_span!("commit_batch", outcomes = commits.len());
             let started = Instant::now();
             let error = match self.node.store().commit(commits).instrument(span).await {
                 Ok(committed) => {

@@ -257,7 +257,14 @@ impl Executor {
             received: claim.awaited().map(|signal| signal.id).collect(),
             outcome,
         };
-        self.outbox.write(commit, &claim.queue).await
+        let span = tracing::debug_span!(
+            "commit",
+            instance = %claim.id,
+            revision = %claim.revision,
+            outcome = metrics::outcome_word(&commit.outcome),
+        );
+        let write = self.outbox.write(commit, &claim.queue);
+        write.instrument(span).await
     }
 
     /// A step that this build does not know, perhaps of a newer one: left for who does, asked for less and

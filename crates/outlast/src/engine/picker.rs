@@ -110,11 +110,14 @@ impl Picker {
         tracing::Span::current().record("claimed", claimed.claims.len());
         self.lane.set_wants_more(claimed.more);
         let brought_nothing = claimed.claims.is_empty();
-        let pick = |claim: Claim| Pick {
-            held: self.node.hold(claim.reference()),
-            place: self.lane.hold(),
-            claim,
-            taken,
+        let pick = |claim: Claim| {
+            tracing::debug!(instance = %claim.id, revision = %claim.revision, "claimed");
+            Pick {
+                held: self.node.hold(claim.reference()),
+                place: self.lane.hold(),
+                claim,
+                taken,
+            }
         };
         let picks = claimed.claims.into_iter().map(pick).collect();
         let look_again_in = match (claimed.more, brought_nothing) {
