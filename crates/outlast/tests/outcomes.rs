@@ -5,45 +5,367 @@
 mod support;
 
 use outlast::prelude::*;
+use outlast::{EngineBuilder, Filter, ListRequest};
 use outlast_core::{Inspect, Store};
-use support::{LONG, on_both_stores};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use support::{LONG, eventually, insert, on_both_stores, running};
 
-on_both_stores!(next_leads_through_the_steps_to_done);
+on_both_stores!(
+    next_leads_through_the_steps_to_done,
+    the_new_state_is_committed_before_the_next_step_runs,
+    next_goes_on_before_more_urgent_work,
+    requeue_lets_more_urgent_work_go_first,
+    next_of_a_machine_that_does_not_run_ahead_lets_more_urgent_work_go_first,
+    next_lets_more_urgent_work_go_first_when_the_engine_does_not_run_ahead,
+    retry_runs_the_same_step_with_the_same_state_after_its_delay,
+    a_retry_that_waits_shows_its_error_and_its_attempt,
+    retry_with_carries_another_state,
+    wait_parks_until_a_signal_comes,
+    sleep_parks_until_its_time,
+    fan_out_parks_until_the_children_have_ended,
+    done_keeps_the_output,
+    stop_fails_with_its_reason,
+    cancelled_ends_with_its_reason,
+    what_has_progressed_has_no_error_any_more,
+);
 
-struct Countdown;
+/// A machine with a step for every outcome.
+#[derive(Clone, Default)]
+struct Traveller {
+    /// What ran, in its order.
+    log: Log,
+}
+
+type Log = Arc<Mutex<Vec<String>>>;
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
-enum Count {
+enum Leg {
     Down { from: u32 },
-    Lift,
+    Look,
+    Seen,
+    Urge { requeue: bool },
+    Log(String),
+    Retry { delay_ms: u64, times: u32 },
+    RetryWith { carried: Vec<u32> },
+    Wait,
+    Waited,
+    Sleep,
+    Slept,
+    FanOut,
+    Join,
+    Done(String),
+    Stop(String),
+    Cancel(String),
+    Struggle { retries: u32 },
 }
 
-impl Machine for Countdown {
-    const NAME: &'static str = "countdown";
-    type State = Count;
+#[derive(Serialize, Deserialize)]
+struct Go {
+    to: String,
+}
+
+impl Signal for Go {
+    const NAME: &'static str = "go";
+}
+
+const NAP: Duration = Duration::from_millis(60);
+
+impl Machine for Traveller {
+    const NAME: &'static str = "traveller";
+    type State = Leg;
     type Output = String;
 
-    async fn step(&self, state: Count, _cx: &Context) -> StepResult<Self> {
-        Ok(match state {
-            Count::Down { from: 0 } => Outcome::next(Count::Lift),
-            Count::Down { from } => Outcome::next(Count::Down { from: from - 1 }),
-            Count::Lift => Outcome::done("up".to_owned()),
+    async fn step(&self, leg: Leg, cx: &Context) -> StepResult<Self> {
+        Ok(match leg {
+            Leg::Down { from: 0 } => Outcome::done("down".to_owned()),
+            Leg::Down { from } => Outcome::next(Leg::Down { from: from - 1 }),
+            Leg::Look => Outcome::next(Leg::Seen),
+            Leg::Seen => {
+                let stored = cx.client().get(cx.id()).await?.unwrap();
+                Outcome::done(format!("{} at {}", stored.status, stored.step))
+            }
+            Leg::Urge { requeue } => {
+                urge(&self.log, cx).await?;
+                let next = Leg::Log("second".to_owned());
+                match requeue {
+                    true => Outcome::requeue(next),
+                    false => Outcome::next(next),
+                }
+            }
+            Leg::Log(line) => {
+                self.log.lock().unwrap().push(line.clone());
+                Outcome::done(line)
+            }
+            Leg::Retry { delay_ms, times } if cx.attempt() < times => {
+                self.log.lock().unwrap().push(format!("{delay_ms}"));
+                Outcome::retry(Duration::from_millis(delay_ms), "busy")
+            }
+            Leg::Retry { delay_ms, .. } => {
+                Outcome::done(format!("{delay_ms} at attempt {}", cx.attempt()))
+            }
+            Leg::RetryWith { mut carried } if carried.len() < 3 => {
+                carried.push(cx.attempt());
+                Outcome::retry_with(Leg::RetryWith { carried }, Duration::ZERO, "more")
+            }
+            Leg::RetryWith { carried } => Outcome::done(format!("{carried:?}")),
+            Leg::Wait => wait_for([Go::NAME]).then(Leg::Waited),
+            Leg::Sleep => sleep(NAP).then(Leg::Slept),
+            Leg::Waited => Outcome::done(
+                cx.received::<Go>()?
+                    .map_or("nowhere".to_owned(), |go| go.to),
+            ),
+            Leg::Slept => Outcome::done(format!("woken by {} signals", cx.awaited().count())),
+            Leg::FanOut => {
+                let children = ["a", "b"].map(|name| New::<Traveller>(Leg::Done(name.to_owned())));
+                fan_out(children).then(Leg::Join)
+            }
+            Leg::Join => {
+                let children = cx.children::<Traveller>()?.into_iter();
+                let outputs: Result<Vec<_>, _> =
+                    children.map(|child| child.into_output()).collect();
+                Outcome::done(outputs?.join(" and "))
+            }
+            Leg::Done(output) => Outcome::done(output),
+            Leg::Stop(reason) => Outcome::stop(reason),
+            Leg::Cancel(reason) => Outcome::cancelled(reason),
+            Leg::Struggle { retries } if cx.attempt() < retries => {
+                Outcome::retry(Duration::ZERO, "not yet")
+            }
+            Leg::Struggle { .. } => Outcome::next(Leg::Wait),
+        })
+    }
+}
+
+/// Brings something more urgent into the queue of the step that runs.
+async fn urge(log: &Log, cx: &Context) -> Result<(), StepError> {
+    log.lock().unwrap().push("first".to_owned());
+    let urgent = New::<Traveller>(Leg::Log("urgent".to_owned())).priority(-1);
+    cx.client().insert(urgent).await?;
+    Ok(())
+}
+
+/// A machine whose steps go through the queue.
+struct Patient {
+    log: Log,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Walk {
+    First,
+    Second,
+}
+
+impl Machine for Patient {
+    const NAME: &'static str = "patient";
+    const RUN_AHEAD: bool = false;
+    type State = Walk;
+    type Output = ();
+
+    async fn step(&self, walk: Walk, cx: &Context) -> StepResult<Self> {
+        Ok(match walk {
+            Walk::First => {
+                urge(&self.log, cx).await?;
+                Outcome::next(Walk::Second)
+            }
+            Walk::Second => {
+                self.log.lock().unwrap().push("second".to_owned());
+                Outcome::done(())
+            }
         })
     }
 }
 
 async fn next_leads_through_the_steps_to_done<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Traveller::default()).await;
+    let id = insert(&engine, New(Leg::Down { from: 3 })).await;
+    assert_eq!(engine.wait::<Traveller>(id, LONG).await.unwrap(), "down");
+    let ended = engine.get(id).await.unwrap().unwrap();
+    // One claim, three steps ahead on it, and the end.
+    assert_eq!(ended.revision.0, 5);
+    assert!(engine.shutdown().await.in_time);
+}
+
+async fn the_new_state_is_committed_before_the_next_step_runs<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let engine = running(store, Traveller::default()).await;
+    let id = insert::<Traveller>(&engine, New(Leg::Look)).await;
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), "executing at seen");
+}
+
+/// What runs in which order on one slot, when the first step brings in something urgent.
+async fn order_of<M: Machine>(builder: EngineBuilder, log: &Log, first: M::State) -> Vec<String> {
+    let engine = builder.queue("default", 1).start().await.unwrap();
+    let id = insert::<M>(&engine, New(first)).await;
+    engine.wait_ended(id, LONG).await.unwrap();
+    let urgent = ListRequest {
+        filter: Filter {
+            machine: Some(Traveller::NAME.to_owned()),
+            ..Filter::default()
+        },
+        limit: 1,
+        ..ListRequest::default()
+    };
+    let urgent = engine.list(urgent).await.unwrap().instances[0].id;
+    engine.wait_ended(urgent, LONG).await.unwrap();
+    log.lock().unwrap().clone()
+}
+
+async fn next_goes_on_before_more_urgent_work<S: Store + Inspect + Clone>(store: S) {
+    let machine = Traveller::default();
+    let log = machine.log.clone();
+    let builder = Engine::builder(store).machine(machine);
+    let order = order_of::<Traveller>(builder, &log, Leg::Urge { requeue: false }).await;
+    assert_eq!(order, ["first", "second", "urgent"]);
+}
+
+async fn requeue_lets_more_urgent_work_go_first<S: Store + Inspect + Clone>(store: S) {
+    let machine = Traveller::default();
+    let log = machine.log.clone();
+    let builder = Engine::builder(store).machine(machine);
+    let order = order_of::<Traveller>(builder, &log, Leg::Urge { requeue: true }).await;
+    assert_eq!(order, ["first", "urgent", "second"]);
+}
+
+async fn next_of_a_machine_that_does_not_run_ahead_lets_more_urgent_work_go_first<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let machine = Traveller::default();
+    let log = machine.log.clone();
+    let patient = Patient { log: log.clone() };
+    let builder = Engine::builder(store).machine(machine).machine(patient);
+    let order = order_of::<Patient>(builder, &log, Walk::First).await;
+    assert_eq!(order, ["first", "urgent", "second"]);
+}
+
+async fn next_lets_more_urgent_work_go_first_when_the_engine_does_not_run_ahead<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let machine = Traveller::default();
+    let log = machine.log.clone();
+    let builder = Engine::builder(store).machine(machine).run_ahead(0);
+    let order = order_of::<Traveller>(builder, &log, Leg::Urge { requeue: false }).await;
+    assert_eq!(order, ["first", "urgent", "second"]);
+}
+
+async fn retry_runs_the_same_step_with_the_same_state_after_its_delay<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let machine = Traveller::default();
+    let log = machine.log.clone();
+    let engine = running(store, machine).await;
+    let begun = Instant::now();
+    let leg = Leg::Retry {
+        delay_ms: 40,
+        times: 2,
+    };
+    let id = insert::<Traveller>(&engine, New(leg)).await;
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), "40 at attempt 2");
+    assert!(
+        begun.elapsed() >= Duration::from_millis(80),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(*log.lock().unwrap(), ["40", "40"]);
+}
+
+async fn a_retry_that_waits_shows_its_error_and_its_attempt<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Traveller::default()).await;
+    let leg = Leg::Retry {
+        delay_ms: 3_600_000,
+        times: 1,
+    };
+    let id = insert::<Traveller>(&engine, New(leg)).await;
+    eventually("it is tried again", async || {
+        engine.get(id).await.unwrap().unwrap().attempt > 0
+    })
+    .await;
+    let waiting = engine.get(id).await.unwrap().unwrap();
+    assert_eq!(waiting.status, Status::Runnable);
+    assert_eq!((waiting.attempt, waiting.step.as_str()), (1, "retry"));
+    assert_eq!(waiting.last_error.as_deref(), Some("busy"));
+    assert!(waiting.eligible_at > waiting.updated_at);
+}
+
+async fn retry_with_carries_another_state<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Traveller::default()).await;
+    let leg = Leg::RetryWith { carried: vec![] };
+    let id = insert::<Traveller>(&engine, New(leg)).await;
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), "[0, 1, 2]");
+}
+
+async fn wait_parks_until_a_signal_comes<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Traveller::default()).await;
+    let id = insert::<Traveller>(&engine, New(Leg::Wait)).await;
+    let parked = engine.wait_settled(id, LONG).await.unwrap();
+    assert_eq!(parked.status, Status::AwaitingSignal);
+    assert_eq!(parked.awaits, Some(vec!["go".to_owned()]));
+    assert_eq!(parked.await_deadline, None);
+    let to = "Rome".to_owned();
+    engine.signal(id, Go { to }).await.unwrap();
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), "Rome");
+}
+
+async fn sleep_parks_until_its_time<S: Store + Inspect + Clone>(store: S) {
+    // Nobody comes by to look: what wakes it is its time.
     let engine = Engine::builder(store)
-        .machine(Countdown)
+        .machine(Traveller::default())
         .queue("default", 10)
+        .poll_interval(Duration::from_secs(3600))
         .start()
         .await
         .unwrap();
-    let id = engine
-        .insert(New::<Countdown>(Count::Down { from: 3 }))
-        .await
-        .unwrap();
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), "up");
-    engine.shutdown().await;
+    let begun = Instant::now();
+    let id = insert::<Traveller>(&engine, New(Leg::Sleep)).await;
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), "woken by 0 signals");
+    assert!(begun.elapsed() >= NAP, "{:?}", begun.elapsed());
+}
+
+async fn fan_out_parks_until_the_children_have_ended<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Traveller::default()).await;
+    let id = insert::<Traveller>(&engine, New(Leg::FanOut)).await;
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), "a and b");
+}
+
+async fn done_keeps_the_output<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Traveller::default()).await;
+    let id = insert::<Traveller>(&engine, New(Leg::Done("Rome".to_owned()))).await;
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), "Rome");
+    let ended = engine.get(id).await.unwrap().unwrap();
+    assert_eq!((ended.status, ended.step.as_str()), (Status::Done, "done"));
+    assert_eq!(ended.result.unwrap().as_str(), "\"Rome\"");
+    assert!(ended.finished_at.is_some() && ended.last_error.is_none());
+}
+
+async fn stop_fails_with_its_reason<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Traveller::default()).await;
+    let id = insert::<Traveller>(&engine, New(Leg::Stop("no road".to_owned()))).await;
+    let ended = engine.wait_ended(id, LONG).await.unwrap();
+    assert_eq!(ended.status, Status::Failed);
+    assert_eq!(ended.last_error.as_deref(), Some("no road"));
+    assert!(ended.finished_at.is_some() && ended.result.is_none());
+}
+
+async fn cancelled_ends_with_its_reason<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Traveller::default()).await;
+    let id = insert::<Traveller>(&engine, New(Leg::Cancel("not wanted".to_owned()))).await;
+    let ended = engine.wait_ended(id, LONG).await.unwrap();
+    assert_eq!(ended.status, Status::Cancelled);
+    assert_eq!(ended.last_error.as_deref(), Some("not wanted"));
+}
+
+async fn what_has_progressed_has_no_error_any_more<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Traveller::default()).await;
+    let id = insert::<Traveller>(&engine, New(Leg::Struggle { retries: 2 })).await;
+    let parked = engine.wait_settled(id, LONG).await.unwrap();
+    assert_eq!((parked.attempt, parked.last_error), (0, None));
 }

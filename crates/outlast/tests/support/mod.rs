@@ -10,12 +10,13 @@
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 use futures_util::FutureExt;
-use outlast_core::Store;
+use outlast::{Client, Engine, Id, Machine, New};
+use outlast_core::{Inspect, Store};
 use outlast_postgres::Postgres;
 use outlast_sqlite::Sqlite;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio_postgres::NoTls;
 
 /// Longer than anything here takes: who waits for so long waits in vain.
@@ -73,6 +74,32 @@ pub(crate) async fn postgres(schema: &str) -> Postgres {
         .connect()
         .await
         .expect("the test server can be used")
+}
+
+/// An engine with this machine and ten slots.
+pub(crate) async fn running<M: Machine>(store: impl Store + Inspect, machine: M) -> Engine {
+    Engine::builder(store)
+        .machine(machine)
+        .queue("default", 10)
+        .start()
+        .await
+        .unwrap()
+}
+
+/// Starts an instance that must be new.
+pub(crate) async fn insert<M: Machine>(client: &Client, new: New<M>) -> Id<M> {
+    let inserted = client.insert(new).await.unwrap();
+    assert!(inserted.is_new(), "its key is occupied");
+    inserted.id().unwrap()
+}
+
+/// Asks until the answer is yes: for what nobody can be told of.
+pub(crate) async fn eventually(what: &str, mut ask: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !ask().await {
+        assert!(begun.elapsed() < LONG, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
 }
 
 /// Where the server is.
