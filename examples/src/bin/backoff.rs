@@ -1,0 +1,121 @@
+//! Tries a step again and again, with a growing pause, until it works or enough is enough.
+//!
+//! `?` in a step makes any error a failure of the step, and so does a panic, or a step that takes too long.
+//! `handle` decides what happens then; `cx.attempt()` says how often the step was tried before. The pauses are
+//! in the database: nothing is forgotten when the process ends in one of them.
+//!
+//! ```sh
+//! cargo run -p outlast-examples --bin backoff
+//! ```
+
+use anyhow::Context as _;
+use outlast::prelude::*;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+const ATTEMPTS: u32 = 4;
+
+struct Booking {
+    bank: Bank,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Invoice {
+    Charge { account: String },
+}
+
+impl Machine for Booking {
+    const NAME: &'static str = "booking";
+    type State = Invoice;
+    type Output = String;
+
+    async fn step(&self, state: Invoice, cx: &Context) -> StepResult<Self> {
+        let Invoice::Charge { account } = state;
+        // The same key however often this step is tried: the bank charges once.
+        let receipt = self.bank.charge(&account, &cx.idempotency_key())?;
+        Ok(Outcome::done(receipt))
+    }
+
+    async fn handle(&self, _: Invoice, failure: Failure, cx: &Context) -> StepResult<Self> {
+        let tried = cx.attempt() + 1;
+        println!("attempt {tried} of instance {}: {failure}", cx.id());
+        if tried == ATTEMPTS {
+            return Ok(Outcome::stop(format_args!(
+                "gave up after {tried} attempts: {failure}"
+            )));
+        }
+        let delay = Duration::from_millis(50) * 2u32.pow(cx.attempt());
+        Ok(Outcome::retry(delay, failure))
+    }
+}
+
+/// A bank that is away when it is called the first two times, and does not know everybody.
+#[derive(Default)]
+struct Bank {
+    calls: AtomicU32,
+}
+
+impl Bank {
+    fn charge(&self, account: &str, _idempotency_key: &str) -> Result<String, std::io::Error> {
+        if account == "nobody's" {
+            return Err(std::io::Error::other("no such account"));
+        }
+        match self.calls.fetch_add(1, Ordering::SeqCst) {
+            0 | 1 => Err(std::io::Error::other("the bank does not answer")),
+            _ => Ok(format!("charged {account}")),
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let bank = Bank::default();
+    let engine = outlast_examples::engine()
+        .await?
+        .machine(Booking { bank })
+        .queue("default", 10)
+        .start()
+        .await?;
+
+    let started = Instant::now();
+    let invoice = engine
+        .insert(New::<Booking>(Invoice::Charge {
+            account: "ada's".into(),
+        }))
+        .await?;
+    let receipt = engine.wait(invoice, Duration::from_secs(10)).await?;
+    println!(
+        "{receipt} at the third attempt, after {:?}",
+        started.elapsed()
+    );
+    assert_eq!(receipt, "charged ada's");
+    assert!(
+        started.elapsed() >= Duration::from_millis(50 + 100),
+        "the pauses were not kept"
+    );
+
+    let invoice = engine
+        .insert(New::<Booking>(Invoice::Charge {
+            account: "nobody's".into(),
+        }))
+        .await?;
+    let id = invoice
+        .id()
+        .context("it has no key that somebody could hold")?;
+    let error = engine
+        .wait(id, Duration::from_secs(10))
+        .await
+        .expect_err("there is no such account");
+    println!("{error}");
+    assert!(
+        error
+            .to_string()
+            .ends_with("gave up after 4 attempts: no such account")
+    );
+    let row = engine.get(id).await?.context("it is kept for a week")?;
+    assert_eq!((row.status, row.attempt), (Status::Failed, 3));
+
+    engine.shutdown().await;
+    Ok(())
+}

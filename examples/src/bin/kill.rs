@@ -1,0 +1,113 @@
+//! A worker is killed in the middle of a step, and the instance goes on where it was.
+//!
+//! The steps before it are committed and do not run again. The one it was in does, on the next worker, once
+//! the lease of the dead one has ended: that is why effects take an idempotency key, which stays the same.
+//! The program starts itself as the worker, kills it with SIGKILL, and starts it again.
+//!
+//! ```sh
+//! cargo run -p outlast-examples --bin kill
+//! ```
+
+use outlast::prelude::*;
+use outlast_examples::{WorkerProcess, engine_on, shared_database};
+use rustix::process::Signal as OsSignal;
+
+struct Purchase;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Order {
+    Reserve { number: u64 },
+    Charge { number: u64 },
+    Ship { number: u64 },
+}
+
+impl Machine for Purchase {
+    const NAME: &'static str = "purchase";
+    const QUEUE: &'static str = "purchases";
+    type State = Order;
+    type Output = String;
+
+    async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> {
+        println!(
+            "{} with key {}, crashes so far: {}",
+            cx.step(),
+            cx.idempotency_key(),
+            cx.crashes()
+        );
+        Ok(match state {
+            Order::Reserve { number } => Outcome::next(Order::Charge { number }),
+            Order::Charge { number } => {
+                if cx.crashes() == 0 {
+                    // The bank takes its time, and this worker will not live to hear from it.
+                    std::future::pending::<()>().await;
+                }
+                Outcome::next(Order::Ship { number })
+            }
+            Order::Ship { number } => Outcome::done(format!("order {number} shipped")),
+        })
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    match WorkerProcess::database() {
+        Some(database) => work(&database).await,
+        None => watch().await,
+    }
+}
+
+async fn work(database: &str) -> anyhow::Result<()> {
+    let _engine = engine_on(database)
+        .await?
+        .machine(Purchase)
+        .queue("purchases", 10)
+        // How long the steps of a dead worker wait. Short for the example: 30 s unless said otherwise.
+        .lease(Duration::from_secs(1))
+        .poll_interval(Duration::from_millis(100))
+        .start()
+        .await?;
+    std::future::pending().await
+}
+
+async fn watch() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let database = shared_database(folder.path());
+    let web = engine_on(&database)
+        .await?
+        .roles(Roles::WEB)
+        .start()
+        .await?;
+    let order = web
+        .insert(New::<Purchase>(Order::Reserve { number: 42 }))
+        .await?;
+
+    let mut first = WorkerProcess::start(&database)?;
+    first.says("charge").await?;
+    first.send(OsSignal::KILL)?;
+    let ended = first.ended().await?;
+    println!("the first worker was killed: {ended}");
+    assert!(!ended.success());
+
+    let mut second = WorkerProcess::start(&database)?;
+    let shipped = web.wait(order, Duration::from_secs(30)).await?;
+    println!("{shipped}");
+    assert_eq!(shipped, "order 42 shipped");
+    second.send(OsSignal::KILL)?;
+    second.ended().await?;
+
+    // The reservation was not repeated; the charge was, with the same key.
+    let id = order.id().expect("it is stored");
+    assert_eq!(first.said.len(), 2);
+    assert_eq!(second.said.len(), 2);
+    assert!(first.said[0].starts_with("reserve"));
+    let charge = format!("charge with key {id}:charge:");
+    assert!(first.said[1].starts_with(&charge) && second.said[0].starts_with(&charge));
+    let key = |line: &str| line.split(',').next().map(str::to_owned);
+    assert_eq!(key(&first.said[1]), key(&second.said[0]));
+    assert!(second.said[0].ends_with("crashes so far: 1"));
+    assert!(second.said[1].starts_with("ship"));
+
+    web.shutdown().await;
+    Ok(())
+}

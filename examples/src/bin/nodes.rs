@@ -1,0 +1,122 @@
+//! A web node and a worker node: two processes on one database.
+//!
+//! The web node runs no steps: it starts orders and waits for them. The worker runs them until it is told to
+//! stop with SIGTERM, as by a deploy. It then takes nothing new and lets the steps that run come to an end; a
+//! long one can look whether that is wished, and leave the rest for later. The program starts itself a second
+//! time as the worker.
+//!
+//! ```sh
+//! cargo run -p outlast-examples --bin nodes
+//! ```
+
+use outlast::prelude::*;
+use outlast_examples::{WorkerProcess, engine_on, shared_database};
+use rustix::process::Signal as OsSignal;
+use tokio::signal::unix::{SignalKind, signal};
+
+struct Packing;
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Order {
+    Pack { number: u64, boxes: u64 },
+}
+
+impl Machine for Packing {
+    const NAME: &'static str = "box_packing";
+    const QUEUE: &'static str = "boxes";
+    type State = Order;
+    type Output = String;
+
+    async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> {
+        let Order::Pack { number, mut boxes } = state;
+        println!("packing order {number}, {boxes} boxes");
+        while boxes > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            boxes -= 1;
+            if cx.is_stopping() {
+                return Ok(Outcome::next(Order::Pack { number, boxes }));
+            }
+        }
+        Ok(Outcome::done(format!("order {number} is packed")))
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    match WorkerProcess::database() {
+        Some(database) => work(&database).await,
+        None => serve().await,
+    }
+}
+
+/// The worker: the `main` of a real one looks like this.
+async fn work(database: &str) -> anyhow::Result<()> {
+    let mut stop = signal(SignalKind::terminate())?;
+    let engine = engine_on(database)
+        .await?
+        .machine(Packing)
+        .queue("boxes", 1)
+        .grace(Duration::from_secs(20))
+        // Nodes on PostgreSQL hear of new work at once. Processes on one SQLite file look for it.
+        .poll_interval(Duration::from_millis(100))
+        .start()
+        .await?;
+    stop.recv().await;
+    let stopped = engine.shutdown().await;
+    println!("stopped; all steps ended in time: {}", stopped.in_time);
+    Ok(())
+}
+
+/// The web node.
+async fn serve() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let database = shared_database(folder.path());
+    let web = engine_on(&database)
+        .await?
+        .roles(Roles::WEB)
+        .start()
+        .await?;
+    let order = |number, boxes| web.insert(New::<Packing>(Order::Pack { number, boxes }));
+
+    let mut worker = WorkerProcess::start(&database)?;
+    for number in 1..=3 {
+        let small = order(number, 1).await?;
+        println!("{}", web.wait(small, Duration::from_secs(10)).await?);
+    }
+
+    // A deploy: the worker is told to stop in the middle of order 4, with order 5 behind it.
+    let large = order(4, 200).await?;
+    let behind = order(5, 1).await?;
+    worker.says("packing order 4").await?;
+    worker.send(OsSignal::TERM)?;
+    assert!(worker.ended().await?.success());
+    assert!(
+        worker
+            .said
+            .contains(&"stopped; all steps ended in time: true".into())
+    );
+
+    // What is left waits as if nothing had happened, and order 4 goes on in the middle.
+    let unpacked = web
+        .wait(behind, Duration::ZERO)
+        .await
+        .expect_err("there is no worker to pack it");
+    println!("{unpacked}");
+    assert!(
+        matches!(unpacked, WaitError::TimedOut(row) if row.status == Status::Runnable && row.attempt == 0)
+    );
+    let mut worker = WorkerProcess::start(&database)?;
+    for order in [large, behind] {
+        println!("{}", web.wait(order, Duration::from_secs(30)).await?);
+    }
+    worker.send(OsSignal::TERM)?;
+    assert!(worker.ended().await?.success());
+    assert!(
+        !worker.said.contains(&"packing order 4, 200 boxes".into()),
+        "it began again from the start"
+    );
+
+    web.shutdown().await;
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! What the examples share: which database they use, and how one of them runs a second process of itself.
+//!
+//! Everything that is worth showing is in `bin/`, one program each.
+
+use anyhow::{Context as _, Result, bail};
+use outlast::{Engine, EngineBuilder, Postgres, Sqlite};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+/// The PostgreSQL to use; without it the examples use SQLite.
+pub const DATABASE_URL: &str = "OUTLAST_DATABASE_URL";
+
+/// The schema that the examples have to themselves, so that they can be tried on any database.
+pub const SCHEMA: &str = "outlast_examples";
+
+/// An engine on SQLite in memory, or on the PostgreSQL of `OUTLAST_DATABASE_URL`.
+///
+/// Your program says which: `Engine::builder(Sqlite::open("shop.db")?)`, or
+/// `Engine::builder(Postgres::connect(&url).await?)`.
+pub async fn engine() -> Result<EngineBuilder> {
+    match std::env::var(DATABASE_URL) {
+        Ok(url) => engine_on(&url).await,
+        Err(_) => Ok(Engine::builder(Sqlite::in_memory()?)),
+    }
+}
+
+/// A database that several processes can use: the PostgreSQL of `OUTLAST_DATABASE_URL`, or a file in `folder`.
+pub fn shared_database(folder: &Path) -> String {
+    let file = || folder.join("shop.db").display().to_string();
+    std::env::var(DATABASE_URL).unwrap_or_else(|_| file())
+}
+
+/// An engine on what [`shared_database`] named.
+pub async fn engine_on(database: &str) -> Result<EngineBuilder> {
+    Ok(if database.starts_with("postgres") {
+        let options = Postgres::options(database)?.schema(SCHEMA);
+        Engine::builder(options.connect().await?)
+    } else {
+        Engine::builder(Sqlite::open(database)?)
+    })
+}
+
+/// A second process of the same program, started with the argument `worker` and the database.
+pub struct WorkerProcess {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    /// What it has printed and was read.
+    pub said: Vec<String>,
+}
+
+impl WorkerProcess {
+    /// Starts it.
+    pub fn start(database: &str) -> Result<WorkerProcess> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["worker", database])
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let stdout = child.stdout.take().context("its output is piped")?;
+        Ok(WorkerProcess {
+            child,
+            lines: BufReader::new(stdout).lines(),
+            said: Vec::new(),
+        })
+    }
+
+    /// The database, when this process is such a worker.
+    pub fn database() -> Option<String> {
+        let mut arguments = std::env::args().skip(1);
+        arguments.next().filter(|first| first == "worker")?;
+        arguments.next()
+    }
+
+    /// Reads on until it says something that begins with `text`.
+    pub async fn says(&mut self, text: &str) -> Result<()> {
+        while let Some(line) = self.read_line().await? {
+            if line.starts_with(text) {
+                return Ok(());
+            }
+        }
+        bail!("the worker ended before it said {text:?}")
+    }
+
+    /// Sends it a signal of the operating system: `TERM` asks it to stop, `KILL` does not ask.
+    pub fn send(&self, signal: Signal) -> Result<()> {
+        let id = self.child.id().context("it has not ended yet")?;
+        let id = Pid::from_raw(id.try_into()?).context("its id is not zero")?;
+        Ok(kill_process(id, signal)?)
+    }
+
+    /// Waits for its end, reading what it still says.
+    pub async fn ended(&mut self) -> Result<ExitStatus> {
+        while self.read_line().await?.is_some() {}
+        Ok(self.child.wait().await?)
+    }
+
+    async fn read_line(&mut self) -> Result<Option<String>> {
+        let line = self.lines.next_line().await?;
+        if let Some(line) = &line {
+            println!("  worker: {line}");
+            self.said.push(line.clone());
+        }
+        Ok(line)
+    }
+}
