@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # A private PostgreSQL for the tests. Sourced after machine.sh, never run.
 #
+#   require_postgres the server of OUTLAST_TEST_POSTGRES_URL, or a started one that is gone when the script ends
 #   start_postgres   finds or installs the server's programs, starts a cluster in a temporary folder
 #                    and exports OUTLAST_TEST_POSTGRES_URL
 #   stop_postgres    ends that cluster and removes its folder; does nothing when there is none
@@ -12,6 +13,23 @@ oldest_major=14
 postgres_bin=
 postgres_dir=
 run_as=()
+
+require_postgres() {
+    if [ -n "${OUTLAST_TEST_POSTGRES_URL:-}" ]; then
+        say "using the server of OUTLAST_TEST_POSTGRES_URL"
+    else
+        remove_postgres_at_the_end
+        start_postgres
+    fi
+}
+
+remove_postgres_at_the_end() {
+    # A second Ctrl-C must not cut the removal short.
+    trap 'trap "" INT TERM HUP; stop_postgres' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    trap 'exit 129' HUP
+}
 
 start_postgres() {
     postgres_bin=$(find_postgres)

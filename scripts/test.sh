@@ -17,22 +17,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 main() {
     require_rust
-    if [ -n "${OUTLAST_TEST_POSTGRES_URL:-}" ]; then
-        say "using the server of OUTLAST_TEST_POSTGRES_URL"
-    else
-        remove_postgres_at_the_end
-        start_postgres
-    fi
+    require_postgres
     offer_pgbouncer
     run_tests "$@"
-}
-
-remove_postgres_at_the_end() {
-    # A second Ctrl-C must not cut the removal short.
-    trap 'trap "" INT TERM HUP; stop_postgres' EXIT
-    trap 'exit 130' INT
-    trap 'exit 143' TERM
-    trap 'exit 129' HUP
 }
 
 run_tests() {

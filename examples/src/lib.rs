@@ -10,9 +10,6 @@ use std::process::{ExitStatus, Stdio};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-/// The PostgreSQL to use; without it the examples use SQLite.
-pub const DATABASE_URL: &str = "OUTLAST_DATABASE_URL";
-
 /// The schema that the examples have to themselves, so that they can be tried on any database.
 pub const SCHEMA: &str = "outlast_examples";
 
@@ -21,16 +18,21 @@ pub const SCHEMA: &str = "outlast_examples";
 /// Your program says which: `Engine::builder(Sqlite::open("shop.db")?)`, or
 /// `Engine::builder(Postgres::connect(&url).await?)`.
 pub async fn engine() -> Result<EngineBuilder> {
-    match std::env::var(DATABASE_URL) {
-        Ok(url) => engine_on(&url).await,
-        Err(_) => Ok(Engine::builder(Sqlite::in_memory()?)),
+    match postgres_url() {
+        Some(url) => engine_on(&url).await,
+        None => Ok(Engine::builder(Sqlite::in_memory()?)),
     }
 }
 
 /// A database that several processes can use: the PostgreSQL of `OUTLAST_DATABASE_URL`, or a file in `folder`.
 pub fn shared_database(folder: &Path) -> String {
     let file = || folder.join("shop.db").display().to_string();
-    std::env::var(DATABASE_URL).unwrap_or_else(|_| file())
+    postgres_url().unwrap_or_else(file)
+}
+
+fn postgres_url() -> Option<String> {
+    let url = std::env::var("OUTLAST_DATABASE_URL").ok();
+    url.filter(|url| !url.is_empty())
 }
 
 /// An engine on what [`shared_database`] named.
