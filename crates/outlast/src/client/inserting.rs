@@ -5,13 +5,13 @@ use crate::machine::{Id, Machine, New};
 use crate::metrics;
 use outlast_core::limits::BATCH_MAX;
 use outlast_core::{Hints, Inserted as Answer, Invalid, NewInstance, Result, Start};
+use std::fmt;
 use std::time::Duration;
 
 /// Rows one transaction inserts: locks and the log stay small, and so do the waits of others.
 const CHUNK: usize = 5_000;
 
 /// What became of an instance to start.
-#[derive(Debug)]
 pub enum Inserted<M> {
     /// It is in the store, and runs when its turn comes.
     New(Id<M>),
@@ -45,6 +45,18 @@ impl<M> Inserted<M> {
             Answer::Duplicate { holder } => Inserted::Duplicate {
                 holder: holder.map(Id::of),
             },
+        }
+    }
+}
+
+// By hand, like the rest below: a machine need not be printable for its answers to be.
+impl<M> fmt::Debug for Inserted<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Inserted::New(id) => f.debug_tuple("New").field(id).finish(),
+            Inserted::Duplicate { holder } => {
+                f.debug_struct("Duplicate").field("holder", holder).finish()
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use futures_util::future::BoxFuture;
 use outlast_core::{
     Delivery, InstanceId, Invalid, Json, NewSignal, Result, SignalOrInsert, Target,
 };
+use std::fmt;
 use std::marker::PhantomData;
 
 impl Client {
@@ -113,7 +114,6 @@ impl<M> SignallingOrInserting<'_, M> {
 }
 
 /// What became of a signal that may start its target.
-#[derive(Debug)]
 pub enum SignalledOrInserted<M> {
     /// Nobody held the key: this instance was started, with the signal in its inbox.
     Inserted(Id<M>),
@@ -134,6 +134,18 @@ impl<M> SignalledOrInserted<M> {
             },
         };
         Some(Id::of(holder))
+    }
+}
+
+// By hand: a machine need not be printable for its answers to be.
+impl<M> fmt::Debug for SignalledOrInserted<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SignalledOrInserted::Inserted(id) => f.debug_tuple("Inserted").field(id).finish(),
+            SignalledOrInserted::Signalled(delivery) => {
+                f.debug_tuple("Signalled").field(delivery).finish()
+            }
+        }
     }
 }
 
