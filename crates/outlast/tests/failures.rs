@@ -1,0 +1,493 @@
+//! Steps that have no outcome of their own: who decides, with what in hand, and how it ends.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+mod support;
+
+use outlast::prelude::*;
+use outlast::{Instance, Json, NewInstance, RetryAnswer, StepResult, limits};
+use outlast_core::{Inspect, Store};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use support::{LONG, insert, on_both_stores, running};
+
+on_both_stores!(
+    handle_decides_after_an_error,
+    an_error_is_told_with_its_causes,
+    handle_decides_after_a_panic,
+    handle_decides_after_a_timeout_and_the_step_is_dropped,
+    handle_decides_when_a_state_has_keys_that_are_no_text,
+    handle_decides_when_a_state_holds_a_nul,
+    handle_decides_when_a_state_is_too_deep,
+    handle_decides_when_a_state_is_too_large,
+    handle_decides_when_an_output_cannot_be_written,
+    handle_decides_when_encoding_panics,
+    handle_decides_when_a_retry_carries_a_state_of_another_step,
+    handle_decides_when_a_wait_is_longer_than_anything_is_stored,
+    handle_decides_when_a_wait_would_never_end,
+    handle_decides_when_a_child_cannot_be_started,
+    handle_decides_when_a_signal_does_not_read,
+    handle_has_the_state_and_the_attempt_of_the_step,
+    a_handle_that_fails_ends_it_with_both_reasons,
+    a_handle_that_panics_ends_it_with_both_reasons,
+    a_handle_that_takes_too_long_ends_it_with_both_reasons,
+    a_handle_whose_outcome_cannot_be_stored_ends_it_with_both_reasons,
+    a_fatal_error_stops_without_asking_handle,
+    a_machine_without_handle_stops,
+    a_reason_that_no_database_holds_is_cleaned_and_kept,
+    a_failure_leaves_its_neighbours_alone,
+    a_state_that_does_not_decode_fails_with_its_reason_and_runs_when_it_does,
+);
+
+/// Does what it is told, mostly wrong, and tells what `handle` was given.
+#[derive(Default)]
+struct Fragile {
+    dropped: Arc<AtomicU32>,
+    asked: Arc<AtomicU32>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Deed {
+    Fail,
+    FailDeep,
+    Panic,
+    Hang,
+    Pairs,
+    Keyed(HashMap<Pair, u8>),
+    Say(String),
+    Nul,
+    Deep,
+    Holding(serde_json::Value),
+    Large,
+    BadOutput,
+    PanicWhileWritten,
+    Mined(Mine),
+    RetryElsewhere,
+    SleepForAges,
+    WaitForNothing,
+    BadChild,
+    Listen,
+    Heard,
+    FailOnce { number: u32 },
+    Fatal,
+    Then { handle: Handle, text: String },
+    Handled(Told),
+}
+
+/// What `handle` is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+enum Handle {
+    Fail,
+    Panic,
+    Hang,
+    Nul,
+}
+
+/// What `handle` was given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Told {
+    kind: String,
+    text: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Pair(u8, u8);
+
+#[derive(Deserialize)]
+struct Mine;
+
+impl Serialize for Mine {
+    fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        panic!("the mine went off");
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Number(u32);
+
+impl Signal for Number {
+    const NAME: &'static str = "number";
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("charge")]
+struct Charge(#[source] Connect);
+
+#[derive(Debug, thiserror::Error)]
+#[error("connect")]
+struct Connect(#[source] std::io::Error);
+
+/// Counts that it is gone.
+struct Guard(Arc<AtomicU32>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Machine for Fragile {
+    const NAME: &'static str = "fragile";
+    const STEP_TIMEOUT: Duration = Duration::from_millis(300);
+    type State = Deed;
+    type Output = Told;
+
+    async fn step(&self, deed: Deed, cx: &Context) -> StepResult<Self> {
+        Ok(match deed {
+            Deed::Fail => return Err(StepError::new("no such road")),
+            Deed::FailDeep => Err(Charge(Connect(std::io::Error::other("refused"))))?,
+            Deed::Panic => panic!("step {} went wrong", cx.step()),
+            Deed::Hang => {
+                let _guard = Guard(self.dropped.clone());
+                std::future::pending().await
+            }
+            Deed::Pairs => Outcome::next(Deed::Keyed([(Pair(1, 2), 3)].into())),
+            Deed::Nul => Outcome::next(Deed::Say("a\0b".to_owned())),
+            Deed::Deep => Outcome::next(Deed::Holding(nested(limits::JSON_DEPTH_MAX + 1))),
+            Deed::Large => Outcome::next(Deed::Say("x".repeat(limits::JSON_BYTES_MAX))),
+            Deed::BadOutput => Outcome::done(told("\0", "")),
+            Deed::PanicWhileWritten => Outcome::next(Deed::Mined(Mine)),
+            Deed::RetryElsewhere => Outcome::retry_with(Deed::Fail, Duration::ZERO, "elsewhere"),
+            Deed::SleepForAges => sleep(limits::DELAY_MAX * 2).then(Deed::Fail),
+            Deed::WaitForNothing => wait_for([""; 0]).then(Deed::Fail),
+            Deed::BadChild => {
+                let children = [New::<Fragile>(Deed::Fail), New(Deed::Fail).queue("")];
+                fan_out(children).then(Deed::Fail)
+            }
+            Deed::Listen => wait_for([Number::NAME]).then(Deed::Heard),
+            Deed::Heard => {
+                let heard = cx.received::<Number>()?;
+                Outcome::done(told("heard", heard.map_or(0, |number| number.0)))
+            }
+            Deed::FailOnce { number } if cx.attempt() == 0 => {
+                return Err(StepError::new(format!("number {number}")));
+            }
+            Deed::FailOnce { number } => Outcome::done(told("retried", number)),
+            Deed::Fatal => return Err(StepError::fatal("beyond help")),
+            Deed::Then { text, .. } => return Err(StepError::new(text)),
+            Deed::Handled(told) => Outcome::done(told),
+            Deed::Keyed(_) | Deed::Say(_) | Deed::Holding(_) | Deed::Mined(_) => {
+                unreachable!("none of these can be stored")
+            }
+        })
+    }
+
+    async fn handle(&self, deed: Deed, failure: Failure, cx: &Context) -> StepResult<Self> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        if let Deed::FailOnce { number } = deed {
+            let state = Deed::FailOnce { number: number + 1 };
+            let error = format!("{failure} at {}", cx.attempt());
+            return Ok(Outcome::retry_with(state, Duration::ZERO, error));
+        }
+        let Deed::Then { handle, .. } = deed else {
+            let told = told(failure.kind(), &failure);
+            return Ok(Outcome::next(Deed::Handled(told)));
+        };
+        match handle {
+            Handle::Fail => Err(StepError::new("and no way back")),
+            Handle::Panic => panic!("and panicked"),
+            Handle::Hang => std::future::pending().await,
+            Handle::Nul => Ok(Outcome::next(Deed::Say("\0".to_owned()))),
+        }
+    }
+}
+
+fn told(kind: &str, text: impl ToString) -> Told {
+    Told {
+        kind: kind.to_owned(),
+        text: text.to_string(),
+    }
+}
+
+fn nested(depth: usize) -> serde_json::Value {
+    (0..depth).fold(serde_json::Value::Null, |inner, _| vec![inner].into())
+}
+
+/// What `handle` was told about this deed.
+async fn handled(store: impl Store + Inspect, deed: Deed) -> Told {
+    let engine = running(store, Fragile::default()).await;
+    let id = insert::<Fragile>(&engine, New(deed)).await;
+    engine.wait(id, LONG).await.unwrap()
+}
+
+/// How this deed ended.
+async fn ended(store: impl Store + Inspect, deed: Deed) -> Instance {
+    let engine = running(store, Fragile::default()).await;
+    let id = insert::<Fragile>(&engine, New(deed)).await;
+    engine.wait_ended(id, LONG).await.unwrap()
+}
+
+#[track_caller]
+fn assert_outcome(told: &Told, part: &str) {
+    assert_eq!(told.kind, "outcome", "{told:?}");
+    assert!(told.text.contains("cannot be stored"), "{told:?}");
+    assert!(told.text.contains(part), "{told:?}");
+}
+
+async fn handle_decides_after_an_error<S: Store + Inspect + Clone>(store: S) {
+    let handled = handled(store, Deed::Fail).await;
+    assert_eq!(handled, told("error", "no such road"));
+}
+
+async fn an_error_is_told_with_its_causes<S: Store + Inspect + Clone>(store: S) {
+    let handled = handled(store, Deed::FailDeep).await;
+    assert_eq!(handled, told("error", "charge: connect: refused"));
+}
+
+async fn handle_decides_after_a_panic<S: Store + Inspect + Clone>(store: S) {
+    let handled = handled(store, Deed::Panic).await;
+    let expected = "the step panicked: step panic went wrong";
+    assert_eq!(handled, told("panic", expected));
+}
+
+async fn handle_decides_after_a_timeout_and_the_step_is_dropped<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let machine = Fragile::default();
+    let dropped = machine.dropped.clone();
+    let engine = running(store, machine).await;
+    let id = insert::<Fragile>(&engine, New(Deed::Hang)).await;
+    let handled = engine.wait(id, LONG).await.unwrap();
+    assert_eq!(handled, told("timeout", "the step took longer than 300ms"));
+    assert_eq!(dropped.load(Ordering::SeqCst), 1);
+}
+
+async fn handle_decides_when_a_state_has_keys_that_are_no_text<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    assert_outcome(&handled(store, Deed::Pairs).await, "key must be a string");
+}
+
+async fn handle_decides_when_a_state_holds_a_nul<S: Store + Inspect + Clone>(store: S) {
+    assert_outcome(&handled(store, Deed::Nul).await, "\\u0000");
+}
+
+async fn handle_decides_when_a_state_is_too_deep<S: Store + Inspect + Clone>(store: S) {
+    assert_outcome(&handled(store, Deed::Deep).await, "levels deep");
+}
+
+async fn handle_decides_when_a_state_is_too_large<S: Store + Inspect + Clone>(store: S) {
+    assert_outcome(
+        &handled(store, Deed::Large).await,
+        "keep large things elsewhere",
+    );
+}
+
+async fn handle_decides_when_an_output_cannot_be_written<S: Store + Inspect + Clone>(store: S) {
+    let handled = handled(store, Deed::BadOutput).await;
+    assert_outcome(&handled, "\\u0000");
+    assert_outcome(&handled, "output");
+}
+
+async fn handle_decides_when_encoding_panics<S: Store + Inspect + Clone>(store: S) {
+    let handled = handled(store, Deed::PanicWhileWritten).await;
+    assert_eq!(
+        handled,
+        told("panic", "the step panicked: the mine went off")
+    );
+}
+
+async fn handle_decides_when_a_retry_carries_a_state_of_another_step<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let handled = handled(store, Deed::RetryElsewhere).await;
+    assert_outcome(&handled, "use Outcome::next");
+}
+
+async fn handle_decides_when_a_wait_is_longer_than_anything_is_stored<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    assert_outcome(&handled(store, Deed::SleepForAges).await, "ten years");
+}
+
+async fn handle_decides_when_a_wait_would_never_end<S: Store + Inspect + Clone>(store: S) {
+    assert_outcome(&handled(store, Deed::WaitForNothing).await, "timeout");
+}
+
+async fn handle_decides_when_a_child_cannot_be_started<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Fragile::default()).await;
+    let id = insert::<Fragile>(&engine, New(Deed::BadChild)).await;
+    let handled = engine.wait(id, LONG).await.unwrap();
+    assert_outcome(&handled, "child 1");
+    assert!(engine.children(id.get()).await.unwrap().is_empty());
+}
+
+async fn handle_decides_when_a_signal_does_not_read<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Fragile::default()).await;
+    let id = insert::<Fragile>(&engine, New(Deed::Listen)).await;
+    let signal = outlast::NewSignal::new(id.into(), Number::NAME, Json::of("seven").unwrap());
+    engine.signal_rows(vec![signal]).await.unwrap();
+    let handled = engine.wait(id, LONG).await.unwrap();
+    assert_eq!(handled.kind, "error");
+    assert!(handled.text.contains("(number)"), "{handled:?}");
+    assert!(handled.text.contains("does not decode"), "{handled:?}");
+}
+
+async fn handle_has_the_state_and_the_attempt_of_the_step<S: Store + Inspect + Clone>(store: S) {
+    let machine = Fragile::default();
+    let asked = machine.asked.clone();
+    let engine = running(store, machine).await;
+    let id = insert::<Fragile>(&engine, New(Deed::FailOnce { number: 6 })).await;
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), told("retried", 7));
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    let ended = engine.get(id).await.unwrap().unwrap();
+    assert_eq!(ended.attempt, 1);
+}
+
+async fn ends_with_both<S: Store + Inspect>(store: S, handle: Handle, second: &str) {
+    let text = "lost".to_owned();
+    let ended = ended(store, Deed::Then { handle, text }).await;
+    assert_eq!(ended.status, Status::Failed);
+    let reason = ended.last_error.unwrap();
+    assert!(reason.starts_with("lost; then handle failed: "), "{reason}");
+    assert!(reason.contains(second), "{reason}");
+}
+
+async fn a_handle_that_fails_ends_it_with_both_reasons<S: Store + Inspect + Clone>(store: S) {
+    ends_with_both(store, Handle::Fail, "and no way back").await;
+}
+
+async fn a_handle_that_panics_ends_it_with_both_reasons<S: Store + Inspect + Clone>(store: S) {
+    ends_with_both(store, Handle::Panic, "and panicked").await;
+}
+
+async fn a_handle_that_takes_too_long_ends_it_with_both_reasons<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    ends_with_both(store, Handle::Hang, "longer than 300ms").await;
+}
+
+async fn a_handle_whose_outcome_cannot_be_stored_ends_it_with_both_reasons<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    ends_with_both(store, Handle::Nul, "\\u0000").await;
+}
+
+async fn a_fatal_error_stops_without_asking_handle<S: Store + Inspect + Clone>(store: S) {
+    let machine = Fragile::default();
+    let asked = machine.asked.clone();
+    let engine = running(store, machine).await;
+    let id = insert::<Fragile>(&engine, New(Deed::Fatal)).await;
+    let ended = engine.wait_ended(id, LONG).await.unwrap();
+    assert_eq!(ended.status, Status::Failed);
+    assert_eq!(ended.last_error.as_deref(), Some("beyond help"));
+    assert_eq!(asked.load(Ordering::SeqCst), 0);
+}
+
+/// Says nothing about failures.
+struct Plain;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Act {
+    Fail(String),
+    FailAtLength,
+    Panic,
+}
+
+impl Machine for Plain {
+    const NAME: &'static str = "plain";
+    type State = Act;
+    type Output = ();
+
+    async fn step(&self, act: Act, _cx: &Context) -> StepResult<Self> {
+        match act {
+            Act::Fail(reason) => Err(StepError::new(reason)),
+            Act::FailAtLength => {
+                let length = "x".repeat(limits::ERROR_BYTES_MAX);
+                Err(StepError::new(format!("a\0b{length}")))
+            }
+            Act::Panic => std::panic::panic_any(7),
+        }
+    }
+}
+
+async fn a_machine_without_handle_stops<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Plain).await;
+    let failed = insert::<Plain>(&engine, New(Act::Fail("no way".to_owned()))).await;
+    let panicked = insert::<Plain>(&engine, New(Act::Panic)).await;
+    let failed = engine.wait_ended(failed, LONG).await.unwrap();
+    assert_eq!(failed.status, Status::Failed);
+    assert_eq!(failed.last_error.as_deref(), Some("no way"));
+    let panicked = engine.wait_ended(panicked, LONG).await.unwrap();
+    let reason = panicked.last_error.unwrap();
+    assert_eq!(reason, "the step panicked: a value that is no text");
+}
+
+async fn a_reason_that_no_database_holds_is_cleaned_and_kept<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Plain).await;
+    let id = insert::<Plain>(&engine, New(Act::FailAtLength)).await;
+    let ended = engine.wait_ended(id, LONG).await.unwrap();
+    assert_eq!(ended.status, Status::Failed);
+    let kept = ended.last_error.unwrap();
+    assert!(kept.starts_with("a\u{fffd}bx") && kept.ends_with("(cut)"));
+}
+
+async fn a_failure_leaves_its_neighbours_alone<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Fragile::default()).await;
+    let deeds = (0..30).map(|n| {
+        New::<Fragile>(match n % 3 {
+            0 => Deed::Panic,
+            1 => Deed::Fatal,
+            _ => Deed::Handled(told("fine", n)),
+        })
+    });
+    let inserted = engine.insert_many(deeds).await.unwrap();
+    for (n, inserted) in inserted.into_iter().enumerate() {
+        let ended = engine.wait(inserted, LONG).await;
+        match n % 3 {
+            0 => assert_eq!(ended.unwrap().kind, "panic"),
+            1 => assert!(matches!(ended, Err(WaitError::Ended { .. }))),
+            _ => assert_eq!(ended.unwrap(), told("fine", n)),
+        }
+    }
+}
+
+/// A later build of the same machine, which reads what [`Plain`] does not.
+struct Mended;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum MendedAct {
+    Fail(Option<u64>),
+}
+
+impl Machine for Mended {
+    const NAME: &'static str = Plain::NAME;
+    type State = MendedAct;
+    type Output = u64;
+
+    async fn step(&self, act: MendedAct, _cx: &Context) -> StepResult<Self> {
+        let MendedAct::Fail(number) = act;
+        Ok(Outcome::done(number.unwrap_or_default()))
+    }
+}
+
+async fn a_state_that_does_not_decode_fails_with_its_reason_and_runs_when_it_does<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let engine = running(store.clone(), Plain).await;
+    let row = NewInstance::new("plain", "fail", Json::of(&7).unwrap());
+    let id = engine.insert_rows(vec![row]).await.unwrap()[0]
+        .new_id()
+        .unwrap();
+    let ended = engine.wait_ended(id, LONG).await.unwrap();
+    assert_eq!(ended.status, Status::Failed);
+    let reason = ended.last_error.unwrap();
+    assert!(reason.contains("step fail does not decode"), "{reason}");
+    assert!(reason.contains("expected a string"), "{reason}");
+    engine.shutdown().await;
+
+    let engine = running(store, Mended).await;
+    let answer = engine.retry(id, Note::by("operator")).await.unwrap();
+    assert_eq!(answer, RetryAnswer::Retried);
+    assert_eq!(engine.wait(Id::<Mended>::of(id), LONG).await.unwrap(), 7);
+}

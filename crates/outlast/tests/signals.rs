@@ -1,0 +1,499 @@
+//! Signals: early, late, many at once, against the clock; and who they reach.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+mod support;
+
+use outlast::client::SignalledOrInserted;
+use outlast::prelude::*;
+use outlast_core::{Inspect, Store};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use support::{LONG, eventually, insert, on_both_stores, running};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+on_both_stores!(
+    a_signal_sent_before_the_first_step_is_not_lost,
+    a_signal_sent_while_the_step_before_the_wait_runs_is_not_lost,
+    of_signals_from_many_senders_at_once_none_is_lost,
+    a_pack_is_gathered_over_several_waits_without_spinning,
+    a_retry_keeps_its_awaited_signals,
+    progress_consumes_what_was_awaited_and_nothing_else,
+    a_signal_that_nobody_awaits_wakes_nobody,
+    any_of_the_awaited_names_wakes,
+    a_deadline_that_loses_against_a_signal_does_nothing,
+    a_deadline_that_wins_against_a_signal_wakes_without_one,
+    of_a_deadline_and_a_signal_at_once_one_wakes_and_none_is_lost,
+    a_signal_finds_its_target_by_key,
+    a_signal_to_an_ended_instance_has_no_target,
+    a_signal_to_a_missing_instance_has_no_target,
+    a_signal_with_a_dedup_key_arrives_once_even_after_it_was_consumed,
+    signal_or_insert_starts_what_is_not_there_with_the_signal_in_its_inbox,
+    signal_or_insert_signals_what_is_there,
+    signal_or_insert_from_many_at_once_starts_one_and_none_is_lost,
+    signal_or_insert_starts_anew_after_the_end,
+    signal_or_insert_counts_a_dedup_key_once,
+    signal_or_insert_without_a_key_is_refused_with_the_way_to_mend_it,
+);
+
+/// Gathers items until it has enough.
+#[derive(Clone, Default)]
+struct Packer {
+    runs: Arc<AtomicU32>,
+    /// Where [`Pack::Hold`] is.
+    held: Arc<Notify>,
+    go_on: Arc<Notify>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Pack {
+    /// Waits for the test before it waits for items.
+    Hold {
+        enough: usize,
+    },
+    Start {
+        enough: usize,
+    },
+    Gather {
+        enough: usize,
+    },
+    RetryThenTake,
+    TakeClose,
+    CloseTaken,
+    TakeItem {
+        seen: u32,
+    },
+    WaitAtMost {
+        timeout_ms: u64,
+    },
+    WaitedAtMost,
+    Listen,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Item(u32);
+
+impl Signal for Item {
+    const NAME: &'static str = "item";
+}
+
+#[derive(Serialize, Deserialize)]
+struct Close;
+
+impl Signal for Close {
+    const NAME: &'static str = "close";
+}
+
+impl Machine for Packer {
+    const NAME: &'static str = "packer";
+    type State = Pack;
+    type Output = Vec<u32>;
+
+    async fn step(&self, pack: Pack, cx: &Context) -> StepResult<Self> {
+        self.runs.fetch_add(1, Ordering::SeqCst);
+        let items: Vec<u32> = {
+            let items = cx.received_all::<Item>()?.into_iter();
+            items.map(|item| item.0).collect()
+        };
+        Ok(match pack {
+            Pack::Hold { enough } => {
+                self.held.notify_one();
+                self.go_on.notified().await;
+                wait_for([Item::NAME]).then(Pack::Gather { enough })
+            }
+            Pack::Start { enough } => wait_for([Item::NAME]).then(Pack::Gather { enough }),
+            Pack::Gather { enough } if items.len() < enough => {
+                wait_for([Item::NAME]).then(Pack::Gather { enough })
+            }
+            Pack::Gather { .. } => Outcome::done(items),
+            Pack::RetryThenTake if items.is_empty() => {
+                wait_for([Item::NAME]).then(Pack::RetryThenTake)
+            }
+            Pack::RetryThenTake if cx.attempt() < 2 => Outcome::retry(Duration::ZERO, "again"),
+            Pack::RetryThenTake => Outcome::done(items),
+            Pack::TakeClose => wait_for([Close::NAME]).then(Pack::CloseTaken),
+            Pack::CloseTaken => {
+                let seen = cx.inbox().len() as u32;
+                Outcome::next(Pack::TakeItem { seen })
+            }
+            Pack::TakeItem { seen } if items.is_empty() => {
+                assert_eq!(
+                    cx.inbox().len(),
+                    1,
+                    "the close is consumed, the item is not"
+                );
+                wait_for([Item::NAME]).then(Pack::TakeItem { seen })
+            }
+            Pack::TakeItem { seen } => Outcome::done([vec![seen], items].concat()),
+            Pack::WaitAtMost { timeout_ms } => wait_for([Item::NAME])
+                .timeout(Duration::from_millis(timeout_ms))
+                .then(Pack::WaitedAtMost),
+            Pack::WaitedAtMost if items.is_empty() => Outcome::done(vec![]),
+            Pack::WaitedAtMost => wait_for([Close::NAME]).then(Pack::Listen),
+            Pack::Listen if cx.awaited().count() == 0 => {
+                wait_for([Item::NAME, Close::NAME]).then(Pack::Listen)
+            }
+            Pack::Listen => {
+                let closed = cx.received::<Close>()?.is_some();
+                Outcome::done([items, vec![u32::from(closed)]].concat())
+            }
+        })
+    }
+}
+
+#[track_caller]
+fn woke(delivery: Delivery) -> bool {
+    match delivery {
+        Delivery::Delivered { woke, .. } => woke,
+        Delivery::Duplicate { .. } | Delivery::NoTarget | Delivery::InboxFull { .. } => {
+            panic!("it was not delivered: {delivery:?}")
+        }
+    }
+}
+
+async fn a_signal_sent_before_the_first_step_is_not_lost<S: Store + Inspect + Clone>(store: S) {
+    let client = Client::new(store.clone());
+    let id = insert::<Packer>(&client, New(Pack::Start { enough: 1 })).await;
+    assert!(!woke(client.signal(id, Item(7)).await.unwrap()));
+    let engine = running(store, Packer::default()).await;
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), [7]);
+}
+
+async fn a_signal_sent_while_the_step_before_the_wait_runs_is_not_lost<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let packer = Packer::default();
+    let engine = running(store, packer.clone()).await;
+    let id = insert::<Packer>(&engine, New(Pack::Hold { enough: 1 })).await;
+    packer.held.notified().await;
+    assert!(!woke(engine.signal(id, Item(7)).await.unwrap()));
+    packer.go_on.notify_one();
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), [7]);
+}
+
+async fn of_signals_from_many_senders_at_once_none_is_lost<S: Store + Inspect + Clone>(store: S) {
+    const SENDERS: u32 = 8;
+    const EACH: u32 = 15;
+    let enough = (SENDERS * EACH) as usize;
+    let engine = running(store, Packer::default()).await;
+    let gathers = insert::<Packer>(&engine, New(Pack::Start { enough })).await;
+    let mut senders = JoinSet::new();
+    for sender in 0..SENDERS {
+        let client = engine.client().clone();
+        senders.spawn(async move {
+            for n in 0..EACH {
+                let item = Item(sender * EACH + n);
+                let delivery = client.signal(gathers, item).await.unwrap();
+                assert!(
+                    matches!(delivery, Delivery::Delivered { .. }),
+                    "{delivery:?}"
+                );
+            }
+        });
+    }
+    senders.join_all().await;
+    let items = engine.wait(gathers, LONG).await.unwrap();
+    assert_eq!(items.len(), enough, "none came twice");
+    assert_eq!(BTreeSet::from_iter(items), (0..SENDERS * EACH).collect());
+}
+
+async fn a_pack_is_gathered_over_several_waits_without_spinning<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let packer = Packer::default();
+    let runs = || packer.runs.load(Ordering::SeqCst);
+    let engine = running(store, packer.clone()).await;
+    let id = insert::<Packer>(&engine, New(Pack::Start { enough: 4 })).await;
+    for item in 1..=3 {
+        let parked = engine.wait_settled(id, LONG).await.unwrap();
+        assert_eq!(parked.status, Status::AwaitingSignal);
+        assert_eq!(runs(), item, "it ran without a new item");
+        assert!(woke(engine.signal(id, Item(item)).await.unwrap()));
+    }
+    let parked = engine.wait_settled(id, LONG).await.unwrap();
+    assert_eq!((parked.status, runs()), (Status::AwaitingSignal, 4));
+    engine.signal(id, Item(4)).await.unwrap();
+    // Oldest first, each once, those of earlier waits too.
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), [1, 2, 3, 4]);
+    assert_eq!(runs(), 5);
+}
+
+async fn a_retry_keeps_its_awaited_signals<S: Store + Inspect + Clone>(store: S) {
+    let packer = Packer::default();
+    let engine = running(store, packer.clone()).await;
+    let id = insert::<Packer>(&engine, New(Pack::RetryThenTake)).await;
+    engine.wait_settled(id, LONG).await.unwrap();
+    engine.signal(id, Item(7)).await.unwrap();
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), [7]);
+    assert_eq!(packer.runs.load(Ordering::SeqCst), 4);
+}
+
+async fn progress_consumes_what_was_awaited_and_nothing_else<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Packer::default()).await;
+    let id = insert::<Packer>(&engine, New(Pack::TakeClose)).await;
+    engine.wait_settled(id, LONG).await.unwrap();
+    assert!(!woke(engine.signal(id, Item(7)).await.unwrap()));
+    assert!(woke(engine.signal(id, Close).await.unwrap()));
+    // Two were in the inbox when it was closed; then the item alone, for the next wait.
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), [2, 7]);
+}
+
+async fn a_signal_that_nobody_awaits_wakes_nobody<S: Store + Inspect + Clone>(store: S) {
+    let packer = Packer::default();
+    let engine = running(store, packer.clone()).await;
+    let id = insert::<Packer>(&engine, New(Pack::Start { enough: 1 })).await;
+    engine.wait_settled(id, LONG).await.unwrap();
+    assert!(!woke(engine.signal(id, Close).await.unwrap()));
+    let parked = engine.get(id).await.unwrap().unwrap();
+    assert_eq!(parked.status, Status::AwaitingSignal);
+    assert_eq!(packer.runs.load(Ordering::SeqCst), 1);
+}
+
+async fn any_of_the_awaited_names_wakes<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Packer::default()).await;
+    let item = insert::<Packer>(&engine, New(Pack::Listen)).await;
+    let close = insert::<Packer>(&engine, New(Pack::Listen)).await;
+    engine.signal(item, Item(7)).await.unwrap();
+    engine.signal(close, Close).await.unwrap();
+    assert_eq!(engine.wait(item, LONG).await.unwrap(), [7, 0]);
+    assert_eq!(engine.wait(close, LONG).await.unwrap(), [1]);
+}
+
+async fn a_deadline_that_loses_against_a_signal_does_nothing<S: Store + Inspect + Clone>(store: S) {
+    let packer = Packer::default();
+    let engine = running(store, packer.clone()).await;
+    let timeout_ms = 400;
+    let id = insert::<Packer>(&engine, New(Pack::WaitAtMost { timeout_ms })).await;
+    let parked = engine.wait_settled(id, LONG).await.unwrap();
+    let deadline = parked.await_deadline.unwrap();
+    assert!(
+        woke(engine.signal(id, Item(7)).await.unwrap()),
+        "it came too late"
+    );
+    let parked = engine.wait_settled(id, LONG).await.unwrap();
+    assert_eq!(parked.await_deadline, None);
+    // Beyond the deadline, it is where it was.
+    eventually("the deadline passes", async || {
+        engine.now().await.unwrap() > deadline
+    })
+    .await;
+    let timers_have_looked =
+        insert::<Packer>(&engine, New(Pack::WaitAtMost { timeout_ms: 1 })).await;
+    assert!(
+        engine
+            .wait(timers_have_looked, LONG)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    let parked = engine.get(id).await.unwrap().unwrap();
+    assert_eq!(parked.status, Status::AwaitingSignal);
+    assert_eq!(parked.awaits, Some(vec!["close".to_owned()]));
+    engine.signal(id, Close).await.unwrap();
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), [1]);
+}
+
+async fn a_deadline_that_wins_against_a_signal_wakes_without_one<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let engine = running(store, Packer::default()).await;
+    let id = insert::<Packer>(&engine, New(Pack::WaitAtMost { timeout_ms: 30 })).await;
+    assert!(engine.wait(id, LONG).await.unwrap().is_empty());
+    let late = engine.signal(id, Item(7)).await.unwrap();
+    assert_eq!(late, Delivery::NoTarget);
+}
+
+async fn of_a_deadline_and_a_signal_at_once_one_wakes_and_none_is_lost<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    const RACES: u64 = 40;
+    let engine = running(store, Packer::default()).await;
+    let mut races = JoinSet::new();
+    for race in 0..RACES {
+        let client = engine.client().clone();
+        races.spawn(async move {
+            let timeout_ms = 20 + race % 20;
+            let id = insert::<Packer>(&client, New(Pack::WaitAtMost { timeout_ms })).await;
+            client.wait_settled(id, LONG).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            match client.signal(id, Item(7)).await.unwrap() {
+                // Who was woken by the signal is given it, and waits for the next.
+                Delivery::Delivered { woke: true, .. } => {
+                    let settled = client.wait_settled(id, LONG).await.unwrap();
+                    assert_eq!(settled.status, Status::AwaitingSignal);
+                    assert_eq!(settled.step, "listen");
+                }
+                // Who was woken by the deadline may still find it when the step is claimed.
+                Delivery::Delivered { woke: false, .. } => {
+                    let settled = client.wait_settled(id, LONG).await.unwrap();
+                    assert!(matches!(settled.step.as_str(), "listen" | "waited_at_most"));
+                }
+                // Woken and ended once: two claims, two outcomes.
+                Delivery::NoTarget => {
+                    let ended = client.get(id).await.unwrap().unwrap();
+                    assert_eq!((ended.status, ended.revision.0), (Status::Done, 4));
+                }
+                other @ (Delivery::Duplicate { .. } | Delivery::InboxFull { .. }) => {
+                    panic!("{other:?}")
+                }
+            }
+        });
+    }
+    races.join_all().await;
+}
+
+async fn a_signal_finds_its_target_by_key<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Packer::default()).await;
+    let start = || New::<Packer>(Pack::Start { enough: 1 });
+    let other = insert(&engine, start().key("pack:1")).await;
+    let id = insert(&engine, start().key("pack:2")).await;
+    let delivery = engine.signal(Packer::key("pack:2"), Item(7)).await.unwrap();
+    assert!(matches!(delivery, Delivery::Delivered { instance, .. } if instance == id.get()));
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), [7]);
+    let other = engine.wait_settled(other, LONG).await.unwrap();
+    assert_eq!(other.status, Status::AwaitingSignal);
+}
+
+async fn a_signal_to_an_ended_instance_has_no_target<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Packer::default()).await;
+    let gather = New::<Packer>(Pack::Gather { enough: 0 }).key("pack:1");
+    let id = insert(&engine, gather).await;
+    assert!(engine.wait(id, LONG).await.unwrap().is_empty());
+    let by_id = engine.signal(id, Item(7)).await.unwrap();
+    let by_key = engine.signal(Packer::key("pack:1"), Item(7)).await.unwrap();
+    assert_eq!((by_id, by_key), (Delivery::NoTarget, Delivery::NoTarget));
+}
+
+async fn a_signal_to_a_missing_instance_has_no_target<S: Store + Inspect + Clone>(store: S) {
+    let client = Client::new(store);
+    let by_id = client.signal(InstanceId(4711), Item(7)).await.unwrap();
+    let by_key = client.signal(Packer::key("pack:1"), Item(7)).await.unwrap();
+    assert_eq!((by_id, by_key), (Delivery::NoTarget, Delivery::NoTarget));
+}
+
+async fn a_signal_with_a_dedup_key_arrives_once_even_after_it_was_consumed<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let engine = running(store, Packer::default()).await;
+    let id = insert::<Packer>(&engine, New(Pack::WaitAtMost { timeout_ms: 60_000 })).await;
+    let send = async || engine.signal(id, Item(7)).dedup("event-7").await.unwrap();
+    let first = send().await;
+    assert!(matches!(first, Delivery::Delivered { .. }), "{first:?}");
+    let duplicate = Delivery::Duplicate { instance: id.get() };
+    assert_eq!(send().await, duplicate);
+    // It goes on to wait for a close, and the item with it is consumed.
+    eventually("the item is taken", async || {
+        engine.get(id).await.unwrap().unwrap().step == "listen"
+    })
+    .await;
+    assert_eq!(send().await, duplicate);
+    engine.signal(id, Close).await.unwrap();
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), [1]);
+}
+
+fn pack(enough: usize) -> New<Packer> {
+    New(Pack::Start { enough }).key("pack:1")
+}
+
+async fn signal_or_insert_starts_what_is_not_there_with_the_signal_in_its_inbox<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let engine = running(store, Packer::default()).await;
+    let answer = engine.signal_or_insert(pack(1), Item(7)).await.unwrap();
+    let SignalledOrInserted::Inserted(id) = answer else {
+        panic!("nobody was there: {answer:?}");
+    };
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), [7]);
+}
+
+async fn signal_or_insert_signals_what_is_there<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Packer::default()).await;
+    let id = insert(&engine, pack(1)).await;
+    engine.wait_settled(id, LONG).await.unwrap();
+    let answer = engine.signal_or_insert(pack(1), Item(7)).await.unwrap();
+    assert_eq!(answer.id(), Some(id));
+    let SignalledOrInserted::Signalled(delivery) = answer else {
+        panic!("somebody was there: {answer:?}");
+    };
+    assert!(woke(delivery));
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), [7]);
+}
+
+async fn signal_or_insert_from_many_at_once_starts_one_and_none_is_lost<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    const SENDERS: u32 = 20;
+    let engine = running(store, Packer::default()).await;
+    let mut senders = JoinSet::new();
+    for sender in 0..SENDERS {
+        let client = engine.client().clone();
+        senders.spawn(async move {
+            let new = pack(SENDERS as usize);
+            client.signal_or_insert(new, Item(sender)).await.unwrap()
+        });
+    }
+    let answers = senders.join_all().await;
+    let started = answers.iter().filter_map(|answer| match answer {
+        SignalledOrInserted::Inserted(id) => Some(*id),
+        SignalledOrInserted::Signalled(_) => None,
+    });
+    let started: Vec<_> = started.collect();
+    assert_eq!(started.len(), 1);
+    assert!(answers.iter().all(|answer| answer.id() == Some(started[0])));
+    let items = engine.wait(started[0], LONG).await.unwrap();
+    assert_eq!(items.len(), SENDERS as usize);
+    assert_eq!(BTreeSet::from_iter(items), (0..SENDERS).collect());
+}
+
+async fn signal_or_insert_starts_anew_after_the_end<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Packer::default()).await;
+    let first = engine.signal_or_insert(pack(1), Item(1)).await.unwrap();
+    let first = first.id().unwrap();
+    assert_eq!(engine.wait(first, LONG).await.unwrap(), [1]);
+    let second = engine.signal_or_insert(pack(1), Item(2)).await.unwrap();
+    let second = second.id().unwrap();
+    assert_ne!(first, second);
+    assert_eq!(engine.wait(second, LONG).await.unwrap(), [2]);
+}
+
+async fn signal_or_insert_counts_a_dedup_key_once<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Packer::default()).await;
+    let send = async || {
+        let sending = engine.signal_or_insert(pack(2), Item(7)).dedup("event-7");
+        sending.await.unwrap()
+    };
+    let SignalledOrInserted::Inserted(id) = send().await else {
+        panic!("nobody was there");
+    };
+    let again = send().await;
+    let duplicate = Delivery::Duplicate { instance: id.get() };
+    assert!(matches!(again, SignalledOrInserted::Signalled(delivery) if delivery == duplicate));
+    engine.signal(id, Item(8)).await.unwrap();
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), [7, 8]);
+}
+
+async fn signal_or_insert_without_a_key_is_refused_with_the_way_to_mend_it<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let client = Client::new(store);
+    let keyless = New::<Packer>(Pack::Start { enough: 1 });
+    let refusal = client.signal_or_insert(keyless, Item(7)).await.unwrap_err();
+    assert_eq!(refusal.kind(), outlast::ErrorKind::Invalid);
+    let message = refusal.to_string();
+    assert!(message.contains("give the new instance one"), "{message}");
+}
