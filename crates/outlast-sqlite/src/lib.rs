@@ -64,10 +64,6 @@ mod reconcile;
 mod store;
 mod writer;
 
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-mod readme {}
-
 pub use migrate::Migration;
 pub use options::{Options, Synchronous};
 pub use store::Sqlite;

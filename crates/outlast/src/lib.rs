@@ -100,6 +100,10 @@ pub use outlast_postgres::{self as postgres, Postgres};
 #[cfg(feature = "sqlite")]
 pub use outlast_sqlite::{self as sqlite, Sqlite};
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
+
 /// Everything a program with machines needs: `use outlast::prelude::*;`.
 pub mod prelude {
     #[cfg(feature = "postgres")]
