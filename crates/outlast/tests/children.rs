@@ -1,0 +1,380 @@
+//! Fanning out and joining.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+mod support;
+
+use outlast::prelude::*;
+use outlast::{DroppedChild, Parent};
+use outlast_core::{Inspect, Store};
+use serde_json::{Value, json};
+use support::{LONG, insert, on_both_stores};
+
+on_both_stores!(
+    children_run_in_the_queues_they_were_given_and_join,
+    a_round_without_children_joins_at_once,
+    a_failing_child_is_seen_by_its_parent_which_goes_on,
+    the_output_of_a_failed_child_is_an_error_that_says_how_it_ended,
+    a_cancelled_child_joins_too,
+    a_child_whose_key_is_occupied_is_dropped_and_reported,
+    a_round_whose_children_are_all_dropped_joins_at_once,
+    fan_outs_nest_three_deep,
+    a_second_round_sees_only_its_own_children,
+    children_of_two_machines_make_one_round,
+    children_come_in_the_order_they_were_asked_for,
+    a_child_knows_its_parent_and_shares_its_trace,
+    a_thousand_children_join_once,
+);
+
+/// Does one small thing.
+struct Leaf;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Small {
+    Say(u64),
+    Where,
+    Fail(String),
+    Park,
+    Tell,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Go;
+
+impl Signal for Go {
+    const NAME: &'static str = "go";
+}
+
+impl Machine for Leaf {
+    const NAME: &'static str = "leaf";
+    type State = Small;
+    type Output = Value;
+
+    async fn step(&self, small: Small, cx: &Context) -> StepResult<Self> {
+        Ok(match small {
+            Small::Say(number) => Outcome::done(number.into()),
+            Small::Where => Outcome::done(cx.queue().into()),
+            Small::Fail(reason) => Outcome::stop(reason),
+            Small::Park => wait_for([Go::NAME]).then(Small::Say(0)),
+            Small::Tell => {
+                let parent = cx.parent().map(|Parent { id, round }| (id, round));
+                Outcome::done(json!({ "parent": parent, "trace": cx.trace() }))
+            }
+        })
+    }
+}
+
+/// The same with another name and another output.
+struct Bud;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Bloom {
+    Bloom,
+}
+
+impl Machine for Bud {
+    const NAME: &'static str = "bud";
+    type State = Bloom;
+    type Output = String;
+
+    async fn step(&self, _: Bloom, _cx: &Context) -> StepResult<Self> {
+        Ok(Outcome::done("bloomed".to_owned()))
+    }
+}
+
+/// Has leaves.
+struct Branch;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Grow {
+    Queues,
+    Say(Vec<u64>),
+    SayAndFail,
+    SayAndInsistOnOutputs,
+    Park,
+    Keyed { keys: Vec<String> },
+    Twice,
+    Again,
+    Mixed,
+    Tell,
+    Join,
+    JoinOutputs,
+    JoinMixed,
+    JoinTwice { first: Value },
+}
+
+impl Machine for Branch {
+    const NAME: &'static str = "branch";
+    type State = Grow;
+    type Output = Value;
+
+    async fn step(&self, grow: Grow, cx: &Context) -> StepResult<Self> {
+        Ok(match grow {
+            Grow::Queues => {
+                let queues = ["one", "default", "two"];
+                let leaves = queues.map(|queue| New::<Leaf>(Small::Where).queue(queue));
+                fan_out(leaves).then(Grow::Join)
+            }
+            Grow::Say(numbers) => fan_out(saying(numbers)).then(Grow::Join),
+            Grow::SayAndFail => fan_out(saying_and_failing()).then(Grow::Join),
+            Grow::SayAndInsistOnOutputs => fan_out(saying_and_failing()).then(Grow::JoinOutputs),
+            Grow::Park => fan_out([New::<Leaf>(Small::Park)]).then(Grow::Join),
+            Grow::Keyed { keys } => {
+                let leaves = (1..).map(Small::Say).zip(keys);
+                fan_out(leaves.map(|(say, key)| New::<Leaf>(say).key(key))).then(Grow::Join)
+            }
+            Grow::Twice => fan_out(saying([1, 2])).then(Grow::Again),
+            Grow::Again => {
+                let first = round(cx)?;
+                fan_out(saying([3])).then(Grow::JoinTwice { first })
+            }
+            Grow::JoinTwice { first } => {
+                let all = cx.all_children().await?;
+                let all: Vec<_> = all
+                    .iter()
+                    .map(|child| (child.round, child.result.clone()))
+                    .collect();
+                Outcome::done(json!({ "first": first, "second": round(cx)?, "all": all }))
+            }
+            Grow::Mixed => fan_out([New::<Bud>(Bloom::Bloom)])
+                .and(saying([1, 2]))
+                .and([New::<Bud>(Bloom::Bloom)])
+                .then(Grow::JoinMixed),
+            Grow::JoinMixed => {
+                let buds = cx.children::<Bud>()?.into_iter();
+                let buds: Vec<_> = buds.map(|bud| bud.output).collect();
+                let machines: Vec<_> = cx.round().iter().map(|child| &child.machine).collect();
+                Outcome::done(json!({ "leaves": round(cx)?, "buds": buds, "machines": machines }))
+            }
+            Grow::Tell => fan_out([New::<Leaf>(Small::Tell)]).then(Grow::Join),
+            Grow::Join => Outcome::done(json!({
+                "leaves": round(cx)?,
+                "dropped": cx.dropped(),
+            })),
+            Grow::JoinOutputs => {
+                let leaves = cx.children::<Leaf>()?.into_iter();
+                let outputs: Result<Vec<_>, _> = leaves.map(|leaf| leaf.into_output()).collect();
+                Outcome::done(outputs?.into())
+            }
+        })
+    }
+}
+
+fn saying(numbers: impl IntoIterator<Item = u64>) -> impl Iterator<Item = New<Leaf>> {
+    numbers.into_iter().map(|number| New(Small::Say(number)))
+}
+
+fn saying_and_failing() -> [New<Leaf>; 3] {
+    [
+        Small::Say(1),
+        Small::Fail("blight".to_owned()),
+        Small::Say(3),
+    ]
+    .map(New)
+}
+
+/// What became of the leaves of this round.
+fn round(cx: &Context) -> Result<Value, StepError> {
+    let leaves = cx.children::<Leaf>()?.into_iter();
+    let told = leaves.map(|leaf| json!([leaf.status, leaf.output, leaf.error]));
+    Ok(told.collect())
+}
+
+async fn growing(store: impl Store + Inspect) -> Engine {
+    let builder = Engine::builder(store)
+        .machine(Branch)
+        .machine(Leaf)
+        .machine(Bud);
+    let queues = ["default", "one", "two"].into_iter();
+    let builder = queues.fold(builder, |builder, queue| builder.queue(queue, 100));
+    builder.start().await.unwrap()
+}
+
+async fn grown(engine: &Engine, grow: Grow) -> Value {
+    let id = insert::<Branch>(engine, New(grow)).await;
+    engine.wait(id, LONG).await.unwrap()
+}
+
+async fn children_run_in_the_queues_they_were_given_and_join<S: Store + Inspect + Clone>(store: S) {
+    let engine = growing(store).await;
+    let grown = grown(&engine, Grow::Queues).await;
+    let expected = json!([
+        ["done", "one", null],
+        ["done", "default", null],
+        ["done", "two", null]
+    ]);
+    assert_eq!(grown["leaves"], expected);
+}
+
+async fn a_round_without_children_joins_at_once<S: Store + Inspect + Clone>(store: S) {
+    let engine = growing(store).await;
+    let grown = grown(&engine, Grow::Say(vec![])).await;
+    assert_eq!(grown, json!({ "leaves": [], "dropped": [] }));
+}
+
+async fn a_failing_child_is_seen_by_its_parent_which_goes_on<S: Store + Inspect + Clone>(store: S) {
+    let engine = growing(store).await;
+    let grown = grown(&engine, Grow::SayAndFail).await;
+    let expected = json!([
+        ["done", 1, null],
+        ["failed", null, "blight"],
+        ["done", 3, null]
+    ]);
+    assert_eq!(grown["leaves"], expected);
+}
+
+async fn the_output_of_a_failed_child_is_an_error_that_says_how_it_ended<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let engine = growing(store).await;
+    let id = insert::<Branch>(&engine, New(Grow::SayAndInsistOnOutputs)).await;
+    let ended = engine.wait_ended(id, LONG).await.unwrap();
+    let failed = engine.children(id.get()).await.unwrap()[1].id;
+    assert_eq!(ended.status, Status::Failed);
+    assert_eq!(
+        ended.last_error,
+        Some(format!("child {failed} is failed: blight"))
+    );
+}
+
+async fn a_cancelled_child_joins_too<S: Store + Inspect + Clone>(store: S) {
+    let engine = growing(store).await;
+    let id = insert::<Branch>(&engine, New(Grow::Park)).await;
+    let parked = engine.wait_settled(id, LONG).await.unwrap();
+    assert_eq!(
+        (parked.status, parked.children_pending),
+        (Status::AwaitingChildren, 1)
+    );
+    let child = engine.children(id.get()).await.unwrap()[0].id;
+    engine.cancel(child, Note::by("gardener")).await.unwrap();
+    let grown = engine.wait(id, LONG).await.unwrap();
+    assert_eq!(
+        grown["leaves"],
+        json!([["cancelled", null, "cancelled by gardener"]])
+    );
+}
+
+async fn a_child_whose_key_is_occupied_is_dropped_and_reported<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let engine = growing(store).await;
+    let holder = insert(&engine, New::<Leaf>(Small::Park).key("b")).await;
+    let keys = ["a", "b", "c"].map(str::to_owned).to_vec();
+    let grown = grown(&engine, Grow::Keyed { keys }).await;
+    assert_eq!(
+        grown["leaves"],
+        json!([["done", 1, null], ["done", 3, null]])
+    );
+    let dropped: Vec<DroppedChild> = serde_json::from_value(grown["dropped"].clone()).unwrap();
+    let expected = DroppedChild {
+        position: 1,
+        machine: Leaf::NAME.to_owned(),
+        key: "b".to_owned(),
+        holder: Some(holder.get()),
+    };
+    assert_eq!(dropped, [expected]);
+}
+
+async fn a_round_whose_children_are_all_dropped_joins_at_once<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let engine = growing(store).await;
+    insert(&engine, New::<Leaf>(Small::Park).key("a")).await;
+    let keys = vec!["a".to_owned(); 2];
+    let grown = grown(&engine, Grow::Keyed { keys }).await;
+    assert_eq!(grown["leaves"], json!([]));
+    assert_eq!(grown["dropped"].as_array().unwrap().len(), 2);
+}
+
+/// Sums the sizes of what is below it.
+struct Tree;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Height {
+    Grow { levels: u32 },
+    Sum,
+}
+
+impl Machine for Tree {
+    const NAME: &'static str = "tree";
+    type State = Height;
+    type Output = u32;
+
+    async fn step(&self, height: Height, cx: &Context) -> StepResult<Self> {
+        Ok(match height {
+            Height::Grow { levels: 0 } => Outcome::done(1),
+            Height::Grow { levels } => {
+                let below = || New::<Tree>(Height::Grow { levels: levels - 1 });
+                fan_out([below(), below(), below()]).then(Height::Sum)
+            }
+            Height::Sum => {
+                let below = cx.children::<Tree>()?.into_iter();
+                let sizes: Result<Vec<_>, _> = below.map(|tree| tree.into_output()).collect();
+                Outcome::done(1 + sizes?.iter().sum::<u32>())
+            }
+        })
+    }
+}
+
+async fn fan_outs_nest_three_deep<S: Store + Inspect + Clone>(store: S) {
+    let engine = support::running(store, Tree).await;
+    let id = insert::<Tree>(&engine, New(Height::Grow { levels: 3 })).await;
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1 + 3 + 9 + 27);
+}
+
+async fn a_second_round_sees_only_its_own_children<S: Store + Inspect + Clone>(store: S) {
+    let engine = growing(store).await;
+    let grown = grown(&engine, Grow::Twice).await;
+    assert_eq!(
+        grown["first"],
+        json!([["done", 1, null], ["done", 2, null]])
+    );
+    assert_eq!(grown["second"], json!([["done", 3, null]]));
+    assert_eq!(grown["all"], json!([[1, 1], [1, 2], [2, 3]]));
+}
+
+async fn children_of_two_machines_make_one_round<S: Store + Inspect + Clone>(store: S) {
+    let engine = growing(store).await;
+    let grown = grown(&engine, Grow::Mixed).await;
+    assert_eq!(grown["machines"], json!(["bud", "leaf", "leaf", "bud"]));
+    assert_eq!(
+        grown["leaves"],
+        json!([["done", 1, null], ["done", 2, null]])
+    );
+    assert_eq!(grown["buds"], json!(["bloomed", "bloomed"]));
+}
+
+async fn children_come_in_the_order_they_were_asked_for<S: Store + Inspect + Clone>(store: S) {
+    let engine = growing(store).await;
+    let numbers: Vec<u64> = (0..50).rev().collect();
+    let grown = grown(&engine, Grow::Say(numbers.clone())).await;
+    let seen = grown["leaves"].as_array().unwrap().iter();
+    let seen: Vec<_> = seen.map(|leaf| leaf[1].as_u64().unwrap()).collect();
+    assert_eq!(seen, numbers);
+}
+
+async fn a_child_knows_its_parent_and_shares_its_trace<S: Store + Inspect + Clone>(store: S) {
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let engine = growing(store).await;
+    let id = insert(&engine, New::<Branch>(Grow::Tell).trace(TRACE)).await;
+    let grown = engine.wait(id, LONG).await.unwrap();
+    let told = &grown["leaves"][0][1];
+    assert_eq!(told["parent"], json!([id.get(), 1]));
+    assert_eq!(told["trace"], TRACE);
+}
+
+async fn a_thousand_children_join_once<S: Store + Inspect + Clone>(store: S) {
+    let engine = growing(store).await;
+    let id = insert::<Branch>(&engine, New(Grow::Say((0..1_000).collect()))).await;
+    let grown = engine.wait(id, LONG).await.unwrap();
+    assert_eq!(grown["leaves"].as_array().unwrap().len(), 1_000);
+    let ended = engine.get(id).await.unwrap().unwrap();
+    // Claimed, fanned out, claimed, done.
+    assert_eq!((ended.revision.0, ended.children_pending), (4, 0));
+}
