@@ -1,0 +1,253 @@
+//! A store seen from another place, and one whose calls break.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use async_trait::async_trait;
+use outlast_core::{
+    Cancelled, Child, ClaimRequest, Claimed, CollectRequest, Collected, Commit, Committed, Count,
+    DeleteAnswer, Delivered, Error, Filter, Fired, Heartbeat, Hints, Inserts, Inspect, Instance,
+    InstanceId, ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note, Operation, Page,
+    QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
+    Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store, Timestamp, Worker,
+    WorkerId,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The way a call breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Break {
+    /// Nothing was done.
+    Before,
+    /// It was done, and the answer was lost.
+    After,
+}
+
+/// Asked at every call by the name of its verb: whether it breaks.
+type Breaks = Arc<dyn Fn(&'static str) -> Option<Break> + Send + Sync>;
+/// Told what every commit was answered.
+type Overhears = Arc<dyn Fn(&[Commit], &Committed) + Send + Sync>;
+
+/// A way to a store that looks like that of another process: nothing is told in memory.
+#[derive(Clone)]
+pub(crate) struct Through<S> {
+    store: S,
+    place: String,
+    mute: bool,
+    breaks: Breaks,
+    overhears: Overhears,
+}
+
+impl<S: Store + Inspect> Through<S> {
+    pub(crate) fn new(store: S) -> Through<S> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let place = format!("{} {}", store.place(), NEXT.fetch_add(1, Ordering::Relaxed));
+        Through {
+            store,
+            place,
+            mute: false,
+            breaks: Arc::new(|_| None),
+            overhears: Arc::new(|_, _| {}),
+        }
+    }
+
+    /// Neither tells nor hears.
+    pub(crate) fn mute(mut self) -> Through<S> {
+        self.mute = true;
+        self
+    }
+
+    pub(crate) fn breaking(
+        mut self,
+        breaks: impl Fn(&'static str) -> Option<Break> + Send + Sync + 'static,
+    ) -> Through<S> {
+        self.breaks = Arc::new(breaks);
+        self
+    }
+
+    pub(crate) fn overhearing(
+        mut self,
+        overhears: impl Fn(&[Commit], &Committed) + Send + Sync + 'static,
+    ) -> Through<S> {
+        self.overhears = Arc::new(overhears);
+        self
+    }
+
+    async fn call<T>(
+        &self,
+        verb: &'static str,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let broken = || Error::Transient {
+            operation: verb,
+            reason: "the test broke it".into(),
+            source: None,
+        };
+        match (self.breaks)(verb) {
+            None => call.await,
+            Some(Break::Before) => Err(broken()),
+            Some(Break::After) => {
+                call.await?;
+                Err(broken())
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl<S: Store + Inspect> Store for Through<S> {
+    async fn now(&self) -> Result<Timestamp> {
+        self.store.now().await
+    }
+
+    async fn insert(&self, rows: Vec<NewInstance>, claim_for: Option<WorkerId>) -> Result<Inserts> {
+        self.call("insert", self.store.insert(rows, claim_for))
+            .await
+    }
+
+    async fn claim(&self, request: ClaimRequest) -> Result<Claimed> {
+        self.call("claim", self.store.claim(request)).await
+    }
+
+    async fn commit(&self, commits: Vec<Commit>) -> Result<Committed> {
+        let commit = async {
+            let committed = self.store.commit(commits.clone()).await?;
+            (self.overhears)(&commits, &committed);
+            Ok(committed)
+        };
+        self.call("commit", commit).await
+    }
+
+    async fn release(&self, releases: Vec<Release>) -> Result<Released> {
+        self.call("release", self.store.release(releases)).await
+    }
+
+    async fn forget(&self, worker: WorkerId, held: Vec<InstanceId>) -> Result<Vec<InstanceId>> {
+        self.call("forget", self.store.forget(worker, held)).await
+    }
+
+    async fn deliver(&self, signals: Vec<NewSignal>) -> Result<Delivered> {
+        self.call("deliver", self.store.deliver(signals)).await
+    }
+
+    async fn signal_or_insert(&self, request: SignalOrInsert) -> Result<SignalledOrInserted> {
+        self.call("signal_or_insert", self.store.signal_or_insert(request))
+            .await
+    }
+
+    async fn register(&self, worker: NewWorker) -> Result<WorkerId> {
+        self.call("register", self.store.register(worker)).await
+    }
+
+    async fn heartbeat(&self, worker: WorkerId, lease: Duration) -> Result<Heartbeat> {
+        self.call("heartbeat", self.store.heartbeat(worker, lease))
+            .await
+    }
+
+    async fn deregister(&self, worker: WorkerId) -> Result<()> {
+        self.call("deregister", self.store.deregister(worker)).await
+    }
+
+    async fn reap(&self, request: ReapRequest) -> Result<Reaped> {
+        self.call("reap", self.store.reap(request)).await
+    }
+
+    async fn fire(&self, max: usize) -> Result<Fired> {
+        self.call("fire", self.store.fire(max)).await
+    }
+
+    async fn collect(&self, request: CollectRequest) -> Result<Collected> {
+        self.call("collect", self.store.collect(request)).await
+    }
+
+    async fn reconcile(&self, request: ReconcileRequest) -> Result<Reconciled> {
+        self.call("reconcile", self.store.reconcile(request)).await
+    }
+
+    async fn cancel(&self, ids: Vec<InstanceId>, note: Note) -> Result<Cancelled> {
+        self.store.cancel(ids, note).await
+    }
+
+    async fn retry(&self, ids: Vec<InstanceId>, note: Note) -> Result<Retried> {
+        self.store.retry(ids, note).await
+    }
+
+    async fn delete(&self, ids: Vec<InstanceId>, note: Note) -> Result<Vec<DeleteAnswer>> {
+        self.store.delete(ids, note).await
+    }
+
+    async fn pause(&self, queue: &str, note: Note) -> Result<bool> {
+        self.store.pause(queue, note).await
+    }
+
+    async fn resume(&self, queue: &str, note: Note) -> Result<bool> {
+        self.store.resume(queue, note).await
+    }
+
+    fn place(&self) -> &str {
+        &self.place
+    }
+
+    async fn notify(&self, hints: Hints) -> Result<()> {
+        if self.mute {
+            return Ok(());
+        }
+        self.call("notify", self.store.notify(hints)).await
+    }
+
+    async fn listen(&self) -> Result<Option<Box<dyn Listen>>> {
+        if self.mute {
+            return Ok(None);
+        }
+        self.call("listen", self.store.listen()).await
+    }
+
+    async fn close(&self) {
+        self.store.close().await;
+    }
+}
+
+#[async_trait]
+impl<S: Store + Inspect> Inspect for Through<S> {
+    async fn get(&self, id: InstanceId) -> Result<Option<Instance>> {
+        self.store.get(id).await
+    }
+
+    async fn find(&self, machine: &str, key: &str) -> Result<Option<Instance>> {
+        self.store.find(machine, key).await
+    }
+
+    async fn list(&self, request: ListRequest) -> Result<Page> {
+        self.store.list(request).await
+    }
+
+    async fn count(&self, filter: Filter) -> Result<Count> {
+        self.store.count(filter).await
+    }
+
+    async fn signals(&self, id: InstanceId, after: Option<SignalId>) -> Result<Vec<SignalRow>> {
+        self.store.signals(id, after).await
+    }
+
+    async fn children(
+        &self,
+        id: InstanceId,
+        round: Option<i32>,
+        after: Option<InstanceId>,
+    ) -> Result<Vec<Child>> {
+        self.store.children(id, round, after).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueSummary>> {
+        self.store.queues().await
+    }
+
+    async fn workers(&self) -> Result<Vec<Worker>> {
+        self.store.workers().await
+    }
+
+    async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>> {
+        self.store.operations(instance).await
+    }
+}

@@ -1,0 +1,557 @@
+//! Whatever makes a step runnable leads to the step in milliseconds, without waiting for a poll.
+//!
+//! Each engine here polls once a minute, so what runs within a second was told of.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+mod support;
+#[path = "support/through.rs"]
+mod through;
+
+use outlast::prelude::*;
+use outlast::{EngineBuilder, RetryAnswer, Timestamp};
+use outlast_core::{Inspect, Store};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+use support::{LONG, insert, on_both_stores};
+use through::Through;
+use tokio::sync::Semaphore;
+
+on_both_stores!(
+    an_insert_is_run_at_once,
+    what_a_client_made_apart_inserts_is_run_at_once,
+    a_signal_wakes_at_once,
+    the_end_of_a_child_wakes_its_parent_at_once,
+    a_retry_runs_at_its_time,
+    a_wait_ends_at_its_deadline,
+    a_delayed_insert_is_run_at_its_time,
+    an_insert_for_a_moment_is_run_at_its_time,
+    what_is_due_first_does_not_wait_behind_what_is_due_later,
+    a_resumed_queue_gives_out_its_work_at_once,
+    what_an_operator_retries_is_run_at_once,
+    the_next_in_line_of_a_partition_key_is_run_at_once,
+    what_goes_through_the_queue_is_run_at_once,
+    a_slot_that_comes_free_is_used_at_once,
+    without_notifications_everything_is_found_by_polling,
+);
+
+const POLL: Duration = Duration::from_secs(60);
+/// Far from the poll, and what a busy machine still holds.
+const AT_ONCE: Duration = Duration::from_secs(1);
+/// How late a busy machine may be. The figures are printed.
+const LATENESS_MAX: Duration = Duration::from_millis(500);
+
+/// Answers when its last step ran, by the database's clock.
+#[derive(Clone)]
+struct Sleeper {
+    fails: Arc<AtomicBool>,
+    started: Arc<Semaphore>,
+    go: Arc<Semaphore>,
+}
+
+impl Default for Sleeper {
+    fn default() -> Sleeper {
+        Sleeper {
+            fails: Arc::default(),
+            started: Arc::new(Semaphore::new(0)),
+            go: Arc::new(Semaphore::new(0)),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Nap {
+    /// Fails while it is told to.
+    Now,
+    Retry {
+        delay: Duration,
+    },
+    Sleep {
+        duration: Duration,
+    },
+    Wait,
+    Parent,
+    Requeue,
+    /// Runs until the test lets it go on.
+    Hold,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Go;
+
+impl Signal for Go {
+    const NAME: &'static str = "go";
+}
+
+impl Machine for Sleeper {
+    const NAME: &'static str = "sleeper";
+    type State = Nap;
+    type Output = Timestamp;
+
+    async fn step(&self, state: Nap, cx: &Context) -> StepResult<Self> {
+        Ok(match state {
+            Nap::Now if self.fails.load(Ordering::SeqCst) => Outcome::stop("as asked"),
+            Nap::Now => Outcome::done(cx.client().now().await?),
+            Nap::Retry { delay } if cx.attempt() == 0 => Outcome::retry(delay, "not yet"),
+            Nap::Retry { .. } => Outcome::done(cx.client().now().await?),
+            Nap::Sleep { duration } => sleep(duration).then(Nap::Now),
+            Nap::Wait => wait_for([Go::NAME]).then(Nap::Now),
+            Nap::Parent => fan_out([New::<Sleeper>(Nap::Wait).key("child")]).then(Nap::Now),
+            Nap::Requeue => Outcome::requeue(Nap::Now),
+            Nap::Hold => {
+                self.started.add_permits(1);
+                self.go.acquire().await?.forget();
+                Outcome::done(cx.client().now().await?)
+            }
+        })
+    }
+}
+
+/// An engine that would find by itself only after half a minute.
+fn patient(store: impl Store + Inspect, sleeper: Sleeper) -> EngineBuilder {
+    Engine::builder(store)
+        .machine(sleeper)
+        .queue("default", 10)
+        .poll_interval(POLL)
+}
+
+/// Starts an engine and lets it look once, so that nothing is found by its first look.
+async fn at_rest(builder: EngineBuilder) -> Engine {
+    let engine = builder.start().await.unwrap();
+    let first = insert(&engine, New::<Sleeper>(Nap::Now)).await;
+    engine.wait(first, LONG).await.unwrap();
+    engine
+}
+
+/// Prints how long it took, and holds it to `AT_ONCE`.
+fn was_at_once(what: &str, since: Instant) {
+    let took = since.elapsed();
+    eprintln!("{what}: {took:?}");
+    assert!(took < AT_ONCE, "{what} took {took:?}");
+}
+
+/// Prints how late it was, and holds it to `LATENESS_MAX`. Early is never right.
+fn was_in_time(what: &str, due: Timestamp, ran: Timestamp) {
+    assert!(ran >= due, "{what} was {:?} early", due.since(ran));
+    let late = ran.since(due);
+    eprintln!("{what}: {late:?} late");
+    assert!(late < LATENESS_MAX, "{what} was {late:?} late");
+}
+
+async fn an_insert_is_run_at_once<S: Store + Inspect + Clone>(store: S) {
+    let engine = at_rest(patient(store, Sleeper::default())).await;
+
+    let since = Instant::now();
+    let id = insert(&engine, New::<Sleeper>(Nap::Now)).await;
+    engine.wait(id, LONG).await.unwrap();
+
+    was_at_once("insert to end", since);
+    engine.shutdown().await;
+}
+
+async fn what_a_client_made_apart_inserts_is_run_at_once<S: Store + Inspect + Clone>(store: S) {
+    let engine = at_rest(patient(store.clone(), Sleeper::default())).await;
+    let client = Client::new(store);
+
+    let since = Instant::now();
+    let id = insert(&client, New::<Sleeper>(Nap::Now)).await;
+    client.wait(id, LONG).await.unwrap();
+
+    was_at_once("insert of another client to end", since);
+    engine.shutdown().await;
+}
+
+async fn a_signal_wakes_at_once<S: Store + Inspect + Clone>(store: S) {
+    let engine = at_rest(patient(store, Sleeper::default())).await;
+    let id = insert(&engine, New::<Sleeper>(Nap::Wait)).await;
+    engine.wait_settled(id, LONG).await.unwrap();
+
+    let since = Instant::now();
+    engine.signal(id, Go).await.unwrap();
+    engine.wait(id, LONG).await.unwrap();
+
+    was_at_once("signal to end", since);
+    engine.shutdown().await;
+}
+
+async fn the_end_of_a_child_wakes_its_parent_at_once<S: Store + Inspect + Clone>(store: S) {
+    let engine = at_rest(patient(store, Sleeper::default())).await;
+    let parent = insert(&engine, New::<Sleeper>(Nap::Parent)).await;
+    engine.wait_settled(parent, LONG).await.unwrap();
+    let child = engine.get(Sleeper::key("child")).await.unwrap().unwrap();
+    let child = engine.wait_settled(child.id, LONG).await.unwrap();
+    assert_eq!(child.status, Status::AwaitingSignal);
+
+    let since = Instant::now();
+    engine.signal(child.id, Go).await.unwrap();
+    engine.wait(parent, LONG).await.unwrap();
+
+    was_at_once("signal to a child to end of its parent", since);
+    engine.shutdown().await;
+}
+
+async fn a_retry_runs_at_its_time<S: Store + Inspect + Clone>(store: S) {
+    let engine = at_rest(patient(store, Sleeper::default())).await;
+    let delay = Duration::from_millis(150);
+    let id = insert(&engine, New::<Sleeper>(Nap::Retry { delay })).await;
+
+    let ran = engine.wait(id, LONG).await.unwrap();
+
+    let instance = engine.get(id).await.unwrap().unwrap();
+    assert!(instance.eligible_at.since(instance.inserted_at) >= delay);
+    was_in_time("retry", instance.eligible_at, ran);
+    engine.shutdown().await;
+}
+
+async fn a_wait_ends_at_its_deadline<S: Store + Inspect + Clone>(store: S) {
+    let engine = at_rest(patient(store, Sleeper::default())).await;
+    let duration = Duration::from_millis(300);
+    let id = insert(&engine, New::<Sleeper>(Nap::Sleep { duration })).await;
+    let parked = engine.wait_settled(id, LONG).await.unwrap();
+    let deadline = parked.await_deadline.expect("it sleeps");
+
+    let ran = engine.wait(id, LONG).await.unwrap();
+
+    was_in_time("deadline", deadline, ran);
+    engine.shutdown().await;
+}
+
+async fn a_delayed_insert_is_run_at_its_time<S: Store + Inspect + Clone>(store: S) {
+    let engine = at_rest(patient(store, Sleeper::default())).await;
+    let delay = Duration::from_millis(150);
+    let id = insert(&engine, New::<Sleeper>(Nap::Now).delay(delay)).await;
+
+    let ran = engine.wait(id, LONG).await.unwrap();
+
+    let instance = engine.get(id).await.unwrap().unwrap();
+    assert_eq!(instance.eligible_at, instance.inserted_at + delay);
+    was_in_time("delayed insert", instance.eligible_at, ran);
+    engine.shutdown().await;
+}
+
+async fn an_insert_for_a_moment_is_run_at_its_time<S: Store + Inspect + Clone>(store: S) {
+    let engine = at_rest(patient(store, Sleeper::default())).await;
+    let moment = engine.now().await.unwrap() + Duration::from_millis(150);
+    let id = insert(&engine, New::<Sleeper>(Nap::Now).at(moment.into())).await;
+
+    let ran = engine.wait(id, LONG).await.unwrap();
+
+    was_in_time("insert for a moment", moment, ran);
+    engine.shutdown().await;
+}
+
+async fn what_is_due_first_does_not_wait_behind_what_is_due_later<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let engine = at_rest(patient(store, Sleeper::default())).await;
+    let hour = Duration::from_secs(3600);
+    let soon = Duration::from_millis(150);
+    let late = insert(&engine, New::<Sleeper>(Nap::Now).delay(hour)).await;
+    let asleep = insert(&engine, New::<Sleeper>(Nap::Sleep { duration: hour })).await;
+    engine.wait_settled(asleep, LONG).await.unwrap();
+
+    let first = insert(&engine, New::<Sleeper>(Nap::Now).delay(soon)).await;
+    let second = insert(&engine, New::<Sleeper>(Nap::Sleep { duration: soon })).await;
+    let deadline = engine.wait_settled(second, LONG).await.unwrap();
+    let (first_ran, second_ran) = (
+        engine.wait(first, LONG).await.unwrap(),
+        engine.wait(second, LONG).await.unwrap(),
+    );
+
+    let first = engine.get(first).await.unwrap().unwrap();
+    was_in_time("delayed before a later one", first.eligible_at, first_ran);
+    let deadline = deadline.await_deadline.expect("it sleeps");
+    was_in_time("deadline before a later one", deadline, second_ran);
+    let late = engine.get(late).await.unwrap().unwrap();
+    assert_eq!((late.status, late.revision.0), (Status::Runnable, 0));
+    engine.shutdown().await;
+}
+
+async fn a_resumed_queue_gives_out_its_work_at_once<S: Store + Inspect + Clone>(store: S) {
+    let engine = at_rest(patient(store, Sleeper::default()).queue("other", 1)).await;
+    engine.pause("default", Note::by("ada")).await.unwrap();
+    let held = insert(&engine, New::<Sleeper>(Nap::Now)).await;
+    // The picker of the paused queue was told of it, and so was that of the other, which runs.
+    let other = insert(&engine, New::<Sleeper>(Nap::Now).queue("other")).await;
+    engine.wait(other, LONG).await.unwrap();
+    let waiting = engine.get(held).await.unwrap().unwrap();
+    assert_eq!((waiting.status, waiting.revision.0), (Status::Runnable, 0));
+
+    let since = Instant::now();
+    engine.resume("default", Note::by("ada")).await.unwrap();
+    engine.wait(held, LONG).await.unwrap();
+
+    was_at_once("resume to end", since);
+    engine.shutdown().await;
+}
+
+async fn what_an_operator_retries_is_run_at_once<S: Store + Inspect + Clone>(store: S) {
+    let sleeper = Sleeper::default();
+    let engine = at_rest(patient(store, sleeper.clone())).await;
+    sleeper.fails.store(true, Ordering::SeqCst);
+    let id = insert(&engine, New::<Sleeper>(Nap::Now)).await;
+    let failed = engine.wait_ended(id, LONG).await.unwrap();
+    assert_eq!(failed.status, Status::Failed);
+    sleeper.fails.store(false, Ordering::SeqCst);
+
+    let since = Instant::now();
+    let answer = engine.retry(id, Note::by("ada")).await.unwrap();
+    assert_eq!(answer, RetryAnswer::Retried);
+    engine.wait(id, LONG).await.unwrap();
+
+    was_at_once("operator's retry to end", since);
+    engine.shutdown().await;
+}
+
+async fn the_next_in_line_of_a_partition_key_is_run_at_once<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let sleeper = Sleeper::default();
+    let engine = at_rest(patient(store, sleeper.clone())).await;
+    let holder = insert(&engine, New::<Sleeper>(Nap::Hold).partition_key("k")).await;
+    sleeper.started.acquire().await.unwrap().forget();
+    let next = insert(&engine, New::<Sleeper>(Nap::Now).partition_key("k")).await;
+    // Somebody without the key passes it.
+    let other = insert(&engine, New::<Sleeper>(Nap::Now)).await;
+    engine.wait(other, LONG).await.unwrap();
+    let behind = engine.get(next).await.unwrap().unwrap();
+    assert_eq!((behind.status, behind.revision.0), (Status::Runnable, 0));
+
+    let since = Instant::now();
+    sleeper.go.add_permits(1);
+    engine.wait(holder, LONG).await.unwrap();
+    engine.wait(next, LONG).await.unwrap();
+
+    was_at_once("end of the holder to end of the next", since);
+    engine.shutdown().await;
+}
+
+async fn what_goes_through_the_queue_is_run_at_once<S: Store + Inspect + Clone>(store: S) {
+    let engine = at_rest(patient(store, Sleeper::default())).await;
+
+    let since = Instant::now();
+    let id = insert(&engine, New::<Sleeper>(Nap::Requeue)).await;
+    engine.wait(id, LONG).await.unwrap();
+
+    was_at_once("insert through a requeue to end", since);
+    engine.shutdown().await;
+}
+
+async fn a_slot_that_comes_free_is_used_at_once<S: Store + Inspect + Clone>(store: S) {
+    let sleeper = Sleeper::default();
+    let engine = at_rest(patient(store, sleeper.clone()).queue("narrow", 1)).await;
+    let hold = || New::<Sleeper>(Nap::Hold).queue("narrow");
+    let mut held = Vec::new();
+    for _ in 0..5 {
+        held.push(insert(&engine, hold()).await);
+    }
+
+    let since = Instant::now();
+    sleeper.go.add_permits(5);
+    for id in held {
+        engine.wait(id, LONG).await.unwrap();
+    }
+
+    was_at_once("five through one slot", since);
+    engine.shutdown().await;
+}
+
+async fn without_notifications_everything_is_found_by_polling<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let apart = Through::new(store.clone()).mute();
+    let engine = patient(apart, Sleeper::default()).poll_interval(Duration::from_millis(50));
+    let engine = engine.start().await.unwrap();
+    let client = Client::new(store);
+
+    let now = insert(&client, New::<Sleeper>(Nap::Now)).await;
+    let parent = insert(&client, New::<Sleeper>(Nap::Parent)).await;
+    let delayed = New::<Sleeper>(Nap::Now).delay(Duration::from_millis(100));
+    let delayed = insert(&client, delayed).await;
+    let retried = Nap::Retry {
+        delay: Duration::from_millis(100),
+    };
+    let retried = insert(&client, New::<Sleeper>(retried)).await;
+    let asleep = Nap::Sleep {
+        duration: Duration::from_millis(100),
+    };
+    let asleep = insert(&client, New::<Sleeper>(asleep)).await;
+    client.wait_settled(parent, LONG).await.unwrap();
+    client.signal(Sleeper::key("child"), Go).await.unwrap();
+
+    for id in [now, parent, delayed, retried, asleep] {
+        client.wait(id, LONG).await.unwrap();
+    }
+    engine.shutdown().await;
+}
+
+/// Nodes that share nothing but the server: what one does, another hears by `NOTIFY`.
+mod across_nodes {
+    use super::*;
+    use crate::support::{on_postgres, url};
+    use outlast_postgres::Postgres;
+
+    /// An engine of another process, but for the process.
+    async fn elsewhere(store: &Postgres, sleeper: Sleeper, roles: Roles) -> Engine {
+        let store = Through::new(another(store).await);
+        let builder = patient(store, sleeper).roles(roles);
+        builder.start().await.unwrap()
+    }
+
+    async fn another(store: &Postgres) -> Postgres {
+        let options = Postgres::options(&url()).unwrap();
+        options.schema(store.schema()).connect().await.unwrap()
+    }
+
+    /// Until a hint has gone from one node to the other: both listen.
+    async fn heard(web: &Engine) {
+        let first = insert(web, New::<Sleeper>(Nap::Now)).await;
+        support::eventually("the worker hears of an insert", async || {
+            web.wake("default");
+            let first = web.get(first).await.unwrap().unwrap();
+            first.status == Status::Done
+        })
+        .await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_a_web_node_starts_and_signals_runs_at_once_on_a_worker() {
+        on_postgres(async |store| {
+            let worker = elsewhere(&store, Sleeper::default(), Roles::WORKER).await;
+            let web = elsewhere(&store, Sleeper::default(), Roles::WEB).await;
+            heard(&web).await;
+
+            let since = Instant::now();
+            let id = insert(&web, New::<Sleeper>(Nap::Now)).await;
+            web.wait(id, LONG).await.unwrap();
+            was_at_once("insert on another node to end", since);
+
+            let id = insert(&web, New::<Sleeper>(Nap::Wait)).await;
+            web.wait_settled(id, LONG).await.unwrap();
+            let since = Instant::now();
+            web.signal(id, Go).await.unwrap();
+            web.wait(id, LONG).await.unwrap();
+            was_at_once("signal on another node to end", since);
+
+            web.shutdown().await;
+            worker.shutdown().await;
+        })
+        .await;
+    }
+
+    /// A client that is not told looks every 250 ms in the end: half of these would be found after more than
+    /// 125 ms.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn who_waits_on_a_web_node_hears_of_the_end() {
+        on_postgres(async |store| {
+            let worker = elsewhere(&store, Sleeper::default(), Roles::WORKER).await;
+            let web = elsewhere(&store, Sleeper::default(), Roles::WEB).await;
+            heard(&web).await;
+            let mut waits = Vec::new();
+            for nth in 0..20 {
+                let id = insert(&web, New::<Sleeper>(Nap::Wait)).await;
+                web.wait_settled(id, LONG).await.unwrap();
+                let client = web.client().clone();
+                // Each looks at moments of its own.
+                let stagger = Duration::from_millis(13 * nth);
+                let wait = tokio::spawn(async move {
+                    tokio::time::sleep(stagger).await;
+                    client.wait(id, LONG).await.unwrap();
+                    client.now().await.unwrap()
+                });
+                waits.push((id, wait));
+            }
+            // By now they look rarely.
+            tokio::time::sleep(Duration::from_millis(900)).await;
+            for (id, _) in &waits {
+                web.signal(*id, Go).await.unwrap();
+            }
+
+            let mut late = Vec::new();
+            for (id, wait) in waits {
+                let known = wait.await.unwrap();
+                let ended = web.get(id).await.unwrap().unwrap().finished_at.unwrap();
+                late.push(known.since(ended));
+            }
+            late.sort();
+            let median = late[late.len() / 2];
+            eprintln!(
+                "end to the waiting node: median {median:?}, longest {:?}",
+                late[19]
+            );
+            assert!(median < Duration::from_millis(60), "{late:?}");
+            web.shutdown().await;
+            worker.shutdown().await;
+        })
+        .await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn deadlines_are_fired_at_their_time_by_another_node_than_the_worker() {
+        on_postgres(async |store| {
+            let worker = elsewhere(&store, Sleeper::default(), Roles::WORKER).await;
+            let house = elsewhere(&store, Sleeper::default(), Roles::MAINTENANCE).await;
+            heard(&house).await;
+            // Both ways: the worker tells of the deadline, the house that it has come.
+            let mut deadlines = Vec::new();
+            for _ in 0..5 {
+                let duration = Duration::from_millis(300);
+                let id = insert(&worker, New::<Sleeper>(Nap::Sleep { duration })).await;
+                let parked = worker.wait_settled(id, LONG).await.unwrap();
+                deadlines.push((id, parked.await_deadline.expect("it sleeps")));
+            }
+            for (id, deadline) in deadlines {
+                let ran = worker.wait(id, LONG).await.unwrap();
+                was_in_time("deadline on another node", deadline, ran);
+            }
+            house.shutdown().await;
+            worker.shutdown().await;
+        })
+        .await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_retry_whose_worker_has_gone_runs_at_its_time_on_another_node() {
+        on_postgres(async |store| {
+            let delay = Duration::from_millis(400);
+            let leaving = elsewhere(&store, Sleeper::default(), Roles::WORKER).await;
+            let id = insert(&leaving, New::<Sleeper>(Nap::Retry { delay })).await;
+            support::eventually("it has been tried", async || {
+                leaving.get(id).await.unwrap().unwrap().attempt == 1
+            })
+            .await;
+            leaving.shutdown().await;
+            let staying = elsewhere(&store, Sleeper::default(), Roles::WORKER).await;
+
+            let ran = staying.wait(id, LONG).await.unwrap();
+
+            let due = staying.get(id).await.unwrap().unwrap().eligible_at;
+            was_in_time("retry on another node", due, ran);
+            staying.shutdown().await;
+        })
+        .await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn nodes_that_were_told_not_to_notify_find_everything_by_polling() {
+        on_postgres(async |store| {
+            let silent = Postgres::options(&url()).unwrap().schema(store.schema());
+            let silent = silent.without_notifications().connect().await.unwrap();
+            let poll = Duration::from_millis(50);
+            let worker = patient(Through::new(silent.clone()), Sleeper::default());
+            let worker = worker.poll_interval(poll).start().await.unwrap();
+            let web = Client::new(Through::new(silent));
+            let id = insert(&web, New::<Sleeper>(Nap::Wait)).await;
+            web.wait_settled(id, LONG).await.unwrap();
+            web.signal(id, Go).await.unwrap();
+            web.wait(id, LONG).await.unwrap();
+            worker.shutdown().await;
+        })
+        .await;
+    }
+}
