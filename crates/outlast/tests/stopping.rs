@@ -1,0 +1,362 @@
+//! Stopping an engine: what runs gets its grace, everything else is given back as it was.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+mod support;
+#[path = "support/through.rs"]
+mod through;
+
+use outlast::prelude::*;
+use outlast::{EngineBuilder, Filter, Instance, ListRequest};
+use outlast_core::{Inspect, Store};
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Instant;
+use support::{LONG, eventually, insert, on_both_stores};
+use through::{Break, Through};
+use tokio::sync::Semaphore;
+
+on_both_stores!(
+    a_step_that_ends_within_the_grace_has_its_outcome_written,
+    a_step_that_does_not_end_is_given_back_untouched_and_runs_elsewhere,
+    claims_that_were_not_started_are_given_back_untouched,
+    running_ahead_ends_with_the_stop,
+    nothing_is_claimed_after_the_stop,
+    a_stop_with_nothing_to_do_does_not_wait_for_the_grace,
+    stopping_twice_is_harmless,
+    two_stops_at_once_are_harmless,
+    the_worker_is_gone_after_every_stop,
+    an_engine_that_is_dropped_leaves_its_steps_to_others,
+    what_cannot_be_given_back_at_once_is_given_back_before_the_worker_goes,
+);
+
+#[derive(Clone)]
+struct Patience {
+    started: Arc<Semaphore>,
+    /// Whether this build comes to an end at all.
+    ends: bool,
+}
+
+impl Patience {
+    fn new(ends: bool) -> Patience {
+        Patience {
+            started: Arc::new(Semaphore::new(0)),
+            ends,
+        }
+    }
+
+    async fn started(&self, steps: u32) {
+        self.started.acquire_many(steps).await.unwrap().forget();
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Pace {
+    /// Ends when the engine is about to stop.
+    UntilStop,
+    /// Goes on to the end when the engine is about to stop.
+    ThenOn,
+    /// Never ends in a build that does not.
+    Long,
+    End,
+}
+
+impl Machine for Patience {
+    const NAME: &'static str = "patience";
+    type State = Pace;
+    type Output = u32;
+
+    async fn step(&self, state: Pace, cx: &Context) -> StepResult<Self> {
+        self.started.add_permits(1);
+        Ok(match state {
+            Pace::UntilStop => {
+                stopping(cx).await;
+                Outcome::done(cx.attempt())
+            }
+            Pace::ThenOn => {
+                stopping(cx).await;
+                Outcome::next(Pace::End)
+            }
+            Pace::Long if self.ends => Outcome::done(cx.attempt()),
+            Pace::Long => pending().await,
+            Pace::End => Outcome::done(cx.attempt()),
+        })
+    }
+}
+
+async fn stopping(cx: &Context) {
+    while !cx.is_stopping() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn builder(store: impl Store + Inspect, machine: &Patience) -> EngineBuilder {
+    let builder = Engine::builder(store).machine(machine.clone());
+    builder.queue("default", 2).grace(LONG)
+}
+
+async fn all(client: &Client) -> Vec<Instance> {
+    let request = ListRequest {
+        limit: 100,
+        ..ListRequest::default()
+    };
+    client.list(request).await.unwrap().instances
+}
+
+/// What must be true whenever an engine has stopped and no other runs (I11).
+async fn nothing_is_left(client: &Client) {
+    assert_eq!(client.workers().await.unwrap(), []);
+    let executing = all(client).await.into_iter();
+    let executing: Vec<_> = executing
+        .filter(|instance| instance.status == Status::Executing || instance.locked_by.is_some())
+        .collect();
+    assert_eq!(executing, []);
+}
+
+async fn a_step_that_ends_within_the_grace_has_its_outcome_written<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let machine = Patience::new(true);
+    let engine = builder(store.clone(), &machine).start().await.unwrap();
+    let id = insert(&engine, New::<Patience>(Pace::UntilStop)).await;
+    machine.started(1).await;
+
+    let stopped = engine.shutdown().await;
+
+    assert!(stopped.in_time);
+    let client = Client::new(store);
+    assert_eq!(client.wait(id, Duration::ZERO).await.unwrap(), 0);
+    nothing_is_left(&client).await;
+}
+
+async fn a_step_that_does_not_end_is_given_back_untouched_and_runs_elsewhere<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let stuck = Patience::new(false);
+    let engine = builder(store.clone(), &stuck).grace(Duration::from_millis(50));
+    let engine = engine.start().await.unwrap();
+    let id = insert(&engine, New::<Patience>(Pace::Long)).await;
+    stuck.started(1).await;
+
+    let stopped = engine.shutdown().await;
+
+    assert!(!stopped.in_time);
+    let client = Client::new(store.clone());
+    let given_back = client.get(id).await.unwrap().unwrap();
+    assert_eq!(given_back.status, Status::Runnable);
+    // Claimed once, given back once.
+    assert_eq!(given_back.revision.0, 2);
+    assert_eq!((given_back.attempt, given_back.crashes), (0, 0));
+    nothing_is_left(&client).await;
+
+    let other = builder(store, &Patience::new(true)).start().await.unwrap();
+    assert_eq!(other.wait(id, LONG).await.unwrap(), 0);
+    other.shutdown().await;
+}
+
+async fn claims_that_were_not_started_are_given_back_untouched<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let machine = Patience::new(true);
+    let client = Client::new(store.clone());
+    let steps = (0..10).map(|_| New::<Patience>(Pace::UntilStop));
+    client.insert_many(steps).await.unwrap();
+    // Two slots, and one claim read ahead.
+    let engine = builder(store, &machine).start().await.unwrap();
+    machine.started(2).await;
+
+    assert!(engine.shutdown().await.in_time);
+
+    let instances = all(&client).await;
+    let with = |status, revision| {
+        let with = instances.iter().filter(|instance| {
+            (instance.status, instance.revision.0, instance.attempt) == (status, revision, 0)
+        });
+        with.count()
+    };
+    assert_eq!(with(Status::Done, 2), 2);
+    assert_eq!(with(Status::Runnable, 2), 1, "claimed and given back");
+    assert_eq!(with(Status::Runnable, 0), 7, "never touched");
+    nothing_is_left(&client).await;
+}
+
+async fn running_ahead_ends_with_the_stop<S: Store + Inspect + Clone>(store: S) {
+    let machine = Patience::new(true);
+    let engine = builder(store.clone(), &machine).start().await.unwrap();
+    let id = insert(&engine, New::<Patience>(Pace::ThenOn)).await;
+    machine.started(1).await;
+
+    assert!(engine.shutdown().await.in_time);
+
+    let client = Client::new(store.clone());
+    let requeued = client.get(id).await.unwrap().unwrap();
+    assert_eq!(
+        (requeued.status, requeued.step.as_str()),
+        (Status::Runnable, "end")
+    );
+    assert_eq!(requeued.attempt, 0);
+    assert_eq!(
+        machine.started.available_permits(),
+        0,
+        "it was not run here"
+    );
+    nothing_is_left(&client).await;
+
+    let other = builder(store, &machine).start().await.unwrap();
+    other.wait(id, LONG).await.unwrap();
+    other.shutdown().await;
+}
+
+async fn nothing_is_claimed_after_the_stop<S: Store + Inspect + Clone>(store: S) {
+    let machine = Patience::new(true);
+    let stopped = builder(store.clone(), &machine).start().await.unwrap();
+    stopped.shutdown().await;
+
+    // A stopped engine is still a client.
+    let id = insert(&stopped, New::<Patience>(Pace::End)).await;
+    let other = Patience::new(true);
+    let other = builder(store, &other).start().await.unwrap();
+    other.wait(id, LONG).await.unwrap();
+
+    assert_eq!(machine.started.available_permits(), 0);
+    other.shutdown().await;
+}
+
+async fn a_stop_with_nothing_to_do_does_not_wait_for_the_grace<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let engine = builder(store, &Patience::new(true)).grace(Duration::from_secs(600));
+    let engine = engine.poll_interval(Duration::from_secs(600));
+    let engine = engine.start().await.unwrap();
+    let since = Instant::now();
+
+    assert!(engine.shutdown().await.in_time);
+
+    assert!(since.elapsed() < Duration::from_secs(5));
+}
+
+async fn stopping_twice_is_harmless<S: Store + Inspect + Clone>(store: S) {
+    let machine = Patience::new(true);
+    let engine = builder(store, &machine).start().await.unwrap();
+    let id = insert(&engine, New::<Patience>(Pace::End)).await;
+    engine.wait(id, LONG).await.unwrap();
+
+    assert!(engine.shutdown().await.in_time);
+    assert!(engine.shutdown().await.in_time);
+
+    nothing_is_left(engine.client()).await;
+}
+
+async fn two_stops_at_once_are_harmless<S: Store + Inspect + Clone>(store: S) {
+    let machine = Patience::new(true);
+    let engine = builder(store, &machine).start().await.unwrap();
+    insert(&engine, New::<Patience>(Pace::UntilStop)).await;
+    machine.started(1).await;
+
+    let (one, two) = tokio::join!(engine.shutdown(), engine.shutdown());
+
+    assert!(one.in_time && two.in_time);
+    nothing_is_left(engine.client()).await;
+}
+
+/// A heartbeat that is under way when the worker leaves must not bring it back.
+async fn the_worker_is_gone_after_every_stop<S: Store + Inspect + Clone>(store: S) {
+    let client = Client::new(store.clone());
+    for _ in 0..10 {
+        let engine = builder(store.clone(), &Patience::new(true));
+        let engine = engine.lease(outlast::limits::LEASE_MIN);
+        let engine = engine.start().await.unwrap();
+        assert_eq!(client.workers().await.unwrap().len(), 1);
+        engine.shutdown().await;
+        assert_eq!(client.workers().await.unwrap(), []);
+    }
+}
+
+async fn an_engine_that_is_dropped_leaves_its_steps_to_others<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let stuck = Patience::new(false);
+    let engine = builder(store.clone(), &stuck).start().await.unwrap();
+    let id = insert(&engine, New::<Patience>(Pace::Long)).await;
+    stuck.started(1).await;
+
+    drop(engine);
+
+    let other = builder(store, &Patience::new(true)).start().await.unwrap();
+    assert_eq!(other.wait(id, LONG).await.unwrap(), 0);
+    other.shutdown().await;
+}
+
+async fn what_cannot_be_given_back_at_once_is_given_back_before_the_worker_goes<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let stuck = Patience::new(false);
+    let broken = Through::new(store.clone()).breaking(|verb| match verb {
+        "release" => Some(Break::Before),
+        _ => None,
+    });
+    let engine = builder(broken, &stuck).grace(Duration::ZERO);
+    let engine = engine.start().await.unwrap();
+    let id = insert(&engine, New::<Patience>(Pace::Long)).await;
+    stuck.started(1).await;
+
+    assert!(!engine.shutdown().await.in_time);
+
+    let client = Client::new(store);
+    let given_back = client.get(id).await.unwrap().unwrap();
+    assert_eq!(given_back.status, Status::Runnable);
+    assert_eq!((given_back.attempt, given_back.crashes), (0, 0));
+    nothing_is_left(&client).await;
+}
+
+/// No task of an engine or of its store outlives them.
+mod nothing_runs_on {
+    use super::*;
+    use crate::support::{drop_schema, postgres, unique_schema};
+    use outlast_core::limits;
+    use tokio::runtime::Handle;
+
+    fn tasks() -> usize {
+        Handle::current().metrics().num_alive_tasks()
+    }
+
+    async fn run_and_stop(store: impl Store + Inspect + Clone) {
+        let stuck = Patience::new(false);
+        let engine = builder(store.clone(), &stuck).grace(Duration::from_millis(20));
+        let engine = engine.lease(limits::LEASE_MIN).start().await.unwrap();
+        let ended = insert(&engine, New::<Patience>(Pace::End)).await;
+        engine.wait(ended, LONG).await.unwrap();
+        insert(&engine, New::<Patience>(Pace::Long)).await;
+        stuck.started(2).await;
+        engine.shutdown().await;
+        let count = engine.count(Filter::default()).await.unwrap();
+        assert_eq!(count, outlast::Count::Exactly(2));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn after_a_stop_on_sqlite() {
+        let before = tasks();
+        let store = outlast_sqlite::Sqlite::in_memory().unwrap();
+        run_and_stop(store.clone()).await;
+        assert_eq!(tasks(), before);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn after_a_stop_on_postgres() {
+        let schema = unique_schema();
+        let before = tasks();
+        let store = postgres(&schema).await;
+        run_and_stop(store.clone()).await;
+        store.close().await;
+        // The driver's tasks end when the server has said goodbye.
+        eventually("no task is left", async || tasks() == before).await;
+        drop_schema(&schema).await;
+    }
+}
