@@ -1,0 +1,284 @@
+//! Instances that share a partition key: one at a time and in order; others pass them.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+mod support;
+
+use outlast::prelude::*;
+use outlast_core::{Inspect, Store};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use support::{LONG, insert, on_both_stores};
+use tokio::sync::{Barrier, Semaphore};
+
+on_both_stores!(
+    instances_of_one_key_never_run_at_the_same_time_and_run_in_order,
+    instances_of_different_keys_run_in_parallel,
+    machines_share_their_keys,
+    a_busy_key_at_the_head_of_the_queue_holds_up_nobody_else,
+    who_waits_for_a_signal_does_not_hold_its_key,
+    who_waits_for_its_next_try_does_not_hold_its_key,
+    the_key_is_held_from_step_to_step,
+    the_key_of_a_step_that_failed_is_free,
+);
+
+/// What runs and what has run, by key.
+#[derive(Default)]
+struct Seen {
+    running: HashMap<String, u32>,
+    started: HashMap<String, Vec<InstanceId>>,
+    overlaps: Vec<String>,
+}
+
+#[derive(Clone)]
+struct Turn {
+    seen: Arc<Mutex<Seen>>,
+    barrier: Arc<Barrier>,
+    started: Arc<Semaphore>,
+    go: Arc<Semaphore>,
+}
+
+impl Turn {
+    fn new(together: usize) -> Turn {
+        Turn {
+            seen: Arc::default(),
+            barrier: Arc::new(Barrier::new(together)),
+            started: Arc::new(Semaphore::new(0)),
+            go: Arc::new(Semaphore::new(0)),
+        }
+    }
+
+    fn begin(&self, cx: &Context) -> String {
+        let key = cx.partition_key().unwrap_or("none").to_owned();
+        let mut seen = self.seen.lock().unwrap();
+        seen.started.entry(key.clone()).or_default().push(cx.id());
+        let running = seen.running.entry(key.clone()).or_default();
+        *running += 1;
+        if *running > 1 && key != "none" {
+            seen.overlaps.push(key.clone());
+        }
+        key
+    }
+
+    fn end(&self, key: &str) {
+        *self.seen.lock().unwrap().running.get_mut(key).unwrap() -= 1;
+    }
+
+    fn started_of(&self, key: &str) -> Vec<InstanceId> {
+        let seen = self.seen.lock().unwrap();
+        seen.started.get(key).cloned().unwrap_or_default()
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Play {
+    Short,
+    Meet,
+    Hold,
+    Wait,
+    Retry,
+    Chain(u32),
+    Panic,
+}
+
+impl Machine for Turn {
+    const NAME: &'static str = "turn";
+    type State = Play;
+    type Output = ();
+
+    async fn step(&self, state: Play, cx: &Context) -> StepResult<Self> {
+        let key = self.begin(cx);
+        let outcome = match state {
+            Play::Short => {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                Outcome::done(())
+            }
+            Play::Meet => {
+                self.barrier.wait().await;
+                Outcome::done(())
+            }
+            Play::Hold => {
+                self.started.add_permits(1);
+                self.go.acquire().await?.forget();
+                Outcome::done(())
+            }
+            Play::Wait => wait_for(["never"]).then(Play::Short),
+            Play::Retry if cx.attempt() == 0 => Outcome::retry(Duration::from_secs(3600), "later"),
+            Play::Retry => Outcome::done(()),
+            Play::Chain(0) => Outcome::done(()),
+            Play::Chain(left) => {
+                tokio::task::yield_now().await;
+                Outcome::next(Play::Chain(left - 1))
+            }
+            Play::Panic => {
+                self.end(&key);
+                panic!("as asked");
+            }
+        };
+        self.end(&key);
+        Ok(outcome)
+    }
+}
+
+/// Shares the keys of `Turn`.
+struct Twin(Turn);
+
+impl Job for Twin {
+    const NAME: &'static str = "twin";
+    type Args = ();
+    type Output = ();
+
+    async fn perform(&self, (): (), cx: &Context) -> Result<(), JobError> {
+        let key = self.0.begin(cx);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        self.0.end(&key);
+        Ok(())
+    }
+}
+
+async fn engine(store: impl Store + Inspect, turn: &Turn, slots: usize) -> Engine {
+    let builder = Engine::builder(store).machine(turn.clone());
+    let builder = builder.machine(Twin(turn.clone()));
+    builder.queue("default", slots).start().await.unwrap()
+}
+
+fn keyed(play: Play, key: &str) -> New<Turn> {
+    New::<Turn>(play).partition_key(key)
+}
+
+async fn instances_of_one_key_never_run_at_the_same_time_and_run_in_order<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let turn = Turn::new(1);
+    let one = engine(store.clone(), &turn, 10).await;
+    let two = engine(store, &turn, 10).await;
+    let news = (0..60).map(|nth| keyed(Play::Short, ["a", "b", "c"][nth % 3]));
+    let inserted = one.insert_many(news).await.unwrap();
+    let ids: Vec<_> = inserted.iter().map(|new| new.id().unwrap()).collect();
+
+    for id in &ids {
+        one.wait(*id, LONG).await.unwrap();
+    }
+
+    assert_eq!(turn.seen.lock().unwrap().overlaps, Vec::<String>::new());
+    for (nth, key) in ["a", "b", "c"].into_iter().enumerate() {
+        let of_key = ids.iter().skip(nth).step_by(3);
+        let expected: Vec<InstanceId> = of_key.map(|id| id.get()).collect();
+        assert_eq!(turn.started_of(key), expected, "key {key}");
+    }
+    one.shutdown().await;
+    two.shutdown().await;
+}
+
+async fn instances_of_different_keys_run_in_parallel<S: Store + Inspect + Clone>(store: S) {
+    let turn = Turn::new(4);
+    let engine = engine(store, &turn, 10).await;
+    let mut ids = Vec::new();
+    for key in ["a", "b", "c", "d"] {
+        ids.push(insert(&engine, keyed(Play::Meet, key)).await);
+    }
+    // Each waits within its step for the three others.
+    for id in ids {
+        engine.wait(id, LONG).await.unwrap();
+    }
+    engine.shutdown().await;
+}
+
+async fn machines_share_their_keys<S: Store + Inspect + Clone>(store: S) {
+    let turn = Turn::new(1);
+    let engine = engine(store, &turn, 10).await;
+    let mut turns = Vec::new();
+    let mut twins = Vec::new();
+    for _ in 0..10 {
+        turns.push(insert(&engine, keyed(Play::Short, "a")).await);
+        twins.push(insert(&engine, New::<Twin>(()).partition_key("a")).await);
+    }
+    for (turn, twin) in turns.into_iter().zip(twins) {
+        engine.wait(turn, LONG).await.unwrap();
+        engine.wait(twin, LONG).await.unwrap();
+    }
+    assert_eq!(turn.seen.lock().unwrap().overlaps, Vec::<String>::new());
+    assert_eq!(turn.started_of("a").len(), 20);
+    engine.shutdown().await;
+}
+
+async fn a_busy_key_at_the_head_of_the_queue_holds_up_nobody_else<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let turn = Turn::new(1);
+    let engine = engine(store, &turn, 2).await;
+    let holder = insert(&engine, keyed(Play::Hold, "a")).await;
+    turn.started.acquire().await.unwrap().forget();
+    let behind = (0..100).map(|_| keyed(Play::Short, "a").priority(-1));
+    let behind = engine.insert_many(behind).await.unwrap();
+
+    let free = insert(&engine, New::<Turn>(Play::Short)).await;
+    let other = insert(&engine, keyed(Play::Short, "b")).await;
+    engine.wait(free, LONG).await.unwrap();
+    engine.wait(other, LONG).await.unwrap();
+
+    assert_eq!(turn.started_of("a"), [holder.get()]);
+    turn.go.add_permits(1);
+    for new in behind {
+        engine.wait(new, LONG).await.unwrap();
+    }
+    assert_eq!(turn.seen.lock().unwrap().overlaps, Vec::<String>::new());
+    engine.shutdown().await;
+}
+
+async fn who_waits_for_a_signal_does_not_hold_its_key<S: Store + Inspect + Clone>(store: S) {
+    let engine = engine(store, &Turn::new(1), 10).await;
+    let parked = insert(&engine, keyed(Play::Wait, "a")).await;
+    engine.wait_settled(parked, LONG).await.unwrap();
+
+    let next = insert(&engine, keyed(Play::Short, "a")).await;
+    engine.wait(next, LONG).await.unwrap();
+
+    let parked = engine.get(parked).await.unwrap().unwrap();
+    assert_eq!(parked.status, Status::AwaitingSignal);
+    engine.shutdown().await;
+}
+
+async fn who_waits_for_its_next_try_does_not_hold_its_key<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let engine = engine(store, &Turn::new(1), 10).await;
+    let retried = insert(&engine, keyed(Play::Retry, "a")).await;
+    let next = insert(&engine, keyed(Play::Short, "a")).await;
+    engine.wait(next, LONG).await.unwrap();
+
+    let retried = engine.get(retried).await.unwrap().unwrap();
+    assert_eq!((retried.status, retried.attempt), (Status::Runnable, 1));
+    engine.shutdown().await;
+}
+
+async fn the_key_is_held_from_step_to_step<S: Store + Inspect + Clone>(store: S) {
+    let turn = Turn::new(1);
+    let engine = engine(store, &turn, 10).await;
+    let chains = (0..10).map(|_| keyed(Play::Chain(5), "a"));
+    let chains = engine.insert_many(chains).await.unwrap();
+    for chain in &chains {
+        engine.wait(*chain, LONG).await.unwrap();
+    }
+    // Six steps each, one instance after the other.
+    let steps = chains.iter().flat_map(|chain| {
+        let id = chain.id().unwrap().get();
+        std::iter::repeat_n(id, 6)
+    });
+    assert_eq!(turn.started_of("a"), steps.collect::<Vec<_>>());
+    engine.shutdown().await;
+}
+
+async fn the_key_of_a_step_that_failed_is_free<S: Store + Inspect + Clone>(store: S) {
+    let engine = engine(store, &Turn::new(1), 10).await;
+    let failed = insert(&engine, keyed(Play::Panic, "a")).await;
+    let next = insert(&engine, keyed(Play::Short, "a")).await;
+    engine.wait(next, LONG).await.unwrap();
+    let failed = engine.get(failed).await.unwrap().unwrap();
+    assert_eq!(failed.status, Status::Failed);
+    engine.shutdown().await;
+}
