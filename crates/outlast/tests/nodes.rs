@@ -1,0 +1,251 @@
+//! Nodes with different duties, and several engines in one process.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+mod support;
+
+use outlast::prelude::*;
+use outlast::{EngineBuilder, SetupError};
+use outlast_core::{ClaimRequest, Inspect, MachineVersion, NewWorker, Store, limits};
+use outlast_sqlite::Sqlite;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use support::{LONG, eventually, insert, on_both_stores};
+use tokio::sync::Barrier;
+
+on_both_stores!(
+    a_web_node_runs_nothing,
+    a_web_node_needs_neither_machines_nor_queues,
+    a_worker_needs_machines_and_queues,
+    a_worker_without_maintenance_leaves_deadlines_to_others,
+    maintenance_alone_gives_back_the_claims_of_the_dead,
+    maintenance_alone_removes_what_ended_long_ago,
+    engines_in_one_process_share_the_work_of_one_store,
+    engines_on_two_stores_keep_them_apart,
+    a_worker_is_registered_with_its_name_and_queues,
+);
+
+/// Answers which engine ran it.
+#[derive(Clone)]
+struct Where {
+    name: &'static str,
+    together: Arc<Barrier>,
+}
+
+impl Where {
+    fn at(name: &'static str) -> Where {
+        Where {
+            name,
+            together: Arc::new(Barrier::new(1)),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Place {
+    Here,
+    Sleep,
+    Together,
+}
+
+impl Machine for Where {
+    const NAME: &'static str = "where";
+    type State = Place;
+    type Output = String;
+
+    async fn step(&self, state: Place, _: &Context) -> StepResult<Self> {
+        Ok(match state {
+            Place::Here => Outcome::done(self.name.into()),
+            Place::Sleep => sleep(Duration::from_millis(50)).then(Place::Here),
+            Place::Together => {
+                self.together.wait().await;
+                Outcome::done(self.name.into())
+            }
+        })
+    }
+}
+
+fn node(store: impl Store + Inspect, name: &'static str, roles: Roles) -> EngineBuilder {
+    let builder = Engine::builder(store).machine(Where::at(name)).name(name);
+    builder.queue("default", 10).roles(roles)
+}
+
+async fn a_web_node_runs_nothing<S: Store + Inspect + Clone>(store: S) {
+    let web = node(store.clone(), "web", Roles::WEB)
+        .start()
+        .await
+        .unwrap();
+    let id = insert(&web, New::<Where>(Place::Here)).await;
+    assert_eq!(web.workers().await.unwrap(), []);
+
+    let worker = node(store, "worker", Roles::WORKER).start().await.unwrap();
+
+    assert_eq!(web.wait(id, LONG).await.unwrap(), "worker");
+    // One claim and one commit.
+    assert_eq!(web.get(id).await.unwrap().unwrap().revision.0, 2);
+    worker.shutdown().await;
+    web.shutdown().await;
+}
+
+async fn a_web_node_needs_neither_machines_nor_queues<S: Store + Inspect + Clone>(store: S) {
+    let web = Engine::builder(store).roles(Roles::WEB);
+    let web = web.start().await.unwrap();
+    insert(&web, New::<Where>(Place::Here)).await;
+    assert!(web.shutdown().await.in_time);
+}
+
+async fn a_worker_needs_machines_and_queues<S: Store + Inspect + Clone>(store: S) {
+    let nothing = Engine::builder(store.clone()).queue("default", 1);
+    let refusal = nothing.start().await.unwrap_err();
+    assert!(matches!(refusal, SetupError::NoMachines), "{refusal}");
+
+    let nowhere = Engine::builder(store.clone()).machine(Where::at("nowhere"));
+    let refusal = nowhere.start().await.unwrap_err();
+    assert!(matches!(refusal, SetupError::NoQueues), "{refusal}");
+    assert!(refusal.to_string().contains(".queue("), "{refusal}");
+    assert_eq!(Client::new(store).workers().await.unwrap(), []);
+}
+
+async fn a_worker_without_maintenance_leaves_deadlines_to_others<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let worker = node(store.clone(), "worker", Roles::WORKER);
+    let worker = worker.poll_interval(Duration::from_millis(20));
+    let worker = worker.start().await.unwrap();
+    let id = insert(&worker, New::<Where>(Place::Sleep)).await;
+    let parked = worker.wait_settled(id, LONG).await.unwrap();
+    let deadline = parked.await_deadline.expect("it sleeps");
+    // The worker has looked several times since the deadline.
+    eventually("the deadline is long past", async || {
+        worker.now().await.unwrap().since(deadline) > Duration::from_millis(200)
+    })
+    .await;
+    let parked = worker.get(id).await.unwrap().unwrap();
+    assert_eq!(parked.status, Status::AwaitingSignal);
+
+    let house = node(store, "house", Roles::MAINTENANCE);
+    let house = house.start().await.unwrap();
+
+    assert_eq!(house.wait(id, LONG).await.unwrap(), "worker");
+    house.shutdown().await;
+    worker.shutdown().await;
+}
+
+async fn maintenance_alone_gives_back_the_claims_of_the_dead<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let client = Client::new(store.clone());
+    let id = insert(&client, New::<Where>(Place::Here)).await;
+    let dead = NewWorker {
+        name: "dead".into(),
+        host: "nowhere".into(),
+        version: "1".into(),
+        queues: vec!["default".into()],
+        lease: limits::LEASE_MIN,
+    };
+    let dead = store.register(dead).await.unwrap();
+    let request = ClaimRequest {
+        worker: dead,
+        queue: "default".into(),
+        machines: [MachineVersion::new("where", 1)].into(),
+        max: 10,
+    };
+    assert_eq!(store.claim(request).await.unwrap().claims.len(), 1);
+
+    let house = node(store, "house", Roles::MAINTENANCE).lease(limits::LEASE_MIN);
+    let house = house.start().await.unwrap();
+    eventually("it is given back", async || {
+        house.get(id).await.unwrap().unwrap().status == Status::Runnable
+    })
+    .await;
+
+    let given_back = house.get(id).await.unwrap().unwrap();
+    assert_eq!((given_back.attempt, given_back.crashes), (1, 1));
+    assert_eq!(given_back.revision.0, 2);
+    assert_eq!(house.workers().await.unwrap(), []);
+    house.shutdown().await;
+}
+
+async fn maintenance_alone_removes_what_ended_long_ago<S: Store + Inspect + Clone>(store: S) {
+    let worker = node(store.clone(), "worker", Roles::WORKER);
+    let worker = worker.start().await.unwrap();
+    let id = insert(&worker, New::<Where>(Place::Here)).await;
+    worker.wait(id, LONG).await.unwrap();
+    worker.shutdown().await;
+
+    let house = node(store, "house", Roles::MAINTENANCE);
+    let house = house.retention(Duration::from_millis(10));
+    let house = house.start().await.unwrap();
+    eventually("it is removed", async || {
+        house.get(id).await.unwrap().is_none()
+    })
+    .await;
+    let gone = house.wait(id, LONG).await.unwrap_err();
+    assert!(matches!(gone, WaitError::NotFound), "{gone}");
+    house.shutdown().await;
+}
+
+async fn engines_in_one_process_share_the_work_of_one_store<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let together = Arc::new(Barrier::new(2));
+    let mut engines = Vec::new();
+    for name in ["one", "two"] {
+        let machine = Where {
+            name,
+            together: together.clone(),
+        };
+        // One slot each, so that neither can run both.
+        let engine = Engine::builder(store.clone()).machine(machine);
+        let engine = engine.queue("default", 1).start().await.unwrap();
+        engines.push(engine);
+    }
+    let first = insert(&engines[0], New::<Where>(Place::Together)).await;
+    let second = insert(&engines[0], New::<Where>(Place::Together)).await;
+
+    let ran = [
+        engines[1].wait(first, LONG).await.unwrap(),
+        engines[1].wait(second, LONG).await.unwrap(),
+    ];
+
+    assert_eq!(
+        BTreeSet::from(ran),
+        ["one", "two"].map(str::to_owned).into()
+    );
+    for engine in engines {
+        engine.shutdown().await;
+    }
+}
+
+async fn engines_on_two_stores_keep_them_apart<S: Store + Inspect + Clone>(store: S) {
+    let here = node(store, "here", Roles::ALL).start().await.unwrap();
+    let there = Sqlite::in_memory().unwrap();
+    let there = node(there, "there", Roles::ALL).start().await.unwrap();
+    for _ in 0..10 {
+        let one = insert(&here, New::<Where>(Place::Here)).await;
+        let two = insert(&there, New::<Where>(Place::Here)).await;
+        assert_eq!(here.wait(one, LONG).await.unwrap(), "here");
+        assert_eq!(there.wait(two, LONG).await.unwrap(), "there");
+    }
+    here.shutdown().await;
+    // The other one goes on.
+    let id = insert(&there, New::<Where>(Place::Here)).await;
+    assert_eq!(there.wait(id, LONG).await.unwrap(), "there");
+    there.shutdown().await;
+}
+
+async fn a_worker_is_registered_with_its_name_and_queues<S: Store + Inspect + Clone>(store: S) {
+    let engine = node(store, "worker", Roles::ALL).queue("mail", 2);
+    let engine = engine.lease(Duration::from_secs(10)).start().await.unwrap();
+    let workers = engine.workers().await.unwrap();
+    assert_eq!(workers.len(), 1);
+    assert_eq!(workers[0].name, "worker");
+    assert_eq!(workers[0].queues, ["default", "mail"]);
+    let lease = workers[0].lease_expires_at.since(workers[0].heartbeat_at);
+    assert_eq!(lease, Duration::from_secs(10));
+    engine.shutdown().await;
+}
