@@ -1,0 +1,633 @@
+//! Inserting, waiting, looking and operating, with and without an engine.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+mod support;
+
+use outlast::prelude::*;
+use outlast::{
+    CancelAnswer, Count, DeleteAnswer, Filter, ListRequest, RetryAnswer, Sqlite, limits,
+};
+use outlast_core::{Inspect, Store, Verb};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+use support::{LONG, eventually, insert, on_both_stores, running};
+
+on_both_stores!(
+    a_hundred_thousand_are_inserted_at_once,
+    inserting_nothing_is_nothing,
+    one_bad_instance_keeps_all_of_a_batch_out_and_is_named,
+    wait_gives_the_output_by_id_key_and_what_insert_answered,
+    wait_for_what_failed_is_an_error_with_the_reason,
+    wait_for_what_was_cancelled_is_an_error_with_the_reason,
+    wait_for_what_takes_longer_is_an_error_with_the_instance_as_it_is,
+    wait_for_what_is_not_there_is_an_error,
+    wait_for_an_output_of_another_shape_is_an_error,
+    wait_settled_ends_at_a_park,
+    many_wait_for_one,
+    get_finds_by_id_and_by_key,
+    list_filters,
+    list_goes_page_by_page_without_gaps_or_doubles,
+    count_counts_what_fits,
+    what_does_not_fit_a_page_is_refused,
+    retry_runs_a_failed_instance_again_at_its_step,
+    retry_of_what_did_not_end_badly_is_an_answer,
+    pause_holds_a_queue_back_and_resume_lets_it_go,
+    delete_removes_what_has_ended,
+    delete_spares_a_child_whose_parent_lives,
+    cancel_ends_what_is_parked,
+    cancel_ends_what_runs_and_its_outcome_is_dropped,
+    cancel_of_what_has_ended_is_an_answer,
+    operators_are_remembered,
+    queues_and_workers_can_be_seen,
+);
+
+/// Obeys.
+#[derive(Clone, Default)]
+struct Servant {
+    mended: Arc<AtomicBool>,
+    here: Arc<tokio::sync::Notify>,
+    go_on: Arc<tokio::sync::Notify>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Task {
+    Answer(u32),
+    Fail,
+    FailUntilMended,
+    Cancel,
+    Park,
+    Hold,
+    Spawn,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Go;
+
+impl Signal for Go {
+    const NAME: &'static str = "go";
+}
+
+impl Machine for Servant {
+    const NAME: &'static str = "servant";
+    type State = Task;
+    type Output = u32;
+
+    async fn step(&self, task: Task, cx: &Context) -> StepResult<Self> {
+        Ok(match task {
+            Task::Answer(number) => Outcome::done(number),
+            Task::Fail => Outcome::stop("broken"),
+            Task::FailUntilMended if self.mended.load(Ordering::SeqCst) => {
+                Outcome::done(cx.attempt())
+            }
+            Task::FailUntilMended if cx.attempt() == 0 => {
+                Outcome::retry(Duration::ZERO, "broken once")
+            }
+            Task::FailUntilMended => Outcome::stop("broken twice"),
+            Task::Cancel => Outcome::cancelled("not wanted"),
+            Task::Park => wait_for([Go::NAME]).then(Task::Answer(7)),
+            Task::Hold => {
+                self.here.notify_one();
+                self.go_on.notified().await;
+                Outcome::done(u32::from(cx.is_cancelled()))
+            }
+            Task::Spawn => {
+                fan_out([New::<Servant>(Task::Answer(1)), New(Task::Park)]).then(Task::Answer(2))
+            }
+        })
+    }
+}
+
+/// Says that the same instances lead to something else.
+struct Impostor;
+
+impl Machine for Impostor {
+    const NAME: &'static str = Servant::NAME;
+    type State = Task;
+    type Output = String;
+
+    async fn step(&self, _: Task, _cx: &Context) -> StepResult<Self> {
+        unreachable!("it is never registered")
+    }
+}
+
+fn operator() -> Note {
+    Note::by("ada").because("testing")
+}
+
+async fn a_hundred_thousand_are_inserted_at_once<S: Store + Inspect + Clone>(store: S) {
+    const MANY: u32 = 100_000;
+    let client = Client::new(store);
+    let many = (0..MANY).map(|number| New::<Servant>(Task::Answer(number)));
+    let inserted = client.insert_many(many).await.unwrap();
+    assert_eq!(inserted.len(), MANY as usize);
+    assert!(inserted.iter().all(Inserted::is_new));
+    // In the order they were given: their ids grow, and the last is the last.
+    assert!(inserted.is_sorted_by_key(|inserted| inserted.id().unwrap().get()));
+    let last = inserted.last().unwrap().id().unwrap();
+    let last = client.get(last).await.unwrap().unwrap();
+    assert_eq!(last.state.as_str(), "99999");
+    let all = client.count(Filter::default()).await.unwrap();
+    assert!(matches!(all, Count::Exactly(n) | Count::AtLeast(n) if n == u64::from(MANY)));
+}
+
+async fn inserting_nothing_is_nothing<S: Store + Inspect + Clone>(store: S) {
+    let client = Client::new(store);
+    let nothing = client.insert_many::<Servant>([]).await.unwrap();
+    assert!(nothing.is_empty());
+}
+
+async fn one_bad_instance_keeps_all_of_a_batch_out_and_is_named<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let client = Client::new(store);
+    let task = || New::<Servant>(Task::Park);
+    let tasks = [task(), task(), task().key(""), task()];
+    let refusal = client.insert_many(tasks).await.unwrap_err();
+    assert_eq!(refusal.kind(), outlast::ErrorKind::Invalid);
+    assert!(refusal.to_string().contains("instance 2"), "{refusal}");
+    let stored = client.count(Filter::default()).await.unwrap();
+    assert_eq!(stored, Count::Exactly(0));
+}
+
+async fn wait_gives_the_output_by_id_key_and_what_insert_answered<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let engine = running(store, Servant::default()).await;
+    let parked = New::<Servant>(Task::Park)
+        .key("task:1")
+        .scope(Scope::FOREVER);
+    let inserted = engine.insert(parked).await.unwrap();
+    let id = inserted.id().unwrap();
+    engine.signal(id, Go).await.unwrap();
+    assert_eq!(engine.wait(inserted, LONG).await.unwrap(), 7);
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), 7);
+    assert_eq!(engine.wait(Servant::key("task:1"), LONG).await.unwrap(), 7);
+    let plain = Id::<Servant>::of(id.get());
+    assert_eq!(engine.wait(plain, LONG).await.unwrap(), 7);
+}
+
+async fn wait_for_what_failed_is_an_error_with_the_reason<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Servant::default()).await;
+    let task = insert::<Servant>(&engine, New(Task::Fail)).await;
+    let error = engine.wait(task, LONG).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("instance {task} is failed: broken")
+    );
+    let WaitError::Ended { id, status, reason } = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!((id, status), (task.get(), Status::Failed));
+    assert_eq!(reason.as_deref(), Some("broken"));
+}
+
+async fn wait_for_what_was_cancelled_is_an_error_with_the_reason<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let engine = running(store, Servant::default()).await;
+    let task = insert::<Servant>(&engine, New(Task::Cancel)).await;
+    let error = engine.wait(task, LONG).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("instance {task} is cancelled: not wanted")
+    );
+}
+
+async fn wait_for_what_takes_longer_is_an_error_with_the_instance_as_it_is<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let engine = running(store, Servant::default()).await;
+    let task = insert::<Servant>(&engine, New(Task::Park)).await;
+    engine.wait_settled(task, LONG).await.unwrap();
+    let (begun, at_most) = (Instant::now(), Duration::from_millis(80));
+    let error = engine.wait(task, at_most).await.unwrap_err();
+    assert!(begun.elapsed() >= at_most);
+    assert!(
+        error
+            .to_string()
+            .contains("still awaiting_signal at step answer"),
+        "{error}"
+    );
+    let WaitError::TimedOut(instance) = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(
+        (instance.id, instance.status),
+        (task.get(), Status::AwaitingSignal)
+    );
+    // It goes on, and can be waited for again.
+    engine.signal(task, Go).await.unwrap();
+    assert_eq!(engine.wait(task, LONG).await.unwrap(), 7);
+}
+
+async fn wait_for_what_is_not_there_is_an_error<S: Store + Inspect + Clone>(store: S) {
+    let client = Client::new(store);
+    let missing = Id::<Servant>::of(InstanceId(4711));
+    let by_id = client.wait(missing, LONG).await.unwrap_err();
+    let by_key = client.wait(Servant::key("task:1"), LONG).await.unwrap_err();
+    let unknown = Inserted::<Servant>::Duplicate { holder: None };
+    let by_insert = client.wait(unknown, LONG).await.unwrap_err();
+    for error in [by_id, by_key, by_insert] {
+        assert!(matches!(error, WaitError::NotFound), "{error:?}");
+    }
+}
+
+async fn wait_for_an_output_of_another_shape_is_an_error<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Servant::default()).await;
+    let task = insert::<Servant>(&engine, New(Task::Answer(7))).await;
+    let mistaken = Id::<Impostor>::of(task.get());
+    let error = engine.wait(mistaken, LONG).await.unwrap_err();
+    assert!(
+        matches!(error, WaitError::Result { id, .. } if id == task.get()),
+        "{error:?}"
+    );
+    assert!(error.to_string().contains("does not decode"), "{error}");
+}
+
+async fn wait_settled_ends_at_a_park<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Servant::default()).await;
+    let signal = insert::<Servant>(&engine, New(Task::Park)).await;
+    let children = insert::<Servant>(&engine, New(Task::Spawn)).await;
+    let done = insert::<Servant>(&engine, New(Task::Answer(7))).await;
+    let settled = async |id| engine.wait_settled(id, LONG).await.unwrap().status;
+    assert_eq!(settled(signal).await, Status::AwaitingSignal);
+    assert_eq!(settled(children).await, Status::AwaitingChildren);
+    assert_eq!(settled(done).await, Status::Done);
+}
+
+async fn many_wait_for_one<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Servant::default()).await;
+    let id = insert::<Servant>(&engine, New(Task::Park)).await;
+    let mut waits = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let client = engine.client().clone();
+        waits.spawn(async move { client.wait(id, LONG).await.unwrap() });
+    }
+    engine.signal(id, Go).await.unwrap();
+    assert!(waits.join_all().await.into_iter().all(|output| output == 7));
+}
+
+/// Waits on a handle of its own for what an engine does on another.
+async fn wait_without_an_engine(there: impl Store + Inspect, here: impl Store + Inspect) {
+    let engine = running(there, Servant::default()).await;
+    let client = Client::new(here);
+    let id = insert(&client, New::<Servant>(Task::Park).key("task:1")).await;
+    let parked = client.wait_settled(id, LONG).await.unwrap();
+    assert_eq!(parked.status, Status::AwaitingSignal);
+    client.signal(Servant::key("task:1"), Go).await.unwrap();
+    assert_eq!(client.wait(id, LONG).await.unwrap(), 7);
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_without_an_engine_waits_on_another_handle_of_a_sqlite_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tasks.db");
+    let (there, here) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
+    wait_without_an_engine(there.clone(), here.clone()).await;
+    here.close().await;
+    there.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_without_an_engine_waits_on_another_connection_of_postgresql() {
+    support::on_postgres(async |there| {
+        let here = support::postgres(there.schema()).await;
+        wait_without_an_engine(there, here.clone()).await;
+        here.close().await;
+    })
+    .await;
+}
+
+async fn get_finds_by_id_and_by_key<S: Store + Inspect + Clone>(store: S) {
+    let client = Client::new(store);
+    let new = New::<Servant>(Task::Answer(7)).key("task:1").priority(-3);
+    let id = insert(&client, new.partition_key("ada").queue("later")).await;
+    let found = client.get(id).await.unwrap().unwrap();
+    assert_eq!((found.machine.as_str(), found.version), ("servant", 1));
+    assert_eq!((found.step.as_str(), found.state.as_str()), ("answer", "7"));
+    assert_eq!((found.queue.as_str(), found.priority), ("later", -3));
+    assert_eq!(found.partition_key.as_deref(), Some("ada"));
+    assert_eq!(found.correlation_key.as_deref(), Some("task:1"));
+    assert_eq!((found.status, found.attempt), (Status::Runnable, 0));
+    let by_key = client.get(Servant::key("task:1")).await.unwrap();
+    assert_eq!(by_key, Some(found));
+    assert!(client.get(Servant::key("task:2")).await.unwrap().is_none());
+    assert!(client.get(InstanceId(4711)).await.unwrap().is_none());
+}
+
+async fn list_filters<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Servant::default()).await;
+    let parked = insert(&engine, New::<Servant>(Task::Park).key("task:1")).await;
+    let done = insert::<Servant>(&engine, New(Task::Answer(7))).await;
+    let failed = insert::<Servant>(&engine, New(Task::Fail)).await;
+    let elsewhere = insert(&engine, New::<Servant>(Task::Park).queue("elsewhere")).await;
+    for id in [parked, done, failed] {
+        engine.wait_settled(id, LONG).await.unwrap();
+    }
+    let all = Filter::default;
+    let cases = [
+        (all(), vec![elsewhere, failed, done, parked]),
+        (
+            Filter {
+                statuses: vec![Status::Failed, Status::Done],
+                ..all()
+            },
+            vec![failed, done],
+        ),
+        (
+            Filter {
+                queue: Some("elsewhere".to_owned()),
+                ..all()
+            },
+            vec![elsewhere],
+        ),
+        (
+            Filter {
+                machine: Some("servant".to_owned()),
+                step: Some("answer".to_owned()),
+                ..all()
+            },
+            vec![done, parked],
+        ),
+        (
+            Filter {
+                correlation_key: Some("task:1".to_owned()),
+                ..all()
+            },
+            vec![parked],
+        ),
+        (
+            Filter {
+                version: Some(2),
+                ..all()
+            },
+            vec![],
+        ),
+    ];
+    for (filter, expected) in cases {
+        let expected: Vec<_> = expected.into_iter().map(Id::get).collect();
+        let request = ListRequest {
+            filter: filter.clone(),
+            limit: 100,
+            ..ListRequest::default()
+        };
+        let page = engine.list(request).await.unwrap();
+        let found: Vec<_> = page.instances.iter().map(|instance| instance.id).collect();
+        assert_eq!(found, expected, "{filter:?}");
+        let count = engine.count(filter).await.unwrap();
+        assert_eq!(count, Count::Exactly(expected.len() as u64));
+    }
+}
+
+async fn list_goes_page_by_page_without_gaps_or_doubles<S: Store + Inspect + Clone>(store: S) {
+    let client = Client::new(store);
+    let tasks = (0..25).map(|number| New::<Servant>(Task::Answer(number)));
+    let inserted = client.insert_many(tasks).await.unwrap();
+    let (mut seen, mut sizes, mut before) = (Vec::new(), Vec::new(), None);
+    loop {
+        let request = ListRequest {
+            before,
+            limit: 10,
+            ..ListRequest::default()
+        };
+        let page = client.list(request).await.unwrap();
+        sizes.push(page.instances.len());
+        seen.extend(page.instances.into_iter().map(|instance| instance.id));
+        before = page.next;
+        if before.is_none() {
+            break;
+        }
+        // What comes in meanwhile is newer than where we are.
+        insert::<Servant>(&client, New(Task::Park)).await;
+    }
+    let mut expected: Vec<_> = inserted.iter().map(|it| it.id().unwrap().get()).collect();
+    expected.reverse();
+    assert_eq!(seen, expected);
+    assert_eq!(sizes, [10, 10, 5]);
+}
+
+async fn count_counts_what_fits<S: Store + Inspect + Clone>(store: S) {
+    let client = Client::new(store);
+    let tasks = (0..30).map(|number| {
+        let queue = if number % 3 == 0 { "a" } else { "b" };
+        New::<Servant>(Task::Answer(number)).queue(queue)
+    });
+    client.insert_many(tasks).await.unwrap();
+    let count = async |queue: Option<&str>| {
+        let filter = Filter {
+            queue: queue.map(str::to_owned),
+            ..Filter::default()
+        };
+        client.count(filter).await.unwrap()
+    };
+    assert_eq!(count(None).await, Count::Exactly(30));
+    assert_eq!(count(Some("a")).await, Count::Exactly(10));
+    assert_eq!(count(Some("c")).await, Count::Exactly(0));
+}
+
+async fn what_does_not_fit_a_page_is_refused<S: Store + Inspect + Clone>(store: S) {
+    let request = ListRequest {
+        limit: limits::PAGE_MAX + 1,
+        ..ListRequest::default()
+    };
+    let refusal = Client::new(store).list(request).await.unwrap_err();
+    assert_eq!(refusal.kind(), outlast::ErrorKind::Invalid);
+}
+
+async fn retry_runs_a_failed_instance_again_at_its_step<S: Store + Inspect + Clone>(store: S) {
+    let servant = Servant::default();
+    let engine = running(store, servant.clone()).await;
+    let id = insert::<Servant>(&engine, New(Task::FailUntilMended)).await;
+    let failed = engine.wait_ended(id, LONG).await.unwrap();
+    assert_eq!(failed.last_error.as_deref(), Some("broken twice"));
+    servant.mended.store(true, Ordering::SeqCst);
+    let answer = engine.retry(id, operator()).await.unwrap();
+    assert_eq!(answer, RetryAnswer::Retried);
+    // Its attempts count anew.
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), 0);
+}
+
+async fn retry_of_what_did_not_end_badly_is_an_answer<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Servant::default()).await;
+    let done = insert::<Servant>(&engine, New(Task::Answer(7))).await;
+    let parked = insert::<Servant>(&engine, New(Task::Park)).await;
+    engine.wait(done, LONG).await.unwrap();
+    engine.wait_settled(parked, LONG).await.unwrap();
+    let ids = vec![done.get(), parked.get(), InstanceId(4711)];
+    let answers = engine.retry_all(ids, operator()).await.unwrap();
+    let expected = [
+        RetryAnswer::NotEndedBadly(Status::Done),
+        RetryAnswer::NotEndedBadly(Status::AwaitingSignal),
+        RetryAnswer::NotFound,
+    ];
+    assert_eq!(answers, expected);
+}
+
+async fn pause_holds_a_queue_back_and_resume_lets_it_go<S: Store + Inspect + Clone>(store: S) {
+    let builder = Engine::builder(store).machine(Servant::default());
+    let builder = builder.queue("default", 1).queue("other", 1);
+    let builder = builder.poll_interval(Duration::from_secs(3600));
+    let engine = builder.start().await.unwrap();
+    assert!(engine.pause("default", operator()).await.unwrap());
+    assert!(
+        !engine.pause("default", operator()).await.unwrap(),
+        "it was paused"
+    );
+    let held = insert::<Servant>(&engine, New(Task::Answer(1))).await;
+    let other = insert(&engine, New::<Servant>(Task::Answer(2)).queue("other")).await;
+    assert_eq!(engine.wait(other, LONG).await.unwrap(), 2);
+    let untouched = engine.get(held).await.unwrap().unwrap();
+    assert_eq!(
+        (untouched.status, untouched.revision.0),
+        (Status::Runnable, 0)
+    );
+    let queues = engine.queues().await.unwrap();
+    assert!(
+        queues
+            .iter()
+            .any(|queue| queue.name == "default" && queue.paused)
+    );
+    assert!(engine.resume("default", operator()).await.unwrap());
+    assert_eq!(engine.wait(held, LONG).await.unwrap(), 1);
+    assert!(!engine.resume("default", operator()).await.unwrap());
+}
+
+async fn delete_removes_what_has_ended<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Servant::default()).await;
+    let done = insert::<Servant>(&engine, New(Task::Answer(7))).await;
+    let parked = insert::<Servant>(&engine, New(Task::Park)).await;
+    engine.wait(done, LONG).await.unwrap();
+    engine.wait_settled(parked, LONG).await.unwrap();
+    let delete = async |id| engine.delete(id, operator()).await.unwrap();
+    assert_eq!(delete(done).await, DeleteAnswer::Deleted);
+    assert_eq!(delete(done).await, DeleteAnswer::NotFound);
+    assert!(engine.get(done).await.unwrap().is_none());
+    let expected = DeleteAnswer::NotEnded(Status::AwaitingSignal);
+    assert_eq!(delete(parked).await, expected);
+    assert!(engine.get(parked).await.unwrap().is_some());
+}
+
+async fn delete_spares_a_child_whose_parent_lives<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Servant::default()).await;
+    let parent = insert::<Servant>(&engine, New(Task::Spawn)).await;
+    engine.wait_settled(parent, LONG).await.unwrap();
+    let children = engine.children(parent.get()).await.unwrap();
+    let (done, parked) = (children[0].id, children[1].id);
+    engine.wait_ended(done, LONG).await.unwrap();
+    let delete = async || engine.delete(done, operator()).await.unwrap();
+    assert_eq!(delete().await, DeleteAnswer::ParentLives(parent.get()));
+    engine.signal(parked, Go).await.unwrap();
+    assert_eq!(engine.wait(parent, LONG).await.unwrap(), 2);
+    assert_eq!(delete().await, DeleteAnswer::Deleted);
+}
+
+async fn cancel_ends_what_is_parked<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Servant::default()).await;
+    let id = insert::<Servant>(&engine, New(Task::Park)).await;
+    engine.wait_settled(id, LONG).await.unwrap();
+    let waiting = tokio::spawn({
+        let client = engine.client().clone();
+        async move { client.wait_ended(id, LONG).await.unwrap() }
+    });
+    let answer = engine.cancel(id, operator()).await.unwrap();
+    assert_eq!(answer, CancelAnswer::Cancelled(Status::AwaitingSignal));
+    let ended = waiting.await.unwrap();
+    assert_eq!(ended.status, Status::Cancelled);
+    assert_eq!(
+        ended.last_error.as_deref(),
+        Some("cancelled by ada: testing")
+    );
+}
+
+async fn cancel_ends_what_runs_and_its_outcome_is_dropped<S: Store + Inspect + Clone>(store: S) {
+    let servant = Servant::default();
+    let engine = running(store, servant.clone()).await;
+    let id = insert::<Servant>(&engine, New(Task::Hold)).await;
+    servant.here.notified().await;
+    let answer = engine.cancel(id, operator()).await.unwrap();
+    assert_eq!(answer, CancelAnswer::Cancelled(Status::Executing));
+    servant.go_on.notify_one();
+    // A stop waits for the step and for what it wants to write.
+    assert!(engine.shutdown().await.in_time);
+    let ended = engine.get(id).await.unwrap().unwrap();
+    assert_eq!((ended.status, ended.result), (Status::Cancelled, None));
+}
+
+async fn cancel_of_what_has_ended_is_an_answer<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Servant::default()).await;
+    let done = insert::<Servant>(&engine, New(Task::Answer(7))).await;
+    engine.wait(done, LONG).await.unwrap();
+    let ids = vec![done.get(), InstanceId(4711)];
+    let answers = engine.cancel_all(ids, operator()).await.unwrap();
+    let expected = [
+        CancelAnswer::AlreadyEnded(Status::Done),
+        CancelAnswer::NotFound,
+    ];
+    assert_eq!(answers, expected);
+}
+
+async fn operators_are_remembered<S: Store + Inspect + Clone>(store: S) {
+    let client = Client::new(store);
+    let id = insert::<Servant>(&client, New(Task::Park)).await;
+    client.cancel(id, operator()).await.unwrap();
+    client.retry(id, Note::by("bob")).await.unwrap();
+    client.pause("default", operator()).await.unwrap();
+    let done_to_it = client.operations(Some(id.get())).await.unwrap();
+    let done_to_it: Vec<_> = done_to_it
+        .iter()
+        .map(|it| {
+            (
+                it.verb,
+                it.by.as_str(),
+                it.reason.as_deref(),
+                it.status_before,
+            )
+        })
+        .collect();
+    let expected = [
+        (Verb::Retry, "bob", None, Some(Status::Cancelled)),
+        (Verb::Cancel, "ada", Some("testing"), Some(Status::Runnable)),
+    ];
+    assert_eq!(done_to_it, expected);
+    let done = client.operations(None).await.unwrap();
+    assert_eq!((done.len(), done[0].verb), (3, Verb::Pause));
+}
+
+async fn queues_and_workers_can_be_seen<S: Store + Inspect + Clone>(store: S) {
+    let servant = Servant::default();
+    let builder = Engine::builder(store).machine(servant.clone());
+    let builder = builder.queue("default", 1).queue("other", 1).name("butler");
+    let engine = builder.start().await.unwrap();
+    insert::<Servant>(&engine, New(Task::Hold)).await;
+    servant.here.notified().await;
+    insert::<Servant>(&engine, New(Task::Hold)).await;
+    let later = New::<Servant>(Task::Hold).delay(Duration::from_secs(3600));
+    insert(&engine, later).await;
+    let queues = engine.queues().await.unwrap();
+    let queue = queues.iter().find(|queue| queue.name == "default").unwrap();
+    assert_eq!(queue.executing, Count::Exactly(1));
+    assert_eq!(
+        (queue.eligible, queue.delayed),
+        (Count::Exactly(1), Count::Exactly(1))
+    );
+    let workers = engine.workers().await.unwrap();
+    assert_eq!(workers.len(), 1);
+    assert_eq!(
+        (workers[0].name.as_str(), &workers[0].queues[..]),
+        ("butler", &["default".to_owned(), "other".to_owned()][..])
+    );
+    servant.go_on.notify_one();
+    eventually("the second one runs", async || {
+        engine.queues().await.unwrap()[0].eligible == Count::Exactly(0)
+    })
+    .await;
+    servant.go_on.notify_one();
+    engine.shutdown().await;
+    assert!(engine.workers().await.unwrap().is_empty());
+}

@@ -1,0 +1,261 @@
+//! Jobs: tried until they work, or until it is known that they never will.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+mod support;
+
+use outlast::Instance;
+use outlast::prelude::*;
+use outlast_core::{Inspect, Store};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use support::{LONG, eventually, insert, on_both_stores, running};
+
+on_both_stores!(
+    a_job_that_works_is_done_with_its_output,
+    a_job_that_fails_is_tried_again_after_its_backoff,
+    any_error_is_tried_again,
+    a_job_that_says_when_is_tried_again_then,
+    a_job_that_keeps_failing_is_given_up_after_its_last_attempt,
+    a_job_that_is_not_wanted_any_more_is_cancelled,
+    a_job_that_can_never_work_fails_at_once,
+    a_job_that_panics_is_tried_again,
+    a_job_that_takes_too_long_is_tried_again,
+    a_job_whose_output_cannot_be_stored_is_tried_again_and_given_up,
+    a_job_can_be_a_child,
+);
+
+/// Does what it is told.
+#[derive(Clone, Default)]
+struct Errand {
+    tries: Arc<Mutex<Vec<Instant>>>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Task {
+    Work,
+    FailTwice,
+    ParseFirst,
+    SayWhen { ms: u64 },
+    FailAlways,
+    Cancel,
+    Fatal,
+    PanicFirst,
+    HangFirst,
+    AnswerNul,
+    Postpone,
+}
+
+impl Job for Errand {
+    const NAME: &'static str = "errand";
+    const MAX_ATTEMPTS: u32 = 4;
+    const TIMEOUT: Duration = Duration::from_millis(200);
+    type Args = Task;
+    type Output = String;
+
+    async fn perform(&self, task: Task, cx: &Context) -> Result<String, JobError> {
+        self.tries.lock().unwrap().push(Instant::now());
+        let first = cx.attempt() == 0;
+        match task {
+            Task::FailTwice if cx.attempt() < 2 => Err(JobError::retry("busy")),
+            Task::ParseFirst if first => Ok("x".parse::<u32>()?.to_string()),
+            Task::SayWhen { ms } if first => {
+                let delay = Duration::from_millis(ms);
+                Err(JobError::retry_after(delay, "come back later"))
+            }
+            Task::FailAlways => Err(JobError::retry("still busy")),
+            Task::Cancel => Err(JobError::cancel("nobody asks any more")),
+            Task::Fatal => Err(JobError::fatal("no such address")),
+            Task::PanicFirst if first => panic!("stumbled"),
+            Task::HangFirst if first => std::future::pending().await,
+            Task::AnswerNul => Ok("\0".to_owned()),
+            Task::Postpone => Err(JobError::retry_after(Duration::from_secs(3600), "tomorrow")),
+            Task::Work
+            | Task::FailTwice
+            | Task::ParseFirst
+            | Task::SayWhen { .. }
+            | Task::PanicFirst
+            | Task::HangFirst => Ok(format!("done at attempt {}", cx.attempt())),
+        }
+    }
+
+    fn backoff(&self, attempt: u32) -> Duration {
+        Duration::from_millis(20) * attempt
+    }
+}
+
+/// What the job answered, and how long each of its tries came after the one before.
+async fn done(store: impl Store + Inspect, task: Task) -> (String, Vec<Duration>) {
+    let errand = Errand::default();
+    let engine = running(store, errand.clone()).await;
+    let id = insert::<Errand>(&engine, New(task)).await;
+    let output = engine.wait(id, LONG).await.unwrap();
+    let tries = errand.tries.lock().unwrap();
+    let pauses = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    (output, pauses)
+}
+
+/// How the job ended, and how often it was tried.
+async fn ended(store: impl Store + Inspect, task: Task) -> (Instance, usize) {
+    let errand = Errand::default();
+    let engine = running(store, errand.clone()).await;
+    let id = insert::<Errand>(&engine, New(task)).await;
+    let ended = engine.wait_ended(id, LONG).await.unwrap();
+    let tries = errand.tries.lock().unwrap().len();
+    (ended, tries)
+}
+
+async fn a_job_that_works_is_done_with_its_output<S: Store + Inspect + Clone>(store: S) {
+    let (output, pauses) = done(store, Task::Work).await;
+    assert_eq!(output, "done at attempt 0");
+    assert!(pauses.is_empty());
+}
+
+async fn a_job_that_fails_is_tried_again_after_its_backoff<S: Store + Inspect + Clone>(store: S) {
+    let (output, pauses) = done(store, Task::FailTwice).await;
+    assert_eq!(output, "done at attempt 2");
+    assert!(pauses[0] >= Duration::from_millis(20), "{pauses:?}");
+    assert!(pauses[1] >= Duration::from_millis(40), "{pauses:?}");
+}
+
+async fn any_error_is_tried_again<S: Store + Inspect + Clone>(store: S) {
+    let (output, _) = done(store, Task::ParseFirst).await;
+    assert_eq!(output, "done at attempt 1");
+}
+
+async fn a_job_that_says_when_is_tried_again_then<S: Store + Inspect + Clone>(store: S) {
+    let (output, pauses) = done(store.clone(), Task::SayWhen { ms: 100 }).await;
+    assert_eq!(output, "done at attempt 1");
+    assert!(pauses[0] >= Duration::from_millis(100), "{pauses:?}");
+
+    let engine = running(store, Errand::default()).await;
+    let id = insert::<Errand>(&engine, New(Task::Postpone)).await;
+    eventually("it is postponed", async || {
+        engine.get(id).await.unwrap().unwrap().attempt == 1
+    })
+    .await;
+    let postponed = engine.get(id).await.unwrap().unwrap();
+    assert_eq!(postponed.last_error.as_deref(), Some("tomorrow"));
+    assert!(postponed.eligible_at > engine.now().await.unwrap());
+}
+
+async fn a_job_that_keeps_failing_is_given_up_after_its_last_attempt<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let (ended, tries) = ended(store, Task::FailAlways).await;
+    assert_eq!(ended.status, Status::Failed);
+    let reason = ended.last_error.unwrap();
+    assert_eq!(reason, "gave up after 4 attempts: still busy");
+    assert_eq!(tries, 4);
+}
+
+async fn a_job_that_is_not_wanted_any_more_is_cancelled<S: Store + Inspect + Clone>(store: S) {
+    let (ended, tries) = ended(store, Task::Cancel).await;
+    assert_eq!(ended.status, Status::Cancelled);
+    assert_eq!(ended.last_error.as_deref(), Some("nobody asks any more"));
+    assert_eq!(tries, 1);
+}
+
+async fn a_job_that_can_never_work_fails_at_once<S: Store + Inspect + Clone>(store: S) {
+    let (ended, tries) = ended(store, Task::Fatal).await;
+    assert_eq!(ended.status, Status::Failed);
+    assert_eq!(ended.last_error.as_deref(), Some("no such address"));
+    assert_eq!(tries, 1);
+}
+
+async fn a_job_that_panics_is_tried_again<S: Store + Inspect + Clone>(store: S) {
+    let (output, _) = done(store, Task::PanicFirst).await;
+    assert_eq!(output, "done at attempt 1");
+}
+
+async fn a_job_that_takes_too_long_is_tried_again<S: Store + Inspect + Clone>(store: S) {
+    let (output, pauses) = done(store, Task::HangFirst).await;
+    assert_eq!(output, "done at attempt 1");
+    assert!(pauses[0] >= <Errand as Job>::TIMEOUT, "{pauses:?}");
+}
+
+async fn a_job_whose_output_cannot_be_stored_is_tried_again_and_given_up<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let (ended, tries) = ended(store, Task::AnswerNul).await;
+    assert_eq!((ended.status, tries), (Status::Failed, 4));
+    let reason = ended.last_error.unwrap();
+    assert!(reason.starts_with("gave up after 4 attempts"), "{reason}");
+    assert!(reason.contains("\\u0000"), "{reason}");
+}
+
+/// Sends its errands out.
+struct Boss;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Order {
+    Send,
+    Collect,
+}
+
+impl Machine for Boss {
+    const NAME: &'static str = "boss";
+    type State = Order;
+    type Output = Vec<Option<String>>;
+
+    async fn step(&self, order: Order, cx: &Context) -> StepResult<Self> {
+        Ok(match order {
+            Order::Send => {
+                let errands = [Task::Work, Task::FailTwice, Task::Fatal];
+                fan_out(errands.map(New::<Errand>)).then(Order::Collect)
+            }
+            Order::Collect => {
+                let errands = cx.children::<Errand>()?.into_iter();
+                Outcome::done(errands.map(|errand| errand.output).collect())
+            }
+        })
+    }
+}
+
+async fn a_job_can_be_a_child<S: Store + Inspect + Clone>(store: S) {
+    let builder = Engine::builder(store)
+        .machine(Boss)
+        .machine(Errand::default());
+    let engine = builder.queue("default", 10).start().await.unwrap();
+    let id = insert::<Boss>(&engine, New(Order::Send)).await;
+    let expected = ["done at attempt 0", "done at attempt 2"].map(|text| Some(text.to_owned()));
+    let outputs = engine.wait(id, LONG).await.unwrap();
+    assert_eq!(outputs[..2], expected);
+    assert_eq!(outputs[2], None);
+}
+
+/// Leaves everything as it is.
+struct Plain;
+
+impl Job for Plain {
+    const NAME: &'static str = "plain";
+    type Args = ();
+    type Output = ();
+
+    async fn perform(&self, (): (), _cx: &Context) -> Result<(), JobError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn the_backoff_of_a_job_that_names_none_doubles_from_a_second_to_an_hour() {
+    for (attempt, seconds) in [
+        (1, 1.0),
+        (2, 2.0),
+        (5, 16.0),
+        (13, 3600.0),
+        (u32::MAX, 3600.0),
+    ] {
+        for _ in 0..100 {
+            let pause = Plain.backoff(attempt).as_secs_f64();
+            assert!(
+                (0.9 * seconds..=1.1 * seconds).contains(&pause),
+                "{attempt}: {pause}"
+            );
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! What runs where, when, in which order and in which version.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+mod support;
+
+use outlast::prelude::*;
+use outlast_core::{Inspect, Store};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+use support::{LONG, insert, on_both_stores, running};
+use tokio::sync::Barrier;
+
+on_both_stores!(
+    one_slot_runs_the_most_urgent_first_and_equals_in_their_order,
+    an_engine_runs_what_is_in_its_queues_and_nothing_else,
+    a_machine_has_a_queue_of_its_own_and_an_instance_may_have_another,
+    as_many_steps_run_at_once_as_there_are_slots_and_no_more,
+    a_delayed_start_waits_for_its_delay,
+    a_start_at_a_moment_waits_for_it,
+    a_start_at_a_moment_in_the_past_is_at_once,
+    a_delayed_start_is_not_in_the_way_of_others,
+    old_and_new_versions_run_side_by_side,
+    an_instance_of_a_version_nobody_runs_waits_for_one_who_does,
+);
+
+/// Notes what it runs.
+#[derive(Clone)]
+struct Scribe {
+    log: Arc<Mutex<Vec<u32>>>,
+    running: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
+    together: Arc<Barrier>,
+}
+
+const SLOTS: usize = 4;
+
+impl Default for Scribe {
+    fn default() -> Scribe {
+        Scribe {
+            log: Arc::default(),
+            running: Arc::default(),
+            most: Arc::default(),
+            together: Arc::new(Barrier::new(SLOTS)),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Write {
+    Line(u32),
+    Queue,
+    Together,
+}
+
+impl Machine for Scribe {
+    const NAME: &'static str = "scribe";
+    const QUEUE: &'static str = "desk";
+    type State = Write;
+    type Output = String;
+
+    async fn step(&self, write: Write, cx: &Context) -> StepResult<Self> {
+        match write {
+            Write::Line(number) => self.log.lock().unwrap().push(number),
+            Write::Queue => {}
+            Write::Together => {
+                let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+                self.most.fetch_max(running, Ordering::SeqCst);
+                // Nobody goes on alone: as many as there are slots must be here.
+                self.together.wait().await;
+                self.running.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        Ok(Outcome::done(cx.queue().to_owned()))
+    }
+}
+
+async fn at_the_desk(store: impl Store + Inspect, scribe: &Scribe, slots: usize) -> Engine {
+    let builder = Engine::builder(store).machine(scribe.clone());
+    builder.queue("desk", slots).start().await.unwrap()
+}
+
+async fn one_slot_runs_the_most_urgent_first_and_equals_in_their_order<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let client = Client::new(store.clone());
+    let lines = [
+        (5, 1),
+        (0, 2),
+        (-5, 3),
+        (0, 4),
+        (i16::MIN, 5),
+        (i16::MAX, 6),
+        (-5, 7),
+    ];
+    let lines = lines.map(|(priority, line)| New::<Scribe>(Write::Line(line)).priority(priority));
+    let inserted = client.insert_many(lines).await.unwrap();
+    let scribe = Scribe::default();
+    let _engine = at_the_desk(store, &scribe, 1).await;
+    for inserted in inserted {
+        client.wait(inserted, LONG).await.unwrap();
+    }
+    assert_eq!(*scribe.log.lock().unwrap(), [5, 3, 7, 2, 4, 1, 6]);
+}
+
+async fn an_engine_runs_what_is_in_its_queues_and_nothing_else<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let client = Client::new(store.clone());
+    let elsewhere = New::<Scribe>(Write::Line(1)).queue("attic").priority(-1);
+    let elsewhere = insert(&client, elsewhere).await;
+    let here = insert::<Scribe>(&client, New(Write::Line(2))).await;
+    let scribe = Scribe::default();
+    let _desk = at_the_desk(store.clone(), &scribe, 1).await;
+    client.wait(here, LONG).await.unwrap();
+    let untouched = client.get(elsewhere).await.unwrap().unwrap();
+    assert_eq!(
+        (untouched.status, untouched.revision.0),
+        (Status::Runnable, 0)
+    );
+    let builder = Engine::builder(store).machine(scribe.clone());
+    let _attic = builder.queue("attic", 1).start().await.unwrap();
+    assert_eq!(client.wait(elsewhere, LONG).await.unwrap(), "attic");
+    assert_eq!(*scribe.log.lock().unwrap(), [2, 1]);
+}
+
+async fn a_machine_has_a_queue_of_its_own_and_an_instance_may_have_another<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let builder = Engine::builder(store).machine(Scribe::default());
+    let builder = builder.queue("desk", 1).queue("attic", 1);
+    let engine = builder.start().await.unwrap();
+    let desk = insert::<Scribe>(&engine, New(Write::Queue)).await;
+    let attic = insert(&engine, New::<Scribe>(Write::Queue).queue("attic")).await;
+    assert_eq!(engine.wait(desk, LONG).await.unwrap(), "desk");
+    assert_eq!(engine.wait(attic, LONG).await.unwrap(), "attic");
+}
+
+async fn as_many_steps_run_at_once_as_there_are_slots_and_no_more<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let client = Client::new(store.clone());
+    let steps = (0..6 * SLOTS).map(|_| New::<Scribe>(Write::Together));
+    let inserted = client.insert_many(steps).await.unwrap();
+    let scribe = Scribe::default();
+    let _engine = at_the_desk(store, &scribe, SLOTS).await;
+    for inserted in inserted {
+        client.wait(inserted, LONG).await.unwrap();
+    }
+    assert_eq!(scribe.most.load(Ordering::SeqCst), SLOTS);
+}
+
+async fn a_delayed_start_waits_for_its_delay<S: Store + Inspect + Clone>(store: S) {
+    let delay = Duration::from_millis(120);
+    // Nobody comes by to look: what starts it is its time.
+    let builder = Engine::builder(store).machine(Scribe::default());
+    let builder = builder
+        .queue("desk", 1)
+        .poll_interval(Duration::from_secs(3600));
+    let engine = builder.start().await.unwrap();
+    let before = engine.now().await.unwrap();
+    let id = insert(&engine, New::<Scribe>(Write::Queue).delay(delay)).await;
+    let waiting = engine.get(id).await.unwrap().unwrap();
+    assert_eq!((waiting.status, waiting.revision.0), (Status::Runnable, 0));
+    engine.wait(id, LONG).await.unwrap();
+    let ended = engine.get(id).await.unwrap().unwrap();
+    assert!(ended.finished_at.unwrap() >= before + delay);
+}
+
+async fn a_start_at_a_moment_waits_for_it<S: Store + Inspect + Clone>(store: S) {
+    let builder = Engine::builder(store).machine(Scribe::default());
+    let builder = builder
+        .queue("desk", 1)
+        .poll_interval(Duration::from_secs(3600));
+    let engine = builder.start().await.unwrap();
+    let moment = SystemTime::now() + Duration::from_millis(120);
+    let id = insert(&engine, New::<Scribe>(Write::Queue).at(moment)).await;
+    engine.wait(id, LONG).await.unwrap();
+    let ended = engine.get(id).await.unwrap().unwrap();
+    assert!(ended.finished_at.unwrap() >= moment.into());
+}
+
+async fn a_start_at_a_moment_in_the_past_is_at_once<S: Store + Inspect + Clone>(store: S) {
+    let engine = at_the_desk(store, &Scribe::default(), 1).await;
+    let moment = SystemTime::now() - Duration::from_secs(3600);
+    let id = insert(&engine, New::<Scribe>(Write::Queue).at(moment)).await;
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), "desk");
+}
+
+async fn a_delayed_start_is_not_in_the_way_of_others<S: Store + Inspect + Clone>(store: S) {
+    let client = Client::new(store.clone());
+    let urgent = New::<Scribe>(Write::Line(1)).priority(-1);
+    let urgent = insert(&client, urgent.delay(Duration::from_secs(3600))).await;
+    let other = insert::<Scribe>(&client, New(Write::Line(2))).await;
+    let scribe = Scribe::default();
+    let _engine = at_the_desk(store, &scribe, 1).await;
+    client.wait(other, LONG).await.unwrap();
+    assert_eq!(*scribe.log.lock().unwrap(), [2]);
+    let urgent = client.get(urgent).await.unwrap().unwrap();
+    assert_eq!(urgent.revision.0, 0);
+}
+
+/// The machine as it was.
+struct Old;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum OldOrder {
+    Start { number: u32 },
+    Ship { number: u32 },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Paid;
+
+impl Signal for Paid {
+    const NAME: &'static str = "paid";
+}
+
+impl Machine for Old {
+    const NAME: &'static str = "order";
+    type State = OldOrder;
+    type Output = String;
+
+    async fn step(&self, order: OldOrder, cx: &Context) -> StepResult<Self> {
+        Ok(match order {
+            OldOrder::Start { number } => wait_for([Paid::NAME]).then(OldOrder::Ship { number }),
+            OldOrder::Ship { number } => {
+                Outcome::done(format!("{number}, version {}", cx.version()))
+            }
+        })
+    }
+}
+
+/// The machine as it is: the same name, the same step, another state.
+struct Newer;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum NewOrder {
+    Start { name: String },
+    Ship { name: String },
+}
+
+impl Machine for Newer {
+    const NAME: &'static str = "order";
+    const VERSION: i32 = 2;
+    type State = NewOrder;
+    type Output = String;
+
+    async fn step(&self, order: NewOrder, cx: &Context) -> StepResult<Self> {
+        Ok(match order {
+            NewOrder::Start { name } => wait_for([Paid::NAME]).then(NewOrder::Ship { name }),
+            NewOrder::Ship { name } => Outcome::done(format!("{name}, version {}", cx.version())),
+        })
+    }
+}
+
+async fn old_and_new_versions_run_side_by_side<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store.clone(), Old).await;
+    let begun = insert(
+        &engine,
+        New::<Old>(OldOrder::Start { number: 1 }).key("begun"),
+    )
+    .await;
+    engine.wait_settled(begun, LONG).await.unwrap();
+    engine.shutdown().await;
+
+    // A new build takes over: what began in the old version ends in it.
+    let builder = Engine::builder(store).machine(Old).machine(Newer);
+    let engine = builder.queue("default", 10).start().await.unwrap();
+    let old = insert::<Old>(&engine, New(OldOrder::Start { number: 2 })).await;
+    let name = "three".to_owned();
+    let new = insert(&engine, New::<Newer>(NewOrder::Start { name }).key("new")).await;
+    // A key is the machine's, whatever its version.
+    engine.signal(Newer::key("begun"), Paid).await.unwrap();
+    engine.signal(old, Paid).await.unwrap();
+    engine.signal(Old::key("new"), Paid).await.unwrap();
+    assert_eq!(engine.wait(begun, LONG).await.unwrap(), "1, version 1");
+    assert_eq!(engine.wait(old, LONG).await.unwrap(), "2, version 1");
+    assert_eq!(engine.wait(new, LONG).await.unwrap(), "three, version 2");
+}
+
+async fn an_instance_of_a_version_nobody_runs_waits_for_one_who_does<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let engine = running(store.clone(), Newer).await;
+    let old = New::<Old>(OldOrder::Ship { number: 1 }).priority(-1);
+    let old = insert(&engine, old).await;
+    let name = "two".to_owned();
+    let new = insert::<Newer>(&engine, New(NewOrder::Ship { name })).await;
+    assert_eq!(engine.wait(new, LONG).await.unwrap(), "two, version 2");
+    let untouched = engine.get(old).await.unwrap().unwrap();
+    assert_eq!(
+        (untouched.status, untouched.revision.0),
+        (Status::Runnable, 0)
+    );
+    let _old = running(store, Old).await;
+    assert_eq!(engine.wait(old, LONG).await.unwrap(), "1, version 1");
+}

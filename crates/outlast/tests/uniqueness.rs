@@ -1,0 +1,282 @@
+//! Correlation keys: who holds one, for how long, and who comes too late.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+mod support;
+
+use outlast::prelude::*;
+use outlast_core::{Inspect, Store};
+use std::sync::Arc;
+use support::{LONG, insert, on_both_stores, running};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+on_both_stores!(
+    a_second_instance_with_the_same_key_is_a_duplicate_of_the_first,
+    a_key_is_free_again_after_a_good_end,
+    a_key_is_free_again_after_a_failure,
+    a_key_is_free_again_after_a_cancel,
+    a_key_that_is_held_forever_is_free_after_a_delete_only,
+    a_key_that_is_held_while_runnable_is_free_when_the_step_begins,
+    a_key_that_is_held_until_it_parks_is_free_then_and_never_taken_back,
+    a_key_that_is_held_after_failures_too_is_kept_by_one,
+    a_retried_instance_does_not_take_its_key_back,
+    of_many_inserts_with_one_key_at_once_one_wins,
+    duplicates_within_one_batch_are_told_apart,
+    keys_of_different_machines_do_not_meet,
+    a_scope_without_a_key_is_refused_with_the_way_to_mend_it,
+);
+
+/// Ends as it is told, when it is told.
+#[derive(Clone, Default)]
+struct Guest {
+    here: Arc<Notify>,
+    go_on: Arc<Notify>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Stay {
+    Wait,
+    Leave,
+    Fail,
+    Hold,
+    Linger,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Leave;
+
+impl Signal for Leave {
+    const NAME: &'static str = "leave";
+}
+
+impl Machine for Guest {
+    const NAME: &'static str = "guest";
+    type State = Stay;
+    type Output = ();
+
+    async fn step(&self, stay: Stay, _cx: &Context) -> StepResult<Self> {
+        Ok(match stay {
+            Stay::Wait => wait_for([Leave::NAME]).then(Stay::Leave),
+            Stay::Leave => Outcome::done(()),
+            Stay::Fail => Outcome::stop("no room"),
+            Stay::Hold => {
+                self.here.notify_one();
+                self.go_on.notified().await;
+                Outcome::done(())
+            }
+            // Runnable, parked, and runnable again.
+            Stay::Linger => wait_for([Leave::NAME]).then(Stay::Hold),
+        })
+    }
+}
+
+/// Another machine.
+struct Thief;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Sneak {
+    Sneak,
+}
+
+impl Machine for Thief {
+    const NAME: &'static str = "thief";
+    type State = Sneak;
+    type Output = ();
+
+    async fn step(&self, _: Sneak, _cx: &Context) -> StepResult<Self> {
+        Ok(Outcome::done(()))
+    }
+}
+
+fn room(stay: Stay) -> New<Guest> {
+    New(stay).key("room:1")
+}
+
+/// That the key is occupied by this instance.
+async fn assert_held(client: &Client, holder: Id<Guest>) {
+    let answer = client.insert(room(Stay::Wait)).await.unwrap();
+    let expected = Inserted::Duplicate {
+        holder: Some(holder),
+    };
+    assert_eq!(answer, expected);
+    let found = client.get(Guest::key("room:1")).await.unwrap().unwrap();
+    assert_eq!(found.id, holder.get());
+}
+
+/// That the key is free: somebody new has it now.
+async fn assert_free(client: &Client) {
+    assert!(client.get(Guest::key("room:1")).await.unwrap().is_none());
+    let next = insert(client, room(Stay::Wait)).await;
+    assert_held(client, next).await;
+}
+
+async fn a_second_instance_with_the_same_key_is_a_duplicate_of_the_first<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let engine = running(store, Guest::default()).await;
+    let first = insert(&engine, room(Stay::Wait)).await;
+    assert_held(&engine, first).await;
+    engine.wait_settled(first, LONG).await.unwrap();
+    assert_held(&engine, first).await;
+    // What an insert answered can be waited for, duplicate or not.
+    let duplicate = engine.insert(room(Stay::Wait)).await.unwrap();
+    assert!(!duplicate.is_new());
+    engine.signal(first, Leave).await.unwrap();
+    engine.wait(duplicate, LONG).await.unwrap();
+}
+
+async fn a_key_is_free_again_after_a_good_end<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Guest::default()).await;
+    let first = insert(&engine, room(Stay::Leave)).await;
+    engine.wait(first, LONG).await.unwrap();
+    assert_free(&engine).await;
+}
+
+async fn a_key_is_free_again_after_a_failure<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Guest::default()).await;
+    let first = insert(&engine, room(Stay::Fail)).await;
+    engine.wait_ended(first, LONG).await.unwrap();
+    assert_free(&engine).await;
+}
+
+async fn a_key_is_free_again_after_a_cancel<S: Store + Inspect + Clone>(store: S) {
+    let client = Client::new(store);
+    let first = insert(&client, room(Stay::Wait)).await;
+    client.cancel(first, Note::by("porter")).await.unwrap();
+    assert_free(&client).await;
+}
+
+async fn a_key_that_is_held_forever_is_free_after_a_delete_only<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let engine = running(store, Guest::default()).await;
+    let first = insert(&engine, room(Stay::Leave).scope(Scope::FOREVER)).await;
+    engine.wait(first, LONG).await.unwrap();
+    assert_held(&engine, first).await;
+    engine.delete(first, Note::by("porter")).await.unwrap();
+    assert_free(&engine).await;
+}
+
+async fn a_key_that_is_held_while_runnable_is_free_when_the_step_begins<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let client = Client::new(store.clone());
+    let scope = Scope::of([Status::Runnable]).unwrap();
+    let first = insert(&client, room(Stay::Hold).scope(scope)).await;
+    assert_held(&client, first).await;
+    let guest = Guest::default();
+    let engine = running(store, guest.clone()).await;
+    guest.here.notified().await;
+    assert_free(&client).await;
+    guest.go_on.notify_one();
+    engine.wait(first, LONG).await.unwrap();
+}
+
+async fn a_key_that_is_held_until_it_parks_is_free_then_and_never_taken_back<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let guest = Guest::default();
+    let engine = running(store, guest.clone()).await;
+    let scope = Scope::of([Status::Runnable, Status::Executing]).unwrap();
+    let first = insert(&engine, room(Stay::Linger).scope(scope)).await;
+    engine.wait_settled(first, LONG).await.unwrap();
+    assert_free(&engine).await;
+    // Back in its scope, it does without: the key is somebody else's.
+    engine.signal(first, Leave).await.unwrap();
+    guest.here.notified().await;
+    let executing = engine.get(first).await.unwrap().unwrap();
+    assert_eq!(executing.status, Status::Executing);
+    assert!(!executing.holds_key);
+    guest.go_on.notify_one();
+    engine.wait(first, LONG).await.unwrap();
+    let holder = engine.get(Guest::key("room:1")).await.unwrap().unwrap();
+    assert_ne!(holder.id, first.get());
+}
+
+async fn a_key_that_is_held_after_failures_too_is_kept_by_one<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let live_or_failed = [
+        Status::Runnable,
+        Status::Executing,
+        Status::AwaitingSignal,
+        Status::AwaitingChildren,
+        Status::Failed,
+    ];
+    let scope = Scope::of(live_or_failed).unwrap();
+    let engine = running(store, Guest::default()).await;
+    let failed = insert(&engine, room(Stay::Fail).scope(scope)).await;
+    engine.wait_ended(failed, LONG).await.unwrap();
+    assert_held(&engine, failed).await;
+    let done = New::<Guest>(Stay::Leave).key("room:2").scope(scope);
+    let done = insert(&engine, done).await;
+    engine.wait(done, LONG).await.unwrap();
+    assert!(engine.get(Guest::key("room:2")).await.unwrap().is_none());
+}
+
+async fn a_retried_instance_does_not_take_its_key_back<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Guest::default()).await;
+    let failed = insert(&engine, room(Stay::Fail)).await;
+    engine.wait_ended(failed, LONG).await.unwrap();
+    let next = insert(&engine, room(Stay::Wait)).await;
+    engine.retry(failed, Note::by("porter")).await.unwrap();
+    let ended = engine.wait_ended(failed, LONG).await.unwrap();
+    assert_eq!(ended.correlation_key.as_deref(), Some("room:1"));
+    assert!(!ended.holds_key);
+    assert_held(&engine, next).await;
+}
+
+async fn of_many_inserts_with_one_key_at_once_one_wins<S: Store + Inspect + Clone>(store: S) {
+    let client = Client::new(store);
+    let mut inserts = JoinSet::new();
+    for _ in 0..20 {
+        let client = client.clone();
+        inserts.spawn(async move { client.insert(room(Stay::Wait)).await.unwrap() });
+    }
+    let answers = inserts.join_all().await;
+    let winners: Vec<_> = answers.iter().filter(|answer| answer.is_new()).collect();
+    assert_eq!(winners.len(), 1);
+    let winner = winners[0].id();
+    assert!(answers.iter().all(|answer| answer.id() == winner));
+}
+
+async fn duplicates_within_one_batch_are_told_apart<S: Store + Inspect + Clone>(store: S) {
+    let client = Client::new(store);
+    let guests = ["a", "b", "a", "c", "b"].map(|key| New::<Guest>(Stay::Wait).key(key));
+    let answers = client.insert_many(guests).await.unwrap();
+    let new: Vec<_> = answers.iter().map(Inserted::is_new).collect();
+    assert_eq!(new, [true, true, false, true, false]);
+    assert_eq!(answers[2].id(), answers[0].id());
+    assert_eq!(answers[4].id(), answers[1].id());
+}
+
+async fn keys_of_different_machines_do_not_meet<S: Store + Inspect + Clone>(store: S) {
+    let client = Client::new(store);
+    let guest = insert(&client, room(Stay::Wait)).await;
+    let thief = insert(&client, New::<Thief>(Sneak::Sneak).key("room:1")).await;
+    assert_ne!(guest.get(), thief.get());
+    let found = client.get(Thief::key("room:1")).await.unwrap().unwrap();
+    assert_eq!(found.id, thief.get());
+}
+
+async fn a_scope_without_a_key_is_refused_with_the_way_to_mend_it<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let client = Client::new(store);
+    let keyless = New::<Guest>(Stay::Wait).scope(Scope::FOREVER);
+    let refusal = client.insert(keyless).await.unwrap_err();
+    assert_eq!(refusal.kind(), outlast::ErrorKind::Invalid);
+    assert!(
+        refusal.to_string().contains("call .key(..) too"),
+        "{refusal}"
+    );
+}
