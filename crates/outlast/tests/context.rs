@@ -1,0 +1,332 @@
+//! What a step can see of its instance, and the key for effects that must not happen twice.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+mod support;
+
+use outlast::prelude::*;
+use outlast_core::{Inspect, Store};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use support::{LONG, insert, on_both_stores, running};
+use tokio::sync::Notify;
+
+on_both_stores!(
+    a_step_sees_what_its_instance_is,
+    an_instance_without_keys_shows_none,
+    a_step_sees_its_inbox_with_what_every_message_carries,
+    a_client_of_a_step_belongs_to_its_trace,
+    a_step_sees_that_its_claim_is_not_its_own_any_more,
+    a_step_sees_that_the_engine_is_stopping,
+    the_idempotency_key_is_the_same_over_retries,
+    the_idempotency_key_differs_on_the_next_visit_of_the_step,
+    the_idempotency_key_is_the_same_when_an_operator_retries,
+    the_idempotency_key_differs_from_instance_to_instance,
+);
+
+/// Tells what it sees.
+#[derive(Clone, Default)]
+struct Witness {
+    keys: Arc<Mutex<Vec<String>>>,
+    here: Arc<Notify>,
+    noticed: Arc<Notify>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum See {
+    All,
+    Inbox,
+    InboxSeen,
+    Insert,
+    Stopping,
+    Losing,
+    Hold,
+    RetryTwice,
+    Visit { times: u32 },
+    FailFirst,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Said(String);
+
+impl Signal for Said {
+    const NAME: &'static str = "said";
+}
+
+impl Machine for Witness {
+    const NAME: &'static str = "witness";
+    const VERSION: i32 = 3;
+    type State = See;
+    type Output = Value;
+
+    async fn step(&self, see: See, cx: &Context) -> StepResult<Self> {
+        self.keys.lock().unwrap().push(cx.idempotency_key());
+        let visit = self.keys.lock().unwrap().len();
+        Ok(match see {
+            See::All => Outcome::done(json!({
+                "id": cx.id(),
+                "machine": cx.machine(),
+                "version": cx.version(),
+                "step": cx.step(),
+                "attempt": cx.attempt(),
+                "crashes": cx.crashes(),
+                "queue": cx.queue(),
+                "key": cx.key(),
+                "partition_key": cx.partition_key(),
+                "is_child": cx.parent().is_some(),
+                "trace": cx.trace(),
+                "awaited": cx.awaited().count(),
+                "inbox": cx.inbox().len(),
+                "round": cx.round().len(),
+                "all_children": cx.all_children().await?.len(),
+                "dropped": cx.dropped().len(),
+                "is_cancelled": cx.is_cancelled(),
+                "is_stopping": cx.is_stopping(),
+            })),
+            See::Inbox => wait_for([Said::NAME]).then(See::InboxSeen),
+            See::InboxSeen => {
+                let inbox = cx.inbox().iter();
+                let inbox: Vec<_> = inbox
+                    .map(|message| json!([message.name, message.payload, message.dedup_key]))
+                    .collect();
+                Outcome::done(json!({ "inbox": inbox, "awaited": cx.awaited().count() }))
+            }
+            See::Insert => {
+                let other = New::<Witness>(See::All).queue("nowhere");
+                let other = cx.client().insert(other).await?.id().map(Id::get);
+                Outcome::done(json!({ "other": other, "trace": cx.trace() }))
+            }
+            See::Stopping => {
+                self.here.notify_one();
+                until(|| cx.is_stopping()).await;
+                Outcome::done(json!(cx.is_cancelled()))
+            }
+            See::Losing if cx.crashes() == 0 => {
+                self.here.notify_one();
+                until(|| cx.is_cancelled()).await;
+                self.noticed.notify_one();
+                Outcome::done(json!("too late"))
+            }
+            See::Losing => Outcome::done(json!(cx.is_cancelled())),
+            See::Hold if cx.crashes() == 0 => {
+                self.here.notify_one();
+                std::future::pending().await
+            }
+            See::Hold => Outcome::done(json!([cx.attempt(), cx.crashes()])),
+            See::RetryTwice if cx.attempt() < 2 => Outcome::retry(Duration::ZERO, "again"),
+            See::RetryTwice => Outcome::done(Value::Null),
+            See::Visit { times: 0 } => Outcome::done(Value::Null),
+            See::Visit { times } if times % 2 == 0 => {
+                Outcome::next(See::Visit { times: times - 1 })
+            }
+            See::Visit { times } => Outcome::requeue(See::Visit { times: times - 1 }),
+            See::FailFirst if visit == 1 => Outcome::stop("broken"),
+            See::FailFirst => Outcome::done(Value::Null),
+        })
+    }
+}
+
+/// As a long step would look now and then.
+async fn until(noticed: impl Fn() -> bool) {
+    while !noticed() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// So long does a step wait whose worker died.
+const LEASE: Duration = Duration::from_millis(300);
+
+const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+async fn a_step_sees_what_its_instance_is<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Witness::default()).await;
+    let new = New::<Witness>(See::All)
+        .key("case:1")
+        .partition_key("court");
+    let id = insert(&engine, new.trace(TRACE)).await;
+    let seen = engine.wait(id, LONG).await.unwrap();
+    let expected = json!({
+        "id": id,
+        "machine": "witness",
+        "version": 3,
+        "step": "all",
+        "attempt": 0,
+        "crashes": 0,
+        "queue": "default",
+        "key": "case:1",
+        "partition_key": "court",
+        "is_child": false,
+        "trace": TRACE,
+        "awaited": 0,
+        "inbox": 0,
+        "round": 0,
+        "all_children": 0,
+        "dropped": 0,
+        "is_cancelled": false,
+        "is_stopping": false,
+    });
+    assert_eq!(seen, expected);
+}
+
+async fn an_instance_without_keys_shows_none<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Witness::default()).await;
+    let id = insert::<Witness>(&engine, New(See::All)).await;
+    let seen = engine.wait(id, LONG).await.unwrap();
+    assert_eq!(
+        (&seen["key"], &seen["partition_key"]),
+        (&Value::Null, &Value::Null)
+    );
+    // Nobody brought a trace, so it has one of its own.
+    let trace = seen["trace"].as_str().unwrap();
+    assert_eq!((trace.len(), &trace[..3]), (TRACE.len(), "00-"));
+}
+
+async fn a_step_sees_its_inbox_with_what_every_message_carries<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let client = Client::new(store.clone());
+    let id = insert::<Witness>(&client, New(See::Inbox)).await;
+    let other = outlast::NewSignal::new(id.into(), "other", outlast::Json::of(&[1, 2]).unwrap());
+    client.signal_rows(vec![other]).await.unwrap();
+    let said = Said("so".to_owned());
+    client.signal(id, said).dedup("event-1").await.unwrap();
+    let engine = running(store, Witness::default()).await;
+    let seen = engine.wait(id, LONG).await.unwrap();
+    let expected = json!([["other", [1, 2], null], ["said", "so", "event-1"]]);
+    assert_eq!(seen, json!({ "inbox": expected, "awaited": 1 }));
+}
+
+async fn a_client_of_a_step_belongs_to_its_trace<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Witness::default()).await;
+    let id = insert(&engine, New::<Witness>(See::Insert).trace(TRACE)).await;
+    let seen = engine.wait(id, LONG).await.unwrap();
+    let other: InstanceId = serde_json::from_value(seen["other"].clone()).unwrap();
+    let other = engine.get(other).await.unwrap().unwrap();
+    assert_eq!(other.trace.as_deref(), Some(TRACE));
+}
+
+async fn a_step_sees_that_its_claim_is_not_its_own_any_more<S: Store + Inspect + Clone>(store: S) {
+    let witness = Witness::default();
+    let builder = Engine::builder(store.clone()).machine(witness.clone());
+    let builder = builder.queue("default", 2).lease(LEASE);
+    // Nobody but the test returns what the dead leave behind.
+    let engine = builder.roles(Roles::WORKER).start().await.unwrap();
+    let id = insert::<Witness>(&engine, New(See::Losing)).await;
+    witness.here.notified().await;
+    // Somebody takes the worker for dead.
+    let worker = engine.workers().await.unwrap()[0].id;
+    store.deregister(worker).await.unwrap();
+    let request = outlast_core::ReapRequest {
+        crashes_max: 10,
+        max: 10,
+    };
+    let reaped = store.reap(request).await.unwrap();
+    assert_eq!(reaped.returned, [id.get()]);
+    witness.noticed.notified().await;
+    // It is somebody new now, and runs the step again; what the first run said is dropped.
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), false);
+    let workers = engine.workers().await.unwrap();
+    assert!(workers.iter().all(|known| known.id != worker));
+    assert!(engine.shutdown().await.in_time);
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), false);
+}
+
+async fn a_step_sees_that_the_engine_is_stopping<S: Store + Inspect + Clone>(store: S) {
+    let witness = Witness::default();
+    let engine = running(store, witness.clone()).await;
+    let id = insert::<Witness>(&engine, New(See::Stopping)).await;
+    witness.here.notified().await;
+    assert!(engine.shutdown().await.in_time);
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), false);
+}
+
+async fn the_idempotency_key_is_the_same_over_retries<S: Store + Inspect + Clone>(store: S) {
+    let witness = Witness::default();
+    let engine = running(store, witness.clone()).await;
+    let id = insert::<Witness>(&engine, New(See::RetryTwice)).await;
+    engine.wait(id, LONG).await.unwrap();
+    let keys = witness.keys.lock().unwrap();
+    assert_eq!(keys.len(), 3);
+    assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
+}
+
+/// A worker on a handle of its own dies in the middle of a step, and another one takes over.
+async fn the_key_survives(doomed: impl Store + Inspect, store: impl Store + Inspect + Clone) {
+    let witness = Witness::default();
+    let id = insert::<Witness>(&Client::new(store.clone()), New(See::Hold)).await;
+    let process = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let engine = process.spawn(with_a_short_lease(doomed, witness.clone()));
+    // An engine that is dropped gives its claims back; a process that is killed drops nothing.
+    std::mem::forget(engine.await.unwrap());
+    witness.here.notified().await;
+    process.shutdown_background();
+
+    let engine = with_a_short_lease(store, witness.clone()).await;
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), json!([1, 1]));
+    let keys = witness.keys.lock().unwrap();
+    assert_eq!(keys.len(), 2);
+    assert_eq!(keys[0], keys[1]);
+}
+
+async fn with_a_short_lease(store: impl Store + Inspect, witness: Witness) -> Engine {
+    let builder = Engine::builder(store).machine(witness).lease(LEASE);
+    builder.queue("default", 1).start().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_idempotency_key_is_the_same_after_the_death_of_a_worker_on_sqlite() {
+    support::on_sqlite(async |store| the_key_survives(store.clone(), store).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_idempotency_key_is_the_same_after_the_death_of_a_worker_on_postgresql() {
+    support::on_postgres(async |store| {
+        let doomed = support::postgres(store.schema()).await;
+        the_key_survives(doomed, store).await;
+    })
+    .await;
+}
+
+async fn the_idempotency_key_differs_on_the_next_visit_of_the_step<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let witness = Witness::default();
+    let engine = running(store, witness.clone()).await;
+    let id = insert::<Witness>(&engine, New(See::Visit { times: 4 })).await;
+    engine.wait(id, LONG).await.unwrap();
+    let keys = witness.keys.lock().unwrap();
+    let different: std::collections::BTreeSet<_> = keys.iter().collect();
+    assert_eq!((keys.len(), different.len()), (5, 5), "{keys:?}");
+}
+
+async fn the_idempotency_key_is_the_same_when_an_operator_retries<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let witness = Witness::default();
+    let engine = running(store, witness.clone()).await;
+    let id = insert::<Witness>(&engine, New(See::FailFirst)).await;
+    engine.wait_ended(id, LONG).await.unwrap();
+    engine.retry(id, Note::by("judge")).await.unwrap();
+    engine.wait(id, LONG).await.unwrap();
+    let keys = witness.keys.lock().unwrap();
+    assert_eq!(keys.len(), 2);
+    assert_eq!(keys[0], keys[1]);
+}
+
+async fn the_idempotency_key_differs_from_instance_to_instance<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let witness = Witness::default();
+    let engine = running(store, witness.clone()).await;
+    for _ in 0..2 {
+        let id = insert::<Witness>(&engine, New(See::Visit { times: 0 })).await;
+        engine.wait(id, LONG).await.unwrap();
+    }
+    let keys = witness.keys.lock().unwrap();
+    assert_ne!(keys[0], keys[1]);
+}
