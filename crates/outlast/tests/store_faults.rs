@@ -1,0 +1,336 @@
+//! A store whose calls break, before or after they were done: nothing is lost, nothing is committed twice.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+mod support;
+#[path = "support/through.rs"]
+mod through;
+
+use outlast::prelude::*;
+use outlast::{EngineBuilder, Instance};
+use outlast_core::{Answer, Inspect, Store, limits};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use support::{LONG, eventually, insert, on_both_stores};
+use through::{Break, Through};
+use tokio::sync::Semaphore;
+
+on_both_stores!(
+    an_outcome_whose_commit_broke_is_written_by_the_next_try,
+    an_outcome_that_was_written_unseen_is_not_written_twice,
+    a_kept_claim_whose_commit_was_written_unseen_is_given_back_and_goes_on,
+    claims_that_were_taken_unseen_are_given_back,
+    a_claim_that_could_not_be_given_back_is_given_back_later,
+    a_worker_that_cannot_renew_its_lease_is_told_that_its_claim_is_lost,
+    everything_ends_once_on_a_store_that_breaks_all_the_time,
+);
+
+/// Counts the runs of its steps.
+#[derive(Clone)]
+struct Walk {
+    runs: Arc<Mutex<HashMap<String, u32>>>,
+    started: Arc<Semaphore>,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl Walk {
+    fn new() -> Walk {
+        Walk {
+            runs: Arc::default(),
+            started: Arc::new(Semaphore::new(0)),
+            cancelled: Arc::default(),
+        }
+    }
+
+    fn count(&self, step: &str) {
+        let mut runs = self.runs.lock().unwrap();
+        *runs.entry(step.to_owned()).or_default() += 1;
+    }
+
+    fn runs_of(&self, step: &str) -> u32 {
+        let runs = self.runs.lock().unwrap();
+        runs.get(step).copied().unwrap_or(0)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Leg {
+    One,
+    Two,
+    Three,
+    /// Ends when its claim is known to be lost.
+    UntilLost,
+    Parent,
+    Join,
+    Wait,
+    Retry,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Go;
+
+impl Signal for Go {
+    const NAME: &'static str = "go";
+}
+
+impl Machine for Walk {
+    const NAME: &'static str = "walk";
+    type State = Leg;
+    type Output = usize;
+
+    async fn step(&self, state: Leg, cx: &Context) -> StepResult<Self> {
+        self.count(cx.step());
+        Ok(match state {
+            Leg::One => Outcome::next(Leg::Two),
+            Leg::Two => Outcome::next(Leg::Three),
+            Leg::Three => Outcome::done(1),
+            Leg::UntilLost => {
+                self.started.add_permits(1);
+                while !cx.is_cancelled() {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                self.cancelled.store(true, Ordering::SeqCst);
+                Outcome::done(0)
+            }
+            Leg::Parent => fan_out((0..3).map(|_| New::<Walk>(Leg::One))).then(Leg::Join),
+            Leg::Join => {
+                let outputs = cx.children::<Walk>()?.into_iter();
+                let outputs = outputs.map(|child| child.into_output());
+                Outcome::done(outputs.sum::<Result<usize, _>>()?)
+            }
+            Leg::Wait => wait_for([Go::NAME]).then(Leg::One),
+            Leg::Retry if cx.attempt() < 2 => Outcome::retry(Duration::from_millis(5), "again"),
+            Leg::Retry => Outcome::next(Leg::One),
+        })
+    }
+}
+
+fn builder(store: impl Store + Inspect, walk: &Walk) -> EngineBuilder {
+    let builder = Engine::builder(store).machine(walk.clone());
+    let builder = builder.queue("default", 4);
+    builder.poll_interval(Duration::from_millis(100))
+}
+
+/// Breaks the first calls of `verb`, as many as are named.
+fn first(
+    verb: &'static str,
+    breaks: &[Break],
+) -> impl Fn(&'static str) -> Option<Break> + Send + Sync + 'static {
+    let breaks = breaks.to_vec();
+    let calls = AtomicU32::new(0);
+    move |called| {
+        if called != verb {
+            return None;
+        }
+        let nth = calls.fetch_add(1, Ordering::SeqCst);
+        breaks.get(nth as usize).copied()
+    }
+}
+
+async fn get<M: Machine>(client: &Client, id: Id<M>) -> Instance {
+    client.get(id).await.unwrap().unwrap()
+}
+
+async fn an_outcome_whose_commit_broke_is_written_by_the_next_try<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let walk = Walk::new();
+    let broken = Through::new(store).breaking(first("commit", &[Break::Before, Break::Before]));
+    let engine = builder(broken, &walk).start().await.unwrap();
+    let id = insert(&engine, New::<Walk>(Leg::Three)).await;
+
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
+
+    assert_eq!(walk.runs_of("three"), 1, "only the commit was tried again");
+    assert_eq!(get(&engine, id).await.revision.0, 2);
+    engine.shutdown().await;
+}
+
+async fn an_outcome_that_was_written_unseen_is_not_written_twice<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let walk = Walk::new();
+    let answers: Arc<Mutex<Vec<Answer>>> = Arc::default();
+    let overheard = answers.clone();
+    let broken = Through::new(store).breaking(first("commit", &[Break::After]));
+    let broken = broken.overhearing(move |_, committed| {
+        overheard.lock().unwrap().extend(committed.answers.clone());
+    });
+    let engine = builder(broken, &walk).start().await.unwrap();
+    let id = insert(&engine, New::<Walk>(Leg::Three)).await;
+
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
+
+    eventually("it was tried again", async || {
+        answers.lock().unwrap().len() == 2
+    })
+    .await;
+    assert_eq!(answers.lock().unwrap()[1], Answer::Lost);
+    assert_eq!(walk.runs_of("three"), 1);
+    assert_eq!(get(&engine, id).await.revision.0, 2);
+    engine.shutdown().await;
+}
+
+/// The store holds the claim for a worker that does not know: only `forget` ends that.
+async fn a_kept_claim_whose_commit_was_written_unseen_is_given_back_and_goes_on<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let walk = Walk::new();
+    let broken = Through::new(store).breaking(first("commit", &[Break::After]));
+    let engine = builder(broken, &walk).start().await.unwrap();
+    let id = insert(&engine, New::<Walk>(Leg::One)).await;
+
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
+
+    for step in ["one", "two", "three"] {
+        assert_eq!(walk.runs_of(step), 1, "step {step}");
+    }
+    let ended = get(&engine, id).await;
+    // Claim, one (unseen), given back, claim, two, three.
+    assert_eq!((ended.revision.0, ended.crashes), (6, 0));
+    engine.shutdown().await;
+}
+
+async fn claims_that_were_taken_unseen_are_given_back<S: Store + Inspect + Clone>(store: S) {
+    let walk = Walk::new();
+    let client = Client::new(store.clone());
+    let news = (0..10).map(|_| New::<Walk>(Leg::Three));
+    let inserted = client.insert_many(news).await.unwrap();
+    let broken = Through::new(store).breaking(first("claim", &[Break::After, Break::Before]));
+    let engine = builder(broken, &walk).start().await.unwrap();
+
+    for new in inserted {
+        assert_eq!(engine.wait(new, LONG).await.unwrap(), 1);
+        let ended = engine.get(new.id().unwrap()).await.unwrap().unwrap();
+        assert_eq!((ended.attempt, ended.crashes), (0, 0));
+    }
+    assert_eq!(walk.runs_of("three"), 10);
+    engine.shutdown().await;
+}
+
+async fn a_claim_that_could_not_be_given_back_is_given_back_later<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let walk = Walk::new();
+    let broken = Through::new(store).breaking(first("release", &[Break::Before]));
+    let engine = builder(broken, &walk).start().await.unwrap();
+    let unknown = outlast::NewInstance::new("walk", "unheard_of", outlast::Json::null());
+    let inserted = engine.insert_rows(vec![unknown]).await.unwrap();
+    let id = Id::<Walk>::of(inserted[0].new_id().unwrap());
+
+    // Claimed, not given back, then forgotten; and so on, as far as it could be given back.
+    eventually("it is given back", async || {
+        let instance = get(&engine, id).await;
+        instance.revision.0 >= 4 && instance.status == Status::Runnable
+    })
+    .await;
+    let given_back = get(&engine, id).await;
+    assert_eq!((given_back.attempt, given_back.crashes), (0, 0));
+    engine.shutdown().await;
+}
+
+async fn a_worker_that_cannot_renew_its_lease_is_told_that_its_claim_is_lost<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let walk = Walk::new();
+    let deaf = Arc::new(AtomicBool::new(false));
+    let is_deaf = deaf.clone();
+    let broken = Through::new(store.clone()).breaking(move |verb| {
+        let breaks = verb == "heartbeat" && is_deaf.load(Ordering::SeqCst);
+        breaks.then_some(Break::Before)
+    });
+    let lease = Duration::from_millis(400);
+    let cut_off = builder(broken, &walk).lease(lease).roles(Roles::WORKER);
+    let cut_off = cut_off.start().await.unwrap();
+    let id = insert(&cut_off, New::<Walk>(Leg::UntilLost)).await;
+    walk.started.acquire().await.unwrap().forget();
+    deaf.store(true, Ordering::SeqCst);
+
+    // Nobody else runs steps, so that what is given back stays visible.
+    let house = builder(store.clone(), &walk).roles(Roles::MAINTENANCE);
+    let house = house.lease(lease).start().await.unwrap();
+    house.pause("default", Note::by("the test")).await.unwrap();
+    eventually("it is given back", async || {
+        get(&house, id).await.status == Status::Runnable
+    })
+    .await;
+    assert!(!walk.cancelled.load(Ordering::SeqCst), "it cannot know yet");
+    let given_back = get(&house, id).await;
+    assert_eq!((given_back.attempt, given_back.crashes), (1, 1));
+    deaf.store(false, Ordering::SeqCst);
+
+    eventually("the step is told", async || {
+        walk.cancelled.load(Ordering::SeqCst)
+    })
+    .await;
+    cut_off.shutdown().await;
+    // Its outcome was dropped.
+    assert_eq!(get(&house, id).await, given_back);
+    house.shutdown().await;
+}
+
+/// Every seventh call of every verb breaks, now before and now after it was done.
+async fn everything_ends_once_on_a_store_that_breaks_all_the_time<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let walk = Walk::new();
+    let client = Client::new(store.clone());
+    let mut ids = Vec::new();
+    for _ in 0..20 {
+        for (leg, output) in [
+            (Leg::One, 1),
+            (Leg::Parent, 3),
+            (Leg::Wait, 1),
+            (Leg::Retry, 1),
+        ] {
+            let id = insert(&client, New::<Walk>(leg)).await;
+            ids.push((id, output));
+        }
+    }
+    let ended: Arc<Mutex<HashMap<outlast::InstanceId, u32>>> = Arc::default();
+    let overheard = ended.clone();
+    let calls = AtomicU32::new(0);
+    let broken = Through::new(store).breaking(move |verb| {
+        let breakable = ["claim", "commit", "release", "forget", "fire", "heartbeat"];
+        if !breakable.contains(&verb) {
+            return None;
+        }
+        match calls.fetch_add(1, Ordering::SeqCst) % 14 {
+            6 => Some(Break::Before),
+            13 => Some(Break::After),
+            _ => None,
+        }
+    });
+    let broken = broken.overhearing(move |commits, committed| {
+        let mut ended = overheard.lock().unwrap();
+        for (commit, answer) in commits.iter().zip(&committed.answers) {
+            if let (Some(_), Answer::Committed { .. }) = (commit.outcome.end(), answer) {
+                *ended.entry(commit.claim.id).or_default() += 1;
+            }
+        }
+    });
+    let engine = builder(broken, &walk).lease(limits::LEASE_MIN * 100);
+    let engine = engine.start().await.unwrap();
+    for (id, _) in &ids {
+        client.signal(*id, Go).await.unwrap();
+    }
+
+    for (id, output) in &ids {
+        assert_eq!(engine.wait(*id, LONG).await.unwrap(), *output);
+        assert_eq!(get(&engine, *id).await.crashes, 0);
+    }
+
+    engine.shutdown().await;
+    let ended = ended.lock().unwrap();
+    // With the three children of each parent.
+    assert_eq!(ended.len(), 80 + 60);
+    assert!(ended.values().all(|times| *times == 1), "{ended:?}");
+}
