@@ -99,7 +99,7 @@ pub(crate) async fn signal_or_insert(
 
 /// One transaction. The insert goes first: it waits for whoever takes or leaves the key, and what it finds
 /// occupied or makes is the target (I9). When the holder has let go of the key before it was locked,
-/// nothing was written and the caller begins again.
+/// nothing is written and the caller begins again.
 async fn signal_or_insert_once(
     session: &Session,
     row: &NewInstance,
@@ -109,15 +109,11 @@ async fn signal_or_insert_once(
     let mut transaction = session.begin(Purpose::Write).await?;
     let found = transaction.run(&inserting(rows, None)).await?;
     let target = holders(&found[1], &[0])?;
-    if target.is_empty() {
-        transaction.abandon().await;
-        return Ok(None);
-    }
     let inserts = insert::answer(rows, &found[0], &found[1])?;
     let answers = transaction
         .finish(&delivering(from_ref(signal), &target))
         .await?;
-    if has_vanished(&answers)? {
+    if target.is_empty() || has_vanished(&answers)? {
         return Ok(None);
     }
     let mut delivered = answer(&answers)?;

@@ -25,7 +25,8 @@ mod interleavings {
 }
 
 use interleavings::act::Act::{
-    self, Claim, Collect, CommitClaimed, Deliver, Fire, Reap, Release, Retry,
+    self, Claim, Collect, CommitClaimed, Deliver, Fire, Insert, Reap, Release, Retry,
+    SignalOrInsert,
 };
 use interleavings::act::Decision::{self, Done, FanOut, Keep, Next, Park};
 use interleavings::defects;
@@ -262,6 +263,68 @@ async fn claims_of_one_key_can_meet_in_any_order_and_one_of_them_gets_it() {
     .await;
 }
 
+// A correlation key.
+
+#[tokio::test]
+async fn one_of_many_starts_what_nobody_held_and_the_signals_of_all_arrive() {
+    let unheld = |sessions: &[&[Act]]| Scenario::new(Start::Unheld, sessions);
+    hold(vec![
+        unheld(&[&[SignalOrInsert], &[SignalOrInsert]]),
+        unheld(&[&[SignalOrInsert], &[Insert]]),
+        unheld(&[&[SignalOrInsert], &[Claim]]),
+        unheld(&[&[SignalOrInsert], &[Claim, CommitClaimed]]).briefly(),
+        unheld(&[&[SignalOrInsert, SignalOrInsert], &[Insert]]),
+        unheld(&[&[SignalOrInsert], &[SignalOrInsert], &[Insert]]).at_meetings(),
+        unheld(&[&[SignalOrInsert], &[SignalOrInsert], &[Claim]]).at_meetings(),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_signal_or_insert_can_meet_whatever_the_holder_of_the_key_does() {
+    let others = [
+        commit(0, Park),
+        commit(0, Done),
+        commit(0, Next),
+        commit(0, Keep),
+        commit(0, FanOut),
+        Release(0),
+        Deliver(0),
+        cancel([0]),
+        Claim,
+        Collect,
+        Reap(CRASHES_MAX),
+        Reap(0),
+        Insert,
+        SignalOrInsert,
+    ];
+    let executing = beside(Start::HolderExecuting, &SignalOrInsert, &others).into_iter();
+    let mut scenarios: Vec<Scenario> = executing.map(Scenario::briefly).collect();
+    let others = [Deliver(0), Fire, cancel([0]), Claim, Insert, SignalOrInsert];
+    scenarios.extend(beside(Start::HolderParked, &SignalOrInsert, &others));
+    let others = [commit(0, Done), commit(0, Park), cancel([0]), Insert];
+    let for_ever = beside(Start::HolderForEver, &SignalOrInsert, &others).into_iter();
+    scenarios.extend(for_ever.map(Scenario::briefly));
+    hold(scenarios).await;
+}
+
+#[tokio::test]
+async fn the_key_of_a_holder_that_ends_goes_to_one_of_two_who_ask_for_it() {
+    let holder = |sessions: &[&[Act]]| {
+        let scenario = Scenario::new(Start::HolderExecuting, sessions);
+        scenario.at_locks().as_the_server_chooses()
+    };
+    let end = [commit(0, Done)];
+    hold(vec![
+        holder(&[&end, &[SignalOrInsert], &[SignalOrInsert]]),
+        holder(&[&end, &[SignalOrInsert], &[Insert]]),
+        holder(&[&end, &[SignalOrInsert], &[Claim]]),
+        holder(&[&[commit(0, Park)], &[SignalOrInsert], &[SignalOrInsert]]),
+        holder(&[&[cancel([0])], &[SignalOrInsert], &[commit(0, Park)]]),
+    ])
+    .await;
+}
+
 // Where two lock in opposite orders, by what they are: the server ends one, and the store tries it again.
 
 /// The operator's batch locks its rows by id, the parent first; the child locks itself, then its parent.
@@ -316,6 +379,18 @@ async fn a_park_and_a_delivery_that_both_do_not_lock_first_are_caught() {
 #[tokio::test]
 async fn a_signal_orphaned_by_a_delivery_that_does_not_lock_first_is_caught() {
     let end = Scenario::new(Start::Executing, &[&[commit(0, Done)], &[Deliver(0)]]);
+    catch(defects::deliver_without_locking(), end, &["I7: signal"]).await;
+}
+
+#[tokio::test]
+async fn a_signal_or_insert_that_does_not_lock_its_target_first_is_caught() {
+    let holder = |act: Act| {
+        let sessions = [&[act][..], &[SignalOrInsert]];
+        Scenario::new(Start::HolderExecuting, &sessions).briefly()
+    };
+    let park = holder(commit(0, Park));
+    catch(defects::deliver_without_locking(), park, &[LOST_WAKE_UP]).await;
+    let end = holder(commit(0, Done));
     catch(defects::deliver_without_locking(), end, &["I7: signal"]).await;
 }
 

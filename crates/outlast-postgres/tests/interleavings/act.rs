@@ -1,10 +1,10 @@
 //! What sessions do, and what they are told.
 
-use super::stage::{MACHINE, QUEUE, Stage};
+use super::stage::{MACHINE, QUEUE, Stage, holder, instance};
 use outlast_core::{
     Answer, CancelAnswer, Claim, ClaimRef, ClaimRequest, CollectRequest, Commit, Delivery, Error,
-    InstanceId, Json, MachineVersion, NewInstance, NewSignal, Note, Outcome, Proceed, ReapRequest,
-    Release, ReleaseAnswer, Result, RetryAnswer, Revision, SignalId, Status, Store,
+    InstanceId, Json, MachineVersion, NewSignal, Note, Outcome, Proceed, ReapRequest, Release,
+    ReleaseAnswer, Result, RetryAnswer, Revision, SignalId, SignalOrInsert, Status, Store,
 };
 use outlast_postgres::Postgres;
 use std::fmt;
@@ -16,6 +16,10 @@ pub(crate) enum Act {
     Commit(Vec<(usize, Decision)>),
     Release(usize),
     Deliver(usize),
+    /// A signal for who holds the correlation key, or for one that is started.
+    SignalOrInsert,
+    /// One with the correlation key.
+    Insert,
     Fire,
     /// With this many crashes allowed.
     Reap(i32),
@@ -48,6 +52,8 @@ pub(crate) enum Told {
         to: Option<Status>,
         revision: Option<Revision>,
     },
+    /// An instance with the correlation key was started.
+    Started(InstanceId),
     /// A signal is in an inbox.
     Sent { id: SignalId, target: InstanceId },
     /// A commit consumed these.
@@ -83,6 +89,8 @@ impl Act {
             }
             Act::Release(place) => release(store, stage.cast[*place]).await,
             Act::Deliver(place) => deliver(store, stage.cast[*place].id).await,
+            Act::SignalOrInsert => signal_or_insert(store, stage.for_ever).await,
+            Act::Insert => insert(store).await,
             Act::Fire => fire(store).await,
             Act::Reap(crashes_max) => reap(store, *crashes_max).await,
             Act::Cancel(places) => cancel(store, stage.ids(places)).await,
@@ -122,14 +130,11 @@ impl Decision {
             },
             Decision::Next => next(Proceed::Requeue),
             Decision::Keep => next(Proceed::KeepClaim),
-            Decision::FanOut => {
-                let child = NewInstance::new(MACHINE, "start", Json::null()).queue(QUEUE);
-                Outcome::FanOut {
-                    children: vec![child.clone(), child],
-                    step,
-                    state,
-                }
-            }
+            Decision::FanOut => Outcome::FanOut {
+                children: vec![instance(), instance()],
+                step,
+                state,
+            },
             Decision::Done => Outcome::Done {
                 result: Json::null(),
             },
@@ -206,17 +211,57 @@ async fn release(store: &Postgres, claim: ClaimRef) -> Result<Vec<Told>> {
 async fn deliver(store: &Postgres, target: InstanceId) -> Result<Vec<Told>> {
     let signal = NewSignal::new(target.into(), "go", Json::null());
     let delivered = store.deliver(vec![signal]).await?;
-    Ok(match delivered.answers[0] {
-        Delivery::Delivered { id, woke, .. } => {
-            let mut told = vec![Told::Sent { id, target }];
-            told.extend(woke.then(|| became(target, Status::Runnable)));
+    Ok(sent(delivered.answers[0]))
+}
+
+fn sent(delivery: Delivery) -> Vec<Told> {
+    match delivery {
+        Delivery::Delivered { id, instance, woke } => {
+            let mut told = vec![Told::Sent {
+                id,
+                target: instance,
+            }];
+            told.extend(woke.then(|| became(instance, Status::Runnable)));
             told
         }
         Delivery::NoTarget => vec![Told::Nothing("no target")],
         Delivery::Duplicate { .. } | Delivery::InboxFull { .. } => {
-            vec![Told::Refused(format!("{:?}", delivered.answers[0]))]
+            vec![Told::Refused(format!("{delivery:?}"))]
         }
-    })
+    }
+}
+
+/// Somebody is there to be signalled, always, unless the key is kept beyond the end.
+async fn signal_or_insert(store: &Postgres, for_ever: bool) -> Result<Vec<Told>> {
+    let request = SignalOrInsert {
+        row: holder(),
+        name: "go".into(),
+        payload: Json::null(),
+        dedup_key: None,
+    };
+    let answer = store.signal_or_insert(request).await?;
+    let reached = match answer.delivery {
+        Delivery::Delivered { instance, .. } => Some(instance),
+        Delivery::Duplicate { .. } | Delivery::NoTarget | Delivery::InboxFull { .. } => None,
+    };
+    let wrong = match answer.inserted {
+        Some(_) => for_ever || reached != answer.inserted,
+        None => reached.is_none() && !for_ever,
+    };
+    if wrong {
+        return Ok(vec![Told::Refused(format!("{answer:?}"))]);
+    }
+    let mut told = sent(answer.delivery);
+    told.extend(answer.inserted.map(Told::Started));
+    Ok(told)
+}
+
+async fn insert(store: &Postgres) -> Result<Vec<Told>> {
+    let inserts = store.insert(vec![holder()], None).await?;
+    Ok(vec![match inserts.rows[0].new_id() {
+        Some(id) => Told::Started(id),
+        None => Told::Nothing("a duplicate"),
+    }])
 }
 
 async fn fire(store: &Postgres) -> Result<Vec<Told>> {
@@ -316,6 +361,8 @@ impl fmt::Display for Act {
             }
             Act::Release(place) => write!(f, "release {place}"),
             Act::Deliver(place) => write!(f, "deliver {place}"),
+            Act::SignalOrInsert => f.write_str("signal or insert"),
+            Act::Insert => f.write_str("insert"),
             Act::Fire => f.write_str("fire"),
             Act::Reap(0) => f.write_str("reap and fail"),
             Act::Reap(_) => f.write_str("reap"),

@@ -192,6 +192,12 @@ fn untrue_answers(schedule: &Schedule, history: &[Written]) -> Vec<String> {
                         violations.push(format!("I6: a join saw {children:?}"));
                     }
                 }
+                Told::Started(id) => {
+                    let started = |w: &Written| w.session == session && w.was.is_none();
+                    if !history.iter().any(|w| started(w) && w.id == id.0) {
+                        violations.push(format!("I1: untrue answer: {id} was not started"));
+                    }
+                }
                 Told::Refused(reason) => violations.push(format!("an error: {reason}")),
                 Told::Sent { .. } | Told::Consumed(_) | Told::Nothing(_) => {}
             }
@@ -240,7 +246,11 @@ async fn lost_signals(world: &World, stage: &Stage, schedule: &Schedule) -> Vec<
         match told {
             Told::Sent { id, target } => acknowledged.push((*id, *target)),
             Told::Consumed(signals) => consumed.extend(signals),
-            Told::Changed { .. } | Told::Children(_) | Told::Nothing(_) | Told::Refused(_) => {}
+            Told::Changed { .. }
+            | Told::Started(_)
+            | Told::Children(_)
+            | Told::Nothing(_)
+            | Told::Refused(_) => {}
         }
     }
     let pending = world.pending_signals().await;

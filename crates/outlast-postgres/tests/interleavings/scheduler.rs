@@ -29,6 +29,8 @@ pub(crate) struct Scenario {
     pub(crate) idle: Vec<&'static str>,
     /// Whether two of them lock in opposite orders, so that the server must choose one.
     pub(crate) may_deadlock: bool,
+    /// Whether two may come to wait for a third, so that the server chooses who is next.
+    pub(crate) server_may_choose: bool,
 }
 
 /// One way through a scenario.
@@ -64,6 +66,7 @@ impl Scenario {
             sessions: sessions.iter().map(|acts| acts.to_vec()).collect(),
             idle: Vec::new(),
             may_deadlock: false,
+            server_may_choose: false,
         }
     }
 
@@ -87,11 +90,29 @@ impl Scenario {
     /// Only the places where transactions of this start meet: locks, looks at what is not locked, and
     /// commits. What is read and written under a lock that is held cannot be told from its commit.
     pub(crate) fn at_meetings(self) -> Scenario {
-        const UNDER_LOCKS: [&str; 4] =
-            ["commit/join", "commit/apply", "operate/cancel", "reap/fail"];
+        const UNDER_LOCKS: [&str; 5] = [
+            "commit/join",
+            "commit/apply",
+            "operate/cancel",
+            "reap/fail",
+            "deliver/deliver",
+        ];
         let mut scenario = self.briefly();
         scenario.idle.extend(UNDER_LOCKS);
         scenario
+    }
+
+    /// Only the places of locks and commits: for sessions that may begin anew, which are many otherwise.
+    pub(crate) fn at_locks(self) -> Scenario {
+        let mut scenario = self.at_meetings();
+        scenario.idle.extend(["insert/holders", "commit/clear"]);
+        scenario
+    }
+
+    /// Where two wait for the same, one of them goes on, and which one is not explored.
+    pub(crate) fn as_the_server_chooses(mut self) -> Scenario {
+        self.server_may_choose = true;
+        self
     }
 
     /// How many acts are like this.
@@ -137,7 +158,7 @@ impl Scenario {
                 break;
             }
             // Whom the server chooses depends on its timers: what follows is run, and not explored.
-            if players.deadlocked {
+            if players.deadlocked || (self.server_may_choose && players.chosen) {
                 players.grant(world, offered[0]);
                 players.settle(world).await;
                 continue;
@@ -197,6 +218,10 @@ struct Players {
     steps: Vec<(usize, &'static str)>,
     /// Those that the server last said were waiting for another.
     blocked: BTreeSet<usize>,
+    /// Those that waited before somebody last moved.
+    waited: BTreeSet<usize>,
+    /// Whether one of several that waited went on: which one it is, the server chose.
+    chosen: bool,
     deadlocked: bool,
 }
 
@@ -218,6 +243,8 @@ impl Players {
             places: vec![Place::Running; scenario.sessions.len()],
             steps: Vec::new(),
             blocked: BTreeSet::new(),
+            waited: BTreeSet::new(),
+            chosen: false,
             deadlocked: false,
         }
     }
@@ -233,6 +260,7 @@ impl Players {
     }
 
     fn grant(&mut self, world: &World, session: usize) {
+        self.waited = self.blocked.clone();
         let place = std::mem::replace(&mut self.places[session], Place::Running);
         let Place::Ready(statement) = place else {
             panic!("session {session} is not before a statement but {place:?}");
@@ -251,6 +279,7 @@ impl Players {
             });
             if moving.is_empty() {
                 self.blocked = watch.still;
+                self.chosen |= self.waited.len() > 1 && !self.waited.is_subset(&self.blocked);
                 return;
             }
             assert!(

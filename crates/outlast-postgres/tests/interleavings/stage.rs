@@ -4,12 +4,14 @@ use super::act::request;
 use super::world::World;
 use outlast_core::{
     ClaimRef, Commit, InstanceId, Json, NewInstance, NewSignal, NewWorker, Outcome, ReapRequest,
-    Revision, SignalId, Store, WorkerId,
+    Revision, Scope, SignalId, Store, WorkerId,
 };
 use std::time::Duration;
 
 pub(crate) const MACHINE: &str = "machine";
 pub(crate) const QUEUE: &str = "default";
+/// The correlation key that somebody holds, or nobody.
+pub(crate) const KEY: &str = "the key";
 
 /// Where a scenario starts. Whatever executes is held by a worker whose lease has run out, unless
 /// said otherwise.
@@ -21,6 +23,14 @@ pub(crate) enum Start {
     Parked,
     /// One stands in its queue.
     Runnable,
+    /// Nobody is there, and nobody holds the correlation key.
+    Unheld,
+    /// As executing, and it holds the correlation key as long as it lives.
+    HolderExecuting,
+    /// As parked, and it holds the correlation key as long as it lives.
+    HolderParked,
+    /// As executing, and it holds the correlation key for ever.
+    HolderForEver,
     /// 0 waits for its children 1 and 2. Both execute, 1 with a worker that lives.
     Family,
     /// The same, but child 1 has failed.
@@ -44,6 +54,8 @@ pub(crate) struct Stage {
     pub(crate) received: Vec<SignalId>,
     /// Who claims; it lives.
     pub(crate) worker: WorkerId,
+    /// Whether who holds the correlation key holds it after its end.
+    pub(crate) for_ever: bool,
 }
 
 impl Stage {
@@ -56,9 +68,13 @@ impl Start {
     /// Statements that find nothing to do from here: nobody has a key, a parent, or a signal.
     pub(crate) fn idle(self) -> &'static [&'static str] {
         match self {
-            Start::Executing | Start::Parked | Start::Runnable => {
-                &["commit/lock_parents", "commit/join", "commit/let_through"]
-            }
+            Start::Executing
+            | Start::Parked
+            | Start::Runnable
+            | Start::Unheld
+            | Start::HolderExecuting
+            | Start::HolderParked
+            | Start::HolderForEver => &["commit/lock_parents", "commit/join", "commit/let_through"],
             Start::Family | Start::FamilyWithOneFailed | Start::FamilyWithZombie => {
                 &["commit/clear", "commit/let_through"]
             }
@@ -75,16 +91,24 @@ impl Start {
             cast: Vec::new(),
             received: Vec::new(),
             worker: world.register("for a while", 30).await,
+            for_ever: self == Start::HolderForEver,
         };
         match self {
-            Start::Executing => world.executing(&mut stage).await,
-            Start::Parked => world.parked(&mut stage).await,
-            Start::Runnable => world.insert(&mut stage, 1, None).await,
+            Start::Executing => world.executing(&mut stage, instance()).await,
+            Start::Parked => world.parked(&mut stage, instance()).await,
+            Start::Runnable => world.insert(&mut stage, 1, instance()).await,
+            Start::Unheld => {}
+            Start::HolderExecuting => world.executing(&mut stage, holder()).await,
+            Start::HolderParked => world.parked(&mut stage, holder()).await,
+            Start::HolderForEver => {
+                let for_ever = instance().correlation(KEY, Scope::FOREVER);
+                world.executing(&mut stage, for_ever).await;
+            }
             Start::Family | Start::FamilyWithOneFailed | Start::FamilyWithZombie => {
                 world.family(&mut stage).await;
             }
             Start::Line | Start::LineSetAside => world.line(&mut stage).await,
-            Start::LineIdle => world.insert(&mut stage, 3, Some("key")).await,
+            Start::LineIdle => world.insert(&mut stage, 3, in_line()).await,
         }
         world.clock.advance(Duration::from_secs(60));
         stage.worker = world.register("for long", 24 * 3600).await;
@@ -101,11 +125,33 @@ impl Start {
                 world.claim_into(&mut stage, &[2, 1]).await;
             }
             Start::LineSetAside => world.claim_into(&mut stage, &[]).await,
-            Start::Executing | Start::Parked | Start::Runnable | Start::Line | Start::LineIdle => {}
+            Start::Executing
+            | Start::Parked
+            | Start::Runnable
+            | Start::Unheld
+            | Start::HolderExecuting
+            | Start::HolderParked
+            | Start::HolderForEver
+            | Start::Line
+            | Start::LineIdle => {}
         }
         world.keep_start().await;
         stage
     }
+}
+
+pub(crate) fn instance() -> NewInstance {
+    NewInstance::new(MACHINE, "start", Json::null()).queue(QUEUE)
+}
+
+/// One with the correlation key.
+pub(crate) fn holder() -> NewInstance {
+    instance().correlation_key(KEY)
+}
+
+/// One with the partition key.
+fn in_line() -> NewInstance {
+    instance().partition_key("key")
 }
 
 impl World {
@@ -120,9 +166,7 @@ impl World {
         self.store.register(worker).await.expect("it registers")
     }
 
-    async fn insert(&self, stage: &mut Stage, how_many: usize, key: Option<&str>) {
-        let mut row = NewInstance::new(MACHINE, "start", Json::null()).queue(QUEUE);
-        row.partition_key = key.map(Into::into);
+    async fn insert(&self, stage: &mut Stage, how_many: usize, row: NewInstance) {
         let inserts = self.store.insert(vec![row; how_many], None).await;
         for inserted in inserts.expect("it is inserted").rows {
             stage.cast.push(ClaimRef {
@@ -164,8 +208,8 @@ impl World {
         self.store.reap(request).await.expect("it is reaped");
     }
 
-    async fn parked(&self, stage: &mut Stage) {
-        self.insert(stage, 1, None).await;
+    async fn parked(&self, stage: &mut Stage, row: NewInstance) {
+        self.insert(stage, 1, row).await;
         self.claim_into(stage, &[0]).await;
         let wait = Outcome::Wait {
             names: vec!["go".into()],
@@ -176,8 +220,8 @@ impl World {
         self.commit(stage.cast[0], wait).await;
     }
 
-    async fn executing(&self, stage: &mut Stage) {
-        self.parked(stage).await;
+    async fn executing(&self, stage: &mut Stage, row: NewInstance) {
+        self.parked(stage, row).await;
         let signal = NewSignal::new(stage.cast[0].id.into(), "go", Json::null());
         let delivered = self.store.deliver(vec![signal]).await;
         delivered.expect("it is delivered");
@@ -187,9 +231,9 @@ impl World {
 
     /// The first child starts later, so that another worker claims it.
     async fn family(&self, stage: &mut Stage) {
-        self.insert(stage, 1, None).await;
+        self.insert(stage, 1, instance()).await;
         self.claim_into(stage, &[0]).await;
-        let child = NewInstance::new(MACHINE, "start", Json::null()).queue(QUEUE);
+        let child = instance();
         let later = outlast_core::Start::After(Duration::from_secs(60));
         let fan_out = Outcome::FanOut {
             children: vec![child.clone().start(later), child],
@@ -207,8 +251,8 @@ impl World {
     }
 
     async fn line(&self, stage: &mut Stage) {
-        self.insert(stage, 1, Some("key")).await;
+        self.insert(stage, 1, in_line()).await;
         self.claim_into(stage, &[0]).await;
-        self.insert(stage, 2, Some("key")).await;
+        self.insert(stage, 2, in_line()).await;
     }
 }
