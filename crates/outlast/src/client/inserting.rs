@@ -80,7 +80,7 @@ impl<M> Eq for Inserted<M> {}
 impl Client {
     /// Starts an instance. When it answers, the instance is stored.
     pub async fn insert<M: Machine>(&self, new: New<M>) -> Result<Inserted<M>> {
-        let row = self.row(new)?;
+        let row = self.prepare(new)?;
         let mut answers = self.insert_rows(vec![row]).await?.into_iter();
         let answer = answers.next().unwrap_or(Answer::Duplicate { holder: None });
         Ok(Inserted::read(answer))
@@ -127,7 +127,9 @@ impl Client {
         Ok(answers)
     }
 
-    pub(super) fn row<M: Machine>(&self, new: New<M>) -> Result<NewInstance> {
+    /// The row that [`insert`](Client::insert) would write, with the caller's trace: for inserting it in a
+    /// transaction of your own.
+    pub fn prepare<M: Machine>(&self, new: New<M>) -> Result<NewInstance> {
         NewInstance::try_from(new.or_trace(|| self.current_trace()))
             .map_err(|invalid: Invalid| invalid.during("insert"))
     }

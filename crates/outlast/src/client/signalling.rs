@@ -4,9 +4,7 @@ use super::Client;
 use crate::machine::{Id, Machine, New, Signal};
 use crate::metrics;
 use futures_util::future::BoxFuture;
-use outlast_core::{
-    Delivery, InstanceId, Invalid, Json, NewSignal, Result, SignalOrInsert, Target,
-};
+use outlast_core::{Delivery, InstanceId, Invalid, NewSignal, Result, SignalOrInsert, Target};
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -26,7 +24,7 @@ impl Client {
     pub fn signal<S: Signal>(&self, target: impl Into<Target>, signal: S) -> Signalling<'_> {
         Signalling {
             client: self,
-            signal: encode(&signal).map(|payload| NewSignal::new(target.into(), S::NAME, payload)),
+            signal: signal.to(target),
         }
     }
 
@@ -46,11 +44,13 @@ impl Client {
         new: New<M>,
         signal: S,
     ) -> SignallingOrInserting<'_, M> {
-        let request = self.row(new).and_then(|row| {
+        let request = self.prepare(new).and_then(|row| {
             Ok(SignalOrInsert {
                 row,
                 name: S::NAME.to_owned(),
-                payload: encode(&signal).map_err(|invalid| invalid.during("signal"))?,
+                payload: signal
+                    .payload()
+                    .map_err(|invalid| invalid.during("signal"))?,
                 dedup_key: None,
             })
         });
@@ -60,10 +60,6 @@ impl Client {
             machine: PhantomData,
         }
     }
-}
-
-fn encode<S: Signal>(signal: &S) -> Result<Json, Invalid> {
-    Json::of(signal).map_err(|invalid| invalid.within(format_args!("signal {}", S::NAME)))
 }
 
 /// A signal about to be sent: await it.

@@ -1,6 +1,7 @@
 //! What a machine is.
 
 use super::{Context, Failure, Key, Outcome, StepError};
+use outlast_core::{Invalid, Json, NewSignal, Target};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
@@ -90,4 +91,14 @@ pub trait Machine: Sized + Send + Sync + 'static {
 pub trait Signal: Serialize + DeserializeOwned + Send + 'static {
     /// What a wait names, and what senders in other languages send.
     const NAME: &'static str;
+
+    /// What it carries, as it is stored.
+    fn payload(&self) -> Result<Json, Invalid> {
+        Json::of(self).map_err(|invalid| invalid.within(format_args!("signal {}", Self::NAME)))
+    }
+
+    /// The signal as it is sent to `target`: for sending it in a transaction of your own.
+    fn to(&self, target: impl Into<Target>) -> Result<NewSignal, Invalid> {
+        Ok(NewSignal::new(target.into(), Self::NAME, self.payload()?))
+    }
 }
