@@ -364,6 +364,16 @@ async fn a_verb_that_is_given_up_leaves_no_open_transaction_behind() {
         })
         .await;
         assert_eq!(store.signals(id, None).await.unwrap(), [], "round {round}");
+
+        // So is one that may start its target, here while it waits for the holder.
+        let holder = named.lock(id).await;
+        give_up(store.signal_or_insert(work::go_or_start("key"))).await;
+        unlock(holder).await;
+        eventually("the server is done with what was given up", || async {
+            named.connections("state <> 'idle'").await == 0
+        })
+        .await;
+        assert_eq!(store.signals(id, None).await.unwrap(), [], "round {round}");
     }
     named.close().await;
 }
@@ -503,6 +513,7 @@ async fn assert_closed(store: &Postgres, claim: &Claim) {
         store.release(vec![release]).await.err(),
         store.forget(worker, vec![]).await.err(),
         store.deliver(vec![signal]).await.err(),
+        store.signal_or_insert(work::go_or_start("key")).await.err(),
         store.heartbeat(worker, lease).await.err(),
         store.deregister(worker).await.err(),
         store.reap(reap).await.err(),
@@ -634,6 +645,26 @@ async fn an_outcome_whose_answer_was_lost_is_not_written_twice() {
     assert_transient(&sending.await.unwrap().unwrap_err(), "deliver: ");
     let again = remote.deliver(signal()).await.unwrap().answers[0];
     assert_eq!(again, Delivery::Duplicate { instance: keyed });
+
+    // And one that starts its target starts it once.
+    let warm = work::go_or_start("warm");
+    remote.signal_or_insert(warm).await.unwrap();
+    proxy.lose_answers_after(1);
+    let store = remote.clone();
+    let sending =
+        tokio::spawn(async move { store.signal_or_insert(work::go_or_start("key")).await });
+    eventually("the target is there", || async {
+        near.find("task", "key").await.unwrap().is_some()
+    })
+    .await;
+    proxy.cut();
+    assert_transient(&sending.await.unwrap().unwrap_err(), "signal_or_insert: ");
+    let started = near.find("task", "key").await.unwrap().unwrap().id;
+    let again = remote.signal_or_insert(work::go_or_start("key")).await;
+    let again = again.unwrap();
+    let duplicate = Delivery::Duplicate { instance: started };
+    assert_eq!((again.inserted, again.delivery), (None, duplicate));
+    assert_eq!(near.signals(started, None).await.unwrap().len(), 1);
     remote.close().await;
     near.close().await;
     drop_schema(&schema).await;

@@ -312,7 +312,7 @@ async fn a_signal_or_insert_can_meet_whatever_the_holder_of_the_key_does() {
 async fn the_key_of_a_holder_that_ends_goes_to_one_of_two_who_ask_for_it() {
     let holder = |sessions: &[&[Act]]| {
         let scenario = Scenario::new(Start::HolderExecuting, sessions);
-        scenario.at_locks().as_the_server_chooses()
+        scenario.at_locks().where_the_server_chooses()
     };
     let end = [commit(0, Done)];
     hold(vec![

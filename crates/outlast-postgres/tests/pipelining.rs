@@ -8,7 +8,7 @@ use outlast_core::{Answer, Inspect, Json, NewSignal, Store, Target};
 use outlast_postgres::Postgres;
 use std::time::Duration;
 use support::proxy::Proxy;
-use support::work::{claim, commit, done, insert, request, task, wait_for, worker};
+use support::work::{self, claim, commit, done, insert, request, task, wait_for, worker};
 use support::{drop_schema, unique_schema, url, url_of};
 
 #[tokio::test]
@@ -61,6 +61,14 @@ async fn a_transaction_is_one_round_trip() {
         count("get");
         store.deregister(worker).await.unwrap();
         count("deregister");
+        let mut either = work::go_or_start(&format!("key {warm}"));
+        either.row.queue = "aside".into();
+        let started = store.signal_or_insert(either.clone()).await;
+        assert!(started.unwrap().inserted.is_some());
+        count("signal or insert, inserted");
+        let signalled = store.signal_or_insert(either).await;
+        assert!(signalled.unwrap().inserted.is_none());
+        count("signal or insert, signalled");
     }
     assert_eq!(
         counted,
@@ -76,6 +84,8 @@ async fn a_transaction_is_one_round_trip() {
             ("heartbeat", 1),
             ("get", 1),
             ("deregister", 1),
+            ("signal or insert, inserted", 2),
+            ("signal or insert, signalled", 2),
         ]
     );
     store.close().await;

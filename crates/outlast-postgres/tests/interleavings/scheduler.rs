@@ -110,7 +110,7 @@ impl Scenario {
     }
 
     /// Where two wait for the same, one of them goes on, and which one is not explored.
-    pub(crate) fn as_the_server_chooses(mut self) -> Scenario {
+    pub(crate) fn where_the_server_chooses(mut self) -> Scenario {
         self.server_may_choose = true;
         self
     }

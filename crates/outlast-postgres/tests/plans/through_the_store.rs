@@ -4,7 +4,7 @@ use crate::table::{self, Counters};
 use outlast_core::{
     Answer, Claim, ClaimRef, ClaimRequest, CollectRequest, Commit, Inserted, InstanceId, Json,
     MachineVersion, NewInstance, NewSignal, NewWorker, Outcome, Proceed, ReapRequest, Release,
-    Store, Target, WorkerId,
+    SignalOrInsert, Store, Target, WorkerId,
 };
 use outlast_postgres::Postgres;
 use std::time::Duration;
@@ -80,6 +80,22 @@ async fn run_every_verb(store: &Postgres, round: i64) {
         NewSignal::new(target, "paid", Json::null()).dedup_key(format!("round {round}"))
     });
     store.deliver(signals.into()).await.unwrap();
+    for key in [
+        format!("c{}", round * 100 + table::KEYED),
+        format!("unheld {round}"),
+    ] {
+        let unheld = key.starts_with("unheld");
+        let request = SignalOrInsert {
+            row: NewInstance::new("order", "start", Json::null())
+                .queue("started")
+                .correlation_key(key),
+            name: "paid".into(),
+            payload: Json::null(),
+            dedup_key: Some(format!("round {round}")),
+        };
+        let answer = store.signal_or_insert(request).await.unwrap();
+        assert_eq!(answer.inserted.is_some(), unheld, "{answer:?}");
+    }
 
     assert_eq!(store.fire(5).await.unwrap().woken_instances.len(), 5);
     let reap = ReapRequest {

@@ -13,7 +13,20 @@ const QUIET: Duration = Duration::from_millis(40);
 struct Wire {
     round_trips: AtomicUsize,
     deaf: AtomicBool,
+    /// Which request from now will be the first without an answer; 0 when all have theirs.
+    first_unanswered: AtomicUsize,
     streams: Mutex<Vec<TcpStream>>,
+}
+
+impl Wire {
+    /// Turns deaf with the request that is not to be answered.
+    fn count_down(&self) {
+        let left = &self.first_unanswered;
+        let before = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
+        if before == Ok(1) {
+            self.deaf.store(true, Ordering::SeqCst);
+        }
+    }
 }
 
 pub(crate) struct Proxy {
@@ -53,6 +66,12 @@ impl Proxy {
         self.wire.deaf.store(true, Ordering::SeqCst);
     }
 
+    /// The same after this many more round trips, which are answered.
+    pub(crate) fn lose_answers_after(&self, round_trips: usize) {
+        let first = round_trips + 1;
+        self.wire.first_unanswered.store(first, Ordering::SeqCst);
+    }
+
     /// Cuts every connection there is; new ones are whole.
     pub(crate) fn cut(&self) {
         for stream in self.wire.streams.lock().unwrap().drain(..) {
@@ -86,6 +105,7 @@ fn carry_requests(wire: &Wire, mut client: TcpStream, mut server: TcpStream) {
             Ok(n) => gathered.extend_from_slice(&buffer[..n]),
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 wire.round_trips.fetch_add(1, Ordering::SeqCst);
+                wire.count_down();
                 if server.write_all(&gathered).is_err() {
                     break;
                 }

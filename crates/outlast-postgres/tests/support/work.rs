@@ -2,7 +2,7 @@
 
 use outlast_core::{
     Answer, Claim, ClaimRequest, Commit, Inspect, Instance, InstanceId, Json, MachineVersion,
-    NewInstance, NewWorker, Outcome, Store, WorkerId,
+    NewInstance, NewWorker, Outcome, SignalOrInsert, Store, WorkerId,
 };
 use outlast_postgres::Postgres;
 use std::time::Duration;
@@ -59,6 +59,16 @@ pub(crate) fn wait_for(name: &str) -> Outcome {
         step: "waited".into(),
         state: Json::null(),
         timeout: None,
+    }
+}
+
+/// `go` for whoever holds `key`, or for a task that is started for it.
+pub(crate) fn go_or_start(key: &str) -> SignalOrInsert {
+    SignalOrInsert {
+        row: task().correlation_key(key),
+        name: "go".into(),
+        payload: Json::null(),
+        dedup_key: Some("once".into()),
     }
 }
 
