@@ -24,6 +24,8 @@ main() {
 
 run_tests() {
     [ $# -gt 0 ] || set -- --workspace
+    # Users' drivers are features, and so are their tests.
+    set -- --all-features "$@"
     if cargo nextest --version >/dev/null 2>&1; then
         cargo nextest run "$@"
     elif only_packages "$@"; then
@@ -41,7 +43,7 @@ only_packages() {
     while [ $# -gt 0 ]; do
         case $1 in
         -p | --package) shift ;;
-        -p* | --package=* | --workspace) ;;
+        -p* | --package=* | --workspace | --all-features) ;;
         *) return 1 ;;
         esac
         shift

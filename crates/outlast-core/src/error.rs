@@ -139,3 +139,10 @@ impl Invalid {
         }
     }
 }
+
+impl From<std::convert::Infallible> for Invalid {
+    /// What needs no conversion cannot fail to convert.
+    fn from(never: std::convert::Infallible) -> Invalid {
+        match never {}
+    }
+}

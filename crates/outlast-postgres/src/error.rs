@@ -2,7 +2,7 @@
 
 use crate::connection::PoolError;
 use deadpool::managed::TimeoutType;
-use outlast_core::{Error, Invalid};
+use outlast_core::{Error, Invalid, Source};
 use tokio_postgres::error::SqlState;
 
 /// A transaction that did not happen, before it is known what the verb makes of it.
@@ -132,40 +132,42 @@ fn without_connection(error: &PoolError) -> &'static str {
 
 /// What a caller should do about a driver's error.
 fn classify(operation: &'static str, error: tokio_postgres::Error) -> Error {
-    let Some(code) = error.code().cloned() else {
+    let Some(code) = error.code().map(|code| code.code().to_owned()) else {
         return without_code(operation, error);
     };
     let said = error
         .as_db_error()
         .map(|e| e.message().to_owned())
         .unwrap_or_default();
-    let unusable = |advice: &str| format!("{said}; {advice}");
-    if let Some(advice) = advice_when_unusable(&code) {
+    sort(operation, &code, &said, error.into())
+}
+
+/// What a caller should do about what the server said, whichever driver heard it.
+pub(crate) fn sort(operation: &'static str, code: &str, said: &str, source: Source) -> Error {
+    let state = SqlState::from_code(code);
+    if let Some(advice) = advice_when_unusable(&state) {
         return Error::Unusable {
             operation,
-            reason: unusable(advice),
-            source: Some(error.into()),
+            reason: format!("{said}; {advice}"),
+            source: Some(source),
         };
     }
-    if let Some(advice) = advice_when_transient(&code) {
+    if let Some(advice) = advice_when_transient(&state) {
         return Error::Transient {
             operation,
             reason: format!("{said}{advice}"),
-            source: Some(error.into()),
+            source: Some(source),
         };
     }
-    match &code.code()[..2] {
-        "22" | "54" => Error::Invalid {
+    match code.get(..2) {
+        Some("22" | "54") => Error::Invalid {
             operation,
             invalid: Invalid::new("input", format!("was refused by the database: {said}")),
         },
         _ => Error::Corrupt {
             operation,
-            reason: format!(
-                "unexpected answer of the database ({}): {said}",
-                code.code()
-            ),
-            source: Some(error.into()),
+            reason: format!("unexpected answer of the database ({code}): {said}"),
+            source: Some(source),
         },
     }
 }
@@ -200,7 +202,7 @@ fn advice_when_transient(code: &SqlState) -> Option<&'static str> {
         }
         SqlState::QUERY_CANCELED => "; it took longer than the store allows",
         SqlState::LOCK_NOT_AVAILABLE => "; somebody holds a lock for too long",
-        _ => match &code.code()[..2] {
+        _ => match code.code().get(..2).unwrap_or_default() {
             // Connections, rollbacks, resources, operator's interventions, system errors.
             "08" | "25" | "40" | "53" | "55" | "57" | "58" => "",
             _ => return None,

@@ -161,14 +161,14 @@ pub(crate) fn columns<'a>(
     ]
 }
 
-fn delay_us(start: Start) -> i64 {
+pub(crate) fn delay_us(start: Start) -> i64 {
     match start {
         Start::After(delay) => micros(delay),
         Start::Now | Start::At(_) => 0,
     }
 }
 
-fn moment_us(start: Start) -> Option<i64> {
+pub(crate) fn moment_us(start: Start) -> Option<i64> {
     match start {
         Start::At(at) => Some(at.0),
         Start::Now | Start::After(_) => None,
@@ -176,7 +176,7 @@ fn moment_us(start: Start) -> Option<i64> {
 }
 
 /// The statuses are plain words, so their array literal needs no quoting.
-fn scope_literal(scope: Scope) -> String {
+pub(crate) fn scope_literal(scope: Scope) -> String {
     let words: Vec<_> = scope.statuses().map(|status| status.as_str()).collect();
     format!("{{{}}}", words.join(","))
 }

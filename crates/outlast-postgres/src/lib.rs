@@ -18,7 +18,8 @@
 //!
 //! Any language can take part inside its own transaction: `select outlast.insert('checkout', 'start',
 //! '{"number": 42}', correlation_key => 'order:42')` starts an instance, and `select
-//! outlast.signal('checkout', 'order:42', 'payment_confirmed', '{"amount": 100}')` wakes it.
+//! outlast.signal('checkout', 'order:42', 'payment_confirmed', '{"amount": 100}')` wakes it. Rust programs do
+//! the same with their own driver, by [`transaction`].
 
 mod claim;
 mod collect;
@@ -42,6 +43,7 @@ mod session;
 mod statement;
 mod store;
 mod tls;
+pub mod transaction;
 
 #[doc(hidden)]
 pub use conductor::Conductor;

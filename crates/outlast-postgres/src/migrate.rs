@@ -12,6 +12,7 @@ use tokio_postgres::SimpleQueryMessage;
 const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0001_kernel.sql"),
     include_str!("../migrations/0002_trace_and_visits.sql"),
+    include_str!("../migrations/0003_transaction.sql"),
 ];
 
 /// The version of the schema that this build works with.

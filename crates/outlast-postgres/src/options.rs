@@ -9,6 +9,7 @@ use crate::session::{Session, TimeLimits};
 use crate::statement::Texts;
 use crate::store::Postgres;
 use crate::tls::{self, Trust};
+use crate::transaction::Schema;
 use deadpool::Runtime;
 use deadpool::managed::Timeouts;
 use outlast_core::{Clock, Error, Invalid};
@@ -160,6 +161,7 @@ impl Options {
             Session {
                 pool,
                 channel,
+                transactions: Schema::of(&self.schema),
                 texts: Texts::for_schema(&self.schema),
                 limits: self.limits,
                 clock: self.clock,

@@ -5,6 +5,7 @@ use crate::connection::{Pool, Pooled, Preparable};
 use crate::error::Failure;
 use crate::listen::Channel;
 use crate::statement::{Call, Texts};
+use crate::transaction::Schema;
 use futures_util::future::join_all;
 use outlast_core::{Clock, Error, Invalid};
 use std::future::Future;
@@ -118,6 +119,8 @@ pub(crate) struct Session {
     /// Whether statements are prepared by name, or sent whole each time.
     pub(crate) named: AtomicBool,
     pub(crate) conductor: Option<Arc<dyn Conductor>>,
+    /// The statements for users' own transactions.
+    pub(crate) transactions: Schema,
     /// Where hints are told and heard.
     pub(crate) channel: Channel,
 }

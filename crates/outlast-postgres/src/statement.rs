@@ -49,6 +49,8 @@ statements! {
     DELIVER_LOCK = "deliver/lock";
     DELIVER = "deliver/deliver";
     NOTIFY = "notify/notify";
+    TRANSACTION_INSERT = "transaction/insert";
+    TRANSACTION_SIGNAL = "transaction/signal";
     LEASE_REGISTER = "lease/register";
     LEASE_WAIT_FOR = "lease/wait_for";
     LEASE_HEARTBEAT = "lease/heartbeat";
@@ -148,6 +150,7 @@ typed! {
     bool => BOOL;
     i64 => INT8;
     i32 => INT4;
+    i16 => INT2;
     &str => TEXT;
     String => TEXT;
     std::time::SystemTime => TIMESTAMPTZ;

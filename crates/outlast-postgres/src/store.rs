@@ -2,6 +2,7 @@
 
 use crate::options::Options;
 use crate::session::Session;
+use crate::transaction::Schema;
 use crate::{
     claim, collect, commit, deliver, fire, insert, inspect, lease, listen, operate, reap, reconcile,
 };
@@ -79,6 +80,12 @@ fn place(config: &Config, schema: &str) -> String {
         .collect();
     let database = config.get_dbname().or(config.get_user()).unwrap_or("");
     format!("postgres {}/{database} {schema}", servers.join(","))
+}
+
+impl AsRef<Schema> for Postgres {
+    fn as_ref(&self) -> &Schema {
+        &self.session.transactions
+    }
 }
 
 impl fmt::Debug for Postgres {

@@ -36,6 +36,8 @@
 //! [`busy_timeout`](Options::busy_timeout) is a transient error. All of them must be on one machine:
 //! SQLite's locks do not work over a network file system.
 //!
+//! **Your own transaction** can start and signal instances together with your own rows: [`transaction`].
+//!
 //! **Time** is the machine's, or that of the [`clock`](Options::clock) a test sets.
 //!
 //! The statements are in `sql/`, one per file, and the schema is in `migrations/`; both are meant to be
@@ -62,6 +64,7 @@ mod reader;
 mod reap;
 mod reconcile;
 mod store;
+pub mod transaction;
 mod writer;
 
 pub use migrate::Migration;

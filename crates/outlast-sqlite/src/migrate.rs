@@ -1,5 +1,6 @@
 //! Bringing the schema up to date.
 
+use crate::error::Fault;
 use outlast_core::Error;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
@@ -64,6 +65,27 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<(), MigrateError> {
     )?;
     tx.commit()?;
     Ok(())
+}
+
+/// Fails when the database on `connection` does not have exactly this version's schema.
+pub(crate) fn check_current(operation: &'static str, connection: &Connection) -> Result<(), Error> {
+    let found = version(connection).map_err(|error| Fault::from(error).during(operation))?;
+    let known = newest();
+    let reason = match found {
+        found if found == known => return Ok(()),
+        0 => "the database has no schema of Outlast; open the store's file, or open a store on this one first".into(),
+        found if found < known => format!(
+            "the schema has version {found} and this program needs {known}; open a store on the file first, which migrates it"
+        ),
+        found => format!(
+            "the schema has version {found}, and this program knows only up to {known}; run a newer version of the program"
+        ),
+    };
+    Err(Error::Unusable {
+        operation,
+        reason,
+        source: None,
+    })
 }
 
 /// What stops a migration.

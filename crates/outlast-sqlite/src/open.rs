@@ -53,7 +53,7 @@ pub(crate) fn file(path: Option<&Path>) -> Option<&Path> {
     path.filter(|path| *path != Path::new(":memory:"))
 }
 
-fn check_library(number: i32, name: &str) -> Result<()> {
+pub(crate) fn check_library(number: i32, name: &str) -> Result<()> {
     let (least, least_name) = VERSION_MIN;
     if number >= least {
         return Ok(());

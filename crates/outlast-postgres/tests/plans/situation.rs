@@ -54,7 +54,10 @@ impl World {
             .map(|(name, text)| (name, Header::of(&text).indexes()))
             .collect();
         let plans = empty.plan_all().await;
-        for name in promised.keys().filter(|name| !name.starts_with("inspect/")) {
+        // The planner is free for questions of people; the others read no table themselves.
+        let elsewhere = ["inspect/", "notify/", "transaction/"];
+        let looked_at = |name: &&&str| !elsewhere.iter().any(|area| name.starts_with(area));
+        for name in promised.keys().filter(looked_at) {
             assert!(plans.contains_key(name), "{name} is not looked at");
         }
         let lookups = plans

@@ -1,0 +1,191 @@
+//! What the drivers' adapters share: the statements, their parameters, and their answers.
+
+use crate::options::check_schema_name;
+use crate::statement::{self, in_schema};
+use outlast_core::Invalid;
+use std::sync::Arc;
+
+/// The schema that holds the instances, and the statements for it. Cheap to clone.
+///
+/// A [`Postgres`](crate::Postgres) stands for its own. The default is `outlast`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schema {
+    name: Arc<str>,
+    insert: Arc<str>,
+    signal: Arc<str>,
+}
+
+impl Schema {
+    /// The schema of this name, which must be one that a store can have.
+    pub fn new(name: &str) -> Result<Schema, Invalid> {
+        check_schema_name(name)?;
+        Ok(Schema::of(name))
+    }
+
+    /// For a name that has been checked.
+    pub(crate) fn of(name: &str) -> Schema {
+        Schema {
+            name: name.into(),
+            insert: in_schema(statement::TRANSACTION_INSERT.text, name).into(),
+            signal: in_schema(statement::TRANSACTION_SIGNAL.text, name).into(),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The statement that starts an instance. Its header says what the parameters are; one row answers,
+    /// with the new `id`, or with the `holder` of the correlation key.
+    pub fn insert_statement(&self) -> &str {
+        &self.insert
+    }
+
+    /// The statement that sends a signal. Its header says what the parameters are; one row answers, with
+    /// the `answer` in a word, the signal's `id`, the `instance`, and whether it `woke`.
+    pub fn signal_statement(&self) -> &str {
+        &self.signal
+    }
+}
+
+impl Default for Schema {
+    fn default() -> Schema {
+        Schema::of("outlast")
+    }
+}
+
+impl AsRef<Schema> for Schema {
+    fn as_ref(&self) -> &Schema {
+        self
+    }
+}
+
+#[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9", feature = "tokio-postgres"))]
+pub(super) use adapting::{DeliveredRow, InsertedRow, SIGNAL_MAX, Values, checked, unreadable};
+
+#[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9", feature = "tokio-postgres"))]
+mod adapting {
+    use crate::insert::{delay_us, moment_us, scope_literal};
+    use outlast_core::limits::INBOX_MAX;
+    use outlast_core::{
+        Correlation, Delivery, Error, Inserted, InstanceId, Invalid, NewInstance, NewSignal,
+        SignalId, Source, Target,
+    };
+
+    /// The last parameter of a signal.
+    pub(crate) const SIGNAL_MAX: i64 = INBOX_MAX as i64;
+
+    /// What can be sent, checked before it is.
+    pub(crate) trait Checked: Sized {
+        const OPERATION: &'static str;
+        fn check(&self) -> Result<(), Invalid>;
+    }
+
+    impl Checked for NewInstance {
+        const OPERATION: &'static str = "insert";
+        fn check(&self) -> Result<(), Invalid> {
+            NewInstance::check(self)
+        }
+    }
+
+    impl Checked for NewSignal {
+        const OPERATION: &'static str = "signal";
+        fn check(&self) -> Result<(), Invalid> {
+            NewSignal::check(self)
+        }
+    }
+
+    /// Turns what the caller gave into what is sent.
+    pub(crate) fn checked<T: Checked, G>(given: G) -> Result<T, Error>
+    where
+        G: TryInto<T>,
+        G::Error: Into<Invalid>,
+    {
+        let made = given.try_into().map_err(Into::into);
+        made.and_then(|made: T| made.check().map(|()| made))
+            .map_err(|invalid| invalid.during(T::OPERATION))
+    }
+
+    /// The parameters that are not fields as they are.
+    pub(crate) struct Values<'a> {
+        pub(crate) delay_us: i64,
+        pub(crate) at_us: Option<i64>,
+        pub(crate) correlation_key: Option<&'a str>,
+        pub(crate) scope: Option<String>,
+    }
+
+    impl<'a> Values<'a> {
+        pub(crate) fn of(new: &'a NewInstance) -> Values<'a> {
+            let correlation: Option<&Correlation> = new.correlation.as_ref();
+            Values {
+                delay_us: delay_us(new.start),
+                at_us: moment_us(new.start),
+                correlation_key: correlation.map(|it| it.key.as_str()),
+                scope: correlation.map(|it| scope_literal(it.scope)),
+            }
+        }
+
+        /// The id, the machine and the key that address a signal.
+        pub(crate) fn address(target: &Target) -> (Option<i64>, Option<&str>, Option<&str>) {
+            match target {
+                Target::Id(id) => (Some(id.0), None, None),
+                Target::Key { machine, key } => (None, Some(machine), Some(key)),
+            }
+        }
+    }
+
+    /// The row that answers an insert.
+    pub(crate) struct InsertedRow {
+        pub(crate) id: Option<i64>,
+        pub(crate) holder: Option<i64>,
+    }
+
+    impl InsertedRow {
+        pub(crate) fn answer(self) -> Inserted {
+            match self.id {
+                Some(id) => Inserted::New {
+                    id: InstanceId(id),
+                    claimed: None,
+                },
+                None => Inserted::Duplicate {
+                    holder: self.holder.map(InstanceId),
+                },
+            }
+        }
+    }
+
+    /// The row that answers a signal.
+    pub(crate) struct DeliveredRow {
+        pub(crate) answer: String,
+        pub(crate) id: Option<i64>,
+        pub(crate) instance: Option<i64>,
+        pub(crate) woke: bool,
+    }
+
+    impl DeliveredRow {
+        pub(crate) fn answer(self) -> Result<Delivery, Error> {
+            let instance = self.instance.map(InstanceId);
+            match (self.answer.as_str(), instance, self.id) {
+                ("delivered", Some(instance), Some(id)) => Ok(Delivery::Delivered {
+                    id: SignalId(id),
+                    instance,
+                    woke: self.woke,
+                }),
+                ("duplicate", Some(instance), _) => Ok(Delivery::Duplicate { instance }),
+                ("inbox_full", Some(instance), _) => Ok(Delivery::InboxFull { instance }),
+                ("no_target", _, _) => Ok(Delivery::NoTarget),
+                (word, _, _) => Err(unreadable("signal", format!("the word {word:?}").into())),
+            }
+        }
+    }
+
+    /// An answer that this version's function could not have given.
+    pub(crate) fn unreadable(operation: &'static str, source: Source) -> Error {
+        Error::Corrupt {
+            operation,
+            reason: format!("unexpected answer of the database: {source}"),
+            source: Some(source),
+        }
+    }
+}
