@@ -59,8 +59,11 @@ pub enum WaitError {
         /// Why.
         reason: Option<String>,
     },
-    /// There is no such instance: it never was, or it was collected.
-    #[error("there is no such instance: it was never inserted, or was removed after it ended")]
+    /// There is no such instance: it never was, it was collected, or it no longer holds the key it was asked
+    /// for by (an instance gives its key up when it ends, unless its scope says otherwise).
+    #[error(
+        "there is no such instance: it was never inserted, was removed after it ended, or no longer holds the key it was asked for by"
+    )]
     NotFound,
     /// Its result is not what the machine's `Output` reads.
     #[error("the result of instance {id} {invalid}")]
