@@ -24,6 +24,8 @@ on_both_stores!(
     children_come_in_the_order_they_were_asked_for,
     a_child_knows_its_parent_and_shares_its_trace,
     a_thousand_children_join_once,
+    a_child_that_is_retried_while_its_parent_waits_counts_again,
+    a_cancelled_parent_leaves_its_children_alone,
 );
 
 /// Does one small thing.
@@ -95,6 +97,7 @@ enum Grow {
     SayAndFail,
     SayAndInsistOnOutputs,
     Park,
+    ParkAndFail,
     Keyed { keys: Vec<String> },
     Twice,
     Again,
@@ -122,6 +125,10 @@ impl Machine for Branch {
             Grow::SayAndFail => fan_out(saying_and_failing()).then(Grow::Join),
             Grow::SayAndInsistOnOutputs => fan_out(saying_and_failing()).then(Grow::JoinOutputs),
             Grow::Park => fan_out([New::<Leaf>(Small::Park)]).then(Grow::Join),
+            Grow::ParkAndFail => {
+                let leaves = [Small::Park, Small::Fail("blight".to_owned())];
+                fan_out(leaves.map(New::<Leaf>)).then(Grow::Join)
+            }
             Grow::Keyed { keys } => {
                 let leaves = (1..).map(Small::Say).zip(keys);
                 fan_out(leaves.map(|(say, key)| New::<Leaf>(say).key(key))).then(Grow::Join)
@@ -377,4 +384,45 @@ async fn a_thousand_children_join_once<S: Store + Inspect + Clone>(store: S) {
     let ended = engine.get(id).await.unwrap().unwrap();
     // Claimed, fanned out, claimed, done.
     assert_eq!((ended.revision.0, ended.children_pending), (4, 0));
+}
+
+async fn a_child_that_is_retried_while_its_parent_waits_counts_again<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let engine = growing(store).await;
+    let id = insert::<Branch>(&engine, New(Grow::ParkAndFail)).await;
+    engine.wait_settled(id, LONG).await.unwrap();
+    let children = engine.children(id.get()).await.unwrap();
+    let (parked, failing) = (children[0].id, children[1].id);
+    engine.wait_ended(failing, LONG).await.unwrap();
+    let pending = async || engine.get(id).await.unwrap().unwrap().children_pending;
+    assert_eq!(pending().await, 1);
+    engine.pause("default", Note::by("gardener")).await.unwrap();
+    engine.retry(failing, Note::by("gardener")).await.unwrap();
+    assert_eq!(pending().await, 2);
+    engine
+        .resume("default", Note::by("gardener"))
+        .await
+        .unwrap();
+    engine.wait_ended(failing, LONG).await.unwrap();
+    assert_eq!(pending().await, 1);
+    engine.signal(parked, Go).await.unwrap();
+    let grown = engine.wait(id, LONG).await.unwrap();
+    let expected = json!([["done", 0, null], ["failed", null, "blight"]]);
+    assert_eq!(grown["leaves"], expected);
+}
+
+async fn a_cancelled_parent_leaves_its_children_alone<S: Store + Inspect + Clone>(store: S) {
+    let engine = growing(store).await;
+    let id = insert::<Branch>(&engine, New(Grow::Park)).await;
+    engine.wait_settled(id, LONG).await.unwrap();
+    let child = engine.children(id.get()).await.unwrap()[0].id;
+    let parked = engine.wait_settled(child, LONG).await.unwrap();
+    assert_eq!(parked.status, Status::AwaitingSignal);
+    engine.cancel(id, Note::by("gardener")).await.unwrap();
+    engine.signal(child, Go).await.unwrap();
+    let leaf = Id::<Leaf>::of(child);
+    assert_eq!(engine.wait(leaf, LONG).await.unwrap(), 0);
+    let parent = engine.get(id).await.unwrap().unwrap();
+    assert_eq!(parent.status, Status::Cancelled);
 }

@@ -18,11 +18,14 @@ on_both_stores!(
     a_hundred_thousand_are_inserted_at_once,
     inserting_nothing_is_nothing,
     one_bad_instance_keeps_all_of_a_batch_out_and_is_named,
+    an_instance_whose_state_cannot_be_stored_is_refused,
+    a_signal_that_cannot_be_stored_is_refused_by_its_name,
     wait_gives_the_output_by_id_key_and_what_insert_answered,
     wait_for_what_failed_is_an_error_with_the_reason,
     wait_for_what_was_cancelled_is_an_error_with_the_reason,
     wait_for_what_takes_longer_is_an_error_with_the_instance_as_it_is,
     wait_for_what_is_not_there_is_an_error,
+    wait_by_a_key_that_was_given_up_finds_nobody_and_says_so,
     wait_for_an_output_of_another_shape_is_an_error,
     wait_settled_ends_at_a_park,
     many_wait_for_one,
@@ -55,6 +58,7 @@ struct Servant {
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 enum Task {
     Answer(u32),
+    Say(String),
     Fail,
     FailUntilMended,
     Cancel,
@@ -70,6 +74,13 @@ impl Signal for Go {
     const NAME: &'static str = "go";
 }
 
+#[derive(Serialize, Deserialize)]
+struct Hey(String);
+
+impl Signal for Hey {
+    const NAME: &'static str = "hey";
+}
+
 impl Machine for Servant {
     const NAME: &'static str = "servant";
     type State = Task;
@@ -78,6 +89,7 @@ impl Machine for Servant {
     async fn step(&self, task: Task, cx: &Context) -> StepResult<Self> {
         Ok(match task {
             Task::Answer(number) => Outcome::done(number),
+            Task::Say(_) => Outcome::done(0),
             Task::Fail => Outcome::stop("broken"),
             Task::FailUntilMended if self.mended.load(Ordering::SeqCst) => {
                 Outcome::done(cx.attempt())
@@ -150,6 +162,27 @@ async fn one_bad_instance_keeps_all_of_a_batch_out_and_is_named<S: Store + Inspe
     assert!(refusal.to_string().contains("instance 2"), "{refusal}");
     let stored = client.count(Filter::default()).await.unwrap();
     assert_eq!(stored, Count::Exactly(0));
+}
+
+async fn an_instance_whose_state_cannot_be_stored_is_refused<S: Store + Inspect + Clone>(store: S) {
+    let client = Client::new(store);
+    let refusal = client
+        .insert(New::<Servant>(Task::Say("\0".to_owned())))
+        .await;
+    let refusal = refusal.unwrap_err();
+    assert_eq!(refusal.kind(), outlast::ErrorKind::Invalid);
+    assert!(refusal.to_string().contains("\\u0000"), "{refusal}");
+}
+
+async fn a_signal_that_cannot_be_stored_is_refused_by_its_name<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let client = Client::new(store);
+    let id = insert::<Servant>(&client, New(Task::Park)).await;
+    let refusal = client.signal(id, Hey("\0".to_owned())).await.unwrap_err();
+    assert_eq!(refusal.kind(), outlast::ErrorKind::Invalid);
+    assert!(refusal.to_string().contains("signal hey"), "{refusal}");
+    assert!(client.signals(id.get(), None).await.unwrap().is_empty());
 }
 
 async fn wait_gives_the_output_by_id_key_and_what_insert_answered<S: Store + Inspect + Clone>(
@@ -235,6 +268,20 @@ async fn wait_for_what_is_not_there_is_an_error<S: Store + Inspect + Clone>(stor
     for error in [by_id, by_key, by_insert] {
         assert!(matches!(error, WaitError::NotFound), "{error:?}");
     }
+}
+
+async fn wait_by_a_key_that_was_given_up_finds_nobody_and_says_so<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let engine = running(store, Servant::default()).await;
+    let id = insert(&engine, New::<Servant>(Task::Answer(7)).key("task:1")).await;
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), 7);
+    let error = engine.wait(Servant::key("task:1"), LONG).await.unwrap_err();
+    assert!(matches!(error, WaitError::NotFound), "{error:?}");
+    assert!(
+        error.to_string().contains("no longer holds the key"),
+        "{error}"
+    );
 }
 
 async fn wait_for_an_output_of_another_shape_is_an_error<S: Store + Inspect + Clone>(store: S) {

@@ -30,6 +30,7 @@ on_both_stores!(
     a_signal_to_an_ended_instance_has_no_target,
     a_signal_to_a_missing_instance_has_no_target,
     a_signal_with_a_dedup_key_arrives_once_even_after_it_was_consumed,
+    a_full_inbox_is_an_answer,
     signal_or_insert_starts_what_is_not_there_with_the_signal_in_its_inbox,
     signal_or_insert_signals_what_is_there,
     signal_or_insert_from_many_at_once_starts_one_and_none_is_lost,
@@ -398,6 +399,19 @@ async fn a_signal_with_a_dedup_key_arrives_once_even_after_it_was_consumed<
     assert_eq!(send().await, duplicate);
     engine.signal(id, Close).await.unwrap();
     assert_eq!(engine.wait(id, LONG).await.unwrap(), [1]);
+}
+
+async fn a_full_inbox_is_an_answer<S: Store + Inspect + Clone>(store: S) {
+    let client = Client::new(store);
+    let id = insert::<Packer>(&client, New(Pack::Start { enough: 1 })).await;
+    let payload = outlast::Json::of(&7).unwrap();
+    let item = outlast::NewSignal::new(id.into(), Item::NAME, payload);
+    let items = vec![item; outlast::limits::INBOX_MAX];
+    let delivered = client.signal_rows(items).await.unwrap();
+    let fits = |delivery: &Delivery| matches!(delivery, Delivery::Delivered { .. });
+    assert!(delivered.iter().all(fits));
+    let one_more = client.signal(id, Item(7)).await.unwrap();
+    assert_eq!(one_more, Delivery::InboxFull { instance: id.get() });
 }
 
 fn pack(enough: usize) -> New<Packer> {
