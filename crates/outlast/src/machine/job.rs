@@ -46,6 +46,11 @@ use std::time::Duration;
 /// # Ok(())
 /// # }
 /// ```
+// Who is neither is told so here: every job is a machine, so the compiler looks for a job last.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is neither a machine nor a job",
+    label = "implement `outlast::Machine` (several steps) or `outlast::Job` (one) for it"
+)]
 pub trait Job: Send + Sync + 'static {
     /// What it is called; see [`Machine::NAME`].
     const NAME: &'static str;
