@@ -1,0 +1,26 @@
+//! A step that nobody handles.
+
+use outlast::prelude::*;
+
+struct Checkout;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state")]
+enum Order {
+    Start { number: u64 },
+    Ship { number: u64 },
+}
+
+impl Machine for Checkout {
+    const NAME: &'static str = "checkout";
+    type State = Order;
+    type Output = ();
+
+    async fn step(&self, state: Order, _cx: &Context) -> StepResult<Self> {
+        Ok(match state {
+            Order::Start { number } => Outcome::next(Order::Ship { number }),
+        })
+    }
+}
+
+fn main() {}

@@ -1,0 +1,26 @@
+//! A step that keeps something to its thread while it waits.
+
+use outlast::prelude::*;
+use std::rc::Rc;
+
+struct Checkout;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state")]
+enum Order {
+    Start,
+}
+
+impl Machine for Checkout {
+    const NAME: &'static str = "checkout";
+    type State = Order;
+    type Output = usize;
+
+    async fn step(&self, _: Order, cx: &Context) -> StepResult<Self> {
+        let basket = Rc::new(vec![1, 2, 3]);
+        cx.client().queues().await?;
+        Ok(Outcome::done(basket.len()))
+    }
+}
+
+fn main() {}
