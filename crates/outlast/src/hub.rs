@@ -10,6 +10,7 @@ use outlast_core::{Hints, InstanceId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -97,9 +98,12 @@ impl Hub {
         let mut outbox = lock(&self.outbox);
         outbox.waiting.merge(hints);
         outbox.waiting.ended.truncate(ENDED_MAX);
-        if !outbox.sending {
+        // Outside a runtime nothing can be sent: it goes with the next.
+        if !outbox.sending
+            && let Ok(runtime) = Handle::try_current()
+        {
             outbox.sending = true;
-            tokio::spawn(self.clone().send(store.clone()));
+            runtime.spawn(self.clone().send(store.clone()));
         }
     }
 
@@ -143,21 +147,45 @@ impl Hub {
     }
 
     async fn send(self: Arc<Hub>, store: Arc<dyn Backend>) {
-        loop {
-            let hints = {
-                let mut outbox = lock(&self.outbox);
-                if outbox.waiting.is_empty() {
-                    outbox.sending = false;
-                    break;
-                }
-                std::mem::take(&mut outbox.waiting)
-            };
+        let mut sending = Sending::new(self);
+        while let Some(hints) = sending.next() {
             if let Err(error) = store.notify(hints).await {
                 // Other nodes find out by looking.
                 tracing::debug!(%error, "a hint to other nodes was lost");
             }
         }
-        self.sent.notify_waiters();
+    }
+}
+
+/// The one task that sends. It may be dropped with its runtime, while others go on using the hub.
+struct Sending {
+    hub: Arc<Hub>,
+    ended: bool,
+}
+
+impl Sending {
+    fn new(hub: Arc<Hub>) -> Sending {
+        Sending { hub, ended: false }
+    }
+
+    /// What has gathered; with nothing, the sending has ended.
+    fn next(&mut self) -> Option<Hints> {
+        let mut outbox = lock(&self.hub.outbox);
+        if outbox.waiting.is_empty() {
+            outbox.sending = false;
+            self.ended = true;
+            return None;
+        }
+        Some(std::mem::take(&mut outbox.waiting))
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        if !self.ended {
+            lock(&self.hub.outbox).sending = false;
+        }
+        self.hub.sent.notify_waiters();
     }
 }
 
@@ -273,6 +301,17 @@ mod tests {
         let first = Hub::of("here");
         assert!(Arc::ptr_eq(&first, &Hub::of("here")));
         assert!(!Arc::ptr_eq(&first, &Hub::of("there")));
+    }
+
+    #[tokio::test]
+    async fn a_sender_that_is_dropped_half_way_keeps_nobody_from_sending() {
+        let hub = Hub::of("sending");
+        lock(&hub.outbox).sending = true;
+        lock(&hub.outbox).waiting.queue("q", Duration::ZERO);
+        let mut sending = Sending::new(hub.clone());
+        assert!(sending.next().is_some());
+        drop(sending);
+        hub.flushed().await;
     }
 
     #[test]

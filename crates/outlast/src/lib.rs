@@ -71,7 +71,8 @@
 //!
 //! # Features
 //!
-//! `sqlite` (default) and `postgres` bring the stores.
+//! `sqlite` (default) and `postgres` bring the stores. `rusqlite`, `sqlx-0_8`, `sqlx-0_9` and `tokio-postgres`
+//! let you insert and signal inside transactions of your own ([`transaction`]).
 
 pub mod client;
 pub mod engine;
@@ -81,6 +82,7 @@ pub mod machine;
 pub mod metrics;
 pub mod testing;
 pub mod trace;
+pub mod transaction;
 
 pub use client::{Client, Inserted};
 pub use engine::{Engine, EngineBuilder, Roles};
