@@ -5,9 +5,11 @@
 use anyhow::{Context as _, Result, bail};
 use outlast::{Engine, EngineBuilder, Postgres, Sqlite};
 use rustix::process::{Pid, Signal, kill_process};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdout, Command};
 
 /// The schema that the examples have to themselves, so that they can be tried on any database.
@@ -30,7 +32,8 @@ pub fn shared_database(folder: &Path) -> String {
     postgres_url().unwrap_or_else(file)
 }
 
-fn postgres_url() -> Option<String> {
+/// The PostgreSQL of `OUTLAST_DATABASE_URL`, if it names one.
+pub fn postgres_url() -> Option<String> {
     let url = std::env::var("OUTLAST_DATABASE_URL").ok();
     url.filter(|url| !url.is_empty())
 }
@@ -43,6 +46,22 @@ pub async fn engine_on(database: &str) -> Result<EngineBuilder> {
     } else {
         Engine::builder(Sqlite::open(database)?)
     })
+}
+
+/// Sends a POST with a JSON body, and answers the status and the body of the response.
+pub async fn send_post(address: SocketAddr, path: &str, body: &str) -> Result<(u16, String)> {
+    let length = body.len();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    let mut connection = TcpStream::connect(address).await?;
+    connection.write_all(request.as_bytes()).await?;
+    let mut response = String::new();
+    connection.read_to_string(&mut response).await?;
+    let (head, body) = response.split_once("\r\n\r\n").context("no HTTP")?;
+    let status = head.split(' ').nth(1).context("no status")?.parse()?;
+    Ok((status, body.to_owned()))
 }
 
 /// A second process of the same program, started with the argument `worker` and the database.
