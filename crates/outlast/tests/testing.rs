@@ -4,9 +4,10 @@
 
 mod support;
 
+use outlast::ManualClock;
 use outlast::prelude::*;
 use outlast::testing::{Harness, HarnessBuilder, Point, Tally};
-use outlast::ManualClock;
+use outlast_postgres::Postgres;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -153,9 +154,7 @@ async fn time_stands_still_until_it_is_moved(builder: HarnessBuilder) {
     assert_eq!(asked.load(Ordering::SeqCst), 2);
 
     // A lease lasts for a day at most, and time may move by more.
-    harness
-        .set_time(harness.time() + 24 * 30 * HOUR)
-        .await;
+    harness.set_time(harness.time() + 24 * 30 * HOUR).await;
     assert_eq!(harness.run().await.failed, 1);
     harness.expect(id).await.is_failed_with("nobody answered");
 }
