@@ -5,7 +5,12 @@ use super::node::Node;
 use crate::metrics;
 use outlast_core::{Error, Listen};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+
+/// How long until a store that had no way to tell is asked again: the server may have been too busy to answer
+/// in time.
+const DEAF_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Passes hints of other nodes to the hub of this one.
 pub(crate) struct Notifier {
@@ -38,19 +43,27 @@ impl Notifier {
             };
             match heard {
                 Ok(Heard::Hints) => backoff.reset(),
-                Ok(Heard::NoWay) => return,
+                Ok(Heard::NoWay) => {
+                    if !self.pause(DEAF_INTERVAL).await {
+                        return;
+                    }
+                }
                 Err(error) => {
                     metrics::store_error("notifier");
                     tracing::warn!(%error, "hears nothing from other nodes; polling until that is mended");
                     self.ear = None;
-                    tokio::select! {
-                        biased;
-                        () = stop.cancelled() => return,
-                        () = tokio::time::sleep(backoff.next()) => {}
+                    if !self.pause(backoff.next()).await {
+                        return;
                     }
                 }
             }
         }
+    }
+
+    /// Waits, and answers whether to go on.
+    async fn pause(&self, pause: Duration) -> bool {
+        let stopped = self.node.stop.everything.cancelled();
+        tokio::time::timeout(pause, stopped).await.is_err()
     }
 
     /// Waits for the next hints and passes them on.

@@ -45,7 +45,7 @@
 //! ```
 //!
 //! [`Machine`] says what a machine is, [`Job`] is its one-step form, [`Outcome`] is what a step may
-//! decide, [`Context`] is what it may look at, [`New`] is how one is started.
+//! decide, [`Context`] is what it may look at, [`New`](fn@New) is how one is started.
 
 mod codec;
 mod context;
