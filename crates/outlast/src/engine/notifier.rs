@@ -44,7 +44,7 @@ impl Notifier {
             match heard {
                 Ok(Heard::Hints) => backoff.reset(),
                 Ok(Heard::NoWay) => {
-                    if !self.pause(DEAF_INTERVAL).await {
+                    if !paused(DEAF_INTERVAL, &stop).await {
                         return;
                     }
                 }
@@ -52,18 +52,12 @@ impl Notifier {
                     metrics::store_error("notifier");
                     tracing::warn!(%error, "hears nothing from other nodes; polling until that is mended");
                     self.ear = None;
-                    if !self.pause(backoff.next()).await {
+                    if !paused(backoff.next(), &stop).await {
                         return;
                     }
                 }
             }
         }
-    }
-
-    /// Waits, and answers whether to go on.
-    async fn pause(&self, pause: Duration) -> bool {
-        let stopped = self.node.stop.everything.cancelled();
-        tokio::time::timeout(pause, stopped).await.is_err()
     }
 
     /// Waits for the next hints and passes them on.
@@ -84,4 +78,9 @@ impl Notifier {
         self.node.client.hub.hear(&hints);
         Ok(Heard::Hints)
     }
+}
+
+/// Waits, and answers whether to go on.
+async fn paused(pause: Duration, stop: &CancellationToken) -> bool {
+    tokio::time::timeout(pause, stop.cancelled()).await.is_err()
 }
