@@ -93,9 +93,9 @@ pub use machine::{
 };
 pub use outlast_core::{
     CancelAnswer, Child, Clock, Count, DeleteAnswer, Delivery, DroppedChild, Error, ErrorKind,
-    Filter, Instance, InstanceId, Invalid, Json, ListRequest, ManualClock, NewInstance, NewSignal,
-    Note, Operation, Page, Parent, QueueSummary, RetryAnswer, Scope, Signal as Message, SignalRow,
-    Status, Target, Timestamp, Worker, limits,
+    Filter, Inspect, Instance, InstanceId, Invalid, Json, ListRequest, ManualClock, NewInstance,
+    NewSignal, Note, Operation, Page, Parent, QueueSummary, RetryAnswer, Scope, Signal as Message,
+    SignalRow, Status, Store, Target, Timestamp, Worker, limits,
 };
 #[cfg(feature = "postgres")]
 pub use outlast_postgres::{self as postgres, Postgres};
