@@ -11,7 +11,7 @@ use std::time::Duration;
 pub const STEPS: &str = "outlast_steps_total";
 /// How long steps ran, by `machine` and `step`.
 pub const STEP_SECONDS: &str = "outlast_step_seconds";
-/// Steps without an outcome of their own, by `machine`, `step` and `kind` (error, panic, timeout, outcome).
+/// Steps without an outcome of their own, by `machine`, `step` and `kind` (error, panic, timeout, outcome, fatal).
 pub const FAILURES: &str = "outlast_failures_total";
 /// How long steps waited from being eligible to being started, by `queue`.
 pub const START_DELAY_SECONDS: &str = "outlast_start_delay_seconds";

@@ -202,7 +202,11 @@ impl Executor {
     ) -> Option<Outcome> {
         match self.guarded(machine, machine.step(cx)).await? {
             Ok(outcome) => Some(outcome),
-            Err(Trouble::Fatal(reason)) => Some(Outcome::Stop { reason }),
+            Err(Trouble::Fatal(reason)) => {
+                metrics::failed(machine.name, step, "fatal");
+                tracing::warn!(kind = "fatal", failure = reason, "the step failed");
+                Some(Outcome::Stop { reason })
+            }
             Err(Trouble::Failure(failure)) => self.handle(machine, step, failure, cx).await,
         }
     }
@@ -217,17 +221,12 @@ impl Executor {
         metrics::failed(machine.name, step, failure.kind());
         tracing::warn!(kind = failure.kind(), %failure, "the step failed");
         let first = failure.to_string();
-        Some(
-            match self.guarded(machine, machine.handle(failure, cx)).await? {
-                Ok(outcome) => outcome,
-                Err(Trouble::Fatal(reason)) => Outcome::Stop { reason },
-                Err(Trouble::Failure(second)) => {
-                    tracing::error!(failure = %second, "handle failed too; the instance fails");
-                    let reason = format!("{first}; then handle failed: {second}");
-                    Outcome::Stop { reason }
-                }
-            },
-        )
+        let handled = self.guarded(machine, machine.handle(failure, cx)).await?;
+        Some(handled.unwrap_or_else(|second| {
+            tracing::error!(failure = %second, "handle failed too; the instance fails");
+            let reason = format!("{first}; then handle failed: {second}");
+            Outcome::Stop { reason }
+        }))
     }
 
     /// User code under its limit of time, with panics caught; encoding its outcome is part of it. `None` when

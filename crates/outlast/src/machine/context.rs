@@ -64,7 +64,8 @@ impl Context {
         &self.claim.step
     }
 
-    /// How often this step was tried before: by a retry, or by a worker that died.
+    /// How often this step was tried before: by a retry, or by a worker that died. A wait leaves it alone, so
+    /// the step after a wait also counts the retries of the step before.
     pub fn attempt(&self) -> u32 {
         self.claim.attempt.try_into().unwrap_or(0)
     }
