@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use outlast_core::{Claim, Commit, Outcome, Proceed, Release, ReleaseAnswer, Revision};
 use std::any::Any;
 use std::collections::HashMap;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -352,7 +352,11 @@ impl Executor {
             trace = claim.trace,
         );
         if let Some(trace) = &claim.trace {
-            self.node.client.propagator.attach(&span, trace);
+            // Somebody else's code, outside what guards a step: a claim must not go down with it.
+            let attach = || self.node.client.propagator.attach(&span, trace);
+            if catch_unwind(AssertUnwindSafe(attach)).is_err() {
+                tracing::warn!(instance = %claim.id, "the propagator panicked; the step runs outside its trace");
+            }
         }
         span
     }

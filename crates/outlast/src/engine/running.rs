@@ -20,6 +20,7 @@ use outlast_core::{Inspect, Store};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
@@ -40,6 +41,8 @@ pub struct Engine {
     work: TaskTracker,
     /// Committer, heartbeat and the loops that keep house.
     upkeep: TaskTracker,
+    /// A stop did not end in time; stopping again does not make it so.
+    late: AtomicBool,
 }
 
 /// How a stop went.
@@ -67,6 +70,7 @@ impl Engine {
             lanes: Vec::new(),
             work: TaskTracker::new(),
             upkeep: TaskTracker::new(),
+            late: AtomicBool::new(false),
             node,
         };
         engine
@@ -122,9 +126,10 @@ impl Engine {
         node.stop.working.cancel();
         self.lanes.iter().for_each(|lane| lane.close());
         self.work.close();
-        let in_time = tokio::time::timeout(node.settings.grace, self.work.wait())
-            .await
-            .is_ok();
+        let ended = tokio::time::timeout(node.settings.grace, self.work.wait()).await;
+        if ended.is_err() {
+            self.late.store(true, Ordering::SeqCst);
+        }
         node.stop.grace.cancel();
         self.work.wait().await;
         node.stop.everything.cancel();
@@ -134,7 +139,9 @@ impl Engine {
         self.deregister().await;
         // What other nodes do not hear they find out.
         let _ = tokio::time::timeout(LAST_WORDS, node.client.hub.flushed()).await;
-        Stopped { in_time }
+        Stopped {
+            in_time: !self.late.load(Ordering::SeqCst),
+        }
     }
 
     async fn deregister(&self) {

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-mod support;
-
+use crate::support;
+use crate::support::{LONG, eventually, insert, on_both_stores, running};
 use outlast::prelude::*;
 use outlast::{
     CancelAnswer, Count, DeleteAnswer, Filter, ListRequest, RetryAnswer, Sqlite, limits,
@@ -12,7 +12,6 @@ use outlast_core::{Inspect, Store, Verb};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-use support::{LONG, eventually, insert, on_both_stores, running};
 
 on_both_stores!(
     a_hundred_thousand_are_inserted_at_once,

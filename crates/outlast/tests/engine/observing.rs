@@ -2,10 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-mod support;
-#[path = "support/through.rs"]
-mod through;
-
+use crate::support;
+use crate::support::through::{Break, Through};
+use crate::support::{LONG, eventually, insert, on_both_stores};
 use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use outlast::metrics::{ALL, Kind, SLOTS_BUSY};
@@ -17,8 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use support::{LONG, eventually, insert, on_both_stores};
-use through::{Break, Through};
 use tokio::sync::Semaphore;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Record};
@@ -247,7 +244,7 @@ async fn leave_a_dead_worker<S: Store>(client: &Client, store: &S, queue: &str) 
 
 #[test]
 fn the_table_in_the_docs_has_every_metric_in_its_order_and_no_other() {
-    let page = include_str!("../../../docs/metrics.md");
+    let page = include_str!("../../../../docs/metrics.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
     let documented: Vec<_> = rows
         .map(|row| {

@@ -2,13 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-mod support;
-
+use crate::support;
+use crate::support::{LONG, insert, on_both_stores};
 use outlast::prelude::*;
 use outlast::{DroppedChild, Parent};
 use outlast_core::{Inspect, Store};
 use serde_json::{Value, json};
-use support::{LONG, insert, on_both_stores};
 
 on_both_stores!(
     children_run_in_the_queues_they_were_given_and_join,

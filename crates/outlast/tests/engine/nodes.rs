@@ -2,15 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-mod support;
-
+use crate::support::{LONG, eventually, insert, on_both_stores};
 use outlast::prelude::*;
 use outlast::{EngineBuilder, SetupError};
 use outlast_core::{ClaimRequest, Inspect, MachineVersion, NewWorker, Store, limits};
 use outlast_sqlite::Sqlite;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use support::{LONG, eventually, insert, on_both_stores};
 use tokio::sync::Barrier;
 
 on_both_stores!(

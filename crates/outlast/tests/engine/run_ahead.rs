@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-mod support;
-
+use crate::support::{LONG, insert, on_both_stores};
 use outlast::prelude::*;
 use outlast_core::{Inspect, Store};
 use std::sync::{Arc, Mutex};
-use support::{LONG, insert, on_both_stores};
 
 on_both_stores!(
     a_chain_is_one_claim,

@@ -2,15 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-mod support;
-
+use crate::support::{LONG, eventually, insert, on_both_stores, running};
 use outlast::client::SignalledOrInserted;
 use outlast::prelude::*;
 use outlast_core::{Inspect, Store};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use support::{LONG, eventually, insert, on_both_stores, running};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 

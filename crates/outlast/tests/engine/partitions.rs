@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-mod support;
-
+use crate::support::{LONG, insert, on_both_stores};
 use outlast::prelude::*;
 use outlast_core::{Inspect, Store};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use support::{LONG, insert, on_both_stores};
 use tokio::sync::{Barrier, Semaphore};
 
 on_both_stores!(

@@ -4,18 +4,15 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-mod support;
-#[path = "support/through.rs"]
-mod through;
-
+use crate::support;
+use crate::support::through::Through;
+use crate::support::{LONG, insert, on_both_stores};
 use outlast::prelude::*;
 use outlast::{EngineBuilder, RetryAnswer, Timestamp};
 use outlast_core::{Inspect, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-use support::{LONG, insert, on_both_stores};
-use through::Through;
 use tokio::sync::Semaphore;
 
 on_both_stores!(

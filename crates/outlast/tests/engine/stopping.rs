@@ -2,18 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-mod support;
-#[path = "support/through.rs"]
-mod through;
-
+use crate::support::through::{Break, Through};
+use crate::support::{LONG, eventually, insert, on_both_stores};
 use outlast::prelude::*;
 use outlast::{EngineBuilder, Filter, Instance, ListRequest};
 use outlast_core::{Inspect, Store};
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Instant;
-use support::{LONG, eventually, insert, on_both_stores};
-use through::{Break, Through};
 use tokio::sync::Semaphore;
 
 on_both_stores!(

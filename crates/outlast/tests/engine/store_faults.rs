@@ -2,18 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-mod support;
-#[path = "support/through.rs"]
-mod through;
-
+use crate::support::through::{Break, Through};
+use crate::support::{LONG, eventually, insert, on_both_stores};
 use outlast::prelude::*;
 use outlast::{EngineBuilder, Instance};
 use outlast_core::{Answer, Inspect, Store, limits};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use support::{LONG, eventually, insert, on_both_stores};
-use through::{Break, Through};
 use tokio::sync::Semaphore;
 
 on_both_stores!(

@@ -2,15 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-mod support;
-
+use crate::support::{LONG, insert, on_both_stores, running};
 use outlast::prelude::*;
 use outlast::{Instance, Json, NewInstance, RetryAnswer, StepResult, limits};
 use outlast_core::{Inspect, Store};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use support::{LONG, insert, on_both_stores, running};
 
 on_both_stores!(
     handle_decides_after_an_error,

@@ -2,13 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-mod support;
-
+use crate::support;
+use crate::support::{LONG, insert, on_both_stores, running};
 use outlast::prelude::*;
 use outlast_core::{Inspect, Store};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
-use support::{LONG, insert, on_both_stores, running};
 use tokio::sync::Notify;
 
 on_both_stores!(

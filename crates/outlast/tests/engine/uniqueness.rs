@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-mod support;
-
+use crate::support::{LONG, insert, on_both_stores, running};
 use outlast::prelude::*;
 use outlast_core::{Inspect, Store};
 use std::sync::Arc;
-use support::{LONG, insert, on_both_stores, running};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 

@@ -5,10 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-mod support;
-#[path = "support/through.rs"]
-mod through;
-
+use crate::support;
+use crate::support::through::Through;
+use crate::support::{LONG, insert};
 use outlast::prelude::*;
 use outlast::{Count, EngineBuilder, Filter};
 use outlast_core::{Answer, Inspect, Store};
@@ -19,8 +18,6 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
-use support::{LONG, insert};
-use through::Through;
 
 /// Short, so that tests need not wait long; long enough for a heartbeat on a busy machine.
 const LEASE: Duration = Duration::from_secs(1);
@@ -186,7 +183,7 @@ struct Worker {
 impl Worker {
     fn start(place: &str) -> Worker {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "a_worker", "--ignored", "--nocapture"]);
+        command.args(["--exact", "crashing::a_worker", "--ignored", "--nocapture"]);
         command.env("OUTLAST_TEST_WORKER", place);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();

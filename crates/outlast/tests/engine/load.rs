@@ -2,8 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-mod support;
-
+use crate::support::on_both_stores;
 use outlast::prelude::*;
 use outlast::{Count, Filter, ListRequest, NewSignal, Target};
 use outlast_core::{Inspect, Store};
@@ -11,7 +10,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-use support::on_both_stores;
 
 on_both_stores!(a_hundred_thousand_instances_go_through_with_nothing_lost);
 

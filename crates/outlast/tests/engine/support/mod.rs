@@ -9,6 +9,8 @@
 )]
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
+pub(crate) mod through;
+
 use futures_util::FutureExt;
 use outlast::{Client, Engine, Id, Machine, New};
 use outlast_core::{Inspect, Store};

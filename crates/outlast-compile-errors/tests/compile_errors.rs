@@ -1,6 +1,6 @@
 //! What the compiler says about machines that cannot be: its words are part of the interface.
 //!
-//! After a change of the toolchain, `TRYBUILD=overwrite cargo test -p outlast --test compile_errors` writes what it
+//! After a change of the toolchain, `TRYBUILD=overwrite cargo test -p outlast-compile-errors` writes what it
 //! says now; read the difference before committing it.
 
 #[test]

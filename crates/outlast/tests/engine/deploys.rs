@@ -2,12 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-mod support;
-
+use crate::support;
+use crate::support::{LONG, eventually, insert, on_both_stores};
 use outlast::prelude::*;
 use outlast::{Instance, Json, NewInstance};
 use outlast_core::{Inspect, Store};
-use support::{LONG, eventually, insert, on_both_stores};
 
 on_both_stores!(
     a_machine_that_nobody_registered_waits_without_being_touched,

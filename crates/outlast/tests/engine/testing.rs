@@ -2,8 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-mod support;
-
+use crate::support;
 use outlast::ManualClock;
 use outlast::prelude::*;
 use outlast::testing::{Harness, HarnessBuilder, Point, Tally};

@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-mod support;
-
+use crate::support::{LONG, insert, on_both_stores, running};
 use outlast::prelude::*;
 use outlast_core::{Inspect, Store};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
-use support::{LONG, insert, on_both_stores, running};
 use tokio::sync::Barrier;
 
 on_both_stores!(

@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-mod support;
-
+use crate::support::{LONG, eventually, insert, on_both_stores, running};
 use outlast::Instance;
 use outlast::prelude::*;
 use outlast_core::{Inspect, Store};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use support::{LONG, eventually, insert, on_both_stores, running};
 
 on_both_stores!(
     a_job_that_works_is_done_with_its_output,
