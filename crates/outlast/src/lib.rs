@@ -106,7 +106,16 @@ pub use outlast_sqlite::{self as sqlite, Sqlite};
 #[doc = include_str!("../../../README.md")]
 mod readme {}
 
-/// Everything a program with machines needs: `use outlast::prelude::*;`.
+/// Everything a program with machines needs.
+///
+/// ```
+/// use outlast::prelude::*;
+///
+/// # fn main() -> Result<(), outlast::Error> {
+/// let client = Client::new(Sqlite::in_memory()?);
+/// # Ok(())
+/// # }
+/// ```
 pub mod prelude {
     #[cfg(feature = "postgres")]
     pub use crate::Postgres;

@@ -1,5 +1,43 @@
 //! Every metric there is, by name. docs/metrics.md has the same table for people.
 //!
+//! ```
+//! use metrics_util::debugging::DebuggingRecorder; // or an exporter
+//! use outlast::prelude::*;
+//! # struct Hello;
+//! # impl Job for Hello {
+//! #     const NAME: &'static str = "hello";
+//! #     type Args = String;
+//! #     type Output = ();
+//! #     async fn perform(&self, _: String, _: &Context) -> Result<(), JobError> { Ok(()) }
+//! # }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let recorder = DebuggingRecorder::new();
+//! let metrics = recorder.snapshotter();
+//! # let run = async {
+//! let engine = Engine::builder(Sqlite::in_memory()?)
+//!     .machine(Hello)
+//!     .queue("default", 10)
+//!     .start()
+//!     .await?;
+//! let id = engine.insert(New::<Hello>("world".to_owned())).await?;
+//! engine.wait(id, Duration::from_secs(10)).await?;
+//! engine.shutdown().await;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # };
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! # metrics::with_local_recorder(&recorder, || runtime.block_on(run))?;
+//!
+//! let seen = metrics_seen(metrics);
+//! assert!(seen.contains(outlast::metrics::STEPS));
+//! # Ok(())
+//! # }
+//! # fn metrics_seen(metrics: metrics_util::debugging::Snapshotter) -> std::collections::BTreeSet<String> {
+//! #     let metrics = metrics.snapshot().into_vec().into_iter();
+//! #     metrics.map(|(key, ..)| key.key().name().to_owned()).collect()
+//! # }
+//! ```
+//!
 //! They go through the `metrics` facade: without a recorder they cost next to nothing, and which exporter
 //! takes them is the program's choice. Labels are names of machines, steps and queues, never ids or payloads.
 
