@@ -113,10 +113,7 @@ impl Executor {
         let Some(mut outcome) = self.decide(machine, step, &cx).await else {
             return Err(self.give_up(&cx, held).await);
         };
-        let last = budget == 0 || self.node.stop.working.is_cancelled();
-        if let (Outcome::Next { proceed, .. }, true) = (&mut outcome, last) {
-            *proceed = Proceed::Requeue;
-        }
+        self.let_others_go_first(&mut outcome, budget);
         metrics::ran(machine.name, step, &outcome, started.elapsed());
         tracing::debug!(outcome = metrics::outcome_word(&outcome), "step has run");
         if self.crashes(Point::BeforeCommit, cx.claim(), Some(&outcome)) {
@@ -129,10 +126,19 @@ impl Executor {
                 return Err(self.give_up(&cx, held).await);
             };
             outcome = handled;
+            self.let_others_go_first(&mut outcome, budget);
             written = self.write(cx.claim(), outcome.clone()).await;
         }
         self.conclude(machine, cx.into_claim(), outcome, written, held)
             .await
+    }
+
+    /// Sends the next step through the queue when this task has run its share, or is to stop.
+    fn let_others_go_first(&self, outcome: &mut Outcome, budget: u32) {
+        let last = budget == 0 || self.node.stop.working.is_cancelled();
+        if let (Outcome::Next { proceed, .. }, true) = (outcome, last) {
+            *proceed = Proceed::Requeue;
+        }
     }
 
     /// What the answer to a commit means for the claim.
