@@ -33,6 +33,7 @@ mod insert;
 mod inspect;
 mod lease;
 mod listen;
+mod message;
 mod migrate;
 mod operate;
 mod options;

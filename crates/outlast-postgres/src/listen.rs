@@ -6,11 +6,11 @@
 
 use crate::connection::Connections;
 use crate::error::Failure;
+use crate::message::{Told, message, probing};
 use crate::session::{Purpose, Session};
 use crate::statement::{self, value};
 use async_trait::async_trait;
-use outlast_core::{Error, Hints, InstanceId, Listen, Result, micros};
-use serde_json::{Value, json};
+use outlast_core::{Error, Hints, Listen, Result};
 use std::future::{pending, poll_fn};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,12 +22,6 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
-
-/// What a message may hold. The server takes less than 8,000 bytes.
-const MESSAGE_BYTES_MAX: usize = 7_900;
-
-/// The form of the messages. Nodes skip what has another.
-const FORM: u64 = 1;
 
 /// Messages heard and not yet asked for. What comes on top is dropped: a hint that waits behind so many
 /// says nothing new.
@@ -346,119 +340,6 @@ async fn wait_for_close(closing: &mut watch::Receiver<bool>) {
     }
 }
 
-/// A message that was understood.
-struct Told {
-    node: String,
-    probe: Option<String>,
-    hints: Hints,
-}
-
-impl Told {
-    fn read(message: &str) -> Option<Told> {
-        let message: Value = serde_json::from_str(message).ok()?;
-        let message = message.as_object()?;
-        if message.get("form")?.as_u64()? != FORM {
-            return None;
-        }
-        let duration = |us: &Value| us.as_u64().map(Duration::from_micros);
-        let mut hints = Hints::default();
-        if let Some(queues) = message.get("queues") {
-            for (queue, due_in) in queues.as_object()? {
-                hints.queue(queue, duration(due_in)?);
-            }
-        }
-        if let Some(due_in) = message.get("deadline") {
-            hints.deadline(duration(due_in)?);
-        }
-        if let Some(ended) = message.get("ended") {
-            let ids = ended
-                .as_array()?
-                .iter()
-                .map(|id| id.as_i64().map(InstanceId));
-            hints.ended = ids.collect::<Option<_>>()?;
-        }
-        Some(Told {
-            node: message.get("node")?.as_str()?.to_owned(),
-            probe: message
-                .get("probe")
-                .and_then(Value::as_str)
-                .map(String::from),
-            hints,
-        })
-    }
-}
-
-fn probing(node: &str, probe: &str) -> String {
-    json!({ "form": FORM, "node": node, "probe": probe }).to_string()
-}
-
-/// The hints as one message: the queues, then the deadline, then the ended, as far as there is room.
-/// Durations are in microseconds.
-fn message(node: &str, hints: &Hints) -> String {
-    let mut message = Message::new(node);
-    message.list("queues", ['{', '}'], &hints.queues, |(queue, due_in)| {
-        format!("{}:{}", json!(queue), micros(*due_in))
-    });
-    if let Some(due_in) = hints.deadline {
-        message.part(&format!(",\"deadline\":{}", micros(due_in)));
-    }
-    message.list("ended", ['[', ']'], &hints.ended, |id| id.to_string());
-    message.finish()
-}
-
-/// JSON that never grows beyond what a message may hold.
-struct Message(String);
-
-impl Message {
-    fn new(node: &str) -> Message {
-        Message(format!("{{\"form\":{FORM},\"node\":{}", json!(node)))
-    }
-
-    /// Adds `part`, with room left for the last brace. Whether there was room.
-    fn part(&mut self, part: &str) -> bool {
-        let fits = self.0.len() + part.len() < MESSAGE_BYTES_MAX;
-        if fits {
-            self.0.push_str(part);
-        }
-        fits
-    }
-
-    /// Adds a list of the entries for which there is room.
-    fn list<T>(
-        &mut self,
-        name: &str,
-        [open, close]: [char; 2],
-        entries: impl IntoIterator<Item = T>,
-        written: impl Fn(T) -> String,
-    ) {
-        let mut list = format!(",\"{name}\":{open}");
-        let room = MESSAGE_BYTES_MAX.saturating_sub(self.0.len() + 2);
-        let (mut separator, mut any, mut left_out) = ("", false, 0);
-        for entry in entries {
-            let entry = written(entry);
-            if list.len() + separator.len() + entry.len() > room {
-                left_out += 1;
-                continue;
-            }
-            list.push_str(separator);
-            list.push_str(&entry);
-            (separator, any) = (",", true);
-        }
-        if left_out > 0 {
-            tracing::debug!(name, left_out, "hints left out of a message that is full");
-        }
-        if any {
-            list.push(close);
-            self.part(&list);
-        }
-    }
-
-    fn finish(mut self) -> String {
-        self.0.push('}');
-        self.0
-    }
-}
-
 /// The channel of a schema: an identifier, so at most 63 bytes. A name too long for the prefix keeps its
 /// beginning and gets a digest, with a character between that no schema has.
 fn channel_of(schema: &str) -> String {
@@ -483,66 +364,6 @@ fn random_word() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn read(message: &str) -> Hints {
-        Told::read(message).expect("it can be read").hints
-    }
-
-    #[test]
-    fn what_is_told_is_what_is_heard() {
-        let mut hints = Hints::default();
-        hints.queue("ma\"il\\ü'", Duration::from_micros(1_500));
-        hints.queue("default", Duration::ZERO);
-        hints.deadline(Duration::from_secs(10 * 366 * 24 * 3600));
-        hints.ended = vec![InstanceId(1), InstanceId(i64::MAX)];
-        let message = message("me", &hints);
-        assert_eq!(read(&message), hints);
-        assert_eq!(Told::read(&message).expect("it can be read").node, "me");
-    }
-
-    #[test]
-    fn a_message_that_is_too_long_keeps_queues_then_the_deadline_then_the_first_ended() {
-        let mut hints = Hints::default();
-        hints.deadline(Duration::from_secs(1));
-        hints.ended = (1..=10_000).map(InstanceId).collect();
-        for queues in [0, 1, 20, 37, 100] {
-            hints.queues.clear();
-            for n in 0..queues {
-                hints.queue(&format!("{n:0200}"), Duration::ZERO);
-            }
-            let message = message("me", &hints);
-            assert!(message.len() <= MESSAGE_BYTES_MAX, "{}", message.len());
-            let heard = read(&message);
-            assert_eq!(heard.queues.len(), queues.min(38), "{queues} queues");
-            assert_eq!(heard.ended, hints.ended[..heard.ended.len()]);
-            if queues < 38 {
-                assert_eq!(heard.deadline, hints.deadline);
-            }
-            if queues == 0 {
-                assert!(heard.ended.len() > 1_000);
-            }
-        }
-    }
-
-    #[test]
-    fn a_message_of_another_form_is_not_read() {
-        for message in [
-            "",
-            "hello",
-            "[]",
-            "{}",
-            r#"{"form":2,"node":"a"}"#,
-            r#"{"form":1}"#,
-            r#"{"form":1,"node":"a","queues":["default"]}"#,
-            r#"{"form":1,"node":"a","queues":{"default":-1}}"#,
-            r#"{"form":1,"node":"a","deadline":"soon"}"#,
-            r#"{"form":1,"node":"a","ended":[1.5]}"#,
-        ] {
-            assert!(Told::read(message).is_none(), "{message}");
-        }
-        // What a later build adds to the form is not in the way.
-        assert!(read(r#"{"form":1,"node":"a","paused":["default"]}"#).is_empty());
-    }
 
     #[test]
     fn channels_are_identifiers_and_differ() {
