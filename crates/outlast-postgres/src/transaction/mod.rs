@@ -51,6 +51,8 @@ tx.commit().await?;
 //! statements rely on it. Other languages use the SQL functions `outlast.insert` and `outlast.signal`, which
 //! check everything themselves.
 
+#[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
+mod sqlx;
 #[cfg(feature = "sqlx-0_8")]
 pub mod sqlx_0_8;
 #[cfg(feature = "sqlx-0_9")]
