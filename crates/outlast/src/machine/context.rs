@@ -6,7 +6,6 @@ use outlast_core::{
     Child, Claim, DroppedChild, Error, InstanceId, Invalid, Parent, Signal as Message, Status,
 };
 use std::fmt;
-use std::marker::PhantomData;
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
@@ -188,6 +187,7 @@ impl Context {
 }
 
 /// A child of machine `M`, as its parent sees it after the join.
+#[non_exhaustive]
 pub struct ChildOf<M: Machine> {
     /// The child.
     pub id: Id<M>,
@@ -197,7 +197,6 @@ pub struct ChildOf<M: Machine> {
     pub output: Option<M::Output>,
     /// Its error, when it failed or was cancelled.
     pub error: Option<String>,
-    machine: PhantomData<fn() -> M>,
 }
 
 impl<M: Machine> ChildOf<M> {
@@ -216,7 +215,6 @@ impl<M: Machine> ChildOf<M> {
             status: child.status,
             output,
             error: child.last_error.clone(),
-            machine: PhantomData,
         })
     }
 
