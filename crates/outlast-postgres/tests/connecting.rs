@@ -7,9 +7,9 @@ mod support;
 
 use outlast_core::{Error, ErrorKind, Store};
 use outlast_postgres::{Migrations, Options, Postgres};
+use outlast_testbed::cluster::{Cluster, Stop};
 use std::net::TcpListener;
 use std::time::Duration;
-use support::cluster::{Cluster, Stop};
 use support::{Database, drop_schema, raw, raw_to, unique_schema, url, url_of, value_of, work};
 
 /// Asserts that connecting fails in this way and says this.

@@ -13,12 +13,12 @@ use outlast_core::{
     WorkerId,
 };
 use outlast_postgres::{Conductor, Options, Postgres};
+use outlast_testbed::cluster::{Cluster, Stop};
+use outlast_testbed::program::{eventually, is_root};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use support::cluster::{Cluster, Stop};
-use support::program::{eventually, is_root};
 use support::proxy::Proxy;
 use support::work::{self, done, get, outcome_of, running, task};
 use support::{drop_schema, raw, raw_to, unique_schema, url, url_of, value_of};

@@ -6,9 +6,9 @@ mod support;
 
 use outlast_core::{ErrorKind, Store};
 use outlast_postgres::Postgres;
+use outlast_testbed::cluster::{Cluster, Stop};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::cluster::{Cluster, Stop};
 use support::{raw_to, value_of};
 
 /// Makes a certificate authority and a certificate of it for `localhost`. `false`, with a word, where

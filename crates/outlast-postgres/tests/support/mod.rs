@@ -3,9 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-pub(crate) mod cluster;
 pub(crate) mod pooler;
-pub(crate) mod program;
 pub(crate) mod proxy;
 pub(crate) mod work;
 

@@ -1,6 +1,6 @@
 //! PgBouncer in front of the test server: each transaction gets any of a few server connections.
 
-use super::program::{self, Account};
+use outlast_testbed::program::{self, Account};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};

@@ -1,6 +1,5 @@
 //! What holds for insert and signal inside the caller's own transaction, whichever driver began it.
 
-use crate::support::program::eventually;
 use crate::support::work::{
     self, claim, commit, done, get, outcome_of, running, task, wait_for, worker,
 };
@@ -11,6 +10,7 @@ use outlast_core::{
 };
 use outlast_postgres::Postgres;
 use outlast_postgres::transaction::Schema;
+use outlast_testbed::program::eventually;
 use std::time::Duration;
 
 /// A connection of a driver with a transaction open.

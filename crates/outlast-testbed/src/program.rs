@@ -1,4 +1,4 @@
-//! Programs that a test starts beside itself, as somebody who is not root: PostgreSQL and PgBouncer
+//! Programs that are started beside the own one, as somebody who is not root: PostgreSQL and PgBouncer
 //! refuse root.
 
 use std::fs;
@@ -9,16 +9,16 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Who runs a program, when it cannot be whoever runs the tests.
+/// Who runs a program, when it cannot be whoever runs us.
 #[derive(Clone, Copy)]
-pub(crate) struct Account {
+pub struct Account {
     uid: u32,
     gid: u32,
 }
 
 impl Account {
-    /// `None` when the tests do not run as root.
-    pub(crate) fn needed() -> Option<Account> {
+    /// `None` when we do not run as root.
+    pub fn needed() -> Option<Account> {
         if !is_root() {
             return None;
         }
@@ -40,13 +40,14 @@ impl Account {
     }
 }
 
-pub(crate) fn is_root() -> bool {
+/// Whether this process runs as root.
+pub fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     fs::metadata("/proc/self").is_ok_and(|it| it.uid() == 0)
 }
 
 /// A folder of the account, gone with the value.
-pub(crate) fn folder(account: Option<Account>) -> TempDir {
+pub fn folder(account: Option<Account>) -> TempDir {
     let folder = tempfile::Builder::new()
         .prefix("outlast-test-")
         .tempdir()
@@ -55,14 +56,15 @@ pub(crate) fn folder(account: Option<Account>) -> TempDir {
     folder
 }
 
-pub(crate) fn give(path: &Path, account: Option<Account>) {
+/// Gives a path to the account.
+pub fn give(path: &Path, account: Option<Account>) {
     if let Some(Account { uid, gid }) = account {
         chown(path, Some(uid), Some(gid)).expect("a folder can be given away");
     }
 }
 
 /// A command of the account, in `folder`.
-pub(crate) fn command(program: &Path, folder: &Path, account: Option<Account>) -> Command {
+pub fn command(program: &Path, folder: &Path, account: Option<Account>) -> Command {
     let mut command = Command::new(program);
     command.current_dir(folder).env("LC_ALL", "C");
     if let Some(Account { uid, gid }) = account {
@@ -71,7 +73,8 @@ pub(crate) fn command(program: &Path, folder: &Path, account: Option<Account>) -
     command
 }
 
-pub(crate) fn run(command: &mut Command) -> Output {
+/// Runs a command to its end, which must be a good one.
+pub fn run(command: &mut Command) -> Output {
     let output = command.output().expect("the program can be started");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?} failed: {said}");
@@ -79,21 +82,22 @@ pub(crate) fn run(command: &mut Command) -> Output {
 }
 
 /// The first of the folders that holds the program.
-pub(crate) fn find(program: &str, folders: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
+pub fn find(program: &str, folders: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
     folders
         .into_iter()
         .map(|folder| folder.join(program))
         .find(|path| path.is_file())
 }
 
-pub(crate) fn folders_of_path() -> Vec<PathBuf> {
+/// Where programs are looked for.
+pub fn folders_of_path() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).collect()
 }
 
 /// A port below those that Linux gives to outgoing connections; only a server can tell whether it is
 /// free, by listening.
-pub(crate) fn some_port() -> u16 {
+pub fn some_port() -> u16 {
     use std::hash::{BuildHasher, RandomState};
     let random = RandomState::new().hash_one(std::process::id());
     20_000 + (random % 12_000) as u16
@@ -101,7 +105,7 @@ pub(crate) fn some_port() -> u16 {
 
 /// Asks until the answer is yes, for at most half a minute: for what another process does in its own
 /// time.
-pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut ask: impl FnMut() -> F) {
+pub async fn eventually<F: Future<Output = bool>>(what: &str, mut ask: impl FnMut() -> F) {
     let begun = Instant::now();
     while !ask().await {
         assert!(begun.elapsed() < Duration::from_secs(30), "never: {what}");

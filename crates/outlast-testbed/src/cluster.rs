@@ -1,20 +1,23 @@
-//! A private cluster, for tests that configure, stop or restart a server. Gone with the value.
+//! A private PostgreSQL, to be configured, stopped and started again. Gone with the value.
 
-use super::program::{self, Account};
+use crate::program::{self, Account};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-pub(crate) struct Cluster {
+/// A cluster in a folder of its own.
+pub struct Cluster {
     folder: TempDir,
     programs: PathBuf,
     account: Option<Account>,
     port: u16,
 }
 
+const SMALL: &str = "fsync = off\nmax_connections = 30\nshared_buffers = 16MB";
+
 /// How a server is stopped.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Stop {
+pub enum Stop {
     /// As if the power went.
     Immediately,
     /// In order.
@@ -22,20 +25,30 @@ pub(crate) enum Stop {
 }
 
 impl Cluster {
-    /// A cluster that trusts everyone; `None`, with a word, where the server's programs are not.
-    pub(crate) fn create() -> Option<Cluster> {
+    /// A small cluster that trusts everyone and does not wait for the disk; `None`, with a word, where the
+    /// server's programs are not.
+    pub fn create() -> Option<Cluster> {
+        let cluster = Cluster::initialised(&["--auth=trust"])?;
+        cluster.configure(SMALL);
+        Some(cluster)
+    }
+
+    /// A cluster that trusts everyone, with the server's own settings: a commit waits for the disk.
+    pub fn durable() -> Option<Cluster> {
         Cluster::initialised(&["--auth=trust"])
     }
 
     /// A cluster that asks `outlast` for this password.
-    pub(crate) fn with_password(password: &str) -> Option<Cluster> {
+    pub fn with_password(password: &str) -> Option<Cluster> {
         let account = Account::needed();
         let folder = program::folder(account);
         let file = folder.path().join("password");
         fs::write(&file, password).expect("the password file is written");
         program::give(&file, account);
         let file = format!("--pwfile={}", file.display());
-        Cluster::initialised(&["--auth=scram-sha-256", &file])
+        let cluster = Cluster::initialised(&["--auth=scram-sha-256", &file])?;
+        cluster.configure(SMALL);
+        Some(cluster)
     }
 
     fn initialised(options: &[&str]) -> Option<Cluster> {
@@ -57,21 +70,21 @@ impl Cluster {
         initdb.args(["--locale=C", "--no-sync"]).args(options);
         program::run(&mut initdb);
         cluster.configure(&format!(
-            "listen_addresses = '127.0.0.1'\nunix_socket_directories = '{}'\nfsync = off\nmax_connections = 30\nshared_buffers = 16MB\n",
+            "listen_addresses = '127.0.0.1'\nunix_socket_directories = '{}'",
             cluster.path().display()
         ));
         Some(cluster)
     }
 
     /// Adds lines to the configuration, which the next start reads.
-    pub(crate) fn configure(&self, lines: &str) {
+    pub fn configure(&self, lines: &str) {
         let file = self.path().join("data/postgresql.conf");
         let text = fs::read_to_string(&file).expect("the configuration is read");
         fs::write(&file, text + "\n" + lines).expect("the configuration is written");
     }
 
     /// Starts the server, on the port it had before if it had one.
-    pub(crate) fn start(&mut self) {
+    pub fn start(&mut self) {
         for _ in 0..10 {
             if self.port == 0 {
                 self.port = program::some_port();
@@ -89,7 +102,8 @@ impl Cluster {
         panic!("no free port in ten attempts");
     }
 
-    pub(crate) fn stop(&self, how: Stop) {
+    /// Stops the server.
+    pub fn stop(&self, how: Stop) {
         let mut stop = self.command("pg_ctl");
         stop.args(["stop", "--pgdata=data", "--silent"]);
         stop.arg(match how {
@@ -100,17 +114,18 @@ impl Cluster {
     }
 
     /// Makes a server that was stopped in order a standby that follows nobody.
-    pub(crate) fn make_standby(&self) {
+    pub fn make_standby(&self) {
         self.write("data/standby.signal", "");
     }
 
-    pub(crate) fn promote(&self) {
+    /// Ends a standby's following.
+    pub fn promote(&self) {
         let mut promote = self.command("pg_ctl");
         program::run(promote.args(["promote", "--pgdata=data", "--silent"]));
     }
 
     /// Writes a file that the server may read and nobody else.
-    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         use std::os::unix::fs::PermissionsExt;
         let file = self.path().join(name);
         fs::write(&file, content).expect("the file is written");
@@ -120,27 +135,36 @@ impl Cluster {
     }
 
     /// Makes a folder of the server's.
-    pub(crate) fn make_folder(&self, name: &str) -> PathBuf {
+    pub fn make_folder(&self, name: &str) -> PathBuf {
         let folder = self.path().join(name);
         fs::create_dir(&folder).expect("the folder is made");
         program::give(&folder, self.account);
         folder
     }
 
-    pub(crate) fn give(&self, path: &Path) {
+    /// Gives a path to the account that runs the server.
+    pub fn give(&self, path: &Path) {
         program::give(path, self.account);
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Its folder.
+    pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    /// The process of the server itself, parent of all its others; `None` while it is stopped.
+    pub fn process(&self) -> Option<u32> {
+        let text = fs::read_to_string(self.path().join("data/postmaster.pid")).ok()?;
+        text.lines().next()?.trim().parse().ok()
+    }
+
+    /// The port it listens on; 0 before its first start.
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// The address of its database `postgres`.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("postgres://outlast@127.0.0.1:{}/postgres", self.port)
     }
 

@@ -1,0 +1,25 @@
+//! One-step instances inserted beforehand, until all are done.
+
+use super::{Run, run_to_the_end};
+use crate::figure::Sample;
+use crate::machines::{Counter, One, Single};
+use anyhow::Result;
+use outlast::prelude::*;
+
+pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
+    let bed = run.site.fresh().await?;
+    fill(run, &bed.client()).await?;
+    let counter = Counter::default();
+    let builder = bed.builder().machine(Single(counter.clone()));
+    let usage = run_to_the_end(run, &bed, builder, &counter, run.n).await?;
+    Ok(vec![Sample::rate("drain", run.n, "steps/s", usage)])
+}
+
+/// Instances to run.
+async fn fill(run: &Run<'_>, client: &Client) -> Result<()> {
+    let bar = run.bar(run.n, "inserting");
+    let new = (0..run.n as u64).map(|number| New::<Single>(One::Work { number }));
+    client.insert_many(new).await?;
+    bar.finish_and_clear();
+    Ok(())
+}

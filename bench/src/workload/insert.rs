@@ -1,0 +1,95 @@
+//! Rows in: one by one, by the thousand, and from many callers at once.
+
+use super::Run;
+use crate::cpu::Usage;
+use crate::figure::Sample;
+use crate::machines::{One, Single};
+use anyhow::Result;
+use outlast::prelude::*;
+
+/// Rows of one batch.
+pub(crate) const BATCH: usize = 1_000;
+/// Callers at once.
+pub(crate) const CALLERS: usize = 32;
+/// Of single rows there are fewer, or it would take long.
+pub(crate) const SINGLE_SHARE: usize = 20;
+
+pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
+    let single = run.n / SINGLE_SHARE;
+    Ok(vec![
+        Sample::rate(
+            "insert single",
+            single,
+            "rows/s",
+            one_by_one(run, single).await?,
+        ),
+        Sample::rate(
+            "insert batches",
+            run.n,
+            "rows/s",
+            by_the_thousand(run).await?,
+        ),
+        Sample::rate(
+            "insert 32 callers",
+            single,
+            "rows/s",
+            from_many_callers(run, single).await?,
+        ),
+    ])
+}
+
+async fn one_by_one(run: &Run<'_>, rows: usize) -> Result<Usage> {
+    let client = run.site.fresh().await?.client();
+    let bar = run.bar(rows, "one by one");
+    let meter = run.meter()?;
+    for number in 0..rows as u64 {
+        client.insert(New::<Single>(One::Work { number })).await?;
+        bar.inc(1);
+    }
+    finish(bar, meter)
+}
+
+async fn by_the_thousand(run: &Run<'_>) -> Result<Usage> {
+    let client = run.site.fresh().await?.client();
+    let bar = run.bar(run.n, "by the thousand");
+    let meter = run.meter()?;
+    for batch in 0..run.n / BATCH {
+        let first = (batch * BATCH) as u64;
+        let new = (first..first + BATCH as u64).map(|number| New::<Single>(One::Work { number }));
+        client.insert_many(new).await?;
+        bar.inc(BATCH as u64);
+    }
+    finish(bar, meter)
+}
+
+async fn from_many_callers(run: &Run<'_>, rows: usize) -> Result<Usage> {
+    let client = run.site.fresh().await?.client();
+    let bar = run.bar(rows, "from 32 callers");
+    let meter = run.meter()?;
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|caller| {
+            let (client, bar) = (client.clone(), bar.clone());
+            tokio::spawn(async move {
+                for number in (caller..rows).step_by(CALLERS) {
+                    client
+                        .insert(New::<Single>(One::Work {
+                            number: number as u64,
+                        }))
+                        .await?;
+                    bar.inc(1);
+                }
+                anyhow::Ok(())
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await??;
+    }
+    finish(bar, meter)
+}
+
+fn finish(bar: indicatif::ProgressBar, meter: crate::cpu::Meter) -> Result<Usage> {
+    let usage = meter.stop()?;
+    bar.finish_and_clear();
+    Ok(usage)
+}
