@@ -33,9 +33,28 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// A run counts when nobody else took more than a tenth of the machine.
+    /// A run counts when nobody else took more than a tenth of the machine. The machine's counters move in
+    /// ticks, one of each core at a time, which says little about a short run.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.others <= 0.1 * self.cores as f64
+        let cores = self.cores as f64;
+        let tick = cores / TICKS_PER_SECOND / self.seconds;
+        self.others <= 0.1 * cores + tick
+    }
+
+    /// Of several stretches, as if they had been one.
+    pub(crate) fn over(stretches: &[Usage]) -> Usage {
+        let seconds: f64 = stretches.iter().map(|usage| usage.seconds).sum();
+        let mean = |part: fn(&Usage) -> f64| {
+            let used: f64 = stretches.iter().map(|it| part(it) * it.seconds).sum();
+            used / seconds
+        };
+        Usage {
+            engine: mean(|usage| usage.engine),
+            database: mean(|usage| usage.database),
+            others: mean(|usage| usage.others),
+            cores: stretches.first().map_or(1, |usage| usage.cores),
+            seconds,
+        }
     }
 }
 
@@ -97,11 +116,13 @@ fn family(processes: &[Process], id: u32, except: Option<u32>) -> f64 {
         .sum::<f64>()
 }
 
+#[derive(Debug, PartialEq)]
 struct Process {
     id: u32,
     parent: u32,
     own: f64,
     ended_children: f64,
+    threads: u32,
 }
 
 fn processes() -> Result<Vec<Process>> {
@@ -115,6 +136,17 @@ fn processes() -> Result<Vec<Process>> {
 
 fn process(id: u32) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    let mut process = parse_process(id, &stat)?;
+    // Of a process with one thread, as the database's are, the kernel tells nanoseconds and not only ticks.
+    if process.threads == 1
+        && let Some(own) = seconds_of_first_thread(id)
+    {
+        process.own = own;
+    }
+    Some(process)
+}
+
+fn parse_process(id: u32, stat: &str) -> Option<Process> {
     // The name, in brackets, may hold anything.
     let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_whitespace().collect();
     let ticks = |nth: usize| -> Option<f64> { fields.get(nth)?.parse().ok() };
@@ -123,12 +155,23 @@ fn process(id: u32) -> Option<Process> {
         parent: fields.get(1)?.parse().ok()?,
         own: (ticks(11)? + ticks(12)?) / TICKS_PER_SECOND,
         ended_children: (ticks(13)? + ticks(14)?) / TICKS_PER_SECOND,
+        threads: fields.get(17)?.parse().ok()?,
     })
+}
+
+fn seconds_of_first_thread(id: u32) -> Option<f64> {
+    let text = fs::read_to_string(format!("/proc/{id}/schedstat")).ok()?;
+    let nanoseconds: f64 = text.split_whitespace().next()?.parse().ok()?;
+    (nanoseconds > 0.0).then_some(nanoseconds / 1e9)
 }
 
 /// The seconds that any process of the machine ran, or was kept from running by other machines.
 fn machine() -> Result<f64> {
     let stat = fs::read_to_string("/proc/stat").context("the machine's counters cannot be read")?;
+    Ok(parse_machine(&stat))
+}
+
+fn parse_machine(stat: &str) -> f64 {
     let line = stat.lines().next().unwrap_or_default();
     let ticks: Vec<f64> = line
         .split_whitespace()
@@ -137,10 +180,120 @@ fn machine() -> Result<f64> {
         .collect();
     // user nice system idle iowait irq softirq steal
     let busy = [0, 1, 2, 5, 6, 7].iter().filter_map(|&nth| ticks.get(nth));
-    Ok(busy.sum::<f64>() / TICKS_PER_SECOND)
+    busy.sum::<f64>() / TICKS_PER_SECOND
 }
 
-/// The parent of a process: of one backend of a server on this machine, the server.
-pub(crate) fn parent_of(id: u32) -> Option<u32> {
-    process(id).map(|process| process.parent)
+/// The server that a backend belongs to, if it runs on this machine.
+pub(crate) fn server_of(backend: u32) -> Option<u32> {
+    let name = fs::read_to_string(format!("/proc/{backend}/comm")).ok()?;
+    // On another machine the number may be anybody's here.
+    if !name.starts_with("postgres") {
+        return None;
+    }
+    process(backend).map(|process| process.parent)
+}
+
+/// The memory of this process that is in use, in megabytes.
+pub(crate) fn memory() -> Result<f64> {
+    let status = fs::read_to_string("/proc/self/status").context("the memory cannot be read")?;
+    parse_memory(&status).context("the kernel does not tell the memory of a process")
+}
+
+fn parse_memory(status: &str) -> Option<f64> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: f64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kilobytes / 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(others: f64, seconds: f64) -> Usage {
+        Usage {
+            engine: 1.0,
+            database: 0.5,
+            others,
+            cores: 2,
+            seconds,
+        }
+    }
+
+    #[test]
+    fn a_process_is_read_whatever_its_name_holds() {
+        let stat =
+            "42 (a) b (c) 1 2) S 7 42 42 0 -1 4194560 1 2 3 4 150 50 30 20 20 0 3 0 12345 1 2";
+        let expected = Process {
+            id: 42,
+            parent: 7,
+            own: 2.0,
+            ended_children: 0.5,
+            threads: 3,
+        };
+        assert_eq!(parse_process(42, stat), Some(expected));
+        assert_eq!(parse_process(42, "42 (cut"), None);
+        assert_eq!(parse_process(42, "42 (cut) S 7"), None);
+    }
+
+    #[test]
+    fn a_machine_is_busy_with_everything_but_rest_and_waiting_for_disks() {
+        let stat = "cpu  100 10 50 9000 800 5 5 30 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
+        assert_eq!(parse_machine(stat), 2.0);
+    }
+
+    #[test]
+    fn memory_is_what_is_in_use() {
+        let status = "Name:\tbench\nVmPeak:\t 9999 kB\nVmRSS:\t    2048 kB\n";
+        assert_eq!(parse_memory(status), Some(2.0));
+        assert_eq!(parse_memory("Name:\tbench\n"), None);
+    }
+
+    #[test]
+    fn a_server_inside_the_family_is_not_counted_with_the_engine() {
+        let process = |id, parent, own| Process {
+            id,
+            parent,
+            own,
+            ended_children: 0.0,
+            threads: 1,
+        };
+        let processes = [
+            process(1, 0, 100.0),
+            process(2, 1, 1.0),
+            process(3, 2, 2.0),
+            process(4, 2, 4.0),
+            process(5, 4, 8.0),
+        ];
+        assert_eq!(family(&processes, 2, Some(4)), 3.0);
+        assert_eq!(family(&processes, 4, None), 12.0);
+    }
+
+    #[test]
+    fn a_run_counts_when_others_took_a_tenth_at_most() {
+        assert!(usage(0.19, 10.0).is_quiet());
+        assert!(!usage(0.25, 10.0).is_quiet());
+        // A single tick of each core, in a run of a twentieth of a second.
+        assert!(usage(0.4, 0.05).is_quiet());
+    }
+
+    #[test]
+    fn stretches_count_by_their_length() {
+        let together = Usage::over(&[usage(0.4, 1.0), usage(0.0, 3.0)]);
+        assert_eq!((together.seconds, together.others), (4.0, 0.1));
+        assert_eq!((together.engine, together.database), (1.0, 0.5));
+    }
+
+    #[test]
+    fn the_own_process_is_seen_to_work() {
+        let meter = Meter::start(None).expect("there is a kernel to ask");
+        let begun = Instant::now();
+        while begun.elapsed().as_millis() < 50 {
+            std::hint::black_box(begun);
+        }
+        let usage = meter.stop().expect("there is a kernel to ask");
+        assert!(usage.engine > 0.0, "{usage:?}");
+        assert!(memory().expect("there is a kernel to ask") > 0.1);
+    }
 }

@@ -1,33 +1,35 @@
-//! What was measured, as a table for people and as JSON for programs.
+//! What was measured: numbers of runs, and what several runs say together.
 
 use crate::cpu::Usage;
-use crate::statistics::median;
-use crate::targets::{Bound, TARGETS, Target};
-use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
-use serde_json::json;
-use std::collections::BTreeMap;
+use crate::statistics::{median, quantile};
 
 /// One number of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) name: String,
     pub(crate) value: f64,
-    pub(crate) unit: &'static str,
+    pub(crate) unit: String,
     pub(crate) usage: Usage,
+    /// How many instances, where it is not what the whole run had.
+    pub(crate) n: Option<usize>,
+    /// Whether it stays the same when somebody else is busy.
+    unmoved_by_others: bool,
 }
 
 impl Sample {
     pub(crate) fn new(
         name: impl Into<String>,
         value: f64,
-        unit: &'static str,
+        unit: impl Into<String>,
         usage: Usage,
     ) -> Sample {
         Sample {
             name: name.into(),
             value,
-            unit,
+            unit: unit.into(),
             usage,
+            n: None,
+            unmoved_by_others: false,
         }
     }
 
@@ -40,257 +42,229 @@ impl Sample {
     ) -> Sample {
         Sample::new(name, things as f64 / usage.seconds, unit, usage)
     }
+
+    /// The time that the meter ran.
+    pub(crate) fn seconds(name: impl Into<String>, usage: Usage) -> Sample {
+        Sample::new(name, usage.seconds, "s", usage)
+    }
+
+    /// Of so many instances.
+    pub(crate) fn of(self, n: usize) -> Sample {
+        Sample { n: Some(n), ..self }
+    }
+
+    /// Something that the kernel counts for our processes alone, and not a time: others do not change it.
+    pub(crate) fn unmoved_by_others(self) -> Sample {
+        Sample {
+            unmoved_by_others: true,
+            ..self
+        }
+    }
+
+    /// Whether nobody else had a hand in it.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.unmoved_by_others || self.usage.is_quiet()
+    }
 }
 
-/// Everything that was measured.
-#[derive(Debug, Default)]
-pub(crate) struct Report {
-    figures: BTreeMap<Key, Figure>,
-    order: Vec<Key>,
-    versions: BTreeMap<String, String>,
+/// Milliseconds that one thing took, many times, and who used the processor meanwhile.
+#[derive(Debug)]
+pub(crate) struct Times {
+    milliseconds: Vec<f64>,
+    usage: Usage,
 }
 
-/// The name of a figure and where it was measured.
-type Key = (String, String);
+impl Times {
+    pub(crate) fn new(milliseconds: Vec<f64>, usage: Usage) -> Times {
+        Times {
+            milliseconds,
+            usage,
+        }
+    }
+
+    /// The one that so many lie below.
+    pub(crate) fn quantile(&self, name: impl Into<String>, share: f64) -> Sample {
+        Sample::new(name, quantile(&self.milliseconds, share), "ms", self.usage)
+    }
+
+    pub(crate) fn median(&self, name: impl Into<String>) -> Sample {
+        Sample::new(name, median(&self.milliseconds), "ms", self.usage)
+    }
+
+    pub(crate) fn mean(&self, name: impl Into<String>) -> Sample {
+        let sum: f64 = self.milliseconds.iter().sum();
+        let mean = sum / self.milliseconds.len() as f64;
+        Sample::new(name, mean, "ms", self.usage)
+    }
+}
+
+/// One number, as several runs found it.
+#[derive(Debug)]
+pub(crate) struct Figure {
+    pub(crate) unit: String,
+    pub(crate) n: usize,
+    pub(crate) settings: String,
+    runs: Vec<Run>,
+}
 
 #[derive(Debug)]
-struct Figure {
-    unit: &'static str,
-    n: usize,
-    settings: String,
-    runs: Vec<Sample>,
-}
-
-/// What a ratio of two figures came to.
-struct Reached {
-    target: &'static Target,
-    ratio: f64,
-}
-
-impl Report {
-    pub(crate) fn add(&mut self, place: &str, n: usize, settings: &str, sample: Sample) {
-        let key = (sample.name.clone(), place.to_owned());
-        if !self.figures.contains_key(&key) {
-            self.order.push(key.clone());
-        }
-        let figure = self.figures.entry(key).or_insert_with(|| Figure {
-            unit: sample.unit,
-            n,
-            settings: settings.to_owned(),
-            runs: Vec::new(),
-        });
-        figure.runs.push(sample);
-    }
-
-    pub(crate) fn add_version(&mut self, of: impl Into<String>, version: impl Into<String>) {
-        self.versions.insert(of.into(), version.into());
-    }
-
-    pub(crate) fn print_table(&self) {
-        let mut table = Table::new();
-        table.load_style(ASCII_MARKDOWN);
-        table.set_header([
-            "figure",
-            "on",
-            "n",
-            "median",
-            "unit",
-            "range",
-            "engine CPU",
-            "database CPU",
-            "others",
-            "quiet runs",
-        ]);
-        for key in &self.order {
-            let figure = &self.figures[key];
-            let usage = figure.usage();
-            table.add_row([
-                key.0.clone(),
-                key.1.clone(),
-                figure.n.to_string(),
-                number(figure.median()),
-                figure.unit.to_owned(),
-                format!("{}–{}", number(figure.lowest()), number(figure.highest())),
-                format!("{:.2}", usage.engine),
-                format!("{:.2}", usage.database),
-                format!("{:.2}", usage.others),
-                format!("{}/{}", figure.quiet().len(), figure.runs.len()),
-            ]);
-        }
-        for column in [2, 3, 6, 7, 8] {
-            if let Some(column) = table.column_mut(column) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        println!("{table}");
-        println!("CPU in cores of {}. {}", cores(), self.words_on_versions());
-        for reached in self.reached() {
-            println!("{reached}");
-        }
-    }
-
-    pub(crate) fn print_json(&self) -> anyhow::Result<()> {
-        for key in &self.order {
-            let figure = &self.figures[key];
-            let line = json!({
-                "name": key.0, "store": key.1, "value": figure.median(), "unit": figure.unit,
-                "lowest": figure.lowest(), "highest": figure.highest(), "n": figure.n,
-                "runs": figure.runs.iter().map(|run| run.value).collect::<Vec<_>>(),
-                "quiet_runs": figure.quiet().len(), "cpu": figure.usage(),
-                "settings": figure.settings, "versions": self.versions,
-            });
-            println!("{}", serde_json::to_string(&line)?);
-        }
-        for Reached { target, ratio } in self.reached() {
-            let line = json!({
-                "name": target.words(), "value": ratio, "unit": "ratio", "bound": target.bound.to_string(),
-                "reached": target.bound.holds(ratio), "versions": self.versions,
-            });
-            println!("{}", serde_json::to_string(&line)?);
-        }
-        Ok(())
-    }
-
-    fn words_on_versions(&self) -> String {
-        let versions = self
-            .versions
-            .iter()
-            .map(|(of, version)| format!("{of}: {version}"));
-        versions.collect::<Vec<_>>().join("; ")
-    }
-
-    fn reached(&self) -> Vec<Reached> {
-        let ratio = |target: &'static Target| {
-            let of = self.figures.get(&target.of.key())?;
-            let by = self.figures.get(&target.by.key())?;
-            Some(Reached {
-                target,
-                ratio: ratio(of, by),
-            })
-        };
-        TARGETS.iter().filter_map(ratio).collect()
-    }
-}
-
-impl std::fmt::Display for Reached {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Reached { target, ratio } = self;
-        let word = if target.bound.holds(*ratio) {
-            "reached"
-        } else {
-            "NOT reached"
-        };
-        write!(
-            f,
-            "{} = {ratio:.2} (must be {}): {word}",
-            target.words(),
-            target.bound
-        )
-    }
-}
-
-/// Round by round, since both sides of a round ran under the same conditions; the middle of those.
-fn ratio(of: &Figure, by: &Figure) -> f64 {
-    let rounds = of.runs.iter().zip(&by.runs);
-    let ratios: Vec<f64> = rounds.map(|(of, by)| of.value / by.value).collect();
-    median(&ratios)
+struct Run {
+    round: usize,
+    sample: Sample,
 }
 
 impl Figure {
-    /// The runs that count: all of them when none was quiet, which the table shows.
-    fn counted(&self) -> Vec<&Sample> {
-        match self.quiet() {
-            quiet if quiet.is_empty() => self.runs.iter().collect(),
-            quiet => quiet,
+    pub(crate) fn new(unit: String, n: usize, settings: String) -> Figure {
+        Figure {
+            unit,
+            n,
+            settings,
+            runs: Vec::new(),
         }
     }
 
-    fn quiet(&self) -> Vec<&Sample> {
-        self.runs
-            .iter()
-            .filter(|run| run.usage.is_quiet())
-            .collect()
+    pub(crate) fn add(&mut self, round: usize, sample: Sample) {
+        self.runs.push(Run { round, sample });
     }
 
-    fn values(&self) -> Vec<f64> {
-        self.counted().iter().map(|run| run.value).collect()
-    }
-
-    fn median(&self) -> f64 {
+    pub(crate) fn median(&self) -> f64 {
         median(&self.values())
     }
 
-    fn lowest(&self) -> f64 {
+    pub(crate) fn lowest(&self) -> f64 {
         self.values().into_iter().fold(f64::INFINITY, f64::min)
     }
 
-    fn highest(&self) -> f64 {
+    pub(crate) fn highest(&self) -> f64 {
         self.values().into_iter().fold(f64::NEG_INFINITY, f64::max)
     }
 
-    fn usage(&self) -> Usage {
+    /// Every run, counted or not.
+    pub(crate) fn all(&self) -> Vec<f64> {
+        self.runs.iter().map(|run| run.sample.value).collect()
+    }
+
+    pub(crate) fn quiet_runs(&self) -> usize {
+        self.runs.iter().filter(|run| run.is_quiet()).count()
+    }
+
+    /// What it is to another figure: round by round, since both sides of a round ran under the same
+    /// conditions, and the middle of those. Rounds in which either side was disturbed are left out, unless
+    /// all were.
+    pub(crate) fn ratio(&self, by: &Figure) -> f64 {
+        let pairs = self.runs.iter().filter_map(|of| {
+            let by = by.runs.iter().find(|by| by.round == of.round)?;
+            let quiet = of.is_quiet() && by.is_quiet();
+            Some((quiet, of.sample.value / by.sample.value))
+        });
+        let pairs: Vec<(bool, f64)> = pairs.collect();
+        let any_quiet = pairs.iter().any(|(quiet, _)| *quiet);
+        let counted = pairs.iter().filter(|(quiet, _)| *quiet || !any_quiet);
+        median(&counted.map(|(_, ratio)| *ratio).collect::<Vec<_>>())
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        let counted = self.counted();
         let middle = |part: fn(&Usage) -> f64| {
-            median(
-                &self
-                    .counted()
-                    .iter()
-                    .map(|run| part(&run.usage))
-                    .collect::<Vec<_>>(),
-            )
+            let parts: Vec<f64> = counted.iter().map(|run| part(&run.sample.usage)).collect();
+            median(&parts)
         };
         Usage {
             engine: middle(|usage| usage.engine),
             database: middle(|usage| usage.database),
             others: middle(|usage| usage.others),
-            ..self.runs.first().map(|run| run.usage).unwrap_or_default()
+            cores: counted.first().map_or(1, |run| run.sample.usage.cores),
+            seconds: middle(|usage| usage.seconds),
         }
+    }
+
+    /// The runs that count: all of them when none was quiet, which the report shows.
+    fn counted(&self) -> Vec<&Run> {
+        let any_quiet = self.quiet_runs() > 0;
+        let counted = self.runs.iter().filter(|run| run.is_quiet() || !any_quiet);
+        counted.collect()
+    }
+
+    fn values(&self) -> Vec<f64> {
+        self.counted().iter().map(|run| run.sample.value).collect()
     }
 }
 
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// As many digits as a number of its size deserves.
-fn number(value: f64) -> String {
-    match value.abs() {
-        size if size >= 1_000.0 => {
-            let digits = format!("{value:.0}");
-            let head = digits.len() % 3;
-            let groups = digits.as_bytes()[head..]
-                .chunks(3)
-                .map(String::from_utf8_lossy);
-            let groups: Vec<_> = std::iter::once(digits[..head].into())
-                .chain(groups)
-                .collect();
-            groups.join(" ").trim().to_owned()
-        }
-        size if size >= 10.0 => format!("{value:.1}"),
-        size if size >= 0.1 => format!("{value:.2}"),
-        _ => format!("{value:.4}"),
-    }
-}
-
-/// For a bound's own tests and its words.
-impl std::fmt::Display for Bound {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Bound::AtLeast(bound) => write!(f, "≥ {bound}"),
-            Bound::AtMost(bound) => write!(f, "≤ {bound}"),
-        }
+impl Run {
+    fn is_quiet(&self) -> bool {
+        self.sample.is_quiet()
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
+    /// A number that was measured while others used so many of two cores.
+    pub(crate) fn sample(name: &str, value: f64, others: f64) -> Sample {
+        let usage = Usage {
+            others,
+            cores: 2,
+            seconds: 10.0,
+            ..Usage::default()
+        };
+        Sample::new(name, value, "steps/s", usage)
+    }
+
+    fn figure(runs: &[(usize, f64, f64)]) -> Figure {
+        let mut figure = Figure::new("steps/s".into(), 1, String::new());
+        for &(round, value, others) in runs {
+            figure.add(round, sample("drain", value, others));
+        }
+        figure
+    }
+
     #[test]
-    fn numbers_are_written_with_as_many_digits_as_they_deserve() {
-        let written = [1_234_567.8, 1_234.5, 999.0, 12.34, 0.567, 0.012].map(number);
-        assert_eq!(
-            written,
-            ["1 234 568", "1 234", "999.0", "12.3", "0.57", "0.0120"]
+    fn a_run_that_others_disturbed_does_not_count_beside_a_quiet_one() {
+        let figure = figure(&[(1, 100.0, 0.0), (2, 10.0, 1.0), (3, 120.0, 0.1)]);
+        assert_eq!(figure.quiet_runs(), 2);
+        assert_eq!((figure.lowest(), figure.highest()), (100.0, 120.0));
+        assert_eq!(figure.all(), [100.0, 10.0, 120.0]);
+    }
+
+    #[test]
+    fn without_a_quiet_run_all_count_and_none_is_called_quiet() {
+        let figure = figure(&[(1, 100.0, 1.0), (2, 10.0, 1.0), (3, 120.0, 1.0)]);
+        assert_eq!((figure.quiet_runs(), figure.median()), (0, 100.0));
+    }
+
+    #[test]
+    fn a_ratio_compares_what_ran_in_the_same_round() {
+        let of = figure(&[(1, 100.0, 0.0), (2, 10.0, 0.0), (3, 50.0, 0.0)]);
+        // The second round is missing: the third must not be taken for it.
+        let by = figure(&[(1, 50.0, 0.0), (3, 25.0, 0.0)]);
+        assert_eq!(of.ratio(&by), 2.0);
+        let by = figure(&[(1, 200.0, 0.0), (2, 20.0, 0.0), (3, 100.0, 0.0)]);
+        assert_eq!(of.ratio(&by), 0.5);
+    }
+
+    #[test]
+    fn a_ratio_leaves_out_rounds_in_which_either_side_was_disturbed() {
+        let of = figure(&[(1, 100.0, 0.0), (2, 100.0, 0.0), (3, 100.0, 1.0)]);
+        let by = figure(&[(1, 100.0, 0.0), (2, 10.0, 1.0), (3, 10.0, 0.0)]);
+        assert_eq!(of.ratio(&by), 1.0);
+    }
+
+    #[test]
+    fn what_others_do_not_change_counts_whatever_they_do() {
+        let sample = sample("idle cpu", 0.5, 1.9);
+        assert!(!sample.is_quiet());
+        assert!(sample.unmoved_by_others().is_quiet());
+    }
+
+    #[test]
+    fn times_have_a_middle_a_mean_and_an_end() {
+        let times = Times::new(
+            (1..=100).map(f64::from).chain([1_000.0]).collect(),
+            Usage::default(),
         );
+        assert_eq!(times.median("p50").value, 51.0);
+        assert_eq!(times.quantile("p99", 0.99).value, 100.0);
+        assert!((times.mean("mean").value - 59.9).abs() < 0.1);
     }
 }

@@ -1,8 +1,9 @@
 //! The machines that are measured: they do nothing but go on.
 
 use outlast::prelude::*;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// How many steps have run, for the progress bar and to know when it is worth looking.
 pub(crate) type Counter = Arc<AtomicU64>;
@@ -54,6 +55,118 @@ impl Machine for Chain {
                 number,
                 left: left - 1,
             }),
+        })
+    }
+}
+
+/// One parent of many.
+pub(crate) struct Family(pub(crate) Counter);
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+pub(crate) enum Gathering {
+    Start { children: u64 },
+    Join,
+}
+
+impl Machine for Family {
+    const NAME: &'static str = "family";
+    type State = Gathering;
+    type Output = usize;
+
+    async fn step(&self, state: Gathering, cx: &Context) -> StepResult<Self> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(match state {
+            Gathering::Start { children } => {
+                fan_out((0..children).map(|number| New::<Single>(One::Work { number })))
+                    .then(Gathering::Join)
+            }
+            // Reading their results is what a join is for.
+            Gathering::Join => Outcome::done(cx.children::<Single>()?.len()),
+        })
+    }
+}
+
+/// Parks until it is told to go on.
+pub(crate) struct Waiting(pub(crate) Counter);
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+pub(crate) enum Parking {
+    Start { number: u64 },
+    Go { number: u64 },
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Go;
+
+impl Signal for Go {
+    const NAME: &'static str = "go";
+}
+
+impl Machine for Waiting {
+    const NAME: &'static str = "waiting";
+    type State = Parking;
+    type Output = u64;
+
+    async fn step(&self, state: Parking, cx: &Context) -> StepResult<Self> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(match state {
+            Parking::Start { number } => wait_for([Go::NAME]).then(Parking::Go { number }),
+            Parking::Go { number } => match cx.received::<Go>()? {
+                Some(Go) => Outcome::done(number),
+                None => Outcome::stop("woken without a signal"),
+            },
+        })
+    }
+}
+
+/// When each step of a chain began.
+pub(crate) type Starts = Arc<Mutex<Vec<Instant>>>;
+
+/// Step after step, remembering when.
+pub(crate) struct Trail(pub(crate) Starts);
+
+impl Machine for Trail {
+    const NAME: &'static str = "trail";
+    type State = Link;
+    type Output = u64;
+
+    async fn step(&self, state: Link, _cx: &Context) -> StepResult<Self> {
+        let Link::Link { number, left } = state;
+        let mut starts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        starts.push(Instant::now());
+        Ok(match left {
+            0 | 1 => Outcome::done(number),
+            _ => Outcome::next(Link::Link {
+                number,
+                left: left - 1,
+            }),
+        })
+    }
+}
+
+/// Fails once, and answers at which moment it was tried again: microseconds since 1970.
+pub(crate) struct Later(pub(crate) Counter);
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+pub(crate) enum Delayed {
+    Work { delay_ms: u64 },
+}
+
+impl Machine for Later {
+    const NAME: &'static str = "later";
+    type State = Delayed;
+    type Output = u64;
+
+    async fn step(&self, state: Delayed, cx: &Context) -> StepResult<Self> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+        let Delayed::Work { delay_ms } = state;
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(match cx.attempt() {
+            0 => Outcome::retry(Duration::from_millis(delay_ms), "not yet"),
+            _ => Outcome::done(now.as_micros() as u64),
         })
     }
 }

@@ -5,27 +5,55 @@
 //! conditions.
 
 mod args;
+mod bare;
+mod bed;
 mod cpu;
+mod eye;
 mod figure;
 mod floor;
 mod machines;
 mod peer;
+mod report;
 mod site;
 mod statistics;
 mod targets;
 mod workload;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use args::Args;
 use clap::Parser;
+use report::Report;
+use std::process::ExitCode;
 
 #[tokio::main]
-async fn main() -> Result<()> {
+async fn main() -> ExitCode {
     let args = Args::parse();
-    let report = workload::run(&args).await?;
-    match args.json {
-        true => report.print_json()?,
-        false => report.print_table(),
+    match run(&args).await {
+        Ok(()) => ExitCode::SUCCESS,
+        // Without a backtrace: what goes wrong here is a server or a command line.
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
-    Ok(())
+}
+
+/// What was measured is printed even when a later workload fails.
+async fn run(args: &Args) -> Result<()> {
+    let mut report = Report::default();
+    let measured = measure(args, &mut report).await;
+    match (report.is_empty(), args.json) {
+        (true, _) => {}
+        (false, true) => report.print_json()?,
+        (false, false) => report.print_table(),
+    }
+    measured
+}
+
+/// Ends in order when it is interrupted: a server that we started ends with us.
+async fn measure(args: &Args, report: &mut Report) -> Result<()> {
+    tokio::select! {
+        measured = workload::run(args, report) => measured,
+        _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+    }
 }

@@ -1,6 +1,7 @@
 //! Peers: programs that run the same workloads, each in its folder under `peers/`.
 //!
-//! `peers/NAME/run WORKLOAD N URL` prints one JSON object per figure; the first tells about the peer.
+//! `peers/NAME/run WORKLOAD N URL` prints one JSON object per figure; the first tells about the peer. It ends
+//! with 3 when the peer has no such thing.
 
 use crate::args::Workload;
 use crate::cpu::Meter;
@@ -11,8 +12,11 @@ use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// How a peer says that it has no such workload.
+const NOT_OFFERED: i32 = 3;
+
 /// What a peer prints: a figure, or what it is.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Line {
     name: String,
     #[serde(default)]
@@ -25,7 +29,8 @@ struct Line {
     configuration: String,
 }
 
-/// What one run of a peer brought.
+/// What one run of a peer brought; nothing when it does not offer the workload.
+#[derive(Default)]
 pub(crate) struct Ran {
     pub(crate) samples: Vec<Sample>,
     pub(crate) about: Option<String>,
@@ -33,50 +38,95 @@ pub(crate) struct Ran {
 
 /// Installs a peer, if that was not done before.
 pub(crate) fn install(peer: &str) -> Result<()> {
-    let status = Command::new(folder(peer).join("install"))
+    let script = folder(peer).join("install");
+    ensure!(
+        !peer.is_empty() && !peer.contains('/') && script.is_file(),
+        "there is no peer {peer:?}; there are {}",
+        known().join(", ")
+    );
+    let status = Command::new(script)
         .stdout(Stdio::null())
         .status()
-        .with_context(|| format!("there is no peer {peer:?}: see bench/peers"))?;
+        .with_context(|| format!("peer {peer} cannot be installed"))?;
     ensure!(status.success(), "peer {peer} could not be installed");
     Ok(())
 }
 
-/// Runs a workload of a peer on an empty database.
+/// Runs a workload of a peer, each of its parts on an empty database.
 pub(crate) async fn run(peer: &str, workload: Workload, n: usize, site: &Site) -> Result<Ran> {
+    let mut ran = Ran::default();
+    for part in parts(workload) {
+        run_part(peer, &part, n, site, &mut ran).await?;
+    }
+    Ok(ran)
+}
+
+/// What peers call it. From step to step is a program of its own there.
+fn parts(workload: Workload) -> Vec<String> {
+    let name = workload.to_string();
+    match workload {
+        Workload::Latency => vec![name, "step".to_owned()],
+        Workload::Drain
+        | Workload::Chain
+        | Workload::Fanout
+        | Workload::Signal
+        | Workload::Insert
+        | Workload::Timers
+        | Workload::Parked
+        | Workload::Backlog => vec![name],
+    }
+}
+
+async fn run_part(peer: &str, part: &str, n: usize, site: &Site, ran: &mut Ran) -> Result<()> {
     let url = site.empty_database().await?;
     let meter = Meter::start(site.server_process())?;
     let output = Command::new(folder(peer).join("run"))
-        .args([&workload.to_string(), &n.to_string(), &url])
+        .args([part, &n.to_string(), &url])
         .stderr(Stdio::inherit())
-        .output()?;
+        .output()
+        .with_context(|| format!("peer {peer} cannot be run"))?;
     let usage = meter.stop()?;
+    if output.status.code() == Some(NOT_OFFERED) {
+        return Ok(());
+    }
     ensure!(
         output.status.success(),
-        "peer {peer} did not finish {workload}: {}",
+        "peer {peer} did not finish {part}: {}",
         output.status
     );
-    let mut ran = Ran {
-        samples: Vec::new(),
-        about: None,
-    };
     for line in String::from_utf8(output.stdout)?.lines() {
         let line: Line = serde_json::from_str(line)
             .with_context(|| format!("peer {peer} printed what is no figure: {line}"))?;
         match line.name.as_str() {
             "about" => ran.about = Some(format!("{} ({})", line.version, line.configuration)),
-            _ => ran
-                .samples
-                .push(Sample::new(line.name, line.value, unit(&line.unit), usage)),
+            name => {
+                let sample = Sample::new(our_name(name), line.value, line.unit, usage);
+                ran.samples.push(sample);
+            }
         }
     }
-    Ok(ran)
+    Ok(())
 }
 
-fn unit(unit: &str) -> &'static str {
-    ["steps/s", "rows/s", "ms", "s"]
+/// What we call the same figure.
+fn our_name(name: &str) -> &str {
+    match name {
+        "step" => "step to step",
+        name => name,
+    }
+}
+
+fn known() -> Vec<String> {
+    let entries = std::fs::read_dir(folder(""))
         .into_iter()
-        .find(|known| *known == unit)
-        .unwrap_or("?")
+        .flatten()
+        .flatten();
+    let mut names: Vec<String> = entries
+        .filter(|entry| entry.path().join("install").is_file())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    names
 }
 
 fn folder(peer: &str) -> PathBuf {

@@ -1,20 +1,23 @@
 //! Where a run happens: a server or a folder, and a fresh database for each run.
 
 use crate::args::Kind;
+use crate::bed::Bed;
 use crate::cpu;
 use anyhow::{Context, Result, bail};
-use outlast::{Client, Engine, EngineBuilder, Postgres, Sqlite};
+use outlast::{Postgres, Sqlite};
 use outlast_testbed::cluster::Cluster;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
-use tokio_postgres::{Config, NoTls};
+use tokio_postgres::config::Host;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Config, NoTls};
 
 /// A database of our own, made anew for every run.
 const DATABASE: &str = "outlast_bench";
 
 /// A place that gives fresh stores.
 pub(crate) enum Site {
-    Postgres(Server),
+    Postgres(Box<Server>),
     Sqlite(TempDir),
 }
 
@@ -26,24 +29,13 @@ pub(crate) struct Server {
     url: String,
     process: Option<u32>,
     version: String,
-}
-
-/// A fresh store.
-pub(crate) enum Bed {
-    Postgres {
-        store: Postgres,
-        config: Box<Config>,
-    },
-    Sqlite {
-        store: Sqlite,
-        path: PathBuf,
-    },
+    settings: String,
 }
 
 impl Site {
     pub(crate) async fn new(kind: Kind, url: Option<&str>) -> Result<Site> {
         match kind {
-            Kind::Postgres => Ok(Site::Postgres(Server::new(url).await?)),
+            Kind::Postgres => Ok(Site::Postgres(Box::new(Server::new(url).await?))),
             // Beside the build, not in the folder for temporary files, which may be in memory.
             Kind::Sqlite => Ok(Site::Sqlite(tempfile::tempdir_in(folder_on_disk()?)?)),
         }
@@ -64,11 +56,28 @@ impl Site {
         }
     }
 
+    /// Whether the database's clock is the one of this machine.
+    pub(crate) fn has_our_clock(&self) -> bool {
+        match self {
+            Site::Postgres(server) => server.process.is_some(),
+            Site::Sqlite(_) => true,
+        }
+    }
+
     /// The database and its version.
     pub(crate) fn version(&self) -> String {
         match self {
             Site::Postgres(server) => format!("PostgreSQL {}", server.version),
             Site::Sqlite(_) => format!("SQLite {}", rusqlite::version()),
+        }
+    }
+
+    /// What the database promises about a commit.
+    pub(crate) fn settings(&self) -> &str {
+        match self {
+            Site::Postgres(server) => &server.settings,
+            // What the store asks for.
+            Site::Sqlite(_) => "journal_mode wal, synchronous full",
         }
     }
 
@@ -124,129 +133,116 @@ impl Server {
                 (Some(cluster), url)
             }
         };
-        let config: Config = url.parse().context("--url cannot be read")?;
+        let config = read_url(&url)?;
         let client = connect(&config).await?;
-        let version = client.query_one("show server_version", &[]).await?.get(0);
-        let backend: i32 = client
-            .query_one("select pg_backend_pid()", &[])
-            .await?
-            .get(0);
         let process = match &cluster {
             Some(cluster) => cluster.process(),
-            None => cpu::parent_of(backend as u32),
+            None => {
+                let backend: i32 = ask(&client, "select pg_backend_pid()").await?;
+                cpu::server_of(backend as u32)
+            }
         };
-        let mut config = config;
-        let administrated = config.clone();
-        config.dbname(DATABASE);
+        let mut ours = config.clone();
+        ours.dbname(DATABASE);
         Ok(Server {
-            url: url_of(&config),
-            config: administrated,
+            url: url_of(&ours),
+            config,
             _cluster: cluster,
             process,
-            version,
+            version: ask(&client, "show server_version").await?,
+            settings: ask(
+                &client,
+                "select format('fsync %s, synchronous_commit %s',
+                               current_setting('fsync'), current_setting('synchronous_commit'))",
+            )
+            .await?,
         })
     }
 
     /// An empty database, with nothing left for the server to write of the runs before.
     async fn fresh_database(&self) -> Result<Config> {
         let client = connect(&self.config).await?;
-        client
-            .batch_execute(&format!("drop database if exists {DATABASE} with (force)"))
-            .await?;
-        client
-            .batch_execute(&format!("create database {DATABASE}"))
-            .await?;
-        client.batch_execute("checkpoint").await?;
+        for command in ["drop database if exists", "create database"] {
+            let force = if command.starts_with("drop") {
+                "with (force)"
+            } else {
+                ""
+            };
+            client
+                .batch_execute(&format!("{command} {DATABASE} {force}"))
+                .await
+                .context("every run needs a database of its own, which the role of --url must be allowed to make")?;
+        }
+        checkpoint(&client).await?;
         let mut config = self.config.clone();
         config.dbname(DATABASE);
         Ok(config)
     }
 }
 
+async fn ask<T>(client: &Client, question: &str) -> Result<T>
+where
+    T: for<'a> tokio_postgres::types::FromSql<'a>,
+{
+    Ok(client.query_one(question, &[]).await?.try_get(0)?)
+}
+
+/// Reads what was given without repeating it: it may hold a password.
+fn read_url(url: &str) -> Result<Config> {
+    let mut config: Config = url.parse().context(
+        "--url cannot be read; it looks like postgres://user:password@host:5432/database",
+    )?;
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(std::time::Duration::from_secs(10));
+    }
+    Ok(config)
+}
+
 /// The address of a configuration, for programs that take one.
 fn url_of(config: &Config) -> String {
     let host = match config.get_hosts().first() {
-        Some(tokio_postgres::config::Host::Tcp(host)) => host.clone(),
-        Some(tokio_postgres::config::Host::Unix(_)) | None => "127.0.0.1".to_owned(),
+        Some(Host::Tcp(host)) if host.contains(':') => format!("[{host}]"),
+        Some(Host::Tcp(host)) => encoded(host.as_bytes()),
+        Some(Host::Unix(folder)) => encoded(folder.as_os_str().as_encoded_bytes()),
+        None => "127.0.0.1".to_owned(),
     };
     let port = config.get_ports().first().copied().unwrap_or(5432);
     let user = config.get_user().unwrap_or("postgres");
     let password = config
         .get_password()
-        .map(|password| format!(":{}", String::from_utf8_lossy(password)))
+        .map(|password| format!(":{}", encoded(password)))
         .unwrap_or_default();
-    let database = config.get_dbname().unwrap_or(user);
+    let database = encoded(config.get_dbname().unwrap_or(user).as_bytes());
+    let user = encoded(user.as_bytes());
     format!("postgres://{user}{password}@{host}:{port}/{database}")
 }
 
-pub(crate) async fn connect(config: &Config) -> Result<tokio_postgres::Client> {
+/// As part of an address, where most signs mean something.
+fn encoded(bytes: &[u8]) -> String {
+    let sign = |&byte: &u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+            char::from(byte).to_string()
+        }
+        byte => format!("%{byte:02X}"),
+    };
+    bytes.iter().map(sign).collect()
+}
+
+pub(crate) async fn connect(config: &Config) -> Result<Client> {
     let (client, connection) = config
         .connect(NoTls)
         .await
-        .context("the PostgreSQL server does not answer")?;
+        .context("the PostgreSQL server cannot be reached")?;
     tokio::spawn(connection);
     Ok(client)
 }
 
-impl Bed {
-    pub(crate) fn builder(&self) -> EngineBuilder {
-        match self {
-            Bed::Postgres { store, .. } => Engine::builder(store.clone()),
-            Bed::Sqlite { store, .. } => Engine::builder(store.clone()),
-        }
-    }
-
-    pub(crate) fn client(&self) -> Client {
-        match self {
-            Bed::Postgres { store, .. } => Client::new(store.clone()),
-            Bed::Sqlite { store, .. } => Client::new(store.clone()),
-        }
-    }
-
-    /// A way to look at the tables past the store.
-    pub(crate) async fn eye(&self) -> Result<Eye> {
-        Ok(match self {
-            Bed::Postgres { config, .. } => Eye::Postgres(connect(config).await?),
-            Bed::Sqlite { path, .. } => Eye::Sqlite(rusqlite::Connection::open(path)?),
-        })
-    }
-
-    /// Statistics as a database has them that has been up for a while.
-    pub(crate) async fn settle(&self) -> Result<()> {
-        if let Bed::Postgres { config, .. } = self {
-            let client = connect(config).await?;
-            client.batch_execute("analyze; checkpoint").await?;
-        }
-        Ok(())
-    }
-}
-
-/// Looks at the tables past the store.
-pub(crate) enum Eye {
-    Postgres(tokio_postgres::Client),
-    Sqlite(rusqlite::Connection),
-}
-
-impl Eye {
-    /// Whether nothing is left to run.
-    pub(crate) async fn sees_nothing_to_run(&self) -> Result<bool> {
-        let left: bool = match self {
-            Eye::Postgres(client) => client
-                .query_one(
-                    "select exists (select from outlast.instances where status = 'runnable')
-                         or exists (select from outlast.instances where status = 'executing')",
-                    &[],
-                )
-                .await?
-                .get(0),
-            Eye::Sqlite(connection) => connection.query_row(
-                "select exists (select 1 from instances where status = 'runnable')
-                     or exists (select 1 from instances where status = 'executing')",
-                [],
-                |row| row.get(0),
-            )?,
-        };
-        Ok(!left)
+/// Lets the server write now what it would write later. Not every role may ask for that; then a run may pay
+/// for the one before.
+pub(crate) async fn checkpoint(client: &Client) -> Result<()> {
+    match client.batch_execute("checkpoint").await {
+        Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Ok(()),
+        done => Ok(done?),
     }
 }
 
@@ -257,4 +253,37 @@ fn folder_on_disk() -> Result<PathBuf> {
         .parent()
         .context("the program has a folder")?
         .to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What matters of an address is what is read from it.
+    fn assert_survives(url: &str) {
+        let config = read_url(url).expect("the address can be read");
+        let again = read_url(&url_of(&config)).expect("our own address can be read");
+        assert_eq!(again.get_user(), config.get_user(), "{url}");
+        assert_eq!(again.get_password(), config.get_password(), "{url}");
+        assert_eq!(again.get_hosts(), config.get_hosts(), "{url}");
+        assert_eq!(again.get_ports(), config.get_ports(), "{url}");
+        assert_eq!(again.get_dbname(), config.get_dbname(), "{url}");
+    }
+
+    #[test]
+    fn an_address_survives_being_written_again() {
+        assert_survives("postgres://outlast@127.0.0.1:54329/outlast");
+        assert_survives("postgres://a%20b:p%40ss%2Fw%3Ard%25%3F%23@host:5433/some%2Fdb");
+        assert_survives("postgres://me:p%C3%A4ss@[::1]:5432/db");
+        assert_survives("postgres://me@%2Fvar%2Frun%2Fpostgresql:5432/db");
+        assert_survives("host=/var/run/postgresql port=5433 user=me password='a b@c' dbname=db");
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_read_is_not_repeated() {
+        let error = read_url("postgres://me:secret@host:notaport/db").expect_err("it is bad");
+        let said = format!("{error:#}");
+        assert!(said.contains("--url"), "{said}");
+        assert!(!said.contains("secret"), "{said}");
+    }
 }

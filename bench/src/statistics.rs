@@ -1,8 +1,14 @@
 //! What a handful of numbers says.
 
-/// The middle one.
+/// The middle one, or what lies between the two in the middle.
 pub(crate) fn median(values: &[f64]) -> f64 {
-    quantile(values, 0.5)
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match (sorted.len(), sorted.len() / 2) {
+        (0, _) => f64::NAN,
+        (count, middle) if count % 2 == 1 => sorted[middle],
+        (_, middle) => (sorted[middle - 1] + sorted[middle]) / 2.0,
+    }
 }
 
 /// The one that so many lie below.
@@ -21,11 +27,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_and_the_quantiles_of_a_few_numbers_are_among_them() {
+    fn the_median_and_the_quantiles_of_a_few_numbers_are_where_they_should_be() {
         let values = [3.0, 1.0, 2.0, 5.0, 4.0];
         assert_eq!(median(&values), 3.0);
         assert_eq!(quantile(&values, 0.0), 1.0);
         assert_eq!(quantile(&values, 0.99), 5.0);
+        assert_eq!(quantile(&values, 1.0), 5.0);
+        assert_eq!(median(&[7.0]), 7.0);
+        assert_eq!(median(&[1.0, 4.0, 2.0, 100.0]), 3.0);
         assert!(median(&[]).is_nan());
     }
 }

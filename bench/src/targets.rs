@@ -1,16 +1,32 @@
-//! What must be reached, as ratios in one run.
+//! What must be reached, as ratios in one run where it can be.
 
-/// A figure of a store or a peer.
-pub(crate) struct Of {
-    name: &'static str,
-    place: &'static str,
-}
+use crate::args::{Kind, Workload};
 
-/// A ratio of two figures, and its bound.
+/// What one figure must be to another, or by itself.
+#[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) of: Of,
-    pub(crate) by: Of,
+    pub(crate) by: By,
     pub(crate) bound: Bound,
+}
+
+/// A figure of a store or a peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Of {
+    pub(crate) workload: Workload,
+    pub(crate) name: &'static str,
+    pub(crate) place: &'static str,
+}
+
+/// What it is compared with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum By {
+    /// Nothing: the bound has the figure's own unit.
+    Itself,
+    /// Another figure of the run.
+    Figure(Of),
+    /// The same figure of every peer of the run.
+    EveryPeer,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -19,78 +35,145 @@ pub(crate) enum Bound {
     AtMost(f64),
 }
 
-impl Of {
-    pub(crate) fn key(&self) -> (String, String) {
-        (self.name.to_owned(), self.place.to_owned())
-    }
-}
-
-impl Target {
-    pub(crate) fn words(&self) -> String {
-        format!(
-            "{} ({}) ÷ {} ({})",
-            self.of.name, self.of.place, self.by.name, self.by.place
-        )
-    }
-}
-
 impl Bound {
-    pub(crate) fn holds(self, ratio: f64) -> bool {
+    pub(crate) fn holds(self, value: f64) -> bool {
         match self {
-            Bound::AtLeast(bound) => ratio >= bound,
-            Bound::AtMost(bound) => ratio <= bound,
+            Bound::AtLeast(bound) => value >= bound,
+            Bound::AtMost(bound) => value <= bound,
         }
     }
 }
 
-const fn target(of: Of, by: Of, bound: Bound) -> Target {
+impl std::fmt::Display for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Bound::AtLeast(bound) => write!(f, "≥ {bound}"),
+            Bound::AtMost(bound) => write!(f, "≤ {bound}"),
+        }
+    }
+}
+
+/// Whether a place is neither of our stores.
+pub(crate) fn is_peer(place: &str) -> bool {
+    place != Kind::Postgres.name() && place != Kind::Sqlite.name()
+}
+
+const fn target(of: Of, by: By, bound: Bound) -> Target {
     Target { of, by, bound }
 }
 
-const fn postgres(name: &'static str) -> Of {
+const fn postgres(workload: Workload, name: &'static str) -> Of {
+    at(Kind::Postgres.name(), workload, name)
+}
+
+const fn sqlite(workload: Workload, name: &'static str) -> Of {
+    at(Kind::Sqlite.name(), workload, name)
+}
+
+const fn at(place: &'static str, workload: Workload, name: &'static str) -> Of {
     Of {
+        workload,
         name,
-        place: "postgres",
+        place,
     }
 }
 
-const fn sqlite(name: &'static str) -> Of {
-    Of {
-        name,
-        place: "sqlite",
-    }
-}
-
-const fn peer(place: &'static str, name: &'static str) -> Of {
-    Of { name, place }
-}
+use Bound::{AtLeast, AtMost};
+use By::{EveryPeer, Figure, Itself};
+use Workload::{Backlog, Chain, Drain, Fanout, Insert, Latency, Parked, Signal, Timers};
 
 pub(crate) const TARGETS: &[Target] = &[
     target(
-        postgres("drain"),
-        postgres("floor drain"),
-        Bound::AtLeast(0.6),
+        postgres(Drain, "drain"),
+        Figure(postgres(Drain, "floor drain")),
+        AtLeast(0.6),
     ),
     target(
-        postgres("drain"),
-        peer("graphile_worker", "drain"),
-        Bound::AtLeast(0.8),
+        postgres(Drain, "drain"),
+        Figure(at("graphile_worker", Drain, "drain")),
+        AtLeast(0.8),
     ),
     target(
-        postgres("chain"),
-        postgres("floor chain"),
-        Bound::AtLeast(0.6),
+        postgres(Drain, "drain"),
+        Figure(at("gen_durable", Drain, "drain")),
+        AtLeast(2.0),
     ),
     target(
-        postgres("chain"),
-        peer("dbos", "chain"),
-        Bound::AtLeast(15.0),
+        postgres(Chain, "chain"),
+        Figure(postgres(Chain, "floor chain")),
+        AtLeast(0.6),
     ),
     target(
-        postgres("insert batches"),
-        postgres("floor insert batches"),
-        Bound::AtLeast(0.8),
+        postgres(Chain, "chain"),
+        Figure(at("dbos", Chain, "chain")),
+        AtLeast(15.0),
     ),
-    target(sqlite("drain"), postgres("drain"), Bound::AtLeast(1.5)),
-    target(sqlite("chain"), postgres("chain"), Bound::AtLeast(2.0)),
+    target(
+        postgres(Fanout, "fanout"),
+        Figure(postgres(Fanout, "drain of as many")),
+        AtMost(1.5),
+    ),
+    target(
+        postgres(Signal, "signal p50"),
+        Figure(postgres(Signal, "one commit")),
+        AtMost(5.0),
+    ),
+    target(postgres(Signal, "signal p50"), EveryPeer, AtMost(1.0)),
+    target(
+        postgres(Latency, "latency p50"),
+        Figure(postgres(Latency, "one commit")),
+        AtMost(5.0),
+    ),
+    target(postgres(Latency, "latency p50"), EveryPeer, AtMost(1.0)),
+    target(
+        postgres(Latency, "step to step"),
+        Figure(postgres(Latency, "one commit")),
+        AtMost(2.0),
+    ),
+    target(
+        postgres(Insert, "insert batches"),
+        Figure(postgres(Insert, "floor insert batches")),
+        AtLeast(0.8),
+    ),
+    target(postgres(Timers, "lateness p99"), Itself, AtMost(50.0)),
+    target(postgres(Parked, "idle cpu"), Itself, AtMost(1.0)),
+    target(postgres(Parked, "parked cpu"), Itself, AtMost(1.0)),
+    target(
+        postgres(Parked, "parked memory"),
+        Figure(postgres(Parked, "idle memory")),
+        AtMost(1.1),
+    ),
+    target(
+        postgres(Backlog, "claim at n"),
+        Figure(postgres(Backlog, "claim at n/100")),
+        AtMost(1.3),
+    ),
+    target(
+        sqlite(Drain, "drain"),
+        Figure(postgres(Drain, "drain")),
+        AtLeast(1.5),
+    ),
+    target(
+        sqlite(Chain, "chain"),
+        Figure(postgres(Chain, "chain")),
+        AtLeast(2.0),
+    ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_holds_at_itself_and_on_its_own_side() {
+        assert!(AtLeast(0.6).holds(0.6) && AtLeast(0.6).holds(0.7) && !AtLeast(0.6).holds(0.59));
+        assert!(AtMost(1.5).holds(1.5) && AtMost(1.5).holds(1.4) && !AtMost(1.5).holds(1.51));
+        assert!(!AtLeast(0.6).holds(f64::NAN) && !AtMost(1.5).holds(f64::NAN));
+    }
+
+    #[test]
+    fn only_our_stores_are_no_peers() {
+        assert!(!is_peer("postgres") && !is_peer("sqlite"));
+        assert!(is_peer("dbos"));
+    }
+}

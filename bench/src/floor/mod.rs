@@ -4,10 +4,10 @@ mod postgres;
 mod sqlite;
 
 use crate::args::Workload;
+use crate::bed::Bed;
 use crate::figure::Sample;
-use crate::site::Bed;
 use crate::workload::Run;
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 pub(crate) async fn run(workload: Workload, run: &Run<'_>) -> Result<Vec<Sample>> {
     let bed = run.site.fresh().await?;
@@ -18,6 +18,14 @@ pub(crate) async fn run(workload: Workload, run: &Run<'_>) -> Result<Vec<Sample>
         (Workload::Drain, Bed::Sqlite { path, .. }) => sqlite::drain(run, &path),
         (Workload::Chain, Bed::Sqlite { path, .. }) => sqlite::chain(run, &path),
         (Workload::Insert, Bed::Sqlite { path, .. }) => sqlite::insert(run, &path),
-        (Workload::Floor, _) => Ok(Vec::new()),
+        (
+            Workload::Fanout
+            | Workload::Signal
+            | Workload::Latency
+            | Workload::Timers
+            | Workload::Parked
+            | Workload::Backlog,
+            _,
+        ) => bail!("{workload} has no floor"),
     }
 }

@@ -3,9 +3,9 @@
 use crate::cpu::Usage;
 use crate::figure::Sample;
 use crate::machines::CHAIN_STEPS;
-use crate::site::connect;
+use crate::site::{checkpoint, connect};
 use crate::workload::Run;
-use crate::workload::insert::{BATCH, CALLERS, SINGLE_SHARE};
+use crate::workload::insert::{BATCH, CALLERS, single};
 use anyhow::{Result, ensure};
 use indicatif::ProgressBar;
 use tokio_postgres::{Client, Config, Statement};
@@ -68,7 +68,8 @@ pub(super) async fn chain(run: &Run<'_>, config: &Config) -> Result<Vec<Sample>>
 async fn run_steps(run: &Run<'_>, config: &Config, steps: usize) -> Result<Usage> {
     fill(run, config).await?;
     let client = connect(config).await?;
-    client.batch_execute("analyze; checkpoint").await?;
+    client.batch_execute("analyze").await?;
+    checkpoint(&client).await?;
     let bar = run.bar(run.n, "claiming and completing");
     let mut hands = Vec::new();
     for _ in 0..CONNECTIONS {
@@ -198,7 +199,7 @@ fn states(first: usize, count: usize) -> Vec<String> {
 }
 
 pub(super) async fn insert(run: &Run<'_>, config: &Config) -> Result<Vec<Sample>> {
-    let single = run.n / SINGLE_SHARE;
+    let single = single(run.n);
     Ok(vec![
         Sample::rate(
             "floor insert single",
@@ -235,10 +236,9 @@ async fn insert_from(
         let statement = client.prepare(INSERT).await?;
         clients.push((client, statement));
     }
-    clients[0]
-        .0
-        .batch_execute("truncate outlast.instances; checkpoint")
-        .await?;
+    let first = &clients[0].0;
+    first.batch_execute("truncate outlast.instances").await?;
+    checkpoint(first).await?;
     let bar = run.bar(rows, "bare inserts");
     let meter = run.meter()?;
     let callers: Vec<_> = clients
@@ -248,8 +248,9 @@ async fn insert_from(
             let (bar, stride) = (bar.clone(), callers * batch);
             tokio::spawn(async move {
                 for first in (caller * batch..rows).step_by(stride) {
-                    client.query(&statement, &[&states(first, batch)]).await?;
-                    bar.inc(batch as u64);
+                    let states = states(first, batch.min(rows - first));
+                    client.query(&statement, &[&states]).await?;
+                    bar.inc(states.len() as u64);
                 }
                 anyhow::Ok(())
             })

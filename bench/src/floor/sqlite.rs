@@ -4,7 +4,7 @@ use crate::cpu::Usage;
 use crate::figure::Sample;
 use crate::machines::CHAIN_STEPS;
 use crate::workload::Run;
-use crate::workload::insert::{BATCH, SINGLE_SHARE};
+use crate::workload::insert::{BATCH, single};
 use anyhow::{Result, ensure};
 use rusqlite::{Connection, params};
 use std::path::Path;
@@ -53,7 +53,7 @@ pub(super) fn chain(run: &Run<'_>, path: &Path) -> Result<Vec<Sample>> {
 
 pub(super) fn insert(run: &Run<'_>, path: &Path) -> Result<Vec<Sample>> {
     let connection = open(path)?;
-    let single = run.n / SINGLE_SHARE;
+    let single = single(run.n);
     Ok(vec![
         Sample::rate(
             "floor insert single",

@@ -1,18 +1,24 @@
 //! One-step instances inserted beforehand, until all are done.
 
 use super::{Run, run_to_the_end};
+use crate::cpu::Usage;
 use crate::figure::Sample;
 use crate::machines::{Counter, One, Single};
 use anyhow::Result;
 use outlast::prelude::*;
 
 pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
+    let usage = drain(run).await?;
+    Ok(vec![Sample::rate("drain", run.n, "steps/s", usage)])
+}
+
+/// From the start of the engine until nothing is left.
+pub(super) async fn drain(run: &Run<'_>) -> Result<Usage> {
     let bed = run.site.fresh().await?;
     fill(run, &bed.client()).await?;
     let counter = Counter::default();
     let builder = bed.builder().machine(Single(counter.clone()));
-    let usage = run_to_the_end(run, &bed, builder, &counter, run.n).await?;
-    Ok(vec![Sample::rate("drain", run.n, "steps/s", usage)])
+    run_to_the_end(run, &bed, builder, &counter, run.n).await
 }
 
 /// Instances to run.

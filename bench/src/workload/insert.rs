@@ -11,11 +11,14 @@ use outlast::prelude::*;
 pub(crate) const BATCH: usize = 1_000;
 /// Callers at once.
 pub(crate) const CALLERS: usize = 32;
+
 /// Of single rows there are fewer, or it would take long.
-pub(crate) const SINGLE_SHARE: usize = 20;
+pub(crate) fn single(rows: usize) -> usize {
+    (rows / 20).max(1)
+}
 
 pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
-    let single = run.n / SINGLE_SHARE;
+    let single = single(run.n);
     Ok(vec![
         Sample::rate(
             "insert single",
@@ -53,11 +56,11 @@ async fn by_the_thousand(run: &Run<'_>) -> Result<Usage> {
     let client = run.site.fresh().await?.client();
     let bar = run.bar(run.n, "by the thousand");
     let meter = run.meter()?;
-    for batch in 0..run.n / BATCH {
-        let first = (batch * BATCH) as u64;
-        let new = (first..first + BATCH as u64).map(|number| New::<Single>(One::Work { number }));
+    for first in (0..run.n).step_by(BATCH) {
+        let batch = first as u64..run.n.min(first + BATCH) as u64;
+        bar.inc(batch.end - batch.start);
+        let new = batch.map(|number| New::<Single>(One::Work { number }));
         client.insert_many(new).await?;
-        bar.inc(BATCH as u64);
     }
     finish(bar, meter)
 }

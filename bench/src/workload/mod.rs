@@ -1,23 +1,40 @@
 //! The workloads, and how their sides take turns.
 
+mod backlog;
 mod chain;
+mod claims;
 mod drain;
+mod fanout;
 pub(crate) mod insert;
+mod latency;
+mod parked;
+mod signal;
+mod timers;
+mod turns;
 
-use crate::args::{Args, Kind, Workload};
+use crate::args::{Args, Choice, Kind, Workload};
+use crate::bed::Bed;
 use crate::cpu::{Meter, Usage};
-use crate::figure::{Report, Sample};
+use crate::eye::Eye;
+use crate::figure::Sample;
 use crate::machines::Counter;
-use crate::site::{Bed, Site};
+use crate::report::{Report, Taken};
+use crate::site::Site;
 use crate::{floor, peer};
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use outlast::EngineBuilder;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often a run is repeated when somebody else was busy.
 const REPEATS: usize = 3;
+
+/// What takes longer than this has failed.
+const DEADLINE: Duration = Duration::from_secs(900);
+
+/// An engine of which nothing is heard for so long has failed.
+const STALLED: Duration = Duration::from_secs(60);
 
 /// One side of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,54 +44,49 @@ enum Side {
     Peer(String, Workload),
 }
 
-/// Runs every side of the workload in turn.
-pub(crate) async fn run(args: &Args) -> Result<Report> {
-    ensure!(args.runs > 0, "--runs 0 measures nothing");
-    let mut sites = Vec::new();
-    for kind in &args.store {
-        sites.push(Site::new(*kind, args.url.as_deref()).await?);
-    }
+/// Runs every workload that was asked for, its sides in turn.
+pub(crate) async fn run(args: &Args, report: &mut Report) -> Result<()> {
+    args.check()?;
     for peer in &args.peers {
         peer::install(peer)?;
     }
-    let mut report = Report::default();
     report.add_version("outlast", env!("CARGO_PKG_VERSION"));
-    for site in &sites {
-        report.add_version(site.kind().to_string(), site.version());
+    let mut sites = Vec::new();
+    for kind in args.kinds() {
+        let site = Site::new(kind, args.url.as_deref()).await?;
+        report.add_version(kind.name(), site.version());
+        sites.push(site);
     }
-    for round in 1..=args.runs {
-        for site in &sites {
-            for side in sides(args, site.kind()) {
-                measure(args, site, &side, round, &mut report).await?;
+    for workload in args.workload.workloads() {
+        for round in 1..=args.runs {
+            for site in &sites {
+                for side in sides(args, workload, site.kind()) {
+                    let words = words(site, &side);
+                    measure(args, site, &side, round, report)
+                        .await
+                        .with_context(|| format!("{words} failed"))?;
+                }
             }
         }
     }
-    Ok(report)
+    Ok(())
 }
 
-fn sides(args: &Args, kind: Kind) -> Vec<Side> {
-    let has_floor = |workload: &Workload| match workload {
-        Workload::Drain | Workload::Chain | Workload::Insert => true,
-        Workload::Floor => false,
-    };
-    let mut sides = match args.workload {
-        Workload::Floor => [Workload::Drain, Workload::Chain, Workload::Insert]
-            .map(Side::Floor)
-            .to_vec(),
-        workload if has_floor(&workload) => vec![Side::Floor(workload), Side::Ours(workload)],
-        workload => vec![Side::Ours(workload)],
-    };
-    if kind == Kind::Postgres {
-        sides.extend(
-            args.peers
-                .iter()
-                .map(|peer| Side::Peer(peer.clone(), args.workload)),
-        );
+fn sides(args: &Args, workload: Workload, kind: Kind) -> Vec<Side> {
+    let mut sides = Vec::new();
+    if workload.has_floor() {
+        sides.push(Side::Floor(workload));
+    }
+    if args.workload != Choice::Floor {
+        sides.push(Side::Ours(workload));
+        // A peer runs beside the store that it is compared with.
+        let peers = args.peers.iter().filter(|_| kind == Kind::Postgres);
+        sides.extend(peers.map(|peer| Side::Peer(peer.clone(), workload)));
     }
     sides
 }
 
-/// Runs one side, again if somebody else was busy, and adds what it brought.
+/// Runs one side, again while somebody else is busy, and adds what the quietest run brought.
 async fn measure(
     args: &Args,
     site: &Site,
@@ -82,21 +94,39 @@ async fn measure(
     round: usize,
     report: &mut Report,
 ) -> Result<()> {
-    for again in 0..=REPEATS {
+    let mut quietest: Option<Vec<Sample>> = None;
+    for _ in 0..=REPEATS {
         let samples = run_side(args, site, side, round, report).await?;
-        let quiet = samples.iter().all(|sample| sample.usage.is_quiet());
-        if quiet || again == REPEATS {
-            for sample in samples {
-                report.add(&place(site, side), n(args, side), SETTINGS, sample);
-            }
-            return Ok(());
+        if quietest
+            .as_ref()
+            .is_none_or(|so_far| noise(&samples) < noise(so_far))
+        {
+            quietest = Some(samples);
         }
+        if quietest.iter().flatten().all(Sample::is_quiet) {
+            break;
+        }
+    }
+    let taken = Taken {
+        workload: side.workload(),
+        place: side.place(site),
+        round,
+        n: n(args, side.workload()),
+        settings: &side.settings(site),
+    };
+    for sample in quietest.into_iter().flatten() {
+        report.add(&taken, sample);
     }
     Ok(())
 }
 
-/// What a user who tunes nothing has: the README's engine.
-const SETTINGS: &str = "default, queue of 100";
+/// How much others did while they could disturb.
+fn noise(samples: &[Sample]) -> f64 {
+    let disturbed = samples.iter().filter(|sample| !sample.is_quiet());
+    disturbed
+        .map(|sample| sample.usage.others)
+        .fold(0.0, f64::max)
+}
 
 async fn run_side(
     args: &Args,
@@ -107,14 +137,12 @@ async fn run_side(
 ) -> Result<Vec<Sample>> {
     let run = Run {
         site,
-        n: n(args, side),
+        n: n(args, side.workload()),
+        idle: Duration::from_secs(args.idle as u64),
         label: format!("{}/{} {}", round, args.runs, words(site, side)),
     };
     match side {
-        Side::Ours(Workload::Drain) => drain::run(&run).await,
-        Side::Ours(Workload::Chain) => chain::run(&run).await,
-        Side::Ours(Workload::Insert) => insert::run(&run).await,
-        Side::Ours(Workload::Floor) => Ok(Vec::new()),
+        Side::Ours(workload) => run_ours(*workload, &run).await,
         Side::Floor(workload) => floor::run(*workload, &run).await,
         Side::Peer(peer, workload) => {
             let ran = peer::run(peer, *workload, run.n, site).await?;
@@ -126,19 +154,23 @@ async fn run_side(
     }
 }
 
-fn n(args: &Args, side: &Side) -> usize {
-    let (Side::Ours(workload) | Side::Floor(workload) | Side::Peer(_, workload)) = side;
-    args.n.unwrap_or(match workload {
-        Workload::Drain | Workload::Insert | Workload::Floor => 100_000,
-        Workload::Chain => 20_000,
-    })
+async fn run_ours(workload: Workload, run: &Run<'_>) -> Result<Vec<Sample>> {
+    match workload {
+        Workload::Drain => drain::run(run).await,
+        Workload::Chain => chain::run(run).await,
+        Workload::Fanout => fanout::run(run).await,
+        Workload::Signal => signal::run(run).await,
+        Workload::Latency => latency::run(run).await,
+        Workload::Insert => insert::run(run).await,
+        Workload::Timers => timers::run(run).await,
+        Workload::Parked => parked::run(run).await,
+        Workload::Backlog => backlog::run(run).await,
+    }
 }
 
-fn place(site: &Site, side: &Side) -> String {
-    match side {
-        Side::Ours(_) | Side::Floor(_) => site.kind().to_string(),
-        Side::Peer(peer, _) => peer.clone(),
-    }
+fn n(args: &Args, workload: Workload) -> usize {
+    let n = args.n.unwrap_or(workload.usual_n());
+    n.max(workload.least_n())
 }
 
 fn words(site: &Site, side: &Side) -> String {
@@ -149,10 +181,36 @@ fn words(site: &Site, side: &Side) -> String {
     }
 }
 
+impl Side {
+    fn workload(&self) -> Workload {
+        let (Side::Ours(workload) | Side::Floor(workload) | Side::Peer(_, workload)) = self;
+        *workload
+    }
+
+    fn place<'a>(&'a self, site: &Site) -> &'a str {
+        match self {
+            Side::Ours(_) | Side::Floor(_) => site.kind().name(),
+            Side::Peer(peer, _) => peer,
+        }
+    }
+
+    /// Ours are what a user who tunes nothing has: the README's engine.
+    fn settings(&self, site: &Site) -> String {
+        let engine = match self {
+            Side::Ours(_) => "default, queue of 100",
+            Side::Floor(_) => "no engine",
+            Side::Peer(..) => "as its script says",
+        };
+        format!("{engine}; {}", site.settings())
+    }
+}
+
 /// One run of one side.
 pub(crate) struct Run<'a> {
     pub(crate) site: &'a Site,
     pub(crate) n: usize,
+    /// How long an engine with nothing to do is watched.
+    idle: Duration,
     label: String,
 }
 
@@ -190,26 +248,37 @@ async fn run_to_the_end(
     counter.store(0, Ordering::Relaxed);
     let meter = run.meter()?;
     let engine = builder.queue("default", 100).start().await?;
-    wait_until_all_ran(&bar, counter, steps).await;
-    while !eye.sees_nothing_to_run().await? {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until_all_ran(&bar, &eye, counter, steps).await?;
     let usage = meter.stop()?;
     bar.finish_and_clear();
     engine.shutdown().await;
     Ok(usage)
 }
 
-async fn wait_until_all_ran(bar: &ProgressBar, counter: &Counter, steps: usize) {
+/// Waits until so many steps have run and nothing is left to run.
+async fn until_all_ran(
+    bar: &ProgressBar,
+    eye: &Eye,
+    counter: &Counter,
+    steps: usize,
+) -> Result<()> {
+    let mut moved = (0, Instant::now());
     loop {
         let ran = counter.load(Ordering::Relaxed);
         bar.set_position(ran);
-        if ran >= steps as u64 {
-            return;
+        if ran >= steps as u64 && eye.sees_nothing_to_run().await? {
+            return Ok(());
         }
+        if ran != moved.0 {
+            moved = (ran, Instant::now());
+        }
+        ensure!(
+            moved.1.elapsed() < STALLED,
+            "nothing has moved for {STALLED:?}: {ran} of {steps} steps ran"
+        );
         // Near the end it is worth looking often.
-        let left = steps as u64 - ran;
-        let pause = if left < 2_000 { 1 } else { 20 };
+        let near = ran + 2_000 > steps as u64;
+        let pause = if near { 1 } else { 20 };
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }
 }

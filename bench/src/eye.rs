@@ -1,0 +1,134 @@
+//! Looks at the tables past the store, and fills them.
+
+use crate::site::connect;
+use anyhow::Result;
+use indicatif::ProgressBar;
+use outlast::InstanceId;
+use std::path::Path;
+use tokio_postgres::Config;
+
+/// Rows one statement brings in.
+const CHUNK: usize = 100_000;
+
+/// Looks at the tables past the store.
+pub(crate) enum Eye {
+    Postgres(tokio_postgres::Client),
+    Sqlite(rusqlite::Connection),
+}
+
+impl Eye {
+    pub(crate) async fn on_postgres(config: &Config) -> Result<Eye> {
+        let client = connect(config).await?;
+        // A look must stay cheap whatever the statistics say.
+        client.batch_execute("set enable_seqscan = off").await?;
+        Ok(Eye::Postgres(client))
+    }
+
+    pub(crate) fn on_sqlite(path: &Path) -> Result<Eye> {
+        Ok(Eye::Sqlite(rusqlite::Connection::open(path)?))
+    }
+
+    /// Whether nothing is left to run. Workloads have no partition keys, so nothing is held behind one.
+    pub(crate) async fn sees_nothing_to_run(&self) -> Result<bool> {
+        let left: bool = match self {
+            Eye::Postgres(client) => client
+                .query_one(
+                    "select exists (select from outlast.instances where status = 'runnable' and not blocked)
+                         or exists (select from outlast.instances where locked_by is not null)",
+                    &[],
+                )
+                .await?
+                .get(0),
+            Eye::Sqlite(connection) => connection.query_row(
+                "select exists (select 1 from instances where status = 'runnable' and blocked = 0)
+                     or exists (select 1 from instances where status = 'executing')",
+                [],
+                |row| row.get(0),
+            )?,
+        };
+        Ok(!left)
+    }
+
+    /// Of every instance of a machine that answered with a moment in microseconds: how much later than it
+    /// was due that is, in milliseconds.
+    pub(crate) async fn lateness(&self, machine: &str) -> Result<Vec<f64>> {
+        let microseconds: Vec<i64> = match self {
+            Eye::Postgres(client) => {
+                let rows = client
+                    .query(
+                        "select result::text::bigint - (extract(epoch from eligible_at) * 1000000)::bigint
+                           from outlast.instances
+                          where fsm = $1 and status = 'done'",
+                        &[&machine],
+                    )
+                    .await?;
+                rows.iter().map(|row| row.get(0)).collect()
+            }
+            Eye::Sqlite(connection) => {
+                let mut statement = connection.prepare(
+                    "select cast(result as integer) - eligible_at
+                       from instances
+                      where fsm = ?1 and status = 'done'",
+                )?;
+                let rows = statement.query_map([machine], |row| row.get(0))?;
+                rows.collect::<rusqlite::Result<_>>()?
+            }
+        };
+        let milliseconds = microseconds.into_iter().map(|us| us as f64 / 1_000.0);
+        Ok(milliseconds.collect())
+    }
+
+    /// Makes so many rows like that of an instance: whatever the store wrote for the one, all have.
+    pub(crate) async fn copy(&self, id: InstanceId, times: usize, bar: &ProgressBar) -> Result<()> {
+        let columns = self.columns().await?;
+        for first in (0..times).step_by(CHUNK) {
+            let rows = CHUNK.min(times - first);
+            self.copy_chunk(&columns, id.0, rows as i64).await?;
+            bar.inc(rows as u64);
+        }
+        Ok(())
+    }
+
+    async fn copy_chunk(&self, columns: &str, id: i64, rows: i64) -> Result<()> {
+        match self {
+            Eye::Postgres(client) => {
+                let statement = format!(
+                    "insert into outlast.instances ({columns})
+                     select {columns} from outlast.instances, generate_series(1, $2::bigint) where id = $1"
+                );
+                client.execute(&statement, &[&id, &rows]).await?;
+            }
+            Eye::Sqlite(connection) => {
+                let statement = format!(
+                    "with recursive series (nth) as
+                         (select 1 union all select nth + 1 from series where nth < ?2)
+                     insert into instances ({columns})
+                     select {columns} from instances, series where id = ?1"
+                );
+                connection.execute(&statement, [id, rows])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All columns but the id, which is each row's own.
+    async fn columns(&self) -> Result<String> {
+        Ok(match self {
+            Eye::Postgres(client) => client
+                .query_one(
+                    "select string_agg(quote_ident(attname), ', ')
+                       from pg_attribute
+                      where attrelid = 'outlast.instances'::regclass
+                        and attnum > 0 and not attisdropped and attname <> 'id'",
+                    &[],
+                )
+                .await?
+                .get(0),
+            Eye::Sqlite(connection) => connection.query_row(
+                "select group_concat(name, ', ') from pragma_table_info('instances') where name <> 'id'",
+                [],
+                |row| row.get(0),
+            )?,
+        })
+    }
+}

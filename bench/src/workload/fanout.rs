@@ -1,0 +1,58 @@
+//! One parent and its children, until it has joined them; and as many without a parent.
+
+use super::{DEADLINE, Run, drain};
+use crate::cpu::Usage;
+use crate::figure::Sample;
+use crate::machines::{Counter, Family, Gathering, Single};
+use anyhow::{Result, ensure};
+use indicatif::ProgressBar;
+use outlast::limits::CHILDREN_MAX;
+use outlast::prelude::*;
+use std::sync::atomic::Ordering;
+
+pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
+    ensure!(
+        run.n <= CHILDREN_MAX,
+        "a parent has {CHILDREN_MAX} children at most, not {}",
+        run.n
+    );
+    Ok(vec![
+        Sample::seconds("fanout", fan_out(run).await?),
+        Sample::seconds("drain of as many", drain::drain(run).await?),
+    ])
+}
+
+/// From the insert of the parent to its end.
+async fn fan_out(run: &Run<'_>) -> Result<Usage> {
+    let bed = run.site.fresh().await?;
+    let counter = Counter::default();
+    let builder = bed
+        .builder()
+        .machine(Family(Counter::default()))
+        .machine(Single(counter.clone()));
+    let engine = builder.queue("default", 100).start().await?;
+    bed.settle().await?;
+    let bar = run.bar(run.n, "children");
+    let meter = run.meter()?;
+    let children = run.n as u64;
+    let parent = engine
+        .insert(New::<Family>(Gathering::Start { children }))
+        .await?;
+    let joined = tokio::select! {
+        joined = engine.wait(parent, DEADLINE) => joined?,
+        never = show(&bar, &counter) => match never {},
+    };
+    let usage = meter.stop()?;
+    bar.finish_and_clear();
+    engine.shutdown().await;
+    ensure!(joined == run.n, "{joined} of {} were joined", run.n);
+    Ok(usage)
+}
+
+/// Moves the bar for as long as somebody wants it.
+async fn show(bar: &ProgressBar, counter: &Counter) -> std::convert::Infallible {
+    loop {
+        bar.set_position(counter.load(Ordering::Relaxed));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}

@@ -1,0 +1,62 @@
+//! From insert to done on an engine with nothing else to do, and from step to step.
+
+use super::turns::in_turns;
+use super::{DEADLINE, Run};
+use crate::bed::Bed;
+use crate::cpu::Usage;
+use crate::figure::{Sample, Times};
+use crate::machines::{Counter, Link, One, Single, Starts, Trail};
+use anyhow::Result;
+use outlast::prelude::*;
+use std::sync::PoisonError;
+use std::time::Instant;
+
+pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
+    let bed = run.site.fresh().await?;
+    let starts = Starts::default();
+    let builder = bed
+        .builder()
+        .machine(Single(Counter::default()))
+        .machine(Trail(starts.clone()));
+    let engine = builder.queue("default", 100).start().await?;
+    let client = bed.client();
+    let both = in_turns(run, &bed, "insert to done", async |number| {
+        let begun = Instant::now();
+        let id = client.insert(New::<Single>(One::Work { number })).await?;
+        client.wait(id, DEADLINE).await?;
+        Ok(begun.elapsed().as_secs_f64() * 1_000.0)
+    })
+    .await?;
+    let gaps = step_to_step(run, &bed, &starts).await?;
+    engine.shutdown().await;
+    Ok(vec![
+        both.commits.median("one commit"),
+        both.ours.median("latency p50"),
+        both.ours.quantile("latency p99", 0.99),
+        // What a user pays for each, the turns through the queue that the run-ahead's budget asks for included.
+        gaps.mean("step to step"),
+        gaps.median("step to step p50"),
+    ])
+}
+
+/// One chain alone: what lies between the starts of its steps.
+async fn step_to_step(run: &Run<'_>, bed: &Bed, starts: &Starts) -> Result<Times> {
+    let client = bed.client();
+    let bar = run.bar(run.n, "step to step");
+    bar.tick();
+    let meter = run.meter()?;
+    let chain = Link::Link {
+        number: 1,
+        // One gap less than steps.
+        left: run.n as u64 + 1,
+    };
+    let id = client.insert(New::<Trail>(chain)).await?;
+    client.wait(id, DEADLINE).await?;
+    let usage: Usage = meter.stop()?;
+    bar.finish_and_clear();
+    let starts = starts.lock().unwrap_or_else(PoisonError::into_inner);
+    let gaps = starts
+        .windows(2)
+        .map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1_000.0);
+    Ok(Times::new(gaps.collect(), usage))
+}

@@ -1,0 +1,108 @@
+//! An engine with nothing to do: alone, and beside parked instances.
+
+use super::claims::{Cost, copy, cost, insert_runnable};
+use super::{DEADLINE, Run};
+use crate::bed::Bed;
+use crate::cpu::{Usage, memory};
+use crate::figure::Sample;
+use crate::machines::{Counter, Parking, Single, Waiting};
+use anyhow::{Context as _, Result};
+use outlast::EngineBuilder;
+use outlast::prelude::*;
+
+/// What is runnable while claims are measured.
+const RUNNABLE: usize = 10_000;
+
+/// How long an engine may take to come to rest after its start.
+const START: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
+    let none = watch(run, 0).await?;
+    let parked = watch(run, run.n).await?;
+    let mut samples = none.samples("idle", "beside none");
+    samples.extend(parked.samples("parked", "beside parked"));
+    Ok(samples)
+}
+
+/// What an engine with nothing to do uses.
+struct Watched {
+    usage: Usage,
+    memory_mb: f64,
+    claim: Cost,
+    parked: usize,
+}
+
+impl Watched {
+    fn samples(&self, state: &str, place: &str) -> Vec<Sample> {
+        let percent = (self.usage.engine + self.usage.database) * 100.0;
+        let cpu = Sample::new(format!("{state} cpu"), percent, "% of a core", self.usage);
+        let memory = Sample::new(format!("{state} memory"), self.memory_mb, "MB", self.usage);
+        let mut samples = vec![
+            cpu.of(self.parked).unmoved_by_others(),
+            memory.of(self.parked).unmoved_by_others(),
+        ];
+        samples.extend(
+            self.claim
+                .samples(place)
+                .map(|sample| sample.of(self.parked)),
+        );
+        samples
+    }
+}
+
+/// Watches an engine beside so many parked instances.
+async fn watch(run: &Run<'_>, parked: usize) -> Result<Watched> {
+    let bed = run.site.fresh().await?;
+    if parked > 0 {
+        let id = park_one(&bed).await?;
+        copy(run, &bed, id, parked - 1, "parking").await?;
+    }
+    bed.rest().await?;
+    let (usage, memory_mb) = rest(run, &bed).await?;
+    Ok(Watched {
+        usage,
+        memory_mb,
+        claim: claim_beside(run, &bed).await?,
+        parked,
+    })
+}
+
+/// The engine's and the database's share of the processor while nothing happens, and our memory.
+async fn rest(run: &Run<'_>, bed: &Bed) -> Result<(Usage, f64)> {
+    let engine = builder(bed).start().await?;
+    tokio::time::sleep(START.min(run.idle)).await;
+    // Drawn once: a bar that moves is work too.
+    let bar = run.bar(1, "nothing to do");
+    bar.tick();
+    let meter = run.meter()?;
+    tokio::time::sleep(run.idle).await;
+    let usage = meter.stop()?;
+    let memory_mb = memory()?;
+    bar.finish_and_clear();
+    engine.shutdown().await;
+    Ok((usage, memory_mb))
+}
+
+async fn claim_beside(run: &Run<'_>, bed: &Bed) -> Result<Cost> {
+    let runnable = insert_runnable(bed).await?;
+    copy(run, bed, runnable, RUNNABLE - 1, "runnable").await?;
+    bed.rest().await?;
+    cost(run, bed, RUNNABLE).await
+}
+
+/// One that the engine itself has parked, to be copied.
+async fn park_one(bed: &Bed) -> Result<InstanceId> {
+    let engine = builder(bed).start().await?;
+    let new = New::<Waiting>(Parking::Start { number: 1 });
+    let id = engine.insert(new).await?.id();
+    let id = id.context("the instance has no id")?.get();
+    engine.wait_settled(id, DEADLINE).await?;
+    engine.shutdown().await;
+    Ok(id)
+}
+
+fn builder(bed: &Bed) -> EngineBuilder {
+    let builder = bed.builder().machine(Waiting(Counter::default()));
+    let builder = builder.machine(Single(Counter::default()));
+    builder.queue("default", 100)
+}

@@ -1,0 +1,81 @@
+//! One thing at a time, in turns with bare commits: both are as slow as the disk is at that moment.
+
+use super::Run;
+use crate::bare::Bare;
+use crate::bed::Bed;
+use crate::cpu::Usage;
+use crate::figure::Times;
+use anyhow::Result;
+
+/// How often the two take turns.
+const TURNS: usize = 10;
+
+/// What comes first opens connections and prepares statements, which an engine that is up has behind it.
+const WARM_UP: usize = 20;
+
+/// What both sides took.
+pub(super) struct Both {
+    pub(super) ours: Times,
+    pub(super) commits: Times,
+}
+
+/// Does a thing that answers its milliseconds `run.n` times, and as many bare commits.
+pub(super) async fn in_turns(
+    run: &Run<'_>,
+    bed: &Bed,
+    doing: &'static str,
+    mut once: impl AsyncFnMut(u64) -> Result<f64>,
+) -> Result<Both> {
+    let bare = Bare::new(bed).await?;
+    for number in 0..WARM_UP.min(run.n) {
+        once(number as u64).await?;
+        bare.commit().await?;
+    }
+    bed.settle().await?;
+    let bar = run.bar(run.n, doing);
+    let (mut ours, mut commits) = (Turns::default(), Turns::default());
+    let length = run.n.div_ceil(TURNS);
+    for first in (0..run.n).step_by(length) {
+        let turn = first..run.n.min(first + length);
+        commits
+            .take(run, turn.len(), async |_| bare.commit().await)
+            .await?;
+        ours.take(run, turn.len(), async |nth| {
+            once((first + nth) as u64).await
+        })
+        .await?;
+        bar.inc(turn.len() as u64);
+    }
+    bar.finish_and_clear();
+    Ok(Both {
+        ours: ours.times(),
+        commits: commits.times(),
+    })
+}
+
+/// The turns of one side.
+#[derive(Default)]
+struct Turns {
+    milliseconds: Vec<f64>,
+    stretches: Vec<Usage>,
+}
+
+impl Turns {
+    async fn take(
+        &mut self,
+        run: &Run<'_>,
+        times: usize,
+        mut once: impl AsyncFnMut(usize) -> Result<f64>,
+    ) -> Result<()> {
+        let meter = run.meter()?;
+        for nth in 0..times {
+            self.milliseconds.push(once(nth).await?);
+        }
+        self.stretches.push(meter.stop()?);
+        Ok(())
+    }
+
+    fn times(self) -> Times {
+        Times::new(self.milliseconds, Usage::over(&self.stretches))
+    }
+}
