@@ -19,8 +19,12 @@ const MAX: usize = 100;
 /// Claims that are measured.
 const CLAIMS: usize = 200;
 
-/// Claims that are held at the same time: then they are given back, and the backlog is as it was.
+/// Claims that are held at the same time: then they are given back, and the backlog is as large as it was.
 const HELD: usize = 20;
+
+/// What is given back goes to the end of the queue, as a queue in use has its finished rows behind the pick and
+/// its new ones at the end; given back to its place, a claim would meet the same few rows again and again.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// What claims took.
 pub(super) struct Cost {
@@ -119,7 +123,7 @@ impl Hand {
         );
         let release = claimed.iter().map(|claim| Release {
             claim: claim.reference(),
-            pause: Duration::ZERO,
+            pause: PAUSE,
         });
         Ok(release.collect())
     }
