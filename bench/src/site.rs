@@ -6,7 +6,8 @@ use crate::cpu;
 use anyhow::{Context, Result, bail};
 use outlast::{Postgres, Sqlite};
 use outlast_testbed::cluster::Cluster;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use tempfile::TempDir;
 use tokio_postgres::config::Host;
 use tokio_postgres::error::SqlState;
@@ -18,7 +19,13 @@ const DATABASE: &str = "outlast_bench";
 /// A place that gives fresh stores.
 pub(crate) enum Site {
     Postgres(Box<Server>),
-    Sqlite(TempDir),
+    Sqlite(Folder),
+}
+
+/// Where SQLite's files are; gone with the value.
+pub(crate) struct Folder {
+    folder: TempDir,
+    made: AtomicU32,
 }
 
 /// A PostgreSQL server, ours or somebody's.
@@ -37,7 +44,10 @@ impl Site {
         match kind {
             Kind::Postgres => Ok(Site::Postgres(Box::new(Server::new(url).await?))),
             // Beside the build, not in the folder for temporary files, which may be in memory.
-            Kind::Sqlite => Ok(Site::Sqlite(tempfile::tempdir_in(folder_on_disk()?)?)),
+            Kind::Sqlite => Ok(Site::Sqlite(Folder {
+                folder: tempfile::tempdir_in(folder_on_disk()?)?,
+                made: AtomicU32::new(0),
+            })),
         }
     }
 
@@ -93,13 +103,7 @@ impl Site {
                 })
             }
             Site::Sqlite(folder) => {
-                let path = folder.path().join("bench.db");
-                for suffix in ["", "-wal", "-shm"] {
-                    let file = format!("{}{suffix}", path.display());
-                    if Path::new(&file).exists() {
-                        std::fs::remove_file(&file)?;
-                    }
-                }
+                let path = folder.fresh_file()?;
                 Ok(Bed::Sqlite {
                     store: Sqlite::open(&path)?,
                     path,
@@ -117,6 +121,24 @@ impl Site {
             }
             Site::Sqlite(_) => bail!("peers run on PostgreSQL; say --store postgres"),
         }
+    }
+}
+
+impl Folder {
+    /// A file of another name each time: a store that was dropped may still be closing the one before, and
+    /// takes what is beside it by that name along.
+    fn fresh_file(&self) -> Result<PathBuf> {
+        for entry in std::fs::read_dir(self.folder.path())? {
+            let path = entry?.path();
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error).context("a database of before cannot be removed");
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        Ok(self.folder.path().join(format!("bench-{number}.db")))
     }
 }
 
