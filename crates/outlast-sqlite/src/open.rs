@@ -4,6 +4,7 @@ use crate::Options;
 use crate::error;
 use crate::migrate::{self, MigrateError};
 use outlast_core::{Error, Result};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 use std::path::Path;
 use std::thread;
@@ -116,6 +117,9 @@ fn open_reader(options: &Options, path: &Path) -> rusqlite::Result<Connection> {
 
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    // Plans depend on nothing that is bound: otherwise SQLite prepares a statement again, at every use,
+    // when one of its values could have told it more.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // What a savepoint would undo fits in memory, and need not survive.
     connection.pragma_update(None, "temp_store", "memory")
 }
@@ -166,6 +170,7 @@ fn limit_size(connection: &Connection, bytes: Option<u64>) -> rusqlite::Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rusqlite::StatementStatus;
 
     #[test]
     fn a_library_with_the_known_fault_is_refused() {
@@ -173,5 +178,17 @@ mod tests {
         assert!(error.to_string().contains("3.51.3"), "{error}");
         assert!(check_library(3_051_003, "3.51.3").is_ok());
         assert!(check_library(rusqlite::version_number(), rusqlite::version()).is_ok());
+    }
+
+    #[test]
+    fn a_statement_is_not_prepared_again_when_other_values_are_bound_to_it() {
+        let writer = open(&Options::default(), None).unwrap().writer;
+        let mut statement = writer
+            .prepare(include_str!("../sql/claim/inbox.sql"))
+            .unwrap();
+        for instance in 0..10 {
+            assert!(!statement.exists([instance]).unwrap());
+        }
+        assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
     }
 }
