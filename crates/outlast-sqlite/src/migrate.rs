@@ -16,6 +16,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "trace and visits",
         sql: include_str!("../migrations/0002_trace_and_visits.sql"),
     },
+    Migration {
+        version: 3,
+        name: "cheaper checks",
+        sql: include_str!("../migrations/0003_cheaper_checks.sql"),
+    },
 ];
 
 /// One change of the schema.

@@ -214,6 +214,60 @@ async fn a_file_of_the_first_version_keeps_its_rows_and_goes_on() {
     assert_eq!(store.get(new.id).await.unwrap().unwrap(), new);
 }
 
+/// The third version moves the rows into a table with other checks.
+#[tokio::test]
+async fn rows_that_move_into_another_table_keep_their_ids_and_no_id_is_given_twice() {
+    let (_folder, path) = scene::new_path();
+    let old = Connection::open(&path).unwrap();
+    old.execute_batch(
+        "create table meta (key text primary key, value text not null) strict;
+         insert into meta values ('schema_version', '2');",
+    )
+    .unwrap();
+    for migration in &Sqlite::migrations()[..2] {
+        old.execute_batch(migration.sql).unwrap();
+    }
+    let insert = "insert into instances (fsm, fsm_version, step, state, status, queue, priority,
+             eligible_at, inserted_at, updated_at, trace, entered_revision)
+         values ('order', 1, 'start', '{}', 'runnable', 'default', 0, 0, 0, 0, 't', 3)";
+    for _ in 0..5 {
+        old.execute_batch(insert).unwrap();
+    }
+    old.execute_batch("delete from instances where id in (2, 4, 5)")
+        .unwrap();
+    drop(old);
+
+    let store = Sqlite::open(&path).unwrap();
+    let new = scene::insert(&store, vec![scene::order()]).await;
+    assert_eq!(new, [InstanceId(6)]);
+    let kept = store.get(InstanceId(3)).await.unwrap().unwrap();
+    assert_eq!(kept.trace.as_deref(), Some("t"));
+    assert_eq!(kept.entered, Revision(3));
+    assert_eq!(store.get(InstanceId(2)).await.unwrap(), None);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_status_that_does_not_exist_or_does_not_fit_is_refused_by_the_schema() {
+    let (_folder, path) = scene::new_path();
+    let store = Sqlite::open(&path).unwrap();
+    scene::insert(&store, vec![scene::order()]).await;
+    store.close().await;
+    let connection = Connection::open(&path).unwrap();
+    let refused = |set: &str| connection.execute(&format!("update instances set {set}"), []);
+    for set in [
+        "status = 'ready'",
+        "status = 'executing'",
+        "status = 'done'",
+        "status = 'awaiting_signal'",
+        "finished_at = 1",
+        "locked_by = 1",
+    ] {
+        assert!(refused(set).is_err(), "{set}");
+    }
+    assert_eq!(refused("status = 'done', finished_at = 1"), Ok(1));
+}
+
 #[tokio::test]
 async fn a_file_has_one_name_however_it_is_written_and_each_memory_its_own() {
     let (folder, path) = scene::new_path();
