@@ -121,11 +121,7 @@ pub(crate) fn cancel() -> Outcome {
 
 /// The outcome of `claim`, whose step received what it awaited.
 pub(crate) fn commit_of(claim: &Claim, outcome: Outcome) -> Commit {
-    Commit {
-        claim: claim.reference(),
-        received: claim.awaited().map(|signal| signal.id).collect(),
-        outcome,
-    }
+    Commit::of(claim, outcome)
 }
 
 pub(crate) fn signal(target: InstanceId, name: &str) -> NewSignal {

@@ -1,7 +1,9 @@
 //! Taking work: the right to run one step of an instance.
 
 use crate::limits::{self, CLAIM_MAX, MACHINES_MAX};
-use crate::{ClaimRef, InstanceId, Invalid, Json, Revision, SignalId, Status, Timestamp, WorkerId};
+use crate::{
+    ClaimRef, InstanceId, Invalid, Json, Revision, SignalId, Status, Ties, Timestamp, WorkerId,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -124,6 +126,14 @@ impl Claim {
         ClaimRef {
             id: self.id,
             revision: self.revision,
+        }
+    }
+
+    /// What it is tied to, for its commit.
+    pub fn ties(&self) -> Ties {
+        Ties {
+            parent: self.parent.is_some(),
+            partition_key: self.partition_key.is_some(),
         }
     }
 

@@ -1,7 +1,9 @@
 //! Writing what a step decided, and giving back what was not run.
 
 use crate::limits::{self, AWAITED_NAMES_MAX, BATCH_MAX, CHILDREN_MAX};
-use crate::{InstanceId, Invalid, Json, NewInstance, QueueNames, Revision, SignalId, Status};
+use crate::{
+    Claim, InstanceId, Invalid, Json, NewInstance, QueueNames, Revision, SignalId, Status,
+};
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -24,6 +26,26 @@ pub struct Commit {
     pub received: Vec<SignalId>,
     /// What the step decided.
     pub outcome: Outcome,
+    /// What the instance is tied to, from its claim.
+    pub ties: Ties,
+}
+
+/// What else of the store an instance is tied to. It was fixed when the instance was inserted, so whoever has
+/// the claim knows, and a commit need not look for what is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ties {
+    /// It may have a parent, which counts its end.
+    pub parent: bool,
+    /// It may have a partition key, behind which others wait.
+    pub partition_key: bool,
+}
+
+impl Ties {
+    /// Nothing is known: everything is looked for.
+    pub const UNKNOWN: Ties = Ties {
+        parent: true,
+        partition_key: true,
+    };
 }
 
 /// What a step decided.
@@ -190,6 +212,16 @@ fn check_fan_out(children: &[NewInstance], step: &str) -> Result<(), Invalid> {
 }
 
 impl Commit {
+    /// The outcome of a claim whose step was handed all that it awaited.
+    pub fn of(claim: &Claim, outcome: Outcome) -> Commit {
+        Commit {
+            claim: claim.reference(),
+            received: claim.awaited().map(|signal| signal.id).collect(),
+            outcome,
+            ties: claim.ties(),
+        }
+    }
+
     /// Whether a batch of this size can be taken.
     pub fn check_batch(commits: &[Commit]) -> Result<(), Invalid> {
         limits::check_batch("commit", commits.len(), BATCH_MAX)

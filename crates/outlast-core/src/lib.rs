@@ -54,7 +54,7 @@ pub use claim::{
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp, micros};
 pub use collect::{CollectRequest, Collected};
 pub use commit::{
-    Answer, ClaimRef, Commit, Committed, Outcome, Proceed, Release, ReleaseAnswer, Released,
+    Answer, ClaimRef, Commit, Committed, Outcome, Proceed, Release, ReleaseAnswer, Released, Ties,
 };
 pub use deliver::{Delivered, Delivery, NewSignal, SignalOrInsert, SignalledOrInserted, Target};
 pub use error::{Error, ErrorKind, Invalid, Result, Source};

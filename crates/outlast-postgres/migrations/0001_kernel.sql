@@ -98,7 +98,7 @@ create index instances_locked on outlast.instances (locked_by, id)
 create unique index instances_correlation on outlast.instances (fsm, correlation_guard)
     where correlation_guard is not null;
 
--- claim/children.sql, commit/apply.sql: the children of a round.
+-- claim/children.sql, commit/park.sql: the children of a round.
 create index instances_children on outlast.instances (parent_id, parent_round)
     where parent_id is not null;
 
@@ -126,7 +126,7 @@ create table outlast.signals (
 create unique index signals_dedup on outlast.signals (target_id, dedup_key)
     where dedup_key is not null;
 
--- claim/inbox.sql, commit/apply.sql, commit/clear.sql: an inbox, and matches in it.
+-- claim/inbox.sql, commit/park.sql, commit/clear.sql: an inbox, and matches in it.
 create index signals_inbox on outlast.signals (target_id, name)
     where consumed_at is null;
 

@@ -8,10 +8,10 @@ use crate::statement::{self, Call, Parameter, value};
 use outlast_core::limits::{self, BATCH_MAX};
 use outlast_core::{
     Claim, ClaimRef, ClaimRequest, Claimed, Commit, Error, InstanceId, Outcome, QueueNames,
-    Release, ReleaseAnswer, Released, Result, Revision, WorkerId, micros,
+    Release, ReleaseAnswer, Released, Result, Revision, Ties, WorkerId, micros,
 };
 use std::collections::{BTreeMap, HashSet};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio_postgres::Row;
 
 /// How often a claim looks further when it met rows behind busy partition keys, and how far each time.
@@ -77,7 +77,7 @@ struct Look {
 /// A claim, and whether its inbox must be loaded.
 struct Loadable {
     claim: Claim,
-    eligible_at: std::time::SystemTime,
+    eligible_at: SystemTime,
     has_inbox: bool,
 }
 
@@ -115,8 +115,8 @@ async fn look(
             worker: request.worker,
         }));
     }
-    let rows = &answers[1];
-    let counts = rows.first().ok_or_else(no_counts)?;
+    let (counts, rows) = answers[1].split_last().ok_or_else(no_counts)?;
+    let now = column(counts, "now")?;
     let mut look = Look {
         looked_at: column::<i64>(counts, "looked_at")? as usize,
         set_aside: column::<i64>(counts, "set_aside")? as usize,
@@ -125,21 +125,19 @@ async fn look(
         unreadable: Vec::new(),
     };
     for row in rows {
-        if column::<Option<i64>>(row, "id")?.is_some() {
-            look.add(row)?;
-        }
+        look.add(row, &request.queue, now)?;
     }
     Ok(look)
 }
 
 impl Look {
     /// A row that cannot be read must not take its neighbours with it (PROTOCOL §3 #12).
-    fn add(&mut self, row: &Row) -> Result<(), Failure> {
-        match row::claim(row) {
+    fn add(&mut self, row: &Row, queue: &str, now: SystemTime) -> Result<(), Failure> {
+        match row::claim(row, queue, now) {
             Ok(claim) => self.claims.push(Loadable {
                 claim,
                 eligible_at: column(row, "eligible_at")?,
-                has_inbox: column(row, "has_inbox")?,
+                has_inbox: column::<Option<bool>>(row, "has_inbox")?.unwrap_or(false),
             }),
             Err(failure) => {
                 let reason = format!("the stored row cannot be read: {}", failure.during("claim"));
@@ -147,6 +145,7 @@ impl Look {
                     claim: claim_of(row)?,
                     received: Vec::new(),
                     outcome: Outcome::Stop { reason },
+                    ties: Ties::UNKNOWN,
                 });
             }
         }
@@ -392,7 +391,7 @@ pub(crate) fn claim_refs(rows: &[Row]) -> Result<Vec<ClaimRef>, Failure> {
     rows.iter().map(claim_of).collect()
 }
 
-fn claim_of(row: &Row) -> Result<ClaimRef, Failure> {
+pub(crate) fn claim_of(row: &Row) -> Result<ClaimRef, Failure> {
     Ok(ClaimRef {
         id: instance_id(row)?,
         revision: column(row, "revision").map(Revision)?,

@@ -1,18 +1,19 @@
 //! Writing what steps decided.
 //!
 //! A commit is one pipeline: lock the own rows, spawn, consume, count off the parents, let the next in
-//! line through, and last write the rows. Until that last statement the fence still tells our rows from
-//! lost ones, so each statement before it can check for itself.
+//! line through, write the rows, and empty the inboxes of those that ended. Until the rows are written the
+//! fence still tells ours from lost ones, so each statement before can check for itself. A batch whose
+//! instances go their way alone, as most do, is the writing and the emptying only.
 
-use crate::claim::{add_all, add_if, claim_before, held, references};
+use crate::claim::{add_all, add_if, claim_of, held, references};
 use crate::error::Failure;
 use crate::insert;
 use crate::row::{column, status};
 use crate::session::{Purpose, Session};
-use crate::statement::{self, Call, Statement, documents, value};
+use crate::statement::{self, Call, Parameter, Statement, documents, value};
 use outlast_core::{
     Answer, ClaimRef, Commit, Committed, Json, NewInstance, Outcome, Proceed, QueueNames, Result,
-    Revision, Status, limits, micros,
+    Status, limits, micros,
 };
 use std::collections::HashMap;
 use tokio_postgres::Row;
@@ -105,48 +106,80 @@ async fn write_once(
                 add_each_if(&mut woken, rows, "released")?
             }
             name if name == statement::COMMIT_LET_THROUGH.name => add_all(&mut woken, rows)?,
-            name if name == statement::COMMIT_APPLY.name => written = applied(rows, &mut woken)?,
+            name if name == statement::COMMIT_ADVANCE.name => {
+                add_written(&mut written, rows, false, &mut woken)?
+            }
+            name if name == statement::COMMIT_PARK.name => {
+                add_written(&mut written, rows, true, &mut woken)?
+            }
             _ => {}
         }
     }
     let answers = batch
         .iter()
-        .map(|commit| written.remove(&commit.claim).unwrap_or(Answer::Lost))
+        .map(|commit| match written.remove(&commit.claim) {
+            Some(parked) => answer(commit, parked),
+            None => Answer::Lost,
+        })
         .collect();
     Ok((answers, woken))
 }
 
 /// The statements a batch needs, in the order of the locks.
 fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
-    let all: Vec<ClaimRef> = batch.iter().map(|commit| commit.claim).collect();
-    let mut calls = vec![statement::COMMIT_LOCK.with(references(&all))];
+    let mut calls = Vec::new();
+    // An instance that goes its way alone needs no lock before the statement that writes it.
+    if !batch.iter().all(|commit| goes_alone(commit)) {
+        let all: Vec<ClaimRef> = batch.iter().map(|commit| commit.claim).collect();
+        calls.push(statement::COMMIT_LOCK.with(references(&all)));
+    }
     calls.extend(spawning(batch));
     calls.extend(consuming(batch));
-    let ending = claims_where(batch, |outcome| outcome.end().is_some());
-    if !ending.is_empty() {
-        calls.extend(ENDING.map(|statement| statement.with(held(&ending))));
+    let joining = claims_where(batch, joins);
+    if !joining.is_empty() {
+        calls.extend(JOINING.map(|statement| statement.with(held(&joining))));
     }
-    let leaving = claims_where(batch, |outcome| !outcome.keeps_claim());
+    let leaving = claims_where(batch, leaves_its_line);
     if !leaving.is_empty() {
         calls.push(statement::COMMIT_LET_THROUGH.with(held(&leaving)));
     }
-    calls.push(applying(batch));
+    calls.extend(advancing(batch));
+    calls.extend(parking(batch));
+    let ended = claims_where(batch, |commit| commit.outcome.end().is_some());
+    if !ended.is_empty() {
+        calls.push(clearing(&ended));
+    }
     calls
 }
 
-/// What belongs to an end, besides the row itself.
-pub(crate) const ENDING: [Statement; 3] = [
-    statement::COMMIT_CLEAR,
-    statement::COMMIT_LOCK_PARENTS,
-    statement::COMMIT_JOIN,
-];
+/// Whether the outcome touches nothing but its own row, and an inbox that is left.
+fn goes_alone(commit: &Commit) -> bool {
+    let consumes = commit.outcome.consumes() && !commit.received.is_empty();
+    !parks(&commit.outcome) && !consumes && !joins(commit) && !leaves_its_line(commit)
+}
 
-fn claims_where(batch: &[&Commit], condition: impl Fn(&Outcome) -> bool) -> Vec<ClaimRef> {
-    batch
-        .iter()
-        .filter(|commit| condition(&commit.outcome))
-        .map(|commit| commit.claim)
-        .collect()
+/// Whether a parent must hear of it.
+fn joins(commit: &Commit) -> bool {
+    commit.ties.parent && commit.outcome.end().is_some()
+}
+
+/// Whether somebody may wait behind it.
+fn leaves_its_line(commit: &Commit) -> bool {
+    commit.ties.partition_key && !commit.outcome.keeps_claim()
+}
+
+/// What an end means for the parent.
+pub(crate) const JOINING: [Statement; 2] = [statement::COMMIT_LOCK_PARENTS, statement::COMMIT_JOIN];
+
+/// What an end means for the inbox.
+pub(crate) fn clearing<'a>(ended: &[ClaimRef]) -> Call<'a> {
+    let ids: Vec<i64> = ended.iter().map(|claim| claim.id.0).collect();
+    statement::COMMIT_CLEAR.with([value(ids)])
+}
+
+fn claims_where(batch: &[&Commit], condition: impl Fn(&Commit) -> bool) -> Vec<ClaimRef> {
+    let commits = batch.iter().filter(|commit| condition(commit));
+    commits.map(|commit| commit.claim).collect()
 }
 
 /// Children in, and a report of those that were not started.
@@ -226,12 +259,40 @@ fn consuming<'a>(batch: &[&Commit]) -> Option<Call<'a>> {
     Some(statement::COMMIT_CONSUME.with([ids, revisions, value(received)]))
 }
 
-/// The rows themselves.
-fn applying<'a>(batch: &[&'a Commit]) -> Call<'a> {
-    let outcomes = || batch.iter().map(|commit| &commit.outcome);
-    let claims: Vec<ClaimRef> = batch.iter().map(|commit| commit.claim).collect();
-    let [ids, revisions] = references(&claims);
-    statement::COMMIT_APPLY.with([
+/// The rows that go on or end.
+fn advancing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
+    let mut rows: Vec<&'a Commit> = batch.to_vec();
+    rows.retain(|commit| !parks(&commit.outcome));
+    if rows.is_empty() {
+        return None;
+    }
+    // Where nothing was locked before, this is the order of the locks.
+    rows.sort_by_key(|commit| commit.claim.id);
+    let outcomes = || rows.iter().map(|commit| &commit.outcome);
+    let [ids, revisions] = claimed(&rows);
+    Some(statement::COMMIT_ADVANCE.with([
+        ids,
+        revisions,
+        value(outcomes().map(kind).collect::<Vec<_>>()),
+        value(outcomes().map(step).collect::<Vec<_>>()),
+        value(documents(outcomes().map(state))),
+        value(outcomes().map(delay_us).collect::<Vec<_>>()),
+        value(documents(outcomes().map(result))),
+        value(outcomes().map(error).collect::<Vec<_>>()),
+    ]))
+}
+
+/// The rows that wait, for signals or for children.
+fn parking<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
+    let mut rows: Vec<&'a Commit> = batch.to_vec();
+    rows.retain(|commit| parks(&commit.outcome));
+    if rows.is_empty() {
+        return None;
+    }
+    let outcomes = || rows.iter().map(|commit| &commit.outcome);
+    let [ids, revisions] = claimed(&rows);
+    let received = rows.iter().map(|commit| received_literal(commit));
+    Some(statement::COMMIT_PARK.with([
         ids,
         revisions,
         value(outcomes().map(kind).collect::<Vec<_>>()),
@@ -239,30 +300,58 @@ fn applying<'a>(batch: &[&'a Commit]) -> Call<'a> {
         value(documents(outcomes().map(state))),
         value(outcomes().map(delay_us).collect::<Vec<_>>()),
         value(outcomes().map(names_literal).collect::<Vec<_>>()),
-        value(documents(outcomes().map(result))),
-        value(outcomes().map(error).collect::<Vec<_>>()),
-        value(
-            batch
-                .iter()
-                .map(|commit| received_literal(commit))
-                .collect::<Vec<_>>(),
-        ),
+        value(received.collect::<Vec<_>>()),
         value(outcomes().map(has_keyed_children).collect::<Vec<bool>>()),
-    ])
+    ]))
 }
 
-/// The answers by claim: a batch may hold a lost claim of an instance beside the one that counts.
-fn applied(rows: &[Row], woken: &mut QueueNames) -> Result<HashMap<ClaimRef, Answer>, Failure> {
-    let mut written = HashMap::with_capacity(rows.len());
-    for row in rows {
-        let status = status(row, "status")?;
-        if status == Status::Runnable {
-            add_if(woken, row, "eligible")?;
-        }
-        let revision = column(row, "revision").map(Revision)?;
-        written.insert(claim_before(row)?, Answer::Committed { revision, status });
+fn claimed(rows: &[&Commit]) -> [Parameter<'static>; 2] {
+    let claims: Vec<ClaimRef> = rows.iter().map(|commit| commit.claim).collect();
+    references(&claims)
+}
+
+fn parks(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Wait { .. } | Outcome::FanOut { .. } => true,
+        Outcome::Next { .. }
+        | Outcome::Retry { .. }
+        | Outcome::Done { .. }
+        | Outcome::Stop { .. }
+        | Outcome::Cancel { .. } => false,
     }
-    Ok(written)
+}
+
+/// Adds the claims whose outcomes were written, and the queues that have more to run. By claim and not by
+/// instance: a batch may hold a lost claim beside the one that counts.
+fn add_written(
+    written: &mut HashMap<ClaimRef, Option<Status>>,
+    rows: &[Row],
+    parked: bool,
+    woken: &mut QueueNames,
+) -> Result<(), Failure> {
+    written.reserve(rows.len());
+    for row in rows {
+        if let Some(queue) = column::<Option<&str>>(row, "woken")?
+            && !woken.contains(queue)
+        {
+            woken.insert(queue.to_owned());
+        }
+        let status = parked.then(|| status(row, "status")).transpose()?;
+        written.insert(claim_of(row)?, status);
+    }
+    Ok(())
+}
+
+/// Only of an instance that parks does the store decide what it comes to.
+fn answer(commit: &Commit, parked: Option<Status>) -> Answer {
+    let going_on = match commit.outcome.keeps_claim() {
+        true => Status::Executing,
+        false => Status::Runnable,
+    };
+    Answer::Committed {
+        revision: commit.claim.revision.next(),
+        status: parked.or(commit.outcome.end()).unwrap_or(going_on),
+    }
 }
 
 fn add_each_if(woken: &mut QueueNames, rows: &[Row], condition: &str) -> Result<(), Failure> {

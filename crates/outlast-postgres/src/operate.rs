@@ -1,7 +1,7 @@
 //! What people do to instances and queues.
 
 use crate::claim::{add_all, add_if, locked, references};
-use crate::commit::ENDING;
+use crate::commit::{JOINING, clearing};
 use crate::error::Failure;
 use crate::row::{column, instance_id, status};
 use crate::session::{Purpose, Session};
@@ -40,10 +40,10 @@ async fn cancel_once(
         // The rows end first: a parent cancelled together with its child no longer waits for it.
         let ended = after_one_change(&alive);
         let [ids, revisions] = references(&alive);
-        let [clear, lock_parents, join] = ENDING;
+        let [lock_parents, join] = JOINING;
         let calls = [
-            clear.with(locked(&alive)),
             statement::OPERATE_CANCEL.with([ids, revisions, value(note.cancellation())]),
+            clearing(&ended),
             lock_parents.with(locked(&ended)),
             join.with(locked(&ended)),
             statement::COMMIT_LET_THROUGH.with(locked(&ended)),

@@ -1,7 +1,7 @@
 //! Returning the claims of dead workers.
 
 use crate::claim::{add_all, add_if, held, references};
-use crate::commit::ENDING;
+use crate::commit::{JOINING, clearing};
 use crate::error::Failure;
 use crate::row::{column, instance_id};
 use crate::session::{Purpose, Session};
@@ -80,7 +80,7 @@ impl Verdicts {
     fn calls(&self, workers: Vec<i64>) -> Vec<Call<'_>> {
         let mut calls = Vec::new();
         if !self.failed.is_empty() {
-            calls.extend(ENDING.map(|statement| statement.with(held(&self.failed))));
+            calls.extend(JOINING.map(|statement| statement.with(held(&self.failed))));
         }
         if !self.all.is_empty() {
             calls.push(statement::COMMIT_LET_THROUGH.with(held(&self.all)));
@@ -89,6 +89,7 @@ impl Verdicts {
             let [ids, revisions] = references(&self.failed);
             let errors = self.errors.iter().map(String::as_str).collect::<Vec<_>>();
             calls.push(statement::REAP_FAIL.with([ids, revisions, value(errors)]));
+            calls.push(clearing(&self.failed));
         }
         if !self.returned.is_empty() {
             calls.push(statement::REAP_RETURN.with(references(&self.returned)));

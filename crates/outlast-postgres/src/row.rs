@@ -52,7 +52,7 @@ pub(crate) fn duration(micros: i64) -> Duration {
 }
 
 /// A claim without its inbox and children, which are loaded where there can be any.
-pub(crate) fn claim(row: &Row) -> Result<Claim, Failure> {
+pub(crate) fn claim(row: &Row, queue: &str, now: SystemTime) -> Result<Claim, Failure> {
     Ok(Claim {
         id: instance_id(row)?,
         revision: column(row, "revision").map(Revision)?,
@@ -60,7 +60,7 @@ pub(crate) fn claim(row: &Row) -> Result<Claim, Failure> {
         version: column(row, "fsm_version")?,
         step: column(row, "step")?,
         state: json(row, "state")?,
-        queue: column(row, "queue")?,
+        queue: queue.to_owned(),
         priority: column(row, "priority")?,
         entered: column(row, "entered_revision").map(Revision)?,
         trace: column(row, "trace")?,
@@ -74,8 +74,14 @@ pub(crate) fn claim(row: &Row) -> Result<Claim, Failure> {
         inbox: Vec::new(),
         children: Vec::new(),
         dropped: dropped(row)?,
-        waited: duration(column(row, "waited_us")?),
+        waited: waited(row, now)?,
     })
+}
+
+/// How long it has been eligible.
+fn waited(row: &Row, now: SystemTime) -> Result<Duration, Failure> {
+    let eligible_at: SystemTime = column(row, "eligible_at")?;
+    Ok(now.duration_since(eligible_at).unwrap_or_default())
 }
 
 pub(crate) fn signal(row: &Row) -> Result<Signal, Failure> {

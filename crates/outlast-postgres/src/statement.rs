@@ -44,7 +44,8 @@ statements! {
     COMMIT_LOCK_PARENTS = "commit/lock_parents";
     COMMIT_JOIN = "commit/join";
     COMMIT_LET_THROUGH = "commit/let_through";
-    COMMIT_APPLY = "commit/apply";
+    COMMIT_ADVANCE = "commit/advance";
+    COMMIT_PARK = "commit/park";
     COMMIT_RELEASE = "commit/release";
     DELIVER_LOCK = "deliver/lock";
     DELIVER = "deliver/deliver";

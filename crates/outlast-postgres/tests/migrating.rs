@@ -10,7 +10,7 @@ mod example;
 
 use futures_util::future::join_all;
 use outlast_core::{
-    Answer, ClaimRef, Commit, ErrorKind, Inspect, InstanceId, Revision, Status, Store,
+    Answer, ClaimRef, Commit, ErrorKind, Inspect, InstanceId, Revision, Status, Store, Ties,
 };
 use outlast_postgres::{Migrations, Options, Postgres, SCHEMA_VERSION, migrations_sql};
 use std::time::Duration;
@@ -241,6 +241,7 @@ async fn a_schema_of_the_first_version_keeps_its_rows_and_goes_on() {
         },
         received: Vec::new(),
         outcome: work::wait_for("later"),
+        ties: Ties::UNKNOWN,
     };
     let committed = store.commit(vec![commit]).await.unwrap();
     let expected = Answer::Committed {

@@ -64,7 +64,7 @@ impl Server {
         );
         let encrypted = encrypted.await;
         store.close().await;
-        support::program::eventually("the connections are gone", || async {
+        outlast_testbed::program::eventually("the connections are gone", || async {
             let left = "select count(*) from pg_stat_activity where application_name = 'tls'";
             value_of::<i64>(&raw, left).await == 0
         })

@@ -43,6 +43,7 @@ impl Tables {
             claim: ClaimRef { id, .. },
             received,
             outcome,
+            ties: _,
         } = commit;
         match outcome {
             Outcome::Next {

@@ -167,6 +167,7 @@ impl Pair {
                     outcome: Outcome::Done {
                         result: steps::state("at last"),
                     },
+                    ties: claim.ties(),
                 };
                 let commits = claimed.claims.iter().map(done).collect();
                 self.send(Call::Commit(commits)).await?;

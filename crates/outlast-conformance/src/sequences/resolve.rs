@@ -6,7 +6,7 @@ use super::steps::{self, Decision, Kind, Letter, Pick, QUEUES, Row, Step};
 use outlast_core::{
     Answer, ClaimRef, ClaimRequest, CollectRequest, Commit, Inserted, Instance, InstanceId,
     NewInstance, NewSignal, NewWorker, Note, Outcome, Proceed, ReapRequest, ReconcileRequest,
-    Release, SignalId, SignalOrInsert, Status, Target, Timestamp, WorkerId,
+    Release, SignalId, SignalOrInsert, Status, Target, Ties, Timestamp, WorkerId,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -267,6 +267,7 @@ impl Sender {
                 claim: *claim,
                 received: awaited.iter().copied().take(handed).collect(),
                 outcome,
+                ties: ties(claim.id, decision.claim, state),
             });
         }
         keep_keys_apart(&mut commits, state);
@@ -428,6 +429,17 @@ fn queue_with_work(n: usize, state: &State, now: Timestamp) -> &'static str {
 fn parent_joins(row: &Instance, state: &State) -> bool {
     let parent = row.parent.and_then(|it| state.instance(it.id));
     parent.is_some_and(|it| it.status == Status::AwaitingChildren)
+}
+
+/// What its claim told; now and then nothing is known.
+fn ties(id: InstanceId, pick: Pick, state: &State) -> Ties {
+    match state.instance(id) {
+        Some(row) if !pick.is_multiple_of(5) => Ties {
+            parent: row.parent.is_some(),
+            partition_key: row.partition_key.is_some(),
+        },
+        Some(_) | None => Ties::UNKNOWN,
+    }
 }
 
 fn has_joined(id: InstanceId, state: &State) -> bool {

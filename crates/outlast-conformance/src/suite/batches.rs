@@ -47,6 +47,7 @@ pub async fn rows_can_be_claimed_as_they_are_inserted(subject: &Subject) {
         claim,
         received: vec![],
         outcome: done(),
+        ties: outlast_core::Ties::UNKNOWN,
     };
     subject.commit_all(vec![commit]).await;
     assert_eq!(subject.status(id).await, Status::Done);

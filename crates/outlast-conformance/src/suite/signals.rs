@@ -91,6 +91,7 @@ async fn wait_again(
         claim: claim.reference(),
         received,
         outcome: wait_for(&["a", "b", "c"]),
+        ties: claim.ties(),
     };
     match subject.commit_all(vec![commit]).await.answers.remove(0) {
         Answer::Committed { status, .. } => status,
@@ -373,6 +374,7 @@ pub async fn signals_of_somebody_else_are_not_consumed(subject: &Subject) {
         claim: claim.reference(),
         received: vec![foreign, own, own, outlast_core::SignalId(987_654_321)],
         outcome: requeue("b"),
+        ties: claim.ties(),
     };
     let answers = subject.commit_all(vec![commit]).await.answers;
     assert!(matches!(answers[0], Answer::Committed { .. }));

@@ -9,8 +9,8 @@
 -- bound   $5 rows, whatever stands before them: delayed rows of an urgent priority are never read, and
 --         rows behind a busy key are set aside once (`blocked`) and not met again until the key is free
 --
--- Answers at least one row: how many were looked at and set aside, whether the queue is paused, and the
--- claimed rows if any.
+-- Answers the claimed rows, and one more: how many were looked at and set aside, whether the queue is paused,
+-- and what time it is. What a row does not have is sent as null, which costs nothing.
 with recursive
 clock as materialized (
     select outlast.now() as now
@@ -97,7 +97,9 @@ claimed as (
            correlation_guard = case when 'executing' = any (i.correlation_scope) then i.correlation_guard end,
            updated_at = (select now from clock)
      where i.id = any (array(select t.id from taken t))
-    returning i.*
+    returning i.id, i.revision, i.fsm, i.fsm_version, i.step, i.state, i.priority, i.attempt, i.crashes,
+              i.partition_key, i.correlation_key, i.parent_id, i.parent_round, i.round, i.awaits,
+              i.children_dropped, i.eligible_at, i.entered_revision, i.trace
 ),
 set_aside as (
     update outlast.instances i
@@ -111,15 +113,16 @@ set_aside as (
                                                where t.partition_key is not null))))
     returning i.id
 )
-select (select count(*) from looked_at) as looked_at,
-       (select count(*) from set_aside) as set_aside,
-       exists (select from outlast.queues q where q.name = $2) as paused,
-       c.id, c.revision, c.fsm, c.fsm_version, c.step, c.state::text as state, c.queue, c.priority,
-       c.attempt, c.crashes, c.partition_key, c.correlation_key, c.parent_id, c.parent_round, c.round,
-       c.awaits, c.children_dropped::text as children_dropped, c.eligible_at, c.entered_revision, c.trace,
-       (extract(epoch from (select now from clock) - c.eligible_at) * 1000000)::bigint as waited_us,
-       exists (select from outlast.signals s
-                where s.target_id = c.id and s.consumed_at is null
-               offset 0) as has_inbox
-  from (select) as always
-  left join claimed c on true
+select null::bigint as looked_at, null::bigint as set_aside, null::boolean as paused, null::timestamptz as now,
+       c.id, c.revision, c.fsm, c.fsm_version, c.step, c.state::text as state, c.priority, c.attempt, c.crashes,
+       c.partition_key, c.correlation_key, c.parent_id, c.parent_round, c.round, c.awaits,
+       c.children_dropped::text as children_dropped, c.eligible_at, c.entered_revision, c.trace,
+       nullif(exists (select from outlast.signals s
+                       where s.target_id = c.id and s.consumed_at is null
+                      offset 0), false) as has_inbox
+  from claimed c
+union all
+select (select count(*) from looked_at), (select count(*) from set_aside),
+       exists (select from outlast.queues q where q.name = $2), (select now from clock),
+       null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+       null, null, null

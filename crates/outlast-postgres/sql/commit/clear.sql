@@ -1,20 +1,29 @@
--- Empties the inboxes of instances that end.
+-- Empties the inboxes of instances that have ended in this transaction, or before it.
 --
--- $1 ids  $2 revisions  $3 whether they must be claimed, as for a commit
--- guard   the fence   locks the signals   index instances_pkey, signals_inbox, signals_pkey   bound INBOX_MAX per instance
+-- $1 ids
+-- guard   they have ended: the inbox of one that has is empty, whoever ended it
+-- locks   the signals   index signals_inbox, instances_pkey, signals_pkey   bound INBOX_MAX per instance
 --
--- One with a dedup key stays as an empty tombstone, so that it cannot be sent again (PROTOCOL §3 #9).
+-- After the statement that ended them: who delivers a signal locks the instance first, so whatever was
+-- delivered before the end is seen here, and nothing is delivered after it. Most have no signals left, which
+-- one look into the inbox tells. One with a dedup key stays as an empty tombstone, so that it cannot be sent
+-- again (PROTOCOL §3 #9).
 with
-left_over as materialized (
-    select s.id, s.dedup_key
-      from unnest($1::bigint[], $2::bigint[]) as c (id, revision)
-      join outlast.instances i on i.id = any (array[c.id])
-                                 and i.revision = c.revision and (i.status = 'executing' or not $3)
+inbox as materialized (
+    select c.id as target_id, s.id, s.dedup_key
+      from unnest($1::bigint[]) as c (id)
      cross join lateral (
            select s.id, s.dedup_key
              from outlast.signals s
             where s.target_id = c.id and s.consumed_at is null
            offset 0) s
+),
+left_over as materialized (
+    select m.id, m.dedup_key
+      from inbox m
+     where exists (select from outlast.instances i
+                    where i.id = any (array[m.target_id]) and i.status in ('done', 'failed', 'cancelled')
+                   offset 0)
 ),
 buried as (
     update outlast.signals s

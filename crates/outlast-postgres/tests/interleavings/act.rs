@@ -111,6 +111,7 @@ impl Decision {
                 _ => Vec::new(),
             },
             outcome: self.outcome(),
+            ties: stage.ties,
         }
     }
 
@@ -144,11 +145,7 @@ impl Decision {
 
 /// The outcome that ends what was claimed.
 pub(crate) fn ending(claim: &Claim) -> Commit {
-    Commit {
-        claim: claim.reference(),
-        received: claim.awaited().map(|signal| signal.id).collect(),
-        outcome: Decision::Done.outcome(),
-    }
+    Commit::of(claim, Decision::Done.outcome())
 }
 
 pub(crate) fn request(stage: &Stage, max: usize) -> ClaimRequest {

@@ -17,7 +17,7 @@ pub(crate) fn park_without_locking() -> Variants {
 pub(crate) fn park_in_one_statement() -> Variants {
     variants! {
         "commit/lock" => "park_without_locking",
-        "commit/apply" => "park_in_one_statement",
+        "commit/park" => "park_in_one_statement",
     }
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn outcome_without_fence() -> Variants {
         "commit/lock" => "lock_without_fence",
         "commit/lock_parents" => "lock_parents_without_fence",
         "commit/join" => "join_without_fence",
-        "commit/apply" => "apply_without_fence",
+        "commit/advance" => "end_without_fence",
     }
 }
 

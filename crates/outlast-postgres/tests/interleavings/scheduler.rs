@@ -92,7 +92,7 @@ impl Scenario {
     pub(crate) fn at_meetings(self) -> Scenario {
         const UNDER_LOCKS: [&str; 5] = [
             "commit/join",
-            "commit/apply",
+            "commit/park",
             "operate/cancel",
             "reap/fail",
             "deliver/deliver",

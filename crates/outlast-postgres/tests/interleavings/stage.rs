@@ -4,7 +4,7 @@ use super::act::request;
 use super::world::World;
 use outlast_core::{
     ClaimRef, Commit, InstanceId, Json, NewInstance, NewSignal, NewWorker, Outcome, ReapRequest,
-    Revision, Scope, SignalId, Store, WorkerId,
+    Revision, Scope, SignalId, Store, Ties, WorkerId,
 };
 use std::time::Duration;
 
@@ -52,6 +52,8 @@ pub(crate) struct Stage {
     pub(crate) cast: Vec<ClaimRef>,
     /// The signals that the step of the first has received.
     pub(crate) received: Vec<SignalId>,
+    /// What their claims told of them.
+    pub(crate) ties: Ties,
     /// Who claims; it lives.
     pub(crate) worker: WorkerId,
     /// Whether who holds the correlation key holds it after its end.
@@ -84,12 +86,24 @@ impl Start {
         }
     }
 
+    /// What the claims of the cast tell of them.
+    fn ties(self) -> Ties {
+        Ties {
+            parent: matches!(
+                self,
+                Start::Family | Start::FamilyWithOneFailed | Start::FamilyWithZombie
+            ),
+            partition_key: matches!(self, Start::Line | Start::LineSetAside | Start::LineIdle),
+        }
+    }
+
     /// Brings the world into this state and keeps it as the start.
     pub(crate) async fn set(self, world: &World) -> Stage {
         world.clear().await;
         let mut stage = Stage {
             cast: Vec::new(),
             received: Vec::new(),
+            ties: self.ties(),
             worker: world.register("for a while", 30).await,
             for_ever: self == Start::HolderForEver,
         };
@@ -195,6 +209,7 @@ impl World {
             claim,
             received: Vec::new(),
             outcome,
+            ties: Ties::UNKNOWN,
         };
         let committed = self.store.commit(vec![commit]).await;
         committed.expect("it is committed");

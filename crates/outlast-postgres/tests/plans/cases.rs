@@ -76,7 +76,8 @@ pub(crate) fn claim(queue: &str, rows: usize, reach: usize) -> Case {
 }
 
 fn committing(rows: usize) -> Vec<Case> {
-    let running = format!("{}, {}", bigints(table::ids(RUNNING, rows)), same(1, rows));
+    let running_ids = bigints(table::ids(RUNNING, rows));
+    let running = format!("{running_ids}, {}", same(1, rows));
     let children = format!("{}, {}", bigints(table::ids(CHILD, rows)), same(1, rows));
     let received = texts(table::ids(RUNNING, rows).into_iter().map(|id| {
         let [first, second] = table::inbox(id);
@@ -107,17 +108,23 @@ fn committing(rows: usize) -> Vec<Case> {
             "bigint[], bigint[], text[]",
             format!("{running}, {received}"),
         ),
-        case("commit/clear", 34, HELD, format!("{running}, true")),
+        case("commit/clear", 34, "bigint[]", &running_ids),
         case("commit/lock_parents", 11, HELD, format!("{children}, true")),
         case("commit/join", 12, HELD, format!("{children}, true")),
         case("commit/let_through", 32, HELD, format!("{running}, true")),
         case(
-            "commit/apply",
+            "commit/advance",
+            20,
+            "bigint[], bigint[], text[], text[], text[], bigint[], text[], text[]",
+            format!("{running}, {}", advances(rows)),
+        ),
+        case(
+            "commit/park",
             22,
-            "bigint[], bigint[], text[], text[], text[], bigint[], text[], text[], text[], text[], boolean[]",
+            "bigint[], bigint[], text[], text[], text[], bigint[], text[], text[], boolean[]",
             format!(
                 "{running}, {}, {received}, {}",
-                outcomes(rows),
+                parks(rows),
                 same("false", rows)
             ),
         ),
@@ -137,27 +144,32 @@ const SPAWN: &str = "bigint[], bigint[], text[], integer[], text[], text[], text
 /// What an outcome of a kind has in a column.
 type Column<'a> = &'a dyn Fn(&str) -> Option<&'static str>;
 
-/// Kind, step, state, delay, names, result and error of all kinds of outcomes in turn.
-fn outcomes(rows: usize) -> String {
-    let kinds = [
-        "keep", "next", "retry", "wait", "fan_out", "done", "stop", "cancel",
-    ];
-    let columns: [Column<'_>; 6] = [
-        &|kind| {
-            ["keep", "next", "wait", "fan_out"]
-                .contains(&kind)
-                .then_some("pack")
-        },
-        &|kind| {
-            ["keep", "next", "retry", "wait", "fan_out"]
-                .contains(&kind)
-                .then_some("{}")
-        },
-        &|kind| ["retry", "wait"].contains(&kind).then_some("1000000"),
-        &|kind| (kind == "wait").then_some("{paid,stopped}"),
+/// Kind, step, state, delay, result and error of outcomes that lead on or to the end, in turn.
+fn advances(rows: usize) -> String {
+    let columns: [Column<'_>; 5] = [
+        &|kind| ["keep", "next"].contains(&kind).then_some("pack"),
+        &|kind| ["keep", "next", "retry"].contains(&kind).then_some("{}"),
+        &|kind| (kind == "retry").then_some("1000000"),
         &|kind| (kind == "done").then_some("{}"),
         &|kind| ["stop", "cancel"].contains(&kind).then_some("it was so"),
     ];
+    let kinds = ["keep", "next", "retry", "done", "stop", "cancel"];
+    in_turn(&kinds, &columns, rows)
+}
+
+/// Kind, step, state, timeout and names of outcomes that park, in turn.
+fn parks(rows: usize) -> String {
+    let columns: [Column<'_>; 4] = [
+        &|_| Some("pack"),
+        &|_| Some("{}"),
+        &|kind| (kind == "wait").then_some("1000000"),
+        &|kind| (kind == "wait").then_some("{paid,stopped}"),
+    ];
+    in_turn(&["wait", "fan_out"], &columns, rows)
+}
+
+/// The kinds in turn, and what each of them has in the columns.
+fn in_turn(kinds: &[&str], columns: &[Column<'_>], rows: usize) -> String {
     let turns = || kinds.iter().cycle().take(rows);
     let mut lists = vec![texts(turns().map(ToString::to_string))];
     for column in columns {

@@ -4,7 +4,7 @@ use crate::table::{self, Counters};
 use outlast_core::{
     Answer, Claim, ClaimRef, ClaimRequest, CollectRequest, Commit, Inserted, InstanceId, Json,
     MachineVersion, NewInstance, NewSignal, NewWorker, Outcome, Proceed, ReapRequest, Release,
-    SignalOrInsert, Store, Target, WorkerId,
+    SignalOrInsert, Store, Target, Ties, WorkerId,
 };
 use outlast_postgres::Postgres;
 use std::time::Duration;
@@ -115,11 +115,7 @@ async fn run_every_verb(store: &Postgres, round: i64) {
 }
 
 fn commit((claim, outcome): (&Claim, Outcome)) -> Commit {
-    Commit {
-        claim: claim.reference(),
-        received: claim.awaited().map(|signal| signal.id).collect(),
-        outcome,
-    }
+    Commit::of(claim, outcome)
 }
 
 /// One of each.
@@ -186,6 +182,7 @@ pub(crate) async fn run_ahead(store: &Postgres, instances: usize, rounds: usize)
                 state: Json::of(&round).unwrap(),
                 proceed: Proceed::KeepClaim,
             },
+            ties: Ties::UNKNOWN,
         });
         store.commit(commits.collect()).await.unwrap();
         for claim in &mut claims {

@@ -73,11 +73,7 @@ pub(crate) fn go_or_start(key: &str) -> SignalOrInsert {
 }
 
 pub(crate) fn outcome_of(claim: &Claim, outcome: Outcome) -> Vec<Commit> {
-    vec![Commit {
-        claim: claim.reference(),
-        received: claim.awaited().map(|signal| signal.id).collect(),
-        outcome,
-    }]
+    vec![Commit::of(claim, outcome)]
 }
 
 pub(crate) async fn commit(store: &Postgres, claim: &Claim, outcome: Outcome) -> Answer {

@@ -1,4 +1,7 @@
-//! Writes outcomes: at once when idle, and together what gathers while a commit is under way.
+//! Writes outcomes: at once when idle, and together what gathers while commits are under way.
+//!
+//! A commit waits for the disk and for the server's work on its rows, so two *hands* take turns: while one's
+//! is on its way, the other gathers and sends. Nothing waits for a batch to fill.
 
 use super::backoff::Backoff;
 use super::node::Node;
@@ -8,7 +11,7 @@ use outlast_core::{
 };
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -17,10 +20,15 @@ const BATCH_MAX: usize = 1_000;
 /// Outcomes that wait for their commit; beyond it, tasks wait to hand theirs over.
 const WAITING_MAX: usize = 10_000;
 
-/// Writes what the executors decided.
+/// Commits under way at a time. Two keep the server busy while their answers are read; more only make each
+/// of them smaller.
+pub(crate) const HANDS: usize = 2;
+
+/// Writes what the executors decided. Clones are hands that share the inbox.
+#[derive(Clone)]
 pub(crate) struct Committer {
     node: Arc<Node>,
-    inbox: mpsc::Receiver<Pending>,
+    inbox: Arc<Mutex<mpsc::Receiver<Pending>>>,
 }
 
 /// Where executors hand their outcomes over.
@@ -77,27 +85,34 @@ impl Outbox {
 impl Committer {
     pub(crate) fn new(node: Arc<Node>) -> (Committer, Outbox) {
         let (sender, inbox) = mpsc::channel(WAITING_MAX);
+        let inbox = Arc::new(Mutex::new(inbox));
         (Committer { node, inbox }, Outbox { sender })
     }
 
     /// Runs until every outbox is gone and everything is written.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(self) {
         while self.run_once().await {}
     }
 
     /// Waits for outcomes and writes what has gathered. Answers whether there can be more.
-    pub(crate) async fn run_once(&mut self) -> bool {
-        let Some(first) = self.inbox.recv().await else {
-            return false;
-        };
-        let mut batch = vec![first];
-        while batch.len() < BATCH_MAX
-            && let Ok(next) = self.inbox.try_recv()
-        {
-            batch.push(next);
+    pub(crate) async fn run_once(&self) -> bool {
+        let batch = self.gather().await;
+        let more = !batch.is_empty();
+        if more {
+            self.write(batch).await;
         }
-        self.write(batch).await;
-        true
+        more
+    }
+
+    /// What has come, at least one; nothing when there can be no more.
+    async fn gather(&self) -> Vec<Pending> {
+        let mut batch = Vec::new();
+        self.inbox
+            .lock()
+            .await
+            .recv_many(&mut batch, BATCH_MAX)
+            .await;
+        batch
     }
 
     /// Tries until the store answers: an outcome is not given up while there is a store to write it to.

@@ -2,6 +2,7 @@
 
 use super::committer::{Outbox, Written};
 use super::faults::{Moment, Point};
+use super::lane::{Lane, Slot};
 use super::node::{Held, Node};
 use super::picker::Pick;
 use crate::machine::{Context, Failure, Registered, Surroundings, Trouble};
@@ -56,43 +57,56 @@ impl Executor {
         }
     }
 
-    /// Waits for a slot, then runs the claim for as long as it is kept.
+    /// Runs the claim for as long as it is kept, each step in a slot of its queue.
     pub(crate) async fn run(&self, pick: Pick) -> Ran {
-        let lane = pick.place.lane().clone();
-        let slot = tokio::select! {
-            biased;
-            () = self.node.stop.working.cancelled() => None,
-            slot = tokio::time::timeout(SLOT_PATIENCE, lane.slot()) => slot.ok().and_then(Result::ok),
-        };
-        if slot.is_none() {
-            let stopping = self.node.stop.working.is_cancelled();
-            let reason = if stopping { "stopping" } else { "waited" };
-            let release = self.release(&pick.claim, &pick.held, Duration::ZERO, reason);
-            return release.await;
-        }
-        metrics::started(&lane.queue, pick.claim.waited + pick.taken.elapsed());
-        self.run_steps(pick.claim, &pick.held).await
-    }
-
-    async fn run_steps(&self, mut claim: Claim, held: &Held) -> Ran {
+        let Pick {
+            mut claim,
+            held,
+            place,
+            taken,
+        } = pick;
+        let lane = place.lane();
         let Some(machine) = self.node.registry.get(&claim.machine, claim.version) else {
-            return self.put_aside(&claim, held).await;
+            return self.put_aside(&claim, &held).await;
         };
         let mut budget = match machine.runs_ahead {
             true => self.node.settings.run_ahead,
             false => 0,
         };
+        let mut first = true;
         loop {
             let Some(step) = machine.step_name(&claim.step) else {
-                return self.put_aside(&claim, held).await;
+                return self.put_aside(&claim, &held).await;
             };
+            let Some(slot) = self.slot(lane).await else {
+                let stopping = self.node.stop.working.is_cancelled();
+                let reason = if stopping { "stopping" } else { "waited" };
+                return self.release(&claim, &held, Duration::ZERO, reason).await;
+            };
+            if std::mem::replace(&mut first, false) {
+                lane.note_start();
+                metrics::started(&lane.queue, claim.waited + taken.elapsed());
+            }
             let span = self.span(&claim);
-            let run = self.run_step(machine, step, claim, held, budget);
+            let run = self.run_step(machine, step, claim, &held, budget, slot);
             match run.instrument(span).await {
                 Ok(next) => claim = next,
                 Err(ran) => return ran,
             }
             budget = budget.saturating_sub(1);
+        }
+    }
+
+    /// A slot to run a step in; none when the engine is to stop, or when it takes so long that somebody else
+    /// had better have the claim.
+    async fn slot(&self, lane: &Arc<Lane>) -> Option<Slot> {
+        if let Ok(slot) = lane.try_slot() {
+            return Some(slot);
+        }
+        tokio::select! {
+            biased;
+            () = self.node.stop.working.cancelled() => None,
+            slot = tokio::time::timeout(SLOT_PATIENCE, lane.slot()) => slot.ok().and_then(Result::ok),
         }
     }
 
@@ -104,6 +118,7 @@ impl Executor {
         claim: Claim,
         held: &Held,
         budget: u32,
+        slot: Slot,
     ) -> Result<Claim, Ran> {
         if self.crashes(Point::BeforeStep, &claim, None) {
             return Err(Ran::Crashed);
@@ -119,6 +134,8 @@ impl Executor {
         if self.crashes(Point::BeforeCommit, cx.claim(), Some(&outcome)) {
             return Err(Ran::Crashed);
         }
+        // The slot is for the user's code; while its outcome is written, others have it.
+        let _writing = slot.into_writing();
         let mut written = self.write(cx.claim(), outcome.clone()).await;
         if let Written::Rejected(invalid) = written {
             let failure = Failure::Outcome(invalid);
@@ -257,11 +274,7 @@ impl Executor {
     }
 
     async fn write(&self, claim: &Claim, outcome: Outcome) -> Written {
-        let commit = Commit {
-            claim: claim.reference(),
-            received: claim.awaited().map(|signal| signal.id).collect(),
-            outcome,
-        };
+        let commit = Commit::of(claim, outcome);
         let span = tracing::debug_span!(
             "commit",
             instance = %claim.id,

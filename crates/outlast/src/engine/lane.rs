@@ -1,11 +1,23 @@
-//! The slots of one queue on one node.
+//! The slots of one queue on one node, and how far ahead of them claims are taken.
+//!
+//! A claim is *held* from the answer of the store until its task ends. Meanwhile it waits for a slot, runs in
+//! it, or is being written: a slot is for the user's code alone, so while outcomes are on their way to the disk
+//! others run. How many claims wait for a slot follows the pace of the queue: no more than are started
+//! within a few claims' time, so that nothing waits here that another node could run.
 
 use crate::hub::Alarm;
 use crate::metrics;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, TryAcquireError};
+
+/// Claims whose outcomes are being written. With more, the database is behind, and more work does not help it.
+const WRITING_MAX: usize = 3_000;
+/// Claims waiting for a slot, in all and for each slot there is: what is more urgent and comes later waits
+/// behind them.
+const WAITING_MAX: usize = 1_000;
+const WAITING_PER_SLOT: usize = 10;
 
 /// A queue, how many of its steps run at a time here, and who wakes its picker.
 pub(crate) struct Lane {
@@ -13,11 +25,16 @@ pub(crate) struct Lane {
     pub(crate) alarm: Arc<Alarm>,
     slots: Arc<Semaphore>,
     concurrency: usize,
-    /// Claims held beyond the slots, so that a slot that comes free has work at once.
+    /// How many claims may wait for a slot when little is known of the pace.
     read_ahead: usize,
-    /// Claims held: running, and waiting for a slot.
     held: AtomicUsize,
-    /// Whether there was more to claim than there was room for.
+    running: AtomicUsize,
+    writing: AtomicUsize,
+    /// How many steps of new claims have started, ever; it may wrap.
+    started: AtomicUsize,
+    /// How many start while a claim is under way.
+    pace: AtomicUsize,
+    /// Whether the picker is to be woken when there is room.
     wants_more: AtomicBool,
 }
 
@@ -35,18 +52,50 @@ impl Lane {
             concurrency,
             read_ahead,
             held: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
+            writing: AtomicUsize::new(0),
+            started: AtomicUsize::new(0),
+            pace: AtomicUsize::new(0),
             wants_more: AtomicBool::new(false),
         }
     }
 
-    /// How many claims to ask for. None while every slot is taken: what others could run must not wait here
-    /// for long.
+    /// How many claims to ask for. None while every slot is taken and enough wait for one.
     pub(crate) fn room(&self) -> usize {
-        let held = self.held.load(Ordering::SeqCst);
-        if held >= self.concurrency {
+        let writing = self.writing.load(Ordering::SeqCst);
+        let live = self.held.load(Ordering::SeqCst).saturating_sub(writing);
+        let waiting = live.saturating_sub(self.running.load(Ordering::SeqCst));
+        let pace = self.pace.load(Ordering::SeqCst);
+        if writing >= WRITING_MAX || (live >= self.concurrency && waiting >= 2 * pace) {
             return 0;
         }
-        self.concurrency + self.read_ahead - held
+        (self.concurrency + self.ahead(pace)).saturating_sub(live)
+    }
+
+    /// How many claims may wait for a slot: what starts within four claims' time, so that the next claim is
+    /// back before the last have started.
+    fn ahead(&self, pace: usize) -> usize {
+        let most = WAITING_MAX.min(WAITING_PER_SLOT * self.concurrency);
+        (4 * pace).min(most).max(self.read_ahead)
+    }
+
+    /// Whether a new claim could run at once, with nothing before it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.held.load(Ordering::SeqCst) < self.concurrency
+    }
+
+    /// How many steps of new claims have started, to be compared with an earlier answer.
+    pub(crate) fn started(&self) -> usize {
+        self.started.load(Ordering::SeqCst)
+    }
+
+    /// Learns how many claims start while one is asked for: `started` of them did in `interval`, and asking took
+    /// `asking`. A slow moment halves what is known, and does not forget it.
+    pub(crate) fn learn_pace(&self, started: usize, interval: Duration, asking: Duration) {
+        let share = asking.as_secs_f64() / interval.as_secs_f64().max(f64::EPSILON);
+        let seen = (started as f64 * share.min(1.0)) as usize;
+        let known = self.pace.load(Ordering::SeqCst);
+        self.pace.store(seen.max(known / 2), Ordering::SeqCst);
     }
 
     /// Holds one more claim until the answer is dropped.
@@ -55,19 +104,46 @@ impl Lane {
         Place { lane: self.clone() }
     }
 
-    /// Waits for a slot, in the order of asking.
-    pub(crate) async fn slot(&self) -> Result<Slot, AcquireError> {
-        let permit = self.slots.clone().acquire_owned().await?;
-        metrics::slot_taken(&self.queue);
-        Ok(Slot {
-            queue: self.queue.clone(),
-            _permit: permit,
-        })
+    /// A slot, if one is free.
+    pub(crate) fn try_slot(self: &Arc<Lane>) -> Result<Slot, TryAcquireError> {
+        let permit = self.slots.clone().try_acquire_owned()?;
+        Ok(self.taken(permit))
     }
 
-    /// Whether the picker is to be woken when a place comes free.
+    /// Waits for a slot, in the order of asking.
+    pub(crate) async fn slot(self: &Arc<Lane>) -> Result<Slot, AcquireError> {
+        let permit = self.slots.clone().acquire_owned().await?;
+        Ok(self.taken(permit))
+    }
+
+    fn taken(self: &Arc<Lane>, permit: OwnedSemaphorePermit) -> Slot {
+        self.running.fetch_add(1, Ordering::SeqCst);
+        metrics::slot_taken(&self.queue);
+        self.ring_if_there_is_room();
+        Slot {
+            lane: self.clone(),
+            _permit: permit,
+        }
+    }
+
+    /// A new claim's first step starts.
+    pub(crate) fn note_start(&self) {
+        self.started.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Whether the picker is to be woken when there is room.
     pub(crate) fn set_wants_more(&self, wants_more: bool) {
         self.wants_more.store(wants_more, Ordering::SeqCst);
+    }
+
+    /// Wakes the picker once; it says anew what it wants.
+    fn ring_if_there_is_room(&self) {
+        if self.wants_more.load(Ordering::SeqCst)
+            && self.room() > 0
+            && self.wants_more.swap(false, Ordering::SeqCst)
+        {
+            self.alarm.ring_in(Duration::ZERO);
+        }
     }
 
     /// Lets nothing start any more.
@@ -78,13 +154,36 @@ impl Lane {
 
 /// The right to run one step, until it is dropped.
 pub(crate) struct Slot {
-    queue: Arc<str>,
+    lane: Arc<Lane>,
     _permit: OwnedSemaphorePermit,
+}
+
+impl Slot {
+    /// Frees the slot: the step has run, and its outcome is being written until the answer is dropped.
+    pub(crate) fn into_writing(self) -> Writing {
+        let lane = self.lane.clone();
+        drop(self);
+        lane.writing.fetch_add(1, Ordering::SeqCst);
+        lane.ring_if_there_is_room();
+        Writing { lane }
+    }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        metrics::slot_freed(&self.queue);
+        self.lane.running.fetch_sub(1, Ordering::SeqCst);
+        metrics::slot_freed(&self.lane.queue);
+    }
+}
+
+/// An outcome on its way.
+pub(crate) struct Writing {
+    lane: Arc<Lane>,
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.lane.writing.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -102,8 +201,77 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.lane.held.fetch_sub(1, Ordering::SeqCst);
-        if self.lane.wants_more.load(Ordering::SeqCst) {
-            self.lane.alarm.ring_in(Duration::ZERO);
-        }
+        self.lane.ring_if_there_is_room();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(concurrency: usize) -> Arc<Lane> {
+        Arc::new(Lane::new("q", concurrency, concurrency / 2, Arc::default()))
+    }
+
+    #[test]
+    fn slow_steps_are_read_ahead_of_only_when_a_slot_is_free() {
+        let lane = lane(10);
+        assert_eq!(lane.room(), 15);
+        let places: Vec<_> = (0..15).map(|_| lane.hold()).collect();
+        let slots: Vec<_> = (0..10).map(|_| lane.try_slot().unwrap()).collect();
+        assert_eq!(lane.room(), 0);
+        drop(slots);
+        assert_eq!(lane.room(), 0, "those that wait take the slots");
+        drop(places);
+        assert_eq!(lane.room(), 15);
+    }
+
+    #[test]
+    fn what_is_being_written_leaves_room_for_others() {
+        let lane = lane(10);
+        let _places: Vec<_> = (0..10).map(|_| lane.hold()).collect();
+        assert_eq!(lane.room(), 0);
+        let _writing: Vec<_> = (0..10)
+            .map(|_| lane.try_slot().unwrap().into_writing())
+            .collect();
+        assert_eq!(lane.room(), 15);
+    }
+
+    #[test]
+    fn a_database_that_is_behind_gets_no_more_work() {
+        let lane = lane(10);
+        let _places: Vec<_> = (0..WRITING_MAX).map(|_| lane.hold()).collect();
+        let _writing: Vec<_> = (0..WRITING_MAX)
+            .map(|_| lane.try_slot().unwrap().into_writing())
+            .collect();
+        assert_eq!(lane.room(), 0);
+    }
+
+    #[test]
+    fn the_faster_claims_are_started_the_more_may_wait_up_to_a_bound() {
+        let lane = lane(10);
+        let millisecond = Duration::from_millis(1);
+        lane.learn_pace(12, 3 * millisecond, millisecond);
+        assert_eq!(
+            lane.room(),
+            10 + 16,
+            "four of them start while a claim is asked for"
+        );
+        lane.learn_pace(0, millisecond, millisecond);
+        assert_eq!(lane.room(), 10 + 8, "a slow moment halves it");
+        lane.learn_pace(1_000_000, millisecond, millisecond);
+        assert_eq!(lane.room(), 10 + 10 * WAITING_PER_SLOT);
+    }
+
+    #[tokio::test]
+    async fn the_picker_is_woken_once_when_there_is_room_and_it_wants_more() {
+        let lane = lane(1);
+        let place = lane.hold();
+        lane.set_wants_more(true);
+        assert_eq!(lane.room(), 0);
+        drop(place);
+        let far = tokio::time::Instant::now() + Duration::from_secs(3600);
+        lane.alarm.rung(far).await;
+        assert!(!lane.wants_more.load(Ordering::SeqCst));
     }
 }

@@ -57,9 +57,18 @@ impl Picker {
     pub(crate) async fn run(self) {
         let stop = self.node.stop.working.clone();
         let mut backoff = Backoff::default();
+        let mut last_look = (Instant::now(), self.lane.started());
         loop {
+            let look = (Instant::now(), self.lane.started());
             // A claim under way is waited for: dropped, nobody would know what it took.
-            let next_look = match self.run_once().await {
+            let looked = self.run_once().await;
+            self.lane.learn_pace(
+                self.lane.started().wrapping_sub(last_look.1),
+                last_look.0.elapsed(),
+                look.0.elapsed(),
+            );
+            last_look = look;
+            let next_look = match looked {
                 Ok(picked) => {
                     backoff.reset();
                     picked.picks.into_iter().for_each(|pick| self.start(pick));

@@ -2,7 +2,7 @@
 
 use super::builder::EngineBuilder;
 use super::collector::Collector;
-use super::committer::Committer;
+use super::committer::{Committer, HANDS};
 use super::executor::Executor;
 use super::heartbeat::Heartbeat;
 use super::lane::Lane;
@@ -39,7 +39,7 @@ pub struct Engine {
     lanes: Vec<Arc<Lane>>,
     /// Pickers and what they started.
     work: TaskTracker,
-    /// Committer, heartbeat and the loops that keep house.
+    /// Committers, heartbeat and the loops that keep house.
     upkeep: TaskTracker,
     /// A stop did not end in time; stopping again does not make it so.
     late: AtomicBool,
@@ -91,7 +91,9 @@ impl Engine {
         heartbeat.register().await?;
         self.upkeep.spawn(heartbeat.run());
         let (committer, outbox) = Committer::new(node.clone());
-        self.upkeep.spawn(committer.run());
+        for _ in 0..HANDS {
+            self.upkeep.spawn(committer.clone().run());
+        }
         let executor = Executor::new(node.clone(), outbox);
         for (queue, concurrency) in &node.settings.queues {
             let lane = Arc::new(Lane::new(

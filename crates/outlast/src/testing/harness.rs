@@ -189,7 +189,7 @@ impl Harness {
             }
             for pick in picked.picks {
                 has_run = true;
-                let committer = &mut self.committer;
+                let committer = &self.committer;
                 let commit = async { while committer.run_once().await {} };
                 let ran = tokio::select! {
                     ran = self.executor.run(pick) => ran,

@@ -1,4 +1,4 @@
--- commit/apply, PROTOCOL §3 #2: locks where it looks. When it had to wait it sees the row anew, but the
+-- commit/park, PROTOCOL §3 #2: locks where it looks. When it had to wait it sees the row anew, but the
 -- inbox as it was when the statement began. Waits only.
 with
 decided as materialized (
@@ -8,7 +8,7 @@ decided as materialized (
                       and s.name = any (c.names::text[])
                       and s.consumed_at is null
                       and s.id <> all (c.received::bigint[])) as matched
-      from unnest($1::bigint[], $2::bigint[], $4::text[], $5::text[], $6::bigint[], $7::text[], $10::text[])
+      from unnest($1::bigint[], $2::bigint[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[])
         as c (id, revision, step, state, delay_us, names, received)
       join outlast.instances i on i.id = c.id and i.revision = c.revision
        for no key update of i
@@ -26,4 +26,4 @@ update outlast.instances i
        updated_at = outlast.now()
   from decided d
  where i.id = d.id
-returning i.id, i.revision, i.status, i.queue, true as eligible
+returning i.id, i.revision - 1 as revision, i.status, case when d.matched then i.queue end as woken

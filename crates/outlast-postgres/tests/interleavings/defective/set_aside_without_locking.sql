@@ -33,12 +33,13 @@ set_aside as (
      where i.id = l.id and l.id not in (select t.id from taken t)
     returning i.id
 )
-select (select count(*) from looked_at) as looked_at,
-       (select count(*) from set_aside) as set_aside,
-       false as paused,
-       c.id, c.revision, c.fsm, c.fsm_version, c.step, c.state::text as state, c.queue, c.priority,
-       c.attempt, c.crashes, c.partition_key, c.correlation_key, c.parent_id, c.parent_round, c.round,
-       c.awaits, c.children_dropped::text as children_dropped, c.eligible_at, 0::bigint as waited_us,
-       false as has_inbox
-  from (select) as always
-  left join claimed c on true
+select null::bigint as looked_at, null::bigint as set_aside, null::boolean as paused, null::timestamptz as now,
+       c.id, c.revision, c.fsm, c.fsm_version, c.step, c.state::text as state, c.priority, c.attempt, c.crashes,
+       c.partition_key, c.correlation_key, c.parent_id, c.parent_round, c.round, c.awaits,
+       c.children_dropped::text as children_dropped, c.eligible_at, c.entered_revision, c.trace,
+       null::boolean as has_inbox
+  from claimed c
+union all
+select (select count(*) from looked_at), (select count(*) from set_aside), false, outlast.now(),
+       null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+       null, null, null

@@ -1,0 +1,50 @@
+-- Writes outcomes that lead to another step or to the end, without waiting for anybody.
+--
+-- $1 ids, ascending  $2 revisions  $3 kind: keep, next, retry, done, stop, cancel  $4 step  $5 state
+-- $6 delay in µs  $7 result  $8 error
+-- guard   the fence, and that the row executes. No index fits that second condition by itself, so that the
+--         planner has nothing to choose by it
+-- locks   own rows in the order given, unless commit/lock.sql holds them already
+-- index   instances_pkey   bound the batch
+--
+-- The statement of most steps: each row is looked up once, and answered by what its outcome does not tell. One that keeps its claim changes no indexed column,
+-- so that it stays on its page (HOT).
+with
+clock as materialized (
+    select outlast.now() as now
+)
+update outlast.instances i
+   set step = coalesce(o.step, i.step),
+       state = coalesce(o.state::json, i.state),
+       status = case o.kind when 'keep'   then 'executing'
+                            when 'done'   then 'done'
+                            when 'stop'   then 'failed'
+                            when 'cancel' then 'cancelled'
+                            else 'runnable' end,
+       revision = i.revision + 1,
+       entered_revision = case when o.kind in ('keep', 'next') then i.revision + 1 else i.entered_revision end,
+       result = coalesce(o.result::json, i.result),
+       last_error = case when o.kind = 'retry' then coalesce(o.error, i.last_error) else o.error end,
+       eligible_at = case o.kind when 'next'  then k.now
+                                 when 'retry' then k.now + o.delay_us * interval '1 microsecond'
+                                 else i.eligible_at end,
+       attempt = case when o.kind in ('keep', 'next') then 0
+                      when o.kind = 'retry' then i.attempt + 1
+                      else i.attempt end,
+       crashes = 0,
+       locked_by = case when o.kind = 'keep' then i.locked_by end,
+       awaits = case when o.kind = 'retry' then i.awaits end,
+       correlation_guard = case when i.correlation_guard is null then null
+                                when case o.kind when 'keep'   then 'executing'
+                                                 when 'done'   then 'done'
+                                                 when 'stop'   then 'failed'
+                                                 when 'cancel' then 'cancelled'
+                                                 else 'runnable' end = any (i.correlation_scope)
+                                then i.correlation_guard end,
+       updated_at = k.now,
+       finished_at = case when o.kind in ('done', 'stop', 'cancel') then k.now end
+  from unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[])
+    as o (id, revision, kind, step, state, delay_us, result, error)
+ cross join clock k
+ where i.id = any (array[o.id]) and i.revision = o.revision and i.status = 'executing'
+returning i.id, o.revision, case when i.status = 'runnable' and i.eligible_at <= k.now then i.queue end as woken
