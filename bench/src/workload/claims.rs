@@ -1,6 +1,6 @@
 //! What a claim of a hundred costs, through the store's own verb.
 
-use super::Run;
+use super::{REPEATS, Run};
 use crate::bed::Bed;
 use crate::cpu::Usage;
 use crate::figure::{Sample, Times};
@@ -47,9 +47,25 @@ impl Cost {
     }
 }
 
-/// Claims again and again from so many that are runnable.
+/// What claims from so many that are runnable cost; measured again while somebody else is busy.
 pub(super) async fn cost(run: &Run<'_>, bed: &Bed, runnable: usize) -> Result<Cost> {
     let hand = Hand::new(bed).await?;
+    let mut quietest = measure(run, &hand, runnable).await?;
+    for _ in 0..REPEATS {
+        if quietest.usage.is_quiet() {
+            break;
+        }
+        let again = measure(run, &hand, runnable).await?;
+        if again.usage.others < quietest.usage.others {
+            quietest = again;
+        }
+    }
+    hand.leave().await?;
+    Ok(quietest)
+}
+
+/// Claims again and again.
+async fn measure(run: &Run<'_>, hand: &Hand, runnable: usize) -> Result<Cost> {
     let held = (runnable / MAX / 2).clamp(1, HELD);
     let bar = run.bar(CLAIMS, "claims");
     let (mut milliseconds, mut stretches) = (Vec::new(), Vec::new());
@@ -69,7 +85,6 @@ pub(super) async fn cost(run: &Run<'_>, bed: &Bed, runnable: usize) -> Result<Co
         bar.inc(held as u64);
     }
     bar.finish_and_clear();
-    hand.leave().await?;
     let usage = Usage::over(&stretches);
     // SQLite's work is done in this process.
     let worked = match run.site.server_process() {

@@ -27,7 +27,7 @@ use outlast::EngineBuilder;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How often a run is repeated when somebody else was busy.
+/// How often something is repeated when somebody else was busy.
 const REPEATS: usize = 3;
 
 /// What takes longer than this has failed.
@@ -95,7 +95,7 @@ async fn measure(
     report: &mut Report,
 ) -> Result<()> {
     let mut quietest: Option<Vec<Sample>> = None;
-    for _ in 0..=REPEATS {
+    for _ in 0..=repeats(side.workload()) {
         let samples = run_side(args, site, side, round, report).await?;
         if quietest
             .as_ref()
@@ -118,6 +118,20 @@ async fn measure(
         report.add(&taken, sample);
     }
     Ok(())
+}
+
+/// What takes minutes to fill repeats by itself only what others can disturb.
+fn repeats(workload: Workload) -> usize {
+    match workload {
+        Workload::Parked | Workload::Backlog => 0,
+        Workload::Drain
+        | Workload::Chain
+        | Workload::Fanout
+        | Workload::Signal
+        | Workload::Latency
+        | Workload::Insert
+        | Workload::Timers => REPEATS,
+    }
 }
 
 /// How much others did while they could disturb.

@@ -6,10 +6,9 @@ use crate::figure::{Sample, Times};
 use crate::machines::{Counter, Delayed, Later};
 use anyhow::{Result, ensure};
 use outlast::prelude::*;
-use std::ops::Range;
 
-/// Long enough that all have failed once before the first is due.
-const DELAY_MS: Range<u64> = 1_000..10_000;
+/// Over how long the retries are spread.
+const SPREAD_MS: u64 = 9_000;
 
 pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
     ensure!(
@@ -28,8 +27,10 @@ pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
 
 async fn fill(run: &Run<'_>, client: &Client) -> Result<()> {
     let bar = run.bar(run.n, "inserting");
+    // So that all have failed once before the first is due: that would be late behind them.
+    let earliest = 1_000 + run.n as u64 / 4;
     let new = (0..run.n).map(|_| {
-        let delay_ms = fastrand::u64(DELAY_MS);
+        let delay_ms = fastrand::u64(earliest..earliest + SPREAD_MS);
         New::<Later>(Delayed::Work { delay_ms })
     });
     client.insert_many(new).await?;
