@@ -26,6 +26,7 @@ export function percentiles(name, samples) {
 // Prints the mean time from one step to the next over the middle half of `starts`, the moments at which the steps
 // of one chain began: the first and the last carry the start and the end of the chain.
 export function stepTime(starts) {
+  if (starts.length < 4) throw new Error("a chain of fewer than 4 steps has no middle");
   const [from, to] = [Math.floor(starts.length / 4), Math.floor((starts.length * 3) / 4)];
   figure("step", (starts[to] - starts[from]) / (to - from), "ms");
 }

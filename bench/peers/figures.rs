@@ -49,6 +49,10 @@ pub fn percentiles(name: &str, mut samples: Vec<Duration>) {
 /// steps of one chain began: the first and the last carry the start and the end of the chain.
 #[allow(dead_code)]
 pub fn step_time(starts: &[std::time::Instant]) {
+    if starts.len() < 4 {
+        eprintln!("a chain of fewer than 4 steps has no middle");
+        std::process::exit(2);
+    }
     let (from, to) = (starts.len() / 4, starts.len() * 3 / 4);
     let took = starts[to].duration_since(starts[from]);
     figure("step", took.as_secs_f64() * 1e3 / (to - from) as f64, "ms");

@@ -131,6 +131,8 @@ async def step(client: Client, n: int) -> None:
         await client.execute_workflow(Chain.run, n, id="long", task_queue=QUEUE)
     if len(starts) != n:
         raise RuntimeError(f"ran {len(starts)} of {n} steps")
+    if n < 4:
+        raise RuntimeError("a chain of fewer than 4 steps has no middle")
     first, last = n // 4, n * 3 // 4
     figure("step", (starts[last] - starts[first]) / (last - first) * 1e3, "ms")
 
