@@ -270,16 +270,22 @@ fn advancing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     rows.sort_by_key(|commit| commit.claim.id);
     let outcomes = || rows.iter().map(|commit| &commit.outcome);
     let [ids, revisions] = claimed(&rows);
-    Some(statement::COMMIT_ADVANCE.with([
-        ids,
-        revisions,
-        value(outcomes().map(kind).collect::<Vec<_>>()),
-        value(outcomes().map(step).collect::<Vec<_>>()),
-        value(documents(outcomes().map(state))),
-        value(outcomes().map(delay_us).collect::<Vec<_>>()),
-        value(documents(outcomes().map(result))),
-        value(outcomes().map(error).collect::<Vec<_>>()),
-    ]))
+    Some(
+        statement::COMMIT_ADVANCE.with([
+            ids,
+            revisions,
+            value(
+                outcomes()
+                    .map(|outcome| status_after(outcome).as_str())
+                    .collect::<Vec<_>>(),
+            ),
+            value(outcomes().map(step).collect::<Vec<_>>()),
+            value(documents(outcomes().map(state))),
+            value(outcomes().map(delay_us).collect::<Vec<_>>()),
+            value(documents(outcomes().map(result))),
+            value(outcomes().map(error).collect::<Vec<_>>()),
+        ]),
+    )
 }
 
 /// The rows that wait, for signals or for children.
@@ -295,7 +301,7 @@ fn parking<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     Some(statement::COMMIT_PARK.with([
         ids,
         revisions,
-        value(outcomes().map(kind).collect::<Vec<_>>()),
+        value(outcomes().map(Outcome::is_fan_out).collect::<Vec<bool>>()),
         value(outcomes().map(step).collect::<Vec<_>>()),
         value(documents(outcomes().map(state))),
         value(outcomes().map(delay_us).collect::<Vec<_>>()),
@@ -344,38 +350,24 @@ fn add_written(
 
 /// Only of an instance that parks does the store decide what it comes to.
 fn answer(commit: &Commit, parked: Option<Status>) -> Answer {
-    let going_on = match commit.outcome.keeps_claim() {
+    Answer::Committed {
+        revision: commit.claim.revision.next(),
+        status: parked.unwrap_or_else(|| status_after(&commit.outcome)),
+    }
+}
+
+/// What an instance that does not park comes to.
+fn status_after(outcome: &Outcome) -> Status {
+    let going_on = match outcome.keeps_claim() {
         true => Status::Executing,
         false => Status::Runnable,
     };
-    Answer::Committed {
-        revision: commit.claim.revision.next(),
-        status: parked.or(commit.outcome.end()).unwrap_or(going_on),
-    }
+    outcome.end().unwrap_or(going_on)
 }
 
 fn add_each_if(woken: &mut QueueNames, rows: &[Row], condition: &str) -> Result<(), Failure> {
     rows.iter()
         .try_for_each(|row| add_if(woken, row, condition))
-}
-
-fn kind(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Next {
-            proceed: Proceed::KeepClaim,
-            ..
-        } => "keep",
-        Outcome::Next {
-            proceed: Proceed::Requeue,
-            ..
-        } => "next",
-        Outcome::Retry { .. } => "retry",
-        Outcome::Wait { .. } => "wait",
-        Outcome::FanOut { .. } => "fan_out",
-        Outcome::Done { .. } => "done",
-        Outcome::Stop { .. } => "stop",
-        Outcome::Cancel { .. } => "cancel",
-    }
 }
 
 fn step(outcome: &Outcome) -> Option<&str> {
@@ -404,7 +396,14 @@ fn delay_us(outcome: &Outcome) -> Option<i64> {
     match outcome {
         Outcome::Retry { delay, .. } => Some(micros(*delay)),
         Outcome::Wait { timeout, .. } => timeout.map(micros),
-        Outcome::Next { .. }
+        Outcome::Next {
+            proceed: Proceed::Requeue,
+            ..
+        } => Some(0),
+        Outcome::Next {
+            proceed: Proceed::KeepClaim,
+            ..
+        }
         | Outcome::FanOut { .. }
         | Outcome::Done { .. }
         | Outcome::Stop { .. }

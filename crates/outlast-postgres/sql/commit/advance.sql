@@ -1,14 +1,16 @@
 -- Writes outcomes that lead to another step or to the end, without waiting for anybody.
 --
--- $1 ids, ascending  $2 revisions  $3 kind: keep, next, retry, done, stop, cancel  $4 step  $5 state
--- $6 delay in µs  $7 result  $8 error
+-- $1 ids, ascending  $2 revisions  $3 the status it comes to  $4 step  $5 state  $6 delay in µs  $7 result  $8 error
+--    with a step     it goes on to it, with a delay through its queue
+--    with a delay    alone, it tries its own step again after it
+--    with neither    it ends
 -- guard   the fence, and that the row executes. No index fits that second condition by itself, so that the
 --         planner has nothing to choose by it
 -- locks   own rows in the order given, unless commit/lock.sql holds them already
 -- index   instances_pkey   bound the batch
 --
--- The statement of most steps: each row is looked up once, and answered by what its outcome does not tell. One that keeps its claim changes no indexed column,
--- so that it stays on its page (HOT).
+-- The statement of most steps: each row is looked up once, and answered by what its outcome does not tell. One
+-- that keeps its claim changes no indexed column, so that it stays on its page (HOT).
 with
 clock as materialized (
     select outlast.now() as now
@@ -16,35 +18,25 @@ clock as materialized (
 update outlast.instances i
    set step = coalesce(o.step, i.step),
        state = coalesce(o.state::json, i.state),
-       status = case o.kind when 'keep'   then 'executing'
-                            when 'done'   then 'done'
-                            when 'stop'   then 'failed'
-                            when 'cancel' then 'cancelled'
-                            else 'runnable' end,
+       status = o.status,
        revision = i.revision + 1,
-       entered_revision = case when o.kind in ('keep', 'next') then i.revision + 1 else i.entered_revision end,
+       entered_revision = case when o.step is not null then i.revision + 1 else i.entered_revision end,
        result = coalesce(o.result::json, i.result),
-       last_error = case when o.kind = 'retry' then coalesce(o.error, i.last_error) else o.error end,
-       eligible_at = case o.kind when 'next'  then k.now
-                                 when 'retry' then k.now + o.delay_us * interval '1 microsecond'
-                                 else i.eligible_at end,
-       attempt = case when o.kind in ('keep', 'next') then 0
-                      when o.kind = 'retry' then i.attempt + 1
+       last_error = case when o.step is null and o.delay_us is not null then coalesce(o.error, i.last_error)
+                         else o.error end,
+       eligible_at = case when o.delay_us is not null then k.now + o.delay_us * interval '1 microsecond'
+                          else i.eligible_at end,
+       attempt = case when o.step is not null then 0
+                      when o.delay_us is not null then i.attempt + 1
                       else i.attempt end,
        crashes = 0,
-       locked_by = case when o.kind = 'keep' then i.locked_by end,
-       awaits = case when o.kind = 'retry' then i.awaits end,
-       correlation_guard = case when i.correlation_guard is null then null
-                                when case o.kind when 'keep'   then 'executing'
-                                                 when 'done'   then 'done'
-                                                 when 'stop'   then 'failed'
-                                                 when 'cancel' then 'cancelled'
-                                                 else 'runnable' end = any (i.correlation_scope)
-                                then i.correlation_guard end,
+       locked_by = case when o.status = 'executing' then i.locked_by end,
+       awaits = case when o.step is null and o.delay_us is not null then i.awaits end,
+       correlation_guard = case when o.status = any (i.correlation_scope) then i.correlation_guard end,
        updated_at = k.now,
-       finished_at = case when o.kind in ('done', 'stop', 'cancel') then k.now end
+       finished_at = case when o.step is null and o.delay_us is null then k.now end
   from unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[])
-    as o (id, revision, kind, step, state, delay_us, result, error)
+    as o (id, revision, status, step, state, delay_us, result, error)
  cross join clock k
  where i.id = any (array[o.id]) and i.revision = o.revision and i.status = 'executing'
-returning i.id, o.revision, case when i.status = 'runnable' and i.eligible_at <= k.now then i.queue end as woken
+returning i.id, o.revision, case when o.delay_us is not null and i.eligible_at <= k.now then i.queue end as woken

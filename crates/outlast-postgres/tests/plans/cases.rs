@@ -121,7 +121,7 @@ fn committing(rows: usize) -> Vec<Case> {
         case(
             "commit/park",
             22,
-            "bigint[], bigint[], text[], text[], text[], bigint[], text[], text[], boolean[]",
+            "bigint[], bigint[], boolean[], text[], text[], bigint[], text[], text[], boolean[]",
             format!(
                 "{running}, {}, {received}, {}",
                 parks(rows),
@@ -144,22 +144,27 @@ const SPAWN: &str = "bigint[], bigint[], text[], integer[], text[], text[], text
 /// What an outcome of a kind has in a column.
 type Column<'a> = &'a dyn Fn(&str) -> Option<&'static str>;
 
-/// Kind, step, state, delay, result and error of outcomes that lead on or to the end, in turn.
+/// Status, step, state, delay, result and error of outcomes that lead on or to the end, in turn.
 fn advances(rows: usize) -> String {
-    let columns: [Column<'_>; 5] = [
+    let columns: [Column<'_>; 6] = [
+        &|kind| match kind {
+            "keep" => Some("executing"),
+            "next" | "retry" => Some("runnable"),
+            _ => Some("done"),
+        },
         &|kind| ["keep", "next"].contains(&kind).then_some("pack"),
         &|kind| ["keep", "next", "retry"].contains(&kind).then_some("{}"),
-        &|kind| (kind == "retry").then_some("1000000"),
+        &|kind| ["next", "retry"].contains(&kind).then_some("1000000"),
         &|kind| (kind == "done").then_some("{}"),
-        &|kind| ["stop", "cancel"].contains(&kind).then_some("it was so"),
+        &|kind| (kind == "retry").then_some("it was so"),
     ];
-    let kinds = ["keep", "next", "retry", "done", "stop", "cancel"];
-    in_turn(&kinds, &columns, rows)
+    in_turn(&["keep", "next", "retry", "done"], &columns, rows)
 }
 
-/// Kind, step, state, timeout and names of outcomes that park, in turn.
+/// Whether for children, step, state, timeout and names of outcomes that park, in turn.
 fn parks(rows: usize) -> String {
-    let columns: [Column<'_>; 4] = [
+    let columns: [Column<'_>; 5] = [
+        &|kind| Some(if kind == "wait" { "false" } else { "true" }),
         &|_| Some("pack"),
         &|_| Some("{}"),
         &|kind| (kind == "wait").then_some("1000000"),
@@ -168,10 +173,10 @@ fn parks(rows: usize) -> String {
     in_turn(&["wait", "fan_out"], &columns, rows)
 }
 
-/// The kinds in turn, and what each of them has in the columns.
+/// What kinds of outcomes, in turn, have in the columns.
 fn in_turn(kinds: &[&str], columns: &[Column<'_>], rows: usize) -> String {
     let turns = || kinds.iter().cycle().take(rows);
-    let mut lists = vec![texts(turns().map(ToString::to_string))];
+    let mut lists = Vec::new();
     for column in columns {
         lists.push(optional_texts(
             turns().map(|kind| column(kind).map(String::from)),
