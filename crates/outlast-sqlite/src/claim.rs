@@ -1,8 +1,9 @@
 //! Taking work.
 
+use crate::decode::Columns;
 use crate::error::Fault;
-use crate::job::Tx;
-use crate::{commit, decode, lease, line};
+use crate::tx::Tx;
+use crate::{commit, decode, inbox, lease, line};
 use outlast_core::{
     Claim, ClaimRequest, Claimed, InstanceId, QueueNames, Revision, Timestamp, WorkerId, limits,
 };
@@ -16,9 +17,7 @@ const NEXT_PRIORITY: &str = include_str!("../sql/claim/next_priority.sql");
 const ELIGIBLE: &str = include_str!("../sql/claim/eligible.sql");
 const NEXT_DUE: &str = include_str!("../sql/claim/next_due.sql");
 const TAKE: &str = include_str!("../sql/claim/take.sql");
-const LOAD: &str = include_str!("../sql/claim/load.sql");
 const FAIL_UNREADABLE: &str = include_str!("../sql/claim/fail_unreadable.sql");
-const INBOX: &str = include_str!("../sql/claim/inbox.sql");
 const CHILDREN: &str = include_str!("../sql/claim/children.sql");
 
 /// Rows a claim looks at beyond ten for each it may take, before it says that there may be more.
@@ -152,23 +151,29 @@ enum Stopped {
     AtEnd,
 }
 
+/// An eligible row.
 struct Candidate {
-    id: InstanceId,
     position: Position,
-    machine: String,
-    version: i32,
     partition_key: Option<String>,
+    /// What would be claimed, or why it cannot be read. `None` when the worker does not have its machine.
+    claim: Option<Result<Claim, String>>,
 }
 
-struct Walk<'a> {
-    tx: &'a Tx<'a>,
+/// A row that was taken.
+struct Taken {
+    id: InstanceId,
+    claim: Result<Claim, String>,
+}
+
+struct Walk<'a, 'c> {
+    tx: &'a Tx<'c>,
     request: &'a ClaimRequest,
     registered: HashSet<(&'a str, i32)>,
-    taken: Vec<InstanceId>,
+    taken: Vec<Taken>,
 }
 
-impl<'a> Walk<'a> {
-    fn new(tx: &'a Tx<'a>, request: &'a ClaimRequest) -> Walk<'a> {
+impl<'a, 'c> Walk<'a, 'c> {
+    fn new(tx: &'a Tx<'c>, request: &'a ClaimRequest) -> Walk<'a, 'c> {
         Walk {
             tx,
             request,
@@ -216,7 +221,7 @@ impl<'a> Walk<'a> {
             for candidate in candidates {
                 at = candidate.position;
                 left -= 1;
-                self.consider(&candidate)?;
+                self.consider(candidate)?;
                 if self.wanted() == 0 {
                     return Ok(Stopped::Full(at));
                 }
@@ -240,67 +245,117 @@ impl<'a> Walk<'a> {
 
     fn eligible(&self, after: Position, limit: usize) -> Result<Vec<Candidate>, Fault> {
         let mut statement = self.tx.prepare(ELIGIBLE)?;
-        let rows = statement.query_map(
-            params![
-                self.request.queue,
-                after.priority,
-                after.eligible_at,
-                after.id,
-                self.tx.now.0,
-                limit as i64
-            ],
-            |row| candidate(after.priority, row),
-        )?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
+        let mut rows = statement.query(params![
+            self.request.queue,
+            after.priority,
+            after.eligible_at,
+            after.id,
+            self.tx.now.0,
+            limit as i64
+        ])?;
+        let mut candidates = Vec::new();
+        while let Some(row) = rows.next()? {
+            candidates.push(self.candidate(after.priority, row)?);
+        }
+        Ok(candidates)
+    }
+
+    fn candidate(&self, priority: i64, row: &Row<'_>) -> Result<Candidate, Fault> {
+        let mut columns = Columns::of(row);
+        let id = columns.next()?;
+        let position = Position {
+            priority,
+            eligible_at: columns.next()?,
+            id,
+        };
+        let (machine, version) = (columns.next_str()?, columns.next()?);
+        let partition_key = columns.next()?;
+        let registered = self.registered.contains(&(machine, version));
+        let claim = registered.then(|| self.claim(position, machine, version, columns));
+        Ok(Candidate {
+            position,
+            partition_key,
+            claim: claim.map(readable).transpose()?,
+        })
+    }
+
+    /// The claim that taking the row gives. The inbox and the children come when it was taken.
+    fn claim(
+        &self,
+        position: Position,
+        machine: &str,
+        version: i32,
+        mut columns: Columns<'_, '_>,
+    ) -> rusqlite::Result<Claim> {
+        Ok(Claim {
+            id: InstanceId(position.id),
+            machine: machine.to_owned(),
+            version,
+            revision: Revision(columns.next()?).next(),
+            step: columns.next()?,
+            state: columns.next_json()?,
+            entered: Revision(columns.next()?),
+            trace: columns.next()?,
+            attempt: columns.next()?,
+            crashes: columns.next()?,
+            correlation_key: columns.next()?,
+            parent: columns.next_parent()?,
+            round: columns.next()?,
+            awaits: columns.next_list()?,
+            dropped: columns.next_list()?,
+            queue: self.request.queue.clone(),
+            priority: position.priority as i16,
+            partition_key: None,
+            inbox: Vec::new(),
+            children: Vec::new(),
+            waited: self.tx.now.since(Timestamp(position.eligible_at)),
+        })
     }
 
     /// Takes a row, or holds it behind its partition key, or leaves it to a worker that has its machine.
-    fn consider(&mut self, row: &Candidate) -> Result<(), Fault> {
-        if !self
-            .registered
-            .contains(&(row.machine.as_str(), row.version))
-        {
+    fn consider(&mut self, row: Candidate) -> Result<(), Fault> {
+        let Some(mut claim) = row.claim else {
             return Ok(());
-        }
+        };
+        let id = InstanceId(row.position.id);
         // One that this claim has taken executes by now, so this also finds the key's second (I8).
         if let Some(key) = &row.partition_key
             && line::is_busy(self.tx, key)?
         {
-            return line::hold(self.tx, row.id);
+            return line::hold(self.tx, id);
         }
-        self.taken.push(row.id);
-        take(self.tx, row.id, self.request.worker)
+        take(self.tx, id, self.request.worker)?;
+        if let Ok(claim) = &mut claim {
+            claim.partition_key = row.partition_key;
+        }
+        self.taken.push(Taken { id, claim });
+        Ok(())
     }
 
-    /// What the steps may look at. Read when everything is taken: this claim may have taken a parent
+    /// What else the steps may look at. Read when everything is taken: this claim may have taken a parent
     /// together with a child that was retried.
     fn load(self) -> Result<Vec<Claim>, Fault> {
+        let owners = inbox::owners(self.tx, self.taken.iter().map(|taken| taken.id))?;
         let mut claims = Vec::with_capacity(self.taken.len());
-        for id in self.taken {
-            match load(self.tx, id) {
+        for Taken { id, claim } in self.taken {
+            let loaded = match claim {
+                Ok(claim) => load(self.tx, claim, owners.contains(&id))?,
+                Err(reason) => Err(reason),
+            };
+            match loaded {
                 Ok(claim) => claims.push(claim),
-                Err(fault) => match fault.unreadable_row() {
-                    Some(reason) => fail_unreadable(self.tx, id, &reason)?,
-                    None => return Err(fault),
-                },
+                Err(reason) => fail_unreadable(self.tx, id, &reason)?,
             }
         }
         Ok(claims)
     }
 }
 
-fn candidate(priority: i64, row: &Row<'_>) -> rusqlite::Result<Candidate> {
-    let id: i64 = row.get("id")?;
-    Ok(Candidate {
-        id: InstanceId(id),
-        position: Position {
-            priority,
-            eligible_at: row.get("eligible_at")?,
-            id,
-        },
-        machine: row.get("fsm")?,
-        version: row.get("fsm_version")?,
-        partition_key: row.get("partition_key")?,
+/// The value, or why its row cannot be read; other faults are not the row's.
+fn readable<T>(read: rusqlite::Result<T>) -> Result<Result<T, String>, Fault> {
+    read.map(Ok).or_else(|error| {
+        let fault = Fault::from(error);
+        fault.unreadable_row().map(Err).ok_or(fault)
     })
 }
 
@@ -310,47 +365,21 @@ fn take(tx: &Tx<'_>, id: InstanceId, worker: WorkerId) -> Result<(), Fault> {
     Ok(())
 }
 
-fn load(tx: &Tx<'_>, id: InstanceId) -> Result<Claim, Fault> {
-    let mut claim = tx
-        .prepare(LOAD)?
-        .query_row([id.0], |row| bare_claim(row, tx.now))?;
-    claim.inbox = tx
-        .prepare(INBOX)?
-        .query_map([id.0], decode::signal)?
-        .collect::<rusqlite::Result<_>>()?;
-    if claim.round > 0 {
-        claim.children = tx
-            .prepare(CHILDREN)?
-            .query_map(params![id.0, claim.round], decode::child)?
-            .collect::<rusqlite::Result<_>>()?;
-    }
-    Ok(claim)
-}
-
-fn bare_claim(row: &Row<'_>, now: Timestamp) -> rusqlite::Result<Claim> {
-    Ok(Claim {
-        id: InstanceId(row.get("id")?),
-        revision: Revision(row.get("revision")?),
-        machine: row.get("fsm")?,
-        version: row.get("fsm_version")?,
-        step: row.get("step")?,
-        state: decode::json(row, "state")?,
-        queue: row.get("queue")?,
-        priority: row.get("priority")?,
-        entered: Revision(row.get("entered_revision")?),
-        trace: row.get("trace")?,
-        attempt: row.get("attempt")?,
-        crashes: row.get("crashes")?,
-        partition_key: row.get("partition_key")?,
-        correlation_key: row.get("correlation_key")?,
-        parent: decode::parent(row)?,
-        round: row.get("round")?,
-        awaits: decode::list(row, "awaits")?,
-        inbox: Vec::new(),
-        children: Vec::new(),
-        dropped: decode::list(row, "children_dropped")?,
-        waited: now.since(Timestamp(row.get("eligible_at")?)),
-    })
+fn load(tx: &Tx<'_>, mut claim: Claim, has_inbox: bool) -> Result<Result<Claim, String>, Fault> {
+    let mut load = || {
+        if has_inbox {
+            claim.inbox = inbox::read(tx, claim.id)?;
+        }
+        if claim.round > 0 {
+            claim.children = tx
+                .prepare(CHILDREN)?
+                .query_map(params![claim.id.0, claim.round], decode::child)?
+                .collect::<rusqlite::Result<_>>()?;
+        }
+        Ok(())
+    };
+    let loaded = load();
+    Ok(readable(loaded)?.map(|()| claim))
 }
 
 /// A row that cannot be decoded fails alone, with its reason (PROTOCOL §3 #12).

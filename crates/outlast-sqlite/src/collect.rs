@@ -1,7 +1,7 @@
 //! Removing what ended long ago.
 
 use crate::error::Fault;
-use crate::job::Tx;
+use crate::tx::Tx;
 use outlast_core::limits::BATCH_MAX;
 use outlast_core::{CollectRequest, Collected, InstanceId};
 use rusqlite::params;

@@ -2,7 +2,7 @@
 
 use crate::error::Fault;
 use crate::insert::{self, Added};
-use crate::job::Tx;
+use crate::tx::Tx;
 use outlast_core::{
     Delivered, Delivery, InstanceId, NewSignal, QueueNames, SignalId, SignalOrInsert,
     SignalledOrInserted, Target, limits,

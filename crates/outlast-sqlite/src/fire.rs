@@ -1,7 +1,7 @@
 //! Waking waits whose deadline has come.
 
 use crate::error::Fault;
-use crate::job::Tx;
+use crate::tx::Tx;
 use outlast_core::{Fired, InstanceId, Timestamp};
 use rusqlite::{OptionalExtension, params};
 

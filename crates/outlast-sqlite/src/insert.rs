@@ -1,7 +1,7 @@
 //! Bringing instances in, from callers and from fan-outs.
 
 use crate::error::Fault;
-use crate::job::Tx;
+use crate::tx::Tx;
 use crate::{claim, lease};
 use outlast_core::{
     Inserted, Inserts, InstanceId, NewInstance, Parent, Revision, Scope, Start, Status, Timestamp,

@@ -3,7 +3,7 @@
 use crate::claim::{self, BEFORE_PRIORITIES};
 use crate::decode;
 use crate::error::Fault;
-use crate::job::Tx;
+use crate::tx::Tx;
 use outlast_core::limits::{COUNT_MAX, PAGE_MAX};
 use outlast_core::{
     Child, Count, Filter, Instance, InstanceId, ListRequest, Operation, Page, QueueSummary,
@@ -70,7 +70,7 @@ pub(crate) fn count(tx: &Tx<'_>, filter: &Filter) -> Result<Count, Fault> {
         conditions.sql
     );
     let count: i64 = tx
-        .prepare(&sql)?
+        .prepare_made(&sql)?
         .query_row(params_from_iter(conditions.values), |row| row.get(0))?;
     Ok(counted(count))
 }
@@ -194,7 +194,7 @@ pub(crate) fn queues(tx: &Tx<'_>) -> Result<Vec<QueueSummary>, Fault> {
     names.into_iter().map(summary).collect()
 }
 
-fn skip_over_queues(tx: &Tx<'_>, next: &str) -> Result<Vec<String>, Fault> {
+fn skip_over_queues(tx: &Tx<'_>, next: &'static str) -> Result<Vec<String>, Fault> {
     let mut names: Vec<String> = Vec::new();
     let mut statement = tx.prepare(next)?;
     loop {
@@ -275,7 +275,7 @@ fn all<T>(
     values: impl Params,
     decode: fn(&Row<'_>) -> rusqlite::Result<T>,
 ) -> Result<Vec<T>, Fault> {
-    let mut statement = tx.prepare(sql)?;
+    let mut statement = tx.prepare_made(sql)?;
     let rows = statement.query_map(values, decode)?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }

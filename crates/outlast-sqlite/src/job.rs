@@ -1,28 +1,27 @@
 //! One verb on its way to a thread and back.
 
 use crate::error::{self, Fault};
-use outlast_core::{Clock, Error, Result, Timestamp};
-use rusqlite::{CachedStatement, Connection};
+use crate::tx::Tx;
+use outlast_core::{Clock, Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tokio::sync::oneshot;
 
-/// The transaction a verb runs in, and its moment.
-pub(crate) struct Tx<'a> {
-    pub(crate) connection: &'a Connection,
-    pub(crate) now: Timestamp,
-}
-
-impl<'a> Tx<'a> {
-    /// A statement of `sql/`, prepared once per connection.
-    pub(crate) fn prepare(&self, sql: &str) -> rusqlite::Result<CachedStatement<'a>> {
-        self.connection.prepare_cached(sql)
-    }
+/// What an answer promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Promise {
+    /// It is on the disk.
+    Durable,
+    /// A loss of power may take it back. Then nobody is left who was told, and somebody does it again.
+    Forgettable,
 }
 
 /// A verb with its answer, whatever their types.
 pub(crate) trait Work: Send {
+    /// What its answer promises.
+    fn promise(&self) -> Promise;
+
     /// Runs the verb at the clock's moment. Answers whether what it wrote is to stay.
-    fn run(&mut self, connection: &Connection, clock: &dyn Clock) -> bool;
+    fn run(&mut self, tx: &mut Tx<'_>, clock: &dyn Clock) -> bool;
 
     /// Takes back an answer whose transaction came to nothing. One that had failed by itself keeps its
     /// own error.
@@ -34,6 +33,7 @@ pub(crate) trait Work: Send {
 
 struct Job<T, F> {
     operation: &'static str,
+    promise: Promise,
     verb: Option<F>,
     result: Result<T>,
     reply: oneshot::Sender<Result<T>>,
@@ -42,6 +42,7 @@ struct Job<T, F> {
 /// A job, and where its answer arrives.
 pub(crate) fn job<T, F>(
     operation: &'static str,
+    promise: Promise,
     verb: F,
 ) -> (Box<dyn Work>, oneshot::Receiver<Result<T>>)
 where
@@ -51,6 +52,7 @@ where
     let (reply, answer) = oneshot::channel();
     let job = Job {
         operation,
+        promise,
         verb: Some(verb),
         result: Err(Error::Closed { operation }),
         reply,
@@ -63,7 +65,11 @@ where
     T: Send,
     F: FnOnce(&Tx<'_>) -> Result<T, Fault> + Send,
 {
-    fn run(&mut self, connection: &Connection, clock: &dyn Clock) -> bool {
+    fn promise(&self) -> Promise {
+        self.promise
+    }
+
+    fn run(&mut self, tx: &mut Tx<'_>, clock: &dyn Clock) -> bool {
         // Nobody waits any more: a claim that nobody receives would only lie there until it is reaped.
         if self.reply.is_closed() {
             return false;
@@ -73,10 +79,8 @@ where
         };
         // A panic undoes this verb and no other, and the thread lives on.
         let run = || {
-            verb(&Tx {
-                connection,
-                now: clock.now(),
-            })
+            tx.now = clock.now();
+            verb(tx)
         };
         self.result = match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(answer)) => Ok(answer),

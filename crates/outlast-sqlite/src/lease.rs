@@ -1,7 +1,7 @@
 //! Being alive: one lease per worker.
 
 use crate::error::Fault;
-use crate::job::Tx;
+use crate::tx::Tx;
 use outlast_core::{ClaimRef, Error, Heartbeat, InstanceId, NewWorker, Revision, WorkerId};
 use rusqlite::params;
 use std::time::Duration;

@@ -25,7 +25,8 @@
 //! **One writer thread** takes whatever verbs are waiting into one transaction: while one group is
 //! being made durable, the next one gathers, so that many verbs share one wait for the disk. Each
 //! verb runs in a savepoint of its own; one that fails is undone alone. Nobody is answered before the
-//! commit has succeeded.
+//! commit has succeeded. A claim that comes alone does not wait for the disk: a loss of power takes the
+//! worker along with the claim, and whoever comes after it claims the step again.
 //!
 //! **Readers beside it** answer the questions of [`Inspect`](outlast_core::Inspect), each in a
 //! transaction of its own: they see one consistent moment and never wait for the writer. In memory
@@ -50,6 +51,7 @@ mod decode;
 mod deliver;
 mod error;
 mod fire;
+mod inbox;
 mod insert;
 mod inspect;
 mod job;
@@ -65,6 +67,7 @@ mod reap;
 mod reconcile;
 mod store;
 pub mod transaction;
+mod tx;
 mod writer;
 
 pub use migrate::Migration;

@@ -9,7 +9,7 @@
 //! So whoever ends the use of a key, or takes the first of a line away, calls [`let_through`].
 
 use crate::error::Fault;
-use crate::job::Tx;
+use crate::tx::Tx;
 use outlast_core::{InstanceId, QueueNames, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 

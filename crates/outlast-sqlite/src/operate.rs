@@ -2,7 +2,7 @@
 
 use crate::commit::{self, Ended};
 use crate::error::Fault;
-use crate::job::Tx;
+use crate::tx::Tx;
 use crate::{collect, decode};
 use outlast_core::{
     CancelAnswer, Cancelled, DeleteAnswer, InstanceId, Note, Parent, QueueNames, Retried,

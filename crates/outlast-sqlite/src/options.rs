@@ -32,7 +32,7 @@ pub struct Options {
 /// How far an answer can be trusted when the machine loses power.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Synchronous {
-    /// What was answered is on the disk.
+    /// What was answered is on the disk. Only claims may be forgotten, and are then made again.
     #[default]
     Full,
     /// What was answered survives the death of the process. A loss of power may take the last moments

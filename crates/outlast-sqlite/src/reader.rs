@@ -3,13 +3,14 @@
 use crate::error;
 use crate::job::Work;
 use crate::lane::{Jobs, Lane};
-use outlast_core::Clock;
+use crate::tx::Tx;
+use outlast_core::{Clock, Timestamp};
 use rusqlite::Connection;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-struct Reader {
-    connection: Connection,
+struct Reader<'c> {
+    tx: Tx<'c>,
     clock: Arc<dyn Clock>,
     jobs: Arc<Mutex<Jobs>>,
 }
@@ -21,19 +22,18 @@ pub(crate) fn start(connections: Vec<Connection>, clock: Arc<dyn Clock>) -> io::
         connections
             .into_iter()
             .map(|connection| {
-                let reader = Reader {
-                    connection,
-                    clock: clock.clone(),
-                    jobs: jobs.clone(),
-                };
-                move || reader.run()
+                let (clock, jobs) = (clock.clone(), jobs.clone());
+                move || {
+                    let tx = Tx::new(&connection, Timestamp(0));
+                    Reader { tx, clock, jobs }.run();
+                }
             })
             .collect()
     })
 }
 
-impl Reader {
-    fn run(&self) {
+impl Reader<'_> {
+    fn run(&mut self) {
         while let Some(mut work) = self.next() {
             self.read(work.as_mut());
             work.answer();
@@ -47,20 +47,15 @@ impl Reader {
     }
 
     /// One transaction, so that an answer of several statements is one moment.
-    fn read(&self, work: &mut dyn Work) {
-        if let Err(cause) = self.execute("begin") {
+    fn read(&mut self, work: &mut dyn Work) {
+        if let Err(cause) = self.tx.execute("begin") {
             let cause = Arc::new(cause);
             work.undo(&|operation| error::explain(operation, cause.clone()));
             return;
         }
-        work.run(&self.connection, self.clock.as_ref());
-        if let Err(error) = self.execute("rollback") {
+        work.run(&mut self.tx, self.clock.as_ref());
+        if let Err(error) = self.tx.execute("rollback") {
             tracing::warn!(%error, "a reader could not end its transaction");
         }
-    }
-
-    fn execute(&self, sql: &str) -> rusqlite::Result<()> {
-        self.connection.prepare_cached(sql)?.execute([])?;
-        Ok(())
     }
 }

@@ -1,10 +1,10 @@
 //! Returning the claims of dead workers.
 
-use crate::commit::{self, Ended};
+use crate::commit::{self, Ended, Left};
 use crate::error::Fault;
-use crate::job::Tx;
 use crate::lease;
-use outlast_core::{InstanceId, ReapRequest, Reaped, WorkerId, gave_up};
+use crate::tx::Tx;
+use outlast_core::{InstanceId, ReapRequest, Reaped, Status, WorkerId, gave_up};
 use rusqlite::params;
 
 const EXPIRED: &str = include_str!("../sql/reap/expired.sql");
@@ -49,7 +49,10 @@ fn reap_one(
         give_up(tx, lost, crashes, reaped)?;
         reaped.failed.push(lost.id);
     } else {
-        commit::leave_executing(tx, RETURN, params![lost.id.0, tx.now.0], &mut reaped.woken)?;
+        let left = tx
+            .prepare(RETURN)?
+            .query_row(params![lost.id.0, tx.now.0], Left::decode)?;
+        left.follow(tx, Status::Runnable, &mut reaped.woken)?;
         reaped.returned.push(lost.id);
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! Looking for what should not exist, and mending it.
 
 use crate::error::Fault;
-use crate::job::Tx;
 use crate::line;
+use crate::tx::Tx;
 use outlast_core::{InstanceId, ReconcileRequest, Reconciled};
 use rusqlite::{Row, params};
 

@@ -2,14 +2,15 @@
 
 use crate::claim::{self, UnfinishedWalks};
 use crate::error::Fault;
-use crate::job::{Tx, job};
+use crate::job::{Promise, job};
 use crate::lane::Lane;
 use crate::migrate::{MIGRATIONS, Migration};
 use crate::open::{self, Connections};
-use crate::writer::Writer;
+use crate::tx::Tx;
+use crate::writer::{Waits, Writer};
 use crate::{
-    Options, collect, commit, deliver, fire, insert, inspect, lease, operate, reader, reap,
-    reconcile,
+    Options, Synchronous, collect, commit, deliver, fire, insert, inspect, lease, operate, reader,
+    reap, reconcile,
 };
 use async_trait::async_trait;
 use outlast_core::{
@@ -80,13 +81,17 @@ impl Sqlite {
         let place = place(path)?;
         let transactions = Arc::new(AtomicU64::new(0));
         let clock = options.clock;
+        let waits = match (open::file(path), options.synchronous) {
+            (Some(_), Synchronous::Full) => Waits::ForTheDisk,
+            (None, _) | (_, Synchronous::Normal | Synchronous::Off) => Waits::Never,
+        };
         let readers = if readers.is_empty() {
             None
         } else {
             Some(reader::start(readers, clock.clone()).map_err(no_thread)?)
         };
         let writer =
-            Writer::start(writer, clock.clone(), transactions.clone()).map_err(no_thread)?;
+            Writer::start(writer, clock.clone(), transactions.clone(), waits).map_err(no_thread)?;
         Ok(Sqlite {
             inner: Arc::new(Inner {
                 clock,
@@ -105,7 +110,7 @@ impl Sqlite {
         operation: &'static str,
         verb: impl FnOnce(&Tx<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T> {
-        ask(&self.inner.writer, operation, verb).await
+        ask(&self.inner.writer, operation, Promise::Durable, verb).await
     }
 
     /// Runs `question` beside the writer, or in its turn where there is only one connection.
@@ -115,7 +120,7 @@ impl Sqlite {
         question: impl FnOnce(&Tx<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T> {
         let lane = self.inner.readers.as_ref().unwrap_or(&self.inner.writer);
-        ask(lane, operation, question).await
+        ask(lane, operation, Promise::Forgettable, question).await
     }
 
     /// Fails when the store is closed, or the request can never be answered.
@@ -134,9 +139,10 @@ impl Sqlite {
 async fn ask<T: Send + 'static>(
     lane: &Lane,
     operation: &'static str,
+    promise: Promise,
     verb: impl FnOnce(&Tx<'_>) -> Result<T, Fault> + Send + 'static,
 ) -> Result<T> {
-    let (job, answer) = job(operation, verb);
+    let (job, answer) = job(operation, promise, verb);
     lane.put(operation, job).await?;
     answer.await.map_err(|_| Error::Closed { operation })?
 }
@@ -196,8 +202,8 @@ impl Store for Sqlite {
     async fn claim(&self, request: ClaimRequest) -> Result<Claimed> {
         self.admit("claim", || request.check())?;
         let unfinished = self.inner.unfinished_walks.clone();
-        self.write("claim", move |tx| claim::claim(tx, &unfinished, &request))
-            .await
+        let claim = move |tx: &Tx<'_>| claim::claim(tx, &unfinished, &request);
+        ask(&self.inner.writer, "claim", Promise::Forgettable, claim).await
     }
 
     async fn commit(&self, commits: Vec<Commit>) -> Result<Committed> {

@@ -40,7 +40,7 @@
 //! A store in memory cannot be reached in this way: nobody else has a connection to it.
 
 use crate::error::Fault;
-use crate::job::Tx;
+use crate::tx::Tx;
 use crate::{deliver, insert, migrate, open};
 use outlast_core::{
     Clock, Delivery, Error, Inserted, Invalid, NewInstance, NewSignal, Result, SystemClock,
@@ -114,23 +114,19 @@ fn within<T>(
     verb: impl FnOnce(&Tx<'_>) -> Result<T, Fault>,
 ) -> Result<T> {
     check(operation, connection)?;
-    let tx = Tx {
-        connection,
-        now: clock.now(),
-    };
-    let execute = |sql: &str| tx.prepare(sql)?.execute([]);
+    let tx = Tx::new(connection, clock.now());
     let run = || {
-        execute("savepoint outlast")?;
+        tx.execute("savepoint outlast")?;
         match verb(&tx) {
             Ok(answer) => {
-                execute("release outlast")?;
+                tx.execute("release outlast")?;
                 Ok(answer)
             }
             Err(fault) => {
                 // Where SQLite has rolled back everything by itself there is nothing left to undo.
                 if !connection.is_autocommit() {
-                    execute("rollback to outlast")?;
-                    execute("release outlast")?;
+                    tx.execute("rollback to outlast")?;
+                    tx.execute("release outlast")?;
                 }
                 Err(fault)
             }

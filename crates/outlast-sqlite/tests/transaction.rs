@@ -85,6 +85,7 @@ async fn park(store: &Sqlite, claim: ClaimRef) {
             state: Json::null(),
             timeout: None,
         },
+        ties: outlast_core::Ties::UNKNOWN,
     };
     let answers = store.commit(vec![park]).await.unwrap().answers;
     assert!(matches!(answers[0], Answer::Committed { .. }));

@@ -1,8 +1,10 @@
--- Eligible rows of one priority in their order, after a position. Never walks what is delayed (I10).
+-- Eligible rows of one priority in their order, after a position, as their steps see them. Never walks what
+-- is delayed (I10).
 -- Parameters: 1 queue, 2 priority, 3 eligible_at and 4 id of the position, 5 now, 6 limit.
 -- Index: instances_pick.
 -- Bound: the limit.
-select id, eligible_at, fsm, fsm_version, partition_key
+select id, eligible_at, fsm, fsm_version, partition_key, revision, step, state, entered_revision, trace,
+    attempt, crashes, correlation_key, parent_id, parent_round, round, awaits, children_dropped
 from instances
 where status = 'runnable' and blocked = 0
   and queue = ?1 and priority = ?2

@@ -16,4 +16,3 @@ set status = ?3,
     updated_at = ?6,
     finished_at = ?6
 where id = ?1 and revision = ?2 and status = 'executing'
-returning partition_key, parent_id, parent_round

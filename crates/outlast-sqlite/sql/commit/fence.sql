@@ -1,8 +1,8 @@
--- Whether a claim still stands, and which fan-out would be its next.
+-- Whether a claim still stands, and what its instance is tied to.
 -- Parameters: 1 id, 2 revision.
 -- Guard: the fence.
 -- Index: primary key of instances.
 -- Bound: one row.
-select round + 1 as next_round
+select queue, eligible_at, partition_key, parent_id, parent_round, round
 from instances
 where id = ?1 and revision = ?2 and status = 'executing'

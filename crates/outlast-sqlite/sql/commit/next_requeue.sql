@@ -17,4 +17,3 @@ set status = 'runnable',
     last_error = null,
     updated_at = ?5
 where id = ?1 and revision = ?2 and status = 'executing'
-returning status, queue, eligible_at, partition_key

@@ -14,4 +14,3 @@ set status = 'runnable',
     last_error = coalesce(?5, last_error),
     updated_at = ?6
 where id = ?1 and revision = ?2 and status = 'executing'
-returning status, queue, eligible_at, partition_key

@@ -11,4 +11,4 @@ set status = 'runnable',
     locked_by = null,
     updated_at = ?2
 where id = ?1 and status = 'executing'
-returning status, queue, eligible_at, partition_key
+returning queue, eligible_at, partition_key

@@ -70,6 +70,7 @@ pub(crate) fn done(claim: ClaimRef) -> Commit {
         outcome: Outcome::Done {
             result: Json::null(),
         },
+        ties: outlast_core::Ties::UNKNOWN,
     }
 }
 
@@ -82,6 +83,7 @@ pub(crate) fn next(claim: ClaimRef, state: &str, proceed: Proceed) -> Commit {
             state: Json::parse(state).unwrap(),
             proceed,
         },
+        ties: outlast_core::Ties::UNKNOWN,
     }
 }
 

@@ -1,0 +1,9 @@
+-- The first instance from an id on that has not consumed everything: one step of a skip over the index.
+-- Parameters: 1 id.
+-- Index: signals_target.
+-- Bound: one row.
+select target_id
+from signals
+where consumed_at is null and target_id >= ?1
+order by target_id
+limit 1
