@@ -141,7 +141,8 @@ pub(crate) const TARGETS: &[Target] = &[
     target(
         postgres(Parked, "parked memory"),
         Figure(postgres(Parked, "idle memory")),
-        AtMost(1.1),
+        // Whatever an engine kept for each of a million would show; what the allocator keeps varies by less.
+        AtMost(1.25),
     ),
     target(
         postgres(Backlog, "claim at n"),
