@@ -2,7 +2,8 @@
 
 use crate::limits::{self, CLAIM_MAX, MACHINES_MAX};
 use crate::{
-    ClaimRef, InstanceId, Invalid, Json, Revision, SignalId, Status, Ties, Timestamp, WorkerId,
+    ClaimRef, InstanceId, Invalid, Json, NewInstance, Revision, SignalId, Status, Ties, Timestamp,
+    WorkerId,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -121,6 +122,33 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// The claim on a row that a store inserted and handed over in one.
+    pub fn at_insert(row: NewInstance, id: InstanceId, revision: Revision) -> Claim {
+        Claim {
+            id,
+            revision,
+            machine: row.machine,
+            version: row.version,
+            step: row.step,
+            state: row.state,
+            queue: row.queue,
+            priority: row.priority,
+            entered: Revision(0),
+            trace: row.trace,
+            attempt: 0,
+            crashes: 0,
+            partition_key: row.partition_key,
+            correlation_key: row.correlation.map(|correlation| correlation.key),
+            parent: None,
+            round: 0,
+            awaits: Vec::new(),
+            inbox: Vec::new(),
+            children: Vec::new(),
+            dropped: Vec::new(),
+            waited: Duration::ZERO,
+        }
+    }
+
     /// What an outcome of this claim must name.
     pub fn reference(&self) -> ClaimRef {
         ClaimRef {

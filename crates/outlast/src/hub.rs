@@ -6,7 +6,8 @@
 //! now and then.
 
 use crate::client::Backend;
-use outlast_core::{Hints, InstanceId};
+use crate::engine::{Intake, Room};
+use outlast_core::{Hints, InstanceId, NewInstance};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -33,6 +34,7 @@ struct Ears {
     queues: HashMap<String, Vec<Weak<Alarm>>>,
     timers: Vec<Weak<Alarm>>,
     watchers: HashMap<InstanceId, Vec<Weak<Notify>>>,
+    intakes: HashMap<String, Vec<Weak<Intake>>>,
 }
 
 #[derive(Debug, Default)]
@@ -72,6 +74,22 @@ impl Hub {
         ears.timers.retain(|alarm| alarm.strong_count() > 0);
         ears.timers.push(Arc::downgrade(&alarm));
         alarm
+    }
+
+    /// Lets what is inserted into this queue here run at once, while the intake lives.
+    pub(crate) fn offer_intake(&self, queue: &str, intake: &Arc<Intake>) {
+        let mut ears = lock(&self.ears);
+        let intakes = ears.intakes.entry(queue.to_owned()).or_default();
+        intakes.retain(|intake| intake.strong_count() > 0);
+        intakes.push(Arc::downgrade(intake));
+    }
+
+    /// Room to run this row at once in an engine of this process.
+    pub(crate) fn room_for(&self, row: &NewInstance) -> Option<Room> {
+        // Upgraded outside the lock: the last owner of an engine may be dropped here.
+        let intakes: Vec<_> = lock(&self.ears).intakes.get(&row.queue)?.clone();
+        let mut living = intakes.iter().filter_map(Weak::upgrade);
+        living.find_map(|intake| intake.room_for(row))
     }
 
     /// Told when `id` ends or parks.

@@ -4,7 +4,7 @@ use super::Client;
 use crate::machine::{Id, Machine, New};
 use crate::metrics;
 use outlast_core::limits::BATCH_MAX;
-use outlast_core::{Hints, Inserted as Answer, Invalid, NewInstance, Result, Start};
+use outlast_core::{Hints, Inserted as Answer, Inserts, Invalid, NewInstance, Result, Start};
 use std::fmt;
 use std::time::Duration;
 
@@ -118,13 +118,24 @@ impl Client {
         while rows.peek().is_some() {
             let chunk: Vec<_> = rows.by_ref().take(CHUNK).collect();
             let mut hints = later(&chunk);
-            let inserts = self.store.insert(chunk, None).await?;
+            let inserts = self.insert_chunk(chunk).await?;
             hints.merge(Hints::now(inserts.woken));
             self.hub.publish(&self.store, hints);
             metrics::inserted(&inserts.rows);
             answers.extend(inserts.rows);
         }
         Ok(answers)
+    }
+
+    /// One transaction. A single row goes straight to an engine here that has nothing else to do.
+    async fn insert_chunk(&self, mut rows: Vec<NewInstance>) -> Result<Inserts> {
+        if let [row] = rows.as_slice()
+            && let Some(room) = self.hub.room_for(row)
+            && let Some(row) = rows.pop()
+        {
+            return room.insert(row).await;
+        }
+        self.store.insert(rows, None).await
     }
 
     /// The row that [`insert`](Client::insert) would write, with the caller's trace: for inserting it in a

@@ -53,11 +53,13 @@ pub(crate) enum Written {
     Committed {
         /// The revision it led to.
         revision: Revision,
+        /// What was written.
+        outcome: Outcome,
     },
     /// The claim was no longer this worker's, or an earlier try of this very outcome was written unseen.
     Lost {
-        /// Whether there was an earlier try.
-        unsure: bool,
+        /// Whether there was an earlier try that would have kept the claim.
+        may_be_kept: bool,
     },
     /// It can never be written.
     Rejected(Invalid),
@@ -132,9 +134,8 @@ impl Committer {
             metrics::store_error("committer");
             if self.is_final(&error) {
                 tracing::error!(%error, outcomes = batch.len(), "outcomes could not be written");
-                return batch
-                    .into_iter()
-                    .for_each(|pending| pending.tell(Written::Closed));
+                // Without an answer, whoever waits takes it for closed.
+                return;
             }
             tracing::warn!(%error, outcomes = batch.len(), "could not commit; trying again");
             batch.iter_mut().for_each(|pending| pending.unsure = true);
@@ -164,12 +165,16 @@ impl Committer {
         // Hints first: whoever is told of an outcome may ask for what it led to.
         self.node.client.hub.publish(self.node.store(), hints);
         for (pending, answer) in batch.into_iter().zip(committed.answers) {
-            let unsure = pending.unsure;
-            pending.tell(match answer {
-                Answer::Committed { revision, .. } => Written::Committed { revision },
-                Answer::Lost => Written::Lost { unsure },
+            let outcome = pending.commit.outcome;
+            let written = match answer {
+                Answer::Committed { revision, .. } => Written::Committed { revision, outcome },
+                Answer::Lost => Written::Lost {
+                    may_be_kept: pending.unsure && outcome.keeps_claim(),
+                },
                 Answer::Rejected(invalid) => Written::Rejected(invalid),
-            });
+            };
+            // A task that went away needs no answer.
+            let _ = pending.reply.send(written);
         }
     }
 
@@ -203,12 +208,5 @@ impl Committer {
             Status::AwaitingChildren => self.node.client.hub.moved(id),
             Status::Done | Status::Failed | Status::Cancelled => hints.ended.push(id),
         }
-    }
-}
-
-impl Pending {
-    /// A task that went away needs no answer.
-    fn tell(self, written: Written) {
-        let _ = self.reply.send(written);
     }
 }

@@ -25,12 +25,14 @@ const UNKNOWN_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How many different unknown steps are remembered.
 const UNKNOWN_MAX: usize = 1_000;
 
-/// Runs claims. Clones share everything.
-#[derive(Clone)]
+/// Runs claims.
+///
+/// Every claim is a task, and a task is as large as all that its future may hold at a time: what is rare is
+/// boxed here, so that starting one does not copy kilobytes.
 pub(crate) struct Executor {
     node: Arc<Node>,
     outbox: Outbox,
-    unknown: Arc<Mutex<HashMap<UnknownStep, u32>>>,
+    unknown: Mutex<HashMap<UnknownStep, u32>>,
 }
 
 type UnknownStep = (String, i32, String);
@@ -53,7 +55,7 @@ impl Executor {
         Executor {
             node,
             outbox,
-            unknown: Arc::default(),
+            unknown: Mutex::default(),
         }
     }
 
@@ -67,7 +69,7 @@ impl Executor {
         } = pick;
         let lane = place.lane();
         let Some(machine) = self.node.registry.get(&claim.machine, claim.version) else {
-            return self.put_aside(&claim, &held).await;
+            return Box::pin(self.put_aside(&claim, &held)).await;
         };
         let mut budget = match machine.runs_ahead {
             true => self.node.settings.run_ahead,
@@ -76,20 +78,24 @@ impl Executor {
         let mut first = true;
         loop {
             let Some(step) = machine.step_name(&claim.step) else {
-                return self.put_aside(&claim, &held).await;
+                return Box::pin(self.put_aside(&claim, &held)).await;
             };
             let Some(slot) = self.slot(lane).await else {
                 let stopping = self.node.stop.working.is_cancelled();
                 let reason = if stopping { "stopping" } else { "waited" };
-                return self.release(&claim, &held, Duration::ZERO, reason).await;
+                return Box::pin(self.release(&claim, &held, Duration::ZERO, reason)).await;
             };
             if std::mem::replace(&mut first, false) {
                 lane.note_start();
                 metrics::started(&lane.queue, claim.waited + taken.elapsed());
             }
             let span = self.span(&claim);
-            let run = self.run_step(machine, step, claim, &held, budget, slot);
-            match run.instrument(span).await {
+            // In one expression: a future in a variable is kept twice.
+            match self
+                .run_step(machine, step, claim, &held, budget, slot)
+                .instrument(span)
+                .await
+            {
                 Ok(next) => claim = next,
                 Err(ran) => return ran,
             }
@@ -115,18 +121,18 @@ impl Executor {
         &self,
         machine: &Registered,
         step: &'static str,
-        claim: Claim,
+        claim: Box<Claim>,
         held: &Held,
         budget: u32,
         slot: Slot,
-    ) -> Result<Claim, Ran> {
+    ) -> Result<Box<Claim>, Ran> {
         if self.crashes(Point::BeforeStep, &claim, None) {
             return Err(Ran::Crashed);
         }
         let cx = self.context(claim, held);
         let started = Instant::now();
         let Some(mut outcome) = self.decide(machine, step, &cx).await else {
-            return Err(self.give_up(&cx, held).await);
+            return Err(Box::pin(self.give_up(&cx, held)).await);
         };
         self.let_others_go_first(&mut outcome, budget);
         metrics::ran(machine.name, step, &outcome, started.elapsed());
@@ -136,18 +142,33 @@ impl Executor {
         }
         // The slot is for the user's code; while its outcome is written, others have it.
         let _writing = slot.into_writing();
-        let mut written = self.write(cx.claim(), outcome.clone()).await;
+        let written = self.write(cx.claim(), outcome).await;
+        if let Written::Committed { revision, outcome } = written {
+            return self.go_on(cx.into_claim(), revision, outcome);
+        }
+        Box::pin(self.recover(machine, step, cx, written, held, budget)).await
+    }
+
+    /// What a commit that was not written means for the claim. An outcome that cannot be stored goes to
+    /// `handle`, once.
+    async fn recover(
+        &self,
+        machine: &Registered,
+        step: &'static str,
+        cx: Context,
+        mut written: Written,
+        held: &Held,
+        budget: u32,
+    ) -> Result<Box<Claim>, Ran> {
         if let Written::Rejected(invalid) = written {
             let failure = Failure::Outcome(invalid);
-            let Some(handled) = self.handle(machine, step, failure, &cx).await else {
+            let Some(mut outcome) = self.handle(machine, step, failure, &cx).await else {
                 return Err(self.give_up(&cx, held).await);
             };
-            outcome = handled;
             self.let_others_go_first(&mut outcome, budget);
-            written = self.write(cx.claim(), outcome.clone()).await;
+            written = self.write(cx.claim(), outcome).await;
         }
-        self.conclude(machine, cx.into_claim(), outcome, written, held)
-            .await
+        self.conclude(machine, cx.into_claim(), written, held).await
     }
 
     /// Sends the next step through the queue when this task has run its share, or is to stop.
@@ -158,41 +179,48 @@ impl Executor {
         }
     }
 
+    /// The claim of the next step, when the outcome that was written kept it.
+    fn go_on(
+        &self,
+        claim: Box<Claim>,
+        revision: Revision,
+        outcome: Outcome,
+    ) -> Result<Box<Claim>, Ran> {
+        if self.crashes(Point::AfterCommit, &claim, Some(&outcome)) {
+            return Err(Ran::Crashed);
+        }
+        match outcome {
+            Outcome::Next {
+                step,
+                state,
+                proceed: Proceed::KeepClaim,
+            } => Ok(next_claim(claim, revision, step, state)),
+            Outcome::Next { .. }
+            | Outcome::Retry { .. }
+            | Outcome::Wait { .. }
+            | Outcome::FanOut { .. }
+            | Outcome::Done { .. }
+            | Outcome::Stop { .. }
+            | Outcome::Cancel { .. } => Err(Ran::Finished),
+        }
+    }
+
     /// What the answer to a commit means for the claim.
     async fn conclude(
         &self,
         machine: &Registered,
-        claim: Claim,
-        outcome: Outcome,
+        claim: Box<Claim>,
         written: Written,
         held: &Held,
-    ) -> Result<Claim, Ran> {
+    ) -> Result<Box<Claim>, Ran> {
         match written {
-            Written::Committed { revision } => {
-                if self.crashes(Point::AfterCommit, &claim, Some(&outcome)) {
-                    return Err(Ran::Crashed);
-                }
-                match outcome {
-                    Outcome::Next {
-                        step,
-                        state,
-                        proceed: Proceed::KeepClaim,
-                    } => Ok(next_claim(claim, revision, step, state)),
-                    Outcome::Next { .. }
-                    | Outcome::Retry { .. }
-                    | Outcome::Wait { .. }
-                    | Outcome::FanOut { .. }
-                    | Outcome::Done { .. }
-                    | Outcome::Stop { .. }
-                    | Outcome::Cancel { .. } => Err(Ran::Finished),
-                }
-            }
-            Written::Lost { unsure } => {
+            Written::Committed { revision, outcome } => self.go_on(claim, revision, outcome),
+            Written::Lost { may_be_kept } => {
                 metrics::lost(machine.name);
                 tracing::info!("the claim was lost; the step's outcome is dropped");
                 held.lost.cancel();
                 // The first try may have been written unseen, with the claim kept: then nobody runs it.
-                if unsure && outcome.keeps_claim() {
+                if may_be_kept {
                     held.forsake();
                     self.node.client.wake(claim.queue);
                 }
@@ -230,7 +258,9 @@ impl Executor {
                 tracing::warn!(kind = "fatal", failure = reason, "the step failed");
                 Some(Outcome::Stop { reason })
             }
-            Err(Trouble::Failure(failure)) => self.handle(machine, step, failure, cx).await,
+            Err(Trouble::Failure(failure)) => {
+                Box::pin(self.handle(machine, step, failure, cx)).await
+            }
         }
     }
 
@@ -259,12 +289,10 @@ impl Executor {
         machine: &Registered,
         code: impl Future<Output = Result<Outcome, Trouble>>,
     ) -> Option<Result<Outcome, Trouble>> {
-        let caught = AssertUnwindSafe(code).catch_unwind();
-        let timed = tokio::time::timeout(machine.timeout, caught);
         let result = tokio::select! {
             biased;
             () = self.node.stop.grace.cancelled() => return None,
-            result = timed => result,
+            result = tokio::time::timeout(machine.timeout, AssertUnwindSafe(code).catch_unwind()) => result,
         };
         Some(match result {
             Ok(Ok(outcome)) => outcome,
@@ -281,8 +309,10 @@ impl Executor {
             revision = %claim.revision,
             outcome = metrics::outcome_word(&commit.outcome),
         );
-        let write = self.outbox.write(commit, &claim.queue);
-        write.instrument(span).await
+        self.outbox
+            .write(commit, &claim.queue)
+            .instrument(span)
+            .await
     }
 
     /// A step that this build does not know, perhaps of a newer one: left for who does, asked for less and
@@ -349,7 +379,7 @@ impl Executor {
         }
     }
 
-    fn context(&self, claim: Claim, held: &Held) -> Context {
+    fn context(&self, claim: Box<Claim>, held: &Held) -> Context {
         let surroundings = Surroundings {
             client: self.node.client.within(claim.trace.as_deref()),
             span: tracing::Span::current(),
@@ -394,22 +424,22 @@ impl Executor {
 
 /// The claim of the next step, as the store would give it, but for signals that came meanwhile: those that
 /// were awaited are consumed, the children of the round are still there.
-fn next_claim(claim: Claim, revision: Revision, step: String, state: outlast_core::Json) -> Claim {
-    let awaits = claim.awaits;
-    let mut inbox = claim.inbox;
-    inbox.retain(|signal| !awaits.contains(&signal.name));
-    Claim {
-        revision,
-        entered: revision,
-        step,
-        state,
-        attempt: 0,
-        crashes: 0,
-        awaits: Vec::new(),
-        inbox,
-        waited: Duration::ZERO,
-        ..claim
-    }
+fn next_claim(
+    mut claim: Box<Claim>,
+    revision: Revision,
+    step: String,
+    state: outlast_core::Json,
+) -> Box<Claim> {
+    let awaits = std::mem::take(&mut claim.awaits);
+    claim.inbox.retain(|signal| !awaits.contains(&signal.name));
+    claim.revision = revision;
+    claim.entered = revision;
+    claim.step = step;
+    claim.state = state;
+    claim.attempt = 0;
+    claim.crashes = 0;
+    claim.waited = Duration::ZERO;
+    claim
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> String {

@@ -36,6 +36,8 @@ pub(crate) struct Lane {
     pace: AtomicUsize,
     /// Whether the picker is to be woken when there is room.
     wants_more: AtomicBool,
+    /// Whether there was more to claim than there was room for.
+    backlog: AtomicBool,
 }
 
 impl Lane {
@@ -57,6 +59,7 @@ impl Lane {
             started: AtomicUsize::new(0),
             pace: AtomicUsize::new(0),
             wants_more: AtomicBool::new(false),
+            backlog: AtomicBool::new(false),
         }
     }
 
@@ -79,9 +82,16 @@ impl Lane {
         (4 * pace).min(most).max(self.read_ahead)
     }
 
-    /// Whether a new claim could run at once, with nothing before it.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.held.load(Ordering::SeqCst) < self.concurrency
+    /// Whether the queue holds more than could be claimed.
+    pub(crate) fn set_backlog(&self, backlog: bool) {
+        self.backlog.store(backlog, Ordering::SeqCst);
+    }
+
+    /// Holds one more claim, if it can run at once and nothing is known to wait before it.
+    pub(crate) fn hold_if_idle(self: &Arc<Lane>) -> Option<Place> {
+        let is_idle = self.held.load(Ordering::SeqCst) < self.concurrency
+            && !self.backlog.load(Ordering::SeqCst);
+        is_idle.then(|| self.hold())
     }
 
     /// How many steps of new claims have started, to be compared with an earlier answer.
@@ -261,6 +271,17 @@ mod tests {
         assert_eq!(lane.room(), 10 + 8, "a slow moment halves it");
         lane.learn_pace(1_000_000, millisecond, millisecond);
         assert_eq!(lane.room(), 10 + 10 * WAITING_PER_SLOT);
+    }
+
+    #[test]
+    fn a_new_instance_finds_a_place_only_where_nothing_waits_before_it() {
+        let lane = lane(1);
+        lane.set_backlog(true);
+        assert!(lane.hold_if_idle().is_none());
+        lane.set_backlog(false);
+        let place = lane.hold_if_idle();
+        assert!(place.is_some());
+        assert!(lane.hold_if_idle().is_none());
     }
 
     #[tokio::test]

@@ -38,7 +38,8 @@
 //! A *picker* per queue claims as many instances as there are free slots, and a few more. Each claim is a
 //! task of the *executor*: it runs the step, with panics caught and a limit of time, and hands the outcome
 //! to the *committer*, which writes whatever has gathered in one transaction. When that is durable, the same
-//! task runs the next step. The *heartbeat* keeps the worker's lease; when it stops, the *reaper* of any node
+//! task runs the next step. What is inserted through the engine itself while slots are free and nothing waits
+//! goes in as a claim, by way of the *intake*, and runs at once. The *heartbeat* keeps the worker's lease; when it stops, the *reaper* of any node
 //! gives the claims back. The *timers* wake waits at their deadline, the *collector* removes what ended long
 //! ago, the *reconciler* looks for what should not exist, the *surveyor* measures, and the *notifier* hears
 //! from other nodes what is worth a look.
@@ -53,6 +54,7 @@ mod committer;
 mod executor;
 mod faults;
 mod heartbeat;
+mod intake;
 mod lane;
 mod node;
 mod notifier;
@@ -72,6 +74,7 @@ pub(crate) use executor::{Executor, Ran};
 pub use faults::Point;
 pub(crate) use faults::{Fault, Moment};
 pub(crate) use heartbeat::Heartbeat;
+pub(crate) use intake::{Intake, Room};
 pub(crate) use lane::Lane;
 pub(crate) use node::Node;
 pub(crate) use picker::Picker;

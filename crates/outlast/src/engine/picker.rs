@@ -20,13 +20,13 @@ const PATIENCE: Duration = Duration::from_millis(5);
 pub(crate) struct Picker {
     node: Arc<Node>,
     lane: Arc<Lane>,
-    executor: Executor,
+    executor: Arc<Executor>,
     tasks: TaskTracker,
 }
 
 /// A claim with its place in the lane.
 pub(crate) struct Pick {
-    pub(crate) claim: Claim,
+    pub(crate) claim: Box<Claim>,
     pub(crate) held: Held,
     pub(crate) place: Place,
     pub(crate) taken: Instant,
@@ -43,7 +43,7 @@ impl Picker {
     pub(crate) fn new(
         node: Arc<Node>,
         lane: Arc<Lane>,
-        executor: Executor,
+        executor: Arc<Executor>,
         tasks: TaskTracker,
     ) -> Picker {
         Picker {
@@ -118,13 +118,14 @@ impl Picker {
         metrics::claimed(&self.lane.queue, claimed.claims.len(), taken - asked);
         tracing::Span::current().record("claimed", claimed.claims.len());
         self.lane.set_wants_more(claimed.more);
+        self.lane.set_backlog(claimed.more);
         let brought_nothing = claimed.claims.is_empty();
         let pick = |claim: Claim| {
             tracing::debug!(instance = %claim.id, revision = %claim.revision, "claimed");
             Pick {
                 held: self.node.hold(claim.reference()),
                 place: self.lane.hold(),
-                claim,
+                claim: Box::new(claim),
                 taken,
             }
         };

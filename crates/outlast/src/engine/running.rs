@@ -5,6 +5,7 @@ use super::collector::Collector;
 use super::committer::{Committer, HANDS};
 use super::executor::Executor;
 use super::heartbeat::Heartbeat;
+use super::intake::Intake;
 use super::lane::Lane;
 use super::node::Node;
 use super::notifier::Notifier;
@@ -37,6 +38,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub struct Engine {
     node: Arc<Node>,
     lanes: Vec<Arc<Lane>>,
+    /// What the hub knows of, for as long as this engine is there.
+    intakes: Vec<Arc<Intake>>,
     /// Pickers and what they started.
     work: TaskTracker,
     /// Committers, heartbeat and the loops that keep house.
@@ -68,6 +71,7 @@ impl Engine {
         metrics::describe();
         let mut engine = Engine {
             lanes: Vec::new(),
+            intakes: Vec::new(),
             work: TaskTracker::new(),
             upkeep: TaskTracker::new(),
             late: AtomicBool::new(false),
@@ -94,7 +98,7 @@ impl Engine {
         for _ in 0..HANDS {
             self.upkeep.spawn(committer.clone().run());
         }
-        let executor = Executor::new(node.clone(), outbox);
+        let executor = Arc::new(Executor::new(node.clone(), outbox));
         for (queue, concurrency) in &node.settings.queues {
             let lane = Arc::new(Lane::new(
                 queue,
@@ -103,6 +107,14 @@ impl Engine {
                 node.client.hub.queue_alarm(queue),
             ));
             self.lanes.push(lane.clone());
+            let intake = Arc::new(Intake::new(
+                node.clone(),
+                lane.clone(),
+                executor.clone(),
+                self.work.clone(),
+            ));
+            node.client.hub.offer_intake(queue, &intake);
+            self.intakes.push(intake);
             let picker = Picker::new(node.clone(), lane, executor.clone(), self.work.clone());
             self.work.spawn(picker.run());
         }

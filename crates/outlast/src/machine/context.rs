@@ -12,7 +12,7 @@ use tracing::Span;
 /// What a step may look at: its instance, its inbox, its children.
 #[derive(Debug)]
 pub struct Context {
-    claim: Claim,
+    claim: Box<Claim>,
     surroundings: Surroundings,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Surroundings {
 }
 
 impl Context {
-    pub(crate) fn new(claim: Claim, surroundings: Surroundings) -> Context {
+    pub(crate) fn new(claim: Box<Claim>, surroundings: Surroundings) -> Context {
         Context {
             claim,
             surroundings,
@@ -39,7 +39,7 @@ impl Context {
         &self.claim
     }
 
-    pub(crate) fn into_claim(self) -> Claim {
+    pub(crate) fn into_claim(self) -> Box<Claim> {
         self.claim
     }
 
@@ -104,7 +104,7 @@ impl Context {
     pub fn idempotency_key(&self) -> String {
         let Claim {
             id, step, entered, ..
-        } = &self.claim;
+        } = &*self.claim;
         format!("{id}:{step}:{entered}")
     }
 

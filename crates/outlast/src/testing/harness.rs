@@ -27,7 +27,7 @@ pub struct Harness {
     node: Arc<Node>,
     clock: ManualClock,
     committer: Committer,
-    executor: Executor,
+    executor: Arc<Executor>,
     heartbeat: Heartbeat,
     reaper: Reaper,
     timers: Timers,
@@ -300,7 +300,7 @@ impl HarnessBuilder {
         let harness = Harness {
             clock: self.clock,
             committer,
-            executor: Executor::new(node.clone(), outbox),
+            executor: Arc::new(Executor::new(node.clone(), outbox)),
             heartbeat: Heartbeat::new(node.clone()),
             reaper: Reaper::new(node.clone()),
             timers: Timers::new(node.clone()),
