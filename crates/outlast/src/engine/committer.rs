@@ -106,14 +106,18 @@ impl Committer {
         more
     }
 
-    /// What has come, at least one; nothing when there can be no more.
+    /// What has come, at least one; nothing when there can be no more. Tasks that are about to hand theirs over
+    /// get one turn to do so: the first of many must not go alone.
     async fn gather(&self) -> Vec<Pending> {
         let mut batch = Vec::new();
-        self.inbox
-            .lock()
-            .await
-            .recv_many(&mut batch, BATCH_MAX)
-            .await;
+        let mut inbox = self.inbox.lock().await;
+        inbox.recv_many(&mut batch, BATCH_MAX).await;
+        tokio::task::yield_now().await;
+        while batch.len() < BATCH_MAX
+            && let Ok(next) = inbox.try_recv()
+        {
+            batch.push(next);
+        }
         batch
     }
 

@@ -69,10 +69,13 @@ impl Lane {
         let live = self.held.load(Ordering::SeqCst).saturating_sub(writing);
         let waiting = live.saturating_sub(self.running.load(Ordering::SeqCst));
         let pace = self.pace.load(Ordering::SeqCst);
-        if writing >= WRITING_MAX || (live >= self.concurrency && waiting >= 2 * pace) {
+        let ahead = self.ahead(pace);
+        // Half of it before the next is asked for, or claims would be many and small.
+        let enough = (2 * pace).min(ahead / 2);
+        if writing >= WRITING_MAX || (live >= self.concurrency && waiting >= enough) {
             return 0;
         }
-        (self.concurrency + self.ahead(pace)).saturating_sub(live)
+        (self.concurrency + ahead).saturating_sub(live)
     }
 
     /// How many claims may wait for a slot: what starts within four claims' time, so that the next claim is
