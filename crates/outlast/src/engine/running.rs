@@ -20,8 +20,8 @@ use crate::metrics;
 use outlast_core::{Inspect, Store};
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
@@ -38,8 +38,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub struct Engine {
     node: Arc<Node>,
     lanes: Vec<Arc<Lane>>,
-    /// What the hub knows of, for as long as this engine is there.
-    intakes: Vec<Arc<Intake>>,
+    /// What the hub knows of, until this engine stops.
+    intakes: Mutex<Vec<Arc<Intake>>>,
     /// Pickers and what they started.
     work: TaskTracker,
     /// Committers, heartbeat and the loops that keep house.
@@ -71,7 +71,7 @@ impl Engine {
         metrics::describe();
         let mut engine = Engine {
             lanes: Vec::new(),
-            intakes: Vec::new(),
+            intakes: Mutex::default(),
             work: TaskTracker::new(),
             upkeep: TaskTracker::new(),
             late: AtomicBool::new(false),
@@ -114,7 +114,7 @@ impl Engine {
                 self.work.clone(),
             ));
             node.client.hub.offer_intake(queue, &intake);
-            self.intakes.push(intake);
+            self.intakes().push(intake);
             let picker = Picker::new(node.clone(), lane, executor.clone(), self.work.clone());
             self.work.spawn(picker.run());
         }
@@ -146,6 +146,8 @@ impl Engine {
         }
         node.stop.grace.cancel();
         self.work.wait().await;
+        // With them goes the last outbox, and the committers end.
+        self.intakes().clear();
         node.stop.everything.cancel();
         self.upkeep.close();
         // A store that does not answer must not hold up the stop.
@@ -156,6 +158,10 @@ impl Engine {
         Stopped {
             in_time: !self.late.load(Ordering::SeqCst),
         }
+    }
+
+    fn intakes(&self) -> MutexGuard<'_, Vec<Arc<Intake>>> {
+        self.intakes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn deregister(&self) {
