@@ -11,8 +11,10 @@ use std::path::Path;
 
 const INSERT: &str = "
     insert into instances
-           (fsm, fsm_version, step, state, status, queue, priority, eligible_at, inserted_at, updated_at)
-    values ('floor', 1, 'work', ?1, 'runnable', 'default', 0, 1, 1, 1)";
+           (fsm, fsm_version, step, state, status, queue, priority, eligible_at, trace, inserted_at,
+            updated_at)
+    values ('floor', 1, 'work', ?1, 'runnable', 'default', 0, 1,
+            '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', 1, 1)";
 
 const CLAIM: &str = "
     update instances

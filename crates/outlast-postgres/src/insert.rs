@@ -20,9 +20,34 @@ pub(crate) async fn insert(
     if rows.is_empty() {
         return Ok(Inserts::default());
     }
+    let is_plain = claim_for.is_none() && rows.iter().all(|row| row.correlation.is_none());
     session
-        .retry("insert", || Box::pin(insert_once(session, rows, claim_for)))
+        .retry("insert", || {
+            Box::pin(async move {
+                match is_plain {
+                    true => insert_plain(session, rows).await,
+                    false => insert_once(session, rows, claim_for).await,
+                }
+            })
+        })
         .await
+}
+
+/// Rows that nothing can be in the way of.
+async fn insert_plain(session: &Session, rows: &[NewInstance]) -> Result<Inserts, Failure> {
+    let call = statement::INSERT_PLAIN.with(plain_columns(rows.iter()));
+    let answers = session.transact(Purpose::Write, &[call]).await?;
+    let mut inserts = Inserts::default();
+    for (row, inserted) in rows.iter().zip(&answers[0]) {
+        if column(inserted, "eligible")? && !inserts.woken.contains(&row.queue) {
+            inserts.woken.insert(row.queue.clone());
+        }
+        inserts.rows.push(Inserted::New {
+            id: instance_id(inserted)?,
+            claimed: None,
+        });
+    }
+    Ok(inserts)
 }
 
 async fn insert_once(
@@ -123,41 +148,45 @@ fn key_of(row: &NewInstance) -> (&str, &str) {
 pub(crate) fn columns<'a>(
     rows: impl Iterator<Item = &'a NewInstance> + Clone,
 ) -> Vec<Parameter<'a>> {
-    let column =
+    let keys = rows.clone().map(|row| row.correlation.as_ref());
+    let mut columns = plain_columns(rows);
+    // Before the trace.
+    columns.splice(
+        9..9,
+        [
+            value(
+                keys.clone()
+                    .map(|key| key.map(|c| c.key.as_str()))
+                    .collect::<Vec<_>>(),
+            ),
+            value(
+                keys.map(|key| key.map(|c| scope_literal(c.scope)))
+                    .collect::<Vec<_>>(),
+            ),
+        ],
+    );
+    columns
+}
+
+/// The same without what belongs to a correlation key, as insert/plain.sql takes them.
+fn plain_columns<'a>(rows: impl Iterator<Item = &'a NewInstance> + Clone) -> Vec<Parameter<'a>> {
+    let texts =
         |of: fn(&'a NewInstance) -> &'a str| value(rows.clone().map(of).collect::<Vec<_>>());
+    let optional_texts = |of: fn(&'a NewInstance) -> Option<&'a str>| {
+        value(rows.clone().map(of).collect::<Vec<_>>())
+    };
+    let starts = rows.clone().map(|row| row.start);
     vec![
-        column(|row| &row.machine),
+        texts(|row| &row.machine),
         value(rows.clone().map(|row| row.version).collect::<Vec<i32>>()),
-        column(|row| &row.step),
+        texts(|row| &row.step),
         value(documents(rows.clone().map(|row| Some(&row.state)))),
-        column(|row| &row.queue),
+        texts(|row| &row.queue),
         value(rows.clone().map(|row| row.priority).collect::<Vec<i16>>()),
-        value(
-            rows.clone()
-                .map(|row| delay_us(row.start))
-                .collect::<Vec<i64>>(),
-        ),
-        value(
-            rows.clone()
-                .map(|row| moment_us(row.start))
-                .collect::<Vec<_>>(),
-        ),
-        value(
-            rows.clone()
-                .map(|row| row.partition_key.as_deref())
-                .collect::<Vec<_>>(),
-        ),
-        value(
-            rows.clone()
-                .map(|row| row.correlation.as_ref().map(|c| c.key.as_str()))
-                .collect::<Vec<_>>(),
-        ),
-        value(
-            rows.clone()
-                .map(|row| row.correlation.as_ref().map(|c| scope_literal(c.scope)))
-                .collect::<Vec<_>>(),
-        ),
-        value(rows.map(|row| row.trace.as_deref()).collect::<Vec<_>>()),
+        value(starts.clone().map(delay_us).collect::<Vec<i64>>()),
+        value(starts.map(moment_us).collect::<Vec<_>>()),
+        optional_texts(|row| row.partition_key.as_deref()),
+        optional_texts(|row| row.trace.as_deref()),
     ]
 }
 

@@ -30,6 +30,7 @@ macro_rules! statements {
 
 statements! {
     INSERT = "insert/insert";
+    INSERT_PLAIN = "insert/plain";
     HOLDERS = "insert/holders";
     CLAIM = "claim/claim";
     CLAIM_NEXT_DUE = "claim/next_due";

@@ -7,7 +7,7 @@
 
 use crate::client::Backend;
 use crate::engine::{Intake, Room};
-use outlast_core::{Hints, InstanceId, NewInstance};
+use outlast_core::{Hints, InstanceId, Json, NewInstance, Outcome, Status, limits};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(crate) struct Hub {
 struct Ears {
     queues: HashMap<String, Vec<Weak<Alarm>>>,
     timers: Vec<Weak<Alarm>>,
-    watchers: HashMap<InstanceId, Vec<Weak<Notify>>>,
+    watchers: HashMap<InstanceId, Vec<Weak<Watcher>>>,
     intakes: HashMap<String, Vec<Weak<Intake>>>,
 }
 
@@ -94,16 +94,16 @@ impl Hub {
 
     /// Told when `id` ends or parks.
     pub(crate) fn watch(self: &Arc<Hub>, id: InstanceId) -> Watch {
-        let moved = Arc::new(Notify::new());
+        let watcher = Arc::<Watcher>::default();
         let mut ears = lock(&self.ears);
         ears.watchers
             .entry(id)
             .or_default()
-            .push(Arc::downgrade(&moved));
+            .push(Arc::downgrade(&watcher));
         Watch {
             hub: self.clone(),
             id,
-            moved,
+            watcher,
         }
     }
 
@@ -142,6 +142,21 @@ impl Hub {
     /// Tells who watches this instance here that it has moved.
     pub(crate) fn moved(&self, id: InstanceId) {
         tell(&lock(&self.ears), id);
+    }
+
+    /// Tells who watches this instance here how it ended: they need not look.
+    pub(crate) fn ended(&self, id: InstanceId, outcome: &Outcome) {
+        let ears = lock(&self.ears);
+        let Some(watchers) = ears.watchers.get(&id) else {
+            return;
+        };
+        let Some(end) = End::of(outcome) else {
+            return;
+        };
+        for watcher in watchers.iter().filter_map(Weak::upgrade) {
+            *lock(&watcher.end) = Some(end.clone());
+            watcher.moved.notify_one();
+        }
     }
 
     /// Everybody looks for themselves: hints may have been missed.
@@ -216,8 +231,43 @@ fn ring(alarms: Option<&Vec<Weak<Alarm>>>, due_in: Duration) {
 fn tell(ears: &Ears, id: InstanceId) {
     let watchers = ears.watchers.get(&id).into_iter().flatten();
     for watcher in watchers.filter_map(Weak::upgrade) {
-        watcher.notify_one();
+        watcher.moved.notify_one();
     }
+}
+
+/// How an instance ended.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    pub(crate) status: Status,
+    pub(crate) result: Option<Json>,
+    pub(crate) reason: Option<String>,
+}
+
+impl End {
+    /// The end that an outcome is, as the store would tell it.
+    fn of(outcome: &Outcome) -> Option<End> {
+        let (result, reason) = match outcome {
+            Outcome::Done { result } => (Some(result.clone()), None),
+            Outcome::Stop { reason } | Outcome::Cancel { reason } => {
+                (None, Some(limits::clean_error(reason)))
+            }
+            Outcome::Next { .. }
+            | Outcome::Retry { .. }
+            | Outcome::Wait { .. }
+            | Outcome::FanOut { .. } => return None,
+        };
+        Some(End {
+            status: outcome.end()?,
+            result,
+            reason,
+        })
+    }
+}
+
+#[derive(Debug, Default)]
+struct Watcher {
+    moved: Notify,
+    end: Mutex<Option<End>>,
 }
 
 /// A standing wish to be told about one instance.
@@ -225,13 +275,18 @@ fn tell(ears: &Ears, id: InstanceId) {
 pub(crate) struct Watch {
     hub: Arc<Hub>,
     id: InstanceId,
-    moved: Arc<Notify>,
+    watcher: Arc<Watcher>,
 }
 
 impl Watch {
+    /// How it ended, when that was told here.
+    pub(crate) fn end(&self) -> Option<End> {
+        lock(&self.watcher.end).clone()
+    }
+
     /// Waits until it has moved since the last time, as far as anybody told.
     pub(crate) async fn moved(&self) {
-        self.moved.notified().await;
+        self.watcher.moved.notified().await;
     }
 }
 
@@ -239,7 +294,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         let mut ears = lock(&self.hub.ears);
         if let Some(watchers) = ears.watchers.get_mut(&self.id) {
-            watchers.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(&self.moved)));
+            watchers.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(&self.watcher)));
             if watchers.is_empty() {
                 ears.watchers.remove(&self.id);
             }

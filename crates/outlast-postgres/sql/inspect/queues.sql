@@ -19,7 +19,7 @@ waiting (name) as (
 ),
 running as materialized (
     select e.queue as name, count(*) as executing
-      from (select i.queue from outlast.instances i where i.status = 'executing' limit $1) as e
+      from (select i.queue from outlast.instances i where i.locked_by is not null limit $1) as e
      group by e.queue
 ),
 set_aside as materialized (

@@ -2,8 +2,10 @@
 
 use super::{Client, Inserted};
 use crate::error::WaitError;
+use crate::hub::Watch;
 use crate::machine::{Id, Key, Machine};
-use outlast_core::{Instance, InstanceId, Status, Target};
+use outlast_core::{Instance, InstanceId, Json, Status, Target};
+use std::convert::Infallible;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -59,17 +61,11 @@ impl Client {
         at_most: Duration,
     ) -> Result<M::Output, WaitError> {
         let target = awaited.into().target().ok_or(WaitError::NotFound)?;
-        let instance = self.wait_ended(target, at_most).await?;
-        let id = instance.id;
-        match (instance.status, instance.result) {
-            (Status::Done, Some(result)) => result
-                .decode()
-                .map_err(|invalid| WaitError::Result { id, invalid }),
-            (status, _) => Err(WaitError::Ended {
-                id,
-                status,
-                reason: instance.last_error,
-            }),
+        let id = self.id_of(target).await?;
+        let is_ended = Status::is_terminal;
+        match self.look_until(id, at_most, is_ended, Watch::end).await? {
+            Seen::Told(end) => output::<M>(id, end.status, end.result, end.reason),
+            Seen::Stored(it) => output::<M>(id, it.status, it.result, it.last_error),
         }
     }
 
@@ -108,13 +104,30 @@ impl Client {
         is_reached: impl Fn(Status) -> bool,
     ) -> Result<Instance, WaitError> {
         let id = self.id_of(target).await?;
+        let told_nothing = |_: &Watch| None::<Infallible>;
+        let seen = self.look_until(id, at_most, is_reached, told_nothing);
+        match seen.await? {
+            Seen::Stored(instance) => Ok(*instance),
+            Seen::Told(never) => match never {},
+        }
+    }
+
+    /// Looks into the store whenever there may be something new, until that is reached; or takes for it what
+    /// somebody here told.
+    async fn look_until<T>(
+        &self,
+        id: InstanceId,
+        at_most: Duration,
+        is_reached: impl Fn(Status) -> bool,
+        told: impl Fn(&Watch) -> Option<T>,
+    ) -> Result<Seen<T>, WaitError> {
         let deadline = Instant::now() + at_most;
         let watch = self.hub.watch(id);
         let mut pause = FIRST_PAUSE;
         loop {
             let instance = self.store.get(id).await?.ok_or(WaitError::NotFound)?;
             if is_reached(instance.status) {
-                return Ok(instance);
+                return Ok(Seen::Stored(Box::new(instance)));
             }
             if Instant::now() >= deadline {
                 return Err(WaitError::TimedOut(Box::new(instance)));
@@ -122,6 +135,9 @@ impl Client {
             let next_look = (Instant::now() + pause).min(deadline);
             // When the time is up there is nothing to do but look.
             let _ = tokio::time::timeout_at(next_look, watch.moved()).await;
+            if let Some(told) = told(&watch) {
+                return Ok(Seen::Told(told));
+            }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
@@ -134,5 +150,27 @@ impl Client {
                 Ok(holder.ok_or(WaitError::NotFound)?.id)
             }
         }
+    }
+}
+
+/// How a wait came to its end.
+enum Seen<T> {
+    /// By looking into the store.
+    Stored(Box<Instance>),
+    /// By hearing it.
+    Told(T),
+}
+
+fn output<M: Machine>(
+    id: InstanceId,
+    status: Status,
+    result: Option<Json>,
+    reason: Option<String>,
+) -> Result<M::Output, WaitError> {
+    match (status, result) {
+        (Status::Done, Some(result)) => result
+            .decode()
+            .map_err(|invalid| WaitError::Result { id, invalid }),
+        (status, _) => Err(WaitError::Ended { id, status, reason }),
     }
 }

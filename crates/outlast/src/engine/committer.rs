@@ -210,7 +210,10 @@ impl Committer {
                 self.node.client.hub.moved(id);
             }
             Status::AwaitingChildren => self.node.client.hub.moved(id),
-            Status::Done | Status::Failed | Status::Cancelled => hints.ended.push(id),
+            Status::Done | Status::Failed | Status::Cancelled => {
+                self.node.client.hub.ended(id, &pending.commit.outcome);
+                hints.ended.push(id);
+            }
         }
     }
 }
