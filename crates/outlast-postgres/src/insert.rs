@@ -20,12 +20,12 @@ pub(crate) async fn insert(
     if rows.is_empty() {
         return Ok(Inserts::default());
     }
-    let is_plain = claim_for.is_none() && rows.iter().all(|row| row.correlation.is_none());
+    let alike = claim_for.is_none() && are_alike(rows);
     session
         .retry("insert", || {
             Box::pin(async move {
-                match is_plain {
-                    true => insert_plain(session, rows).await,
+                match alike {
+                    true => insert_alike(session, rows).await,
                     false => insert_once(session, rows, claim_for).await,
                 }
             })
@@ -33,17 +33,48 @@ pub(crate) async fn insert(
         .await
 }
 
-/// Rows that nothing can be in the way of.
-async fn insert_plain(session: &Session, rows: &[NewInstance]) -> Result<Inserts, Failure> {
-    let call = statement::INSERT_PLAIN.with(plain_columns(rows.iter()));
+/// Whether the rows differ in nothing but their state, and none has a key.
+fn are_alike(rows: &[NewInstance]) -> bool {
+    let first = &rows[0];
+    let is_like_the_first = |row: &NewInstance| {
+        row.machine == first.machine
+            && row.version == first.version
+            && row.step == first.step
+            && row.queue == first.queue
+            && row.priority == first.priority
+            && row.start == first.start
+            && row.partition_key == first.partition_key
+            && row.trace == first.trace
+    };
+    let has_no_key = |row: &NewInstance| row.correlation.is_none();
+    rows.iter()
+        .all(|row| has_no_key(row) && is_like_the_first(row))
+}
+
+async fn insert_alike(session: &Session, rows: &[NewInstance]) -> Result<Inserts, Failure> {
+    let first = &rows[0];
+    let call = statement::INSERT_ALIKE.with([
+        value(first.machine.as_str()),
+        value(first.version),
+        value(first.step.as_str()),
+        value(documents(rows.iter().map(|row| Some(&row.state)))),
+        value(first.queue.as_str()),
+        value(first.priority),
+        value(delay_us(first.start)),
+        value(moment_us(first.start)),
+        value(first.partition_key.as_deref()),
+        value(first.trace.as_deref()),
+    ]);
     let answers = session.transact(Purpose::Write, &[call]).await?;
     let mut inserts = Inserts::default();
-    for (row, inserted) in rows.iter().zip(&answers[0]) {
-        if column(inserted, "eligible")? && !inserts.woken.contains(&row.queue) {
-            inserts.woken.insert(row.queue.clone());
-        }
+    if let Some(row) = answers[0].first()
+        && column(row, "eligible")?
+    {
+        inserts.woken.insert(first.queue.clone());
+    }
+    for row in &answers[0] {
         inserts.rows.push(Inserted::New {
-            id: instance_id(inserted)?,
+            id: instance_id(row)?,
             claimed: None,
         });
     }
@@ -148,34 +179,13 @@ fn key_of(row: &NewInstance) -> (&str, &str) {
 pub(crate) fn columns<'a>(
     rows: impl Iterator<Item = &'a NewInstance> + Clone,
 ) -> Vec<Parameter<'a>> {
-    let keys = rows.clone().map(|row| row.correlation.as_ref());
-    let mut columns = plain_columns(rows);
-    // Before the trace.
-    columns.splice(
-        9..9,
-        [
-            value(
-                keys.clone()
-                    .map(|key| key.map(|c| c.key.as_str()))
-                    .collect::<Vec<_>>(),
-            ),
-            value(
-                keys.map(|key| key.map(|c| scope_literal(c.scope)))
-                    .collect::<Vec<_>>(),
-            ),
-        ],
-    );
-    columns
-}
-
-/// The same without what belongs to a correlation key, as insert/plain.sql takes them.
-fn plain_columns<'a>(rows: impl Iterator<Item = &'a NewInstance> + Clone) -> Vec<Parameter<'a>> {
     let texts =
         |of: fn(&'a NewInstance) -> &'a str| value(rows.clone().map(of).collect::<Vec<_>>());
     let optional_texts = |of: fn(&'a NewInstance) -> Option<&'a str>| {
         value(rows.clone().map(of).collect::<Vec<_>>())
     };
     let starts = rows.clone().map(|row| row.start);
+    let scopes = rows.clone().map(|row| row.correlation.as_ref());
     vec![
         texts(|row| &row.machine),
         value(rows.clone().map(|row| row.version).collect::<Vec<i32>>()),
@@ -186,6 +196,12 @@ fn plain_columns<'a>(rows: impl Iterator<Item = &'a NewInstance> + Clone) -> Vec
         value(starts.clone().map(delay_us).collect::<Vec<i64>>()),
         value(starts.map(moment_us).collect::<Vec<_>>()),
         optional_texts(|row| row.partition_key.as_deref()),
+        optional_texts(|row| row.correlation.as_ref().map(|c| c.key.as_str())),
+        value(
+            scopes
+                .map(|c| c.map(|c| scope_literal(c.scope)))
+                .collect::<Vec<_>>(),
+        ),
         optional_texts(|row| row.trace.as_deref()),
     ]
 }

@@ -37,6 +37,7 @@ mod message;
 mod migrate;
 mod operate;
 mod options;
+mod presence;
 mod reap;
 mod reconcile;
 mod row;

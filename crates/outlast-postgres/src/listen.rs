@@ -7,12 +7,14 @@
 use crate::connection::Connections;
 use crate::error::Failure;
 use crate::message::{Told, message, probing};
+use crate::presence::{GREETING_INTERVAL, Presence};
 use crate::session::{Purpose, Session};
 use crate::statement::{self, value};
 use async_trait::async_trait;
 use outlast_core::{Error, Hints, Listen, Result};
 use std::future::{pending, poll_fn};
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -48,6 +50,7 @@ pub(crate) struct Channel {
     connections: Option<Connections>,
     closing: watch::Sender<bool>,
     warned: AtomicBool,
+    presence: Arc<Presence>,
 }
 
 impl Channel {
@@ -59,6 +62,7 @@ impl Channel {
             connections,
             closing: watch::Sender::new(false),
             warned: AtomicBool::new(false),
+            presence: Arc::default(),
         }
     }
 
@@ -96,7 +100,7 @@ pub(crate) fn watchful(mut config: Config) -> Config {
 /// Tells the other nodes.
 pub(crate) async fn notify(session: &Session, hints: &Hints) -> Result<()> {
     let channel = &session.channel;
-    if hints.is_empty() || channel.connections.is_none() {
+    if hints.is_empty() || channel.connections.is_none() || channel.presence.is_alone() {
         return Ok(());
     }
     tell(session, &message(&channel.node, hints)).await
@@ -126,7 +130,7 @@ fn queue_is_full(failure: Failure) -> Failure {
 }
 
 /// Listens to the other nodes. `None` when the connection does not hear what is told.
-pub(crate) async fn listen(session: &Session) -> Result<Option<Box<dyn Listen>>> {
+pub(crate) async fn listen(session: &Arc<Session>) -> Result<Option<Box<dyn Listen>>> {
     let channel = &session.channel;
     let mut closing = channel.closing.subscribe();
     let listener = tokio::select! {
@@ -137,7 +141,7 @@ pub(crate) async fn listen(session: &Session) -> Result<Option<Box<dyn Listen>>>
     Ok(listener.map(|listener| Box::new(listener) as Box<dyn Listen>))
 }
 
-async fn open(session: &Session) -> Result<Option<Listener>> {
+async fn open(session: &Arc<Session>) -> Result<Option<Listener>> {
     let channel = &session.channel;
     let Some(connections) = &channel.connections else {
         return Ok(None);
@@ -153,11 +157,13 @@ async fn open(session: &Session) -> Result<Option<Listener>> {
         probe: Some((probe.clone(), heard)),
         hear,
         closing: channel.closing.subscribe(),
+        presence: channel.presence.clone(),
     };
     let mut listener = Listener {
         client,
         hints,
         ear: Some(tokio::spawn(ear.run())),
+        greeter: None,
     };
     listener
         .order(&format!("listen \"{}\"", channel.name))
@@ -175,7 +181,44 @@ async fn open(session: &Session) -> Result<Option<Listener>> {
     }
     // A connection that only listens is idle for as long as nobody tells anything.
     listener.order("set idle_session_timeout = 0").await?;
+    listener.greeter = Some(Greeter::start(session));
     Ok(Some(listener))
+}
+
+/// Says now and then that this node listens, and answers newcomers, until it is dropped.
+struct Greeter {
+    presence: Arc<Presence>,
+    task: JoinHandle<()>,
+}
+
+impl Greeter {
+    fn start(session: &Arc<Session>) -> Greeter {
+        let presence = session.channel.presence.clone();
+        presence.set_listening(true);
+        Greeter {
+            task: tokio::spawn(greet(session.clone())),
+            presence,
+        }
+    }
+}
+
+impl Drop for Greeter {
+    fn drop(&mut self) {
+        self.presence.set_listening(false);
+        self.task.abort();
+    }
+}
+
+async fn greet(session: Arc<Session>) {
+    let channel = &session.channel;
+    let greeting = message(&channel.node, &Hints::default());
+    loop {
+        // Whoever misses it hears the next.
+        if let Err(error) = tell(&session, &greeting).await {
+            tracing::debug!(%error, "could not say that this node listens");
+        }
+        let _ = timeout(GREETING_INTERVAL, channel.presence.newcomer.notified()).await;
+    }
 }
 
 impl Channel {
@@ -213,6 +256,7 @@ struct Listener {
     hints: mpsc::Receiver<Hints>,
     /// Answers why it ended.
     ear: Option<JoinHandle<Error>>,
+    greeter: Option<Greeter>,
 }
 
 #[async_trait]
@@ -238,6 +282,7 @@ impl Listener {
             None => None,
         };
         self.ear = None;
+        self.greeter = None;
         reason.unwrap_or_else(|| broken(None))
     }
 }
@@ -265,6 +310,7 @@ struct Ear {
     probe: Option<(String, oneshot::Sender<()>)>,
     hear: mpsc::Sender<Hints>,
     closing: watch::Receiver<bool>,
+    presence: Arc<Presence>,
 }
 
 impl Ear {
@@ -303,6 +349,10 @@ impl Ear {
         if told.node == self.node {
             self.take_probe(&told);
             return;
+        }
+        self.presence.note_other();
+        if told.probe.is_some() {
+            self.presence.newcomer.notify_one();
         }
         if told.hints.is_empty() {
             return;

@@ -30,7 +30,7 @@ macro_rules! statements {
 
 statements! {
     INSERT = "insert/insert";
-    INSERT_PLAIN = "insert/plain";
+    INSERT_ALIKE = "insert/alike";
     HOLDERS = "insert/holders";
     CLAIM = "claim/claim";
     CLAIM_NEXT_DUE = "claim/next_due";

@@ -196,7 +196,15 @@ fn entering(rows: usize) -> Vec<Case> {
             INSERT,
             format!("null, {}", new_instances(rows)),
         ),
-        case("insert/plain", 10, PLAIN, plain_instances(rows)),
+        case(
+            "insert/alike",
+            10,
+            "text, integer, text, text[], text, smallint, bigint, bigint, text, text",
+            format!(
+                "'order', 1, 'start', {}, 'main', 0, 0, null, null, 'trace'",
+                same("{}", rows)
+            ),
+        ),
         case(
             "insert/holders",
             4,
@@ -229,26 +237,6 @@ fn entering(rows: usize) -> Vec<Case> {
 }
 
 const INSERT: &str = "bigint, text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[], text[], text[]";
-
-const PLAIN: &str =
-    "text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[]";
-
-/// New instances without correlation keys.
-fn plain_instances(rows: usize) -> String {
-    [
-        same("order", rows),
-        same(1, rows),
-        same("start", rows),
-        same("{}", rows),
-        same("main", rows),
-        same(0, rows),
-        same(0, rows),
-        optional_texts((0..rows).map(|_| None)),
-        optional_texts((0..rows).map(|n| (n % 10 == 0).then(|| format!("new {n}")))),
-        optional_texts((0..rows).map(|n| n.is_multiple_of(2).then(|| format!("trace {n}")))),
-    ]
-    .join(", ")
-}
 
 /// New instances, every second with a correlation key, half of those keys occupied.
 fn new_instances(rows: usize) -> String {

@@ -1,0 +1,27 @@
+-- Brings in instances that differ in nothing but their state, and have no correlation key.
+--
+-- $1 fsm  $2 version  $3 step  $4 states  $5 queue  $6 priority  $7 delay in µs  $8 moment in µs, or null
+-- $9 partition key  $10 trace
+-- locks   none   index none   bound BATCH_MAX
+--
+-- What most batches are. Nothing can be in the way of such rows, so they need none of what insert/insert.sql
+-- does for the others: no order of keys, and no second record of each row in the log for the case of a
+-- conflict. Ids are given in the caller's order. Answers in that order.
+with
+clock as materialized (
+    select outlast.now() as now
+),
+start as materialized (
+    select k.now,
+           coalesce(timestamptz 'epoch' + $8::bigint * interval '1 microsecond',
+                    k.now + $7::bigint * interval '1 microsecond') as eligible_at
+      from clock k
+)
+insert into outlast.instances
+       (id, fsm, fsm_version, step, state, status, queue, priority, eligible_at, partition_key, trace,
+        inserted_at, updated_at)
+select nextval('outlast.instances_id_seq'), $1, $2::integer, $3, n.state::json, 'runnable', $5, $6::smallint,
+       s.eligible_at, $9::text, $10::text, s.now, s.now
+  from unnest($4::text[]) as n (state)
+ cross join start s
+returning id, eligible_at <= inserted_at as eligible
