@@ -7,7 +7,7 @@
 
 use crate::client::Backend;
 use crate::engine::{Intake, Room};
-use outlast_core::{Hints, InstanceId, Json, NewInstance, Outcome, Status, limits};
+use outlast_core::{Hints, InstanceId, Json, NewInstance, Outcome, Revision, Status, limits};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -145,12 +145,12 @@ impl Hub {
     }
 
     /// Tells who watches this instance here how it ended: they need not look.
-    pub(crate) fn ended(&self, id: InstanceId, outcome: &Outcome) {
+    pub(crate) fn ended(&self, id: InstanceId, revision: Revision, outcome: &Outcome) {
         let ears = lock(&self.ears);
         let Some(watchers) = ears.watchers.get(&id) else {
             return;
         };
-        let Some(end) = End::of(outcome) else {
+        let Some(end) = End::of(revision, outcome) else {
             return;
         };
         for watcher in watchers.iter().filter_map(Weak::upgrade) {
@@ -238,6 +238,8 @@ fn tell(ears: &Ears, id: InstanceId) {
 /// How an instance ended.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
+    /// The revision it came to: an operator may have revived it since.
+    pub(crate) revision: Revision,
     pub(crate) status: Status,
     pub(crate) result: Option<Json>,
     pub(crate) reason: Option<String>,
@@ -245,7 +247,7 @@ pub(crate) struct End {
 
 impl End {
     /// The end that an outcome is, as the store would tell it.
-    fn of(outcome: &Outcome) -> Option<End> {
+    fn of(revision: Revision, outcome: &Outcome) -> Option<End> {
         let (result, reason) = match outcome {
             Outcome::Done { result } => (Some(result.clone()), None),
             Outcome::Stop { reason } | Outcome::Cancel { reason } => {
@@ -257,6 +259,7 @@ impl End {
             | Outcome::FanOut { .. } => return None,
         };
         Some(End {
+            revision,
             status: outcome.end()?,
             result,
             reason,
@@ -279,9 +282,11 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// How it ended, when that was told here.
-    pub(crate) fn end(&self) -> Option<End> {
-        lock(&self.watcher.end).clone()
+    /// How it ended after it was seen at `revision`, when that was told here.
+    pub(crate) fn end_after(&self, revision: Revision) -> Option<End> {
+        lock(&self.watcher.end)
+            .clone()
+            .filter(|end| end.revision > revision)
     }
 
     /// Waits until it has moved since the last time, as far as anybody told.

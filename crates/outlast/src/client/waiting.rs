@@ -4,7 +4,7 @@ use super::{Client, Inserted};
 use crate::error::WaitError;
 use crate::hub::Watch;
 use crate::machine::{Id, Key, Machine};
-use outlast_core::{Instance, InstanceId, Json, Status, Target};
+use outlast_core::{Instance, InstanceId, Json, Revision, Status, Target};
 use std::convert::Infallible;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -63,7 +63,10 @@ impl Client {
         let target = awaited.into().target().ok_or(WaitError::NotFound)?;
         let id = self.id_of(target).await?;
         let is_ended = Status::is_terminal;
-        match self.look_until(id, at_most, is_ended, Watch::end).await? {
+        match self
+            .look_until(id, at_most, is_ended, Watch::end_after)
+            .await?
+        {
             Seen::Told(end) => output::<M>(id, end.status, end.result, end.reason),
             Seen::Stored(it) => output::<M>(id, it.status, it.result, it.last_error),
         }
@@ -104,7 +107,7 @@ impl Client {
         is_reached: impl Fn(Status) -> bool,
     ) -> Result<Instance, WaitError> {
         let id = self.id_of(target).await?;
-        let told_nothing = |_: &Watch| None::<Infallible>;
+        let told_nothing = |_: &Watch, _: Revision| None::<Infallible>;
         let seen = self.look_until(id, at_most, is_reached, told_nothing);
         match seen.await? {
             Seen::Stored(instance) => Ok(*instance),
@@ -119,7 +122,7 @@ impl Client {
         id: InstanceId,
         at_most: Duration,
         is_reached: impl Fn(Status) -> bool,
-        told: impl Fn(&Watch) -> Option<T>,
+        told: impl Fn(&Watch, Revision) -> Option<T>,
     ) -> Result<Seen<T>, WaitError> {
         let deadline = Instant::now() + at_most;
         let watch = self.hub.watch(id);
@@ -135,7 +138,7 @@ impl Client {
             let next_look = (Instant::now() + pause).min(deadline);
             // When the time is up there is nothing to do but look.
             let _ = tokio::time::timeout_at(next_look, watch.moved()).await;
-            if let Some(told) = told(&watch) {
+            if let Some(told) = told(&watch, instance.revision) {
                 return Ok(Seen::Told(told));
             }
             pause = (pause * 2).min(LONGEST_PAUSE);

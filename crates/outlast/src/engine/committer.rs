@@ -162,8 +162,8 @@ impl Committer {
     fn answer(&self, batch: Vec<Pending>, committed: Committed) {
         let mut hints = Hints::now(committed.woken);
         for (pending, answer) in batch.iter().zip(&committed.answers) {
-            if let Answer::Committed { status, .. } = answer {
-                self.note(&mut hints, pending, *status);
+            if let Answer::Committed { status, revision } = answer {
+                self.note(&mut hints, pending, *status, *revision);
             }
         }
         // Hints first: whoever is told of an outcome may ask for what it led to.
@@ -183,7 +183,7 @@ impl Committer {
     }
 
     /// What others may want to know of an outcome that was written.
-    fn note(&self, hints: &mut Hints, pending: &Pending, status: Status) {
+    fn note(&self, hints: &mut Hints, pending: &Pending, status: Status, revision: Revision) {
         let id = pending.commit.claim.id;
         match status {
             Status::Executing => {}
@@ -211,7 +211,8 @@ impl Committer {
             }
             Status::AwaitingChildren => self.node.client.hub.moved(id),
             Status::Done | Status::Failed | Status::Cancelled => {
-                self.node.client.hub.ended(id, &pending.commit.outcome);
+                let outcome = &pending.commit.outcome;
+                self.node.client.hub.ended(id, revision, outcome);
                 hints.ended.push(id);
             }
         }

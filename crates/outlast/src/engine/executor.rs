@@ -76,11 +76,16 @@ impl Executor {
             false => 0,
         };
         let mut first = true;
+        let mut kept: Option<Slot> = None;
         loop {
             let Some(step) = machine.step_name(&claim.step) else {
                 return Box::pin(self.put_aside(&claim, &held)).await;
             };
-            let Some(slot) = self.slot(lane).await else {
+            let slot = match kept.take() {
+                Some(slot) => Some(slot),
+                None => self.slot(lane).await,
+            };
+            let Some(slot) = slot else {
                 let stopping = self.node.stop.working.is_cancelled();
                 let reason = if stopping { "stopping" } else { "waited" };
                 return Box::pin(self.release(&claim, &held, Duration::ZERO, reason)).await;
@@ -96,7 +101,7 @@ impl Executor {
                 .instrument(span)
                 .await
             {
-                Ok(next) => claim = next,
+                Ok(next) => (claim, kept) = next,
                 Err(ran) => return ran,
             }
             budget = budget.saturating_sub(1);
@@ -116,7 +121,8 @@ impl Executor {
         }
     }
 
-    /// Runs one step and writes its outcome. Answers the claim of the next step, or what became of this one.
+    /// Runs one step and writes its outcome. Answers the claim of the next step, with the slot if that was kept,
+    /// or what became of this one.
     async fn run_step(
         &self,
         machine: &Registered,
@@ -125,7 +131,7 @@ impl Executor {
         held: &Held,
         budget: u32,
         slot: Slot,
-    ) -> Result<Box<Claim>, Ran> {
+    ) -> Result<(Box<Claim>, Option<Slot>), Ran> {
         if self.crashes(Point::BeforeStep, &claim, None) {
             return Err(Ran::Crashed);
         }
@@ -141,12 +147,17 @@ impl Executor {
             return Err(Ran::Crashed);
         }
         // The slot is for the user's code; while its outcome is written, others have it.
-        let _writing = slot.into_writing();
+        let writing = slot.into_writing(outcome.keeps_claim());
         let written = self.write(cx.claim(), outcome).await;
-        if let Written::Committed { revision, outcome } = written {
-            return self.go_on(cx.into_claim(), revision, outcome);
-        }
-        Box::pin(self.recover(machine, step, cx, written, held, budget)).await
+        let next = match written {
+            Written::Committed { revision, outcome } => {
+                self.go_on(cx.into_claim(), revision, outcome)
+            }
+            Written::Lost { .. } | Written::Rejected(_) | Written::Closed => {
+                Box::pin(self.recover(machine, step, cx, written, held, budget)).await
+            }
+        };
+        next.map(|claim| (claim, writing.into_slot()))
     }
 
     /// What a commit that was not written means for the claim. An outcome that cannot be stored goes to

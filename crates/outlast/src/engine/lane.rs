@@ -66,8 +66,7 @@ impl Lane {
     /// How many claims to ask for. None while every slot is taken and enough wait for one.
     pub(crate) fn room(&self) -> usize {
         let writing = self.writing.load(Ordering::SeqCst);
-        let live = self.held.load(Ordering::SeqCst).saturating_sub(writing);
-        let waiting = live.saturating_sub(self.running.load(Ordering::SeqCst));
+        let (live, waiting) = (self.live(), self.waiting());
         let pace = self.pace.load(Ordering::SeqCst);
         let ahead = self.ahead(pace);
         // Half of it before the next is asked for, or claims would be many and small.
@@ -76,6 +75,18 @@ impl Lane {
             return 0;
         }
         (self.concurrency + ahead).saturating_sub(live)
+    }
+
+    /// Claims held whose outcomes are not being written.
+    fn live(&self) -> usize {
+        let writing = self.writing.load(Ordering::SeqCst);
+        self.held.load(Ordering::SeqCst).saturating_sub(writing)
+    }
+
+    /// Claims that wait for a slot.
+    fn waiting(&self) -> usize {
+        self.live()
+            .saturating_sub(self.running.load(Ordering::SeqCst))
     }
 
     /// How many claims may wait for a slot: what starts within four claims' time, so that the next claim is
@@ -103,10 +114,12 @@ impl Lane {
     }
 
     /// Learns how many claims start while one is asked for: `started` of them did in `interval`, and asking took
-    /// `asking`. A slow moment halves what is known, and does not forget it.
+    /// `asking`. As long as that is no more than there are slots, none need wait. A slow moment halves what is
+    /// known, and does not forget it.
     pub(crate) fn learn_pace(&self, started: usize, interval: Duration, asking: Duration) {
         let share = asking.as_secs_f64() / interval.as_secs_f64().max(f64::EPSILON);
         let seen = (started as f64 * share.min(1.0)) as usize;
+        let seen = if seen > self.concurrency { seen } else { 0 };
         let known = self.pace.load(Ordering::SeqCst);
         self.pace.store(seen.max(known / 2), Ordering::SeqCst);
     }
@@ -172,13 +185,25 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Frees the slot: the step has run, and its outcome is being written until the answer is dropped.
-    pub(crate) fn into_writing(self) -> Writing {
+    /// The step has run, and its outcome is being written until the answer is dropped. The slot is free for
+    /// others meanwhile; but a task that goes on with its claim keeps it while there is nobody else, so
+    /// that nobody who comes later goes before its next step.
+    pub(crate) fn into_writing(self, goes_on: bool) -> Writing {
+        let others = self.lane.waiting() > 0 || self.lane.backlog.load(Ordering::SeqCst);
+        if goes_on && !others {
+            return Writing {
+                slot: Some(self),
+                aside: None,
+            };
+        }
         let lane = self.lane.clone();
         drop(self);
         lane.writing.fetch_add(1, Ordering::SeqCst);
         lane.ring_if_there_is_room();
-        Writing { lane }
+        Writing {
+            slot: None,
+            aside: Some(lane),
+        }
     }
 }
 
@@ -189,14 +214,24 @@ impl Drop for Slot {
     }
 }
 
-/// An outcome on its way.
+/// An outcome on its way, in the slot of its step or aside.
 pub(crate) struct Writing {
-    lane: Arc<Lane>,
+    slot: Option<Slot>,
+    aside: Option<Arc<Lane>>,
+}
+
+impl Writing {
+    /// The slot, if it was kept.
+    pub(crate) fn into_slot(mut self) -> Option<Slot> {
+        self.slot.take()
+    }
 }
 
 impl Drop for Writing {
     fn drop(&mut self) {
-        self.lane.writing.fetch_sub(1, Ordering::SeqCst);
+        if let Some(lane) = &self.aside {
+            lane.writing.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 }
 
@@ -245,9 +280,21 @@ mod tests {
         let _places: Vec<_> = (0..10).map(|_| lane.hold()).collect();
         assert_eq!(lane.room(), 0);
         let _writing: Vec<_> = (0..10)
-            .map(|_| lane.try_slot().unwrap().into_writing())
+            .map(|_| lane.try_slot().unwrap().into_writing(false))
             .collect();
         assert_eq!(lane.room(), 15);
+    }
+
+    #[test]
+    fn who_goes_on_keeps_its_slot_unless_somebody_waits_for_one() {
+        let lane = lane(1);
+        let _first = lane.hold();
+        let kept = lane.try_slot().unwrap().into_writing(true);
+        assert!(lane.try_slot().is_err());
+        let slot = kept.into_slot().unwrap();
+        let _second = lane.hold();
+        assert!(slot.into_writing(true).into_slot().is_none());
+        assert!(lane.try_slot().is_ok());
     }
 
     #[test]
@@ -255,7 +302,7 @@ mod tests {
         let lane = lane(10);
         let _places: Vec<_> = (0..WRITING_MAX).map(|_| lane.hold()).collect();
         let _writing: Vec<_> = (0..WRITING_MAX)
-            .map(|_| lane.try_slot().unwrap().into_writing())
+            .map(|_| lane.try_slot().unwrap().into_writing(false))
             .collect();
         assert_eq!(lane.room(), 0);
     }
@@ -264,14 +311,12 @@ mod tests {
     fn the_faster_claims_are_started_the_more_may_wait_up_to_a_bound() {
         let lane = lane(10);
         let millisecond = Duration::from_millis(1);
-        lane.learn_pace(12, 3 * millisecond, millisecond);
-        assert_eq!(
-            lane.room(),
-            10 + 16,
-            "four of them start while a claim is asked for"
-        );
+        lane.learn_pace(30, 3 * millisecond, millisecond);
+        assert_eq!(lane.room(), 15, "ten slots are enough for ten at a time");
+        lane.learn_pace(36, 3 * millisecond, millisecond);
+        assert_eq!(lane.room(), 10 + 48, "twelve start while one is asked for");
         lane.learn_pace(0, millisecond, millisecond);
-        assert_eq!(lane.room(), 10 + 8, "a slow moment halves it");
+        assert_eq!(lane.room(), 10 + 24, "a slow moment halves it");
         lane.learn_pace(1_000_000, millisecond, millisecond);
         assert_eq!(lane.room(), 10 + 10 * WAITING_PER_SLOT);
     }
