@@ -61,6 +61,7 @@ macro_rules! every_rule {
                 ids_are_given_in_the_callers_order,
                 an_insert_hints_at_queues_with_something_to_claim,
                 rows_can_be_claimed_as_they_are_inserted,
+                a_claim_at_the_insert_is_what_a_later_one_would_be,
                 only_rows_that_could_be_claimed_at_once_are_handed_over,
                 what_was_claimed_at_insert_is_reaped_like_any_claim,
                 fifty_thousand_rows_go_in_one_batch,

@@ -3,9 +3,11 @@
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
-    Claim, ClaimRef, CollectRequest, Collected, Committed, Delivered, Error, ErrorKind, Inserted,
-    Inserts, Outcome, Released, Scope, SignalOrInsert, Start, Status,
+    Claim, ClaimRef, ClaimRequest, CollectRequest, Collected, Committed, Delivered, Error,
+    ErrorKind, Inserted, Inserts, MachineVersion, Outcome, Release, Released, Scope,
+    SignalOrInsert, Start, Status,
 };
+use std::time::Duration;
 
 pub async fn ids_are_given_in_the_callers_order(subject: &Subject) {
     let rows = (0..200).rev();
@@ -51,6 +53,33 @@ pub async fn rows_can_be_claimed_as_they_are_inserted(subject: &Subject) {
     };
     subject.commit_all(vec![commit]).await;
     assert_eq!(subject.status(id).await, Status::Done);
+}
+
+pub async fn a_claim_at_the_insert_is_what_a_later_one_would_be(subject: &Subject) {
+    let worker = subject.worker().await;
+    let mut row = task().priority(7).correlation_key("k");
+    row.version = 3;
+    row.trace = Some("a trace".into());
+    let inserts = subject.store.insert(vec![row.clone()], Some(worker));
+    let id = inserts.await.unwrap().rows[0].new_id().unwrap();
+    let at_insert = Claim::at_insert(row, id, FIRST_CLAIM);
+
+    let release = Release {
+        claim: at_insert.reference(),
+        pause: Duration::ZERO,
+    };
+    subject.store.release(vec![release]).await.unwrap();
+    let request = ClaimRequest {
+        worker,
+        queue: at_insert.queue.clone(),
+        machines: [MachineVersion::new("task", 3)].into(),
+        max: 1,
+    };
+    let mut later = subject.store.claim(request).await.unwrap().claims.remove(0);
+    assert!(later.revision > at_insert.revision);
+    (later.revision, later.waited) = (at_insert.revision, at_insert.waited);
+    assert_eq!(later, at_insert);
+    assert_eq!(later.ties(), at_insert.ties());
 }
 
 pub async fn only_rows_that_could_be_claimed_at_once_are_handed_over(subject: &Subject) {

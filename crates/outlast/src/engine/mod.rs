@@ -39,10 +39,12 @@
 //! task of the *executor*: it runs the step, with panics caught and a limit of time, and hands the outcome
 //! to the *committer*, which writes whatever has gathered in one transaction. When that is durable, the same
 //! task runs the next step. What is inserted through the engine itself while slots are free and nothing waits
-//! goes in as a claim, by way of the *intake*, and runs at once. The *heartbeat* keeps the worker's lease; when it stops, the *reaper* of any node
-//! gives the claims back. The *timers* wake waits at their deadline, the *collector* removes what ended long
-//! ago, the *reconciler* looks for what should not exist, the *surveyor* measures, and the *notifier* hears
-//! from other nodes what is worth a look.
+//! goes in as a claim, by way of the *intake*, and runs at once.
+//!
+//! The *heartbeat* keeps the worker's lease; when it stops, the *reaper* of any node gives the claims back. The
+//! *timers* wake waits at their deadline, the *collector* removes what ended long ago, the *reconciler* looks
+//! for what should not exist, the *surveyor* measures, and the *notifier* hears from other nodes what is worth
+//! a look.
 //!
 //! Each of them is a file of this module: a `run` that only loops, backs off and logs, and a `run_once` that
 //! does the work.
