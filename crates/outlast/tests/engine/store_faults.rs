@@ -17,6 +17,8 @@ on_both_stores!(
     an_outcome_that_was_written_unseen_is_not_written_twice,
     a_kept_claim_whose_commit_was_written_unseen_is_given_back_and_goes_on,
     claims_that_were_taken_unseen_are_given_back,
+    what_is_inserted_on_an_idle_engine_needs_no_claim,
+    an_insert_that_was_claimed_unseen_is_given_back_and_runs_once,
     a_claim_that_could_not_be_given_back_is_given_back_later,
     a_worker_that_cannot_renew_its_lease_is_told_that_its_claim_is_lost,
     everything_ends_once_on_a_store_that_breaks_all_the_time,
@@ -206,6 +208,37 @@ async fn claims_that_were_taken_unseen_are_given_back<S: Store + Inspect + Clone
         assert_eq!((ended.attempt, ended.crashes), (0, 0));
     }
     assert_eq!(walk.runs_of("three"), 10);
+    engine.shutdown().await;
+}
+
+async fn what_is_inserted_on_an_idle_engine_needs_no_claim<S: Store + Inspect + Clone>(store: S) {
+    let walk = Walk::new();
+    let never = |verb| (verb == "claim").then_some(Break::Before);
+    let engine = builder(Through::new(store).breaking(never), &walk);
+    let engine = engine.start().await.unwrap();
+    let id = insert(&engine, New::<Walk>(Leg::Three)).await;
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
+    engine.shutdown().await;
+}
+
+async fn an_insert_that_was_claimed_unseen_is_given_back_and_runs_once<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let walk = Walk::new();
+    let broken = Through::new(store).breaking(first("insert", &[Break::After]));
+    let engine = builder(broken, &walk).start().await.unwrap();
+    engine.insert(New::<Walk>(Leg::Three)).await.unwrap_err();
+
+    let done = outlast::Filter {
+        statuses: vec![Status::Done],
+        ..outlast::Filter::default()
+    };
+    eventually("it has ended", async || {
+        engine.count(done.clone()).await.unwrap() == outlast::Count::Exactly(1)
+    })
+    .await;
+    assert_eq!(walk.runs_of("three"), 1);
     engine.shutdown().await;
 }
 
