@@ -2,8 +2,9 @@
 
 use crate::commit;
 use crate::error::Failure;
+use crate::opening::Purpose;
 use crate::row::{self, column, duration, instance_id};
-use crate::session::{Purpose, Session};
+use crate::session::Session;
 use crate::statement::{self, Call, Parameter, value};
 use outlast_core::limits::{self, BATCH_MAX};
 use outlast_core::{
@@ -302,11 +303,11 @@ async fn release_once(session: &Session, releases: &[Release]) -> Result<Release
     calls.extend(back_to_queue(&claims, pauses));
     let answers = session.transact(Purpose::Write, &calls).await?;
     let (mut released, mut woken) = (HashSet::new(), QueueNames::new());
-    for row in &answers[2] {
+    for row in &answers[1] {
         released.insert(claim_before(row)?);
         add_if(&mut woken, row, "eligible")?;
     }
-    add_all(&mut woken, &answers[1])?;
+    add_all(&mut woken, &answers[2])?;
     let answers = claims
         .iter()
         // A claim named twice is given back once, by its first mention.
@@ -344,31 +345,19 @@ async fn forget_once(
     Ok(claims.into_iter().map(|claim| claim.id).collect())
 }
 
-/// Lets the neighbours through while the fence still holds, then gives the claims up.
+/// Gives the claims up, then lets the neighbours through.
 fn back_to_queue(claims: &[ClaimRef], pauses: Vec<i64>) -> [Call<'static>; 2] {
     let [ids, revisions] = references(claims);
     [
-        statement::COMMIT_LET_THROUGH.with(held(claims)),
         statement::COMMIT_RELEASE.with([ids, revisions, value(pauses)]),
+        statement::COMMIT_LET_THROUGH.with(references(claims)),
     ]
-}
-
-/// Rows that must still be claimed, as a commit's: an outcome is written to nothing else.
-pub(crate) fn held(claims: &[ClaimRef]) -> [Parameter<'static>; 3] {
-    let [ids, revisions] = references(claims);
-    [ids, revisions, value(true)]
-}
-
-/// Rows that were locked and read by this transaction, claimed or not: an operator's.
-pub(crate) fn locked(rows: &[ClaimRef]) -> [Parameter<'static>; 3] {
-    let [ids, revisions] = references(rows);
-    [ids, revisions, value(false)]
 }
 
 /// Claims as the two arrays that every fenced statement begins with.
 pub(crate) fn references(claims: &[ClaimRef]) -> [Parameter<'static>; 2] {
     [
-        value(claims.iter().map(|claim| claim.id.0).collect::<Vec<i64>>()),
+        value(ids_of(claims)),
         value(
             claims
                 .iter()
@@ -376,6 +365,10 @@ pub(crate) fn references(claims: &[ClaimRef]) -> [Parameter<'static>; 2] {
                 .collect::<Vec<i64>>(),
         ),
     ]
+}
+
+pub(crate) fn ids_of(claims: &[ClaimRef]) -> Vec<i64> {
+    claims.iter().map(|claim| claim.id.0).collect()
 }
 
 /// The claim that a row was changed under: the change added one to the revision.

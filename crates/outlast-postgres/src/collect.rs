@@ -1,8 +1,9 @@
 //! Removing what ended long ago.
 
 use crate::error::Failure;
+use crate::opening::Purpose;
 use crate::row::instance_id;
-use crate::session::{Purpose, Session};
+use crate::session::Session;
 use crate::statement::{self, value};
 use outlast_core::limits::BATCH_MAX;
 use outlast_core::{CollectRequest, Collected, Result, micros};

@@ -1,16 +1,18 @@
 //! Writing what steps decided.
 //!
-//! A commit is one pipeline: lock the own rows, spawn, consume, count off the parents, let the next in
-//! line through, write the rows, and empty the inboxes of those that ended. Until the rows are written the
-//! fence still tells ours from lost ones, so each statement before can check for itself. A batch whose
-//! instances go their way alone, as most do, is the writing and the emptying only.
+//! A commit is one pipeline: lock the own rows, spawn, consume, write the rows, empty the inboxes of those that
+//! ended, count them off their parents, and let the next in line through. Until the rows are written the fence
+//! tells ours from lost ones; from then on, what this transaction has written does. So each statement can
+//! check for itself. Most batches begin with the writing: only who parks or consumes must look under a lock
+//! first.
 
-use crate::claim::{add_all, add_if, claim_of, held, references};
+use crate::claim::{add_all, add_if, claim_of, ids_of, references};
 use crate::error::Failure;
 use crate::insert;
+use crate::opening::Purpose;
 use crate::row::{column, status};
-use crate::session::{Purpose, Session};
-use crate::statement::{self, Call, Parameter, Statement, documents, value};
+use crate::session::Session;
+use crate::statement::{self, Call, Parameter, documents, value};
 use outlast_core::{
     Answer, ClaimRef, Commit, Committed, Json, NewInstance, Outcome, Proceed, QueueNames, Result,
     Status, limits, micros,
@@ -128,39 +130,41 @@ async fn write_once(
 /// The statements a batch needs, in the order of the locks.
 fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
     let mut calls = Vec::new();
-    // An instance that goes its way alone needs no lock before the statement that writes it.
-    if !batch.iter().all(|commit| goes_alone(commit)) {
+    if batch.iter().any(|commit| looks_before_it_writes(commit)) {
         let all: Vec<ClaimRef> = batch.iter().map(|commit| commit.claim).collect();
         calls.push(statement::COMMIT_LOCK.with(references(&all)));
     }
     calls.extend(spawning(batch));
     calls.extend(consuming(batch));
-    let joining = claims_where(batch, joins);
-    if !joining.is_empty() {
-        calls.extend(JOINING.map(|statement| statement.with(held(&joining))));
+    calls.extend(advancing(batch));
+    calls.extend(parking(batch));
+    let ended = claims_where(batch, ends);
+    if !ended.is_empty() {
+        calls.push(clearing(&ended));
+    }
+    let joined = claims_where(batch, |commit| commit.ties.parent && ends(commit));
+    if !joined.is_empty() {
+        calls.extend(joining(&joined));
     }
     let leaving = claims_where(batch, leaves_its_line);
     if !leaving.is_empty() {
-        calls.push(statement::COMMIT_LET_THROUGH.with(held(&leaving)));
-    }
-    calls.extend(advancing(batch));
-    calls.extend(parking(batch));
-    let ended = claims_where(batch, |commit| commit.outcome.end().is_some());
-    if !ended.is_empty() {
-        calls.push(clearing(&ended));
+        calls.push(statement::COMMIT_LET_THROUGH.with(references(&leaving)));
     }
     calls
 }
 
-/// Whether the outcome touches nothing but its own row, and an inbox that is left.
-fn goes_alone(commit: &Commit) -> bool {
-    let consumes = commit.outcome.consumes() && !commit.received.is_empty();
-    !parks(&commit.outcome) && !consumes && !joins(commit) && !leaves_its_line(commit)
+/// Whether what its inbox or its children hold decides what is written.
+fn looks_before_it_writes(commit: &Commit) -> bool {
+    parks(&commit.outcome) || consumes_some(commit)
 }
 
-/// Whether a parent must hear of it.
-fn joins(commit: &Commit) -> bool {
-    commit.ties.parent && commit.outcome.end().is_some()
+/// Whether it takes signals out of an inbox that stays. The inbox of one that ends is emptied as a whole.
+fn consumes_some(commit: &Commit) -> bool {
+    commit.outcome.consumes() && !commit.received.is_empty() && !ends(commit)
+}
+
+fn ends(commit: &Commit) -> bool {
+    commit.outcome.end().is_some()
 }
 
 /// Whether somebody may wait behind it.
@@ -168,13 +172,15 @@ fn leaves_its_line(commit: &Commit) -> bool {
     commit.ties.partition_key && !commit.outcome.keeps_claim()
 }
 
-/// What an end means for the parent.
-pub(crate) const JOINING: [Statement; 2] = [statement::COMMIT_LOCK_PARENTS, statement::COMMIT_JOIN];
+/// What ends mean for the parents, once this transaction has written them.
+pub(crate) fn joining(ended: &[ClaimRef]) -> [Call<'static>; 2] {
+    [statement::COMMIT_LOCK_PARENTS, statement::COMMIT_JOIN]
+        .map(|statement| statement.with(references(ended)))
+}
 
 /// What an end means for the inbox.
 pub(crate) fn clearing<'a>(ended: &[ClaimRef]) -> Call<'a> {
-    let ids: Vec<i64> = ended.iter().map(|claim| claim.id.0).collect();
-    statement::COMMIT_CLEAR.with([value(ids)])
+    statement::COMMIT_CLEAR.with([value(ids_of(ended))])
 }
 
 fn claims_where(batch: &[&Commit], condition: impl Fn(&Commit) -> bool) -> Vec<ClaimRef> {
@@ -245,7 +251,7 @@ fn children_of(commit: &Commit) -> impl Iterator<Item = Spawned<'_>> {
 fn consuming<'a>(batch: &[&Commit]) -> Option<Call<'a>> {
     let consumers: Vec<&&Commit> = batch
         .iter()
-        .filter(|commit| commit.outcome.consumes() && !commit.received.is_empty())
+        .filter(|commit| consumes_some(commit))
         .collect();
     if consumers.is_empty() {
         return None;

@@ -1,6 +1,7 @@
 //! Connections: how they are made, when they are used again, and what is prepared on them.
 
 use crate::error::Failure;
+use crate::opening::{Purpose, TimeLimits};
 use deadpool::managed::{self, Manager, Metrics, RecycleError, RecycleResult};
 use futures_util::future::{join_all, join3};
 use std::collections::HashMap;
@@ -79,17 +80,21 @@ impl Connection {
     ///
     /// The driver's names for statements differ within this program only. Behind a pooler, which may give
     /// each transaction another process of the server, that process may keep another program's statement
-    /// of the same name. So a mark that nobody else has is left beside them, and every transaction that
-    /// uses them asks for it first, with [`Connection::guard`].
-    pub(crate) async fn prepare(&self, wanted: &[Preparable<'_>]) -> Result<(), Failure> {
+    /// of the same name. So marks that nobody else has are left beside them, and every transaction that
+    /// uses them executes one first, which also makes its settings.
+    pub(crate) async fn prepare(
+        &self,
+        wanted: &[Preparable<'_>],
+        limits: &TimeLimits,
+    ) -> Result<(), Failure> {
         let missing = self.missing(wanted);
         if missing.is_empty() {
             return Ok(());
         }
         let marked = self.prepared().marked;
         let begin = match marked {
-            true => format!("begin; {}", self.guard()),
-            false => format!("begin; prepare {} as select", self.mark),
+            true => format!("begin; execute {}", self.mark(Purpose::Write)),
+            false => self.marking(limits),
         };
         let (begun, statements, committed) = join3(
             self.batch_execute(&begin),
@@ -110,9 +115,19 @@ impl Connection {
         Ok(())
     }
 
-    /// SQL that fails where our statements are not, as a missing statement.
-    pub(crate) fn guard(&self) -> String {
-        format!("execute {}", self.mark)
+    /// The name of a statement that makes the settings of a transaction. Where our statements are not, it is
+    /// missing too.
+    pub(crate) fn mark(&self, purpose: Purpose) -> String {
+        format!("{}_{}", self.mark, purpose.word())
+    }
+
+    /// Begins a transaction and leaves the marks.
+    fn marking(&self, limits: &TimeLimits) -> String {
+        let marks = Purpose::ALL.map(|purpose| {
+            let query = limits.setting_query(purpose);
+            format!("; prepare {} as {query}", self.mark(purpose))
+        });
+        format!("begin{}", marks.concat())
     }
 
     /// Prepares what is not yet prepared inside the transaction that is open.

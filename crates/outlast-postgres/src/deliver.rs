@@ -2,8 +2,9 @@
 
 use crate::error::Failure;
 use crate::insert::{self, holders, holders_call, inserting};
+use crate::opening::Purpose;
 use crate::row::column;
-use crate::session::{Answers, Purpose, Session};
+use crate::session::{Answers, Session};
 use crate::statement::{self, Call, documents, value};
 use outlast_core::limits::INBOX_MAX;
 use outlast_core::{

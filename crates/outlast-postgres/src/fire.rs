@@ -1,8 +1,9 @@
 //! Waking waits whose deadline has come.
 
 use crate::error::Failure;
+use crate::opening::Purpose;
 use crate::row::{column, duration, instance_id};
-use crate::session::{Purpose, Session};
+use crate::session::Session;
 use crate::statement::{self, value};
 use outlast_core::limits::{self, BATCH_MAX};
 use outlast_core::{Fired, Result};

@@ -1,8 +1,9 @@
 //! Bringing instances in.
 
 use crate::error::Failure;
+use crate::opening::Purpose;
 use crate::row::{column, instance_id};
-use crate::session::{Purpose, Session};
+use crate::session::Session;
 use crate::statement::{self, Call, Parameter, documents, value};
 use outlast_core::{
     Error, Inserted, Inserts, InstanceId, NewInstance, Result, Revision, Scope, Start, WorkerId,

@@ -1,8 +1,9 @@
 //! Looking without touching.
 
 use crate::error::Failure;
+use crate::opening::Purpose;
 use crate::row::{self, column, optional_time, time};
-use crate::session::{Purpose, Session};
+use crate::session::Session;
 use crate::statement::{self, Call, Parameter, value};
 use outlast_core::limits::{COUNT_MAX, PAGE_MAX};
 use outlast_core::{

@@ -1,7 +1,8 @@
 //! Being alive.
 
+use crate::opening::Purpose;
 use crate::row::column;
-use crate::session::{Purpose, Session};
+use crate::session::Session;
 use crate::statement::{self, value};
 use outlast_core::{Heartbeat, NewWorker, Result, WorkerId, limits, micros};
 use std::time::Duration;

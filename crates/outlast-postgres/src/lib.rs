@@ -35,6 +35,7 @@ mod lease;
 mod listen;
 mod message;
 mod migrate;
+mod opening;
 mod operate;
 mod options;
 mod presence;
@@ -66,7 +67,8 @@ pub mod testing {
     }
 
     /// What a transaction that writes begins with.
-    pub fn opening() -> &'static str {
-        crate::session::Purpose::Write.opening()
+    pub fn opening() -> String {
+        use crate::opening::{Purpose, TimeLimits};
+        TimeLimits::default().opening(Purpose::Write)
     }
 }

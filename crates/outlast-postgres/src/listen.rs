@@ -7,8 +7,9 @@
 use crate::connection::Connections;
 use crate::error::Failure;
 use crate::message::{Told, message, probing};
+use crate::opening::Purpose;
 use crate::presence::{GREETING_INTERVAL, Presence};
-use crate::session::{Purpose, Session};
+use crate::session::Session;
 use crate::statement::{self, value};
 use async_trait::async_trait;
 use outlast_core::{Error, Hints, Listen, Result};

@@ -1,10 +1,11 @@
 //! What people do to instances and queues.
 
-use crate::claim::{add_all, add_if, locked, references};
-use crate::commit::{JOINING, clearing};
+use crate::claim::{add_all, add_if, ids_of, references};
+use crate::commit::{clearing, joining};
 use crate::error::Failure;
+use crate::opening::Purpose;
 use crate::row::{column, instance_id, status};
-use crate::session::{Purpose, Session};
+use crate::session::Session;
 use crate::statement::{self, Call, value};
 use outlast_core::limits::{self, BATCH_MAX};
 use outlast_core::{
@@ -37,16 +38,15 @@ async fn cancel_once(
     let alive = matching(&found, |status| !status.is_terminal());
     let mut woken = QueueNames::new();
     if !alive.is_empty() {
-        // The rows end first: a parent cancelled together with its child no longer waits for it.
-        let ended = after_one_change(&alive);
         let [ids, revisions] = references(&alive);
-        let [lock_parents, join] = JOINING;
+        let [lock_parents, join] = joining(&alive);
+        // The rows end first: a parent cancelled together with its child no longer waits for it.
         let calls = [
             statement::OPERATE_CANCEL.with([ids, revisions, value(note.cancellation())]),
-            clearing(&ended),
-            lock_parents.with(locked(&ended)),
-            join.with(locked(&ended)),
-            statement::COMMIT_LET_THROUGH.with(locked(&ended)),
+            clearing(&alive),
+            lock_parents,
+            join,
+            statement::COMMIT_LET_THROUGH.with(references(&alive)),
             recording(Verb::Cancel, note, &alive, &found),
         ];
         let answers = transaction.finish(&calls).await?;
@@ -95,7 +95,7 @@ async fn retry_once(
         transaction.finish(&[]).await?;
     } else {
         let calls = [
-            statement::COMMIT_LOCK_PARENTS.with(locked(&bad)),
+            statement::OPERATE_LOCK_PARENTS.with([value(ids_of(&bad))]),
             statement::OPERATE_REJOIN.with(references(&bad)),
             statement::OPERATE_RETRY.with(references(&bad)),
             recording(Verb::Retry, note, &bad, &found),
@@ -251,16 +251,6 @@ fn matching(
         .values()
         .filter(|was| condition(was.status))
         .map(|was| was.claim)
-        .collect()
-}
-
-fn after_one_change(claims: &[ClaimRef]) -> Vec<ClaimRef> {
-    claims
-        .iter()
-        .map(|claim| ClaimRef {
-            id: claim.id,
-            revision: claim.revision.next(),
-        })
         .collect()
 }
 

@@ -1,10 +1,11 @@
 //! Returning the claims of dead workers.
 
-use crate::claim::{add_all, add_if, held, references};
-use crate::commit::{JOINING, clearing};
+use crate::claim::{add_all, add_if, references};
+use crate::commit::{clearing, joining};
 use crate::error::Failure;
+use crate::opening::Purpose;
 use crate::row::{column, instance_id};
-use crate::session::{Purpose, Session};
+use crate::session::Session;
 use crate::statement::{self, Call, value};
 use outlast_core::{
     ClaimRef, InstanceId, ReapRequest, Reaped, Result, Revision, WorkerId, gave_up,
@@ -76,15 +77,9 @@ fn judge(rows: &[Row], crashes_max: i32) -> Result<Verdicts, Failure> {
 }
 
 impl Verdicts {
-    /// The statements in the order of the locks; rows are written last, as in a commit.
+    /// The statements in the order of the locks: own rows first, as in a commit.
     fn calls(&self, workers: Vec<i64>) -> Vec<Call<'_>> {
         let mut calls = Vec::new();
-        if !self.failed.is_empty() {
-            calls.extend(JOINING.map(|statement| statement.with(held(&self.failed))));
-        }
-        if !self.all.is_empty() {
-            calls.push(statement::COMMIT_LET_THROUGH.with(held(&self.all)));
-        }
         if !self.failed.is_empty() {
             let [ids, revisions] = references(&self.failed);
             let errors = self.errors.iter().map(String::as_str).collect::<Vec<_>>();
@@ -93,6 +88,12 @@ impl Verdicts {
         }
         if !self.returned.is_empty() {
             calls.push(statement::REAP_RETURN.with(references(&self.returned)));
+        }
+        if !self.failed.is_empty() {
+            calls.extend(joining(&self.failed));
+        }
+        if !self.all.is_empty() {
+            calls.push(statement::COMMIT_LET_THROUGH.with(references(&self.all)));
         }
         calls.push(statement::REAP_REMOVE.with([value(workers)]));
         calls

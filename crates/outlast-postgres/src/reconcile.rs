@@ -2,8 +2,9 @@
 
 use crate::claim::{add_all, add_if};
 use crate::error::Failure;
+use crate::opening::Purpose;
 use crate::row::{column, instance_id};
-use crate::session::{Purpose, Session};
+use crate::session::Session;
 use crate::statement::{self, value};
 use outlast_core::{InstanceId, ReconcileRequest, Reconciled, Result};
 

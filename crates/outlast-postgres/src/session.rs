@@ -4,10 +4,11 @@ use crate::conductor::Conductor;
 use crate::connection::{Pool, Pooled, Preparable};
 use crate::error::Failure;
 use crate::listen::Channel;
+use crate::opening::{Purpose, TimeLimits};
 use crate::statement::{Call, Texts};
 use crate::transaction::Schema;
 use futures_util::future::join_all;
-use outlast_core::{Clock, Error, Invalid};
+use outlast_core::{Clock, Error};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,93 +22,6 @@ const TRIES_MAX: u32 = 8;
 
 /// The rows of each call, in their order.
 pub(crate) type Answers = Vec<Vec<Row>>;
-
-/// What a transaction is for, and with it which settings it runs under.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// Verbs that write. The planner is kept from plans that are good only while a table is small:
-    /// statements keep their plan whatever the statistics say (docs/decisions/0006).
-    Write,
-    /// The same, without waiting for the disk: a claim that is forgotten was never begun.
-    Claim,
-    /// Questions of people: read-only, the planner free, and with an end.
-    Inspect,
-}
-
-impl Purpose {
-    /// What every transaction of this purpose begins with: all that its plans depend on.
-    pub(crate) const fn opening(self) -> &'static str {
-        match self {
-            Purpose::Write | Purpose::Claim => {
-                "begin isolation level read committed; \
-                 set local enable_seqscan = off; \
-                 set local enable_bitmapscan = off; \
-                 set local enable_hashjoin = off; \
-                 set local enable_mergejoin = off; \
-                 set local jit = off; \
-                 set local plan_cache_mode = force_generic_plan"
-            }
-            Purpose::Inspect => {
-                "begin isolation level repeatable read, read only; \
-                 set local jit = off; \
-                 set local plan_cache_mode = force_custom_plan"
-            }
-        }
-    }
-}
-
-/// How long the server may take before a transaction is taken back.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TimeLimits {
-    /// Waiting for a lock.
-    pub(crate) lock: Duration,
-    /// One statement.
-    pub(crate) statement: Duration,
-}
-
-impl Default for TimeLimits {
-    fn default() -> TimeLimits {
-        TimeLimits {
-            lock: Duration::from_secs(10),
-            statement: Duration::from_secs(60),
-        }
-    }
-}
-
-impl TimeLimits {
-    /// Questions of people are not worth more.
-    const INSPECT_MAX: Duration = Duration::from_secs(10);
-    /// The largest the server takes is 24 days; a day is more than anyone waits.
-    const MAX: Duration = Duration::from_secs(24 * 3600);
-
-    pub(crate) fn check(&self) -> Result<(), Invalid> {
-        for (what, limit) in [
-            ("lock_timeout", self.lock),
-            ("statement_timeout", self.statement),
-        ] {
-            // The server takes 0 to mean no limit at all.
-            if limit < Duration::from_millis(1) || limit > TimeLimits::MAX {
-                return Err(Invalid::new(
-                    what,
-                    format!("is {limit:?}; it must be between 1 ms and a day"),
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    fn settings(&self, purpose: Purpose) -> String {
-        let statement = match purpose {
-            Purpose::Write | Purpose::Claim => self.statement,
-            Purpose::Inspect => self.statement.min(TimeLimits::INSPECT_MAX),
-        };
-        format!(
-            "set local lock_timeout = {}; set local statement_timeout = {}",
-            self.lock.as_millis(),
-            statement.as_millis()
-        )
-    }
-}
 
 /// What one store shares between all its connections.
 pub(crate) struct Session {
@@ -193,17 +107,13 @@ impl Session {
         }
     }
 
-    /// What opens a transaction. One message: the settings cost no round trip. With a guard, the
-    /// transaction ends right here where the connection's statements are not.
-    fn opening(&self, purpose: Purpose, guard: Option<String>) -> String {
-        let mut sql = format!("{}; {}", purpose.opening(), self.limits.settings(purpose));
-        if let Some(guard) = guard {
-            sql.push_str("; ");
-            sql.push_str(&guard);
-        }
-        if purpose == Purpose::Claim {
-            sql.push_str("; set local synchronous_commit = off");
-        }
+    /// What opens a transaction. One message: the settings cost no round trip. With a mark, which makes them,
+    /// the transaction ends right here where the connection's statements are not.
+    fn opening(&self, purpose: Purpose, mark: Option<String>) -> String {
+        let mut sql = match mark {
+            Some(mark) => format!("{}; execute {mark}", purpose.begin()),
+            None => self.limits.opening(purpose),
+        };
         if let Some(clock) = &self.clock {
             sql.push_str(&format!(
                 "; set local outlast_test.now_us = {}",
@@ -321,13 +231,13 @@ impl Session {
         if named {
             let wanted = self.preparable(calls);
             match opening {
-                true => client.prepare(&wanted).await?,
+                true => client.prepare(&wanted, &self.limits).await?,
                 false => client.prepare_inside(&wanted).await?,
             }
         }
         if opening {
-            let guard = named.then(|| client.guard());
-            messages.push(Message::Plain(self.opening(purpose, guard)));
+            let mark = named.then(|| client.mark(purpose));
+            messages.push(Message::Plain(self.opening(purpose, mark)));
         }
         for call in calls {
             let prepared = named.then(|| client.statement(call.statement.name));

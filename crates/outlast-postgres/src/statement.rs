@@ -73,6 +73,7 @@ statements! {
     RECONCILE_HOLDS = "reconcile/holds";
     OPERATE_LOCK = "operate/lock";
     OPERATE_CANCEL = "operate/cancel";
+    OPERATE_LOCK_PARENTS = "operate/lock_parents";
     OPERATE_RETRY = "operate/retry";
     OPERATE_REJOIN = "operate/rejoin";
     OPERATE_DELETE = "operate/delete";

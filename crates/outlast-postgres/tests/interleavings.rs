@@ -412,6 +412,17 @@ async fn an_outcome_without_the_fence_is_caught() {
 }
 
 #[tokio::test]
+async fn a_join_that_counts_what_another_has_ended_is_caught() {
+    let same = Scenario::new(Start::Family, &[&[commit(1, Done)], &[commit(1, Done)]]);
+    catch(
+        defects::join_whoever_wrote(),
+        same,
+        &["was released while child"],
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn a_join_that_does_not_count_per_parent_is_caught() {
     let siblings = Scenario::new(Start::Family, &[&[both([1, 2])], &[Collect]]);
     let hangs = ["children pending", "does not come to rest"];

@@ -1,7 +1,7 @@
 -- Counts ended children off their parents, and releases a parent with none left.
 --
--- $1 ids  $2 revisions of the children  $3 whether they must be claimed, as for a commit
--- guard   the children's fence; the parent still waits, and for this very round (I6)
+-- $1 ids  $2 the revisions the children were at before this transaction ended them
+-- guard   this transaction ended them; the parent still waits, and for this very round (I6)
 -- locks   parents, held since commit/lock_parents.sql   index instances_pkey   bound the batch
 --
 -- Counted per parent first: `update … from` takes one source row per target, so two siblings in one
@@ -12,7 +12,8 @@ ended as materialized (
       from (select i.parent_id, i.parent_round
               from unnest($1::bigint[], $2::bigint[]) as c (id, revision)
               join outlast.instances i on i.id = any (array[c.id])
-                                         and i.revision = c.revision and (i.status = 'executing' or not $3)
+                                         and i.revision = c.revision + 1
+                                         and i.xmin = pg_current_xact_id()::xid
             offset 0) as o
      where o.parent_id is not null
      group by o.parent_id, o.parent_round

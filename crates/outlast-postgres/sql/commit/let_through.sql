@@ -1,11 +1,12 @@
 -- Lets the next in line of a partition key into the pick, when the one before it moves on.
 --
--- $1 ids  $2 revisions of instances that leave `executing`, or leave the line
--- $3 whether they must be claimed, as for a commit
--- guard   their fence   locks the next in line   index instances_pkey, instances_line   bound one per key and group
+-- $1 ids of instances that left `executing`, or left the line  $2 the revisions they were at before this
+-- transaction wrote them
+-- guard   this transaction wrote them   locks the next in line   index instances_pkey, instances_line
+-- bound   one per key and group
 --
 -- One per (queue, machine, version): a group that nobody works on must not starve the others. Whoever set
--- a row aside held a lock on the running neighbour, so this statement, after that neighbour's own lock,
+-- a row aside held a lock on the running neighbour, so this statement, after that neighbour was written,
 -- sees it (claim/claim.sql).
 with recursive
 heads (id, partition_key, queue, fsm, fsm_version) as (
@@ -14,8 +15,8 @@ heads (id, partition_key, queue, fsm, fsm_version) as (
               from (select i.partition_key
                       from unnest($1::bigint[], $2::bigint[]) as c (id, revision)
                       join outlast.instances i on i.id = any (array[c.id])
-                                              and i.revision = c.revision
-                                              and (i.status = 'executing' or not $3)
+                                              and i.revision = c.revision + 1
+                                              and i.xmin = pg_current_xact_id()::xid
                     offset 0) as o
              where o.partition_key is not null) as k
      cross join lateral (

@@ -48,6 +48,11 @@ pub(crate) fn outcome_without_fence() -> Variants {
     }
 }
 
+/// PROTOCOL §3 #3: a lost outcome counts the end that another has written.
+pub(crate) fn join_whoever_wrote() -> Variants {
+    variants! { "commit/join" => "join_whoever_wrote" }
+}
+
 /// PROTOCOL §3 #5: siblings of one batch are not counted per parent.
 pub(crate) fn join_without_count() -> Variants {
     variants! { "commit/join" => "join_without_count" }

@@ -15,6 +15,17 @@ pub(crate) struct Case {
     /// The types the store sends its parameters as.
     pub(crate) types: &'static str,
     pub(crate) arguments: String,
+    /// The instances that the transaction has written before.
+    pub(crate) written: Option<String>,
+}
+
+impl Case {
+    fn after_writing(self, ids: &str) -> Case {
+        Case {
+            written: Some(ids.to_owned()),
+            ..self
+        }
+    }
 }
 
 /// `rows` is the size of the batch, where there is one.
@@ -39,6 +50,7 @@ fn case(
         buffers_per_row,
         types,
         arguments: arguments.into(),
+        written: None,
     }
 }
 
@@ -78,7 +90,8 @@ pub(crate) fn claim(queue: &str, rows: usize, reach: usize) -> Case {
 fn committing(rows: usize) -> Vec<Case> {
     let running_ids = bigints(table::ids(RUNNING, rows));
     let running = format!("{running_ids}, {}", same(1, rows));
-    let children = format!("{}, {}", bigints(table::ids(CHILD, rows)), same(1, rows));
+    let child_ids = bigints(table::ids(CHILD, rows));
+    let children = format!("{child_ids}, {}", same(1, rows));
     let received = texts(table::ids(RUNNING, rows).into_iter().map(|id| {
         let [first, second] = table::inbox(id);
         format!("{{{first},{second}}}")
@@ -109,9 +122,9 @@ fn committing(rows: usize) -> Vec<Case> {
             format!("{running}, {received}"),
         ),
         case("commit/clear", 34, "bigint[]", &running_ids),
-        case("commit/lock_parents", 11, HELD, format!("{children}, true")),
-        case("commit/join", 12, HELD, format!("{children}, true")),
-        case("commit/let_through", 32, HELD, format!("{running}, true")),
+        case("commit/lock_parents", 11, FENCE, &children).after_writing(&child_ids),
+        case("commit/join", 12, FENCE, &children).after_writing(&child_ids),
+        case("commit/let_through", 32, FENCE, &running).after_writing(&running_ids),
         case(
             "commit/advance",
             20,
@@ -138,7 +151,6 @@ fn committing(rows: usize) -> Vec<Case> {
 }
 
 const FENCE: &str = "bigint[], bigint[]";
-const HELD: &str = "bigint[], bigint[], boolean";
 const SPAWN: &str = "bigint[], bigint[], text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[], text[], text[]";
 
 /// What an outcome of a kind has in a column.
@@ -338,7 +350,8 @@ fn operating(rows: usize) -> Vec<Case> {
     let ended = mixed(table::ids(FAILED, rows), table::ids(FAILED + 2, rows));
     let ended_fence = format!("{}, {}", bigints(ended.clone()), same(0, rows));
     let running = format!("{}, {}", bigints(table::ids(RUNNING, rows)), same(1, rows));
-    let children = format!("{}, {}", bigints(table::ids(CHILD, rows)), same(1, rows));
+    let child_ids = bigints(table::ids(CHILD, rows));
+    let children = format!("{child_ids}, {}", same(1, rows));
     vec![
         case("operate/lock", 6, "bigint[]", bigints(any)),
         case(
@@ -348,6 +361,7 @@ fn operating(rows: usize) -> Vec<Case> {
             format!("{running}, 'why'"),
         ),
         case("operate/retry", 16, FENCE, &ended_fence),
+        case("operate/lock_parents", 11, "bigint[]", &child_ids),
         case("operate/rejoin", 12, FENCE, &children),
         case("operate/delete", 22, "bigint[]", bigints(ended.clone())),
         case(

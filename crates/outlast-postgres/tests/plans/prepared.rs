@@ -12,6 +12,7 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 /// One connection with every statement prepared.
 pub(crate) struct Prepared {
     client: Client,
+    schema: String,
 }
 
 impl Prepared {
@@ -24,7 +25,8 @@ impl Prepared {
             let prepared = client.batch_execute(&sql).await;
             prepared.unwrap_or_else(|error| panic!("{}: {error:?}", case.name));
         }
-        Prepared { client }
+        let schema = schema.to_owned();
+        Prepared { client, schema }
     }
 
     /// Has every statement planned now. The plans are kept until the server throws them away.
@@ -45,7 +47,17 @@ impl Prepared {
     async fn explain(&self, options: &str, case: &Case) -> Plan {
         let arguments = in_brackets(&case.arguments);
         let sql = format!("explain ({options}) execute \"{}\" {arguments}", case.name);
-        self.client.batch_execute(testing::opening()).await.unwrap();
+        self.client
+            .batch_execute(&testing::opening())
+            .await
+            .unwrap();
+        if let Some(ids) = &case.written {
+            let write = format!(
+                "update {}.instances set revision = revision + 1 where id = any ({ids})",
+                self.schema
+            );
+            self.client.batch_execute(&write).await.unwrap();
+        }
         let answer = self.client.simple_query(&sql).await;
         let messages = answer.unwrap_or_else(|error| panic!("{}: {error:?}", case.name));
         self.client.batch_execute("rollback").await.unwrap();

@@ -5,6 +5,6 @@ update outlast.instances p
        eligible_at = case when p.children_pending = 1 then outlast.now() else p.eligible_at end,
        updated_at = outlast.now()
   from unnest($1::bigint[], $2::bigint[]) as c (id, revision)
-  join outlast.instances i on i.id = c.id and i.revision = c.revision
+  join outlast.instances i on i.id = c.id and i.revision = c.revision + 1
  where p.id = i.parent_id and p.round = i.parent_round and p.status = 'awaiting_children'
 returning p.queue, p.status = 'runnable' as released

@@ -3,7 +3,7 @@ with
 heads as materialized (
     select h.id
       from unnest($1::bigint[], $2::bigint[]) as c (id, revision)
-      join outlast.instances i on i.id = c.id and i.revision = c.revision
+      join outlast.instances i on i.id = c.id and i.revision = c.revision + 1
      cross join lateral (
            select n.id
              from outlast.instances n

@@ -1,0 +1,157 @@
+//! How transactions begin: what each is for, and the settings that follow from it.
+
+use outlast_core::Invalid;
+use std::time::Duration;
+
+/// What a transaction is for, and with it which settings it runs under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Verbs that write. The planner is kept from plans that are good only while a table is small:
+    /// statements keep their plan whatever the statistics say (docs/decisions/0006).
+    Write,
+    /// The same, without waiting for the disk: a claim that is forgotten was never begun.
+    Claim,
+    /// Questions of people: read-only, the planner free, and with an end.
+    Inspect,
+}
+
+impl Purpose {
+    pub(crate) const ALL: [Purpose; 3] = [Purpose::Write, Purpose::Claim, Purpose::Inspect];
+
+    /// The word for it in names.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Purpose::Write => "write",
+            Purpose::Claim => "claim",
+            Purpose::Inspect => "inspect",
+        }
+    }
+
+    /// How such a transaction begins, but for its settings.
+    pub(crate) const fn begin(self) -> &'static str {
+        match self {
+            Purpose::Write | Purpose::Claim => "begin isolation level read committed",
+            Purpose::Inspect => "begin isolation level repeatable read, read only",
+        }
+    }
+
+    /// All that its plans depend on, and whether it waits for the disk.
+    const fn settings(self) -> &'static [&'static [(&'static str, &'static str)]] {
+        const PLANS: &[(&str, &str)] = &[
+            ("enable_seqscan", "off"),
+            ("enable_bitmapscan", "off"),
+            ("enable_hashjoin", "off"),
+            ("enable_mergejoin", "off"),
+            ("jit", "off"),
+            ("plan_cache_mode", "force_generic_plan"),
+        ];
+        const NO_DISK: &[(&str, &str)] = &[("synchronous_commit", "off")];
+        const FREE: &[(&str, &str)] = &[("jit", "off"), ("plan_cache_mode", "force_custom_plan")];
+        match self {
+            Purpose::Write => &[PLANS],
+            Purpose::Claim => &[PLANS, NO_DISK],
+            Purpose::Inspect => &[FREE],
+        }
+    }
+}
+
+/// How long the server may take before a transaction is taken back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimeLimits {
+    /// Waiting for a lock.
+    pub(crate) lock: Duration,
+    /// One statement.
+    pub(crate) statement: Duration,
+}
+
+impl Default for TimeLimits {
+    fn default() -> TimeLimits {
+        TimeLimits {
+            lock: Duration::from_secs(10),
+            statement: Duration::from_secs(60),
+        }
+    }
+}
+
+impl TimeLimits {
+    /// Questions of people are not worth more.
+    const INSPECT_MAX: Duration = Duration::from_secs(10);
+    /// The largest the server takes is 24 days; a day is more than anyone waits.
+    const MAX: Duration = Duration::from_secs(24 * 3600);
+
+    pub(crate) fn check(&self) -> Result<(), Invalid> {
+        for (what, limit) in [
+            ("lock_timeout", self.lock),
+            ("statement_timeout", self.statement),
+        ] {
+            // The server takes 0 to mean no limit at all.
+            if limit < Duration::from_millis(1) || limit > TimeLimits::MAX {
+                return Err(Invalid::new(
+                    what,
+                    format!("is {limit:?}; it must be between 1 ms and a day"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The settings of a transaction: names and values that need no quoting.
+    fn settings(&self, purpose: Purpose) -> impl Iterator<Item = (&'static str, String)> {
+        let statement = match purpose {
+            Purpose::Write | Purpose::Claim => self.statement,
+            Purpose::Inspect => self.statement.min(TimeLimits::INSPECT_MAX),
+        };
+        let limits = [
+            ("lock_timeout", self.lock.as_millis().to_string()),
+            ("statement_timeout", statement.as_millis().to_string()),
+        ];
+        let fixed = purpose.settings().iter().copied().flatten();
+        fixed
+            .map(|&(name, value)| (name, value.to_owned()))
+            .chain(limits)
+    }
+
+    /// SQL that begins a transaction with its settings, on any connection.
+    pub(crate) fn opening(&self, purpose: Purpose) -> String {
+        let settings = self.settings(purpose);
+        let settings = settings.map(|(name, value)| format!("; set local {name} = {value}"));
+        purpose.begin().to_owned() + &settings.collect::<String>()
+    }
+
+    /// A query that makes those settings for the transaction it runs in. Prepared once, it spares the server
+    /// reading and taking apart a statement for each of them in every transaction.
+    pub(crate) fn setting_query(&self, purpose: Purpose) -> String {
+        let settings = self.settings(purpose);
+        let settings: Vec<_> = settings
+            .map(|(name, value)| format!("set_config('{name}', '{value}', true) is not null"))
+            .collect();
+        // As conditions, so that they are not sent back.
+        format!("select where {}", settings.join(" and "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_to_begin_make_the_same_settings() {
+        let limits = TimeLimits::default();
+        for purpose in Purpose::ALL {
+            let (opening, query) = (limits.opening(purpose), limits.setting_query(purpose));
+            let one_by_one: Vec<_> = opening
+                .split("; set local ")
+                .skip(1)
+                .map(|setting| setting.replace(" = ", " "))
+                .collect();
+            let together: Vec<_> = query
+                .split("set_config('")
+                .skip(1)
+                .filter_map(|call| call.split_once("', true)"))
+                .map(|(setting, _)| setting.replace("', '", " "))
+                .collect();
+            assert!(one_by_one.len() >= 4, "{opening}");
+            assert_eq!(one_by_one, together);
+        }
+    }
+}
