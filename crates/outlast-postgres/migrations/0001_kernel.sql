@@ -77,7 +77,7 @@ create table outlast.instances (
 -- vacuum that keeps up with a queue instead of waiting for a fifth of the table to die.
 with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
--- claim/claim.sql, claim/next_due.sql: walk a queue by priority, then time.
+-- claim/claim.sql: walk a queue by priority, then time.
 create index instances_pick on outlast.instances (queue, priority, eligible_at, id)
     where status = 'runnable' and not blocked;
 

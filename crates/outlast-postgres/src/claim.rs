@@ -24,7 +24,7 @@ const LOOK_FURTHER: usize = 1_000;
 pub(crate) async fn claim(session: &Session, request: &ClaimRequest) -> Result<Claimed> {
     request.check().map_err(|invalid| invalid.during("claim"))?;
     let mut claims: Vec<Loadable> = Vec::new();
-    let (mut more, mut paused) = (false, false);
+    let (mut more, mut paused, mut next_due_in) = (false, false, None);
     for nth in 0..LOOKS_MAX {
         let wanted = request.max - claims.len();
         // The first look locks no more than it takes; only behind a busy key is it worth locking ahead.
@@ -47,7 +47,7 @@ pub(crate) async fn claim(session: &Session, request: &ClaimRequest) -> Result<C
             }
         };
         more = look.may_leave_more(reach);
-        paused = look.paused;
+        (paused, next_due_in) = (look.paused, look.next_due_in);
         let worth_another_look = look.set_aside > 0;
         claims.extend(look.claims);
         fail_unreadable(session, look.unreadable).await;
@@ -62,7 +62,13 @@ pub(crate) async fn claim(session: &Session, request: &ClaimRequest) -> Result<C
             ..Claimed::default()
         });
     }
-    load(session, request, claims, more).await
+    let claims = load(session, claims).await?;
+    Ok(Claimed {
+        claims,
+        next_due_in: next_due_in.filter(|_| !more),
+        more,
+        paused: false,
+    })
 }
 
 /// What one look at the queue brought.
@@ -73,6 +79,7 @@ struct Look {
     looked_at: usize,
     set_aside: usize,
     paused: bool,
+    next_due_in: Option<Duration>,
 }
 
 /// A claim, and whether its inbox must be loaded.
@@ -122,6 +129,7 @@ async fn look(
         looked_at: column::<i64>(counts, "looked_at")? as usize,
         set_aside: column::<i64>(counts, "set_aside")? as usize,
         paused: column(counts, "paused")?,
+        next_due_in: column::<Option<i64>>(counts, "due_us")?.map(duration),
         claims: Vec::with_capacity(rows.len()),
         unreadable: Vec::new(),
     };
@@ -177,14 +185,8 @@ fn no_counts() -> Failure {
     })
 }
 
-/// Brings what the claims' steps may look at, and when to ask again: a second round trip, made only
-/// where there is something to load or time to spare.
-async fn load(
-    session: &Session,
-    request: &ClaimRequest,
-    mut claims: Vec<Loadable>,
-    more: bool,
-) -> Result<Claimed> {
+/// Brings what the claims' steps may look at: a second round trip, made only where there is something to load.
+async fn load(session: &Session, mut claims: Vec<Loadable>) -> Result<Vec<Claim>> {
     claims.sort_by_key(|l| (l.claim.priority, l.eligible_at, l.claim.id));
     let with_inbox: Vec<i64> = claims
         .iter()
@@ -192,19 +194,14 @@ async fn load(
         .map(|l| l.claim.id.0)
         .collect();
     let mut claims: Vec<Claim> = claims.into_iter().map(|l| l.claim).collect();
-    let mut loaded = load_once(session, request, &mut claims, &with_inbox, more).await;
+    let mut loaded = load_once(session, &mut claims, &with_inbox).await;
     if let Err(failure) = &loaded
         && session.may_help(failure)
     {
-        loaded = load_once(session, request, &mut claims, &with_inbox, more).await;
+        loaded = load_once(session, &mut claims, &with_inbox).await;
     }
     match loaded {
-        Ok(next_due_in) => Ok(Claimed {
-            claims,
-            next_due_in,
-            more,
-            paused: false,
-        }),
+        Ok(()) => Ok(claims),
         Err(failure) => {
             give_back(session, &claims).await;
             Err(failure.during("claim"))
@@ -214,11 +211,9 @@ async fn load(
 
 async fn load_once(
     session: &Session,
-    request: &ClaimRequest,
     claims: &mut [Claim],
     with_inbox: &[i64],
-    more: bool,
-) -> Result<Option<Duration>, Failure> {
+) -> Result<(), Failure> {
     let parents: Vec<&Claim> = claims.iter().filter(|claim| claim.round > 0).collect();
     let (loads_inbox, loads_children) = (!with_inbox.is_empty(), !parents.is_empty());
     let mut calls = Vec::new();
@@ -238,11 +233,8 @@ async fn load_once(
             ]),
         );
     }
-    if !more {
-        calls.push(statement::CLAIM_NEXT_DUE.with([value(request.queue.as_str())]));
-    }
     if calls.is_empty() {
-        return Ok(None);
+        return Ok(());
     }
     let mut answers = session.transact(Purpose::Claim, &calls).await?.into_iter();
     let mut by_id: BTreeMap<i64, &mut Claim> = claims.iter_mut().map(|c| (c.id.0, c)).collect();
@@ -260,11 +252,7 @@ async fn load_once(
             }
         }
     }
-    let due_us = match answers.next().unwrap_or_default().first() {
-        Some(row) => column::<Option<i64>>(row, "due_us")?,
-        None => None,
-    };
-    Ok(due_us.map(duration))
+    Ok(())
 }
 
 /// Gives back claims that could not be loaded. When this fails too the database is away, and the

@@ -14,7 +14,7 @@ pub(crate) const GREETING_INTERVAL: Duration = Duration::from_secs(30);
 /// How long after its last word somebody counts as there.
 const ABSENT_AFTER: Duration = Duration::from_secs(90);
 /// How long the others have to answer a newcomer.
-const NEWCOMER_FOR: Duration = Duration::from_secs(5);
+const NEWCOMER_FOR: Duration = Duration::from_secs(1);
 
 /// What is known of the others.
 #[derive(Debug, Default)]

@@ -33,7 +33,6 @@ statements! {
     INSERT_ALIKE = "insert/alike";
     HOLDERS = "insert/holders";
     CLAIM = "claim/claim";
-    CLAIM_NEXT_DUE = "claim/next_due";
     CLAIM_INBOX = "claim/inbox";
     CLAIM_CHILDREN = "claim/children";
     CLAIM_FORGET = "claim/forget";

@@ -10,7 +10,8 @@
 --         rows behind a busy key are set aside once (`blocked`) and not met again until the key is free
 --
 -- Answers the claimed rows, and one more: how many were looked at and set aside, whether the queue is paused,
--- and what time it is. What a row does not have is sent as null, which costs nothing.
+-- what time it is, and, when the look found an end, how long until the next row becomes eligible: one probe per
+-- priority in use. What a row does not have is sent as null, which costs nothing.
 with recursive
 clock as materialized (
     select outlast.now() as now
@@ -114,6 +115,7 @@ set_aside as (
     returning i.id
 )
 select null::bigint as looked_at, null::bigint as set_aside, null::boolean as paused, null::timestamptz as now,
+       null::bigint as due_us,
        c.id, c.revision, c.fsm, c.fsm_version, c.step, c.state::text as state, c.priority, c.attempt, c.crashes,
        c.partition_key, c.correlation_key, c.parent_id, c.parent_round, c.round, c.awaits,
        c.children_dropped::text as children_dropped, c.eligible_at, c.entered_revision, c.trace,
@@ -127,5 +129,16 @@ select null::bigint as looked_at, null::bigint as set_aside, null::boolean as pa
 union all
 select (select count(*) from looked_at), (select count(*) from set_aside),
        exists (select from outlast.queues q where q.name = $2), (select now from clock),
+       case when (select count(*) from looked_at) < $5 then
+           (select (extract(epoch from min(d.eligible_at) - (select now from clock)) * 1000000)::bigint
+              from priorities p
+             cross join lateral (
+                   select i.eligible_at
+                     from outlast.instances i
+                    where i.status = 'runnable' and not i.blocked and i.queue = $2
+                      and i.priority = p.priority
+                      and i.eligible_at > (select now from clock)
+                    order by i.eligible_at, i.id
+                    limit 1) d) end,
        null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
        null, null, null

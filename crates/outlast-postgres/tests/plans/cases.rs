@@ -60,7 +60,6 @@ fn claiming(rows: usize) -> Vec<Case> {
     vec![
         case("lease/hold", 0, "bigint", WORKER.to_string()),
         claim("main", rows, rows),
-        case("claim/next_due", 0, "text", "'main'"),
         case("claim/inbox", 4, "bigint[]", &running),
         case(
             "claim/children",
