@@ -11,7 +11,7 @@ use outlast_core::{
 };
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -23,12 +23,16 @@ const WAITING_MAX: usize = 10_000;
 /// Commits under way at a time. Two keep the server busy while their answers are read; more only make each
 /// of them smaller.
 pub(crate) const HANDS: usize = 2;
+/// A commit beside another is at least this part of it.
+const SMALLEST_SHARE: usize = 2;
 
 /// Writes what the executors decided. Clones are hands that share the inbox.
 #[derive(Clone)]
 pub(crate) struct Committer {
     node: Arc<Node>,
     inbox: Arc<Mutex<mpsc::Receiver<Pending>>>,
+    /// Outcomes that are being written.
+    under_way: watch::Sender<usize>,
 }
 
 /// Where executors hand their outcomes over.
@@ -88,7 +92,13 @@ impl Committer {
     pub(crate) fn new(node: Arc<Node>) -> (Committer, Outbox) {
         let (sender, inbox) = mpsc::channel(WAITING_MAX);
         let inbox = Arc::new(Mutex::new(inbox));
-        (Committer { node, inbox }, Outbox { sender })
+        let under_way = watch::Sender::default();
+        let committer = Committer {
+            node,
+            inbox,
+            under_way,
+        };
+        (committer, Outbox { sender })
     }
 
     /// Runs until every outbox is gone and everything is written.
@@ -99,25 +109,43 @@ impl Committer {
     /// Waits for outcomes and writes what has gathered. Answers whether there can be more.
     pub(crate) async fn run_once(&self) -> bool {
         let batch = self.gather().await;
-        let more = !batch.is_empty();
-        if more {
-            self.write(batch).await;
+        let outcomes = batch.len();
+        if outcomes == 0 {
+            return false;
         }
-        more
+        self.write(batch).await;
+        self.under_way.send_modify(|sum| *sum -= outcomes);
+        true
     }
 
     /// What has come, at least one; nothing when there can be no more. Tasks that are about to hand theirs over
-    /// get one turn to do so: the first of many must not go alone.
+    /// get one turn to do so: the first of many must not go alone. Beside a large commit no small one goes:
+    /// each waits for the disk, and the others for it.
     async fn gather(&self) -> Vec<Pending> {
         let mut batch = Vec::new();
         let mut inbox = self.inbox.lock().await;
         inbox.recv_many(&mut batch, BATCH_MAX).await;
         tokio::task::yield_now().await;
-        while batch.len() < BATCH_MAX
-            && let Ok(next) = inbox.try_recv()
-        {
-            batch.push(next);
+        let mut under_way = self.under_way.subscribe();
+        loop {
+            while batch.len() < BATCH_MAX
+                && let Ok(next) = inbox.try_recv()
+            {
+                batch.push(next);
+            }
+            let other = *under_way.borrow_and_update();
+            if batch.len() >= BATCH_MAX || batch.len() * SMALLEST_SHARE >= other {
+                break;
+            }
+            tokio::select! {
+                _ = under_way.changed() => {}
+                next = inbox.recv() => match next {
+                    Some(next) => batch.push(next),
+                    None => break,
+                },
+            }
         }
+        self.under_way.send_modify(|sum| *sum += batch.len());
         batch
     }
 
