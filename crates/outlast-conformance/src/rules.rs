@@ -306,6 +306,17 @@ macro_rules! every_rule {
                 an_inbox_takes_no_more_than_it_may,
                 tombstones_do_not_fill_an_inbox,
             }
+            signals_and_claims on One {
+                what_a_signal_wakes_comes_back_claimed,
+                a_claim_at_delivery_is_what_a_later_claim_would_be,
+                only_what_the_worker_could_claim_at_once_is_handed_over,
+                what_has_fanned_out_is_only_woken,
+                what_was_runnable_or_running_before_is_not_handed_over,
+                a_delivery_for_a_worker_whose_lease_has_run_out_delivers_nothing,
+                what_a_batch_wakes_is_taken_once_all_of_it_has_arrived,
+                what_was_claimed_at_delivery_is_reaped_like_any_claim,
+                deliveries_for_a_worker_have_their_bounds,
+            }
             timers on One {
                 a_deadline_never_fires_early,
                 a_timeout_is_a_wake_and_not_a_failure,

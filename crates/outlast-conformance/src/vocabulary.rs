@@ -8,10 +8,10 @@
 use crate::Subject;
 use outlast_core::Clock;
 use outlast_core::{
-    Answer, Claim, ClaimRequest, Claimed, Commit, Committed, Delivery, Inserted, Instance,
-    InstanceId, Json, MachineVersion, NewInstance, NewSignal, NewWorker, Note, Outcome, Proceed,
-    ReapRequest, Reaped, Release, ReleaseAnswer, Revision, SignalId, SignalRow, Start, Status,
-    Target, Timestamp, WorkerId,
+    Answer, Claim, ClaimRequest, Claimed, Commit, Committed, Delivered, Delivery, Inserted,
+    Instance, InstanceId, Json, MachineVersion, NewInstance, NewSignal, NewWorker, Note, Outcome,
+    Proceed, ReapRequest, Reaped, Release, ReleaseAnswer, Revision, SignalId, SignalRow, Start,
+    Status, Taker, Target, Timestamp, WorkerId,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +45,15 @@ pub(crate) fn tasks(n: usize) -> Vec<NewInstance> {
 /// What the workers here can run.
 pub(crate) fn machines() -> Arc<[MachineVersion]> {
     [MachineVersion::new("task", 1)].into()
+}
+
+/// A worker that takes what is woken in the default queue.
+pub(crate) fn taker(worker: WorkerId) -> Taker {
+    Taker {
+        worker,
+        queues: vec![QUEUE.into()],
+        machines: machines(),
+    }
 }
 
 pub(crate) fn note() -> Note {
@@ -282,7 +291,17 @@ impl Subject {
     }
 
     pub(crate) async fn deliver(&self, signal: NewSignal) -> Delivery {
-        self.store.deliver(vec![signal]).await.unwrap().answers[0]
+        self.store
+            .deliver(vec![signal], None)
+            .await
+            .unwrap()
+            .answers[0]
+    }
+
+    /// Delivers for the worker, which runs what every worker here can run, from the default queue.
+    pub(crate) async fn deliver_for(&self, worker: WorkerId, signals: Vec<NewSignal>) -> Delivered {
+        let delivered = self.store.deliver(signals, Some(taker(worker))).await;
+        delivered.unwrap()
     }
 
     /// Delivers what must arrive, and says under which id and whether it woke its target.

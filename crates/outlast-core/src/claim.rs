@@ -1,6 +1,6 @@
 //! Taking work: the right to run one step of an instance.
 
-use crate::limits::{self, CLAIM_MAX, MACHINES_MAX};
+use crate::limits::{self, CLAIM_MAX, MACHINES_MAX, QUEUES_MAX};
 use crate::{
     ClaimRef, InstanceId, Invalid, Json, NewInstance, Revision, SignalId, Status, Ties, Timestamp,
     WorkerId,
@@ -53,6 +53,29 @@ impl ClaimRequest {
     pub fn check(&self) -> Result<(), Invalid> {
         limits::check_name("queue", &self.queue)?;
         limits::check_batch("claim", self.max, CLAIM_MAX)?;
+        limits::check_batch("machines", self.machines.len(), MACHINES_MAX)
+    }
+}
+
+/// A worker that takes at once what a verb makes claimable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taker {
+    /// Who claims; its lease must be alive.
+    pub worker: WorkerId,
+    /// From which queues.
+    pub queues: Vec<String>,
+    /// What it can run.
+    pub machines: Arc<[MachineVersion]>,
+}
+
+impl Taker {
+    /// Whether a verb that makes at most `rows` claimable can be asked for their claims.
+    pub fn check(&self, rows: usize) -> Result<(), Invalid> {
+        limits::check_batch("claim", rows, CLAIM_MAX)?;
+        limits::check_batch("queues", self.queues.len(), QUEUES_MAX)?;
+        for queue in &self.queues {
+            limits::check_name("queue", queue)?;
+        }
         limits::check_batch("machines", self.machines.len(), MACHINES_MAX)
     }
 }

@@ -1,7 +1,7 @@
 //! Sending signals.
 
 use crate::limits::{self, BATCH_MAX};
-use crate::{InstanceId, Invalid, Json, NewInstance, QueueNames, SignalId};
+use crate::{Claim, InstanceId, Invalid, Json, NewInstance, QueueNames, SignalId, Taker};
 
 /// A signal to deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +63,8 @@ pub struct Delivered {
     pub answers: Vec<Delivery>,
     /// The queues in which something may now be claimed.
     pub woken: QueueNames,
+    /// What was woken and handed to the worker that was named, by id. Empty when none was.
+    pub claims: Vec<Claim>,
 }
 
 /// A signal for whoever holds a correlation key, and the instance to start when nobody does.
@@ -160,6 +162,15 @@ impl NewSignal {
                 .map_err(|invalid| invalid.within(format_args!("signal {position}")))?;
         }
         Ok(())
+    }
+
+    /// Whether all of `signals` can be delivered together, and what they wake be claimed.
+    pub fn check_delivery(signals: &[NewSignal], claim_for: Option<&Taker>) -> Result<(), Invalid> {
+        NewSignal::check_all(signals)?;
+        match claim_for {
+            Some(taker) => taker.check(signals.len()),
+            None => Ok(()),
+        }
     }
 }
 

@@ -49,7 +49,7 @@ mod status;
 mod store;
 
 pub use claim::{
-    Child, Claim, ClaimRequest, Claimed, DroppedChild, MachineVersion, Parent, Signal,
+    Child, Claim, ClaimRequest, Claimed, DroppedChild, MachineVersion, Parent, Signal, Taker,
 };
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp, micros};
 pub use collect::{CollectRequest, Collected};

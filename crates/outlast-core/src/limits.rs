@@ -44,6 +44,9 @@ pub const CLAIM_MAX: usize = 10_000;
 /// Machine versions one worker may name in a claim: each eligible row is compared with all of them.
 pub const MACHINES_MAX: usize = 1_000;
 
+/// Queues one worker may name for what a delivery wakes: each woken row is compared with all of them.
+pub const QUEUES_MAX: usize = 1_000;
+
 /// Rows of one page of a list.
 pub const PAGE_MAX: usize = 1_000;
 

@@ -63,14 +63,16 @@ impl Status {
 
     /// Whether an instance may go from this status to `to`.
     ///
-    /// `Executing → Executing` is a run-ahead commit. The only ways out of an end are an operator's
+    /// `Executing → Executing` is a run-ahead commit, `AwaitingSignal → Executing` a delivery that hands what
+    /// it wakes to a worker. The only ways out of an end are an operator's
     /// recorded retry of a failed or cancelled instance (I4).
     pub fn may_become(self, to: Status) -> bool {
         use Status::*;
         match self {
             Runnable => matches!(to, Executing | Cancelled),
             Executing => true,
-            AwaitingSignal | AwaitingChildren => matches!(to, Runnable | Cancelled),
+            AwaitingSignal => matches!(to, Runnable | Executing | Cancelled),
+            AwaitingChildren => matches!(to, Runnable | Cancelled),
             Done => false,
             Failed | Cancelled => matches!(to, Runnable),
         }

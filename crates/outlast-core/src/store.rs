@@ -4,7 +4,7 @@ use crate::{
     Cancelled, ClaimRequest, Claimed, CollectRequest, Collected, Commit, Committed, DeleteAnswer,
     Delivered, Fired, Heartbeat, Hints, Inserts, InstanceId, Listen, NewInstance, NewSignal,
     NewWorker, Note, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
-    Retried, SignalOrInsert, SignalledOrInserted, Timestamp, WorkerId,
+    Retried, SignalOrInsert, SignalledOrInserted, Taker, Timestamp, WorkerId,
 };
 use async_trait::async_trait;
 use std::collections::BTreeSet;
@@ -111,11 +111,21 @@ pub trait Store: Send + Sync + 'static {
     /// match wakes, a dedup key of an earlier one makes a duplicate. No target goes before duplicate,
     /// duplicate before a full inbox.
     ///
+    /// With `claim_for`, targets that this batch woke come back claimed by that worker when it could claim
+    /// them at once: their queue is among its queues and not paused, it has their machine, they have no
+    /// partition key and have never fanned out. They are taken when the whole batch has arrived, and are
+    /// what a later claim would have given: executing, at `revision + 1`, with their inbox. The others are
+    /// woken as usual. When the result is unknown, call [`forget`](Store::forget). Fails with
+    /// [`LeaseExpired`](crate::Error::LeaseExpired) when the worker's lease is not alive; then nothing is
+    /// delivered.
+    ///
     /// *Atomic* for the batch. *Fence*: the target must not have ended, looked at under its lock (I7).
-    /// *Locks*: the targets by id. *Bound*: [`BATCH_MAX`](crate::limits::BATCH_MAX) signals,
-    /// [`INBOX_MAX`](crate::limits::INBOX_MAX) unconsumed per instance. *Idempotent* for signals with a
-    /// dedup key, for as long as the instance is stored.
-    async fn deliver(&self, signals: Vec<NewSignal>) -> Result<Delivered>;
+    /// *Locks*: with `claim_for` the worker's row, shared; the targets by id. *Bound*:
+    /// [`BATCH_MAX`](crate::limits::BATCH_MAX) signals, with `claim_for`
+    /// [`CLAIM_MAX`](crate::limits::CLAIM_MAX); [`INBOX_MAX`](crate::limits::INBOX_MAX) unconsumed per
+    /// instance. *Idempotent* for signals with a dedup key, for as long as the instance is stored.
+    async fn deliver(&self, signals: Vec<NewSignal>, claim_for: Option<Taker>)
+    -> Result<Delivered>;
 
     /// Sends a signal to the instance that holds a correlation key; starts that instance, with the signal
     /// in its inbox, when nobody holds the key. Of several callers at once, one starts it and the signals

@@ -148,23 +148,26 @@ impl Look {
                 eligible_at: column(row, "eligible_at")?,
                 has_inbox: column::<Option<bool>>(row, "has_inbox")?.unwrap_or(false),
             }),
-            Err(failure) => {
-                let reason = format!("the stored row cannot be read: {}", failure.during("claim"));
-                self.unreadable.push(Commit {
-                    claim: claim_of(row)?,
-                    received: Vec::new(),
-                    outcome: Outcome::Stop { reason },
-                    ties: Ties::UNKNOWN,
-                });
-            }
+            Err(failure) => self.unreadable.push(failing(claim_of(row)?, failure)),
         }
         Ok(())
     }
 }
 
+/// The end of a claimed row that cannot be read.
+pub(crate) fn failing(claim: ClaimRef, failure: Failure) -> Commit {
+    let reason = format!("the stored row cannot be read: {}", failure.during("claim"));
+    Commit {
+        claim,
+        received: Vec::new(),
+        outcome: Outcome::Stop { reason },
+        ties: Ties::UNKNOWN,
+    }
+}
+
 /// Ends claimed rows that cannot be read, each with its reason. When even that fails the database is away,
 /// and the worker's `forget` finds them; the others are claimed all the same.
-async fn fail_unreadable(session: &Session, unreadable: Vec<Commit>) {
+pub(crate) async fn fail_unreadable(session: &Session, unreadable: Vec<Commit>) {
     if unreadable.is_empty() {
         return;
     }

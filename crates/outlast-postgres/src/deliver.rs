@@ -1,34 +1,42 @@
 //! Sending signals.
 
+use crate::claim;
 use crate::error::Failure;
 use crate::insert::{self, holders, holders_call, inserting};
 use crate::opening::Purpose;
-use crate::row::column;
+use crate::row::{self, column};
 use crate::session::{Answers, Session};
 use crate::statement::{self, Call, documents, value};
 use outlast_core::limits::INBOX_MAX;
 use outlast_core::{
-    Delivered, Delivery, Error, Inserted, InstanceId, NewInstance, NewSignal, Result, SignalId,
-    SignalOrInsert, SignalledOrInserted, Target,
+    Claim, Commit, Delivered, Delivery, Error, Inserted, InstanceId, NewInstance, NewSignal,
+    Result, SignalId, SignalOrInsert, SignalledOrInserted, Taker, Target,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::slice::from_ref;
 use tokio_postgres::Row;
 
 /// How often keys are looked up again when a holder let go of its key before it was locked.
 const LOOKUPS_MAX: usize = 5;
 
-pub(crate) async fn deliver(session: &Session, signals: &[NewSignal]) -> Result<Delivered> {
-    NewSignal::check_all(signals).map_err(|invalid| invalid.during("deliver"))?;
+pub(crate) async fn deliver(
+    session: &Session,
+    signals: &[NewSignal],
+    claim_for: Option<&Taker>,
+) -> Result<Delivered> {
+    NewSignal::check_delivery(signals, claim_for).map_err(|invalid| invalid.during("deliver"))?;
     if signals.is_empty() {
         return Ok(Delivered::default());
     }
     for _ in 0..LOOKUPS_MAX {
-        let delivered = session
-            .retry("deliver", || Box::pin(deliver_once(session, signals)))
+        let arrived = session
+            .retry("deliver", || {
+                Box::pin(deliver_once(session, signals, claim_for))
+            })
             .await?;
-        if let Some(delivered) = delivered {
-            return Ok(delivered);
+        if let Some(arrived) = arrived {
+            claim::fail_unreadable(session, arrived.unreadable).await;
+            return Ok(arrived.delivered);
         }
     }
     Err(changed_each_time("deliver"))
@@ -43,19 +51,27 @@ fn changed_each_time(operation: &'static str) -> Error {
     }
 }
 
+/// A delivery that was written.
+struct Arrived {
+    delivered: Delivered,
+    /// Rows that were handed over and that somebody changed by hand into what this version cannot read.
+    unreadable: Vec<Commit>,
+}
+
 /// Delivers the batch, unless a key changed hands between finding its holder and locking it: then
 /// nothing is written and the caller looks again.
 async fn deliver_once(
     session: &Session,
     signals: &[NewSignal],
-) -> Result<Option<Delivered>, Failure> {
+    claim_for: Option<&Taker>,
+) -> Result<Option<Arrived>, Failure> {
     let keyed: Vec<usize> = (0..signals.len())
         .filter(|&position| key_of(&signals[position]).is_some())
         .collect();
     if keyed.is_empty() {
-        let calls = delivering(signals, &HashMap::new());
+        let calls = delivering_for(signals, &HashMap::new(), claim_for);
         let answers = session.transact(Purpose::Write, &calls).await?;
-        return answer(&answers).map(Some);
+        return arrived(answers, claim_for).map(Some);
     }
     let found = session
         .transact(
@@ -69,13 +85,115 @@ async fn deliver_once(
         .await?;
     let holders = holders(&found[0], &keyed)?;
     let mut transaction = session.begin(Purpose::Write).await?;
-    let answers = transaction.run(&delivering(signals, &holders)).await?;
-    if has_vanished(&answers)? {
+    let calls = delivering_for(signals, &holders, claim_for);
+    let answers = transaction.run(&calls).await?;
+    if has_vanished(&answers[delivery_among(claim_for)])? {
         transaction.abandon().await;
         return Ok(None);
     }
     transaction.finish(&[]).await?;
-    answer(&answers).map(Some)
+    arrived(answers, claim_for).map(Some)
+}
+
+/// What delivers the batch; with a worker, between holding its lease and reading what it was handed.
+fn delivering_for<'a>(
+    signals: &'a [NewSignal],
+    holders: &HashMap<usize, InstanceId>,
+    claim_for: Option<&'a Taker>,
+) -> Vec<Call<'a>> {
+    let targets = targets(signals, holders);
+    let delivering = delivering(signals, &targets, claim_for);
+    let Some(taker) = claim_for else {
+        return delivering.into();
+    };
+    let mut calls = vec![statement::LEASE_HOLD.with([value(taker.worker.0)])];
+    calls.extend(delivering);
+    let each_once: BTreeSet<i64> = targets.into_iter().collect();
+    let each_once: Vec<i64> = each_once.into_iter().collect();
+    calls.push(statement::DELIVER_TAKEN.with([value(each_once)]));
+    calls
+}
+
+/// Where among the answers to [`delivering_for`] those to the signals are.
+fn delivery_among(claim_for: Option<&Taker>) -> usize {
+    match claim_for {
+        Some(_) => 2,
+        None => 1,
+    }
+}
+
+fn arrived(mut answers: Answers, claim_for: Option<&Taker>) -> Result<Arrived, Failure> {
+    let Some(taker) = claim_for else {
+        return Ok(Arrived {
+            delivered: answer(&answers[1], &HashSet::new())?,
+            unreadable: Vec::new(),
+        });
+    };
+    let taken = answers.pop().unwrap_or_default();
+    let delivered = answers.pop().unwrap_or_default();
+    // Alive when it was held and expired when the targets were locked: nothing was written either.
+    if answers[0].is_empty() || delivered.is_empty() {
+        return Err(Failure::Verb(Error::LeaseExpired {
+            operation: "deliver",
+            worker: taker.worker,
+        }));
+    }
+    let taken = Taken::read(&taken)?;
+    let mut delivered = answer(&delivered, &taken.ids)?;
+    delivered.claims = taken.claims.into_values().collect();
+    Ok(Arrived {
+        delivered,
+        unreadable: taken.unreadable,
+    })
+}
+
+/// What a delivery handed to its worker.
+#[derive(Default)]
+struct Taken {
+    /// All that were handed over, readable or not.
+    ids: HashSet<InstanceId>,
+    claims: BTreeMap<InstanceId, Claim>,
+    unreadable: Vec<Commit>,
+}
+
+impl Taken {
+    fn read(rows: &[Row]) -> Result<Taken, Failure> {
+        let mut taken = Taken::default();
+        for row in rows {
+            match column::<Option<i64>>(row, "target_id")? {
+                None => taken.add_claim(row)?,
+                Some(target) => taken.add_signal(InstanceId(target), row),
+            }
+        }
+        Ok(taken)
+    }
+
+    fn add_claim(&mut self, row: &Row) -> Result<(), Failure> {
+        let claim = claim::claim_of(row)?;
+        self.ids.insert(claim.id);
+        // It has been eligible since it was delivered to, which was now.
+        let (queue, now) = (column(row, "queue")?, column(row, "eligible_at")?);
+        match row::claim(row, queue, now) {
+            Ok(read) => drop(self.claims.insert(claim.id, read)),
+            Err(failure) => self.unreadable.push(claim::failing(claim, failure)),
+        }
+        Ok(())
+    }
+
+    /// A signal that cannot be read takes its instance with it, and no other (PROTOCOL §3 #12).
+    fn add_signal(&mut self, target: InstanceId, row: &Row) {
+        let Some(claim) = self.claims.get_mut(&target) else {
+            return;
+        };
+        match row::signal(row) {
+            Ok(signal) => claim.inbox.push(signal),
+            Err(failure) => {
+                let claim = claim.reference();
+                self.claims.remove(&target);
+                self.unreadable.push(claim::failing(claim, failure));
+            }
+        }
+    }
 }
 
 pub(crate) async fn signal_or_insert(
@@ -111,13 +229,14 @@ async fn signal_or_insert_once(
     let found = transaction.run(&inserting(rows, None)).await?;
     let target = holders(&found[1], &[0])?;
     let inserts = insert::answer(rows, &found[0], &found[1])?;
+    let signals = from_ref(signal);
     let answers = transaction
-        .finish(&delivering(from_ref(signal), &target))
+        .finish(&delivering(signals, &targets(signals, &target), None))
         .await?;
-    if target.is_empty() || has_vanished(&answers)? {
+    if target.is_empty() || has_vanished(&answers[1])? {
         return Ok(None);
     }
-    let mut delivered = answer(&answers)?;
+    let mut delivered = answer(&answers[1], &HashSet::new())?;
     delivered.woken.extend(inserts.woken);
     let delivery = delivered.answers.pop().unwrap_or(Delivery::NoTarget);
     Ok(Some(SignalledOrInserted {
@@ -128,8 +247,8 @@ async fn signal_or_insert_once(
 }
 
 /// Whether an instance that was found by its key has let go of it since.
-fn has_vanished(answers: &Answers) -> Result<bool, Failure> {
-    for row in &answers[1] {
+fn has_vanished(answers: &[Row]) -> Result<bool, Failure> {
+    for row in answers {
         if column::<&str>(row, "answer")? == "vanished" {
             return Ok(true);
         }
@@ -144,20 +263,33 @@ fn key_of(signal: &NewSignal) -> Option<(&str, &str)> {
     }
 }
 
-/// Lock, then look and write. A signal whose key nobody holds is for id 0, which nobody has.
-fn delivering<'a>(signals: &'a [NewSignal], holders: &HashMap<usize, InstanceId>) -> [Call<'a>; 2] {
-    let targets: Vec<i64> = signals
-        .iter()
-        .enumerate()
-        .map(|(position, signal)| match signal.target {
-            Target::Id(id) => id.0,
-            Target::Key { .. } => holders.get(&position).map_or(0, |id| id.0),
-        })
-        .collect();
+/// Whom the signals are for. One whose key nobody holds is for id 0, which nobody has.
+fn targets(signals: &[NewSignal], holders: &HashMap<usize, InstanceId>) -> Vec<i64> {
+    let target = |(position, signal): (usize, &NewSignal)| match signal.target {
+        Target::Id(id) => id.0,
+        Target::Key { .. } => holders.get(&position).map_or(0, |id| id.0),
+    };
+    signals.iter().enumerate().map(target).collect()
+}
+
+/// Lock, then look and write.
+fn delivering<'a>(
+    signals: &'a [NewSignal],
+    targets: &[i64],
+    claim_for: Option<&'a Taker>,
+) -> [Call<'a>; 2] {
+    let machines = |taker: &Taker| -> Vec<String> {
+        let machines = taker.machines.iter();
+        machines.map(ToString::to_string).collect()
+    };
+    let queues = |taker: &'a Taker| -> Vec<&'a str> {
+        let queues = taker.queues.iter();
+        queues.map(String::as_str).collect()
+    };
     [
-        statement::DELIVER_LOCK.with([value(targets.clone())]),
+        statement::DELIVER_LOCK.with([value(targets.to_vec())]),
         statement::DELIVER.with([
-            value(targets),
+            value(targets.to_vec()),
             value(
                 signals
                     .iter()
@@ -179,15 +311,19 @@ fn delivering<'a>(signals: &'a [NewSignal], holders: &HashMap<usize, InstanceId>
                     .collect::<Vec<_>>(),
             ),
             value(INBOX_MAX as i64),
+            value(claim_for.map(|taker| taker.worker.0)),
+            value(claim_for.map(queues)),
+            value(claim_for.map(machines)),
         ]),
     ]
 }
 
-fn answer(answers: &Answers) -> Result<Delivered, Failure> {
+/// What became of the signals. Nobody need look for what was `taken`.
+fn answer(rows: &[Row], taken: &HashSet<InstanceId>) -> Result<Delivered, Failure> {
     let mut delivered = Delivered::default();
-    for row in &answers[1] {
+    for row in rows {
         let woke: bool = column(row, "woke")?;
-        if woke {
+        if woke && !taken.contains(&column(row, "target_id").map(InstanceId)?) {
             delivered.woken.insert(column(row, "queue")?);
         }
         delivered.answers.push(delivery(row, woke)?);

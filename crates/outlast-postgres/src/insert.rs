@@ -93,16 +93,17 @@ async fn insert_once(
     }
     calls.extend(inserting(rows, claim_for));
     let mut answers = session.transact(Purpose::Write, &calls).await?.into_iter();
-    if let Some(worker) = claim_for {
-        let lease = answers.next().unwrap_or_default();
-        if lease.is_empty() {
-            return Err(Failure::Verb(Error::LeaseExpired {
-                operation: "insert",
-                worker,
-            }));
-        }
-    }
+    let lease = claim_for.map(|_| answers.next().unwrap_or_default());
     let inserted = answers.next().unwrap_or_default();
+    // It may also run out between the two statements: then the second has written nothing.
+    if let (Some(worker), Some(lease)) = (claim_for, lease)
+        && (lease.is_empty() || inserted.is_empty())
+    {
+        return Err(Failure::Verb(Error::LeaseExpired {
+            operation: "insert",
+            worker,
+        }));
+    }
     answer(rows, &inserted, &answers.next().unwrap_or_default())
 }
 

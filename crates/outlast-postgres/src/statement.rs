@@ -49,6 +49,7 @@ statements! {
     COMMIT_RELEASE = "commit/release";
     DELIVER_LOCK = "deliver/lock";
     DELIVER = "deliver/deliver";
+    DELIVER_TAKEN = "deliver/taken";
     NOTIFY = "notify/notify";
     TRANSACTION_INSERT = "transaction/insert";
     TRANSACTION_SIGNAL = "transaction/signal";

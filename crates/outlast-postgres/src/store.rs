@@ -12,8 +12,8 @@ use outlast_core::{
     DeleteAnswer, Delivered, Filter, Fired, Heartbeat, Hints, Inserts, Inspect, Instance,
     InstanceId, ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note, Operation, Page,
     QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
-    Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store, Timestamp, Worker,
-    WorkerId,
+    Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store, Taker, Timestamp,
+    Worker, WorkerId,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -123,8 +123,12 @@ impl Store for Postgres {
         claim::forget(&self.session, worker, &held).await
     }
 
-    async fn deliver(&self, signals: Vec<NewSignal>) -> Result<Delivered> {
-        deliver::deliver(&self.session, &signals).await
+    async fn deliver(
+        &self,
+        signals: Vec<NewSignal>,
+        claim_for: Option<Taker>,
+    ) -> Result<Delivered> {
+        deliver::deliver(&self.session, &signals, claim_for.as_ref()).await
     }
 
     async fn register(&self, worker: NewWorker) -> Result<WorkerId> {

@@ -4,9 +4,14 @@
 
 mod support;
 
-use outlast_core::{Answer, Claim, ErrorKind, Inspect, ManualClock, Outcome, Status, Store};
+use outlast_core::{
+    Answer, Claim, ErrorKind, Inspect, InstanceId, Json, ManualClock, NewSignal, Outcome, Status,
+    Store,
+};
 use outlast_postgres::Postgres;
-use support::work::{done, get, insert, outcome_of, request, running, task, worker};
+use support::work::{
+    claim, commit, done, get, insert, outcome_of, request, running, taker, task, wait_for, worker,
+};
 use support::{drop_schema, options, raw, unique_schema};
 
 async fn open() -> (Postgres, String) {
@@ -122,10 +127,54 @@ async fn a_row_that_cannot_be_read_fails_alone_and_does_not_stop_its_queue() {
         claims.iter().map(|claim| claim.id).collect::<Vec<_>>(),
         [readable]
     );
+    assert_failed_unread(&schema, unreadable).await;
+    close(store, &schema).await;
+}
+
+/// The same for rows that a delivery hands over: by the row, and by a signal in the inbox.
+#[tokio::test]
+async fn what_a_delivery_hands_over_and_cannot_be_read_fails_alone() {
+    let (store, schema) = open().await;
+    let worker = worker(&store).await;
+    let mut parked = Vec::new();
+    for _ in 0..3 {
+        let claim = {
+            insert(&store, task()).await;
+            claim(&store, worker).await
+        };
+        commit(&store, &claim, wait_for("go")).await;
+        parked.push(claim.id);
+    }
+    let to = |id: InstanceId, name: &str| NewSignal::new(id.into(), name, Json::null());
+    store
+        .deliver(vec![to(parked[1], "other")], None)
+        .await
+        .unwrap();
+    let by_hand = format!(
+        "update {schema}.instances set children_dropped = '7' where id = {};
+         alter table {schema}.signals drop constraint tombstones_are_empty;
+         update {schema}.signals set payload = null where target_id = {}",
+        parked[0], parked[1]
+    );
+    raw().await.batch_execute(&by_hand).await.unwrap();
+
+    let signals = parked.iter().map(|id| to(*id, "go")).collect();
+    let delivered = store.deliver(signals, Some(taker(worker))).await.unwrap();
+    assert_eq!(delivered.answers.len(), 3);
+    let claimed: Vec<InstanceId> = delivered.claims.iter().map(|claim| claim.id).collect();
+    assert_eq!(claimed, parked[2..]);
+    assert!(delivered.woken.is_empty(), "{:?}", delivered.woken);
+    for id in &parked[..2] {
+        assert_failed_unread(&schema, *id).await;
+    }
+    close(store, &schema).await;
+}
+
+async fn assert_failed_unread(schema: &str, id: InstanceId) {
     let row = raw()
         .await
         .query_one(
-            &format!("select status, last_error from {schema}.instances where id = {unreadable}"),
+            &format!("select status, last_error from {schema}.instances where id = {id}"),
             &[],
         )
         .await
@@ -133,5 +182,4 @@ async fn a_row_that_cannot_be_read_fails_alone_and_does_not_stop_its_queue() {
     assert_eq!(row.get::<_, &str>("status"), "failed");
     let error: &str = row.get("last_error");
     assert!(error.contains("cannot be read"), "{error}");
-    close(store, &schema).await;
 }

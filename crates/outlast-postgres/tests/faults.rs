@@ -357,7 +357,7 @@ async fn a_verb_that_is_given_up_leaves_no_open_transaction_behind() {
             key: "key".into(),
         };
         let signal = NewSignal::new(key, "go", Json::null());
-        give_up(store.deliver(vec![signal])).await;
+        give_up(store.deliver(vec![signal], None)).await;
         unlock(holder).await;
         eventually("the server is done with what was given up", || async {
             named.connections("state <> 'idle'").await == 0
@@ -512,7 +512,7 @@ async fn assert_closed(store: &Postgres, claim: &Claim) {
         store.commit(outcome_of(claim, done())).await.err(),
         store.release(vec![release]).await.err(),
         store.forget(worker, vec![]).await.err(),
-        store.deliver(vec![signal]).await.err(),
+        store.deliver(vec![signal], None).await.err(),
         store.signal_or_insert(work::go_or_start("key")).await.err(),
         store.heartbeat(worker, lease).await.err(),
         store.deregister(worker).await.err(),
@@ -627,23 +627,22 @@ async fn an_outcome_whose_answer_was_lost_is_not_written_twice() {
     // A signal with a dedup key is as safe to send again.
     let signal = || vec![NewSignal::new(Target::Id(keyed), "go", Json::null()).dedup_key("once")];
     remote
-        .deliver(vec![NewSignal::new(
-            Target::Id(keyed),
-            "warm",
-            Json::null(),
-        )])
+        .deliver(
+            vec![NewSignal::new(Target::Id(keyed), "warm", Json::null())],
+            None,
+        )
         .await
         .unwrap();
     proxy.lose_answers();
     let (store, signals) = (remote.clone(), signal());
-    let sending = tokio::spawn(async move { store.deliver(signals).await });
+    let sending = tokio::spawn(async move { store.deliver(signals, None).await });
     eventually("the signal has arrived", || async {
         near.signals(keyed, None).await.unwrap().len() == 2
     })
     .await;
     proxy.cut();
     assert_transient(&sending.await.unwrap().unwrap_err(), "deliver: ");
-    let again = remote.deliver(signal()).await.unwrap().answers[0];
+    let again = remote.deliver(signal(), None).await.unwrap().answers[0];
     assert_eq!(again, Delivery::Duplicate { instance: keyed });
 
     // And one that starts its target starts it once.

@@ -25,8 +25,8 @@ mod interleavings {
 }
 
 use interleavings::act::Act::{
-    self, Claim, Collect, CommitClaimed, Deliver, Fire, Insert, Reap, Release, Retry,
-    SignalOrInsert,
+    self, Claim, Collect, CommitClaimed, Deliver, DeliverFor, Deregister, Fire, Insert, Reap,
+    Release, Retry, SignalOrInsert,
 };
 use interleavings::act::Decision::{self, Done, FanOut, Keep, Next, Park};
 use interleavings::defects;
@@ -129,6 +129,58 @@ async fn three_sessions_on_one_instance_can_meet_in_any_order() {
         executing(&[&[commit(0, Done)], &[Deliver(0)], &[Collect]]),
         parked(&[&[Deliver(0)], &[Fire], &[Claim]]),
         parked(&[&[Deliver(0)], &[Fire], &[cancel([0])]]),
+    ])
+    .await;
+}
+
+// What a delivery wakes and hands to a worker.
+
+#[tokio::test]
+async fn a_delivery_that_claims_can_meet_whatever_else_happens_to_its_target() {
+    let others = [
+        commit(0, Park),
+        commit(0, Done),
+        commit(0, Next),
+        commit(0, Keep),
+        commit(0, FanOut),
+        Release(0),
+        Deliver(0),
+        DeliverFor(0),
+        Fire,
+        cancel([0]),
+        Claim,
+        Reap(CRASHES_MAX),
+    ];
+    let executing = beside(Start::Executing, &DeliverFor(0), &others).into_iter();
+    let mut scenarios: Vec<Scenario> = executing.map(Scenario::briefly).collect();
+    let others = [
+        Deliver(0),
+        DeliverFor(0),
+        Fire,
+        cancel([0]),
+        Claim,
+        Collect,
+        commit(0, Park),
+        Reap(CRASHES_MAX),
+        Deregister,
+    ];
+    let parked = beside(Start::Parked, &DeliverFor(0), &others).into_iter();
+    scenarios.extend(parked.map(Scenario::briefly));
+    hold(scenarios).await;
+}
+
+#[tokio::test]
+async fn what_a_delivery_has_claimed_can_be_ended_and_its_worker_can_go() {
+    let parked = |sessions: &[&[Act]]| Scenario::new(Start::Parked, sessions).briefly();
+    let claimed = [DeliverFor(0), CommitClaimed];
+    hold(vec![
+        parked(&[&claimed, &[Deliver(0)]]),
+        parked(&[&claimed, &[Fire]]),
+        parked(&[&claimed, &[cancel([0])]]),
+        parked(&[&[DeliverFor(0)], &[Deregister, Reap(CRASHES_MAX)]]),
+        parked(&[&[DeliverFor(0)], &[Deregister], &[Deliver(0)]]).at_meetings(),
+        parked(&[&[DeliverFor(0)], &[DeliverFor(0)], &[Fire]]).at_meetings(),
+        parked(&[&[DeliverFor(0)], &[Fire], &[cancel([0])]]).at_meetings(),
     ])
     .await;
 }
@@ -374,6 +426,13 @@ async fn a_delivery_that_does_not_wait_is_caught() {
 async fn a_park_and_a_delivery_that_both_do_not_lock_first_are_caught() {
     let park = Scenario::new(Start::Executing, &[&[commit(0, Park)], &[Deliver(0)]]);
     catch(defects::neither_locks(), park, &[LOST_WAKE_UP]).await;
+}
+
+#[tokio::test]
+async fn a_delivery_that_claims_and_does_not_lock_first_is_caught() {
+    let sessions = [&[commit(0, Park)][..], &[DeliverFor(0)]];
+    let park = Scenario::new(Start::Executing, &sessions).briefly();
+    catch(defects::deliver_without_locking(), park, &[LOST_WAKE_UP]).await;
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use outlast_core::{Answer, Inspect, Json, NewSignal, Store, Target};
 use outlast_postgres::Postgres;
 use std::time::Duration;
 use support::proxy::Proxy;
-use support::work::{self, claim, commit, done, insert, request, task, wait_for, worker};
+use support::work::{self, claim, commit, done, insert, request, taker, task, wait_for, worker};
 use support::{drop_schema, unique_schema, url, url_of};
 
 #[tokio::test]
@@ -43,13 +43,24 @@ async fn a_transaction_is_one_round_trip() {
         count("commit, wait");
         assert!(matches!(parked, Answer::Committed { .. }));
         let signal = NewSignal::new(Target::Id(id), "go", Json::null());
-        store.deliver(vec![signal]).await.unwrap();
+        store.deliver(vec![signal], None).await.unwrap();
         count("deliver by id");
         let second = claim(&store, worker).await;
         count("claim, inbox loaded");
         assert_eq!(second.inbox.len(), 1);
         commit(&store, &second, done()).await;
         count("commit, done");
+        let id = insert(&store, task()).await;
+        let first = claim(&store, worker).await;
+        commit(&store, &first, wait_for("go")).await;
+        proxy.take_round_trips();
+        let signal = NewSignal::new(Target::Id(id), "go", Json::null());
+        let taker = taker(worker);
+        let delivered = store.deliver(vec![signal], Some(taker)).await.unwrap();
+        count("deliver by id and claim, inbox loaded");
+        assert_eq!(delivered.claims[0].inbox.len(), 1);
+        commit(&store, &delivered.claims[0], done()).await;
+        proxy.take_round_trips();
         assert_eq!(store.claim(request(worker, 5)).await.unwrap().claims, []);
         count("claim, nothing there");
         store
@@ -80,6 +91,7 @@ async fn a_transaction_is_one_round_trip() {
             ("deliver by id", 1),
             ("claim, inbox loaded", 2),
             ("commit, done", 1),
+            ("deliver by id and claim, inbox loaded", 1),
             ("claim, nothing there", 1),
             ("heartbeat", 1),
             ("get", 1),

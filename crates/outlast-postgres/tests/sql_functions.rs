@@ -263,7 +263,7 @@ async fn a_signal_has_the_same_answers_and_effects_as_a_delivery() {
     for (nth, (name, dedup_key)) in sends.into_iter().enumerate() {
         let mut signal = NewSignal::new(Target::Id(by_store), name, Json::parse("1").unwrap());
         signal.dedup_key = dedup_key.map(Into::into);
-        let delivered = both.store.deliver(vec![signal]).await.unwrap();
+        let delivered = both.store.deliver(vec![signal], None).await.unwrap();
         let dedup = dedup_key.map_or("null".into(), |key| format!("'{key}'"));
         // By turns, by id and by key.
         let call = match nth % 2 {
@@ -483,7 +483,7 @@ async fn a_signal_from_an_old_snapshot_fails_to_serialise_and_is_not_lost() {
     both.run("begin isolation level repeatable read; select from outlast.instances")
         .await;
     let other = NewSignal::new(Target::Id(id), "other", Json::null()).dedup_key("once");
-    store.deliver(vec![other]).await.unwrap();
+    store.deliver(vec![other], None).await.unwrap();
     let call = format!("outlast.signal({id}, 'other', dedup_key => 'once')");
     let error = old(&call).await.unwrap_err();
     assert_eq!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE));

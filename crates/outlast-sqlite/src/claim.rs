@@ -5,10 +5,11 @@ use crate::error::Fault;
 use crate::tx::Tx;
 use crate::{commit, decode, inbox, lease, line};
 use outlast_core::{
-    Claim, ClaimRequest, Claimed, InstanceId, QueueNames, Revision, Timestamp, WorkerId, limits,
+    Claim, ClaimRequest, Claimed, InstanceId, MachineVersion, QueueNames, Revision, Taker,
+    Timestamp, WorkerId, limits,
 };
 use rusqlite::{OptionalExtension, Row, params};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ const PAUSED: &str = include_str!("../sql/claim/paused.sql");
 const NEXT_PRIORITY: &str = include_str!("../sql/claim/next_priority.sql");
 const ELIGIBLE: &str = include_str!("../sql/claim/eligible.sql");
 const NEXT_DUE: &str = include_str!("../sql/claim/next_due.sql");
+const WOKEN: &str = include_str!("../sql/claim/woken.sql");
 const TAKE: &str = include_str!("../sql/claim/take.sql");
 const FAIL_UNREADABLE: &str = include_str!("../sql/claim/fail_unreadable.sql");
 const CHILDREN: &str = include_str!("../sql/claim/children.sql");
@@ -42,7 +44,7 @@ pub(crate) fn claim(
     let mut walk = Walk::new(tx, request);
     let stopped_early = walk.take_most_urgent(unfinished)?;
     let more = stopped_early || (request.max > 0 && walk.wanted() == 0);
-    let claims = walk.load()?;
+    let claims = load_all(tx, walk.taken)?;
     let next_due_in = if more {
         None
     } else {
@@ -54,6 +56,59 @@ pub(crate) fn claim(
         more,
         paused: false,
     })
+}
+
+/// Takes those of the rows just woken that the worker could claim at once, by id; the queues of the others are
+/// answered beside.
+pub(crate) fn take_woken(
+    tx: &Tx<'_>,
+    taker: &Taker,
+    woken: &BTreeMap<InstanceId, String>,
+) -> Result<(Vec<Claim>, QueueNames), Fault> {
+    let registered = registered(&taker.machines);
+    let (mut taken, mut left) = (Vec::new(), QueueNames::new());
+    for (id, queue) in woken {
+        let claim = match taker.queues.contains(queue) {
+            true => woken_claim(tx, *id, &registered)?,
+            false => None,
+        };
+        match claim {
+            Some(claim) => {
+                take(tx, *id, taker.worker)?;
+                taken.push(Taken { id: *id, claim });
+            }
+            None => {
+                left.insert(queue.clone());
+            }
+        }
+    }
+    Ok((load_all(tx, taken)?, left))
+}
+
+/// What taking the row would give, or why it cannot be read. `None` when it is not for this worker.
+fn woken_claim(
+    tx: &Tx<'_>,
+    id: InstanceId,
+    registered: &HashSet<(&str, i32)>,
+) -> Result<Option<Result<Claim, String>>, Fault> {
+    let mut statement = tx.prepare(WOKEN)?;
+    let mut rows = statement.query([id.0])?;
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    let mut columns = Columns::of(row);
+    let queue = columns.next_str()?;
+    let position = Position {
+        priority: columns.next()?,
+        id: columns.next()?,
+        eligible_at: columns.next()?,
+    };
+    let (machine, version) = (columns.next_str()?, columns.next()?);
+    if !registered.contains(&(machine, version)) {
+        return Ok(None);
+    }
+    let claim = claim_of(tx, queue, position, machine, version, columns);
+    readable(claim).map(Some)
 }
 
 /// Whether `queue` gives out no work.
@@ -177,11 +232,7 @@ impl<'a, 'c> Walk<'a, 'c> {
         Walk {
             tx,
             request,
-            registered: request
-                .machines
-                .iter()
-                .map(|it| (it.machine.as_str(), it.version))
-                .collect(),
+            registered: registered(&request.machines),
             taken: Vec::new(),
         }
     }
@@ -271,44 +322,13 @@ impl<'a, 'c> Walk<'a, 'c> {
         let (machine, version) = (columns.next_str()?, columns.next()?);
         let partition_key = columns.next()?;
         let registered = self.registered.contains(&(machine, version));
-        let claim = registered.then(|| self.claim(position, machine, version, columns));
+        let queue = &self.request.queue;
+        let claim =
+            registered.then(|| claim_of(self.tx, queue, position, machine, version, columns));
         Ok(Candidate {
             position,
             partition_key,
             claim: claim.map(readable).transpose()?,
-        })
-    }
-
-    /// The claim that taking the row gives. The inbox and the children come when it was taken.
-    fn claim(
-        &self,
-        position: Position,
-        machine: &str,
-        version: i32,
-        mut columns: Columns<'_, '_>,
-    ) -> rusqlite::Result<Claim> {
-        Ok(Claim {
-            id: InstanceId(position.id),
-            machine: machine.to_owned(),
-            version,
-            revision: Revision(columns.next()?).next(),
-            step: columns.next()?,
-            state: columns.next_json()?,
-            entered: Revision(columns.next()?),
-            trace: columns.next()?,
-            attempt: columns.next()?,
-            crashes: columns.next()?,
-            correlation_key: columns.next()?,
-            parent: columns.next_parent()?,
-            round: columns.next()?,
-            awaits: columns.next_list()?,
-            dropped: columns.next_list()?,
-            queue: self.request.queue.clone(),
-            priority: position.priority as i16,
-            partition_key: None,
-            inbox: Vec::new(),
-            children: Vec::new(),
-            waited: self.tx.now.since(Timestamp(position.eligible_at)),
         })
     }
 
@@ -331,24 +351,66 @@ impl<'a, 'c> Walk<'a, 'c> {
         self.taken.push(Taken { id, claim });
         Ok(())
     }
+}
 
-    /// What else the steps may look at. Read when everything is taken: this claim may have taken a parent
-    /// together with a child that was retried.
-    fn load(self) -> Result<Vec<Claim>, Fault> {
-        let owners = inbox::owners(self.tx, self.taken.iter().map(|taken| taken.id))?;
-        let mut claims = Vec::with_capacity(self.taken.len());
-        for Taken { id, claim } in self.taken {
-            let loaded = match claim {
-                Ok(claim) => load(self.tx, claim, owners.contains(&id))?,
-                Err(reason) => Err(reason),
-            };
-            match loaded {
-                Ok(claim) => claims.push(claim),
-                Err(reason) => fail_unreadable(self.tx, id, &reason)?,
-            }
+fn registered(machines: &[MachineVersion]) -> HashSet<(&str, i32)> {
+    let machines = machines.iter();
+    machines
+        .map(|it| (it.machine.as_str(), it.version))
+        .collect()
+}
+
+/// The claim that taking the row gives, whose columns from its revision on are still to be read. The inbox and
+/// the children come when it was taken.
+fn claim_of(
+    tx: &Tx<'_>,
+    queue: &str,
+    position: Position,
+    machine: &str,
+    version: i32,
+    mut columns: Columns<'_, '_>,
+) -> rusqlite::Result<Claim> {
+    Ok(Claim {
+        id: InstanceId(position.id),
+        machine: machine.to_owned(),
+        version,
+        revision: Revision(columns.next()?).next(),
+        step: columns.next()?,
+        state: columns.next_json()?,
+        entered: Revision(columns.next()?),
+        trace: columns.next()?,
+        attempt: columns.next()?,
+        crashes: columns.next()?,
+        correlation_key: columns.next()?,
+        parent: columns.next_parent()?,
+        round: columns.next()?,
+        awaits: columns.next_list()?,
+        dropped: columns.next_list()?,
+        queue: queue.to_owned(),
+        priority: position.priority as i16,
+        partition_key: None,
+        inbox: Vec::new(),
+        children: Vec::new(),
+        waited: tx.now.since(Timestamp(position.eligible_at)),
+    })
+}
+
+/// What else the steps may look at. Read when everything is taken: a claim may have taken a parent together
+/// with a child that was retried.
+fn load_all(tx: &Tx<'_>, taken: Vec<Taken>) -> Result<Vec<Claim>, Fault> {
+    let owners = inbox::owners(tx, taken.iter().map(|taken| taken.id))?;
+    let mut claims = Vec::with_capacity(taken.len());
+    for Taken { id, claim } in taken {
+        let loaded = match claim {
+            Ok(claim) => load(tx, claim, owners.contains(&id))?,
+            Err(reason) => Err(reason),
+        };
+        match loaded {
+            Ok(claim) => claims.push(claim),
+            Err(reason) => fail_unreadable(tx, id, &reason)?,
         }
-        Ok(claims)
     }
+    Ok(claims)
 }
 
 /// The value, or why its row cannot be read; other faults are not the row's.

@@ -3,12 +3,13 @@
 use crate::error::Fault;
 use crate::insert::{self, Added};
 use crate::tx::Tx;
+use crate::{claim, lease};
 use outlast_core::{
     Delivered, Delivery, InstanceId, NewSignal, QueueNames, SignalId, SignalOrInsert,
-    SignalledOrInserted, Target, limits,
+    SignalledOrInserted, Taker, Target, limits,
 };
 use rusqlite::{OptionalExtension, Row, params};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 const TARGET_BY_ID: &str = include_str!("../sql/deliver/target_by_id.sql");
 const TARGET_BY_KEY: &str = include_str!("../sql/deliver/target_by_key.sql");
@@ -17,14 +18,26 @@ const INBOX_SIZE: &str = include_str!("../sql/deliver/inbox_size.sql");
 const SIGNAL: &str = include_str!("../sql/deliver/signal.sql");
 const WAKE: &str = include_str!("../sql/deliver/wake.sql");
 
-/// Delivers signals in the caller's order, as if sent one by one.
-pub(crate) fn deliver(tx: &Tx<'_>, signals: &[NewSignal]) -> Result<Delivered, Fault> {
+/// Delivers signals in the caller's order, as if sent one by one; then hands to `claim_for` what of the woken
+/// it could claim at once.
+pub(crate) fn deliver(
+    tx: &Tx<'_>,
+    signals: &[NewSignal],
+    claim_for: Option<&Taker>,
+) -> Result<Delivered, Fault> {
+    if let Some(taker) = claim_for {
+        lease::require_alive(tx, "deliver", taker.worker)?;
+    }
     let mut delivered = Delivered::default();
-    let mut sizes = InboxSizes::default();
+    let (mut sizes, mut woken) = (InboxSizes::default(), Woken::default());
     for signal in signals {
-        let answer = deliver_one(tx, signal, &mut sizes, &mut delivered.woken)?;
+        let answer = deliver_one(tx, signal, &mut sizes, &mut woken)?;
         delivered.answers.push(answer);
     }
+    (delivered.claims, delivered.woken) = match claim_for {
+        Some(taker) => claim::take_woken(tx, taker, &woken)?,
+        None => (Vec::new(), woken.into_values().collect()),
+    };
     Ok(delivered)
 }
 
@@ -45,7 +58,9 @@ pub(crate) fn signal_or_insert(
     let signal = request
         .signal()
         .map_err(|invalid| invalid.during("signal_or_insert"))?;
-    let delivery = deliver_one(tx, &signal, &mut InboxSizes::default(), &mut woken)?;
+    let mut holder = Woken::default();
+    let delivery = deliver_one(tx, &signal, &mut InboxSizes::default(), &mut holder)?;
+    woken.extend(holder.into_values());
     Ok(SignalledOrInserted {
         inserted,
         delivery,
@@ -56,11 +71,14 @@ pub(crate) fn signal_or_insert(
 /// How much each inbox of this verb holds: counted once, so that filling one takes no time squared.
 type InboxSizes = HashMap<InstanceId, usize>;
 
+/// Who was woken, and in which queue.
+type Woken = BTreeMap<InstanceId, String>;
+
 fn deliver_one(
     tx: &Tx<'_>,
     signal: &NewSignal,
     sizes: &mut InboxSizes,
-    woken: &mut QueueNames,
+    woken: &mut Woken,
 ) -> Result<Delivery, Fault> {
     let Some(receiver) = receiver(tx, signal)? else {
         return Ok(Delivery::NoTarget);
@@ -80,7 +98,7 @@ fn deliver_one(
     let id = put(tx, instance, signal)?;
     if receiver.waits {
         tx.prepare(WAKE)?.execute(params![instance.0, tx.now.0])?;
-        woken.insert(receiver.queue);
+        woken.insert(instance, receiver.queue);
     }
     Ok(Delivery::Delivered {
         id,

@@ -18,8 +18,8 @@ use outlast_core::{
     Count, DeleteAnswer, Delivered, Error, Filter, Fired, Heartbeat, Inserts, Inspect, Instance,
     InstanceId, Invalid, ListRequest, NewInstance, NewSignal, NewWorker, Note, Operation, Page,
     QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
-    Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store, Timestamp, Worker,
-    WorkerId, limits,
+    Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store, Taker, Timestamp,
+    Worker, WorkerId, limits,
 };
 use std::fmt;
 use std::io;
@@ -231,13 +231,21 @@ impl Store for Sqlite {
             .await
     }
 
-    async fn deliver(&self, signals: Vec<NewSignal>) -> Result<Delivered> {
-        self.admit("deliver", || NewSignal::check_all(&signals))?;
+    async fn deliver(
+        &self,
+        signals: Vec<NewSignal>,
+        claim_for: Option<Taker>,
+    ) -> Result<Delivered> {
+        self.admit("deliver", || {
+            NewSignal::check_delivery(&signals, claim_for.as_ref())
+        })?;
         if signals.is_empty() {
             return Ok(Delivered::default());
         }
-        self.write("deliver", move |tx| deliver::deliver(tx, &signals))
-            .await
+        self.write("deliver", move |tx| {
+            deliver::deliver(tx, &signals, claim_for.as_ref())
+        })
+        .await
     }
 
     async fn register(&self, worker: NewWorker) -> Result<WorkerId> {

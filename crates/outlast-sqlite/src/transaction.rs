@@ -87,7 +87,7 @@ where
 {
     let signal: NewSignal = given("signal", signal, NewSignal::check)?;
     let mut delivered = within("signal", connection, clock, |tx| {
-        deliver::deliver(tx, &[signal])
+        deliver::deliver(tx, &[signal], None)
     })?;
     delivered.answers.pop().ok_or_else(|| unanswered("signal"))
 }

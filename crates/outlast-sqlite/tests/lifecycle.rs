@@ -40,7 +40,7 @@ async fn a_file_that_is_opened_again_goes_on_where_it_was() {
         key: "k".into(),
     };
     let signal = NewSignal::new(target, "paid", Json::null());
-    let delivered = store.deliver(vec![signal]).await.unwrap().answers;
+    let delivered = store.deliver(vec![signal], None).await.unwrap().answers;
     assert!(matches!(
         delivered[0],
         Delivery::Delivered { woke: true, .. }

@@ -206,7 +206,7 @@ async fn a_signal_arrives_and_wakes_with_the_commit_or_not_at_all() {
     let worker = scene::worker(&store).await;
     let claim = scene::claim(&store, worker, 1).await.claims.remove(0);
     assert_eq!((claim.id, claim.awaited().count()), (id, 1));
-    let delivered = store.deliver(vec![event()]).await.unwrap().answers;
+    let delivered = store.deliver(vec![event()], None).await.unwrap().answers;
     assert_eq!(delivered, [Delivery::Duplicate { instance: id }]);
 }
 

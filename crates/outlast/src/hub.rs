@@ -34,7 +34,7 @@ struct Ears {
     queues: HashMap<String, Vec<Weak<Alarm>>>,
     timers: Vec<Weak<Alarm>>,
     watchers: HashMap<InstanceId, Vec<Weak<Watcher>>>,
-    intakes: HashMap<String, Vec<Weak<Intake>>>,
+    intakes: Vec<Weak<Intake>>,
 }
 
 #[derive(Debug, Default)]
@@ -76,20 +76,28 @@ impl Hub {
         alarm
     }
 
-    /// Lets what is inserted into this queue here run at once, while the intake lives.
-    pub(crate) fn offer_intake(&self, queue: &str, intake: &Arc<Intake>) {
+    /// Lets what is inserted or woken here run at once, while the intake lives.
+    pub(crate) fn offer_intake(&self, intake: &Arc<Intake>) {
         let mut ears = lock(&self.ears);
-        let intakes = ears.intakes.entry(queue.to_owned()).or_default();
-        intakes.retain(|intake| intake.strong_count() > 0);
-        intakes.push(Arc::downgrade(intake));
+        ears.intakes.retain(|intake| intake.strong_count() > 0);
+        ears.intakes.push(Arc::downgrade(intake));
     }
 
     /// Room to run this row at once in an engine of this process.
     pub(crate) fn room_for(&self, row: &NewInstance) -> Option<Room> {
+        self.room(|intake| intake.room_for(row))
+    }
+
+    /// Room to run what a signal wakes at once in an engine of this process.
+    pub(crate) fn room_for_woken(&self) -> Option<Room> {
+        self.room(Intake::room_for_woken)
+    }
+
+    fn room(&self, room: impl Fn(&Arc<Intake>) -> Option<Room>) -> Option<Room> {
         // Upgraded outside the lock: the last owner of an engine may be dropped here.
-        let intakes: Vec<_> = lock(&self.ears).intakes.get(&row.queue)?.clone();
+        let intakes = lock(&self.ears).intakes.clone();
         let mut living = intakes.iter().filter_map(Weak::upgrade);
-        living.find_map(|intake| intake.room_for(row))
+        living.find_map(|intake| room(&intake))
     }
 
     /// Told when `id` ends or parks.

@@ -4,7 +4,7 @@ use super::Tables;
 use super::tables::change_status;
 use outlast_core::{
     Child, Claim, ClaimRequest, Claimed, Instance, InstanceId, Result, Signal, SignalRow, Status,
-    Timestamp,
+    Timestamp, WorkerId,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,7 +22,7 @@ impl Tables {
         let picked = self.pick(request, now);
         let more = request.max > 0 && picked.len() == request.max;
         for &id in &picked {
-            self.take(id, request, now);
+            self.take(id, request.worker, now);
         }
         Ok(Claimed {
             claims: picked
@@ -82,18 +82,18 @@ impl Tables {
             .filter(move |row| row.status == Status::Runnable && row.queue == queue)
     }
 
-    fn take(&mut self, id: InstanceId, request: &ClaimRequest, now: Timestamp) {
+    pub(super) fn take(&mut self, id: InstanceId, worker: WorkerId, now: Timestamp) {
         if let Some(row) = self.instances.get_mut(&id) {
             change_status(row, Status::Executing);
             row.revision = row.revision.next();
-            row.locked_by = Some(request.worker);
+            row.locked_by = Some(worker);
             row.updated_at = now;
         }
     }
 
     /// What the step may look at. Read when everything is taken: a child of a retried parent may have
     /// been claimed by the same verb.
-    fn claim_on(&self, id: InstanceId, now: Timestamp) -> Option<Claim> {
+    pub(super) fn claim_on(&self, id: InstanceId, now: Timestamp) -> Option<Claim> {
         let row = self.instances.get(&id)?;
         Some(Claim {
             id,

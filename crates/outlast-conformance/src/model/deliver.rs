@@ -3,19 +3,65 @@
 use super::Tables;
 use super::tables::make_runnable;
 use outlast_core::{
-    Delivered, Delivery, Instance, InstanceId, NewSignal, QueueNames, Result, SignalId,
-    SignalOrInsert, SignalRow, SignalledOrInserted, Status, Target, Timestamp, limits,
+    Claim, Delivered, Delivery, Instance, InstanceId, MachineVersion, NewSignal, QueueNames,
+    Result, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Status, Taker, Target,
+    Timestamp, limits,
 };
+use std::collections::BTreeSet;
 
 impl Tables {
-    pub(super) fn deliver(&mut self, signals: Vec<NewSignal>, now: Timestamp) -> Result<Delivered> {
-        NewSignal::check_all(&signals).map_err(|invalid| invalid.during("deliver"))?;
+    pub(super) fn deliver(
+        &mut self,
+        signals: Vec<NewSignal>,
+        claim_for: Option<&Taker>,
+        now: Timestamp,
+    ) -> Result<Delivered> {
+        NewSignal::check_delivery(&signals, claim_for)
+            .map_err(|invalid| invalid.during("deliver"))?;
         let mut delivered = Delivered::default();
+        if signals.is_empty() {
+            return Ok(delivered);
+        }
+        if let Some(taker) = claim_for {
+            self.check_lease("deliver", taker.worker, now)?;
+        }
+        let mut woken = BTreeSet::new();
         for signal in signals {
-            let answer = self.deliver_one(signal, now, &mut delivered.woken);
+            let answer = self.deliver_one(signal, now, &mut QueueNames::new());
+            if let Delivery::Delivered {
+                instance,
+                woke: true,
+                ..
+            } = answer
+            {
+                woken.insert(instance);
+            }
             delivered.answers.push(answer);
         }
+        for id in woken {
+            match claim_for.and_then(|taker| self.take_woken(id, taker, now)) {
+                Some(claim) => delivered.claims.push(claim),
+                None => self.hint(id, now, &mut delivered.woken),
+            }
+        }
         Ok(delivered)
+    }
+
+    /// Claims a row that was just woken, if the worker could claim it at once.
+    fn take_woken(&mut self, id: InstanceId, taker: &Taker, now: Timestamp) -> Option<Claim> {
+        let row = self.instances.get(&id)?;
+        let registered =
+            |it: &MachineVersion| it.machine == row.machine && it.version == row.version;
+        let possible = taker.queues.contains(&row.queue)
+            && !self.paused.contains(&row.queue)
+            && taker.machines.iter().any(registered)
+            && row.partition_key.is_none()
+            && row.round == 0;
+        if !possible {
+            return None;
+        }
+        self.take(id, taker.worker, now);
+        self.claim_on(id, now)
     }
 
     /// Whoever holds the key is signalled, and is there if nobody did.

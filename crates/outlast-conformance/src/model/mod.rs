@@ -24,8 +24,8 @@ use outlast_core::{
     Cancelled, ClaimRequest, Claimed, Clock, CollectRequest, Collected, Commit, Committed,
     DeleteAnswer, Delivered, Error, Fired, Heartbeat, Inserts, InstanceId, ManualClock,
     NewInstance, NewSignal, NewWorker, Note, ReapRequest, Reaped, ReconcileRequest, Reconciled,
-    Release, Released, Result, Retried, SignalOrInsert, SignalledOrInserted, Store, Timestamp,
-    WorkerId,
+    Release, Released, Result, Retried, SignalOrInsert, SignalledOrInserted, Store, Taker,
+    Timestamp, WorkerId,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -97,8 +97,14 @@ impl Store for Model {
         )
     }
 
-    async fn deliver(&self, signals: Vec<NewSignal>) -> Result<Delivered> {
-        self.alone("deliver", |tables, now| tables.deliver(signals, now))
+    async fn deliver(
+        &self,
+        signals: Vec<NewSignal>,
+        claim_for: Option<Taker>,
+    ) -> Result<Delivered> {
+        self.alone("deliver", |tables, now| {
+            tables.deliver(signals, claim_for.as_ref(), now)
+        })
     }
 
     async fn register(&self, worker: NewWorker) -> Result<WorkerId> {

@@ -7,7 +7,7 @@ use outlast_core::{
     DeleteAnswer, Delivered, Delivery, DroppedChild, ErrorKind, Fired, Heartbeat, Inserted,
     Inserts, InstanceId, NewInstance, NewSignal, NewWorker, Note, QueueNames, ReapRequest, Reaped,
     ReconcileRequest, Reconciled, Release, Released, Result, Retried, SignalOrInsert,
-    SignalledOrInserted, Target, WorkerId,
+    SignalledOrInserted, Taker, Target, WorkerId,
 };
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(super) enum Call {
     Commit(Vec<Commit>),
     Release(Vec<Release>),
     Forget(WorkerId, Vec<InstanceId>),
-    Deliver(Vec<NewSignal>),
+    Deliver(Vec<NewSignal>, Option<Taker>),
     SignalOrInsert(SignalOrInsert),
     Register(NewWorker),
     Heartbeat(WorkerId, Duration),
@@ -75,7 +75,7 @@ impl Call {
             Call::Commit(commits) => Reply::Committed(store.commit(commits).await?),
             Call::Release(releases) => Reply::Released(store.release(releases).await?),
             Call::Forget(worker, held) => Reply::Forgotten(store.forget(worker, held).await?),
-            Call::Deliver(signals) => Reply::Delivered(store.deliver(signals).await?),
+            Call::Deliver(signals, taker) => Reply::Delivered(store.deliver(signals, taker).await?),
             Call::SignalOrInsert(request) => {
                 Reply::SignalledOrInserted(store.signal_or_insert(request).await?)
             }
@@ -120,7 +120,10 @@ impl Call {
                 ids.rename_worker(worker);
                 ids.rename_all(held);
             }
-            Call::Deliver(signals) => {
+            Call::Deliver(signals, taker) => {
+                taker
+                    .iter_mut()
+                    .for_each(|it| ids.rename_worker(&mut it.worker));
                 for signal in signals {
                     if let Target::Id(id) = &mut signal.target {
                         ids.rename(id);
@@ -157,10 +160,12 @@ impl Reply {
                 .iter_mut()
                 .for_each(|it| rename_claim(it, ids)),
             Reply::Forgotten(named) => ids.rename_all(named),
-            Reply::Delivered(delivered) => delivered
-                .answers
-                .iter_mut()
-                .for_each(|it| rename_delivery(it, ids)),
+            Reply::Delivered(delivered) => {
+                let answers = delivered.answers.iter_mut();
+                answers.for_each(|it| rename_delivery(it, ids));
+                let claims = delivered.claims.iter_mut();
+                claims.for_each(|it| rename_claim(it, ids));
+            }
             Reply::SignalledOrInserted(answer) => {
                 answer.inserted.iter_mut().for_each(|it| ids.rename(it));
                 rename_delivery(&mut answer.delivery, ids);

@@ -4,9 +4,9 @@ use super::calls::{Call, Reply};
 use super::state::State;
 use super::steps::{self, Decision, Kind, Letter, Pick, QUEUES, Row, Step};
 use outlast_core::{
-    Answer, ClaimRef, ClaimRequest, CollectRequest, Commit, Inserted, Instance, InstanceId,
+    Answer, Claim, ClaimRef, ClaimRequest, CollectRequest, Commit, Inserted, Instance, InstanceId,
     NewInstance, NewSignal, NewWorker, Note, Outcome, Proceed, ReapRequest, ReconcileRequest,
-    Release, SignalId, SignalOrInsert, Status, Target, Ties, Timestamp, WorkerId,
+    Release, SignalId, SignalOrInsert, Status, Taker, Target, Ties, Timestamp, WorkerId,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -62,7 +62,12 @@ impl Sender {
                     .filter_map(|it| self.any_instance(*it))
                     .collect(),
             ),
-            Step::Deliver(letters) => Call::Deliver(self.signals(letters, state)?),
+            Step::Deliver { letters, claim_for } => Call::Deliver(
+                self.signals(letters, state)?,
+                claim_for
+                    .as_ref()
+                    .and_then(|taker| self.taker(taker, state, now)),
+            ),
             Step::SignalOrInsert { row, letter } => {
                 Call::SignalOrInsert(signal_or_insert(row, letter, state, now))
             }
@@ -118,10 +123,11 @@ impl Sender {
                 }
             }
             (_, Reply::Claimed(claimed)) => {
-                for claim in &claimed.claims {
-                    let awaited = claim.awaited().map(|it| it.id).collect();
-                    self.claims.push((claim.reference(), awaited));
-                }
+                claimed.claims.iter().for_each(|it| self.remember_claim(it));
+            }
+            (_, Reply::Delivered(delivered)) => {
+                let claims = delivered.claims.iter();
+                claims.for_each(|it| self.remember_claim(it));
             }
             (Call::Commit(commits), Reply::Committed(committed)) => {
                 for (commit, answer) in commits.iter().zip(&committed.answers) {
@@ -140,6 +146,23 @@ impl Sender {
             }
             _ => {}
         }
+    }
+
+    fn remember_claim(&mut self, claim: &Claim) {
+        let awaited = claim.awaited().map(|it| it.id).collect();
+        self.claims.push((claim.reference(), awaited));
+    }
+
+    fn taker(&self, taker: &steps::Taker, state: &State, now: Timestamp) -> Option<Taker> {
+        let queues = match taker.queue {
+            Some(queue) => vec![QUEUES[queue].into()],
+            None => QUEUES.map(String::from).into(),
+        };
+        Some(Taker {
+            worker: self.worker(taker.worker, state, now)?,
+            queues,
+            machines: steps::machines(taker.machines).into(),
+        })
     }
 
     /// Mostly a worker that is alive; now and then any there ever was.

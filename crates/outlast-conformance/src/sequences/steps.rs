@@ -39,7 +39,10 @@ pub(super) enum Step {
         worker: Pick,
         held: Vec<Pick>,
     },
-    Deliver(Vec<Letter>),
+    Deliver {
+        letters: Vec<Letter>,
+        claim_for: Option<Taker>,
+    },
     SignalOrInsert {
         row: Row,
         letter: Letter,
@@ -122,6 +125,15 @@ pub(super) struct Letter {
     pub(super) dedup: Option<usize>,
 }
 
+/// Who takes what a delivery wakes.
+#[derive(Clone, Debug)]
+pub(super) struct Taker {
+    pub(super) worker: Pick,
+    /// One of the queues, or all.
+    pub(super) queue: Option<usize>,
+    pub(super) machines: Option<usize>,
+}
+
 /// What a sequence is mostly about. One that is about everything comes to few of the meetings that take
 /// several steps in a row.
 #[derive(Clone, Copy, Debug)]
@@ -163,7 +175,8 @@ pub(super) fn step(theme: Theme) -> impl Strategy<Value = Step> {
             .prop_map(|(claims, pause)| Step::Release { claims, pause }),
         weigh(2, 1, 1) => (pick(), vec(pick(), 0..3))
             .prop_map(|(worker, held)| Step::Forget { worker, held }),
-        weigh(10, 2, 24) => vec(letter(), 1..4).prop_map(Step::Deliver),
+        weigh(10, 2, 24) => (vec(letter(), 1..4), weighted(0.4, taker()))
+            .prop_map(|(letters, claim_for)| Step::Deliver { letters, claim_for }),
         weigh(5, 2, 12) => (keyed_row(theme), letter())
             .prop_map(|(row, letter)| Step::SignalOrInsert { row, letter }),
         weigh(3, 1, 1) => (5..50u64).prop_map(|lease| Step::Register { lease }),
@@ -242,6 +255,19 @@ fn keyed_row(theme: Theme) -> impl Strategy<Value = Row> {
 
 fn pick() -> impl Strategy<Value = Pick> + Clone {
     0..1_000usize
+}
+
+fn taker() -> impl Strategy<Value = Taker> {
+    (
+        pick(),
+        weighted(0.3, 0..QUEUES.len()),
+        weighted(0.15, 0..8usize),
+    )
+        .prop_map(|(worker, queue, machines)| Taker {
+            worker,
+            queue,
+            machines,
+        })
 }
 
 fn letter() -> impl Strategy<Value = Letter> {

@@ -165,7 +165,11 @@ fn other_kinds(call: &Call, reply: &Reply) -> Vec<String> {
                 Delivery::NoTarget => "deliver: no target".to_owned(),
                 Delivery::InboxFull { .. } => "deliver: inbox full".to_owned(),
             };
-            it.answers.iter().map(kind).collect()
+            let claimed = it.claims.iter().map(|claim| match claim.inbox.len() {
+                0 | 1 => "deliver: claimed".to_owned(),
+                _ => "deliver: claimed with a pack".to_owned(),
+            });
+            it.answers.iter().map(kind).chain(claimed).collect()
         }
         Reply::SignalledOrInserted(it) => vec![signal_or_insert_kind(it).to_owned()],
         Reply::Beat(Heartbeat::Renewed) => vec!["heartbeat: renewed".into()],
@@ -245,7 +249,7 @@ fn name_of(call: &Call) -> &'static str {
         Call::Commit(_) => "commit",
         Call::Release(_) => "release",
         Call::Forget(..) => "forget",
-        Call::Deliver(_) => "deliver",
+        Call::Deliver(..) => "deliver",
         Call::SignalOrInsert(_) => "signal or insert",
         Call::Register(_) => "register",
         Call::Heartbeat(..) => "heartbeat",
@@ -263,7 +267,7 @@ fn name_of(call: &Call) -> &'static str {
 }
 
 /// Every kind of answer a run of the usual size must have seen.
-const EXPECTED: [&str; 32] = [
+const EXPECTED: [&str; 33] = [
     "insert: new, insert: claimed, insert: duplicate, insert: Conflict",
     "claim: some, claim: none, claim: paused, claim: Conflict",
     "claim: with awaited, claim: with a pack, claim: with children, claim: with dropped",
@@ -280,6 +284,7 @@ const EXPECTED: [&str; 32] = [
     "release: released, release: lost",
     "forget: some",
     "deliver: woke, deliver: kept, deliver: duplicate, deliver: no target",
+    "deliver: claimed, deliver: claimed with a pack, deliver: Conflict",
     "signal or insert: inserted, signal or insert: woke, signal or insert: kept",
     "signal or insert: duplicate, signal or insert: no target, signal or insert: Invalid",
     "register: registered, heartbeat: renewed, heartbeat: gone",

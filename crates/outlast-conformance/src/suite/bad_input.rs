@@ -86,7 +86,7 @@ pub async fn one_bad_signal_refuses_a_delivery_whole(subject: &Subject) {
     ];
     for bad in bad {
         let batch = vec![signal(id, "a"), bad];
-        let message = assert_invalid(subject.store.deliver(batch).await);
+        let message = assert_invalid(subject.store.deliver(batch, None).await);
         assert!(message.contains("signal 1"), "{message}");
     }
     assert_eq!(subject.status(id).await, Status::AwaitingSignal);
@@ -244,7 +244,7 @@ pub async fn batches_have_an_end(subject: &Subject) {
     let rows = vec![task(); many];
     assert_invalid(subject.store.insert(rows, None).await);
     let signals = vec![signal(claim.id, "a"); many];
-    assert_invalid(subject.store.deliver(signals).await);
+    assert_invalid(subject.store.deliver(signals, None).await);
     let commits = vec![commit_of(&claim, done()); many];
     assert_invalid(subject.store.commit(commits).await);
     subject.assert_unchanged(&row).await;

@@ -137,7 +137,10 @@ pub async fn verbs_with_nothing_to_do_do_nothing(subject: &Subject) {
     assert_eq!(inserts, Inserts::default());
     assert_eq!(store.commit(vec![]).await.unwrap(), Committed::default());
     assert_eq!(store.release(vec![]).await.unwrap(), Released::default());
-    assert_eq!(store.deliver(vec![]).await.unwrap(), Delivered::default());
+    assert_eq!(
+        store.deliver(vec![], None).await.unwrap(),
+        Delivered::default()
+    );
     assert_eq!(store.forget(worker, vec![]).await.unwrap(), []);
     assert_eq!(store.cancel(vec![], note()).await.unwrap().answers, []);
     assert_eq!(store.retry(vec![], note()).await.unwrap().answers, []);

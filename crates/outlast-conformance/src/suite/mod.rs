@@ -23,6 +23,7 @@ pub mod reaping;
 pub mod retention;
 pub mod signal_or_insert;
 pub mod signals;
+pub mod signals_and_claims;
 pub mod timers;
 pub mod uniqueness;
 pub mod visits;

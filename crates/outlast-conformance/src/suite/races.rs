@@ -157,7 +157,7 @@ pub async fn a_signal_that_races_a_park_is_never_lost(subject: &Subject) {
         let commits = vec![commit_of(&claim, wait_for(&["go"]))];
         let park = tokio::spawn(async move { parking.commit(commits).await.unwrap() });
         let signals = vec![signal(id, "go")];
-        let send = tokio::spawn(async move { sending.deliver(signals).await.unwrap() });
+        let send = tokio::spawn(async move { sending.deliver(signals, None).await.unwrap() });
         let delivered = send.await.unwrap().answers[0];
         park.await.unwrap();
         assert!(matches!(delivered, Delivery::Delivered { .. }));
@@ -177,7 +177,7 @@ pub async fn a_signal_that_races_an_end_is_dropped_with_it_or_refused(subject: &
         let ending = tokio::spawn(end(subject.store.clone(), claim));
         let store = subject.store.clone();
         let signals = vec![signal(id, "late")];
-        let sending = tokio::spawn(async move { store.deliver(signals).await.unwrap() });
+        let sending = tokio::spawn(async move { store.deliver(signals, None).await.unwrap() });
         let answer = sending.await.unwrap().answers[0];
         ending.await.unwrap();
         let sent = matches!(answer, Delivery::Delivered { .. });
@@ -192,7 +192,7 @@ pub async fn one_of_many_sends_under_one_key_arrives(subject: &Subject) {
     let sends = (0..12).map(|_| {
         let store = subject.store.clone();
         let signals = vec![signal(id, "go").dedup_key("evt-7")];
-        async move { store.deliver(signals).await.unwrap().answers[0] }
+        async move { store.deliver(signals, None).await.unwrap().answers[0] }
     });
     let answers = at_once(sends).await;
     let arrived = |it: &&Delivery| matches!(it, Delivery::Delivered { .. });

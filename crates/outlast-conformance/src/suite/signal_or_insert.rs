@@ -123,7 +123,7 @@ pub async fn one_sent_again_under_its_dedup_key_is_a_duplicate(subject: &Subject
 pub async fn a_holder_whose_inbox_is_full_takes_no_more(subject: &Subject) {
     let id = subject.insert(order()).await;
     let full = vec![signal(id, "a"); outlast_core::limits::INBOX_MAX];
-    subject.store.deliver(full).await.unwrap();
+    subject.store.deliver(full, None).await.unwrap();
     let answer = send(subject, either(order(), "a")).await;
     assert_eq!(answer.inserted, None);
     assert_eq!(answer.delivery, Delivery::InboxFull { instance: id });

@@ -10,7 +10,7 @@ use outlast_core::{
 pub async fn a_signal_of_the_awaited_name_wakes(subject: &Subject) {
     let (worker, id) = subject.parked(&["paid"]).await;
     subject.pass(seconds(3));
-    let answer = subject.store.deliver(vec![signal(id, "paid")]).await;
+    let answer = subject.store.deliver(vec![signal(id, "paid")], None).await;
     let delivered = answer.unwrap();
     assert!(delivered.woken.contains(QUEUE));
     let row = subject.get(id).await;
@@ -330,7 +330,7 @@ pub async fn a_batch_arrives_as_if_sent_one_by_one(subject: &Subject) {
         signal(id, "a").dedup_key("2"),
         signal(InstanceId(987_654_321), "a"),
     ];
-    let answers = subject.store.deliver(batch).await.unwrap().answers;
+    let answers = subject.store.deliver(batch, None).await.unwrap().answers;
     let woke = |answer: &Delivery| match answer {
         Delivery::Delivered { woke, .. } => Some(*woke),
         Delivery::Duplicate { .. } | Delivery::NoTarget | Delivery::InboxFull { .. } => None,
@@ -386,14 +386,14 @@ pub async fn signals_of_somebody_else_are_not_consumed(subject: &Subject) {
 pub async fn an_inbox_takes_no_more_than_it_may(subject: &Subject) {
     let (worker, id) = subject.parked(&["go"]).await;
     let fill = vec![signal(id, "fill"); limits::INBOX_MAX - 1];
-    subject.store.deliver(fill).await.unwrap();
+    subject.store.deliver(fill, None).await.unwrap();
     let full = Delivery::InboxFull { instance: id };
     let last = vec![
         signal(id, "last").dedup_key("last"),
         signal(id, "go"),
         signal(id, "last").dedup_key("last"),
     ];
-    let answers = subject.store.deliver(last).await.unwrap().answers;
+    let answers = subject.store.deliver(last, None).await.unwrap().answers;
     assert!(matches!(answers[0], Delivery::Delivered { .. }));
     assert_eq!(answers[1], full);
     assert_eq!(answers[2], Delivery::Duplicate { instance: id });

@@ -1,10 +1,13 @@
--- Puts signals into inboxes and wakes who waits for them.
+-- Puts signals into inboxes and wakes who waits for them, or hands those that can be to a worker.
 --
 -- Per signal: $1 target id  $2 machine and $3 correlation key it was addressed by, or null  $4 name
 -- $5 payload  $6 dedup key;  $7 how many unconsumed signals an inbox may hold
--- guard   the target has not ended and still holds the key it was addressed by
+-- $8 the worker to claim for, or null, with  $9 its queues  $10 its machines as 'name/version'
+-- guard   the target has not ended and still holds the key it was addressed by; with a worker: its lease is
+--         alive (its row is locked by lease/hold.sql before)
 -- locks   own rows, held since deliver/lock.sql: every writer of an inbox holds its instance's lock
--- index   instances_pkey, signals_dedup, signals_inbox   bound BATCH_MAX
+-- index   instances_pkey, signals_dedup, signals_inbox, workers_pkey, queues_pkey
+-- bound   BATCH_MAX
 --
 -- Answers in the caller's order: delivered, duplicate, inbox_full, no_target; or vanished when the instance
 -- that was found by its key has let go of it since.
@@ -16,6 +19,9 @@ given as materialized (
     select nextval('outlast.signals_id_seq') as id, s.*
       from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
         as s (target_id, machine, correlation_key, name, payload, dedup_key)
+     where $8::bigint is null
+        or exists (select from outlast.workers w
+                    where w.id = $8 and w.lease_expires_at > (select now from clock))
 ),
 addressed as materialized (
     select g.*, i.queue,
@@ -24,6 +30,13 @@ addressed as materialized (
                     or (i.fsm = g.machine and i.correlation_guard = g.correlation_key) is true) as found,
            i.finished_at is not null as ended,
            i.status = 'awaiting_signal' and g.name = any (i.awaits) as matches,
+           -- What the worker could claim at once, without children to be loaded.
+           $8::bigint is not null
+               and i.queue = any ($9::text[])
+               and i.fsm || '/' || i.fsm_version = any ($10::text[])
+               and i.partition_key is null
+               and i.round = 0
+               and not exists (select from outlast.queues q where q.name = i.queue offset 0) as claimable,
            exists (select from outlast.signals s
                     where s.target_id = g.target_id and s.dedup_key = g.dedup_key
                    offset 0) as stored,
@@ -58,17 +71,20 @@ inserted as (
      where p.fits
 ),
 waking as materialized (
-    select p.target_id, min(p.id) as signal_id
+    select p.target_id, min(p.id) as signal_id,
+           case when every(p.claimable) then 'executing' else 'runnable' end as status
       from placed p
      where p.fits and p.matches
      group by p.target_id
 ),
 woken as (
     update outlast.instances i
-       set status = 'runnable',
+       set status = w.status,
+           revision = i.revision + case when w.status = 'executing' then 1 else 0 end,
+           locked_by = case when w.status = 'executing' then $8::bigint end,
            eligible_at = (select now from clock),
            await_deadline = null,
-           correlation_guard = case when 'runnable' = any (i.correlation_scope) then i.correlation_guard end,
+           correlation_guard = case when w.status = any (i.correlation_scope) then i.correlation_guard end,
            updated_at = (select now from clock)
       from waking w
      where i.id = any (array[w.target_id])

@@ -4,7 +4,7 @@ use super::stage::{MACHINE, QUEUE, Stage, holder, instance};
 use outlast_core::{
     Answer, CancelAnswer, Claim, ClaimRef, ClaimRequest, CollectRequest, Commit, Delivery, Error,
     InstanceId, Json, MachineVersion, NewSignal, Note, Outcome, Proceed, ReapRequest, Release,
-    ReleaseAnswer, Result, RetryAnswer, Revision, SignalId, SignalOrInsert, Status, Store,
+    ReleaseAnswer, Result, RetryAnswer, Revision, SignalId, SignalOrInsert, Status, Store, Taker,
 };
 use outlast_postgres::Postgres;
 use std::fmt;
@@ -16,6 +16,8 @@ pub(crate) enum Act {
     Commit(Vec<(usize, Decision)>),
     Release(usize),
     Deliver(usize),
+    /// A signal, and what it wakes is for the worker that claims.
+    DeliverFor(usize),
     /// A signal for who holds the correlation key, or for one that is started.
     SignalOrInsert,
     /// One with the correlation key.
@@ -29,6 +31,8 @@ pub(crate) enum Act {
     /// Ends what the claim before brought.
     CommitClaimed,
     Collect,
+    /// The worker that claims ends its lease.
+    Deregister,
 }
 
 /// The outcome of a step.
@@ -89,6 +93,9 @@ impl Act {
             }
             Act::Release(place) => release(store, stage.cast[*place]).await,
             Act::Deliver(place) => deliver(store, stage.cast[*place].id).await,
+            Act::DeliverFor(place) => {
+                deliver_for(store, stage, stage.cast[*place].id, carried).await
+            }
             Act::SignalOrInsert => signal_or_insert(store, stage.for_ever).await,
             Act::Insert => insert(store).await,
             Act::Fire => fire(store).await,
@@ -97,6 +104,7 @@ impl Act {
             Act::Retry(place) => retry(store, stage.cast[*place].id).await,
             Act::Claim => claim(store, stage, carried).await,
             Act::Collect => collect(store).await,
+            Act::Deregister => store.deregister(stage.worker).await.map(|()| Vec::new()),
         };
         told.unwrap_or_else(|error| vec![refused(&error)])
     }
@@ -207,8 +215,49 @@ async fn release(store: &Postgres, claim: ClaimRef) -> Result<Vec<Told>> {
 
 async fn deliver(store: &Postgres, target: InstanceId) -> Result<Vec<Told>> {
     let signal = NewSignal::new(target.into(), "go", Json::null());
-    let delivered = store.deliver(vec![signal]).await?;
+    let delivered = store.deliver(vec![signal], None).await?;
     Ok(sent(delivered.answers[0]))
+}
+
+/// A lease that has run out has delivered nothing.
+async fn deliver_for(
+    store: &Postgres,
+    stage: &Stage,
+    target: InstanceId,
+    carried: &mut Vec<Claim>,
+) -> Result<Vec<Told>> {
+    let signal = NewSignal::new(target.into(), "go", Json::null());
+    let ClaimRequest {
+        worker, machines, ..
+    } = request(stage, 1);
+    let taker = Taker {
+        worker,
+        queues: vec![QUEUE.into()],
+        machines,
+    };
+    let delivered = match store.deliver(vec![signal], Some(taker)).await {
+        Err(Error::LeaseExpired { .. }) => return Ok(vec![Told::Nothing("no lease")]),
+        answer => answer?,
+    };
+    let mut told = sent(delivered.answers[0]);
+    for claim in delivered.claims {
+        told.retain(|told| !matches!(told, Told::Changed { .. }));
+        if claim.inbox.is_empty() {
+            told.push(Told::Refused("a claim without its signal".into()));
+        }
+        told.push(claimed(&claim));
+        carried.push(claim);
+    }
+    Ok(told)
+}
+
+fn claimed(claim: &Claim) -> Told {
+    Told::Changed {
+        id: claim.id,
+        from: Some(Revision(claim.revision.0 - 1)),
+        to: Some(Status::Executing),
+        revision: Some(claim.revision),
+    }
 }
 
 fn sent(delivery: Delivery) -> Vec<Told> {
@@ -303,15 +352,14 @@ async fn retry(store: &Postgres, id: InstanceId) -> Result<Vec<Told>> {
 }
 
 async fn claim(store: &Postgres, stage: &Stage, carried: &mut Vec<Claim>) -> Result<Vec<Told>> {
-    let claimed = store.claim(request(stage, 10)).await?;
+    // One whose lease has ended claims nothing.
+    let claims = match store.claim(request(stage, 10)).await {
+        Err(Error::LeaseExpired { .. }) => return Ok(vec![Told::Nothing("no lease")]),
+        answer => answer?.claims,
+    };
     let mut told = Vec::new();
-    for claim in claimed.claims {
-        told.push(Told::Changed {
-            id: claim.id,
-            from: Some(Revision(claim.revision.0 - 1)),
-            to: Some(Status::Executing),
-            revision: Some(claim.revision),
-        });
+    for claim in claims {
+        told.push(claimed(&claim));
         if claim.round > 0 {
             let children = claim.children.iter();
             told.push(Told::Children(children.map(|c| (c.id, c.status)).collect()));
@@ -358,6 +406,7 @@ impl fmt::Display for Act {
             }
             Act::Release(place) => write!(f, "release {place}"),
             Act::Deliver(place) => write!(f, "deliver {place}"),
+            Act::DeliverFor(place) => write!(f, "deliver {place} and claim"),
             Act::SignalOrInsert => f.write_str("signal or insert"),
             Act::Insert => f.write_str("insert"),
             Act::Fire => f.write_str("fire"),
@@ -368,6 +417,7 @@ impl fmt::Display for Act {
             Act::Claim => f.write_str("claim"),
             Act::CommitClaimed => f.write_str("end the claimed"),
             Act::Collect => f.write_str("collect"),
+            Act::Deregister => f.write_str("deregister"),
         }
     }
 }

@@ -322,7 +322,7 @@ async fn drive_to_rest(
         if waiting.is_empty() {
             break;
         }
-        world.store.deliver(waiting).await?;
+        world.store.deliver(waiting, None).await?;
     }
     for instance in world.instances().await {
         if !status(&instance.status).is_terminal() {

@@ -80,8 +80,9 @@ impl Scenario {
     /// only one session has to do with them.
     pub(crate) fn without(mut self, idle: &[&'static str]) -> Scenario {
         self.idle = idle.to_vec();
-        let reapers = self.count(|act| matches!(act, Act::Reap(_)));
-        if reapers == 0 || reapers + self.count(|act| *act == Act::Claim) == 1 {
+        let enders = self.count(|act| matches!(act, Act::Reap(_) | Act::Deregister));
+        let takers = self.count(|act| matches!(act, Act::Claim | Act::DeliverFor(_)));
+        if enders == 0 || enders + takers == 1 {
             self.idle.extend(["lease/hold", "reap/workers"]);
         }
         self
@@ -90,12 +91,13 @@ impl Scenario {
     /// Only the places where transactions of this start meet: locks, looks at what is not locked, and
     /// commits. What is read and written under a lock that is held cannot be told from its commit.
     pub(crate) fn at_meetings(self) -> Scenario {
-        const UNDER_LOCKS: [&str; 5] = [
+        const UNDER_LOCKS: [&str; 6] = [
             "commit/join",
             "commit/park",
             "operate/cancel",
             "reap/fail",
             "deliver/deliver",
+            "deliver/taken",
         ];
         let mut scenario = self.briefly();
         scenario.idle.extend(UNDER_LOCKS);

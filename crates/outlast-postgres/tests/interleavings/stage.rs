@@ -246,7 +246,7 @@ impl World {
     async fn executing(&self, stage: &mut Stage, row: NewInstance) {
         self.parked(stage, row).await;
         let signal = NewSignal::new(stage.cast[0].id.into(), "go", Json::null());
-        let delivered = self.store.deliver(vec![signal]).await;
+        let delivered = self.store.deliver(vec![signal], None).await;
         delivered.expect("it is delivered");
         self.claim_into(stage, &[0]).await;
         assert_eq!(stage.received.len(), 1, "the claim comes with its signal");

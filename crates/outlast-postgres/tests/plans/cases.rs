@@ -226,9 +226,9 @@ fn entering(rows: usize) -> Vec<Case> {
         case(
             "deliver/deliver",
             35,
-            "bigint[], text[], text[], text[], text[], text[], bigint",
+            DELIVER,
             format!(
-                "{targets}, {}, {}, {}, {}, {}, 10000",
+                "{targets}, {}, {}, {}, {}, {}, 10000, {WORKER}, '{{main}}', '{{order/1,invoice/1}}'",
                 optional_texts(parked.iter().map(|&id| by_key(id).then(|| "order".into()))),
                 optional_texts(
                     parked
@@ -244,9 +244,12 @@ fn entering(rows: usize) -> Vec<Case> {
                 ),
             ),
         ),
+        case("deliver/taken", 4, "bigint[]", &targets),
     ]
 }
 
+const DELIVER: &str =
+    "bigint[], text[], text[], text[], text[], text[], bigint, bigint, text[], text[]";
 const INSERT: &str = "bigint, text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[], text[], text[]";
 
 /// New instances, every second with a correlation key, half of those keys occupied.

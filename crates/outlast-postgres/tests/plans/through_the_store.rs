@@ -4,7 +4,7 @@ use crate::table::{self, Counters};
 use outlast_core::{
     Answer, Claim, ClaimRef, ClaimRequest, CollectRequest, Commit, Inserted, InstanceId, Json,
     MachineVersion, NewInstance, NewSignal, NewWorker, Outcome, Proceed, ReapRequest, Release,
-    SignalOrInsert, Store, Target, Ties, WorkerId,
+    SignalOrInsert, Store, Taker, Target, Ties, WorkerId,
 };
 use outlast_postgres::Postgres;
 use std::time::Duration;
@@ -79,7 +79,18 @@ async fn run_every_verb(store: &Postgres, round: i64) {
     let signals = [by_id, by_key].map(|target| {
         NewSignal::new(target, "paid", Json::null()).dedup_key(format!("round {round}"))
     });
-    store.deliver(signals.into()).await.unwrap();
+    store.deliver(signals.into(), None).await.unwrap();
+    // One without a deadline, which no fire here comes to.
+    let sleeper = Target::Id(InstanceId(parked + 2));
+    let taker = Taker {
+        worker: WorkerId(table::WORKER),
+        queues: vec!["main".into()],
+        machines: [MachineVersion::new("order", 1)].into(),
+    };
+    let signal = NewSignal::new(sleeper, "paid", Json::null());
+    let delivered = store.deliver(vec![signal], Some(taker)).await.unwrap();
+    assert_eq!(delivered.claims.len(), 1, "{delivered:?}");
+    give_back(store, &delivered.claims).await;
     // One that is held, by a row at the end of the queue, which no claim here comes to.
     let held = 1_000_000 - 100 * (round + 1) + table::KEYED;
     for key in [format!("c{held}"), format!("unheld {round}")] {

@@ -308,7 +308,7 @@ pub(crate) async fn a_signal_is_delivered_once_under_its_dedup_key<C: Caller>() 
     let answer = caller.signal(&shop.store, event()).await.unwrap();
     assert_eq!(answer, duplicate);
     caller.commit().await;
-    let delivered = shop.store.deliver(vec![event()]).await.unwrap();
+    let delivered = shop.store.deliver(vec![event()], None).await.unwrap();
     assert_eq!(delivered.answers, [duplicate]);
     let mut caller: C = shop.begin().await;
     let answer = caller.signal(&shop.store, event()).await.unwrap();

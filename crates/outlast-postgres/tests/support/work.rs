@@ -2,7 +2,7 @@
 
 use outlast_core::{
     Answer, Claim, ClaimRequest, Commit, Inspect, Instance, InstanceId, Json, MachineVersion,
-    NewInstance, NewWorker, Outcome, SignalOrInsert, Store, WorkerId,
+    NewInstance, NewWorker, Outcome, SignalOrInsert, Store, Taker, WorkerId,
 };
 use outlast_postgres::Postgres;
 use std::time::Duration;
@@ -33,6 +33,14 @@ pub(crate) fn request(worker: WorkerId, max: usize) -> ClaimRequest {
         queue: "default".into(),
         machines: [MachineVersion::new("task", 1)].into(),
         max,
+    }
+}
+
+pub(crate) fn taker(worker: WorkerId) -> Taker {
+    Taker {
+        worker,
+        queues: vec!["default".into()],
+        machines: [MachineVersion::new("task", 1)].into(),
     }
 }
 

@@ -133,7 +133,7 @@ impl Client {
             && let Some(room) = self.hub.room_for(row)
             && let Some(row) = rows.pop()
         {
-            return room.insert(row).await;
+            return room.take_in(row).await;
         }
         self.store.insert(rows, None).await
     }

@@ -4,7 +4,9 @@ use super::Client;
 use crate::machine::{Id, Machine, New, Signal};
 use crate::metrics;
 use futures_util::future::BoxFuture;
-use outlast_core::{Delivery, InstanceId, Invalid, NewSignal, Result, SignalOrInsert, Target};
+use outlast_core::{
+    Delivered, Delivery, InstanceId, Invalid, NewSignal, Result, SignalOrInsert, Target,
+};
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -31,10 +33,21 @@ impl Client {
     /// Sends signals that have no types here, in their order. At most
     /// [`BATCH_MAX`](outlast_core::limits::BATCH_MAX) go at once.
     pub async fn signal_rows(&self, signals: Vec<NewSignal>) -> Result<Vec<Delivery>> {
-        let delivered = self.store.deliver(signals).await?;
+        let delivered = self.deliver(signals).await?;
         self.publish(delivered.woken);
         delivered.answers.iter().for_each(metrics::signalled);
         Ok(delivered.answers)
+    }
+
+    /// One transaction. What a single signal wakes runs at once in an engine here that has nothing else to do.
+    async fn deliver(&self, mut signals: Vec<NewSignal>) -> Result<Delivered> {
+        if signals.len() == 1
+            && let Some(room) = self.hub.room_for_woken()
+            && let Some(signal) = signals.pop()
+        {
+            return room.take_in(signal).await;
+        }
+        self.store.deliver(signals, None).await
     }
 
     /// Sends a signal to whoever holds the key of `new`, and starts `new` with the signal in its inbox when

@@ -39,7 +39,7 @@ pub struct Engine {
     node: Arc<Node>,
     lanes: Vec<Arc<Lane>>,
     /// What the hub knows of, until this engine stops.
-    intakes: Mutex<Vec<Arc<Intake>>>,
+    intake: Mutex<Option<Arc<Intake>>>,
     /// Pickers and what they started.
     work: TaskTracker,
     /// Committers, heartbeat and the loops that keep house.
@@ -71,7 +71,7 @@ impl Engine {
         metrics::describe();
         let mut engine = Engine {
             lanes: Vec::new(),
-            intakes: Mutex::default(),
+            intake: Mutex::default(),
             work: TaskTracker::new(),
             upkeep: TaskTracker::new(),
             late: AtomicBool::new(false),
@@ -107,17 +107,17 @@ impl Engine {
                 node.client.hub.queue_alarm(queue),
             ));
             self.lanes.push(lane.clone());
-            let intake = Arc::new(Intake::new(
-                node.clone(),
-                lane.clone(),
-                executor.clone(),
-                self.work.clone(),
-            ));
-            node.client.hub.offer_intake(queue, &intake);
-            self.intakes().push(intake);
             let picker = Picker::new(node.clone(), lane, executor.clone(), self.work.clone());
             self.work.spawn(picker.run());
         }
+        let intake = Arc::new(Intake::new(
+            node.clone(),
+            self.lanes.clone(),
+            executor,
+            self.work.clone(),
+        ));
+        node.client.hub.offer_intake(&intake);
+        *self.intake() = Some(intake);
         Ok(())
     }
 
@@ -146,8 +146,8 @@ impl Engine {
         }
         node.stop.grace.cancel();
         self.work.wait().await;
-        // With them goes the last outbox, and the committers end.
-        self.intakes().clear();
+        // With it goes the last outbox, and the committers end.
+        *self.intake() = None;
         node.stop.everything.cancel();
         self.upkeep.close();
         // A store that does not answer must not hold up the stop.
@@ -160,8 +160,8 @@ impl Engine {
         }
     }
 
-    fn intakes(&self) -> MutexGuard<'_, Vec<Arc<Intake>>> {
-        self.intakes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn intake(&self) -> MutexGuard<'_, Option<Arc<Intake>>> {
+        self.intake.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn deregister(&self) {

@@ -29,6 +29,8 @@ on_both_stores!(
     a_signal_to_a_missing_instance_has_no_target,
     a_signal_with_a_dedup_key_arrives_once_even_after_it_was_consumed,
     a_full_inbox_is_an_answer,
+    what_a_signal_wakes_waits_where_every_slot_is_taken,
+    several_signals_at_once_wake_all_their_targets,
     signal_or_insert_starts_what_is_not_there_with_the_signal_in_its_inbox,
     signal_or_insert_signals_what_is_there,
     signal_or_insert_from_many_at_once_starts_one_and_none_is_lost,
@@ -397,6 +399,43 @@ async fn a_signal_with_a_dedup_key_arrives_once_even_after_it_was_consumed<
     assert_eq!(send().await, duplicate);
     engine.signal(id, Close).await.unwrap();
     assert_eq!(engine.wait(id, LONG).await.unwrap(), [1]);
+}
+
+async fn what_a_signal_wakes_waits_where_every_slot_is_taken<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let packer = Packer::default();
+    let engine = Engine::builder(store).machine(packer.clone());
+    let engine = engine.queue("default", 1).start().await.unwrap();
+    let id = insert(&engine, New::<Packer>(Pack::Start { enough: 1 })).await;
+    engine.wait_settled(id, LONG).await.unwrap();
+    insert(&engine, New::<Packer>(Pack::Hold { enough: 1 })).await;
+    packer.held.notified().await;
+
+    assert!(woke(engine.signal(id, Item(7)).await.unwrap()));
+    let woken = engine.get(id).await.unwrap().unwrap();
+    assert_eq!((woken.status, woken.locked_by), (Status::Runnable, None));
+    packer.go_on.notify_one();
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), [7]);
+    engine.shutdown().await;
+}
+
+async fn several_signals_at_once_wake_all_their_targets<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Packer::default()).await;
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let id = insert(&engine, New::<Packer>(Pack::Start { enough: 1 })).await;
+        engine.wait_settled(id, LONG).await.unwrap();
+        ids.push(id);
+    }
+    let signals = ids.iter().map(|id| Item(1).to(*id).unwrap()).collect();
+    let answers = engine.signal_rows(signals).await.unwrap();
+    assert_eq!(answers.len(), 3);
+    for id in ids {
+        assert_eq!(engine.wait(id, LONG).await.unwrap(), [1]);
+    }
+    engine.shutdown().await;
 }
 
 async fn a_full_inbox_is_an_answer<S: Store + Inspect + Clone>(store: S) {

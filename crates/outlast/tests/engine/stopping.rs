@@ -18,6 +18,7 @@ on_both_stores!(
     claims_that_were_not_started_are_given_back_untouched,
     running_ahead_ends_with_the_stop,
     nothing_is_claimed_after_the_stop,
+    what_a_signal_wakes_during_the_stop_is_left_to_others,
     a_stop_with_nothing_to_do_does_not_wait_for_the_grace,
     stopping_twice_is_harmless,
     two_stops_at_once_are_harmless,
@@ -29,6 +30,7 @@ on_both_stores!(
 #[derive(Clone)]
 struct Patience {
     started: Arc<Semaphore>,
+    gate: Arc<Semaphore>,
     /// Whether this build comes to an end at all.
     ends: bool,
 }
@@ -37,6 +39,7 @@ impl Patience {
     fn new(ends: bool) -> Patience {
         Patience {
             started: Arc::new(Semaphore::new(0)),
+            gate: Arc::new(Semaphore::new(0)),
             ends,
         }
     }
@@ -53,9 +56,19 @@ enum Pace {
     UntilStop,
     /// Goes on to the end when the engine is about to stop.
     ThenOn,
+    /// Tells when the engine is about to stop, and ends when the test lets it.
+    Gate,
+    Wait,
     /// Never ends in a build that does not.
     Long,
     End,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Go;
+
+impl Signal for Go {
+    const NAME: &'static str = "go";
 }
 
 impl Machine for Patience {
@@ -74,6 +87,13 @@ impl Machine for Patience {
                 stopping(cx).await;
                 Outcome::next(Pace::End)
             }
+            Pace::Gate => {
+                stopping(cx).await;
+                self.started.add_permits(1);
+                self.gate.acquire().await?.forget();
+                Outcome::done(cx.attempt())
+            }
+            Pace::Wait => wait_for([Go::NAME]).then(Pace::End),
             Pace::Long if self.ends => Outcome::done(cx.attempt()),
             Pace::Long => pending().await,
             Pace::End => Outcome::done(cx.attempt()),
@@ -219,6 +239,36 @@ async fn nothing_is_claimed_after_the_stop<S: Store + Inspect + Clone>(store: S)
     other.wait(id, LONG).await.unwrap();
 
     assert_eq!(machine.started.available_permits(), 0);
+    other.shutdown().await;
+}
+
+async fn what_a_signal_wakes_during_the_stop_is_left_to_others<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let machine = Patience::new(true);
+    let engine = builder(store.clone(), &machine).start().await.unwrap();
+    let id = insert(&engine, New::<Patience>(Pace::Wait)).await;
+    engine.wait_settled(id, LONG).await.unwrap();
+    insert(&engine, New::<Patience>(Pace::Gate)).await;
+    machine.started(2).await;
+
+    let signalled = async {
+        machine.started(1).await;
+        let answer = engine.signal(id, Go).await.unwrap();
+        assert!(matches!(answer, Delivery::Delivered { woke: true, .. }));
+        machine.gate.add_permits(1);
+    };
+    let (stopped, ()) = tokio::join!(engine.shutdown(), signalled);
+    assert!(stopped.in_time);
+    let client = Client::new(store.clone());
+    nothing_is_left(&client).await;
+    let woken = client.get(id).await.unwrap().unwrap();
+    // Claimed for its first step and parked, and nothing since.
+    assert_eq!((woken.status, woken.revision.0), (Status::Runnable, 2));
+
+    let other = builder(store, &machine).start().await.unwrap();
+    assert_eq!(other.wait(id, LONG).await.unwrap(), 0);
     other.shutdown().await;
 }
 

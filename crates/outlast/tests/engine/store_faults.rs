@@ -19,6 +19,9 @@ on_both_stores!(
     claims_that_were_taken_unseen_are_given_back,
     what_is_inserted_on_an_idle_engine_needs_no_claim,
     an_insert_that_was_claimed_unseen_is_given_back_and_runs_once,
+    what_a_signal_wakes_on_an_idle_engine_needs_no_claim,
+    a_target_that_a_signal_claimed_unseen_is_given_back_and_runs_once,
+    a_signal_of_a_worker_whose_lease_has_run_out_is_delivered_all_the_same,
     a_claim_that_could_not_be_given_back_is_given_back_later,
     a_worker_that_cannot_renew_its_lease_is_told_that_its_claim_is_lost,
     everything_ends_once_on_a_store_that_breaks_all_the_time,
@@ -239,6 +242,71 @@ where
     })
     .await;
     assert_eq!(walk.runs_of("three"), 1);
+    engine.shutdown().await;
+}
+
+/// An instance that waits for [`Go`].
+async fn parked(engine: &Engine, new: New<Walk>) -> Id<Walk> {
+    let id = insert(engine, new).await;
+    let settled = engine.wait_settled(id, LONG).await.unwrap();
+    assert_eq!(settled.status, Status::AwaitingSignal);
+    id
+}
+
+async fn what_a_signal_wakes_on_an_idle_engine_needs_no_claim<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let walk = Walk::new();
+    let never = |verb| (verb == "claim").then_some(Break::Before);
+    let engine = builder(Through::new(store).breaking(never), &walk).queue("mail", 4);
+    let engine = engine.start().await.unwrap();
+    let by_id = parked(&engine, New::<Walk>(Leg::Wait).queue("mail")).await;
+    let by_key = parked(&engine, New::<Walk>(Leg::Wait).key("k")).await;
+    // One that wakes nobody keeps no place.
+    for _ in 0..20 {
+        let answer = engine.signal(InstanceId(987_654_321), Go).await.unwrap();
+        assert_eq!(answer, Delivery::NoTarget);
+    }
+    let woke = |answer| matches!(answer, Delivery::Delivered { woke: true, .. });
+    assert!(woke(engine.signal(by_id, Go).await.unwrap()));
+    assert_eq!(engine.wait(by_id, LONG).await.unwrap(), 1);
+    assert!(woke(engine.signal(Walk::key("k"), Go).await.unwrap()));
+    assert_eq!(engine.wait(by_key, LONG).await.unwrap(), 1);
+    engine.shutdown().await;
+}
+
+async fn a_target_that_a_signal_claimed_unseen_is_given_back_and_runs_once<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let walk = Walk::new();
+    let broken = Through::new(store).breaking(first("deliver", &[Break::After]));
+    let engine = builder(broken, &walk).start().await.unwrap();
+    let id = parked(&engine, New::<Walk>(Leg::Wait)).await;
+    engine.signal(id, Go).await.unwrap_err();
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
+    assert_eq!(walk.runs_of("one"), 1);
+    let ended = get(&engine, id).await;
+    // Claim, wait, claim (unseen), given back, claim, one, two, three.
+    assert_eq!((ended.revision.0, ended.crashes), (8, 0));
+    engine.shutdown().await;
+}
+
+async fn a_signal_of_a_worker_whose_lease_has_run_out_is_delivered_all_the_same<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let walk = Walk::new();
+    let engine = builder(store.clone(), &walk).start().await.unwrap();
+    let id = parked(&engine, New::<Walk>(Leg::Wait)).await;
+    // Somebody takes it for dead; it finds out, and registers again.
+    for worker in engine.workers().await.unwrap() {
+        store.deregister(worker.id).await.unwrap();
+    }
+    engine.signal(id, Go).await.unwrap();
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
+    assert_eq!(walk.runs_of("one"), 1);
     engine.shutdown().await;
 }
 

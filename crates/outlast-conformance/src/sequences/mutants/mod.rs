@@ -62,9 +62,13 @@ enum Mutation {
     DropsTheSignalThatStarts,
     /// I9: an ended holder that keeps its key is replaced.
     ReplacesEndedHolders,
+    /// A delivery hands over what it wakes in a paused queue.
+    HandsOverFromPausedQueues,
+    /// I7: what a delivery hands over comes without its inbox.
+    HandsOverWithoutTheInbox,
 }
 
-const ALL: [Mutation; 25] = [
+const ALL: [Mutation; 27] = [
     Mutation::ForgetsTheFence,
     Mutation::CountsSiblingsOnce,
     Mutation::CountsOlderRounds,
@@ -90,6 +94,8 @@ const ALL: [Mutation; 25] = [
     Mutation::ForgetsTheTraceOfChildren,
     Mutation::DropsTheSignalThatStarts,
     Mutation::ReplacesEndedHolders,
+    Mutation::HandsOverFromPausedQueues,
+    Mutation::HandsOverWithoutTheInbox,
 ];
 
 #[tokio::test]
@@ -200,7 +206,9 @@ impl Mutant {
             | Mutation::IgnoresPauses
             | Mutation::ClaimsDoubleSuccess
             | Mutation::DropsTheSignalThatStarts
-            | Mutation::ReplacesEndedHolders => {}
+            | Mutation::ReplacesEndedHolders
+            | Mutation::HandsOverFromPausedQueues
+            | Mutation::HandsOverWithoutTheInbox => {}
         });
     }
 

@@ -83,8 +83,15 @@ impl Store for Mutant {
         self.model.forget(worker, held).await
     }
 
-    async fn deliver(&self, signals: Vec<NewSignal>) -> Result<Delivered> {
+    async fn deliver(
+        &self,
+        signals: Vec<NewSignal>,
+        claim_for: Option<Taker>,
+    ) -> Result<Delivered> {
         let before = self.tables();
+        if self.is(Mutation::HandsOverFromPausedQueues) {
+            self.tamper(|tables| tables.paused.clear());
+        }
         if self.is(Mutation::SignalsTheDead) {
             self.tamper(|tables| {
                 let rows = tables.instances.values_mut();
@@ -92,8 +99,13 @@ impl Store for Mutant {
                 dead.for_each(|row| row.status = Status::Runnable);
             });
         }
-        let delivered = self.model.deliver(signals).await;
+        let mut delivered = self.model.deliver(signals, claim_for).await;
+        if let (Ok(delivered), true) = (&mut delivered, self.is(Mutation::HandsOverWithoutTheInbox))
+        {
+            delivered.claims.iter_mut().for_each(|it| it.inbox.clear());
+        }
         self.tamper(|tables| {
+            tables.paused.clone_from(&before.paused);
             for (id, row) in &mut tables.instances {
                 let old = &before.instances[id];
                 if old.status.is_terminal() {

@@ -8,8 +8,8 @@ use outlast_core::{
     DeleteAnswer, Delivered, Error, Filter, Fired, Heartbeat, Hints, Inserts, Inspect, Instance,
     InstanceId, ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note, Operation, Page,
     QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
-    Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store, Timestamp, Worker,
-    WorkerId,
+    Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store, Taker, Timestamp,
+    Worker, WorkerId,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -127,8 +127,13 @@ impl<S: Store + Inspect> Store for Through<S> {
         self.call("forget", self.store.forget(worker, held)).await
     }
 
-    async fn deliver(&self, signals: Vec<NewSignal>) -> Result<Delivered> {
-        self.call("deliver", self.store.deliver(signals)).await
+    async fn deliver(
+        &self,
+        signals: Vec<NewSignal>,
+        claim_for: Option<Taker>,
+    ) -> Result<Delivered> {
+        self.call("deliver", self.store.deliver(signals, claim_for))
+            .await
     }
 
     async fn signal_or_insert(&self, request: SignalOrInsert) -> Result<SignalledOrInserted> {

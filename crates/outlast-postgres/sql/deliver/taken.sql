@@ -1,0 +1,40 @@
+-- What a delivery handed to its worker: the rows, and after them their unconsumed signals, oldest first.
+--
+-- $1 target ids, each once
+-- locks   none: the rows are held since deliver/lock.sql   index instances_pkey, signals_inbox
+-- bound   CLAIM_MAX rows, INBOX_MAX signals per row
+--
+-- A statement of its own, after deliver/deliver.sql: it sees what that wrote. A row that executes and was
+-- written by this transaction is one that the delivery handed over; others that execute ran before.
+-- Signals have a target, rows have none; what either does not have is sent as null, which costs nothing.
+with
+taken as materialized (
+    select i.*
+      from unnest($1::bigint[]) as t (id)
+     cross join lateral (
+           select i.id, i.revision, i.fsm, i.fsm_version, i.step, i.state, i.status, i.queue, i.priority,
+                  i.attempt, i.crashes, i.partition_key, i.correlation_key, i.parent_id, i.parent_round,
+                  i.round, i.awaits, i.children_dropped, i.eligible_at, i.entered_revision, i.trace,
+                  i.xmin as written_by
+             from outlast.instances i
+            where i.id = any (array[t.id])
+           offset 0) i
+     where i.status = 'executing' and i.written_by = pg_current_xact_id()::xid
+)
+select t.id, null::bigint as target_id, null::text as name, null::text as payload, null::text as dedup_key,
+       null::timestamptz as inserted_at,
+       t.revision, t.fsm, t.fsm_version, t.step, t.state::text as state, t.queue, t.priority, t.attempt,
+       t.crashes, t.partition_key, t.correlation_key, t.parent_id, t.parent_round, t.round, t.awaits,
+       t.children_dropped::text as children_dropped, t.eligible_at, t.entered_revision, t.trace
+  from taken t
+union all
+(select s.id, s.target_id, s.name, s.payload::text, s.dedup_key, s.inserted_at,
+        null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+        null, null
+   from taken t
+  cross join lateral (
+        select s.target_id, s.id, s.name, s.payload, s.dedup_key, s.inserted_at
+          from outlast.signals s
+         where s.target_id = t.id and s.consumed_at is null
+        offset 0) s
+  order by s.id)

@@ -1,0 +1,10 @@
+-- A row that was just woken, as its step sees it, if it could be claimed at once without loading children.
+-- Parameters: 1 id.
+-- Guard: it is runnable, has no partition key (I8), has never fanned out, and its queue is not paused.
+-- Index: primary keys of instances and queues.
+-- Bound: one row.
+select queue, priority, id, eligible_at, fsm, fsm_version, revision, step, state, entered_revision, trace,
+    attempt, crashes, correlation_key, parent_id, parent_round, round, awaits, children_dropped
+from instances
+where id = ?1 and status = 'runnable' and partition_key is null and round = 0
+  and not exists (select 1 from queues where name = instances.queue)
