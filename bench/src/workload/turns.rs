@@ -6,12 +6,15 @@ use crate::bed::Bed;
 use crate::cpu::Usage;
 use crate::figure::Times;
 use anyhow::Result;
+use std::time::Duration;
 
 /// How often the two take turns.
 const TURNS: usize = 10;
 
 /// What comes first opens connections and prepares statements, which an engine that is up has behind it.
 const WARM_UP: usize = 20;
+/// An engine with nothing to do has been up for a while, and knows by then whether there are other nodes to tell.
+const UP_FOR: Duration = Duration::from_secs(2);
 
 /// What both sides took.
 pub(super) struct Both {
@@ -31,6 +34,7 @@ pub(super) async fn in_turns(
         once(number as u64).await?;
         bare.commit().await?;
     }
+    tokio::time::sleep(UP_FOR).await;
     bed.settle().await?;
     let bar = run.bar(run.n, doing);
     let (mut ours, mut commits) = (Turns::default(), Turns::default());

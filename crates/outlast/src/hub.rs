@@ -7,7 +7,9 @@
 
 use crate::client::Backend;
 use crate::engine::{Intake, Room};
-use outlast_core::{Hints, InstanceId, Json, NewInstance, Outcome, Revision, Status, limits};
+use outlast_core::{
+    ClaimRef, Hints, InstanceId, Json, NewInstance, Outcome, Revision, Status, limits,
+};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -34,6 +36,8 @@ struct Ears {
     queues: HashMap<String, Vec<Weak<Alarm>>>,
     timers: Vec<Weak<Alarm>>,
     watchers: HashMap<InstanceId, Vec<Weak<Watcher>>>,
+    /// Instances of which somebody here will tell how they go on, with the revision they are at.
+    in_hand: HashMap<InstanceId, Revision>,
     intakes: Vec<Weak<Intake>>,
 }
 
@@ -112,6 +116,17 @@ impl Hub {
             hub: self.clone(),
             id,
             watcher,
+            in_hand: ears.in_hand.get(&id).copied(),
+        }
+    }
+
+    /// Who watches this instance need not look before they are told: until the answer is dropped, somebody here
+    /// runs it.
+    pub(crate) fn in_hand(self: &Arc<Hub>, claim: ClaimRef) -> InHand {
+        lock(&self.ears).in_hand.insert(claim.id, claim.revision);
+        InHand {
+            hub: self.clone(),
+            id: claim.id,
         }
     }
 
@@ -154,7 +169,9 @@ impl Hub {
 
     /// Tells who watches this instance here how it ended: they need not look.
     pub(crate) fn ended(&self, id: InstanceId, revision: Revision, outcome: &Outcome) {
-        let ears = lock(&self.ears);
+        let mut ears = lock(&self.ears);
+        // Under the same lock: who begins to watch after this has to look.
+        ears.in_hand.remove(&id);
         let Some(watchers) = ears.watchers.get(&id) else {
             return;
         };
@@ -275,6 +292,23 @@ impl End {
     }
 }
 
+/// An instance that somebody here runs.
+#[derive(Debug)]
+pub(crate) struct InHand {
+    hub: Arc<Hub>,
+    id: InstanceId,
+}
+
+impl Drop for InHand {
+    /// What became of it, unless its end was told, is for everybody to look at.
+    fn drop(&mut self) {
+        let mut ears = lock(&self.hub.ears);
+        if ears.in_hand.remove(&self.id).is_some() {
+            tell(&ears, self.id);
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Watcher {
     moved: Notify,
@@ -287,9 +321,16 @@ pub(crate) struct Watch {
     hub: Arc<Hub>,
     id: InstanceId,
     watcher: Arc<Watcher>,
+    in_hand: Option<Revision>,
 }
 
 impl Watch {
+    /// The revision that the instance is known to be at without looking, when somebody here runs it. Answered
+    /// once: by the next time it may have moved.
+    pub(crate) fn take_revision(&mut self) -> Option<Revision> {
+        self.in_hand.take()
+    }
+
     /// How it ended after it was seen at `revision`, when that was told here.
     pub(crate) fn end_after(&self, revision: Revision) -> Option<End> {
         lock(&self.watcher.end)
@@ -398,6 +439,36 @@ mod tests {
         assert!(sending.next().is_some());
         drop(sending);
         hub.flushed().await;
+    }
+
+    #[tokio::test]
+    async fn who_watches_what_is_in_hand_is_told_its_end_or_has_to_look() {
+        let hub = Hub::of("in hand");
+        let (id, revision) = (InstanceId(1), Revision(3));
+        let claim = ClaimRef { id, revision };
+        let done = Outcome::Done {
+            result: Json::null(),
+        };
+        let mut before = hub.watch(id);
+        assert_eq!(before.take_revision(), None, "nobody runs it here");
+
+        let in_hand = hub.in_hand(claim);
+        let mut during = hub.watch(id);
+        assert_eq!(during.take_revision(), Some(revision));
+        assert_eq!(during.take_revision(), None, "known once, then looked at");
+        hub.ended(id, revision.next(), &done);
+        during.moved().await;
+        assert!(during.end_after(revision).is_some());
+        let mut after = hub.watch(id);
+        assert_eq!(after.take_revision(), None, "its end was told before");
+        drop(in_hand);
+
+        let given_back = hub.in_hand(claim);
+        let during = hub.watch(id);
+        drop(given_back);
+        during.moved().await;
+        assert!(during.end_after(revision).is_none(), "it has to look");
+        assert!(lock(&hub.ears).in_hand.is_empty());
     }
 
     #[test]

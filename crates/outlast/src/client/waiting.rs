@@ -125,20 +125,27 @@ impl Client {
         told: impl Fn(&Watch, Revision) -> Option<T>,
     ) -> Result<Seen<T>, WaitError> {
         let deadline = Instant::now() + at_most;
-        let watch = self.hub.watch(id);
+        let mut watch = self.hub.watch(id);
         let mut pause = FIRST_PAUSE;
         loop {
-            let instance = self.store.get(id).await?.ok_or(WaitError::NotFound)?;
-            if is_reached(instance.status) {
-                return Ok(Seen::Stored(Box::new(instance)));
-            }
-            if Instant::now() >= deadline {
-                return Err(WaitError::TimedOut(Box::new(instance)));
-            }
+            // What runs here has not come to rest, and tells when it does.
+            let revision = match watch.take_revision() {
+                Some(revision) => revision,
+                None => {
+                    let instance = self.store.get(id).await?.ok_or(WaitError::NotFound)?;
+                    if is_reached(instance.status) {
+                        return Ok(Seen::Stored(Box::new(instance)));
+                    }
+                    if Instant::now() >= deadline {
+                        return Err(WaitError::TimedOut(Box::new(instance)));
+                    }
+                    instance.revision
+                }
+            };
             let next_look = (Instant::now() + pause).min(deadline);
             // When the time is up there is nothing to do but look.
             let _ = tokio::time::timeout_at(next_look, watch.moved()).await;
-            if let Some(told) = told(&watch, instance.revision) {
+            if let Some(told) = told(&watch, revision) {
                 return Ok(Seen::Told(told));
             }
             pause = (pause * 2).min(LONGEST_PAUSE);

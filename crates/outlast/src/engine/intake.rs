@@ -147,7 +147,10 @@ impl Room {
         let (tasks, executor) = (self.intake.tasks.clone(), self.intake.executor.clone());
         tasks.spawn(async move {
             let (answer, claim) = self.bring_in(arrival).await;
+            let hub = self.intake.node.client.hub.clone();
             let pick = self.into_pick(claim);
+            // Before the answer: who waits for the instance then need not look.
+            let _in_hand = pick.as_ref().map(|it| hub.in_hand(it.claim.reference()));
             // The caller may have gone away.
             let _ = reply.send(answer);
             if let Some(pick) = pick {
