@@ -264,8 +264,10 @@ where
     let client = Client::new(store.clone());
     nothing_is_left(&client).await;
     let woken = client.get(id).await.unwrap().unwrap();
-    // Claimed for its first step and parked, and nothing since.
-    assert_eq!((woken.status, woken.revision.0), (Status::Runnable, 2));
+    // A claim that was under way may have met it, and then has given it back.
+    assert_eq!(woken.status, Status::Runnable);
+    assert_eq!((woken.attempt, woken.crashes), (0, 0));
+    assert_eq!(machine.started.available_permits(), 0, "nothing ran");
 
     let other = builder(store, &machine).start().await.unwrap();
     assert_eq!(other.wait(id, LONG).await.unwrap(), 0);
