@@ -1,9 +1,11 @@
 //! Connections: how they are made, when they are used again, and what is prepared on them.
 
+use crate::direct::is_direct;
 use crate::error::Failure;
 use crate::opening::{Purpose, TimeLimits};
 use deadpool::managed::{self, Manager, Metrics, RecycleError, RecycleResult};
 use futures_util::future::{join_all, join3};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
@@ -37,6 +39,7 @@ impl Manager for Connections {
             }
         });
         Ok(Connection {
+            direct: is_direct(&client).await?,
             client,
             driver,
             mark: unique_mark(),
@@ -57,6 +60,8 @@ impl Manager for Connections {
 pub(crate) struct Connection {
     client: Client,
     driver: JoinHandle<()>,
+    /// Whether it leads to one process of the server for as long as it lives.
+    direct: bool,
     mark: String,
     prepared: Mutex<Prepared>,
 }
@@ -64,7 +69,8 @@ pub(crate) struct Connection {
 /// What was prepared.
 #[derive(Default)]
 struct Prepared {
-    marked: bool,
+    /// The settings are made, or the marks are there that make them.
+    ready: bool,
     statements: HashMap<&'static str, Statement>,
 }
 
@@ -81,20 +87,25 @@ impl Connection {
     /// The driver's names for statements differ within this program only. Behind a pooler, which may give
     /// each transaction another process of the server, that process may keep another program's statement
     /// of the same name. So marks that nobody else has are left beside them, and every transaction that
-    /// uses them executes one first, which also makes its settings.
+    /// uses them executes one first, which also makes its settings. A process that is ours alone needs no marks
+    /// and keeps its settings.
     pub(crate) async fn prepare(
         &self,
         wanted: &[Preparable<'_>],
         limits: &TimeLimits,
     ) -> Result<(), Failure> {
         let missing = self.missing(wanted);
-        if missing.is_empty() {
+        let ready = self.prepared().ready;
+        if missing.is_empty() && ready {
             return Ok(());
         }
-        let marked = self.prepared().marked;
-        let begin = match marked {
-            true => format!("begin; execute {}", self.mark(Purpose::Write)),
-            false => self.marking(limits),
+        if self.direct && !ready {
+            self.batch_execute(&limits.for_life()).await?;
+        }
+        let begin = match (self.direct, ready) {
+            (true, _) => "begin".to_owned(),
+            (false, true) => format!("begin; execute {}", self.mark(Purpose::Write)),
+            (false, false) => self.marking(limits),
         };
         let (begun, statements, committed) = join3(
             self.batch_execute(&begin),
@@ -108,16 +119,29 @@ impl Connection {
         .await;
         begun?;
         // What was prepared stays prepared, even if something after it failed.
-        self.prepared().marked = true;
+        self.prepared().ready = true;
         let statements = statements.into_iter().collect::<Result<Vec<_>, _>>()?;
         committed?;
         self.keep(&missing, statements);
         Ok(())
     }
 
+    /// Whether a statement is a transaction by itself here, with the settings of verbs that write.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// SQL that begins a transaction once statements are prepared. Where they are not, it fails.
+    pub(crate) fn opening(&self, purpose: Purpose, limits: &TimeLimits) -> Cow<'static, str> {
+        match self.direct {
+            true => limits.opening_for_life(purpose),
+            false => format!("{}; execute {}", purpose.begin(), self.mark(purpose)).into(),
+        }
+    }
+
     /// The name of a statement that makes the settings of a transaction. Where our statements are not, it is
     /// missing too.
-    pub(crate) fn mark(&self, purpose: Purpose) -> String {
+    fn mark(&self, purpose: Purpose) -> String {
         format!("{}_{}", self.mark, purpose.word())
     }
 

@@ -87,7 +87,7 @@ async fn deliver_once(
     let mut transaction = session.begin(Purpose::Write).await?;
     let calls = delivering_for(signals, &holders, claim_for);
     let answers = transaction.run(&calls).await?;
-    if has_vanished(&answers[delivery_among(claim_for)])? {
+    if has_vanished(&answers[1])? {
         transaction.abandon().await;
         return Ok(None);
     }
@@ -95,7 +95,7 @@ async fn deliver_once(
     arrived(answers, claim_for).map(Some)
 }
 
-/// What delivers the batch; with a worker, between holding its lease and reading what it was handed.
+/// What delivers the batch; with a worker, followed by reading what it was handed.
 fn delivering_for<'a>(
     signals: &'a [NewSignal],
     holders: &HashMap<usize, InstanceId>,
@@ -103,23 +103,14 @@ fn delivering_for<'a>(
 ) -> Vec<Call<'a>> {
     let targets = targets(signals, holders);
     let delivering = delivering(signals, &targets, claim_for);
-    let Some(taker) = claim_for else {
+    if claim_for.is_none() {
         return delivering.into();
-    };
-    let mut calls = vec![statement::LEASE_HOLD.with([value(taker.worker.0)])];
-    calls.extend(delivering);
+    }
+    let mut calls = Vec::from(delivering);
     let each_once: BTreeSet<i64> = targets.into_iter().collect();
     let each_once: Vec<i64> = each_once.into_iter().collect();
     calls.push(statement::DELIVER_TAKEN.with([value(each_once)]));
     calls
-}
-
-/// Where among the answers to [`delivering_for`] those to the signals are.
-fn delivery_among(claim_for: Option<&Taker>) -> usize {
-    match claim_for {
-        Some(_) => 2,
-        None => 1,
-    }
 }
 
 fn arrived(mut answers: Answers, claim_for: Option<&Taker>) -> Result<Arrived, Failure> {
@@ -131,8 +122,8 @@ fn arrived(mut answers: Answers, claim_for: Option<&Taker>) -> Result<Arrived, F
     };
     let taken = answers.pop().unwrap_or_default();
     let delivered = answers.pop().unwrap_or_default();
-    // Alive when it was held and expired when the targets were locked: nothing was written either.
-    if answers[0].is_empty() || delivered.is_empty() {
+    // Its lease was not alive, or ran out before the targets were locked: nothing was written.
+    if delivered.is_empty() {
         return Err(Failure::Verb(Error::LeaseExpired {
             operation: "deliver",
             worker: taker.worker,
@@ -287,7 +278,10 @@ fn delivering<'a>(
         queues.map(String::as_str).collect()
     };
     [
-        statement::DELIVER_LOCK.with([value(targets.to_vec())]),
+        statement::DELIVER_LOCK.with([
+            value(targets.to_vec()),
+            value(claim_for.map(|taker| taker.worker.0)),
+        ]),
         statement::DELIVER.with([
             value(targets.to_vec()),
             value(

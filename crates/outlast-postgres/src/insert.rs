@@ -87,17 +87,11 @@ async fn insert_once(
     rows: &[NewInstance],
     claim_for: Option<WorkerId>,
 ) -> Result<Inserts, Failure> {
-    let mut calls = Vec::new();
-    if let Some(worker) = claim_for {
-        calls.push(statement::LEASE_HOLD.with([value(worker.0)]));
-    }
-    calls.extend(inserting(rows, claim_for));
+    let calls = inserting(rows, claim_for);
     let mut answers = session.transact(Purpose::Write, &calls).await?.into_iter();
-    let lease = claim_for.map(|_| answers.next().unwrap_or_default());
     let inserted = answers.next().unwrap_or_default();
-    // It may also run out between the two statements: then the second has written nothing.
-    if let (Some(worker), Some(lease)) = (claim_for, lease)
-        && (lease.is_empty() || inserted.is_empty())
+    if let Some(worker) = claim_for
+        && inserted.is_empty()
     {
         return Err(Failure::Verb(Error::LeaseExpired {
             operation: "insert",

@@ -23,12 +23,12 @@ pub(crate) async fn now(session: &Session) -> Result<Timestamp> {
 
 pub(crate) async fn get(session: &Session, id: InstanceId) -> Result<Option<Instance>> {
     let call = statement::INSPECT_GET.with([value(id.0)]);
-    Ok(ask(session, "get", call, row::instance).await?.pop())
+    look_up(session, "get", call, row::instance).await
 }
 
 pub(crate) async fn find(session: &Session, machine: &str, key: &str) -> Result<Option<Instance>> {
     let call = statement::INSPECT_FIND.with([value(machine), value(key)]);
-    Ok(ask(session, "find", call, row::instance).await?.pop())
+    look_up(session, "find", call, row::instance).await
 }
 
 pub(crate) async fn list(session: &Session, request: &ListRequest) -> Result<Page> {
@@ -146,12 +146,34 @@ async fn ask<T: Send>(
     call: Call<'_>,
     read: impl Fn(&Row) -> Result<T, Failure> + Send + Sync,
 ) -> Result<Vec<T>> {
+    ask_as(session, Purpose::Inspect, operation, call, read).await
+}
+
+/// One row by its key. It has one plan, as the verbs' statements have, and needs no transaction around it: programs
+/// ask this again and again.
+async fn look_up<T: Send>(
+    session: &Session,
+    operation: &'static str,
+    call: Call<'_>,
+    read: impl Fn(&Row) -> Result<T, Failure> + Send + Sync,
+) -> Result<Option<T>> {
+    let found = ask_as(session, Purpose::Write, operation, call, read).await?;
+    Ok(found.into_iter().next())
+}
+
+async fn ask_as<T: Send>(
+    session: &Session,
+    purpose: Purpose,
+    operation: &'static str,
+    call: Call<'_>,
+    read: impl Fn(&Row) -> Result<T, Failure> + Send + Sync,
+) -> Result<Vec<T>> {
     let call = std::slice::from_ref(&call);
     let read = &read;
     session
         .retry(operation, || {
             Box::pin(async move {
-                let answers = session.transact(Purpose::Inspect, call).await?;
+                let answers = session.transact(purpose, call).await?;
                 answers[0].iter().map(read).collect()
             })
         })

@@ -27,6 +27,7 @@ mod commit;
 mod conductor;
 mod connection;
 mod deliver;
+mod direct;
 mod error;
 mod fire;
 mod insert;

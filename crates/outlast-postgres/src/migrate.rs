@@ -13,6 +13,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0001_kernel.sql"),
     include_str!("../migrations/0002_trace_and_visits.sql"),
     include_str!("../migrations/0003_transaction.sql"),
+    include_str!("../migrations/0004_fewer_checks.sql"),
 ];
 
 /// The version of the schema that this build works with.

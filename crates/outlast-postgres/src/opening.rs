@@ -1,6 +1,7 @@
 //! How transactions begin: what each is for, and the settings that follow from it.
 
 use outlast_core::Invalid;
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// What a transaction is for, and with it which settings it runs under.
@@ -36,8 +37,8 @@ impl Purpose {
     }
 
     /// All that its plans depend on, and whether it waits for the disk.
-    const fn settings(self) -> &'static [&'static [(&'static str, &'static str)]] {
-        const PLANS: &[(&str, &str)] = &[
+    const fn settings(self) -> &'static [Setting] {
+        const WRITE: &[Setting] = &[
             ("enable_seqscan", "off"),
             ("enable_bitmapscan", "off"),
             ("enable_hashjoin", "off"),
@@ -45,15 +46,26 @@ impl Purpose {
             ("jit", "off"),
             ("plan_cache_mode", "force_generic_plan"),
         ];
-        const NO_DISK: &[(&str, &str)] = &[("synchronous_commit", "off")];
-        const FREE: &[(&str, &str)] = &[("jit", "off"), ("plan_cache_mode", "force_custom_plan")];
+        const CLAIM: &[Setting] = &[
+            ("enable_seqscan", "off"),
+            ("enable_bitmapscan", "off"),
+            ("enable_hashjoin", "off"),
+            ("enable_mergejoin", "off"),
+            ("jit", "off"),
+            ("plan_cache_mode", "force_generic_plan"),
+            ("synchronous_commit", "off"),
+        ];
+        const INSPECT: &[Setting] = &[("jit", "off"), ("plan_cache_mode", "force_custom_plan")];
         match self {
-            Purpose::Write => &[PLANS],
-            Purpose::Claim => &[PLANS, NO_DISK],
-            Purpose::Inspect => &[FREE],
+            Purpose::Write => WRITE,
+            Purpose::Claim => CLAIM,
+            Purpose::Inspect => INSPECT,
         }
     }
 }
+
+/// A name and a value that needs no quoting.
+type Setting = (&'static str, &'static str);
 
 /// How long the server may take before a transaction is taken back.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +107,7 @@ impl TimeLimits {
         Ok(())
     }
 
-    /// The settings of a transaction: names and values that need no quoting.
+    /// The settings of a transaction.
     fn settings(&self, purpose: Purpose) -> impl Iterator<Item = (&'static str, String)> {
         let statement = match purpose {
             Purpose::Write | Purpose::Claim => self.statement,
@@ -105,10 +117,37 @@ impl TimeLimits {
             ("lock_timeout", self.lock.as_millis().to_string()),
             ("statement_timeout", statement.as_millis().to_string()),
         ];
-        let fixed = purpose.settings().iter().copied().flatten();
+        let fixed = purpose.settings().iter();
         fixed
             .map(|&(name, value)| (name, value.to_owned()))
             .chain(limits)
+    }
+
+    /// SQL that makes the settings of verbs that write for the whole life of a connection.
+    pub(crate) fn for_life(&self) -> String {
+        let settings = self.settings(Purpose::Write);
+        let settings: Vec<_> = settings
+            .map(|(name, value)| format!("set {name} = {value}"))
+            .collect();
+        settings.join("; ")
+    }
+
+    /// SQL that begins a transaction where [`for_life`](TimeLimits::for_life) was said: only what differs.
+    pub(crate) fn opening_for_life(&self, purpose: Purpose) -> Cow<'static, str> {
+        match purpose {
+            Purpose::Write => "begin isolation level read committed".into(),
+            Purpose::Claim => {
+                "begin isolation level read committed; set local synchronous_commit = off".into()
+            }
+            Purpose::Inspect => {
+                let freed = Purpose::Write.settings().iter();
+                let freed = freed.map(|(name, _)| format!("; set local {name} = default"));
+                let set = self.settings(purpose);
+                let set = set.map(|(name, value)| format!("; set local {name} = {value}"));
+                let settings: String = freed.chain(set).collect();
+                (purpose.begin().to_owned() + &settings).into()
+            }
+        }
     }
 
     /// SQL that begins a transaction with its settings, on any connection.
@@ -133,6 +172,22 @@ impl TimeLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn with_settings_for_life_a_transaction_makes_what_differs() {
+        let limits = TimeLimits::default();
+        let claims = limits.opening(Purpose::Claim);
+        let differs = claims
+            .split("; ")
+            .filter(|setting| !limits.opening(Purpose::Write).contains(setting));
+        let begin = Purpose::Claim.begin();
+        let opening: Vec<_> = std::iter::once(begin).chain(differs).collect();
+        assert_eq!(limits.opening_for_life(Purpose::Claim), opening.join("; "));
+        assert_eq!(
+            limits.opening_for_life(Purpose::Write),
+            Purpose::Write.begin()
+        );
+    }
 
     #[test]
     fn both_ways_to_begin_make_the_same_settings() {

@@ -12,7 +12,7 @@ use crate::store::Postgres;
 use crate::tls::{self, Trust};
 use crate::transaction::Schema;
 use deadpool::Runtime;
-use deadpool::managed::Timeouts;
+use deadpool::managed::{QueueMode, Timeouts};
 use outlast_core::{Clock, Error, Invalid};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -209,6 +209,8 @@ impl Options {
         };
         Pool::builder(connections)
             .max_size(self.max_connections)
+            // The one that was used last: its process of the server is warm, and the others sleep.
+            .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .timeouts(Timeouts {
                 wait: Some(self.connection_wait),

@@ -39,7 +39,7 @@ async fn reconcile_once(
         .flatten();
     // Joins are counted under the parents' locks, which every child's end takes before it counts.
     let calls = [
-        statement::DELIVER_LOCK.with([value(joining.clone())]),
+        statement::DELIVER_LOCK.with([value(joining.clone()), value(None::<i64>)]),
         statement::RECONCILE_JOINS.with([value(joining)]),
         statement::RECONCILE_HOLDS.with([value(ids)]),
     ];

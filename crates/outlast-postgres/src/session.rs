@@ -9,6 +9,7 @@ use crate::statement::{Call, Texts};
 use crate::transaction::Schema;
 use futures_util::future::join_all;
 use outlast_core::{Clock, Error};
+use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -107,15 +108,14 @@ impl Session {
         }
     }
 
-    /// What opens a transaction. One message: the settings cost no round trip. With a mark, which makes them,
-    /// the transaction ends right here where the connection's statements are not.
-    fn opening(&self, purpose: Purpose, mark: Option<String>) -> String {
-        let mut sql = match mark {
-            Some(mark) => format!("{}; execute {mark}", purpose.begin()),
-            None => self.limits.opening(purpose),
+    /// What opens a transaction. One message: the settings cost no round trip.
+    fn opening(&self, purpose: Purpose, client: &Pooled, named: bool) -> Cow<'static, str> {
+        let mut sql = match named {
+            true => client.opening(purpose, &self.limits),
+            false => self.limits.opening(purpose).into(),
         };
         if let Some(clock) = &self.clock {
-            sql.push_str(&format!(
+            sql.to_mut().push_str(&format!(
                 "; set local outlast_test.now_us = {}",
                 clock.now().0
             ));
@@ -141,9 +141,18 @@ pub(crate) struct Transaction<'s> {
     begun: bool,
 }
 
+/// Where in a transaction an exchange stands.
+#[derive(Clone, Copy)]
+struct Frame {
+    opening: bool,
+    last: bool,
+    /// It is the whole of it, and needs no words around it.
+    alone: bool,
+}
+
 /// One message of a pipeline.
 enum Message<'a, 'p> {
-    Plain(String),
+    Plain(Cow<'static, str>),
     Named(tokio_postgres::Statement, &'a Call<'p>),
     Whole(&'a str, &'a Call<'p>),
 }
@@ -177,10 +186,21 @@ impl Transaction<'_> {
             }));
         };
         let opening = !std::mem::replace(&mut self.begun, true);
+        let frame = Frame {
+            opening,
+            last,
+            alone: opening && last && self.session.goes_alone(client, self.purpose, calls),
+        };
         let messages = self
             .session
-            .messages(client, self.purpose, opening, calls, last)
+            .messages(client, self.purpose, frame, calls)
             .await?;
+        if frame.alone {
+            let answers = pipeline(client, messages).await;
+            // When it failed there is nothing to take back.
+            self.begun = false;
+            return answers;
+        }
         let answers = match &self.session.conductor {
             None => pipeline(client, messages).await?,
             Some(conductor) => conducted(client, messages, conductor.as_ref()).await?,
@@ -195,7 +215,9 @@ impl Transaction<'_> {
     }
 
     async fn roll_back(&mut self) {
-        let Some(client) = &self.client else { return };
+        let Some(client) = self.client.as_ref().filter(|_| self.begun) else {
+            return;
+        };
         if client.batch_execute("rollback").await.is_ok() {
             self.return_connection();
         }
@@ -222,22 +244,21 @@ impl Session {
         &'a self,
         client: &Pooled,
         purpose: Purpose,
-        opening: bool,
+        frame: Frame,
         calls: &'a [Call<'p>],
-        last: bool,
     ) -> Result<Vec<Message<'a, 'p>>, Failure> {
         let named = self.named.load(Ordering::Relaxed);
         let mut messages = Vec::with_capacity(calls.len() + 2);
         if named {
             let wanted = self.preparable(calls);
-            match opening {
+            match frame.opening {
                 true => client.prepare(&wanted, &self.limits).await?,
                 false => client.prepare_inside(&wanted).await?,
             }
         }
-        if opening {
-            let mark = named.then(|| client.mark(purpose));
-            messages.push(Message::Plain(self.opening(purpose, mark)));
+        if frame.opening && !frame.alone {
+            let sql = self.opening(purpose, client, named);
+            messages.push(Message::Plain(sql));
         }
         for call in calls {
             let prepared = named.then(|| client.statement(call.statement.name));
@@ -246,10 +267,21 @@ impl Session {
                 None => Message::Whole(self.text(call), call),
             });
         }
-        if last {
+        if frame.last && !frame.alone {
             messages.push(Message::Plain("commit".into()));
         }
         Ok(messages)
+    }
+
+    /// Whether the calls are a transaction without being told so: one statement, on a connection that has the
+    /// settings for it. Each message that is saved is one that the server need not send an answer to.
+    fn goes_alone(&self, client: &Pooled, purpose: Purpose, calls: &[Call<'_>]) -> bool {
+        let is_test = self.clock.is_some() || self.conductor.is_some();
+        purpose == Purpose::Write
+            && calls.len() == 1
+            && client.is_direct()
+            && self.named.load(Ordering::Relaxed)
+            && !is_test
     }
 
     fn preparable<'a>(&'a self, calls: &[Call<'_>]) -> Vec<Preparable<'a>> {

@@ -152,7 +152,6 @@ async fn what_a_delivery_hands_over_and_cannot_be_read_fails_alone() {
         .unwrap();
     let by_hand = format!(
         "update {schema}.instances set children_dropped = '7' where id = {};
-         alter table {schema}.signals drop constraint tombstones_are_empty;
          update {schema}.signals set payload = null where target_id = {}",
         parked[0], parked[1]
     );

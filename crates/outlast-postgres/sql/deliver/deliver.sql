@@ -4,7 +4,7 @@
 -- $5 payload  $6 dedup key;  $7 how many unconsumed signals an inbox may hold
 -- $8 the worker to claim for, or null, with  $9 its queues  $10 its machines as 'name/version'
 -- guard   the target has not ended and still holds the key it was addressed by; with a worker: its lease is
---         alive (its row is locked by lease/hold.sql before)
+--         alive (its row is locked by deliver/lock.sql before)
 -- locks   own rows, held since deliver/lock.sql: every writer of an inbox holds its instance's lock
 -- index   instances_pkey, signals_dedup, signals_inbox, workers_pkey, queues_pkey
 -- bound   BATCH_MAX

@@ -3,14 +3,21 @@
 -- $1 the worker to claim for, or null, and per row: $2 fsm  $3 version  $4 step  $5 state  $6 queue
 -- $7 priority  $8 delay in µs  $9 moment in µs, or null  $10 partition key  $11 correlation key
 -- $12 scope as an array literal  $13 trace
--- guard   with a worker: its lease is alive (its row is locked by lease/hold.sql before)
--- locks   keys, in their order, so that two batches of the same keys cannot deadlock (PROTOCOL §3 #7)
+-- guard   with a worker: its lease is alive
+-- locks   the worker's row, shared, so that it is not reaped before its claims are there; keys, in their order, so
+--         that two batches of the same keys cannot deadlock (PROTOCOL §3 #7)
 -- index   instances_correlation, workers_pkey, queues_pkey   bound BATCH_MAX
 --
 -- Ids are given in the caller's order before anything is sorted. Answers in that order.
 with
 clock as materialized (
     select outlast.now() as now
+),
+worker as materialized (
+    select w.id
+      from outlast.workers w
+     where w.id = $1::bigint and w.lease_expires_at > (select now from clock)
+       for key share
 ),
 given as materialized (
     select nextval('outlast.instances_id_seq') as id, c.*,
@@ -20,14 +27,12 @@ given as materialized (
                   $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::text[])
         as c (fsm, fsm_version, step, state, queue, priority, delay_us, at_us, partition_key,
               correlation_key, scope, trace)
-     where $1::bigint is null
-        or exists (select from outlast.workers w
-                    where w.id = $1 and w.lease_expires_at > (select now from clock))
+     where $1 is null or exists (select from worker)
 ),
 -- Rows that the worker may run at once: eligible, and nobody else's turn to decide about.
 placed as materialized (
     select g.*,
-           $1::bigint is not null
+           $1 is not null
                and g.eligible_at <= (select now from clock)
                and g.partition_key is null
                and (g.scope is null or 'executing' = any (g.scope::text[]))
@@ -42,7 +47,7 @@ inserted as (
     select p.id, p.fsm, p.fsm_version, p.step, p.state::json,
            case when p.claimed then 'executing' else 'runnable' end,
            case when p.claimed then 1 else 0 end,
-           case when p.claimed then $1::bigint end,
+           case when p.claimed then $1 end,
            p.queue, p.priority, p.eligible_at, p.partition_key, p.correlation_key, p.scope::text[],
            p.correlation_key, p.trace, (select now from clock), (select now from clock)
       from placed p

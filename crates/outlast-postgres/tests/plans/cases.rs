@@ -222,7 +222,12 @@ fn entering(rows: usize) -> Vec<Case> {
             "text[], text[]",
             format!("{}, {}", same("order", rows), keys(rows)),
         ),
-        case("deliver/lock", 6, "bigint[]", &targets),
+        case(
+            "deliver/lock",
+            6,
+            "bigint[], bigint",
+            format!("{targets}, {WORKER}"),
+        ),
         case(
             "deliver/deliver",
             35,
