@@ -101,7 +101,9 @@ async fn write_once(
     let mut written = HashMap::new();
     for (call, rows) in calls.iter().zip(&answers) {
         match call.statement.name {
-            name if name == statement::COMMIT_SPAWN.name => {
+            name if name == statement::COMMIT_SPAWN.name
+                || name == statement::COMMIT_SPAWN_ALIKE.name =>
+            {
                 add_each_if(&mut woken, rows, "eligible")?
             }
             name if name == statement::COMMIT_JOIN.name => {
@@ -199,7 +201,13 @@ fn spawning<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
     }
     let parents: Vec<ClaimRef> = spawned.iter().map(|s| s.parent).collect();
     let mut parameters = Vec::from(references(&parents));
-    parameters.extend(insert::columns(spawned.iter().map(|s| s.child)));
+    let children = spawned.iter().map(|s| s.child);
+    if insert::are_alike(children.clone()) {
+        parameters.push(value(documents(children.map(|child| Some(&child.state)))));
+        parameters.extend(insert::of_all(spawned[0].child));
+        return vec![statement::COMMIT_SPAWN_ALIKE.with(parameters)];
+    }
+    parameters.extend(insert::columns(children));
     let mut calls = vec![statement::COMMIT_SPAWN.with(parameters)];
 
     let keyed: Vec<(&Spawned<'a>, &'a str)> = spawned

@@ -21,7 +21,7 @@ pub(crate) async fn insert(
     if rows.is_empty() {
         return Ok(Inserts::default());
     }
-    let alike = claim_for.is_none() && are_alike(rows);
+    let alike = claim_for.is_none() && are_alike(rows.iter());
     session
         .retry("insert", || {
             Box::pin(async move {
@@ -35,8 +35,10 @@ pub(crate) async fn insert(
 }
 
 /// Whether the rows differ in nothing but their state, and none has a key.
-fn are_alike(rows: &[NewInstance]) -> bool {
-    let first = &rows[0];
+pub(crate) fn are_alike<'a>(mut rows: impl Iterator<Item = &'a NewInstance> + Clone) -> bool {
+    let Some(first) = rows.clone().next() else {
+        return false;
+    };
     let is_like_the_first = |row: &NewInstance| {
         row.machine == first.machine
             && row.version == first.version
@@ -48,24 +50,14 @@ fn are_alike(rows: &[NewInstance]) -> bool {
             && row.trace == first.trace
     };
     let has_no_key = |row: &NewInstance| row.correlation.is_none();
-    rows.iter()
-        .all(|row| has_no_key(row) && is_like_the_first(row))
+    rows.all(|row| has_no_key(row) && is_like_the_first(row))
 }
 
 async fn insert_alike(session: &Session, rows: &[NewInstance]) -> Result<Inserts, Failure> {
     let first = &rows[0];
-    let call = statement::INSERT_ALIKE.with([
-        value(first.machine.as_str()),
-        value(first.version),
-        value(first.step.as_str()),
-        value(documents(rows.iter().map(|row| Some(&row.state)))),
-        value(first.queue.as_str()),
-        value(first.priority),
-        value(delay_us(first.start)),
-        value(moment_us(first.start)),
-        value(first.partition_key.as_deref()),
-        value(first.trace.as_deref()),
-    ]);
+    let mut parameters = vec![value(documents(rows.iter().map(|row| Some(&row.state))))];
+    parameters.extend(of_all(first));
+    let call = statement::INSERT_ALIKE.with(parameters);
     let answers = session.transact(Purpose::Write, &[call]).await?;
     let mut inserts = Inserts::default();
     if let Some(row) = answers[0].first()
@@ -80,6 +72,22 @@ async fn insert_alike(session: &Session, rows: &[NewInstance]) -> Result<Inserts
         });
     }
     Ok(inserts)
+}
+
+/// What rows that are alike have in common, as the parameters that insert/alike.sql and commit/spawn_alike.sql take,
+/// fsm to trace.
+pub(crate) fn of_all(first: &NewInstance) -> [Parameter<'_>; 9] {
+    [
+        value(first.machine.as_str()),
+        value(first.version),
+        value(first.step.as_str()),
+        value(first.queue.as_str()),
+        value(first.priority),
+        value(delay_us(first.start)),
+        value(moment_us(first.start)),
+        value(first.partition_key.as_deref()),
+        value(first.trace.as_deref()),
+    ]
 }
 
 async fn insert_once(

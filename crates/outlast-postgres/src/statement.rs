@@ -38,6 +38,7 @@ statements! {
     CLAIM_FORGET = "claim/forget";
     COMMIT_LOCK = "commit/lock";
     COMMIT_SPAWN = "commit/spawn";
+    COMMIT_SPAWN_ALIKE = "commit/spawn_alike";
     COMMIT_REPORT_DROPPED = "commit/report_dropped";
     COMMIT_CONSUME = "commit/consume";
     COMMIT_CLEAR = "commit/clear";

@@ -1,7 +1,7 @@
 -- Brings in instances that differ in nothing but their state, and have no correlation key.
 --
--- $1 fsm  $2 version  $3 step  $4 states  $5 queue  $6 priority  $7 delay in µs  $8 moment in µs, or null
--- $9 partition key  $10 trace
+-- $1 states;  for all: $2 fsm  $3 version  $4 step  $5 queue  $6 priority  $7 delay in µs
+-- $8 moment in µs, or null  $9 partition key  $10 trace
 -- locks   none   index none   bound BATCH_MAX
 --
 -- What most batches are. Nothing can be in the way of such rows, so they need none of what insert/insert.sql
@@ -20,8 +20,8 @@ start as materialized (
 insert into outlast.instances
        (id, fsm, fsm_version, step, state, status, queue, priority, eligible_at, partition_key, trace,
         inserted_at, updated_at)
-select nextval('outlast.instances_id_seq'), $1, $2::integer, $3, n.state::json, 'runnable', $5, $6::smallint,
+select nextval('outlast.instances_id_seq'), $2, $3::integer, $4, n.state::json, 'runnable', $5, $6::smallint,
        s.eligible_at, $9::text, $10::text, s.now, s.now
-  from unnest($4::text[]) as n (state)
+  from unnest($1::text[]) as n (state)
  cross join start s
 returning id, eligible_at <= inserted_at as eligible

@@ -104,6 +104,15 @@ fn committing(rows: usize) -> Vec<Case> {
             format!("{running}, {}", new_instances(rows)),
         ),
         case(
+            "commit/spawn_alike",
+            16,
+            "bigint[], bigint[], text[], text, integer, text, text, smallint, bigint, bigint, text, text",
+            format!(
+                "{running}, {}, 'order', 1, 'go', 'main', 0, 0, null, null, null",
+                same("{}", rows)
+            ),
+        ),
+        case(
             "commit/report_dropped",
             16,
             "bigint[], bigint[], integer[], text[], text[]",
@@ -210,9 +219,9 @@ fn entering(rows: usize) -> Vec<Case> {
         case(
             "insert/alike",
             10,
-            "text, integer, text, text[], text, smallint, bigint, bigint, text, text",
+            "text[], text, integer, text, text, smallint, bigint, bigint, text, text",
             format!(
-                "'order', 1, 'start', {}, 'main', 0, 0, null, null, 'trace'",
+                "{}, 'order', 1, 'start', 'main', 0, 0, null, null, 'trace'",
                 same("{}", rows)
             ),
         ),

@@ -16,8 +16,8 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, TryAcquireError
 const WRITING_MAX: usize = 3_000;
 /// Claims waiting for a slot, in all and for each slot there is: what is more urgent and comes later waits
 /// behind them.
-const WAITING_MAX: usize = 1_000;
-const WAITING_PER_SLOT: usize = 10;
+const WAITING_MAX: usize = 3_000;
+const WAITING_PER_SLOT: usize = 30;
 
 /// A queue, how many of its steps run at a time here, and who wakes its picker.
 pub(crate) struct Lane {

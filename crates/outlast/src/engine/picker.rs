@@ -13,6 +13,11 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
+/// Claims asked for together: they start together, so the first waits for the last. What there is more room for is
+/// asked for at once after it.
+const AT_ONCE_MAX: usize = 1_000;
+const _: () = assert!(AT_ONCE_MAX <= CLAIM_MAX);
+
 /// How long an ask that brought nothing, but may bring more, waits before the next.
 const PATIENCE: Duration = Duration::from_millis(5);
 
@@ -71,7 +76,7 @@ impl Picker {
             let next_look = match looked {
                 Ok(picked) => {
                     backoff.reset();
-                    picked.picks.into_iter().for_each(|pick| self.start(pick));
+                    self.start(picked.picks);
                     picked.look_again_in
                 }
                 Err(error) => {
@@ -93,7 +98,7 @@ impl Picker {
     pub(crate) async fn run_once(&self) -> Result<Picked, Error> {
         // Said before looking: a slot that comes free in between must ring.
         self.lane.set_wants_more(true);
-        let room = self.lane.room().min(CLAIM_MAX);
+        let room = self.lane.room().min(AT_ONCE_MAX);
         let (Some(worker), 1..) = (self.node.worker(), room) else {
             return Ok(Picked {
                 picks: Vec::new(),
@@ -142,9 +147,15 @@ impl Picker {
         })
     }
 
-    fn start(&self, pick: Pick) {
-        let executor = self.executor.clone();
-        self.tasks.spawn(async move { executor.run(pick).await });
+    /// Starts a task for each, in a task of its own: the next claim is asked for meanwhile.
+    fn start(&self, picks: Vec<Pick>) {
+        let (tasks, executor) = (self.tasks.clone(), self.executor.clone());
+        self.tasks.spawn(async move {
+            for pick in picks {
+                let executor = executor.clone();
+                tasks.spawn(async move { executor.run(pick).await });
+            }
+        });
     }
 
     fn recover(&self, error: &Error) {
