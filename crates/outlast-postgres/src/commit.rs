@@ -146,7 +146,7 @@ fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
     }
     let joined = claims_where(batch, |commit| commit.ties.parent && ends(commit));
     if !joined.is_empty() {
-        calls.extend(joining(&joined));
+        calls.push(joining(&joined));
     }
     let leaving = claims_where(batch, leaves_its_line);
     if !leaving.is_empty() {
@@ -175,9 +175,8 @@ fn leaves_its_line(commit: &Commit) -> bool {
 }
 
 /// What ends mean for the parents, once this transaction has written them.
-pub(crate) fn joining(ended: &[ClaimRef]) -> [Call<'static>; 2] {
-    [statement::COMMIT_LOCK_PARENTS, statement::COMMIT_JOIN]
-        .map(|statement| statement.with(references(ended)))
+pub(crate) fn joining(ended: &[ClaimRef]) -> Call<'static> {
+    statement::COMMIT_JOIN.with(references(ended))
 }
 
 /// What an end means for the inbox.

@@ -39,21 +39,19 @@ async fn cancel_once(
     let mut woken = QueueNames::new();
     if !alive.is_empty() {
         let [ids, revisions] = references(&alive);
-        let [lock_parents, join] = joining(&alive);
         // The rows end first: a parent cancelled together with its child no longer waits for it.
         let calls = [
             statement::OPERATE_CANCEL.with([ids, revisions, value(note.cancellation())]),
             clearing(&alive),
-            lock_parents,
-            join,
+            joining(&alive),
             statement::COMMIT_LET_THROUGH.with(references(&alive)),
             recording(Verb::Cancel, note, &alive, &found),
         ];
         let answers = transaction.finish(&calls).await?;
-        for row in &answers[3] {
+        for row in &answers[2] {
             add_if(&mut woken, row, "released")?;
         }
-        add_all(&mut woken, &answers[4])?;
+        add_all(&mut woken, &answers[3])?;
     } else {
         transaction.finish(&[]).await?;
     }

@@ -90,7 +90,7 @@ impl Verdicts {
             calls.push(statement::REAP_RETURN.with(references(&self.returned)));
         }
         if !self.failed.is_empty() {
-            calls.extend(joining(&self.failed));
+            calls.push(joining(&self.failed));
         }
         if !self.all.is_empty() {
             calls.push(statement::COMMIT_LET_THROUGH.with(references(&self.all)));

@@ -42,7 +42,6 @@ statements! {
     COMMIT_REPORT_DROPPED = "commit/report_dropped";
     COMMIT_CONSUME = "commit/consume";
     COMMIT_CLEAR = "commit/clear";
-    COMMIT_LOCK_PARENTS = "commit/lock_parents";
     COMMIT_JOIN = "commit/join";
     COMMIT_LET_THROUGH = "commit/let_through";
     COMMIT_ADVANCE = "commit/advance";

@@ -2,8 +2,10 @@
 --
 -- $1 ids  $2 the revisions the children were at before this transaction ended them
 -- guard   this transaction ended them; the parent still waits, and for this very round (I6)
--- locks   parents, held since commit/lock_parents.sql   index instances_pkey   bound the batch
+-- locks   parents by id   index instances_pkey   bound the batch
 --
+-- After the children's own rows are written: who shares a parent waits for the other's counting and its disk, and
+-- not for its rows too. A parent that was waited for is looked at anew, which is all that the count depends on.
 -- Counted per parent first: `update … from` takes one source row per target, so two siblings in one
 -- batch would count once and the parent would wait for ever (PROTOCOL §3 #5).
 with
@@ -17,6 +19,7 @@ ended as materialized (
             offset 0) as o
      where o.parent_id is not null
      group by o.parent_id, o.parent_round
+     order by o.parent_id, o.parent_round
 )
 update outlast.instances p
    set children_pending = p.children_pending - e.children,

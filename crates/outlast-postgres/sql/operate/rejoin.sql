@@ -2,7 +2,7 @@
 --
 -- $1 ids  $2 revisions of the children
 -- guard   the children's fence; the parent waits, and for this very round (I6)
--- locks   parents, held since commit/lock_parents.sql   index instances_pkey   bound BATCH_MAX
+-- locks   parents, held since operate/lock_parents.sql   index instances_pkey   bound BATCH_MAX
 with
 retried as materialized (
     select o.parent_id, o.parent_round, count(*)::integer as children

@@ -42,7 +42,6 @@ pub(crate) fn neither_locks() -> Variants {
 pub(crate) fn outcome_without_fence() -> Variants {
     variants! {
         "commit/lock" => "lock_without_fence",
-        "commit/lock_parents" => "lock_parents_without_fence",
         "commit/join" => "join_without_fence",
         "commit/advance" => "end_without_fence",
     }

@@ -91,8 +91,7 @@ impl Scenario {
     /// Only the places where transactions of this start meet: locks, looks at what is not locked, and
     /// commits. What is read and written under a lock that is held cannot be told from its commit.
     pub(crate) fn at_meetings(self) -> Scenario {
-        const UNDER_LOCKS: [&str; 6] = [
-            "commit/join",
+        const UNDER_LOCKS: [&str; 5] = [
             "commit/park",
             "operate/cancel",
             "reap/fail",

@@ -76,21 +76,15 @@ impl Start {
             | Start::Unheld
             | Start::HolderExecuting
             | Start::HolderParked
-            | Start::HolderForEver => &[
-                "commit/lock_parents",
-                "operate/lock_parents",
-                "commit/join",
-                "commit/let_through",
-            ],
+            | Start::HolderForEver => {
+                &["operate/lock_parents", "commit/join", "commit/let_through"]
+            }
             Start::Family | Start::FamilyWithOneFailed | Start::FamilyWithZombie => {
                 &["commit/clear", "commit/let_through"]
             }
-            Start::Line | Start::LineSetAside | Start::LineIdle => &[
-                "commit/clear",
-                "commit/lock_parents",
-                "operate/lock_parents",
-                "commit/join",
-            ],
+            Start::Line | Start::LineSetAside | Start::LineIdle => {
+                &["commit/clear", "operate/lock_parents", "commit/join"]
+            }
         }
     }
 

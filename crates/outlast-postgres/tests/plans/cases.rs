@@ -130,7 +130,6 @@ fn committing(rows: usize) -> Vec<Case> {
             format!("{running}, {received}"),
         ),
         case("commit/clear", 34, "bigint[]", &running_ids),
-        case("commit/lock_parents", 11, FENCE, &children).after_writing(&child_ids),
         case("commit/join", 12, FENCE, &children).after_writing(&child_ids),
         case("commit/let_through", 32, FENCE, &running).after_writing(&running_ids),
         case(
