@@ -67,6 +67,12 @@ pub mod testing {
             .collect()
     }
 
+    /// Whether the store's connections lead to one process of the server each.
+    pub async fn is_direct(store: &crate::Postgres) -> bool {
+        let client = store.session.pool.get().await;
+        client.is_ok_and(|client| client.is_direct())
+    }
+
     /// What a transaction that writes begins with.
     pub fn opening() -> String {
         use crate::opening::{Purpose, TimeLimits};

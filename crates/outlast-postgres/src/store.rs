@@ -24,7 +24,7 @@ use tokio_postgres::config::Host;
 /// A store on PostgreSQL. Clones share the connections.
 #[derive(Clone)]
 pub struct Postgres {
-    session: Arc<Session>,
+    pub(crate) session: Arc<Session>,
     schema: Arc<str>,
     place: Arc<str>,
 }

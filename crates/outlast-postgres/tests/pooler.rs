@@ -8,7 +8,7 @@ mod support;
 use futures_util::future::join_all;
 use outlast_conformance::{Model, Subject, suite};
 use outlast_core::{Answer, Clock, Filter, Inspect, ManualClock, Status, Store};
-use outlast_postgres::{Options, Postgres};
+use outlast_postgres::{Options, Postgres, testing};
 use std::time::Duration;
 use support::pooler::Pooler;
 use support::work::{self, done, running, task};
@@ -120,6 +120,21 @@ async fn stores_that_share_server_connections_keep_their_settings_apart() {
         store.close().await;
         drop_schema(schema).await;
     }
+}
+
+#[tokio::test]
+async fn a_pooler_is_told_from_a_server() {
+    let schema = unique_schema();
+    let server = Postgres::options(&support::url()).unwrap().schema(&schema);
+    let server = server.connect().await.unwrap();
+    assert!(testing::is_direct(&server).await);
+    if let Some(pooler) = Pooler::start(2) {
+        let store = options(&pooler, &schema).connect().await.unwrap();
+        assert!(!testing::is_direct(&store).await);
+        store.close().await;
+    }
+    server.close().await;
+    drop_schema(&schema).await;
 }
 
 /// Drivers name their statements by counting, so two programs give different statements the same name.

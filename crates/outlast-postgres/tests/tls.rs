@@ -5,7 +5,7 @@
 mod support;
 
 use outlast_core::{ErrorKind, Store};
-use outlast_postgres::Postgres;
+use outlast_postgres::{Postgres, testing};
 use outlast_testbed::cluster::{Cluster, Stop};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -55,6 +55,7 @@ impl Server {
         let query = format!("{query}&application_name=tls");
         let store = Postgres::connect(&self.url(host, &query)).await.unwrap();
         store.now().await.unwrap();
+        assert!(testing::is_direct(&store).await, "{query}");
         let _listener = store.listen().await.unwrap().expect("it hears");
         let raw = raw_to(&self.url("127.0.0.1", "sslmode=disable")).await;
         let encrypted = value_of(

@@ -12,6 +12,7 @@ const QUIET: Duration = Duration::from_millis(40);
 #[derive(Default)]
 struct Wire {
     round_trips: AtomicUsize,
+    answers_asked_for: AtomicUsize,
     deaf: AtomicBool,
     /// Which request from now will be the first without an answer; 0 when all have theirs.
     first_unanswered: AtomicUsize,
@@ -61,6 +62,11 @@ impl Proxy {
         self.wire.round_trips.swap(0, Ordering::SeqCst)
     }
 
+    /// To how many messages the server had to send an answer of its own, since the last time this was asked.
+    pub(crate) fn take_answers_asked_for(&self) -> usize {
+        self.wire.answers_asked_for.swap(0, Ordering::SeqCst)
+    }
+
     /// From now on what the server says is lost; what the client says still arrives.
     pub(crate) fn lose_answers(&self) {
         self.wire.deaf.store(true, Ordering::SeqCst);
@@ -105,6 +111,9 @@ fn carry_requests(wire: &Wire, mut client: TcpStream, mut server: TcpStream) {
             Ok(n) => gathered.extend_from_slice(&buffer[..n]),
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 wire.round_trips.fetch_add(1, Ordering::SeqCst);
+                let asked_for = answers_asked_for(&gathered);
+                wire.answers_asked_for
+                    .fetch_add(asked_for, Ordering::SeqCst);
                 wire.count_down();
                 if server.write_all(&gathered).is_err() {
                     break;
@@ -115,6 +124,18 @@ fn carry_requests(wire: &Wire, mut client: TcpStream, mut server: TcpStream) {
         }
     }
     let _ = server.shutdown(Shutdown::Both);
+}
+
+/// How many of these messages the server answers at once: plain queries, and the end of each of the others.
+fn answers_asked_for(mut messages: &[u8]) -> usize {
+    let mut asked_for = 0;
+    // What opens a connection has a length and no kind: there the first byte is zero.
+    while let [kind @ 1..=255, a, b, c, d, ..] = messages {
+        asked_for += usize::from(matches!(kind, b'Q' | b'S'));
+        let length = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
+        messages = messages.get(1 + length..).unwrap_or_default();
+    }
+    asked_for
 }
 
 fn carry_answers(wire: &Wire, mut server: TcpStream, mut client: TcpStream) {
