@@ -120,12 +120,11 @@ select null::bigint as looked_at, null::bigint as set_aside, null::boolean as pa
        c.partition_key, c.correlation_key, c.parent_id, c.parent_round, c.round, c.awaits,
        c.children_dropped::text as children_dropped, c.eligible_at, c.entered_revision, c.trace,
        -- One that has waited: its signal may be newer than what this statement sees, when it had to wait for
-       -- the row. What it is handed is read by the next statement. Where nobody has signals, none is looked for.
+       -- the row. What it is handed is read by the next statement.
        nullif(c.awaits is not null
-              or (select exists (select from outlast.signals s where s.consumed_at is null limit 1))
-                 and exists (select from outlast.signals s
-                              where s.target_id = c.id and s.consumed_at is null
-                             offset 0), false) as has_inbox
+              or exists (select from outlast.signals s
+                          where s.target_id = c.id and s.consumed_at is null
+                         offset 0), false) as has_inbox
   from claimed c
 union all
 select (select count(*) from looked_at), (select count(*) from set_aside),
