@@ -60,16 +60,15 @@ async fn insert_alike(session: &Session, rows: &[NewInstance]) -> Result<Inserts
     let call = statement::INSERT_ALIKE.with(parameters);
     let answers = session.transact(Purpose::Write, &[call]).await?;
     let mut inserts = Inserts::default();
-    if let Some(row) = answers[0].first()
-        && column(row, "eligible")?
-    {
-        inserts.woken.insert(first.queue.clone());
-    }
     for row in &answers[0] {
-        inserts.rows.push(Inserted::New {
-            id: instance_id(row)?,
+        if column(row, "eligible")? {
+            inserts.woken.insert(first.queue.clone());
+        }
+        let ids = column::<Vec<i64>>(row, "ids")?.into_iter();
+        inserts.rows.extend(ids.map(|id| Inserted::New {
+            id: InstanceId(id),
             claimed: None,
-        });
+        }));
     }
     Ok(inserts)
 }
