@@ -166,7 +166,10 @@ fn check_text(what: &'static str, text: &str, max: usize) -> Result<(), Invalid>
             format!("has {} bytes; at most {max} are allowed", text.len()),
         ));
     }
-    if let Some(c) = text.chars().find(|c| c.is_control()) {
+    // Most are plain, which is seen at once.
+    let plain = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    let control = |c: &char| c.is_control();
+    if !plain && let Some(c) = text.chars().find(control) {
         return Err(Invalid::new(
             what,
             format!("contains the control character {c:?}, which cannot be stored"),

@@ -5,6 +5,7 @@
 mod support;
 
 use futures_util::FutureExt;
+use futures_util::future::poll_fn;
 use outlast_core::{Error, ErrorKind, Hints, InstanceId, Listen, Store};
 use outlast_postgres::{Options, Postgres};
 use outlast_testbed::program::eventually;
@@ -12,7 +13,9 @@ use std::time::{Duration, Instant};
 use support::pooler::Pooler;
 use support::proxy::Proxy;
 use support::{drop_schema, raw, unique_schema, url, url_of, value_of};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
+use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -102,6 +105,58 @@ async fn a_store_does_not_hear_itself_nor_another_schema() {
         assert!(listener.next().now_or_never().is_none());
     }
     close([store, beside, elsewhere], &[&schemas[0], &schemas[1]]).await;
+}
+
+/// Everything that is told in a schema, as somebody hears it who is no node.
+async fn eavesdrop(schema: &str) -> (Client, mpsc::UnboundedReceiver<String>) {
+    let (client, mut connection) = tokio_postgres::connect(&url(), NoTls).await.unwrap();
+    let (tell, heard) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+            if let AsyncMessage::Notification(it) = message {
+                let _ = tell.send(it.payload().to_owned());
+            }
+        }
+    });
+    let order = format!("listen \"outlast:{schema}\"");
+    client.batch_execute(&order).await.unwrap();
+    (client, heard)
+}
+
+#[tokio::test]
+async fn a_node_that_is_alone_tells_nobody_until_another_listens() {
+    let schema = unique_schema();
+    let store = open(&schema).await;
+    let _listener = listen(&store).await;
+    let (ear, mut heard) = eavesdrop(&schema).await;
+    // The others have had their time to answer; nobody did.
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    store.notify(queue("unheard")).await.unwrap();
+    let mark = format!("notify \"outlast:{schema}\", 'mark'");
+    ear.batch_execute(&mark).await.unwrap();
+    // Messages arrive in the order of their commits. A greeting names no queue.
+    loop {
+        let message = timeout(PATIENCE, heard.recv()).await.unwrap().unwrap();
+        assert!(!message.contains("unheard"), "{message}");
+        if message == "mark" {
+            break;
+        }
+    }
+
+    let other = open(&schema).await;
+    let mut listener = listen(&other).await;
+    // Both have greeted each other before long; what is told from then on arrives.
+    let known = async {
+        let mut told = tokio::time::interval(Duration::from_millis(5));
+        while listener.next().now_or_never().is_none() {
+            told.tick().await;
+            store.notify(queue("heard")).await.unwrap();
+        }
+    };
+    timeout(PATIENCE, known)
+        .await
+        .expect("the newcomer is known");
+    close([store, other], &[&schema]).await;
 }
 
 #[tokio::test]
