@@ -57,14 +57,14 @@ async fn a_transaction_is_one_round_trip_and_one_statement_one_message() {
         let id = insert(&store, task()).await;
         let first = claim(&store, worker).await;
         commit(&store, &first, wait_for("go")).await;
-        (proxy.take_round_trips(), proxy.take_answers_asked_for());
+        proxy.count_anew();
         let signal = NewSignal::new(Target::Id(id), "go", Json::null());
         let taker = taker(worker);
         let delivered = store.deliver(vec![signal], Some(taker)).await.unwrap();
         count("deliver by id and claim, inbox loaded");
         assert_eq!(delivered.claims[0].inbox.len(), 1);
         commit(&store, &delivered.claims[0], done()).await;
-        (proxy.take_round_trips(), proxy.take_answers_asked_for());
+        proxy.count_anew();
         assert_eq!(store.claim(request(worker, 5)).await.unwrap().claims, []);
         count("claim, nothing there");
         store

@@ -67,6 +67,12 @@ impl Proxy {
         self.wire.answers_asked_for.swap(0, Ordering::SeqCst)
     }
 
+    /// What comes from now on is counted alone.
+    pub(crate) fn count_anew(&self) {
+        self.take_round_trips();
+        self.take_answers_asked_for();
+    }
+
     /// From now on what the server says is lost; what the client says still arrives.
     pub(crate) fn lose_answers(&self) {
         self.wire.deaf.store(true, Ordering::SeqCst);
