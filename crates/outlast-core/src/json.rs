@@ -4,7 +4,7 @@ use crate::Invalid;
 use crate::limits::{JSON_BYTES_MAX, JSON_DEPTH_MAX};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use std::fmt;
 
 /// One JSON document, kept as text: it is parsed where it is used and nowhere on the way.
@@ -26,25 +26,22 @@ pub struct Json(Box<RawValue>);
 impl Json {
     /// Encodes `value`.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Json, Invalid> {
-        let text = serde_json::to_string(value).map_err(|error| {
+        let written = to_raw_value(value).map_err(|error| {
             Invalid::new("value", format!("cannot be written as JSON: {error}"))
         })?;
-        Json::parse(text)
+        Json::written(written)
+    }
+
+    /// Takes what serde has written or read: only whether it can be stored is still to be checked.
+    pub fn written(document: Box<RawValue>) -> Result<Json, Invalid> {
+        check_storable(document.get())?;
+        Ok(Json(document))
     }
 
     /// Takes text that somebody else encoded, and checks all of it.
     pub fn parse(text: impl Into<String>) -> Result<Json, Invalid> {
         let text = text.into();
-        if text.len() > JSON_BYTES_MAX {
-            return Err(Invalid::new(
-                "JSON",
-                format!(
-                    "has {} bytes; at most {JSON_BYTES_MAX} are stored, keep large things elsewhere and their address here",
-                    text.len()
-                ),
-            ));
-        }
-        check_depth_and_escapes(&text)?;
+        check_storable(&text)?;
         Json::stored(text)
     }
 
@@ -98,8 +95,22 @@ impl Serialize for Json {
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        Json::parse(String::from(Box::<str>::from(raw))).map_err(serde::de::Error::custom)
+        Json::written(raw).map_err(serde::de::Error::custom)
     }
+}
+
+/// Whether a document is small and shallow enough, and without what PostgreSQL does not take.
+fn check_storable(text: &str) -> Result<(), Invalid> {
+    if text.len() > JSON_BYTES_MAX {
+        return Err(Invalid::new(
+            "JSON",
+            format!(
+                "has {} bytes; at most {JSON_BYTES_MAX} are stored, keep large things elsewhere and their address here",
+                text.len()
+            ),
+        ));
+    }
+    check_depth_and_escapes(text)
 }
 
 /// One pass over the text: nesting, and the escapes no database holds. Syntax is serde_json's to

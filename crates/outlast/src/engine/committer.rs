@@ -23,8 +23,10 @@ const WAITING_MAX: usize = 10_000;
 /// Commits under way at a time. Two keep the server busy while their answers are read; more only make each
 /// of them smaller.
 pub(crate) const HANDS: usize = 2;
-/// A commit beside another is at least this part of it.
+/// A commit beside another is at least this part of it, unless that one takes longer than usual: it may wait for
+/// somebody else's lock.
 const SMALLEST_SHARE: usize = 2;
+const SHARE_PATIENCE: Duration = Duration::from_millis(20);
 
 /// Writes what the executors decided. Clones are hands that share the inbox.
 #[derive(Clone)]
@@ -127,6 +129,7 @@ impl Committer {
         inbox.recv_many(&mut batch, BATCH_MAX).await;
         tokio::task::yield_now().await;
         let mut under_way = self.under_way.subscribe();
+        let patience = Instant::now() + SHARE_PATIENCE;
         loop {
             while batch.len() < BATCH_MAX
                 && let Ok(next) = inbox.try_recv()
@@ -139,6 +142,7 @@ impl Committer {
             }
             tokio::select! {
                 _ = under_way.changed() => {}
+                () = tokio::time::sleep_until(patience) => break,
                 next = inbox.recv() => match next {
                     Some(next) => batch.push(next),
                     None => break,

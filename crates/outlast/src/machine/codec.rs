@@ -28,7 +28,7 @@ pub(super) fn encode<T: Serialize>(state: &T) -> Result<(String, Json), Invalid>
     })?;
     // A step that carries nothing has no content at all.
     let state = match columns.state {
-        Some(raw) => Json::parse(raw.get()).map_err(|invalid| invalid.within("state"))?,
+        Some(raw) => Json::written(raw.to_owned()).map_err(|invalid| invalid.within("state"))?,
         None => Json::null(),
     };
     Ok((columns.step.into_owned(), state))

@@ -6,15 +6,16 @@ use crate::support::through::{Break, Through};
 use crate::support::{LONG, eventually, insert, on_both_stores};
 use outlast::prelude::*;
 use outlast::{EngineBuilder, Instance};
-use outlast_core::{Answer, Inspect, Store, limits};
+use outlast_core::{Answer, Commit, Inspect, Store, limits};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 on_both_stores!(
     an_outcome_whose_commit_broke_is_written_by_the_next_try,
     an_outcome_that_was_written_unseen_is_not_written_twice,
+    a_commit_of_many_that_does_not_end_keeps_nobody_else_waiting,
     a_kept_claim_whose_commit_was_written_unseen_is_given_back_and_goes_on,
     claims_that_were_taken_unseen_are_given_back,
     what_is_inserted_on_an_idle_engine_needs_no_claim,
@@ -177,6 +178,39 @@ where
 }
 
 /// The store holds the claim for a worker that does not know: only `forget` ends that.
+async fn a_commit_of_many_that_does_not_end_keeps_nobody_else_waiting<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    const MANY: usize = 10;
+    let (gate, held) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+    let holding = {
+        let (gate, held) = (gate.clone(), held.clone());
+        move |commits: &[Commit]| {
+            let first = commits.len() >= MANY && !held.swap(true, Ordering::SeqCst);
+            first.then(|| gate.clone())
+        }
+    };
+    let walk = Walk::new();
+    let engine = Engine::builder(Through::new(store).holding(holding)).machine(walk);
+    let engine = engine.queue("default", 100).start().await.unwrap();
+    let mut many = Vec::new();
+    while !held.load(Ordering::SeqCst) {
+        let new = (0..100).map(|_| New::<Walk>(Leg::Three));
+        many.extend(engine.insert_many(new).await.unwrap());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+
+    let one = insert(&engine, New::<Walk>(Leg::Three)).await;
+    assert_eq!(engine.wait(one, LONG).await.unwrap(), 1);
+
+    gate.notify_one();
+    for id in many {
+        assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
+    }
+    engine.shutdown().await;
+}
+
 async fn a_kept_claim_whose_commit_was_written_unseen_is_given_back_and_goes_on<S>(store: S)
 where
     S: Store + Inspect + Clone,

@@ -14,6 +14,7 @@ use outlast_core::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// The way a call breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(crate) enum Break {
 type Breaks = Arc<dyn Fn(&'static str) -> Option<Break> + Send + Sync>;
 /// Told what every commit was answered.
 type Overhears = Arc<dyn Fn(&[Commit], &Committed) + Send + Sync>;
+/// Asked at every commit: what it has to wait for.
+type Holds = Arc<dyn Fn(&[Commit]) -> Option<Arc<Notify>> + Send + Sync>;
 
 /// A way to a store that looks like that of another process: nothing is told in memory.
 #[derive(Clone)]
@@ -37,6 +40,7 @@ pub(crate) struct Through<S> {
     mute: bool,
     breaks: Breaks,
     overhears: Overhears,
+    holds: Holds,
 }
 
 impl<S: Store + Inspect> Through<S> {
@@ -49,6 +53,7 @@ impl<S: Store + Inspect> Through<S> {
             mute: false,
             breaks: Arc::new(|_| None),
             overhears: Arc::new(|_, _| {}),
+            holds: Arc::new(|_| None),
         }
     }
 
@@ -71,6 +76,14 @@ impl<S: Store + Inspect> Through<S> {
         overhears: impl Fn(&[Commit], &Committed) + Send + Sync + 'static,
     ) -> Through<S> {
         self.overhears = Arc::new(overhears);
+        self
+    }
+
+    pub(crate) fn holding(
+        mut self,
+        holds: impl Fn(&[Commit]) -> Option<Arc<Notify>> + Send + Sync + 'static,
+    ) -> Through<S> {
+        self.holds = Arc::new(holds);
         self
     }
 
@@ -112,6 +125,9 @@ impl<S: Store + Inspect> Store for Through<S> {
 
     async fn commit(&self, commits: Vec<Commit>) -> Result<Committed> {
         let commit = async {
+            if let Some(gate) = (self.holds)(&commits) {
+                gate.notified().await;
+            }
             let committed = self.store.commit(commits.clone()).await?;
             (self.overhears)(&commits, &committed);
             Ok(committed)
