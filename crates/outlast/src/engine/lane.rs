@@ -38,8 +38,6 @@ pub(crate) struct Lane {
     wants_more: AtomicBool,
     /// Whether there was more to claim than there was room for.
     backlog: AtomicBool,
-    /// Whether claims are being asked for.
-    asking: AtomicBool,
 }
 
 impl Lane {
@@ -62,7 +60,6 @@ impl Lane {
             pace: AtomicUsize::new(0),
             wants_more: AtomicBool::new(false),
             backlog: AtomicBool::new(false),
-            asking: AtomicBool::new(false),
         }
     }
 
@@ -104,23 +101,11 @@ impl Lane {
         self.backlog.store(backlog, Ordering::SeqCst);
     }
 
-    /// Says that claims are being asked for, until the answer is dropped. Said before looking how much room there
-    /// is: whoever holds one more meanwhile sees it, or is seen.
-    pub(crate) fn asking(&self) -> Asking<'_> {
-        self.asking.store(true, Ordering::SeqCst);
-        Asking { lane: self }
-    }
-
-    /// Holds one more claim, if it can run at once and nothing is known to wait before it. Where nothing is read
-    /// ahead, not while claims are being asked for: one may come.
+    /// Holds one more claim, if it can run at once and nothing is known to wait before it.
     pub(crate) fn hold_if_idle(self: &Arc<Lane>) -> Option<Place> {
         let is_idle = self.held.load(Ordering::SeqCst) < self.concurrency
             && !self.backlog.load(Ordering::SeqCst);
-        let place = is_idle.then(|| self.hold())?;
-        // Looked at again after holding it: of several that come at once, none is too many.
-        let crowded = self.held.load(Ordering::SeqCst) > self.concurrency;
-        let may_come = self.read_ahead == 0 && self.asking.load(Ordering::SeqCst);
-        (!crowded && !may_come).then_some(place)
+        is_idle.then(|| self.hold())
     }
 
     /// How many steps of new claims have started, to be compared with an earlier answer.
@@ -190,17 +175,6 @@ impl Lane {
     /// Lets nothing start any more.
     pub(crate) fn close(&self) {
         self.slots.close();
-    }
-}
-
-/// Claims are being asked for.
-pub(crate) struct Asking<'a> {
-    lane: &'a Lane,
-}
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        self.lane.asking.store(false, Ordering::SeqCst);
     }
 }
 
@@ -285,20 +259,6 @@ mod tests {
 
     fn lane(concurrency: usize) -> Arc<Lane> {
         Arc::new(Lane::new("q", concurrency, concurrency / 2, Arc::default()))
-    }
-
-    #[test]
-    fn a_lane_of_one_slot_takes_nothing_in_beside_a_claim_that_is_asked_for() {
-        let (one, many) = (lane(1), lane(2));
-        let asking = (one.asking(), many.asking());
-        assert_eq!(one.room(), 1);
-        assert!(one.hold_if_idle().is_none());
-        assert!(many.hold_if_idle().is_some(), "it reads ahead anyway");
-        drop(asking);
-        let place = one.hold_if_idle();
-        assert!(place.is_some());
-        assert_eq!(one.room(), 0, "an ask that comes later finds it taken");
-        assert!(one.hold_if_idle().is_none());
     }
 
     #[test]

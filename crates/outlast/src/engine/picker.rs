@@ -98,7 +98,6 @@ impl Picker {
     pub(crate) async fn run_once(&self) -> Result<Picked, Error> {
         // Said before looking: a slot that comes free in between must ring.
         self.lane.set_wants_more(true);
-        let _asking = self.lane.asking();
         let room = self.lane.room().min(AT_ONCE_MAX);
         let (Some(worker), 1..) = (self.node.worker(), room) else {
             return Ok(Picked {
