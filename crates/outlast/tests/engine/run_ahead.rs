@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
+use crate::support::through::Through;
 use crate::support::{LONG, insert, on_both_stores};
 use outlast::prelude::*;
 use outlast_core::{Inspect, Store};
@@ -101,10 +102,13 @@ impl Machine for Slow {
 }
 
 /// With one slot: whoever has it keeps all others waiting.
-async fn engine(store: impl Store + Inspect, chain: &Chain, run_ahead: u32) -> Engine {
-    let builder = Engine::builder(store).machine(chain.clone()).machine(Slow);
-    let builder = builder.queue("default", 1).run_ahead(run_ahead);
-    builder.start().await.unwrap()
+async fn engine(store: impl Store + Inspect + Clone, chain: &Chain, run_ahead: u32) -> Engine {
+    let store = Through::new(store);
+    let builder = Engine::builder(store.clone()).machine(chain.clone());
+    let builder = builder.machine(Slow).queue("default", 1);
+    let engine = builder.run_ahead(run_ahead).start().await.unwrap();
+    store.first_looks(1).await;
+    engine
 }
 
 /// Every claim and every commit adds one: what is above the number of steps was claimed.

@@ -14,7 +14,7 @@ use outlast_core::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 /// The way a call breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub(crate) struct Through<S> {
     breaks: Breaks,
     overhears: Overhears,
     holds: Holds,
+    /// One for every claim that was answered.
+    looks: Arc<Semaphore>,
 }
 
 impl<S: Store + Inspect> Through<S> {
@@ -54,7 +56,15 @@ impl<S: Store + Inspect> Through<S> {
             breaks: Arc::new(|_| None),
             overhears: Arc::new(|_, _| {}),
             holds: Arc::new(|_| None),
+            looks: Arc::new(Semaphore::new(0)),
         }
+    }
+
+    /// Waits until the first look of each of an engine's queues was answered. What comes in then is met by no claim
+    /// that was asked for before.
+    pub(crate) async fn first_looks(&self, queues: u32) {
+        let looks = self.looks.acquire_many(queues).await;
+        looks.expect("it is never closed").forget();
     }
 
     /// Neither tells nor hears.
@@ -120,7 +130,9 @@ impl<S: Store + Inspect> Store for Through<S> {
     }
 
     async fn claim(&self, request: ClaimRequest) -> Result<Claimed> {
-        self.call("claim", self.store.claim(request)).await
+        let claimed = self.call("claim", self.store.claim(request)).await;
+        self.looks.add_permits(1);
+        claimed
     }
 
     async fn commit(&self, commits: Vec<Commit>) -> Result<Committed> {
