@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
+use crate::support::through::Through;
 use crate::support::{LONG, eventually, insert, on_both_stores, running};
 use outlast::prelude::*;
 use outlast::{EngineBuilder, Filter, ListRequest};
@@ -195,8 +196,14 @@ async fn the_new_state_is_committed_before_the_next_step_runs<S: Store + Inspect
 }
 
 /// What runs in which order on one slot, when the first step brings in something urgent.
-async fn order_of<M: Machine>(builder: EngineBuilder, log: &Log, first: M::State) -> Vec<String> {
+async fn order_of<M: Machine>(
+    store: &Through<impl Store + Inspect>,
+    builder: EngineBuilder,
+    log: &Log,
+    first: M::State,
+) -> Vec<String> {
     let engine = builder.queue("default", 1).start().await.unwrap();
+    store.first_looks(1).await;
     let id = insert::<M>(&engine, New(first)).await;
     engine.wait_ended(id, LONG).await.unwrap();
     let urgent = ListRequest {
@@ -213,18 +220,20 @@ async fn order_of<M: Machine>(builder: EngineBuilder, log: &Log, first: M::State
 }
 
 async fn next_goes_on_before_more_urgent_work<S: Store + Inspect + Clone>(store: S) {
+    let store = Through::new(store);
     let machine = Traveller::default();
     let log = machine.log.clone();
-    let builder = Engine::builder(store).machine(machine);
-    let order = order_of::<Traveller>(builder, &log, Leg::Urge { requeue: false }).await;
+    let builder = Engine::builder(store.clone()).machine(machine);
+    let order = order_of::<Traveller>(&store, builder, &log, Leg::Urge { requeue: false }).await;
     assert_eq!(order, ["first", "second", "urgent"]);
 }
 
 async fn requeue_lets_more_urgent_work_go_first<S: Store + Inspect + Clone>(store: S) {
+    let store = Through::new(store);
     let machine = Traveller::default();
     let log = machine.log.clone();
-    let builder = Engine::builder(store).machine(machine);
-    let order = order_of::<Traveller>(builder, &log, Leg::Urge { requeue: true }).await;
+    let builder = Engine::builder(store.clone()).machine(machine);
+    let order = order_of::<Traveller>(&store, builder, &log, Leg::Urge { requeue: true }).await;
     assert_eq!(order, ["first", "urgent", "second"]);
 }
 
@@ -233,11 +242,14 @@ async fn next_of_a_machine_that_does_not_run_ahead_lets_more_urgent_work_go_firs
 >(
     store: S,
 ) {
+    let store = Through::new(store);
     let machine = Traveller::default();
     let log = machine.log.clone();
     let patient = Patient { log: log.clone() };
-    let builder = Engine::builder(store).machine(machine).machine(patient);
-    let order = order_of::<Patient>(builder, &log, Walk::First).await;
+    let builder = Engine::builder(store.clone())
+        .machine(machine)
+        .machine(patient);
+    let order = order_of::<Patient>(&store, builder, &log, Walk::First).await;
     assert_eq!(order, ["first", "urgent", "second"]);
 }
 
@@ -246,10 +258,11 @@ async fn next_lets_more_urgent_work_go_first_when_the_engine_does_not_run_ahead<
 >(
     store: S,
 ) {
+    let store = Through::new(store);
     let machine = Traveller::default();
     let log = machine.log.clone();
-    let builder = Engine::builder(store).machine(machine).run_ahead(0);
-    let order = order_of::<Traveller>(builder, &log, Leg::Urge { requeue: false }).await;
+    let builder = Engine::builder(store.clone()).machine(machine).run_ahead(0);
+    let order = order_of::<Traveller>(&store, builder, &log, Leg::Urge { requeue: false }).await;
     assert_eq!(order, ["first", "urgent", "second"]);
 }
 
