@@ -1,0 +1,99 @@
+//! The ledger, sorted by what it is asked.
+
+use crate::ledger::{Entry, Inserted, Ran, WorkerEvent};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// What the ledger says.
+#[derive(Default)]
+pub(crate) struct Books {
+    /// Effects by instance.
+    pub(super) effects: HashMap<i64, Vec<Ran>>,
+    pub(super) effects_total: u64,
+    /// Acknowledged inserts by instance.
+    pub(super) inserted: HashMap<i64, Inserted>,
+    /// Every insert that was ever asked for.
+    pub(super) asked: HashSet<u64>,
+    /// Acknowledged signals, with their targets.
+    pub(super) delivered: HashMap<i64, i64>,
+    /// What was done to each worker, and when.
+    pub(super) workers: HashMap<String, Vec<(WorkerEvent, i64)>>,
+    /// Outcomes that were dropped, by worker.
+    pub(super) lost_outcomes: HashMap<String, u64>,
+    /// Other faults, by kind.
+    pub(crate) faults: BTreeMap<String, u64>,
+}
+
+impl Books {
+    pub(crate) fn of(entries: Vec<Entry>) -> Books {
+        let mut books = Books::default();
+        for entry in entries {
+            books.enter(entry);
+        }
+        books
+    }
+
+    fn enter(&mut self, entry: Entry) {
+        match entry {
+            Entry::Ran(ran) => {
+                self.effects_total += 1;
+                self.effects.entry(ran.id).or_default().push(ran);
+            }
+            Entry::Asked { token, .. } => {
+                self.asked.insert(token);
+            }
+            Entry::Inserted(inserted) => {
+                self.inserted.insert(inserted.id, inserted);
+            }
+            Entry::Delivered {
+                signal, instance, ..
+            } => {
+                self.delivered.insert(signal, instance);
+            }
+            Entry::Worker { name, event, at } => {
+                self.workers.entry(name).or_default().push((event, at));
+            }
+            Entry::LostOutcomes { worker, count } => {
+                self.lost_outcomes.insert(worker, count);
+            }
+            Entry::Fault { kind, .. } => *self.faults.entry(kind).or_default() += 1,
+            // What is known of these is in the audit.
+            Entry::Duplicate { .. } | Entry::Operated { .. } => {}
+        }
+    }
+
+    pub(super) fn effects_of(&self, id: i64) -> &[Ran] {
+        self.effects.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    /// When the worker stopped being alive, if it did: the last thing done to it before `before`.
+    pub(super) fn struck(&self, worker: &str, before: i64) -> Option<i64> {
+        let events = self.workers.get(worker)?;
+        let strikes = events.iter().filter(|(event, at)| {
+            let strike = match event {
+                WorkerEvent::Killed | WorkerEvent::Froze | WorkerEvent::Died => true,
+                WorkerEvent::Started | WorkerEvent::Thawed | WorkerEvent::Stopped => false,
+            };
+            strike && *at <= before
+        });
+        strikes.map(|(_, at)| *at).max()
+    }
+
+    /// How often this was done to a worker.
+    pub(super) fn count(&self, wanted: WorkerEvent) -> u64 {
+        let events = self.workers.values().flatten();
+        events.filter(|(event, _)| *event == wanted).count() as u64
+    }
+
+    /// The times in which workers were frozen.
+    pub(super) fn freezes(&self) -> impl Iterator<Item = (&str, i64, i64)> {
+        self.workers.iter().flat_map(|(name, events)| {
+            let thaws = events.windows(2).filter_map(move |pair| match pair {
+                [(WorkerEvent::Froze, froze), (WorkerEvent::Thawed, thawed)] => {
+                    Some((name.as_str(), *froze, *thawed))
+                }
+                _ => None,
+            });
+            thaws
+        })
+    }
+}

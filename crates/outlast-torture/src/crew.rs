@@ -1,0 +1,173 @@
+//! The worker processes, as their supervisor sees them: started, killed, stopped, let go.
+
+use crate::ledger::{Entry, Ledger, WorkerEvent, now_us};
+use crate::site::Site;
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+use std::fs::OpenOptions;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+/// The variable that makes this program a worker.
+pub(crate) const ORDERS: &str = "OUTLAST_TORTURE_WORKER";
+/// How long a worker has to come to life, and to stop when it is asked to.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a worker process is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Orders {
+    pub(crate) name: String,
+    pub(crate) site: Site,
+    /// Where its ledger goes, and what it logs.
+    pub(crate) folder: PathBuf,
+    pub(crate) slots: usize,
+    pub(crate) lease_ms: u64,
+    pub(crate) work_max_ms: u64,
+    pub(crate) crashes_max: u32,
+    /// How long ended instances are kept.
+    pub(crate) retention_ms: Option<u64>,
+    /// Whether it runs the machine that poisons it, and with how much memory.
+    pub(crate) poison: Option<Poison>,
+    /// By how many seconds its clock is wrong.
+    #[serde(default)]
+    pub(crate) clock_off_s: i64,
+}
+
+/// Limits of a worker that is to be poisoned.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Poison {
+    /// Bytes of address space.
+    pub(crate) memory_max: u64,
+}
+
+/// Starts workers alike.
+#[derive(Clone)]
+pub(crate) struct Crew {
+    pub(crate) orders: Orders,
+    pub(crate) ledger: Ledger,
+}
+
+impl Crew {
+    /// Starts a worker; it is at work when this answers.
+    pub(crate) async fn start(&self, name: String) -> Result<Worker> {
+        let mut worker = self.spawn(name).await?;
+        worker.ready().await?;
+        Ok(worker)
+    }
+
+    /// Starts a worker without waiting until it is at work.
+    pub(crate) async fn spawn(&self, name: String) -> Result<Worker> {
+        let orders = Orders {
+            name: name.clone(),
+            ..self.orders.clone()
+        };
+        let log = orders.folder.join(format!("{name}.log"));
+        let log = OpenOptions::new().create(true).append(true).open(log)?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .env(ORDERS, serde_json::to_string(&orders)?)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .kill_on_drop(true);
+        if orders.clock_off_s != 0 {
+            crate::scenario::set_clock(&mut command, orders.clock_off_s)?;
+        }
+        let mut child = command.spawn().context("a worker cannot be started")?;
+        let said = child.stdout.take().context("its output is piped")?;
+        let worker = Worker {
+            name,
+            child,
+            said: BufReader::new(said),
+            ledger: self.ledger.clone(),
+        };
+        worker.note(WorkerEvent::Started).await;
+        Ok(worker)
+    }
+}
+
+/// A worker process.
+pub(crate) struct Worker {
+    pub(crate) name: String,
+    child: Child,
+    said: BufReader<tokio::process::ChildStdout>,
+    ledger: Ledger,
+}
+
+impl Worker {
+    /// Waits until it is at work.
+    pub(crate) async fn ready(&mut self) -> Result<()> {
+        let mut line = String::new();
+        let read = tokio::time::timeout(PATIENCE, self.said.read_line(&mut line)).await;
+        read.with_context(|| format!("worker {} does not come to life", self.name))??;
+        ensure!(line == "ready\n", "worker {} ended at its start; see its log", self.name);
+        Ok(())
+    }
+
+    /// Kills it.
+    pub(crate) async fn kill(mut self) -> Result<()> {
+        self.send(Signal::KILL)?;
+        self.child.wait().await?;
+        self.note(WorkerEvent::Killed).await;
+        Ok(())
+    }
+
+    /// Stops it in the middle of whatever it does.
+    pub(crate) async fn freeze(&self) -> Result<()> {
+        self.send(Signal::STOP)?;
+        self.note(WorkerEvent::Froze).await;
+        Ok(())
+    }
+
+    /// Lets it go on.
+    pub(crate) async fn thaw(&self) -> Result<()> {
+        self.note(WorkerEvent::Thawed).await;
+        self.send(Signal::CONT)
+    }
+
+    /// Asks it to stop, and waits until it has: with nothing left behind.
+    pub(crate) async fn stop(mut self) -> Result<()> {
+        self.send(Signal::TERM)?;
+        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+        let ended = ended.with_context(|| format!("worker {} does not stop", self.name))??;
+        ensure!(ended.success(), "worker {} stopped badly: {ended}", self.name);
+        self.note(WorkerEvent::Stopped).await;
+        Ok(())
+    }
+
+    /// Waits until it ends by itself.
+    pub(crate) async fn died(&mut self) -> Result<ExitStatus> {
+        let ended = self.child.wait().await?;
+        self.note(WorkerEvent::Died).await;
+        Ok(ended)
+    }
+
+    /// Whether it has ended by itself.
+    pub(crate) async fn has_died(&mut self) -> Result<bool> {
+        let died = self.child.try_wait()?.is_some();
+        if died {
+            self.note(WorkerEvent::Died).await;
+        }
+        Ok(died)
+    }
+
+    /// Its process id.
+    pub(crate) fn process(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    fn send(&self, signal: Signal) -> Result<()> {
+        let id = self.child.id().context("it has not ended yet")?;
+        let id = Pid::from_raw(id.try_into()?).context("its id is not zero")?;
+        kill_process(id, signal).with_context(|| format!("worker {} ended by itself", self.name))
+    }
+
+    async fn note(&self, event: WorkerEvent) {
+        let (name, at) = (self.name.clone(), now_us());
+        self.ledger.write(&Entry::Worker { name, event, at }).await;
+    }
+}

@@ -1,0 +1,345 @@
+//! The load: instances of every machine, signals to them, cancels and retries, at a steady rate. What it was
+//! answered goes to the ledger.
+
+use crate::ledger::{Entry, Inserted, Ledger, now_us};
+use crate::machines::{
+    Chain, Flaky, Gathering, Growth, Hops, Item, Keep, Keeper, Kept, Line, Pack, Paid, Payment,
+    Sale, Tree, Tries, Turn, fruit,
+};
+use crate::site::Site;
+use anyhow::Result;
+use outlast::client::SignalledOrInserted;
+use outlast::prelude::*;
+use outlast::{Delivery, Id, Inserted as Answer, Note};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior};
+
+/// Live instances above which the load waits for the workers.
+const LIVE_MAX: i64 = 5_000;
+/// Tasks that follow an instance with signals or cancels, at a time.
+const FOLLOWERS_MAX: usize = 1_000;
+/// How often a signal is sent again when nobody knows whether it arrived.
+const SENDS_MAX: u32 = 50;
+const PARTITION_KEYS: u64 = 10;
+const CORRELATION_KEYS: u64 = 40;
+
+/// Which machines the load starts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mix {
+    /// Roots started each second.
+    pub(crate) rate: f64,
+    /// How wide trees are; 0 for none.
+    pub(crate) tree_width: u64,
+    /// Whether operators cancel and retry.
+    pub(crate) operators: bool,
+}
+
+/// Drives load until it is stopped.
+#[derive(Clone)]
+pub(crate) struct Load {
+    client: Client,
+    ledger: Ledger,
+    mix: Mix,
+    tokens: Arc<AtomicU64>,
+    errors: Arc<AtomicU64>,
+    followers: Arc<Semaphore>,
+    too_many: Arc<AtomicBool>,
+}
+
+impl Load {
+    pub(crate) fn new(client: Client, ledger: Ledger, seed: u64, mix: Mix) -> Load {
+        Load {
+            client,
+            ledger,
+            mix,
+            // Unlike from run to run: which leaves of a tree fail depends on it.
+            tokens: Arc::new(AtomicU64::new(seed % 1_000_000 * 1_000_000)),
+            errors: Arc::default(),
+            followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
+            too_many: Arc::default(),
+        }
+    }
+
+    /// Calls that were answered with an error.
+    pub(crate) fn errors(&self) -> u64 {
+        self.errors.load(Ordering::Relaxed)
+    }
+
+    /// Starts instances until `stop` says so, then waits for those that follow them.
+    pub(crate) async fn run(&self, site: &Site, seed: u64, mut stop: watch::Receiver<bool>) {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut tick = tokio::time::interval(Duration::from_secs_f64(1.0 / self.mix.rate));
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut asks = JoinSet::new();
+        let lines = tokio::spawn(self.clone().form_lines(random.fork(), stop.clone()));
+        let watching = tokio::spawn(self.clone().watch_live(site.clone()));
+        while !*stop.borrow() {
+            tokio::select! {
+                _ = stop.changed() => break,
+                _ = tick.tick() => {}
+            }
+            while asks.try_join_next().is_some() {}
+            if self.too_many.load(Ordering::Relaxed) || asks.len() >= FOLLOWERS_MAX {
+                continue;
+            }
+            let (load, random) = (self.clone(), random.fork());
+            asks.spawn(async move { load.start_one(random).await });
+        }
+        let _ = lines.await;
+        asks.join_all().await;
+        watching.abort();
+        // Whoever still follows holds a permit.
+        let _ = self.followers.acquire_many(FOLLOWERS_MAX as u32).await;
+    }
+
+    /// Holds the load back while the workers do not keep up, and while the database cannot be asked.
+    async fn watch_live(self, site: Site) {
+        loop {
+            let live = site.live().await.unwrap_or(i64::MAX);
+            self.too_many.store(live > LIVE_MAX, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    async fn start_one(&self, mut random: fastrand::Rng) {
+        let result = match random.u32(..100) {
+            0..35 => self.start_chain(&mut random).await,
+            35..55 => self.start_payment(&mut random).await,
+            55..70 => self.start_pack(&mut random).await,
+            70..80 => self.start_flaky(&mut random).await,
+            80..92 => self.start_keeper(&mut random).await,
+            _ => self.start_tree(&mut random).await,
+        };
+        if result.is_err() {
+            self.errors.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    async fn start_chain(&self, random: &mut fastrand::Rng) -> Result<()> {
+        let token = self.token();
+        let of = random.u32(1..8);
+        let mut new = New::<Chain>(Hops::Hop { token, done: 0, of }).priority(random.i16(-2..3));
+        if random.u32(..5) == 0 {
+            new = new.delay(Duration::from_millis(random.u64(10..2_000)));
+        }
+        let cancelled = self.mix.operators && random.u32(..20) == 0;
+        let result = (!cancelled).then(|| of.to_string());
+        let id = self.insert(token, new, result).await?;
+        if let (true, Some(id)) = (cancelled, id) {
+            self.follow(|load, mut random| async move {
+                tokio::time::sleep(Duration::from_millis(random.u64(..300))).await;
+                load.cancel_and_retry(id.into(), random.bool()).await
+            }, random.fork());
+        }
+        Ok(())
+    }
+
+    async fn start_payment(&self, random: &mut fastrand::Rng) -> Result<()> {
+        let token = self.token();
+        let patience_ms = random.u64(200..3_000);
+        let new = New::<Payment>(Sale::Offer { token, patience_ms });
+        let id = self.insert(token, new, None).await?;
+        let pays = random.u32(..5) > 0;
+        if let (true, Some(id)) = (pays, id) {
+            self.follow(move |load, mut random| async move {
+                // Some pay at once, some too late.
+                tokio::time::sleep(Duration::from_millis(random.u64(..patience_ms * 5 / 4))).await;
+                load.signal(id.into(), || Paid { amount: token }, format!("paid:{token}")).await;
+                if random.bool() {
+                    load.signal(id.into(), || Paid { amount: token }, format!("paid:{token}")).await;
+                }
+            }, random.fork());
+        }
+        Ok(())
+    }
+
+    async fn start_pack(&self, random: &mut fastrand::Rng) -> Result<()> {
+        let token = self.token();
+        let want = random.usize(1..8);
+        let new = New::<Pack>(Gathering::Await {
+            token,
+            want,
+            patience_ms: random.u64(300..1_500),
+            have: Vec::new(),
+        });
+        if let Some(id) = self.insert(token, new, None).await? {
+            self.follow(move |load, mut random| async move {
+                for number in 0..random.u64(..want as u64 + 3) {
+                    tokio::time::sleep(Duration::from_millis(random.u64(..100))).await;
+                    load.signal(id.into(), || Item { number }, format!("item:{number}")).await;
+                }
+            }, random.fork());
+        }
+        Ok(())
+    }
+
+    async fn start_flaky(&self, random: &mut fastrand::Rng) -> Result<()> {
+        let token = self.token();
+        let left = random.u32(..4);
+        let new = New::<Flaky>(Tries::Try { token, left, tried: 0 });
+        let result = Some((left + 1).to_string());
+        self.insert(token, new, result).await.map(drop)
+    }
+
+    /// By an insert, or by a signal that starts its target when nobody holds the key.
+    async fn start_keeper(&self, random: &mut fastrand::Rng) -> Result<()> {
+        let token = self.token();
+        let key = format!("keeper:{}", random.u64(..CORRELATION_KEYS));
+        let new = New::<Keeper>(Keep::Open { token }).key(key);
+        if random.bool() {
+            return self.insert(token, new, None).await.map(drop);
+        }
+        let asked_at = now_us();
+        self.ledger.write(&Entry::Asked { token, at: asked_at }).await;
+        let dedup = format!("kept:{token}");
+        let signal = Kept { number: token };
+        match self.client.signal_or_insert(new, signal).dedup(&dedup).await? {
+            SignalledOrInserted::Inserted(id) => {
+                self.note_inserted(token, id.into(), asked_at, None).await;
+            }
+            SignalledOrInserted::Signalled(delivery) => {
+                let at = now_us();
+                self.ledger.write(&Entry::Duplicate { token, at }).await;
+                self.note_delivered(&delivery, dedup).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn start_tree(&self, random: &mut fastrand::Rng) -> Result<()> {
+        let width = self.mix.tree_width;
+        if width == 0 {
+            return self.start_chain(random).await;
+        }
+        let token = self.token();
+        let depth = 3;
+        let rounds = random.u32(1..3);
+        let new = New::<Tree>(Growth::Grow {
+            token,
+            depth,
+            width,
+            rounds,
+            fruit: 0,
+        });
+        let result = fruit(token, depth, width, rounds).to_string();
+        self.insert(token, new, Some(result)).await.map(drop)
+    }
+
+    /// Instances that share keys, each inserted after the one before it was acknowledged.
+    async fn form_lines(self, mut random: fastrand::Rng, stop: watch::Receiver<bool>) {
+        let pause = Duration::from_secs_f64(5.0 / self.mix.rate);
+        let mut next = Instant::now();
+        while !*stop.borrow() {
+            tokio::time::sleep_until(next).await;
+            next = Instant::now() + pause;
+            if self.too_many.load(Ordering::Relaxed) {
+                continue;
+            }
+            let token = self.token();
+            let key = format!("line:{}", random.u64(..PARTITION_KEYS));
+            let new = New::<Line>(Turn::Enter { token }).partition_key(key);
+            let result = Some(token.to_string());
+            if self.insert(token, new, result).await.is_err() {
+                self.errors.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    async fn insert<M: Machine>(
+        &self,
+        token: u64,
+        new: New<M>,
+        result: Option<String>,
+    ) -> Result<Option<Id<M>>> {
+        let asked_at = now_us();
+        self.ledger.write(&Entry::Asked { token, at: asked_at }).await;
+        match self.client.insert(new).await? {
+            Answer::New(id) => {
+                self.note_inserted(token, id.into(), asked_at, result).await;
+                Ok(Some(id))
+            }
+            Answer::Duplicate { .. } => {
+                let at = now_us();
+                self.ledger.write(&Entry::Duplicate { token, at }).await;
+                Ok(None)
+            }
+        }
+    }
+
+    async fn note_inserted(&self, token: u64, id: InstanceId, asked_at: i64, result: Option<String>) {
+        let inserted = Inserted {
+            token,
+            id: id.0,
+            at: now_us(),
+            result,
+            asked_at,
+        };
+        self.ledger.write(&Entry::Inserted(inserted)).await;
+    }
+
+    /// Sends a signal until its fate is known: again under the same dedup key when it is not.
+    async fn signal<S: Signal>(&self, to: InstanceId, signal: impl Fn() -> S, dedup: String) {
+        for _ in 0..SENDS_MAX {
+            match self.client.signal(to, signal()).dedup(&dedup).await {
+                Ok(delivery) => return self.note_delivered(&delivery, dedup).await,
+                Err(_) => {
+                    self.errors.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    async fn note_delivered(&self, delivery: &Delivery, dedup: String) {
+        if let Delivery::Delivered { id, instance, .. } = delivery {
+            let entry = Entry::Delivered {
+                signal: id.0,
+                instance: instance.0,
+                dedup,
+                at: now_us(),
+            };
+            self.ledger.write(&entry).await;
+        }
+    }
+
+    /// What an operator does who changes their mind, or does not.
+    async fn cancel_and_retry(&self, id: InstanceId, retries: bool) {
+        if self.client.cancel(id, Note::by("torture")).await.is_ok() {
+            self.note_operated("cancel", id).await;
+        }
+        if retries && self.client.retry(id, Note::by("torture")).await.is_ok() {
+            self.note_operated("retry", id).await;
+        }
+    }
+
+    async fn note_operated(&self, verb: &str, id: InstanceId) {
+        let entry = Entry::Operated {
+            verb: verb.to_owned(),
+            instance: id.0,
+            at: now_us(),
+        };
+        self.ledger.write(&entry).await;
+    }
+
+    /// Runs what follows an instance beside the rest, if not too much does.
+    fn follow<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        follower: impl FnOnce(Load, fastrand::Rng) -> F,
+        random: fastrand::Rng,
+    ) {
+        if let Ok(permit) = self.followers.clone().try_acquire_owned() {
+            let following = follower(self.clone(), random);
+            tokio::spawn(async move {
+                following.await;
+                drop(permit);
+            });
+        }
+    }
+
+    fn token(&self) -> u64 {
+        self.tokens.fetch_add(1, Ordering::Relaxed)
+    }
+}

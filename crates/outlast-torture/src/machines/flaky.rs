@@ -1,0 +1,35 @@
+//! Tried again with pauses until it works.
+
+use super::Effects;
+use outlast::prelude::*;
+
+pub(crate) struct Flaky(pub(super) Effects);
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+pub(crate) enum Tries {
+    Try { token: u64, left: u32, tried: u32 },
+}
+
+impl Machine for Flaky {
+    const NAME: &'static str = "flaky";
+    type State = Tries;
+    type Output = u32;
+
+    async fn step(&self, Tries::Try { token, left, tried }: Tries, cx: &Context) -> StepResult<Self> {
+        self.0.of(cx).await;
+        let tried = tried + 1;
+        Ok(match left {
+            0 => Outcome::done(tried),
+            _ => Outcome::retry_with(
+                Tries::Try {
+                    token,
+                    left: left - 1,
+                    tried,
+                },
+                Duration::from_millis(50 * u64::from(tried)),
+                "not yet",
+            ),
+        })
+    }
+}

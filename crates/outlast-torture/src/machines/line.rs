@@ -1,0 +1,27 @@
+//! Shares a partition key with others: never two of them at a time, and in order.
+
+use super::Effects;
+use outlast::prelude::*;
+
+pub(crate) struct Line(pub(super) Effects);
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+pub(crate) enum Turn {
+    Enter { token: u64 },
+    Leave { token: u64 },
+}
+
+impl Machine for Line {
+    const NAME: &'static str = "line";
+    type State = Turn;
+    type Output = u64;
+
+    async fn step(&self, state: Turn, cx: &Context) -> StepResult<Self> {
+        self.0.of(cx).await;
+        Ok(match state {
+            Turn::Enter { token } => Outcome::next(Turn::Leave { token }),
+            Turn::Leave { token } => Outcome::done(token),
+        })
+    }
+}

@@ -1,0 +1,166 @@
+//! What a run did and what it found, for people and as JSON.
+
+use crate::args::Scenario;
+use crate::audit::{self, Subject};
+use crate::check::{Figures, Violation};
+use crate::ledger::Entry;
+use crate::site::{Site, StoreKind};
+use anyhow::Result;
+use comfy_table::{Table, presets};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Violations that are printed one by one.
+const PRINTED_MAX: usize = 20;
+
+/// What a run did and what it found.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) scenario: Scenario,
+    pub(crate) store: StoreKind,
+    pub(crate) seed: u64,
+    pub(crate) minutes: f64,
+    pub(crate) seconds: f64,
+    /// What was done to servers and connections, by kind.
+    pub(crate) faults: BTreeMap<String, u64>,
+    /// Calls of the load that were answered with an error.
+    pub(crate) load_errors: u64,
+    pub(crate) figures: Figures,
+    /// What only this scenario measures.
+    pub(crate) extra: Vec<(String, String)>,
+    pub(crate) violations: Vec<Violation>,
+    pub(crate) stories: Vec<Story>,
+    /// Where the ledger and the logs are, when they were kept.
+    pub(crate) folder: Option<PathBuf>,
+}
+
+impl Report {
+    /// Adds what only this scenario measures.
+    pub(crate) fn with(mut self, name: &str, value: impl ToString) -> Report {
+        self.extra.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    pub(crate) fn print(&self, json: bool) -> Result<()> {
+        if json {
+            println!("{}", serde_json::to_string(self)?);
+            return Ok(());
+        }
+        println!("{}", self.table());
+        for violation in self.violations.iter().take(PRINTED_MAX) {
+            let who = violation.instance.map(|id| format!(" instance {id}"));
+            let who = who.unwrap_or_default();
+            println!("{}{who}: {}", violation.rule, violation.what);
+        }
+        let more = self.violations.len().saturating_sub(PRINTED_MAX);
+        if more > 0 {
+            println!("and {more} more");
+        }
+        for story in &self.stories {
+            println!("\nthe story of instance {}", story.instance);
+            for (_, line) in &story.lines {
+                println!("  {line}");
+            }
+        }
+        if let Some(folder) = &self.folder {
+            println!("\nthe ledger and the logs are in {}", folder.display());
+        }
+        Ok(())
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        let scenario = format!("{:?}", self.scenario).to_lowercase();
+        let store = format!("{:?}", self.store).to_lowercase();
+        let mut row = |name: &str, value: String| {
+            table.add_row([name.to_owned(), value]);
+        };
+        row("scenario", format!("{scenario} on {store}, seed {}", self.seed));
+        row("took", format!("{:.0} s, faults for {} min", self.seconds, self.minutes));
+        for (kind, count) in &self.faults {
+            row(kind, count.to_string());
+        }
+        let figures = &self.figures;
+        let counts = [
+            ("instances", figures.instances),
+            ("changes", figures.changes),
+            ("steps run", figures.effects),
+            ("outcomes written", figures.outcomes),
+            ("duplicate executions", figures.duplicate_executions),
+            ("signals", figures.signals),
+            ("joins", figures.joins),
+            ("timeouts", figures.timeouts),
+            ("latest timeout, ms", figures.latest_timeout_ms),
+            ("worker kills", figures.kills),
+            ("worker deaths", figures.deaths),
+            ("worker freezes", figures.freezes),
+            ("zombies", figures.zombies),
+            ("outcomes of lost claims", figures.lost_outcomes),
+            ("recoveries", figures.recoveries),
+            ("slowest recovery, ms", figures.slowest_recovery_ms),
+            ("operators' retries", figures.operators_retries),
+            ("collected", figures.collected),
+            ("load's errors", self.load_errors),
+        ];
+        for (name, count) in counts {
+            row(name, count.to_string());
+        }
+        for (name, value) in &self.extra {
+            row(name, value.clone());
+        }
+        row("violations", self.violations.len().to_string());
+        table
+    }
+}
+
+/// Everything that is known of one instance, in order.
+#[derive(Debug, Serialize)]
+pub(crate) struct Story {
+    instance: i64,
+    lines: Vec<(i64, String)>,
+}
+
+impl Story {
+    pub(crate) async fn of(site: &Site, entries: &[Entry], id: i64) -> Result<Story> {
+        let mut lines = Vec::new();
+        audit::read(site, Some(id), |change| {
+            let (seq, at) = (change.seq, change.at);
+            let what = match &change.subject {
+                Subject::Instance(row) => format!("{row:?}"),
+                Subject::Signal(row) => format!("{row:?}"),
+                Subject::Worker(row) => format!("{row:?}"),
+            };
+            lines.push((at, format!("{at} change {seq}: {what}")));
+        })
+        .await?;
+        for entry in entries {
+            if let Some(at) = about(entry, id) {
+                lines.push((at, format!("{at} ledger: {entry:?}")));
+            }
+        }
+        lines.sort();
+        Ok(Story {
+            instance: id,
+            lines,
+        })
+    }
+}
+
+/// When the entry happened, if it is about the instance.
+fn about(entry: &Entry, id: i64) -> Option<i64> {
+    let (instance, at) = match entry {
+        Entry::Ran(ran) => (ran.id, ran.at),
+        Entry::Inserted(inserted) => (inserted.id, inserted.at),
+        Entry::Delivered { instance, at, .. } | Entry::Operated { instance, at, .. } => {
+            (*instance, *at)
+        }
+        Entry::Asked { .. }
+        | Entry::Duplicate { .. }
+        | Entry::Worker { .. }
+        | Entry::LostOutcomes { .. }
+        | Entry::Fault { .. } => return None,
+    };
+    (instance == id).then_some(at)
+}

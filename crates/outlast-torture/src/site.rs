@@ -1,0 +1,153 @@
+//! Where the instances are: a PostgreSQL, reached by any way that leads to it, or an SQLite file.
+
+use anyhow::{Context as _, Result};
+use outlast::{Client, Engine, EngineBuilder, Postgres, Sqlite};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio_postgres::NoTls;
+
+/// A database, as a worker process is told of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Site {
+    Postgres {
+        url: String,
+        /// Where notifications are heard, when `url` leads through a pooler.
+        listen_url: Option<String>,
+    },
+    Sqlite {
+        file: PathBuf,
+    },
+}
+
+/// What there is to run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StoreKind {
+    Postgres,
+    Sqlite,
+}
+
+impl Site {
+    pub(crate) fn postgres(url: String) -> Site {
+        Site::Postgres {
+            url,
+            listen_url: None,
+        }
+    }
+
+    /// A client of its own, with the schema made if it is not there.
+    pub(crate) async fn client(&self) -> Result<Client> {
+        Ok(match self {
+            Site::Postgres { url, listen_url } => {
+                Client::new(connect(url, listen_url.as_deref()).await?)
+            }
+            Site::Sqlite { file } => Client::new(Sqlite::open(file)?),
+        })
+    }
+
+    /// An engine to be put together.
+    pub(crate) async fn engine(&self) -> Result<EngineBuilder> {
+        Ok(match self {
+            Site::Postgres { url, listen_url } => {
+                Engine::builder(connect(url, listen_url.as_deref()).await?)
+            }
+            Site::Sqlite { file } => Engine::builder(Sqlite::open(file)?),
+        })
+    }
+
+    /// What the database says about itself when everything rests.
+    pub(crate) async fn remains(&self) -> Result<Remains> {
+        match self {
+            Site::Postgres { url, .. } => {
+                let client = plain(url).await?;
+                let count = async |sql: &str| -> Result<i64> {
+                    Ok(client.query_one(sql, &[]).await?.get(0))
+                };
+                Ok(Remains {
+                    live: count("select count(*) from outlast.instances where finished_at is null").await?,
+                    executing: count("select count(*) from outlast.instances where status = 'executing'").await?,
+                    workers: count("select count(*) from outlast.workers").await?,
+                    orphans: count(
+                        "select count(*) from outlast.signals s where s.consumed_at is null and not exists (\
+                         select from outlast.instances i where i.id = s.target_id and i.finished_at is null)",
+                    )
+                    .await?,
+                    connections: count(
+                        "select count(*) from pg_stat_activity where backend_type = 'client backend' \
+                         and datname = current_database() and application_name like 'outlast%'",
+                    )
+                    .await?,
+                })
+            }
+            Site::Sqlite { file } => {
+                let connection = open(file)?;
+                let count = |sql: &str| -> Result<i64> {
+                    Ok(connection.query_row(sql, [], |row| row.get(0))?)
+                };
+                Ok(Remains {
+                    live: count("select count(*) from instances where finished_at is null")?,
+                    executing: count("select count(*) from instances where status = 'executing'")?,
+                    workers: count("select count(*) from workers")?,
+                    orphans: count(
+                        "select count(*) from signals s where s.consumed_at is null and not exists (\
+                         select 1 from instances i where i.id = s.target_id and i.finished_at is null)",
+                    )?,
+                    connections: 0,
+                })
+            }
+        }
+    }
+
+    /// How many instances have not ended.
+    pub(crate) async fn live(&self) -> Result<i64> {
+        Ok(match self {
+            Site::Postgres { url, .. } => {
+                let sql = "select count(*) from outlast.instances where finished_at is null";
+                plain(url).await?.query_one(sql, &[]).await?.get(0)
+            }
+            Site::Sqlite { file } => {
+                let sql = "select count(*) from instances where finished_at is null";
+                open(file)?.query_row(sql, [], |row| row.get(0))?
+            }
+        })
+    }
+}
+
+/// What is left in the database.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Remains {
+    pub(crate) live: i64,
+    pub(crate) executing: i64,
+    pub(crate) workers: i64,
+    /// Unconsumed signals to nobody who could read them.
+    pub(crate) orphans: i64,
+    /// Sessions of engines and clients.
+    pub(crate) connections: i64,
+}
+
+async fn connect(url: &str, listen_url: Option<&str>) -> Result<Postgres> {
+    // Impatient, so that a fault costs the run seconds and not half a minute.
+    let mut options = Postgres::options(url)?.connection_wait(Duration::from_secs(5));
+    if let Some(url) = listen_url {
+        options = options.listen_url(url)?;
+    }
+    Ok(options.connect().await?)
+}
+
+/// A plain session, without the store.
+pub(crate) async fn plain(url: &str) -> Result<tokio_postgres::Client> {
+    let connecting = tokio_postgres::connect(url, NoTls);
+    let connected = tokio::time::timeout(Duration::from_secs(10), connecting).await;
+    let (client, connection) = connected.context("no answer")?.context("no connection")?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+/// A plain connection, without the store.
+pub(crate) fn open(file: &std::path::Path) -> Result<rusqlite::Connection> {
+    let connection = rusqlite::Connection::open(file)?;
+    connection.busy_timeout(Duration::from_secs(30))?;
+    Ok(connection)
+}

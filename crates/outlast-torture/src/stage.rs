@@ -1,0 +1,286 @@
+//! A run, from an empty database to the verdict: load begins, faults happen, both end, everything comes to rest,
+//! the workers stop, and what is left is checked.
+
+use crate::args::Args;
+use crate::audit;
+use crate::check::{Books, Checker, Records, Violation};
+use crate::crew::{Crew, Orders, Worker};
+use crate::ledger::{self, Entry, Ledger, now_us};
+use crate::load::{Load, Mix};
+use crate::report::{Report, Story};
+use crate::site::{self, Site};
+use anyhow::{Context as _, Result};
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// How long everything may take to come to rest after the faults have ended. What is not at rest then is stuck.
+const REST_MAX: Duration = Duration::from_secs(120);
+/// Violations whose whole story is told.
+const STORIES_MAX: usize = 5;
+
+/// What a scenario sets up before it plays.
+pub(crate) struct Stage {
+    args: Args,
+    folder: TempDir,
+    /// The database itself, by the straight way: for the audit and the checks.
+    direct: Site,
+    pub(crate) crew: Crew,
+    pub(crate) ledger: Ledger,
+    load: Load,
+    pub(crate) random: fastrand::Rng,
+    may_lose: bool,
+    /// What the scenario found wrong itself.
+    found: Vec<Violation>,
+}
+
+/// The lease of workers that are killed: short, so that a run sees many recoveries.
+pub(crate) const LEASE: Duration = Duration::from_millis(1_000);
+
+/// What workers are told unless the scenario says otherwise.
+pub(crate) fn usual_orders(site: &Site, folder: &Path) -> Orders {
+    Orders {
+        name: String::new(),
+        site: site.clone(),
+        folder: folder.to_owned(),
+        slots: 24,
+        lease_ms: LEASE.as_millis() as u64,
+        work_max_ms: 20,
+        // Innocent instances are killed with their workers, again and again.
+        crashes_max: 10_000,
+        retention_ms: Some(30_000),
+        poison: None,
+        clock_off_s: 0,
+    }
+}
+
+impl Stage {
+    /// Makes the schema and the audit. `direct` is the database itself, `way` how workers and load reach it.
+    pub(crate) async fn set(args: &Args, direct: Site, way: Site) -> Result<Stage> {
+        let folder = tempfile::Builder::new()
+            .prefix("outlast-torture-")
+            .tempdir()?;
+        direct.client().await.context("the schema cannot be made")?;
+        audit::install(&direct).await?;
+        let ledger = Ledger::open(folder.path(), "supervisor")?;
+        let mix = Mix {
+            rate: args.rate,
+            tree_width: 3,
+            operators: true,
+        };
+        let load = Load::new(way.client().await?, ledger.clone(), args.seed, mix);
+        let orders = usual_orders(&way, folder.path());
+        Ok(Stage {
+            args: args.clone(),
+            direct,
+            crew: Crew {
+                orders,
+                ledger: ledger.clone(),
+            },
+            ledger,
+            load,
+            random: fastrand::Rng::with_seed(args.seed),
+            may_lose: false,
+            found: Vec::new(),
+            folder,
+        })
+    }
+
+    /// Lets acknowledged writes be lost, and counts them instead.
+    pub(crate) fn may_lose(mut self) -> Stage {
+        self.may_lose = true;
+        self
+    }
+
+    /// The client of the load.
+    pub(crate) fn load(&self) -> &Load {
+        &self.load
+    }
+
+    /// When the faults are to end.
+    pub(crate) fn end(&self) -> Instant {
+        Instant::now() + Duration::from_secs_f64(self.args.minutes * 60.0)
+    }
+
+    /// Notes a fault in the ledger.
+    pub(crate) async fn note(&self, kind: &str) {
+        note(&self.ledger, kind).await;
+    }
+
+    /// Drives load while `faults` happen, then brings everything to rest and checks it. The faults answer the
+    /// workers that are to be at work afterwards.
+    pub(crate) async fn play<F>(mut self, faults: impl FnOnce(Act) -> F) -> Result<Report>
+    where
+        F: Future<Output = Result<Vec<Worker>>>,
+    {
+        let begun = Instant::now();
+        let (stop, stopped) = watch::channel(false);
+        let driving = {
+            let (load, site, seed) = (self.load.clone(), self.direct.clone(), self.args.seed);
+            tokio::spawn(async move { load.run(&site, seed, stopped).await })
+        };
+        let act = Act {
+            crew: self.crew.clone(),
+            ledger: self.ledger.clone(),
+            end: self.end(),
+            random: self.random.fork(),
+        };
+        let workers = faults(act).await;
+        stop.send_replace(true);
+        let workers = workers?;
+        driving.await?;
+        self.come_to_rest().await?;
+        self.stop_workers(workers).await;
+        let errors = self.load.errors();
+        self.check_remains().await?;
+        let seconds = begun.elapsed().as_secs_f64();
+        self.verdict(seconds, errors).await
+    }
+
+    /// I2: whoever is still there when the time is up is told by the check.
+    async fn come_to_rest(&self) -> Result<()> {
+        let begun = Instant::now();
+        while begun.elapsed() < REST_MAX {
+            if self.direct.live().await? == 0 {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    }
+
+    async fn stop_workers(&mut self, workers: Vec<Worker>) {
+        for worker in workers {
+            let name = worker.name.clone();
+            if let Err(error) = worker.stop().await {
+                self.find("I11", format!("worker {name}: {error:#}"));
+            }
+        }
+    }
+
+    /// I11. The load's own client is a session that may stay.
+    async fn check_remains(&mut self) -> Result<()> {
+        let remains = self.direct.remains().await?;
+        if remains.executing > 0 {
+            self.find("I11", format!("{} claims left after the stop", remains.executing));
+        }
+        if remains.workers > 0 {
+            self.find("I11", format!("{} workers still registered after the stop", remains.workers));
+        }
+        if remains.orphans > 0 {
+            self.find("I7", format!("{} signals to nobody who could read them", remains.orphans));
+        }
+        Ok(())
+    }
+
+    /// Notes something wrong that is not one instance's.
+    pub(crate) fn find(&mut self, rule: &'static str, what: String) {
+        self.found.push(Violation {
+            rule,
+            instance: None,
+            what,
+        });
+    }
+
+    async fn verdict(mut self, seconds: f64, load_errors: u64) -> Result<Report> {
+        let entries = ledger::read_all(self.folder.path())?;
+        let coarse_us = match &self.direct {
+            Site::Postgres { .. } => 0,
+            // Its audit knows milliseconds.
+            Site::Sqlite { .. } => 1_000,
+        };
+        let books = Books::of(entries.clone());
+        let faults = books.faults.clone();
+        let mut checker = Checker::new(books, coarse_us, self.may_lose);
+        audit::read(&self.direct, None, |change| checker.see(change)).await?;
+        let records = Records {
+            retries: retries(&self.direct).await?,
+        };
+        let (figures, mut violations) = checker.finish(&records);
+        violations.append(&mut self.found);
+        let mut stories = Vec::new();
+        let mut told: Vec<i64> = violations.iter().filter_map(|it| it.instance).collect();
+        told.dedup();
+        for id in told.into_iter().take(STORIES_MAX) {
+            stories.push(Story::of(&self.direct, &entries, id).await?);
+        }
+        let folder = match violations.is_empty() && !self.args.keep {
+            true => None,
+            false => Some(self.folder.keep()),
+        };
+        Ok(Report {
+            scenario: self.args.scenario,
+            store: match &self.direct {
+                Site::Postgres { .. } => site::StoreKind::Postgres,
+                Site::Sqlite { .. } => site::StoreKind::Sqlite,
+            },
+            seed: self.args.seed,
+            minutes: self.args.minutes,
+            seconds,
+            faults,
+            load_errors,
+            figures,
+            violations,
+            stories,
+            folder,
+            extra: Vec::new(),
+        })
+    }
+}
+
+/// What faults work with.
+pub(crate) struct Act {
+    pub(crate) crew: Crew,
+    pub(crate) ledger: Ledger,
+    /// When they are to end.
+    pub(crate) end: Instant,
+    pub(crate) random: fastrand::Rng,
+}
+
+impl Act {
+    /// So many workers, at work.
+    pub(crate) async fn workers(&self, count: usize) -> Result<Vec<Worker>> {
+        let mut workers = Vec::new();
+        for number in 1..=count {
+            workers.push(self.crew.start(format!("w{number}")).await?);
+        }
+        Ok(workers)
+    }
+
+    /// Notes a fault in the ledger.
+    pub(crate) async fn note(&self, kind: &str) {
+        note(&self.ledger, kind).await;
+    }
+}
+
+pub(crate) async fn note(ledger: &Ledger, kind: &str) {
+    let (kind, at) = (kind.to_owned(), now_us());
+    ledger.write(&Entry::Fault { kind, at }).await;
+}
+
+/// Operators' retries, as the database has recorded them.
+async fn retries(site: &Site) -> Result<HashMap<i64, u64>> {
+    let mut retries = HashMap::new();
+    let mut count = |id: i64| *retries.entry(id).or_default() += 1;
+    match site {
+        Site::Postgres { url, .. } => {
+            let sql = "select instance_id from outlast.operations where verb = 'retry'";
+            for row in site::plain(url).await?.query(sql, &[]).await? {
+                count(row.get(0));
+            }
+        }
+        Site::Sqlite { file } => {
+            let connection = site::open(file)?;
+            let sql = "select instance_id from operations where verb = 'retry'";
+            let mut statement = connection.prepare(sql)?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                count(row.get(0)?);
+            }
+        }
+    }
+    Ok(retries)
+}

@@ -1,0 +1,83 @@
+//! The worker process: an engine with all machines, until it is killed or asked to stop.
+
+use crate::crew::{ORDERS, Orders};
+use crate::ledger::{Entry, Ledger};
+use crate::machines::{self, Effects, poison};
+use anyhow::{Context as _, Result};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The orders of this process, when it is a worker.
+pub(crate) fn orders() -> Result<Option<Orders>> {
+    let Ok(orders) = std::env::var(ORDERS) else {
+        return Ok(None);
+    };
+    serde_json::from_str(&orders)
+        .map(Some)
+        .with_context(|| format!("{ORDERS} has no orders: the supervisor sets it"))
+}
+
+/// Works until it is told to stop.
+pub(crate) async fn run(orders: Orders) -> Result<()> {
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::INFO)
+        .with_ansi(false)
+        .with_writer(std::io::stderr)
+        .init();
+    let recorder = DebuggingRecorder::new();
+    let counted = recorder.snapshotter();
+    recorder.install().context("nobody else records metrics")?;
+    let mut asked_to_stop = signal(SignalKind::terminate())?;
+
+    let ledger = Ledger::open(&orders.folder, &orders.name)?;
+    let work_max = Duration::from_millis(orders.work_max_ms);
+    let effects = Effects::new(ledger.clone(), orders.name.clone(), work_max);
+    let mut builder = machines::register(orders.site.engine().await?, &effects)
+        .name(&orders.name)
+        .queue("default", orders.slots)
+        .lease(Duration::from_millis(orders.lease_ms))
+        .poll_interval(Duration::from_millis(100))
+        .crashes_max(orders.crashes_max)
+        .grace(Duration::from_secs(5));
+    builder = match orders.retention_ms {
+        Some(retention) => builder.retention(Duration::from_millis(retention)),
+        None => builder.keep_forever(),
+    };
+    if let Some(limits) = &orders.poison {
+        builder = poison::register(builder, &effects, limits)?;
+    }
+    let engine = builder.start().await?;
+    println!("ready");
+
+    tokio::select! {
+        _ = asked_to_stop.recv() => {}
+        () = report_lost_outcomes(&counted, &ledger, &orders.name) => {}
+    }
+    engine.shutdown().await;
+    Ok(())
+}
+
+/// Writes to the ledger how many outcomes were dropped so far, whenever there are more: zombies that tried.
+async fn report_lost_outcomes(counted: &Snapshotter, ledger: &Ledger, worker: &str) {
+    let mut total = 0;
+    loop {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let more = lost_since_last(counted);
+        if more > 0 {
+            total += more;
+            let (worker, count) = (worker.to_owned(), total);
+            ledger.write(&Entry::LostOutcomes { worker, count }).await;
+        }
+    }
+}
+
+/// Counters start anew with every snapshot.
+fn lost_since_last(counted: &Snapshotter) -> u64 {
+    let counters = counted.snapshot().into_vec();
+    let lost = counters.into_iter().filter_map(|(key, _, _, value)| match value {
+        DebugValue::Counter(count) if key.key().name() == outlast::metrics::LOST => Some(count),
+        DebugValue::Counter(_) | DebugValue::Gauge(_) | DebugValue::Histogram(_) => None,
+    });
+    lost.sum()
+}
