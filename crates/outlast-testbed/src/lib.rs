@@ -2,4 +2,6 @@
 //! for them. What is missing on the machine is said, what goes wrong is a panic: nobody ships this.
 
 pub mod cluster;
+pub mod process;
 pub mod program;
+pub mod question;
