@@ -7,7 +7,9 @@ use crate::question;
 use rustix::process::Signal;
 use std::fs;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -17,7 +19,8 @@ pub struct Cluster {
     programs: PathBuf,
     account: Option<Account>,
     port: u16,
-    server: Option<Process>,
+    /// The process of the server, parent of all its others. It may have ended.
+    server: Option<Child>,
 }
 
 /// Where a cluster is.
@@ -36,6 +39,9 @@ impl Folder {
         }
     }
 }
+
+/// How long a server may take until it takes connections, recovery included.
+const START_MAX: Duration = Duration::from_secs(120);
 
 const SMALL: &str = "fsync = off\nmax_connections = 30\nshared_buffers = 16MB";
 
@@ -135,7 +141,6 @@ impl Cluster {
                 self.port = program::some_port();
             }
             if self.try_start() {
-                self.server = self.recorded();
                 return;
             }
             // Whoever knows its address relies on it.
@@ -144,23 +149,52 @@ impl Cluster {
         panic!("no free port in ten attempts");
     }
 
-    /// Whether it started; not when another has the port.
-    fn try_start(&self) -> bool {
-        let log = self.path().join("server.log");
-        let said_before = fs::metadata(&log).map_or(0, |log| log.len() as usize);
-        let mut start = self.command("pg_ctl");
-        start.args(["start", "--pgdata=data", "--log=server.log", "--silent"]);
-        start.arg("--timeout=120");
-        start.arg(format!("--options=-p {}", self.port));
-        let started = start.output().expect("pg_ctl runs");
-        if started.status.success() {
-            return true;
+    /// Whether it started; not when another has the port. As a child of ours: once its end was asked for,
+    /// nothing of a killed server stands in the way of the next, wherever orphans go on this machine.
+    fn try_start(&mut self) -> bool {
+        self.reap();
+        let path = self.path().join("server.log");
+        let mut log = fs::OpenOptions::new();
+        let log = log.append(true).create(true).open(&path);
+        let log = log.expect("the log can be written");
+        let said_before = log.metadata().map_or(0, |log| log.len() as usize);
+        let mut start = self.command("postgres");
+        start.args(["-D", "data", "-p", &self.port.to_string()]);
+        start.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        // What interrupts the program from a terminal is not for the server.
+        start.process_group(0);
+        self.server = Some(start.spawn().expect("postgres can be started"));
+        let begun = Instant::now();
+        while !self.is_ready() {
+            let ended = self.process().is_none();
+            let log = fs::read(&path).unwrap_or_default();
+            let said = String::from_utf8_lossy(log.get(said_before..).unwrap_or_default());
+            if ended && said.contains("Address already in use") {
+                return false;
+            }
+            assert!(!ended && begun.elapsed() < START_MAX, "{said}");
+            std::thread::sleep(Duration::from_millis(2));
         }
-        let log = fs::read(&log).unwrap_or_default();
-        let said = String::from_utf8_lossy(log.get(said_before..).unwrap_or_default());
-        let error = String::from_utf8_lossy(&started.stderr);
-        assert!(said.contains("Address already in use"), "{said}{error}");
-        false
+        true
+    }
+
+    /// Whether the server says in its lock file that it takes connections.
+    fn is_ready(&self) -> bool {
+        let lock_file = self.path().join("data/postmaster.pid");
+        let text = fs::read_to_string(lock_file).unwrap_or_default();
+        let mut lines = text.lines().map(str::trim);
+        let named = lines.next().and_then(|id| id.parse().ok());
+        named.is_some() && named == self.process() && lines.nth(6) == Some("ready")
+    }
+
+    /// Asks for the end of a server that has ended.
+    fn reap(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            assert!(
+                matches!(server.try_wait(), Ok(Some(_))),
+                "the server still runs"
+            );
+        }
     }
 
     /// Waits until the server takes connections, as it does again by itself when one of its processes was
@@ -169,7 +203,7 @@ impl Cluster {
         let begun = Instant::now();
         while !question::accepts(self.port) {
             assert!(
-                begun.elapsed() < Duration::from_secs(120),
+                begun.elapsed() < START_MAX,
                 "the server takes no connections:\n{}",
                 self.log()
             );
@@ -180,25 +214,15 @@ impl Cluster {
     /// Kills the server and all its processes with SIGKILL at once. What they leave lies where it lay: the
     /// next start finds the lock file and the shared memory of a crash, and recovers.
     pub fn kill(&mut self) {
-        let Some(server) = self.server.take() else {
-            return;
-        };
-        server.kill_with_descendants();
-        // The next server takes a number that is still taken for a server that runs. Where nobody asks for
-        // the ends of orphans, it stays taken.
-        let begun = Instant::now();
-        while server.remains() {
-            if begun.elapsed() > Duration::from_secs(2) {
-                let _ = fs::remove_file(self.path().join("data/postmaster.pid"));
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(2));
+        if let Some(server) = self.living() {
+            server.kill_with_descendants();
         }
+        self.reap();
     }
 
     /// The processes that serve clients.
     pub fn backends(&self) -> Vec<u32> {
-        let children = self.server.map_or_else(Vec::new, |it| it.children());
+        let children = self.living().map_or_else(Vec::new, |it| it.children());
         children
             .iter()
             .filter(|child| serves_a_client(&child.title()))
@@ -209,7 +233,7 @@ impl Cluster {
     /// Kills one of the server's processes with SIGKILL: the server ends all others, and recovers. Whether it
     /// was still there.
     pub fn kill_backend(&self, id: u32) -> bool {
-        let children = self.server.map_or_else(Vec::new, |it| it.children());
+        let children = self.living().map_or_else(Vec::new, |it| it.children());
         let Some(backend) = children.into_iter().find(|child| child.id() == id) else {
             return false;
         };
@@ -226,7 +250,12 @@ impl Cluster {
             Stop::Immediately => "--mode=immediate",
             Stop::Fast => "--mode=fast",
         });
+        let server = self.living();
         program::run(&mut stop);
+        // It gives its lock file up a moment before it ends.
+        if let Some(server) = server {
+            server.wait_for_end();
+        }
     }
 
     /// Asks a database of the server something; the rows as text.
@@ -281,14 +310,11 @@ impl Cluster {
 
     /// The process of the server itself, parent of all its others; `None` while it is stopped.
     pub fn process(&self) -> Option<u32> {
-        let server = self.server.filter(Process::is_alive)?;
-        Some(server.id())
+        self.living().map(|server| server.id())
     }
 
-    /// The process that the lock file names.
-    fn recorded(&self) -> Option<Process> {
-        let text = fs::read_to_string(self.path().join("data/postmaster.pid")).ok()?;
-        Process::find(text.lines().next()?.trim().parse().ok()?)
+    fn living(&self) -> Option<Process> {
+        Process::find(self.server.as_ref()?.id())
     }
 
     /// The port it listens on; 0 before its first start.
@@ -308,20 +334,19 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        let Some(server) = self.server.filter(Process::is_alive) else {
-            self.remove_shared_memory();
-            return;
-        };
-        // Asked to end, it removes what it has outside its folder.
-        server.signal(Signal::QUIT);
-        let begun = Instant::now();
-        while server.is_alive() {
-            if begun.elapsed() > Duration::from_secs(10) {
-                server.kill_with_descendants();
-                self.remove_shared_memory();
-                return;
+        match self.living() {
+            None => self.remove_shared_memory(),
+            Some(server) => {
+                // Asked to end, it removes what it has outside its folder.
+                server.signal(Signal::QUIT);
+                if !server.ends_within(Duration::from_secs(10)) {
+                    server.kill_with_descendants();
+                    self.remove_shared_memory();
+                }
             }
-            std::thread::sleep(Duration::from_millis(2));
+        }
+        if let Some(mut server) = self.server.take() {
+            let _ = server.wait();
         }
     }
 }

@@ -93,9 +93,16 @@ impl Process {
         wait_until("the process ends", || !self.is_alive());
     }
 
-    /// Whether what is left of it is still in the way of its number: it has ended, and its parent has not asked.
-    pub(crate) fn remains(&self) -> bool {
-        self.stat().is_some()
+    /// Blocks until it is gone, for so long at most; whether it is.
+    pub fn ends_within(&self, limit: Duration) -> bool {
+        let begun = Instant::now();
+        while self.is_alive() {
+            if begun.elapsed() > limit {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        true
     }
 
     fn stat(&self) -> Option<Stat> {

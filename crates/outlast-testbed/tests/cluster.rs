@@ -47,7 +47,7 @@ fn a_killed_backend_makes_the_server_recover_by_itself() {
     };
     cluster.start();
     cluster.ask("postgres", "create table kept ()").unwrap();
-    assert_eq!(cluster.backends(), []);
+    wait_until("the question is over", || cluster.backends().is_empty());
     let mut client = TcpStream::connect(("127.0.0.1", cluster.port())).unwrap();
     let words = b"\0\0\0\x28\0\x03\0\0user\0outlast\0database\0postgres\0\0";
     client.write_all(words).unwrap();
