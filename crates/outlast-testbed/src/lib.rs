@@ -4,4 +4,5 @@
 pub mod cluster;
 pub mod process;
 pub mod program;
+pub mod proxy;
 pub mod question;
