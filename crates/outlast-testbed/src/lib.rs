@@ -6,3 +6,4 @@ pub mod process;
 pub mod program;
 pub mod proxy;
 pub mod question;
+pub mod small_disk;

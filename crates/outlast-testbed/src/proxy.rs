@@ -210,7 +210,7 @@ async fn carry(wire: Arc<Wire>, mut client: TcpStream, number: u64) {
         ending = talk.carry_answers(from_server, &to_client) => ending,
         _ = cuts.changed() => {
             wire.count(|counts| &mut counts.cut);
-            Err(talk.cut())
+            Err(talk.cut(talk.choose_end(&wire.faults())))
         }
     };
     if ending.is_err_and(|end| end.resets) {
@@ -237,7 +237,7 @@ struct Round {
 /// What happens around a commit.
 enum Fault {
     /// It is cut off from the server.
-    BeforeCommit,
+    BeforeCommit(End),
     /// It reaches the server.
     Later(Late),
 }
@@ -245,12 +245,13 @@ enum Fault {
 /// What happens when the server has committed.
 #[derive(Clone, Copy)]
 enum Late {
-    CutBeforeAnswer,
-    CutAfterAnswer,
-    Stall,
+    CutBeforeAnswer(End),
+    CutAfterAnswer(End),
+    Stall(Duration),
 }
 
 /// Why a connection is over: one side has ended it, or it was cut.
+#[derive(Clone, Copy)]
 struct End {
     resets: bool,
 }
@@ -328,9 +329,9 @@ impl<'w> Talk<'w> {
             match self.choose_fault() {
                 None => {}
                 Some(Fault::Later(fault)) => round.fault = Some(fault),
-                Some(Fault::BeforeCommit) => {
+                Some(Fault::BeforeCommit(end)) => {
                     self.wire.count(|counts| &mut counts.before_commit);
-                    return Some(self.cut());
+                    return Some(self.cut(end));
                 }
             }
         }
@@ -391,31 +392,36 @@ impl<'w> Talk<'w> {
         answer: &mut Vec<u8>,
     ) -> Result<(), End> {
         match fault {
-            Late::CutBeforeAnswer => {
+            Late::CutBeforeAnswer(end) => {
                 self.wire.count(|counts| &mut counts.before_answer);
-                Err(self.cut())
+                Err(self.cut(end))
             }
-            Late::CutAfterAnswer => {
+            Late::CutAfterAnswer(end) => {
                 pass_on(client, answer).await?;
                 self.wire.count(|counts| &mut counts.after_answer);
-                Err(self.cut())
+                Err(self.cut(end))
             }
-            Late::Stall => {
+            Late::Stall(by) => {
                 self.wire.count(|counts| &mut counts.stalls);
-                tokio::time::sleep(self.wire.faults().stall_for).await;
+                tokio::time::sleep(by).await;
                 Ok(())
             }
         }
     }
 
+    /// All that will happen is chosen here: the faults may be others when it does.
     fn choose_fault(&self) -> Option<Fault> {
         let faults = self.wire.faults();
+        let end = self.choose_end(&faults);
         let mut left = lock(&self.chance).f64();
         let choices = [
-            (faults.before_commit, Fault::BeforeCommit),
-            (faults.before_answer, Fault::Later(Late::CutBeforeAnswer)),
-            (faults.after_answer, Fault::Later(Late::CutAfterAnswer)),
-            (faults.stall, Fault::Later(Late::Stall)),
+            (faults.before_commit, Fault::BeforeCommit(end)),
+            (
+                faults.before_answer,
+                Fault::Later(Late::CutBeforeAnswer(end)),
+            ),
+            (faults.after_answer, Fault::Later(Late::CutAfterAnswer(end))),
+            (faults.stall, Fault::Later(Late::Stall(faults.stall_for))),
         ];
         for (probability, fault) in choices {
             if left < probability {
@@ -426,12 +432,17 @@ impl<'w> Talk<'w> {
         None
     }
 
-    fn cut(&self) -> End {
-        let resets = lock(&self.chance).f64() < self.wire.faults().reset;
-        if resets {
+    fn choose_end(&self, faults: &Faults) -> End {
+        End {
+            resets: lock(&self.chance).f64() < faults.reset,
+        }
+    }
+
+    fn cut(&self, end: End) -> End {
+        if end.resets {
             self.wire.count(|counts| &mut counts.resets);
         }
-        End { resets }
+        end
     }
 
     async fn dawdle(&self) {

@@ -7,6 +7,7 @@ use outlast_testbed::cluster::Cluster;
 use outlast_testbed::program::eventually;
 use outlast_testbed::proxy::{Counts, Faults, Proxy};
 use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Error, NoTls, Statement};
 
 /// A server, and a proxy in front of it.
@@ -27,13 +28,17 @@ impl Bed {
     }
 
     async fn client(&self) -> Client {
+        self.client_and_driver().await.0
+    }
+
+    /// With what the driver says about the end of the connection.
+    async fn client_and_driver(&self) -> (Client, JoinHandle<Result<(), Error>>) {
         let url = format!(
             "postgres://outlast@127.0.0.1:{}/postgres",
             self.proxy.port()
         );
         let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
-        tokio::spawn(connection);
-        client
+        (client, tokio::spawn(connection))
     }
 
     fn rows(&self) -> usize {
@@ -105,7 +110,7 @@ async fn a_cut_leaves_committed_what_it_says_and_every_way_to_commit_is_found() 
                 (before_answer(), false, 1),
                 (after_answer(), true, 1),
             ] {
-                let client = bed.client().await;
+                let (client, driver) = bed.client_and_driver().await;
                 let prepared = prepare(&client).await;
                 write(&client, &prepared, way).await.unwrap();
                 let before = (bed.rows(), bed.proxy.counts());
@@ -114,7 +119,8 @@ async fn a_cut_leaves_committed_what_it_says_and_every_way_to_commit_is_found() 
                 let case = format!("{way:?} {faults:?}: {written:?}");
                 assert_eq!(written.is_ok(), answered, "{case}");
                 bed.proxy.set_faults(Faults::default());
-                eventually("the client has noticed", || async { client.is_closed() }).await;
+                let ended = driver.await.unwrap();
+                assert!(reset == 0.0 || is_reset(&ended), "{case}: {ended:?}");
                 assert_eq!(bed.rows() - before.0, kept, "{case}");
                 let (then, now) = (before.1, bed.proxy.counts());
                 assert_eq!(now.cuts_at_commit(), then.cuts_at_commit() + 1, "{case}");
@@ -132,6 +138,12 @@ async fn a_cut_leaves_committed_what_it_says_and_every_way_to_commit_is_found() 
         counts.after_answer,
     ];
     assert_eq!(cuts, [each; 3]);
+}
+
+fn is_reset(ended: &Result<(), Error>) -> bool {
+    let error = ended.as_ref().err().and_then(std::error::Error::source);
+    let error = error.and_then(|error| error.downcast_ref::<std::io::Error>());
+    error.is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
 }
 
 fn before_commit() -> Faults {
