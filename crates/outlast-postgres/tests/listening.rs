@@ -10,9 +10,8 @@ use outlast_core::{Error, ErrorKind, Hints, InstanceId, Listen, Store};
 use outlast_postgres::{Options, Postgres};
 use outlast_testbed::program::eventually;
 use std::time::{Duration, Instant};
-use support::pooler::Pooler;
 use support::proxy::Proxy;
-use support::{drop_schema, raw, unique_schema, url, url_of, value_of};
+use support::{drop_schema, raw, start_pooler, unique_schema, url, url_of, value_of};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
@@ -332,7 +331,7 @@ async fn a_store_without_notifications_neither_tells_nor_listens() {
 #[tokio::test]
 async fn behind_a_pooler_a_node_polls_or_listens_on_a_direct_connection() {
     for server_connections in [1, 2] {
-        let Some(pooler) = Pooler::start(server_connections) else {
+        let Some(pooler) = start_pooler(server_connections) else {
             return;
         };
         let schema = unique_schema();

@@ -9,10 +9,10 @@ use futures_util::future::join_all;
 use outlast_conformance::{Model, Subject, suite};
 use outlast_core::{Answer, Clock, Filter, Inspect, ManualClock, Status, Store};
 use outlast_postgres::{Options, Postgres, testing};
+use outlast_testbed::pooler::Pooler;
 use std::time::Duration;
-use support::pooler::Pooler;
 use support::work::{self, done, running, task};
-use support::{drop_schema, raw, raw_to, unique_schema, value_of};
+use support::{drop_schema, raw, raw_to, start_pooler, unique_schema, value_of};
 use tokio_postgres::Client;
 
 fn options(pooler: &Pooler, schema: &str) -> Options {
@@ -21,7 +21,7 @@ fn options(pooler: &Pooler, schema: &str) -> Options {
 
 async fn open_with(change: impl FnOnce(Options) -> Options) -> Subject {
     let (clock, schema) = (ManualClock::default(), unique_schema());
-    let Some(pooler) = Pooler::start(2) else {
+    let Some(pooler) = start_pooler(2) else {
         // Said already; the model keeps the rules.
         return Subject::new(Model::new(clock.clone()), clock);
     };
@@ -67,7 +67,7 @@ async fn a_store_that_never_prepares_keeps_the_rules_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stores_that_share_server_connections_keep_their_settings_apart() {
-    let Some(pooler) = Pooler::start(1) else {
+    let Some(pooler) = start_pooler(1) else {
         return;
     };
     let schemas = [unique_schema(), unique_schema()];
@@ -128,7 +128,7 @@ async fn a_pooler_is_told_from_a_server() {
     let server = Postgres::options(&support::url()).unwrap().schema(&schema);
     let server = server.connect().await.unwrap();
     assert!(testing::is_direct(&server).await);
-    if let Some(pooler) = Pooler::start(2) {
+    if let Some(pooler) = start_pooler(2) {
         let store = options(&pooler, &schema).connect().await.unwrap();
         assert!(!testing::is_direct(&store).await);
         store.close().await;
@@ -143,7 +143,7 @@ async fn a_pooler_is_told_from_a_server() {
 async fn a_statement_of_another_program_is_never_run_in_place_of_ones_own() {
     // The store comes to the clean server connection first, or to the poisoned one.
     for turns in [0, 1] {
-        let Some(pooler) = Pooler::start(2) else {
+        let Some(pooler) = start_pooler(2) else {
             return;
         };
         let (schema, direct) = (unique_schema(), raw().await);

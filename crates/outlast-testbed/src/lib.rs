@@ -2,4 +2,9 @@
 //! for them. What is missing on the machine is said, what goes wrong is a panic: nobody ships this.
 
 pub mod cluster;
+pub mod pooler;
+pub mod process;
 pub mod program;
+pub mod proxy;
+pub mod question;
+pub mod small_disk;

@@ -3,13 +3,13 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-pub(crate) mod pooler;
 pub(crate) mod proxy;
 pub(crate) mod work;
 
 use outlast_conformance::Subject;
 use outlast_core::ManualClock;
 use outlast_postgres::{Options, Postgres};
+use outlast_testbed::pooler::{Behind, Pooler};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio_postgres::config::Host;
@@ -123,6 +123,23 @@ pub(crate) fn url_of(change: impl FnOnce(&mut Config) -> &mut Config) -> String 
         config.get_ports().first().unwrap_or(&5432),
         config.get_dbname().expect("the URL names a database"),
     )
+}
+
+/// A pooler in front of the test server, with so many server connections given out in turn.
+pub(crate) fn start_pooler(server_connections: usize) -> Option<Pooler> {
+    let config: Config = url().parse().expect("the URL can be read");
+    let Some(Host::Tcp(host)) = config.get_hosts().first() else {
+        panic!("OUTLAST_TEST_POSTGRES_URL names no host");
+    };
+    let password = config.get_password();
+    let behind = Behind {
+        host: host.clone(),
+        port: *config.get_ports().first().unwrap_or(&5432),
+        database: config.get_dbname().expect("it names a database").into(),
+        user: config.get_user().expect("it names a user").into(),
+        password: password.map(|password| String::from_utf8_lossy(password).into_owned()),
+    };
+    Pooler::start(&behind, server_connections)
 }
 
 /// The one value of a query.

@@ -1,28 +1,57 @@
-//! PgBouncer in front of the test server: each transaction gets any of a few server connections.
+//! PgBouncer in transaction mode in front of a server: each transaction gets any of a few server connections.
 
-use outlast_testbed::program::{self, Account};
+use crate::program::{self, Account};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tokio_postgres::config::Host;
 
-pub(crate) struct Pooler {
+/// A pooler, gone with the value.
+pub struct Pooler {
     process: Child,
     port: u16,
     folder: TempDir,
 }
 
+/// The database behind a pooler.
+#[derive(Clone, Debug)]
+pub struct Behind {
+    /// The server's host.
+    pub host: String,
+    /// The server's port.
+    pub port: u16,
+    /// The database.
+    pub database: String,
+    /// Who the pooler is to the server.
+    pub user: String,
+    /// The server's password for it, if it asks for one.
+    pub password: Option<String>,
+}
+
+impl Behind {
+    /// The database `postgres` of a [`Cluster`](crate::cluster::Cluster) that trusts everyone, on this port.
+    pub fn cluster(port: u16) -> Behind {
+        Behind {
+            host: "127.0.0.1".to_owned(),
+            port,
+            database: "postgres".to_owned(),
+            user: "outlast".to_owned(),
+            password: None,
+        }
+    }
+}
+
 impl Pooler {
     /// A pooler with so many server connections, given out in turn. `None`, with a word, where there is
     /// no PgBouncer and nobody has named one.
-    pub(crate) fn start(server_connections: usize) -> Option<Pooler> {
+    pub fn start(behind: &Behind, server_connections: usize) -> Option<Pooler> {
         let program = find_pgbouncer()?;
         for _ in 0..10 {
             let (account, port) = (Account::needed(), program::some_port());
             let folder = program::folder(account);
             let configuration = folder.path().join("pgbouncer.ini");
-            std::fs::write(&configuration, configuration_of(port, server_connections)).unwrap();
+            let text = configuration_of(behind, port, server_connections);
+            std::fs::write(&configuration, text).expect("the configuration is written");
             program::give(&configuration, account);
             let mut command = program::command(&program, folder.path(), account);
             command.arg("pgbouncer.ini");
@@ -39,8 +68,8 @@ impl Pooler {
         panic!("pgbouncer did not start in ten attempts");
     }
 
-    /// The address of the test server's database, through the pooler.
-    pub(crate) fn url(&self) -> String {
+    /// The address of the database, through the pooler.
+    pub fn url(&self) -> String {
         format!("postgres://outlast@127.0.0.1:{}/outlast", self.port)
     }
 
@@ -74,22 +103,21 @@ impl Drop for Pooler {
     }
 }
 
-fn configuration_of(port: u16, server_connections: usize) -> String {
-    let config: tokio_postgres::Config = super::url().parse().unwrap();
-    let Some(Host::Tcp(host)) = config.get_hosts().first() else {
-        panic!("OUTLAST_TEST_POSTGRES_URL names no host");
-    };
-    let password = config.get_password().map_or_else(String::new, |password| {
-        format!("password={}", String::from_utf8_lossy(password))
-    });
+fn configuration_of(behind: &Behind, port: u16, server_connections: usize) -> String {
+    let Behind {
+        host,
+        database,
+        user,
+        ..
+    } = behind;
+    let password = behind.password.as_ref();
+    let password = password.map_or_else(String::new, |password| format!("password={password}"));
     format!(
-        "[databases]\noutlast = host={host} port={} dbname={} user={} {password}\n\
+        "[databases]\noutlast = host={host} port={} dbname={database} user={user} {password}\n\
          [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nlogfile = log\n\
          auth_type = any\npool_mode = transaction\ndefault_pool_size = {server_connections}\n\
-         min_pool_size = {server_connections}\nserver_round_robin = 1\nmax_client_conn = 200\n",
-        config.get_ports().first().unwrap_or(&5432),
-        config.get_dbname().unwrap(),
-        config.get_user().unwrap(),
+         min_pool_size = {server_connections}\nserver_login_retry = 1\nserver_round_robin = 1\nmax_client_conn = 200\n",
+        behind.port,
     )
 }
 

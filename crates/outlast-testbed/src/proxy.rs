@@ -1,0 +1,480 @@
+//! A wire between clients and a PostgreSQL server that breaks where it hurts: around the commits.
+//!
+//! It reads along in both directions, in clear (a client that asks for encryption is told that there is none),
+//! and knows where a transaction that wrote something is committed: by `COMMIT` in a simple query or an executed
+//! statement, or by the end of a round in which something was written outside a transaction. Around each such
+//! commit it may cut, stall or reset the connection, by chance and a seed.
+
+mod framing;
+mod sql;
+mod talk;
+
+use fastrand::Rng;
+use framing::Framing;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use talk::{Answered, Asked, Commits, Step};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+/// A proxy in front of a server on this machine. It runs on a thread of its own, whatever its owner is busy with,
+/// and ends with the value, as do all connections through it.
+pub struct Proxy {
+    wire: Arc<Wire>,
+    port: u16,
+    runtime: Option<Runtime>,
+}
+
+/// What may happen to a connection, as probabilities between 0 and 1. The first four are for each commit, and at
+/// most one of them happens.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// The connection is cut and the commit does not reach the server.
+    pub before_commit: f64,
+    /// The server commits, and the connection is cut before the client hears of it.
+    pub before_answer: f64,
+    /// The client hears of it, and the connection is cut right after.
+    pub after_answer: f64,
+    /// The answer comes late, by `stall_for`.
+    pub stall: f64,
+    /// How late.
+    pub stall_for: Duration,
+    /// A cut is a reset instead of an orderly end.
+    pub reset: f64,
+    /// Anything that is carried, in either direction, comes late by `slow_by`.
+    pub slow: f64,
+    /// How late.
+    pub slow_by: Duration,
+}
+
+/// What has happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Connections that were carried to the server.
+    pub connections: u64,
+    /// Connections that did not find the server.
+    pub unreachable: u64,
+    /// Transactions that wrote and that the server committed.
+    pub commits: u64,
+    /// Cuts before a commit reached the server.
+    pub before_commit: u64,
+    /// Cuts after the server had committed, before its answer was passed on.
+    pub before_answer: u64,
+    /// Cuts right after the answer was passed on.
+    pub after_answer: u64,
+    /// Answers to commits that came late.
+    pub stalls: u64,
+    /// How many of the cuts were resets.
+    pub resets: u64,
+    /// Late pieces.
+    pub slowed: u64,
+    /// Connections that were cut by [`Proxy::cut_all`].
+    pub cut: u64,
+}
+
+impl Counts {
+    /// All cuts around a commit.
+    pub fn cuts_at_commit(&self) -> u64 {
+        self.before_commit + self.before_answer + self.after_answer
+    }
+}
+
+/// What the owner and all connections share.
+struct Wire {
+    server_port: AtomicU16,
+    faults: Mutex<Faults>,
+    counts: Mutex<Counts>,
+    /// How often everything was cut.
+    cuts: watch::Sender<u64>,
+    seed: u64,
+    accepted: AtomicU64,
+}
+
+impl Proxy {
+    /// A proxy to the server on this port that does nothing yet; what it will do is chosen by the seed.
+    pub fn to(server_port: u16, seed: u64) -> Proxy {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        let port = listener.local_addr().expect("it has an address").port();
+        listener
+            .set_nonblocking(true)
+            .expect("it can be waited for");
+        let wire = Arc::new(Wire {
+            server_port: AtomicU16::new(server_port),
+            faults: Mutex::default(),
+            counts: Mutex::default(),
+            cuts: watch::Sender::new(0),
+            seed,
+            accepted: AtomicU64::new(0),
+        });
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("proxy")
+            .enable_all()
+            .build()
+            .expect("a thread can be started");
+        runtime.spawn(accept(wire.clone(), listener));
+        Proxy {
+            wire,
+            port,
+            runtime: Some(runtime),
+        }
+    }
+
+    /// Where clients connect to.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// From now on this may happen; `Faults::default()` is nothing.
+    pub fn set_faults(&self, faults: Faults) {
+        *lock(&self.wire.faults) = faults;
+    }
+
+    /// What has happened so far.
+    pub fn counts(&self) -> Counts {
+        *lock(&self.wire.counts)
+    }
+
+    /// New connections lead to the server on this port; those there are stay where they are.
+    pub fn lead_to(&self, server_port: u16) {
+        self.wire.server_port.store(server_port, Ordering::SeqCst);
+    }
+
+    /// Cuts every connection there is; new ones are carried.
+    pub fn cut_all(&self) {
+        self.wire.cuts.send_modify(|cuts| *cuts += 1);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Wire {
+    fn faults(&self) -> Faults {
+        *lock(&self.faults)
+    }
+
+    fn count(&self, what: impl FnOnce(&mut Counts) -> &mut u64) {
+        *what(&mut lock(&self.counts)) += 1;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn accept(wire: Arc<Wire>, listener: TcpListener) {
+    let listener = tokio::net::TcpListener::from_std(listener).expect("it is a listener");
+    loop {
+        let Ok((client, _)) = listener.accept().await else {
+            // Out of files, most likely: they come back as connections end.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        let number = wire.accepted.fetch_add(1, Ordering::Relaxed);
+        tokio::spawn(carry(wire.clone(), client, number));
+    }
+}
+
+/// Carries one connection until one side or chance ends it.
+async fn carry(wire: Arc<Wire>, mut client: TcpStream, number: u64) {
+    let mut cuts = wire.cuts.subscribe();
+    let server_port = wire.server_port.load(Ordering::SeqCst);
+    let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, server_port)).await else {
+        wire.count(|counts| &mut counts.unreachable);
+        return;
+    };
+    wire.count(|counts| &mut counts.connections);
+    for stream in [&client, &server] {
+        // A connection that cannot be hurried is carried too.
+        let _ = stream.set_nodelay(true);
+    }
+    let talk = Talk::new(&wire, number);
+    let (from_client, to_client) = client.split();
+    let (from_server, to_server) = server.split();
+    let to_client = Client::new(to_client);
+    let ending = tokio::select! {
+        ending = talk.carry_requests(from_client, to_server, &to_client) => ending,
+        ending = talk.carry_answers(from_server, &to_client) => ending,
+        _ = cuts.changed() => {
+            wire.count(|counts| &mut counts.cut);
+            Err(talk.cut(talk.choose_end(&wire.faults())))
+        }
+    };
+    if ending.is_err_and(|end| end.resets) {
+        // Closed without lingering, the other side is sent a reset.
+        let _ = (client.set_zero_linger(), server.set_zero_linger());
+    }
+}
+
+/// One connection's conversation.
+struct Talk<'w> {
+    wire: &'w Wire,
+    chance: Mutex<Rng>,
+    /// What was asked and not yet answered, oldest first. As many as the client sends before it waits.
+    rounds: Mutex<VecDeque<Round>>,
+}
+
+/// From a question of the client's to where the server waits again.
+#[derive(Clone, Copy, Default)]
+struct Round {
+    commits: Option<Commits>,
+    fault: Option<Late>,
+}
+
+/// What happens around a commit.
+enum Fault {
+    /// It is cut off from the server.
+    BeforeCommit(End),
+    /// It reaches the server.
+    Later(Late),
+}
+
+/// What happens when the server has committed.
+#[derive(Clone, Copy)]
+enum Late {
+    CutBeforeAnswer(End),
+    CutAfterAnswer(End),
+    Stall(Duration),
+}
+
+/// Why a connection is over: one side has ended it, or it was cut.
+#[derive(Clone, Copy)]
+struct End {
+    resets: bool,
+}
+
+impl From<io::Error> for End {
+    fn from(_: io::Error) -> End {
+        End { resets: false }
+    }
+}
+
+/// Where the client is answered: by the server, and by the proxy where the server is not asked.
+type Client<'s> = tokio::sync::Mutex<WriteHalf<'s>>;
+
+impl<'w> Talk<'w> {
+    fn new(wire: &'w Wire, number: u64) -> Talk<'w> {
+        // Each connection has its own chances, whatever the others are doing meanwhile.
+        let seed = wire.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Talk {
+            wire,
+            chance: Mutex::new(Rng::with_seed(seed)),
+            rounds: Mutex::default(),
+        }
+    }
+
+    async fn carry_requests(
+        &self,
+        mut client: ReadHalf<'_>,
+        mut server: WriteHalf<'_>,
+        answering: &Client<'_>,
+    ) -> Result<(), End> {
+        let (mut framing, mut asked) = (Framing::of_client(), Asked::default());
+        let (mut buffer, mut onward) = (vec![0; 64 << 10], Vec::new());
+        let mut round = Round::default();
+        loop {
+            let count = client.read(&mut buffer).await?;
+            if count == 0 {
+                return Ok(());
+            }
+            framing.add(&buffer[..count]);
+            let mut cut = None;
+            while let Some(message) = framing.next()? {
+                if message.kind == 0 {
+                    match Opening::of(message.body) {
+                        Opening::Encryption => {
+                            answering.lock().await.write_all(b"N").await?;
+                            continue;
+                        }
+                        // The server says that it waits when the client is let in.
+                        Opening::Session => lock(&self.rounds).push_back(Round::default()),
+                        Opening::Cancel => {}
+                    }
+                    onward.extend_from_slice(message.bytes);
+                    framing.opened();
+                    continue;
+                }
+                cut = self.consider(asked.take(&message), &mut round);
+                if cut.is_some() {
+                    break;
+                }
+                onward.extend_from_slice(message.bytes);
+            }
+            self.dawdle().await;
+            server.write_all(&onward).await?;
+            onward.clear();
+            if let Some(end) = cut {
+                return Err(end);
+            }
+        }
+    }
+
+    /// Chooses what happens when a message commits. The answer is `Some` when it must not reach the server.
+    fn consider(&self, step: Step, round: &mut Round) -> Option<End> {
+        if let Some(commits) = step.commits {
+            round.commits = Some(commits);
+            match self.choose_fault() {
+                None => {}
+                Some(Fault::Later(fault)) => round.fault = Some(fault),
+                Some(Fault::BeforeCommit(end)) => {
+                    self.wire.count(|counts| &mut counts.before_commit);
+                    return Some(self.cut(end));
+                }
+            }
+        }
+        if step.ends_round {
+            lock(&self.rounds).push_back(std::mem::take(round));
+        }
+        None
+    }
+
+    async fn carry_answers(
+        &self,
+        mut server: ReadHalf<'_>,
+        client: &Client<'_>,
+    ) -> Result<(), End> {
+        let (mut framing, mut answered) = (Framing::of_server(), Answered::default());
+        let (mut buffer, mut onward) = (vec![0; 64 << 10], Vec::new());
+        // The answer to a commit that something happens to, until it is whole.
+        let mut held = Vec::new();
+        loop {
+            let count = server.read(&mut buffer).await?;
+            if count == 0 {
+                return Ok(());
+            }
+            framing.add(&buffer[..count]);
+            while let Some(message) = framing.next()? {
+                let round = lock(&self.rounds).front().copied().unwrap_or_default();
+                match round.fault {
+                    None => onward.extend_from_slice(message.bytes),
+                    Some(_) => held.extend_from_slice(message.bytes),
+                }
+                let Some(status) = answered.take(&message) else {
+                    continue;
+                };
+                lock(&self.rounds).pop_front();
+                let answered = std::mem::take(&mut answered);
+                let committed = round
+                    .commits
+                    .is_some_and(|how| answered.has_committed(how, status));
+                if committed {
+                    self.wire.count(|counts| &mut counts.commits);
+                }
+                if let Some(fault) = round.fault.filter(|_| committed) {
+                    pass_on(client, &mut onward).await?;
+                    self.befall(fault, client, &mut held).await?;
+                }
+                onward.append(&mut held);
+            }
+            self.dawdle().await;
+            pass_on(client, &mut onward).await?;
+        }
+    }
+
+    /// Lets it happen to the answer of a commit.
+    async fn befall(
+        &self,
+        fault: Late,
+        client: &Client<'_>,
+        answer: &mut Vec<u8>,
+    ) -> Result<(), End> {
+        match fault {
+            Late::CutBeforeAnswer(end) => {
+                self.wire.count(|counts| &mut counts.before_answer);
+                Err(self.cut(end))
+            }
+            Late::CutAfterAnswer(end) => {
+                pass_on(client, answer).await?;
+                self.wire.count(|counts| &mut counts.after_answer);
+                Err(self.cut(end))
+            }
+            Late::Stall(by) => {
+                self.wire.count(|counts| &mut counts.stalls);
+                tokio::time::sleep(by).await;
+                Ok(())
+            }
+        }
+    }
+
+    /// All that will happen is chosen here: the faults may be others when it does.
+    fn choose_fault(&self) -> Option<Fault> {
+        let faults = self.wire.faults();
+        let end = self.choose_end(&faults);
+        let mut left = lock(&self.chance).f64();
+        let choices = [
+            (faults.before_commit, Fault::BeforeCommit(end)),
+            (
+                faults.before_answer,
+                Fault::Later(Late::CutBeforeAnswer(end)),
+            ),
+            (faults.after_answer, Fault::Later(Late::CutAfterAnswer(end))),
+            (faults.stall, Fault::Later(Late::Stall(faults.stall_for))),
+        ];
+        for (probability, fault) in choices {
+            if left < probability {
+                return Some(fault);
+            }
+            left -= probability;
+        }
+        None
+    }
+
+    fn choose_end(&self, faults: &Faults) -> End {
+        End {
+            resets: lock(&self.chance).f64() < faults.reset,
+        }
+    }
+
+    fn cut(&self, end: End) -> End {
+        if end.resets {
+            self.wire.count(|counts| &mut counts.resets);
+        }
+        end
+    }
+
+    async fn dawdle(&self) {
+        let faults = self.wire.faults();
+        if lock(&self.chance).f64() < faults.slow {
+            self.wire.count(|counts| &mut counts.slowed);
+            tokio::time::sleep(faults.slow_by).await;
+        }
+    }
+}
+
+async fn pass_on(client: &Client<'_>, bytes: &mut Vec<u8>) -> io::Result<()> {
+    client.lock().await.write_all(bytes).await?;
+    bytes.clear();
+    Ok(())
+}
+
+/// How a connection begins.
+enum Opening {
+    /// Asks whether the rest can be encrypted.
+    Encryption,
+    /// Asks that another connection's statement be cancelled, and no more.
+    Cancel,
+    Session,
+}
+
+impl Opening {
+    fn of(body: &[u8]) -> Opening {
+        match body.first_chunk().map(|code| u32::from_be_bytes(*code)) {
+            Some(80_877_103 | 80_877_104) => Opening::Encryption,
+            Some(80_877_102) => Opening::Cancel,
+            _ => Opening::Session,
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! A small disk fills up under a server, which says so, and works again when there is room.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+use outlast_testbed::cluster::Cluster;
+use outlast_testbed::small_disk::SmallDisk;
+
+#[test]
+fn a_disk_is_filled_and_freed_and_gone_with_its_value() {
+    let Some(disk) = SmallDisk::mount(8) else {
+        return;
+    };
+    let empty = disk.available();
+    assert!(empty > 7 << 20 && empty <= 8 << 20, "{empty}");
+    disk.fill(1 << 20);
+    assert_eq!(disk.available(), 1 << 20);
+    disk.fill(0);
+    assert_eq!(disk.available(), 0);
+    std::fs::write(disk.path().join("more"), [1]).unwrap_err();
+    disk.free();
+    assert_eq!(disk.available(), empty);
+    disk.free();
+    let path = disk.path().to_owned();
+    drop(disk);
+    assert!(!path.exists());
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
+    assert!(!mounts.contains(path.to_str().unwrap()));
+}
+
+#[test]
+fn a_server_on_a_full_disk_fails_and_recovers_when_there_is_room() {
+    let Some(disk) = SmallDisk::mount(160) else {
+        return;
+    };
+    let Some(mut cluster) = Cluster::durable_in(disk.path()) else {
+        return;
+    };
+    cluster.configure("min_wal_size = 32MB\nmax_wal_size = 48MB");
+    cluster.start();
+    cluster
+        .ask("postgres", "create table kept (t text)")
+        .unwrap();
+    disk.fill(1 << 20);
+    let write = "insert into kept select repeat('x', 1000) from generate_series(1, 40000)";
+    let error = cluster.ask("postgres", write).unwrap_err();
+    let said = error.to_string() + &cluster.log();
+    assert!(said.contains("No space left on device"), "{said}");
+    disk.free();
+    if cluster.process().is_none() {
+        // Without room for its log a server ends, and does not come back by itself.
+        cluster.start();
+    }
+    cluster.wait_ready();
+    cluster.ask("postgres", write).unwrap();
+    drop(cluster);
+}
