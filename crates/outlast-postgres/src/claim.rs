@@ -189,6 +189,8 @@ fn no_counts() -> Failure {
 }
 
 /// Brings what the claims' steps may look at: a second round trip, made only where there is something to load.
+/// A claim that was lost before it was loaded is left out: its step would see what others have left of its inbox,
+/// and take it for a timeout.
 async fn load(session: &Session, mut claims: Vec<Loadable>) -> Result<Vec<Claim>> {
     claims.sort_by_key(|l| (l.claim.priority, l.eligible_at, l.claim.id));
     let with_inbox: Vec<i64> = claims
@@ -204,7 +206,10 @@ async fn load(session: &Session, mut claims: Vec<Loadable>) -> Result<Vec<Claim>
         loaded = load_once(session, &mut claims, &with_inbox).await;
     }
     match loaded {
-        Ok(()) => Ok(claims),
+        Ok(lost) => {
+            claims.retain(|claim| !lost.contains(&claim.id));
+            Ok(claims)
+        }
         Err(failure) => {
             give_back(session, &claims).await;
             Err(failure.during("claim"))
@@ -212,11 +217,12 @@ async fn load(session: &Session, mut claims: Vec<Loadable>) -> Result<Vec<Claim>
     }
 }
 
+/// Answers the claims that were lost meanwhile.
 async fn load_once(
     session: &Session,
     claims: &mut [Claim],
     with_inbox: &[i64],
-) -> Result<(), Failure> {
+) -> Result<HashSet<InstanceId>, Failure> {
     let parents: Vec<&Claim> = claims.iter().filter(|claim| claim.round > 0).collect();
     let (loads_inbox, loads_children) = (!with_inbox.is_empty(), !parents.is_empty());
     let mut calls = Vec::new();
@@ -237,8 +243,12 @@ async fn load_once(
         );
     }
     if calls.is_empty() {
-        return Ok(());
+        return Ok(HashSet::new());
     }
+    let inboxes: HashSet<i64> = with_inbox.iter().copied().collect();
+    let is_loaded = |claim: &&Claim| claim.round > 0 || inboxes.contains(&claim.id.0);
+    let loaded: Vec<ClaimRef> = claims.iter().filter(is_loaded).map(Claim::reference).collect();
+    calls.push(statement::CLAIM_HELD.with(references(&loaded)));
     let mut answers = session.transact(Purpose::Claim, &calls).await?.into_iter();
     let mut by_id: BTreeMap<i64, &mut Claim> = claims.iter_mut().map(|c| (c.id.0, c)).collect();
     if loads_inbox {
@@ -255,7 +265,11 @@ async fn load_once(
             }
         }
     }
-    Ok(())
+    let mut lost: HashSet<InstanceId> = loaded.iter().map(|claim| claim.id).collect();
+    for row in answers.next().unwrap_or_default() {
+        lost.remove(&instance_id(&row)?);
+    }
+    Ok(lost)
 }
 
 /// Gives back claims that could not be loaded. When this fails too the database is away, and the

@@ -35,6 +35,7 @@ statements! {
     CLAIM = "claim/claim";
     CLAIM_INBOX = "claim/inbox";
     CLAIM_CHILDREN = "claim/children";
+    CLAIM_HELD = "claim/held";
     CLAIM_FORGET = "claim/forget";
     COMMIT_LOCK = "commit/lock";
     COMMIT_SPAWN = "commit/spawn";

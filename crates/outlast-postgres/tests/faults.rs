@@ -673,3 +673,82 @@ fn server_port() -> u16 {
     let config: tokio_postgres::Config = support::url().parse().unwrap();
     *config.get_ports().first().unwrap_or(&5432)
 }
+
+/// Lets somebody else reap, claim and finish what is being claimed, before its inbox or its children are loaded.
+struct OvertakeBeforeLoad {
+    before: &'static str,
+    armed: AtomicBool,
+    other: Postgres,
+    raw: Client,
+}
+
+#[async_trait]
+impl Conductor for OvertakeBeforeLoad {
+    async fn before(&self, statement: &'static str) {
+        if statement == self.before && self.armed.swap(false, Ordering::SeqCst) {
+            let schema = self.other.schema();
+            let expire = format!("update {schema}.workers set lease_expires_at = 'epoch'");
+            self.raw.batch_execute(&expire).await.unwrap();
+            let reap = ReapRequest {
+                max: 10,
+                crashes_max: 10,
+            };
+            assert_eq!(self.other.reap(reap).await.unwrap().returned.len(), 1);
+            let claim = work::claim(&self.other, work::worker(&self.other).await).await;
+            assert!(is_committed(&try_done(&self.other, &claim).await.unwrap()));
+        }
+    }
+}
+
+/// The step of a claim that is lost already must not see what others have left of its inbox: with nothing in it,
+/// it would take that for a timeout.
+async fn is_not_handed_out_when_it_is_overtaken(
+    before: &'static str,
+    make_ready: impl AsyncFnOnce(&Postgres),
+) {
+    let schema = unique_schema();
+    let options = || Postgres::options(&url()).unwrap().schema(&schema);
+    let other = options().connect().await.unwrap();
+    let overtake = Arc::new(OvertakeBeforeLoad {
+        before,
+        armed: AtomicBool::new(false),
+        other: other.clone(),
+        raw: raw().await,
+    });
+    let store = options().conductor(overtake.clone()).connect().await.unwrap();
+    make_ready(&other).await;
+    overtake.armed.store(true, Ordering::SeqCst);
+    let worker = work::worker(&store).await;
+    let claimed = store.claim(work::request(worker, 10)).await.unwrap();
+    assert!(!overtake.armed.load(Ordering::SeqCst), "nobody overtook");
+    assert_eq!(claimed.claims, []);
+    store.close().await;
+    other.close().await;
+    drop_schema(&schema).await;
+}
+
+#[tokio::test]
+async fn a_claim_that_is_lost_before_its_inbox_is_loaded_is_not_handed_out() {
+    is_not_handed_out_when_it_is_overtaken("claim/inbox", async |store| {
+        let id = work::insert(store, task()).await;
+        let signal = NewSignal::new(Target::Id(id), "go", Json::null());
+        store.deliver(vec![signal], None).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_claim_that_is_lost_before_its_children_are_loaded_is_not_handed_out() {
+    is_not_handed_out_when_it_is_overtaken("claim/children", async |store| {
+        let parent = running(store).await;
+        let fan_out = Outcome::FanOut {
+            children: vec![task()],
+            step: "join".into(),
+            state: Json::null(),
+        };
+        store.commit(outcome_of(&parent, fan_out)).await.unwrap();
+        let child = work::claim(store, work::worker(store).await).await;
+        assert!(is_committed(&try_done(store, &child).await.unwrap()));
+    })
+    .await;
+}

@@ -62,6 +62,12 @@ fn claiming(rows: usize) -> Vec<Case> {
         claim("main", rows, rows),
         case("claim/inbox", 4, "bigint[]", &running),
         case(
+            "claim/held",
+            4,
+            "bigint[], bigint[]",
+            format!("{running}, {}", same(1, rows)),
+        ),
+        case(
             "claim/children",
             4,
             "bigint[], integer[]",
