@@ -33,8 +33,11 @@ pub(crate) struct Orders {
     /// Whether it runs the machine that poisons it, and with how much memory.
     pub(crate) poison: Option<Poison>,
     /// By how many seconds its clock is wrong.
-    #[serde(default)]
     pub(crate) clock_off_s: i64,
+    /// The rate of the load that it drives itself, if it does.
+    pub(crate) drives: Option<f64>,
+    /// What its random choices follow from.
+    pub(crate) seed: u64,
 }
 
 /// Limits of a worker that is to be poisoned.
@@ -75,7 +78,7 @@ impl Crew {
             .stderr(log)
             .kill_on_drop(true);
         if orders.clock_off_s != 0 {
-            crate::scenario::set_clock(&mut command, orders.clock_off_s)?;
+            crate::scenario::clock::set_clock(&mut command, orders.clock_off_s)?;
         }
         let mut child = command.spawn().context("a worker cannot be started")?;
         let said = child.stdout.take().context("its output is piped")?;

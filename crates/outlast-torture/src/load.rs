@@ -11,7 +11,8 @@ use anyhow::Result;
 use outlast::client::SignalledOrInserted;
 use outlast::prelude::*;
 use outlast::{Delivery, Id, Inserted as Answer, Note};
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -23,6 +24,8 @@ const LIVE_MAX: i64 = 5_000;
 const FOLLOWERS_MAX: usize = 1_000;
 /// How often a signal is sent again when nobody knows whether it arrived.
 const SENDS_MAX: u32 = 50;
+/// Different errors that are kept.
+const ERRORS_KEPT_MAX: usize = 100;
 const PARTITION_KEYS: u64 = 10;
 const CORRELATION_KEYS: u64 = 40;
 
@@ -37,6 +40,43 @@ pub(crate) struct Mix {
     pub(crate) operators: bool,
 }
 
+impl Mix {
+    /// Everything, at this rate.
+    pub(crate) fn of(rate: f64) -> Mix {
+        Mix {
+            rate,
+            tree_width: 3,
+            operators: true,
+        }
+    }
+}
+
+/// What the load was answered with, when that was an error.
+#[derive(Clone, Default)]
+pub(crate) struct Errors {
+    count: Arc<AtomicU64>,
+    said: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl Errors {
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// The different texts.
+    pub(crate) fn said(&self) -> BTreeSet<String> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note(&self, error: &anyhow::Error) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.len() < ERRORS_KEPT_MAX {
+            said.insert(format!("{error:#}"));
+        }
+    }
+}
+
 /// Drives load until it is stopped.
 #[derive(Clone)]
 pub(crate) struct Load {
@@ -44,7 +84,7 @@ pub(crate) struct Load {
     ledger: Ledger,
     mix: Mix,
     tokens: Arc<AtomicU64>,
-    errors: Arc<AtomicU64>,
+    errors: Errors,
     followers: Arc<Semaphore>,
     too_many: Arc<AtomicBool>,
 }
@@ -57,15 +97,15 @@ impl Load {
             mix,
             // Unlike from run to run: which leaves of a tree fail depends on it.
             tokens: Arc::new(AtomicU64::new(seed % 1_000_000 * 1_000_000)),
-            errors: Arc::default(),
+            errors: Errors::default(),
             followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
             too_many: Arc::default(),
         }
     }
 
-    /// Calls that were answered with an error.
-    pub(crate) fn errors(&self) -> u64 {
-        self.errors.load(Ordering::Relaxed)
+    /// What it was answered with, when that was an error.
+    pub(crate) fn errors(&self) -> Errors {
+        self.errors.clone()
     }
 
     /// Starts instances until `stop` says so, then waits for those that follow them.
@@ -113,8 +153,8 @@ impl Load {
             80..92 => self.start_keeper(&mut random).await,
             _ => self.start_tree(&mut random).await,
         };
-        if result.is_err() {
-            self.errors.fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = result {
+            self.errors.note(&error);
         }
     }
 
@@ -242,8 +282,8 @@ impl Load {
             let key = format!("line:{}", random.u64(..PARTITION_KEYS));
             let new = New::<Line>(Turn::Enter { token }).partition_key(key);
             let result = Some(token.to_string());
-            if self.insert(token, new, result).await.is_err() {
-                self.errors.fetch_add(1, Ordering::Relaxed);
+            if let Err(error) = self.insert(token, new, result).await {
+                self.errors.note(&error);
             }
         }
     }
@@ -285,8 +325,8 @@ impl Load {
         for _ in 0..SENDS_MAX {
             match self.client.signal(to, signal()).dedup(&dedup).await {
                 Ok(delivery) => return self.note_delivered(&delivery, dedup).await,
-                Err(_) => {
-                    self.errors.fetch_add(1, Ordering::Relaxed);
+                Err(error) => {
+                    self.errors.note(&error.into());
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }

@@ -66,7 +66,6 @@ impl Site {
                     Ok(client.query_one(sql, &[]).await?.get(0))
                 };
                 Ok(Remains {
-                    live: count("select count(*) from outlast.instances where finished_at is null").await?,
                     executing: count("select count(*) from outlast.instances where status = 'executing'").await?,
                     workers: count("select count(*) from outlast.workers").await?,
                     orphans: count(
@@ -76,7 +75,7 @@ impl Site {
                     .await?,
                     connections: count(
                         "select count(*) from pg_stat_activity where backend_type = 'client backend' \
-                         and datname = current_database() and application_name like 'outlast%'",
+                         and datname = current_database() and pid <> pg_backend_pid()",
                     )
                     .await?,
                 })
@@ -87,7 +86,6 @@ impl Site {
                     Ok(connection.query_row(sql, [], |row| row.get(0))?)
                 };
                 Ok(Remains {
-                    live: count("select count(*) from instances where finished_at is null")?,
                     executing: count("select count(*) from instances where status = 'executing'")?,
                     workers: count("select count(*) from workers")?,
                     orphans: count(
@@ -118,12 +116,11 @@ impl Site {
 /// What is left in the database.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Remains {
-    pub(crate) live: i64,
     pub(crate) executing: i64,
     pub(crate) workers: i64,
     /// Unconsumed signals to nobody who could read them.
     pub(crate) orphans: i64,
-    /// Sessions of engines and clients.
+    /// Other sessions on the database.
     pub(crate) connections: i64,
 }
 

@@ -6,10 +6,11 @@ use crate::audit;
 use crate::check::{Books, Checker, Records, Violation};
 use crate::crew::{Crew, Orders, Worker};
 use crate::ledger::{self, Entry, Ledger, now_us};
-use crate::load::{Load, Mix};
+use crate::load::{Errors, Load, Mix};
 use crate::report::{Report, Story};
 use crate::site::{self, Site};
 use anyhow::{Context as _, Result};
+use indicatif::ProgressBar;
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
@@ -19,6 +20,8 @@ use tokio::time::Instant;
 
 /// How long everything may take to come to rest after the faults have ended. What is not at rest then is stuck.
 const REST_MAX: Duration = Duration::from_secs(120);
+/// How long the sessions of ended processes may last.
+const SESSIONS_END_MAX: Duration = Duration::from_secs(10);
 /// Violations whose whole story is told.
 const STORIES_MAX: usize = 5;
 
@@ -29,8 +32,7 @@ pub(crate) struct Stage {
     /// The database itself, by the straight way: for the audit and the checks.
     direct: Site,
     pub(crate) crew: Crew,
-    pub(crate) ledger: Ledger,
-    load: Load,
+    load: Option<Load>,
     pub(crate) random: fastrand::Rng,
     may_lose: bool,
     /// What the scenario found wrong itself.
@@ -54,34 +56,36 @@ pub(crate) fn usual_orders(site: &Site, folder: &Path) -> Orders {
         retention_ms: Some(30_000),
         poison: None,
         clock_off_s: 0,
+        drives: None,
+        seed: 0,
     }
 }
 
 impl Stage {
     /// Makes the schema and the audit. `direct` is the database itself, `way` how workers and load reach it.
     pub(crate) async fn set(args: &Args, direct: Site, way: Site) -> Result<Stage> {
+        let mut stage = Stage::set_without_load(args, direct).await?;
+        let client = way.client().await?;
+        let (ledger, mix) = (stage.crew.ledger.clone(), Mix::of(args.rate));
+        stage.load = Some(Load::new(client, ledger, args.seed, mix));
+        stage.crew.orders.site = way;
+        Ok(stage)
+    }
+
+    /// The same without a load of its own: workers drive theirs.
+    pub(crate) async fn set_without_load(args: &Args, direct: Site) -> Result<Stage> {
         let folder = tempfile::Builder::new()
             .prefix("outlast-torture-")
             .tempdir()?;
         direct.client().await.context("the schema cannot be made")?;
         audit::install(&direct).await?;
         let ledger = Ledger::open(folder.path(), "supervisor")?;
-        let mix = Mix {
-            rate: args.rate,
-            tree_width: 3,
-            operators: true,
-        };
-        let load = Load::new(way.client().await?, ledger.clone(), args.seed, mix);
-        let orders = usual_orders(&way, folder.path());
+        let orders = usual_orders(&direct, folder.path());
         Ok(Stage {
             args: args.clone(),
             direct,
-            crew: Crew {
-                orders,
-                ledger: ledger.clone(),
-            },
-            ledger,
-            load,
+            crew: Crew { orders, ledger },
+            load: None,
             random: fastrand::Rng::with_seed(args.seed),
             may_lose: false,
             found: Vec::new(),
@@ -95,19 +99,9 @@ impl Stage {
         self
     }
 
-    /// The client of the load.
-    pub(crate) fn load(&self) -> &Load {
-        &self.load
-    }
-
-    /// When the faults are to end.
-    pub(crate) fn end(&self) -> Instant {
-        Instant::now() + Duration::from_secs_f64(self.args.minutes * 60.0)
-    }
-
-    /// Notes a fault in the ledger.
-    pub(crate) async fn note(&self, kind: &str) {
-        note(&self.ledger, kind).await;
+    /// What the load was answered with, when that was an error.
+    pub(crate) fn errors(&self) -> Option<Errors> {
+        self.load.as_ref().map(Load::errors)
     }
 
     /// Drives load while `faults` happen, then brings everything to rest and checks it. The faults answer the
@@ -118,38 +112,43 @@ impl Stage {
     {
         let begun = Instant::now();
         let (stop, stopped) = watch::channel(false);
-        let driving = {
-            let (load, site, seed) = (self.load.clone(), self.direct.clone(), self.args.seed);
+        let errors = self.errors();
+        let driving = self.load.take().map(|load| {
+            let (site, seed) = (self.direct.clone(), self.args.seed);
             tokio::spawn(async move { load.run(&site, seed, stopped).await })
-        };
+        });
+        let duration = Duration::from_secs_f64(self.args.minutes * 60.0);
         let act = Act {
             crew: self.crew.clone(),
-            ledger: self.ledger.clone(),
-            end: self.end(),
+            end: begun + duration,
             random: self.random.fork(),
         };
+        let bar = progress(duration);
         let workers = faults(act).await;
+        bar.finish_and_clear();
         stop.send_replace(true);
         let workers = workers?;
-        driving.await?;
-        self.come_to_rest().await?;
+        if let Some(driving) = driving {
+            driving.await?;
+        }
+        self.come_to_rest().await;
         self.stop_workers(workers).await;
-        let errors = self.load.errors();
+        let errors = errors.map_or(0, |errors| errors.count());
         self.check_remains().await?;
         let seconds = begun.elapsed().as_secs_f64();
         self.verdict(seconds, errors).await
     }
 
     /// I2: whoever is still there when the time is up is told by the check.
-    async fn come_to_rest(&self) -> Result<()> {
+    async fn come_to_rest(&self) {
         let begun = Instant::now();
         while begun.elapsed() < REST_MAX {
-            if self.direct.live().await? == 0 {
-                return Ok(());
+            // A server that has just recovered may not answer yet.
+            if self.direct.live().await.is_ok_and(|live| live == 0) {
+                return;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        Ok(())
     }
 
     async fn stop_workers(&mut self, workers: Vec<Worker>) {
@@ -161,9 +160,17 @@ impl Stage {
         }
     }
 
-    /// I11. The load's own client is a session that may stay.
+    /// I11. The sessions of those who have just ended may take the server a moment.
     async fn check_remains(&mut self) -> Result<()> {
-        let remains = self.direct.remains().await?;
+        let begun = Instant::now();
+        let mut remains = self.direct.remains().await?;
+        while remains.connections > 0 && begun.elapsed() < SESSIONS_END_MAX {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            remains = self.direct.remains().await?;
+        }
+        if remains.connections > 0 {
+            self.find("I11", format!("{} sessions left after the stop", remains.connections));
+        }
         if remains.executing > 0 {
             self.find("I11", format!("{} claims left after the stop", remains.executing));
         }
@@ -234,7 +241,6 @@ impl Stage {
 /// What faults work with.
 pub(crate) struct Act {
     pub(crate) crew: Crew,
-    pub(crate) ledger: Ledger,
     /// When they are to end.
     pub(crate) end: Instant,
     pub(crate) random: fastrand::Rng,
@@ -252,13 +258,22 @@ impl Act {
 
     /// Notes a fault in the ledger.
     pub(crate) async fn note(&self, kind: &str) {
-        note(&self.ledger, kind).await;
+        let (kind, at) = (kind.to_owned(), now_us());
+        self.crew.ledger.write(&Entry::Fault { kind, at }).await;
     }
 }
 
-pub(crate) async fn note(ledger: &Ledger, kind: &str) {
-    let (kind, at) = (kind.to_owned(), now_us());
-    ledger.write(&Entry::Fault { kind, at }).await;
+/// How far it is, where somebody watches.
+fn progress(duration: Duration) -> ProgressBar {
+    let bar = ProgressBar::new(duration.as_secs());
+    let ticking = bar.clone();
+    tokio::spawn(async move {
+        while !ticking.is_finished() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            ticking.inc(1);
+        }
+    });
+    bar
 }
 
 /// Operators' retries, as the database has recorded them.

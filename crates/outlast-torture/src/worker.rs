@@ -2,10 +2,12 @@
 
 use crate::crew::{ORDERS, Orders};
 use crate::ledger::{Entry, Ledger};
+use crate::load::{Load, Mix};
 use crate::machines::{self, Effects, poison};
 use anyhow::{Context as _, Result};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The orders of this process, when it is a worker.
@@ -50,6 +52,12 @@ pub(crate) async fn run(orders: Orders) -> Result<()> {
     let engine = builder.start().await?;
     println!("ready");
 
+    let (_stop, stopped) = watch::channel(false);
+    if let Some(rate) = orders.drives {
+        let load = Load::new(engine.client().clone(), ledger.clone(), orders.seed, Mix::of(rate));
+        let (site, seed) = (orders.site.clone(), orders.seed);
+        tokio::spawn(async move { load.run(&site, seed, stopped).await });
+    }
     tokio::select! {
         _ = asked_to_stop.recv() => {}
         () = report_lost_outcomes(&counted, &ledger, &orders.name) => {}

@@ -1,7 +1,13 @@
 //! What is done to it, a file per scenario.
 
+pub(crate) mod clock;
+mod cut;
+mod disk;
 mod freeze;
 mod kill;
+mod pooler;
+mod postgres;
+mod sqlite;
 
 use crate::args::{Args, Scenario};
 use crate::report::Report;
@@ -15,6 +21,12 @@ pub(crate) async fn run(args: &Args) -> Result<Report> {
     match args.scenario {
         Scenario::Kill => kill::run(args).await,
         Scenario::Freeze => freeze::run(args).await,
+        Scenario::Postgres => postgres::run(args).await,
+        Scenario::Cut => cut::run(args).await,
+        Scenario::Pooler => pooler::run(args).await,
+        Scenario::Sqlite => sqlite::run(args).await,
+        Scenario::Disk => disk::run(args).await,
+        Scenario::Clock => clock::run(args).await,
         _ => bail!("not yet"),
     }
 }
@@ -54,10 +66,4 @@ pub(crate) fn postgres() -> Result<Cluster> {
     cluster.configure(SETTINGS);
     cluster.start();
     Ok(cluster)
-}
-
-/// Sets the clock of a process wrong, by this many seconds.
-pub(crate) fn set_clock(command: &mut tokio::process::Command, off_s: i64) -> Result<()> {
-    let _ = (command, off_s);
-    bail!("not yet")
 }
