@@ -1,11 +1,111 @@
 //! Steps that take their worker down, or return what cannot be stored.
 
 use super::Effects;
-use crate::crew::Poison;
-use anyhow::Result;
+use crate::crew::Poison as Limits;
+use anyhow::{Context as _, Result};
 use outlast::EngineBuilder;
+use outlast::prelude::*;
+use rustix::process::{Resource, Rlimit, setrlimit};
+use serde_json::Value;
 
-/// Adds the poisonous machine, and limits what this process may eat.
-pub(crate) fn register(builder: EngineBuilder, _effects: &Effects, _limits: &Poison) -> Result<EngineBuilder> {
-    Ok(builder)
+pub(crate) struct Poison(Effects);
+
+/// Each is a step, and what it does to whoever runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+pub(crate) enum Dose {
+    /// Aborts the process.
+    Abort { token: u64 },
+    /// Takes memory until there is none.
+    Exhaust { token: u64 },
+    /// Blocks its thread for ever.
+    Block { token: u64 },
+    /// Returns ten megabytes.
+    Huge { token: u64 },
+    /// Returns a text with `\u0000`.
+    Nul { token: u64 },
+    /// Returns JSON 5,000 deep.
+    Deep { token: u64 },
+    /// Fails with control characters.
+    Garble { token: u64 },
+    /// Panics with control characters.
+    Panic { token: u64 },
+}
+
+impl Dose {
+    pub(crate) const KINDS: [fn(u64) -> Dose; 8] = [
+        |token| Dose::Abort { token },
+        |token| Dose::Exhaust { token },
+        |token| Dose::Block { token },
+        |token| Dose::Huge { token },
+        |token| Dose::Nul { token },
+        |token| Dose::Deep { token },
+        |token| Dose::Garble { token },
+        |token| Dose::Panic { token },
+    ];
+
+    /// What an operator must be able to read in its error.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Dose::Abort { .. } | Dose::Exhaust { .. } => "took its worker down",
+            Dose::Block { .. } => "blocks its thread",
+            Dose::Huge { .. } => "bytes",
+            Dose::Nul { .. } => "u0000",
+            Dose::Deep { .. } => "deep",
+            Dose::Garble { .. } => "a garbled error",
+            Dose::Panic { .. } => "a garbled panic",
+        }
+    }
+}
+
+/// Control characters, with words between them that must survive.
+const GARBLED: &str = "\u{0}\u{1}\u{7}\u{8}\u{1b}[2J\r\n";
+
+impl Machine for Poison {
+    const NAME: &'static str = "poison";
+    /// What blocks is noticed soon.
+    const STEP_TIMEOUT: Duration = Duration::from_secs(1);
+    type State = Dose;
+    type Output = Value;
+
+    async fn step(&self, dose: Dose, cx: &Context) -> StepResult<Self> {
+        self.0.of(cx).await;
+        Ok(Outcome::done(match dose {
+            Dose::Abort { .. } => std::process::abort(),
+            Dose::Exhaust { .. } => exhaust(),
+            Dose::Block { .. } => block(),
+            Dose::Huge { .. } => Value::String("x".repeat(10_000_000)),
+            Dose::Nul { .. } => Value::String("a\u{0}b".into()),
+            Dose::Deep { .. } => (0..5_000).fold(Value::Null, |inner, _| Value::Array(vec![inner])),
+            Dose::Garble { .. } => {
+                return Err(std::io::Error::other(format!("{GARBLED}a garbled error{GARBLED}")).into());
+            }
+            Dose::Panic { .. } => panic!("{GARBLED}a garbled panic{GARBLED}"),
+        }))
+    }
+}
+
+/// Until an allocation fails, which ends the process.
+fn exhaust() -> Value {
+    let mut eaten: Vec<Vec<u8>> = Vec::new();
+    loop {
+        eaten.push(vec![1; 16 * 1024 * 1024]);
+        std::hint::black_box(&eaten);
+    }
+}
+
+fn block() -> Value {
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Adds the poisonous machine, and limits what this process may eat: the machine it runs on has more to do.
+pub(crate) fn register(builder: EngineBuilder, effects: &Effects, limits: &Limits) -> Result<EngineBuilder> {
+    let limit = Rlimit {
+        current: Some(limits.memory_max),
+        maximum: Some(limits.memory_max),
+    };
+    setrlimit(Resource::As, limit).context("the memory of a worker cannot be limited")?;
+    Ok(builder.machine(Poison(effects.clone())))
 }

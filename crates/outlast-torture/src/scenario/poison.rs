@@ -1,0 +1,124 @@
+//! Steps that abort, eat all memory, block their thread, or return what cannot be stored, among instances that do
+//! no harm. Each poisonous one must fail with a reason that a person can read; all others must end well. Workers that
+//! die are started again, as whatever runs them in earnest would do.
+
+use super::Server;
+use crate::args::Args;
+use crate::crew::{Crew, Poison as Limits, Worker};
+use crate::ledger::{Entry, Inserted, now_us};
+use crate::machines::poison::{Dose, Poison};
+use crate::report::Report;
+use crate::stage::{Act, Stage};
+use anyhow::{Result, ensure};
+use outlast::prelude::*;
+use outlast::{ErrorKind, Inserted as Answer};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+const WORKERS: usize = 3;
+/// Address space of a worker: threads' stacks and all.
+const MEMORY_MAX: u64 = 3 << 30;
+/// Poisonous instances that are under way at a time: each takes a worker down several times.
+const PAUSE: Duration = Duration::from_millis(700);
+
+pub(crate) async fn run(args: &Args) -> Result<Report> {
+    let server = Server::start(args.store)?;
+    let mut stage = Stage::set(args, server.site(), server.site()).await?;
+    stage.crew.orders.poison = Some(Limits {
+        memory_max: MEMORY_MAX,
+    });
+    // What takes its worker down does so three times; who was beside it then must not fail for that, so it counts
+    // in a row and not in all.
+    stage.crew.orders.crashes_max = 3;
+    let client = server.site().client().await?;
+    refuse_what_cannot_be_stored(&client).await?;
+    stage.play(|act| poison_again_and_again(act, client)).await
+}
+
+async fn poison_again_and_again(mut act: Act, client: Client) -> Result<Vec<Worker>> {
+    let (stop, stopped) = watch::channel(false);
+    let mut slots = JoinSet::new();
+    for slot in 1..=WORKERS {
+        slots.spawn(keep_alive(act.crew.clone(), slot, stopped.clone()));
+    }
+    let mut token = u64::from(u32::MAX) * 1_000;
+    while Instant::now() < act.end {
+        tokio::time::sleep(PAUSE).await;
+        token += 1;
+        let dose = Dose::KINDS[act.random.usize(..Dose::KINDS.len())](token);
+        give(&act, &client, dose, token).await?;
+    }
+    // The last doses take workers down for a while yet.
+    while has_live_poison(&client).await? {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    stop.send_replace(true);
+    slots.join_all().await.into_iter().collect()
+}
+
+async fn give(act: &Act, client: &Client, dose: Dose, token: u64) -> Result<()> {
+    let ledger = &act.crew.ledger;
+    let asked_at = now_us();
+    ledger.write(&Entry::Asked { token, at: asked_at }).await;
+    if let Answer::New(id) = client.insert(New::<Poison>(dose)).await? {
+        let kind = format!("{dose:?}");
+        let kind = kind.split(' ').next().unwrap_or_default().to_lowercase();
+        act.note(&format!("doses: {kind}")).await;
+        let inserted = Inserted {
+            token,
+            id: InstanceId::from(id).0,
+            at: now_us(),
+            result: None,
+            fails_with: Some(dose.reason().to_owned()),
+            asked_at,
+        };
+        ledger.write(&Entry::Inserted(inserted)).await;
+    }
+    Ok(())
+}
+
+async fn has_live_poison(client: &Client) -> Result<bool> {
+    let filter = outlast::Filter {
+        machine: Some(Poison::NAME.to_owned()),
+        ..outlast::Filter::default()
+    };
+    let request = outlast::ListRequest { filter, limit: 200, ..outlast::ListRequest::default() };
+    let page = client.list(request).await?;
+    Ok(page.instances.iter().any(|instance| !instance.status.is_terminal()))
+}
+
+/// Starts the worker again whenever it has died, until it is told that this is over.
+async fn keep_alive(crew: Crew, slot: usize, mut stopped: watch::Receiver<bool>) -> Result<Worker> {
+    let mut number = 0;
+    loop {
+        number += 1;
+        let mut worker = crew.start(format!("w{slot}-{number}")).await?;
+        tokio::select! {
+            _ = stopped.wait_for(|stopped| *stopped) => return Ok(worker),
+            died = worker.died() => drop(died?),
+        }
+    }
+}
+
+/// What a step may not return a caller may not send.
+async fn refuse_what_cannot_be_stored(client: &Client) -> Result<()> {
+    let huge = format!("\"{}\"", "x".repeat(10_000_000));
+    let nul = "\"a\\u0000b\"".to_owned();
+    let deep = format!("{}{}", "[".repeat(5_000), "]".repeat(5_000));
+    for (name, text) in [("huge", huge), ("nul", nul), ("deep", deep)] {
+        let json = outlast::Json::parse(text);
+        ensure!(
+            json.as_ref().is_err_and(|_| true),
+            "{name} JSON was taken as if it could be stored"
+        );
+    }
+    let row = outlast::NewInstance::new("poison", "a\u{0}b", outlast::Json::null());
+    let refused = client.insert_rows(vec![row]).await;
+    ensure!(
+        refused.as_ref().is_err_and(|error| error.kind() == ErrorKind::Invalid),
+        "a step with a NUL in its name was taken: {refused:?}"
+    );
+    Ok(())
+}
