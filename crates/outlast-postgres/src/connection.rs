@@ -3,6 +3,7 @@
 use crate::direct::is_direct;
 use crate::error::Failure;
 use crate::opening::{Purpose, TimeLimits};
+use crate::reach::{LETTING_IN_MAX, Reach, Unreached};
 use deadpool::managed::{self, Manager, Metrics, RecycleError, RecycleResult};
 use futures_util::future::{join_all, join3};
 use std::borrow::Cow;
@@ -11,44 +12,45 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_postgres::types::Type;
-use tokio_postgres::{Client, Config, Error, Statement};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_postgres::{Client, Statement};
 
 pub(crate) type Pool = managed::Pool<Connections>;
-pub(crate) type PoolError = managed::PoolError<Error>;
+pub(crate) type PoolError = managed::PoolError<Unreached>;
 
 /// A connection of the pool, which takes it back when this is dropped.
 pub(crate) type Pooled = managed::Object<Connections>;
 
 /// Makes the pool's connections.
-pub(crate) struct Connections {
-    pub(crate) config: Config,
-    pub(crate) tls: MakeRustlsConnect,
-}
+pub(crate) struct Connections(pub(crate) Reach);
 
 impl Manager for Connections {
     type Type = Connection;
-    type Error = Error;
+    type Error = Unreached;
 
-    async fn create(&self) -> Result<Connection, Error> {
-        let (client, driver) = self.config.connect(self.tls.clone()).await?;
+    async fn create(&self) -> Result<Connection, Unreached> {
+        let (client, driver) = self.0.connect().await?;
         let driver = tokio::spawn(async move {
             if let Err(error) = driver.await {
                 tracing::warn!(%error, "a connection to PostgreSQL was lost");
             }
         });
-        Ok(Connection {
-            direct: is_direct(&client).await?,
+        // Made before it is asked anything: dropped, it ends its driver.
+        let mut connection = Connection {
+            direct: false,
             client,
             driver,
             mark: unique_mark(),
             prepared: Mutex::default(),
-        })
+        };
+        let asking = timeout(LETTING_IN_MAX, is_direct(&connection.client));
+        connection.direct = asking.await.map_err(|_| Unreached::Silent)??;
+        Ok(connection)
     }
 
     /// A dead connection is noticed without a round trip for the living ones.
-    async fn recycle(&self, connection: &mut Connection, _: &Metrics) -> RecycleResult<Error> {
+    async fn recycle(&self, connection: &mut Connection, _: &Metrics) -> RecycleResult<Unreached> {
         if connection.is_closed() {
             return Err(RecycleError::message("the connection is closed"));
         }

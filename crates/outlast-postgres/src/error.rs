@@ -1,6 +1,7 @@
 //! What PostgreSQL says went wrong, sorted by what to do about it.
 
 use crate::connection::PoolError;
+use crate::reach::Unreached;
 use deadpool::managed::TimeoutType;
 use outlast_core::{Error, Invalid, Source};
 use tokio_postgres::error::SqlState;
@@ -36,6 +37,11 @@ impl Failure {
         })
     }
 
+    /// Whether the session may not write: its server follows another by now.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
+    }
+
     /// Whether one of the rows is to blame, so that the others can be written without it.
     pub(crate) fn blames_a_row(&self) -> bool {
         // Data exceptions, integrity violations, program limits, and what triggers raise.
@@ -58,7 +64,7 @@ impl Failure {
     fn code(&self) -> Option<&SqlState> {
         match self {
             Failure::Database(error) => error.code(),
-            Failure::Pool(PoolError::Backend(error)) => error.code(),
+            Failure::Pool(PoolError::Backend(Unreached::Said(error))) => error.code(),
             Failure::Pool(_) | Failure::Verb(_) => None,
         }
     }
@@ -81,7 +87,7 @@ impl Failure {
         match self {
             Failure::Verb(error) => error,
             Failure::Database(error) => classify(operation, error),
-            Failure::Pool(PoolError::Backend(error)) => classify(operation, error),
+            Failure::Pool(PoolError::Backend(Unreached::Said(error))) => classify(operation, error),
             Failure::Pool(PoolError::Closed) => Error::Closed { operation },
             Failure::Pool(error) => Error::Transient {
                 operation,
@@ -95,6 +101,12 @@ impl Failure {
 impl From<tokio_postgres::Error> for Failure {
     fn from(error: tokio_postgres::Error) -> Failure {
         Failure::Database(error)
+    }
+}
+
+impl From<Unreached> for Failure {
+    fn from(reason: Unreached) -> Failure {
+        Failure::Pool(PoolError::Backend(reason))
     }
 }
 
@@ -120,10 +132,11 @@ fn without_connection(error: &PoolError) -> &'static str {
         PoolError::Timeout(TimeoutType::Wait) => {
             "no connection became free in time; raise max_connections of the store, or look for slow statements"
         }
-        PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle) => {
+        PoolError::Backend(Unreached::Silent)
+        | PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle) => {
             "the server did not answer in time; is it reachable and not overloaded?"
         }
-        PoolError::Backend(_)
+        PoolError::Backend(Unreached::Said(_))
         | PoolError::Closed
         | PoolError::NoRuntimeSpecified
         | PoolError::PostCreateHook(_) => "no connection could be made",
@@ -242,6 +255,8 @@ fn without_code(operation: &'static str, error: tokio_postgres::Error) -> Error 
         "; is PostgreSQL running there, and do host and port in the URL name it?"
     } else if reason.contains("lookup address") {
         "; does the host in the URL exist?"
+    } else if reason.contains("does not allow writes") {
+        "; no host of the URL takes writes now"
     } else {
         ""
     };

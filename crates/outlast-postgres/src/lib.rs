@@ -40,6 +40,7 @@ mod opening;
 mod operate;
 mod options;
 mod presence;
+mod reach;
 mod reap;
 mod reconcile;
 mod row;

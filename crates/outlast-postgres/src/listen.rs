@@ -4,11 +4,11 @@
 //! lock on its queue of notifications would put every commit in line. Listening is a connection of its
 //! own, outside the pool and without a pooler in transaction mode, which forgets who listened.
 
-use crate::connection::Connections;
 use crate::error::Failure;
 use crate::message::{Told, message, probing};
 use crate::opening::Purpose;
 use crate::presence::{GREETING_INTERVAL, Presence};
+use crate::reach::{Driver, Reach};
 use crate::session::Session;
 use crate::statement::{self, value};
 use async_trait::async_trait;
@@ -22,16 +22,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, Socket};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_postgres::{AsyncMessage, Client};
 
 /// Messages heard and not yet asked for. What comes on top is dropped: a hint that waits behind so many
 /// says nothing new.
 const UNREAD_MAX: usize = 1_024;
-
-/// How long connecting may take, as for the pool's connections.
-const CONNECT_MAX: Duration = Duration::from_secs(15);
 
 /// How long a message to oneself may take. On a busy server it is a few milliseconds.
 const PROBE_MAX: Duration = Duration::from_secs(2);
@@ -39,28 +34,25 @@ const PROBE_MAX: Duration = Duration::from_secs(2);
 /// How long a connection may take to say goodbye.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
 
-/// The driver's own value when a URL says nothing: longer than anyone would miss hints.
-const KEEPALIVE_UNSAID: Duration = Duration::from_secs(2 * 60 * 60);
-
 /// Where the hints of one schema are told and heard.
 pub(crate) struct Channel {
     name: String,
     /// This store among all that use the channel; its own messages are not for it.
     node: String,
     /// How to listen; `None` when the store neither tells nor listens.
-    connections: Option<Connections>,
+    reach: Option<Reach>,
     closing: watch::Sender<bool>,
     warned: AtomicBool,
     presence: Arc<Presence>,
 }
 
 impl Channel {
-    /// The channel of `schema`; without `connections` it is silent.
-    pub(crate) fn new(schema: &str, connections: Option<Connections>) -> Channel {
+    /// The channel of `schema`; without `reach` it is silent.
+    pub(crate) fn new(schema: &str, reach: Option<Reach>) -> Channel {
         Channel {
             name: channel_of(schema),
             node: random_word(),
-            connections,
+            reach,
             closing: watch::Sender::new(false),
             warned: AtomicBool::new(false),
             presence: Arc::default(),
@@ -80,28 +72,10 @@ impl Channel {
     }
 }
 
-/// Connections that listen: a peer that is gone without a word is noticed within half a minute, unless
-/// the URL says otherwise.
-pub(crate) fn watchful(mut config: Config) -> Config {
-    if config.get_keepalives_idle() == KEEPALIVE_UNSAID {
-        config.keepalives_idle(Duration::from_secs(15));
-    }
-    if config.get_keepalives_interval().is_none() {
-        config.keepalives_interval(Duration::from_secs(5));
-    }
-    if config.get_keepalives_retries().is_none() {
-        config.keepalives_retries(3);
-    }
-    if config.get_tcp_user_timeout().is_none() {
-        config.tcp_user_timeout(Duration::from_secs(30));
-    }
-    config
-}
-
 /// Tells the other nodes.
 pub(crate) async fn notify(session: &Session, hints: &Hints) -> Result<()> {
     let channel = &session.channel;
-    if hints.is_empty() || channel.connections.is_none() || channel.presence.is_alone() {
+    if hints.is_empty() || channel.reach.is_none() || channel.presence.is_alone() {
         return Ok(());
     }
     tell(session, &message(&channel.node, hints)).await
@@ -144,10 +118,11 @@ pub(crate) async fn listen(session: &Arc<Session>) -> Result<Option<Box<dyn List
 
 async fn open(session: &Arc<Session>) -> Result<Option<Listener>> {
     let channel = &session.channel;
-    let Some(connections) = &channel.connections else {
+    let Some(reach) = &channel.reach else {
         return Ok(None);
     };
-    let (client, connection) = connect(connections).await?;
+    let reached = reach.connect().await;
+    let (client, connection) = reached.map_err(|reason| Failure::from(reason).during("listen"))?;
     let probe = random_word();
     let (heard, mut echo) = oneshot::channel();
     let (hear, hints) = mpsc::channel(UNREAD_MAX);
@@ -237,20 +212,6 @@ impl Channel {
     }
 }
 
-type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
-
-async fn connect(connections: &Connections) -> Result<(Client, Connection<Socket, Stream>)> {
-    let connecting = connections.config.connect(connections.tls.clone());
-    match timeout(CONNECT_MAX, connecting).await {
-        Ok(connected) => connected.map_err(|error| Failure::from(error).during("listen")),
-        Err(_) => Err(Error::Transient {
-            operation: "listen",
-            reason: "the server did not answer in time; is it reachable and not overloaded?".into(),
-            source: None,
-        }),
-    }
-}
-
 /// What a caller holds of a listening connection; dropped, the connection ends.
 struct Listener {
     client: Client,
@@ -304,7 +265,7 @@ fn broken(error: Option<tokio_postgres::Error>) -> Error {
 
 /// The task that reads the connection, so that the server never waits for a caller that is busy.
 struct Ear {
-    connection: Connection<Socket, Stream>,
+    connection: Driver,
     channel: String,
     node: String,
     /// What is waited for to know that messages arrive, and whom to tell.

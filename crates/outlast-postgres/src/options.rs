@@ -3,9 +3,10 @@
 use crate::conductor::Conductor;
 use crate::connection::{Connections, Pool};
 use crate::error::Failure;
-use crate::listen::{self, Channel};
+use crate::listen::Channel;
 use crate::migrate;
 use crate::opening::TimeLimits;
+use crate::reach::Reach;
 use crate::session::Session;
 use crate::statement::Texts;
 use crate::store::Postgres;
@@ -157,7 +158,7 @@ impl Options {
             Migrations::Run => migrate::run(&pool, &self.schema, self.limits.lock).await?,
             Migrations::Check => migrate::check(&pool, &self.schema, self.limits.lock).await?,
         }
-        let channel = Channel::new(&self.schema, self.listening_connections()?);
+        let channel = Channel::new(&self.schema, self.listening()?);
         Ok(Postgres::new(
             Session {
                 pool,
@@ -190,31 +191,26 @@ impl Options {
         self.limits.check()
     }
 
-    fn listening_connections(&self) -> Result<Option<Connections>, Error> {
+    fn listening(&self) -> Result<Option<Reach>, Error> {
         let (config, trust) = match &self.listening {
             Listening::Same => (&self.config, &self.trust),
             Listening::At(config, trust) => (&**config, trust),
             Listening::Never => return Ok(None),
         };
-        Ok(Some(Connections {
-            config: listen::watchful(config.clone()),
-            tls: tls::connector(trust)?,
-        }))
+        Ok(Some(Reach::new(config, tls::connector(trust)?)))
     }
 
     fn pool(&self) -> Result<Pool, Error> {
-        let connections = Connections {
-            config: self.config.clone(),
-            tls: tls::connector(&self.trust)?,
-        };
-        Pool::builder(connections)
+        let reach = Reach::new(&self.config, tls::connector(&self.trust)?);
+        Pool::builder(Connections(reach))
             .max_size(self.max_connections)
             // The one that was used last: its process of the server is warm, and the others sleep.
             .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .timeouts(Timeouts {
                 wait: Some(self.connection_wait),
-                create: Some(Duration::from_secs(15)),
+                // Bounded for each host of the URL.
+                create: None,
                 recycle: Some(Duration::from_secs(5)),
             })
             .build()

@@ -161,8 +161,8 @@ impl Transaction<'_> {
     /// Sends `calls` together and waits for their answers; the transaction stays open.
     pub(crate) async fn run(&mut self, calls: &[Call<'_>]) -> Result<Answers, Failure> {
         let answers = self.exchange(calls, false).await;
-        if answers.is_err() {
-            self.roll_back().await;
+        if let Err(failure) = &answers {
+            self.take_back(failure).await;
         }
         answers
     }
@@ -172,7 +172,7 @@ impl Transaction<'_> {
         let answers = self.exchange(calls, true).await;
         match &answers {
             Ok(_) => self.return_connection(),
-            Err(_) => self.roll_back().await,
+            Err(failure) => self.take_back(failure).await,
         }
         answers
     }
@@ -207,6 +207,16 @@ impl Transaction<'_> {
         };
         let first = usize::from(opening);
         Ok(answers.into_iter().skip(first).take(calls.len()).collect())
+    }
+
+    /// Takes everything back after a failure. A session that may not write is not kept: the next is made
+    /// where the URL leads by now.
+    async fn take_back(&mut self, failure: &Failure) {
+        if failure.is_read_only() {
+            self.client.take().map(Pooled::take);
+            return;
+        }
+        self.roll_back().await;
     }
 
     /// Takes everything back.

@@ -51,7 +51,7 @@ impl Postgres {
 
     pub(crate) fn new(session: Session, schema: String) -> Postgres {
         Postgres {
-            place: place(&session.pool.manager().config, &schema).into(),
+            place: place(session.pool.manager().0.config(), &schema).into(),
             session: Arc::new(session),
             schema: schema.into(),
         }

@@ -1,7 +1,7 @@
 //! A private PostgreSQL, to be configured, stopped, killed and started again. Gone with the value. All calls
 //! block.
 
-use crate::process::Process;
+use crate::process::{Process, wait_until};
 use crate::program::{self, Account};
 use crate::question;
 use rustix::process::Signal;
@@ -98,6 +98,50 @@ impl Cluster {
             cluster.path().display()
         ));
         Some(cluster)
+    }
+
+    /// A place for a cluster, to be filled with a copy of another. `None`, with a word, where the program that
+    /// copies is not.
+    pub(crate) fn place() -> Option<Cluster> {
+        let cluster = Cluster::bare(None)?;
+        if !cluster.programs.join("pg_basebackup").is_file() {
+            eprintln!("skipped: pg_basebackup is not where the server's programs are");
+            return None;
+        }
+        Some(cluster)
+    }
+
+    /// Forgets all it holds and becomes a standby of another, which runs. It is not started.
+    pub(crate) fn copy(&mut self, primary: &Cluster, name: &str) {
+        self.kill();
+        self.remove_shared_memory();
+        let data = self.path().join("data");
+        if data.exists() {
+            fs::remove_dir_all(&data).expect("what it held can be removed");
+        }
+        let from = format!("host=127.0.0.1 port={} user=outlast", primary.port);
+        let mut copy = self.command("pg_basebackup");
+        copy.args(["--pgdata=data", "--checkpoint=fast", "--wal-method=stream"]);
+        copy.args(["--no-sync", "--dbname", &from]);
+        program::run(&mut copy);
+        self.configure(&format!(
+            "unix_socket_directories = '{}'\nprimary_conninfo = '{from} application_name={name}'",
+            self.path().display()
+        ));
+        self.make_standby();
+    }
+
+    /// Makes the server read its configuration, and waits until new sessions have it. The server's other
+    /// processes were told by then.
+    pub(crate) fn reload(&self) {
+        let loaded = || {
+            let rows = self.ask("postgres", "select pg_conf_load_time()");
+            rows.expect("the server answers").concat().concat()
+        };
+        let before = loaded();
+        let mut reload = self.command("pg_ctl");
+        program::run(reload.args(["reload", "--pgdata=data", "--silent"]));
+        wait_until("the configuration is read", || loaded() != before);
     }
 
     /// A place for a cluster, without one.
@@ -376,7 +420,8 @@ fn serves_a_client(title: &str) -> bool {
     user != Some("walsender") && from.is_some_and(|from| from == "[local]" || from.ends_with(')'))
 }
 
-fn find_programs() -> Option<PathBuf> {
+/// The folder of the server's programs.
+pub(crate) fn find_programs() -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os("OUTLAST_PG_BIN") {
         return Some(PathBuf::from(folder));
     }
@@ -392,7 +437,10 @@ fn find_programs() -> Option<PathBuf> {
         .collect();
     packaged.sort_by_key(|(version, _)| std::cmp::Reverse(*version));
     folders.extend(packaged.into_iter().map(|(_, folder)| folder));
-    program::find("initdb", folders).map(|path| path.parent().expect("it has one").to_owned())
+    let initdb = program::find("initdb", folders)?;
+    // A link to one of them says nothing of the others.
+    let initdb = initdb.canonicalize().unwrap_or(initdb);
+    initdb.parent().map(Path::to_owned)
 }
 
 #[cfg(test)]

@@ -7,4 +7,5 @@ pub mod process;
 pub mod program;
 pub mod proxy;
 pub mod question;
+pub mod replicas;
 pub mod small_disk;
