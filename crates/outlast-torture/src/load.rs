@@ -315,6 +315,7 @@ impl Load {
             id: id.0,
             at: now_us(),
             result,
+            fails_with: None,
             asked_at,
         };
         self.ledger.write(&Entry::Inserted(inserted)).await;

@@ -1,9 +1,10 @@
 //! What a run did and what it found, for people and as JSON.
 
-use crate::args::Scenario;
+use crate::args::{Args, Scenario};
 use crate::audit::{self, Subject};
 use crate::check::{Figures, Violation};
 use crate::ledger::Entry;
+use crate::scenario::Sample;
 use crate::site::{Site, StoreKind};
 use anyhow::Result;
 use comfy_table::{Table, presets};
@@ -102,6 +103,9 @@ impl Report {
             ("slowest recovery, ms", figures.slowest_recovery_ms),
             ("operators' retries", figures.operators_retries),
             ("collected", figures.collected),
+            ("acknowledged inserts that are gone", figures.lost_inserts),
+            ("acknowledged signals that are gone", figures.lost_signals),
+            ("steps run after a commit that is gone", figures.lost_visits),
             ("load's errors", self.load_errors),
         ];
         for (name, count) in counts {
@@ -163,4 +167,61 @@ fn about(entry: &Entry, id: i64) -> Option<i64> {
         | Entry::Fault { .. } => return None,
     };
     (instance == id).then_some(at)
+}
+
+/// What a soak measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct SoakReport {
+    store: StoreKind,
+    seed: u64,
+    minutes: f64,
+    rate: f64,
+    load_errors: u64,
+    samples: Vec<Sample>,
+}
+
+impl SoakReport {
+    pub(crate) fn new(args: &Args, samples: Vec<Sample>, load_errors: u64) -> SoakReport {
+        SoakReport {
+            store: args.store,
+            seed: args.seed,
+            minutes: args.minutes,
+            rate: args.rate,
+            load_errors,
+            samples,
+        }
+    }
+
+    pub(crate) fn print(&self, json: bool) -> Result<()> {
+        if json {
+            println!("{}", serde_json::to_string(self)?);
+            return Ok(());
+        }
+        let mut table = Table::new();
+        table.load_style(presets::ASCII_MARKDOWN);
+        table.set_header([
+            "minute", "instances", "table KiB", "indexes KiB", "signals KiB", "claims", "claimed",
+            "buffers/claimed", "worker KiB", "snapshot",
+        ]);
+        for sample in &self.samples {
+            table.add_row([
+                format!("{:.1}", sample.minute),
+                sample.instances.to_string(),
+                sample.table_kib.to_string(),
+                sample.indexes_kib.to_string(),
+                sample.signals_kib.to_string(),
+                sample.claims.to_string(),
+                sample.claimed.to_string(),
+                format!("{:.1}", sample.buffers_per_claimed),
+                sample.worker_kib.to_string(),
+                if sample.snapshot { "open" } else { "" }.to_owned(),
+            ]);
+        }
+        let store = format!("{:?}", self.store).to_lowercase();
+        let (minutes, rate, seed) = (self.minutes, self.rate, self.seed);
+        println!("soak on {store}, {minutes} min at {rate} roots/s, seed {seed}");
+        println!("{table}");
+        println!("load's errors: {}", self.load_errors);
+        Ok(())
+    }
 }

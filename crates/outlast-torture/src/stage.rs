@@ -35,6 +35,7 @@ pub(crate) struct Stage {
     load: Option<Load>,
     pub(crate) random: fastrand::Rng,
     may_lose: bool,
+    sessions_max: i64,
     /// What the scenario found wrong itself.
     found: Vec<Violation>,
 }
@@ -88,6 +89,7 @@ impl Stage {
             load: None,
             random: fastrand::Rng::with_seed(args.seed),
             may_lose: false,
+            sessions_max: 0,
             found: Vec::new(),
             folder,
         })
@@ -96,6 +98,12 @@ impl Stage {
     /// Lets acknowledged writes be lost, and counts them instead.
     pub(crate) fn may_lose(mut self) -> Stage {
         self.may_lose = true;
+        self
+    }
+
+    /// Lets so many sessions stay: a pooler keeps them.
+    pub(crate) fn may_keep_sessions(mut self, sessions: i64) -> Stage {
+        self.sessions_max = sessions;
         self
     }
 
@@ -164,11 +172,11 @@ impl Stage {
     async fn check_remains(&mut self) -> Result<()> {
         let begun = Instant::now();
         let mut remains = self.direct.remains().await?;
-        while remains.connections > 0 && begun.elapsed() < SESSIONS_END_MAX {
+        while remains.connections > self.sessions_max && begun.elapsed() < SESSIONS_END_MAX {
             tokio::time::sleep(Duration::from_millis(50)).await;
             remains = self.direct.remains().await?;
         }
-        if remains.connections > 0 {
+        if remains.connections > self.sessions_max {
             self.find("I11", format!("{} sessions left after the stop", remains.connections));
         }
         if remains.executing > 0 {

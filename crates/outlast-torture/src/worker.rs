@@ -1,12 +1,12 @@
 //! The worker process: an engine with all machines, until it is killed or asked to stop.
 
 use crate::crew::{ORDERS, Orders};
-use crate::ledger::{Entry, Ledger};
+use crate::ledger::{Entry, Ledger, now_us};
 use crate::load::{Load, Mix};
 use crate::machines::{self, Effects, poison};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -30,6 +30,7 @@ pub(crate) async fn run(orders: Orders) -> Result<()> {
     let recorder = DebuggingRecorder::new();
     let counted = recorder.snapshotter();
     recorder.install().context("nobody else records metrics")?;
+    check_clock(orders.clock_off_s)?;
     let mut asked_to_stop = signal(SignalKind::terminate())?;
 
     let ledger = Ledger::open(&orders.folder, &orders.name)?;
@@ -63,6 +64,14 @@ pub(crate) async fn run(orders: Orders) -> Result<()> {
         () = report_lost_outcomes(&counted, &ledger, &orders.name) => {}
     }
     engine.shutdown().await;
+    Ok(())
+}
+
+/// A clock that is to be wrong must be.
+fn check_clock(off_s: i64) -> Result<()> {
+    let told = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() as i64;
+    let off = told - now_us() / 1_000_000;
+    ensure!((off - off_s).abs() <= 5, "the clock is {off} s off instead of {off_s} s");
     Ok(())
 }
 

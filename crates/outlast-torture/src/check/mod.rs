@@ -64,6 +64,11 @@ pub(crate) struct Figures {
     pub(crate) lost_outcomes: u64,
     pub(crate) operators_retries: u64,
     pub(crate) collected: u64,
+    /// Acknowledged and gone: where that may be, since a standby that does not confirm was promoted.
+    pub(crate) lost_inserts: u64,
+    pub(crate) lost_signals: u64,
+    /// Runs of steps whose coming was committed and is gone.
+    pub(crate) lost_visits: u64,
 }
 
 /// Sees every change, then says what was wrong.

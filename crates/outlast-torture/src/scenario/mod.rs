@@ -3,21 +3,37 @@
 pub(crate) mod clock;
 mod cut;
 mod disk;
+mod failover;
 mod freeze;
 mod kill;
+mod poison;
 mod pooler;
 mod postgres;
+mod soak;
 mod sqlite;
+
+pub(crate) use soak::Sample;
 
 use crate::args::{Args, Scenario};
 use crate::report::Report;
 use crate::site::{Site, StoreKind};
 use anyhow::{Context as _, Result, bail};
 use outlast_testbed::cluster::Cluster;
+use outlast_testbed::replicas::Mode;
 use tempfile::TempDir;
 
-/// Runs the scenario.
-pub(crate) async fn run(args: &Args) -> Result<Report> {
+/// Runs the scenario and says what came of it. Whether nothing was wrong.
+pub(crate) async fn run(args: &Args) -> Result<bool> {
+    if args.scenario == Scenario::Soak {
+        soak::run(args).await?.print(args.json)?;
+        return Ok(true);
+    }
+    let report = torture(args).await?;
+    report.print(args.json)?;
+    Ok(report.violations.is_empty())
+}
+
+async fn torture(args: &Args) -> Result<Report> {
     match args.scenario {
         Scenario::Kill => kill::run(args).await,
         Scenario::Freeze => freeze::run(args).await,
@@ -27,6 +43,9 @@ pub(crate) async fn run(args: &Args) -> Result<Report> {
         Scenario::Sqlite => sqlite::run(args).await,
         Scenario::Disk => disk::run(args).await,
         Scenario::Clock => clock::run(args).await,
+        Scenario::Poison => poison::run(args).await,
+        Scenario::Failover => failover::run(args, Mode::Synchronous).await,
+        Scenario::FailoverAsync => failover::run(args, Mode::Asynchronous).await,
         _ => bail!("not yet"),
     }
 }

@@ -110,7 +110,7 @@ async fn refuse_what_cannot_be_stored(client: &Client) -> Result<()> {
     for (name, text) in [("huge", huge), ("nul", nul), ("deep", deep)] {
         let json = outlast::Json::parse(text);
         ensure!(
-            json.as_ref().is_err_and(|_| true),
+            json.is_err(),
             "{name} JSON was taken as if it could be stored"
         );
     }

@@ -22,5 +22,6 @@ pub(crate) async fn run(args: &Args) -> Result<Report> {
         listen_url: Some(cluster.url()),
     };
     let stage = Stage::set(args, Site::postgres(cluster.url()), way).await?;
+    let stage = stage.may_keep_sessions(SERVER_CONNECTIONS as i64);
     stage.play(kill_again_and_again).await
 }

@@ -1,0 +1,41 @@
+//! The primary killed and its standby promoted, again and again, under a URL that names both.
+//!
+//! In synchronous mode nothing that was acknowledged may be lost. A standby that does not confirm loses what had not
+//! reached it: then the audit says what is left, and what was acknowledged and is gone is counted.
+
+use crate::args::Args;
+use crate::crew::Worker;
+use crate::report::Report;
+use crate::site::Site;
+use crate::stage::{Act, Stage};
+use anyhow::{Context as _, Result};
+use outlast_testbed::replicas::{Mode, Replicas};
+use std::time::Duration;
+use tokio::task::block_in_place;
+use tokio::time::Instant;
+
+const WORKERS: usize = 3;
+
+pub(crate) async fn run(args: &Args, mode: Mode) -> Result<Report> {
+    let replicas = block_in_place(|| Replicas::start(mode));
+    let mut replicas = replicas.context("PostgreSQL's programs are needed")?;
+    let site = Site::postgres(replicas.url());
+    let mut stage = Stage::set(args, site.clone(), site).await?;
+    if mode == Mode::Asynchronous {
+        stage = stage.may_lose();
+    }
+    stage.play(|act| fail_over_again_and_again(act, &mut replicas)).await
+}
+
+async fn fail_over_again_and_again(mut act: Act, replicas: &mut Replicas) -> Result<Vec<Worker>> {
+    let workers = act.workers(WORKERS).await?;
+    while Instant::now() < act.end {
+        tokio::time::sleep(Duration::from_millis(act.random.u64(1_000..3_000))).await;
+        block_in_place(|| replicas.fail_over());
+        act.note("promotions").await;
+        // A while with one server, as in life.
+        tokio::time::sleep(Duration::from_millis(act.random.u64(200..1_500))).await;
+        block_in_place(|| replicas.rebuild());
+    }
+    Ok(workers)
+}
