@@ -6,6 +6,7 @@
 #                    and exports OUTLAST_TEST_POSTGRES_URL
 #   stop_postgres    ends that cluster and removes its folder; does nothing when there is none
 #   offer_pgbouncer  exports OUTLAST_TEST_PGBOUNCER, the program's path, when it is there or can be installed
+#   offer_patroni    sees that patroni and etcd are on PATH, when they can be installed
 #
 # OUTLAST_PG_BIN names the folder of the server's programs (initdb, postgres, pg_ctl) and wins over the search.
 
@@ -176,4 +177,20 @@ offer_pgbouncer() {
 # Debian puts it in a folder that only root has on PATH.
 installed_pgbouncer() {
     PATH=$PATH:/usr/sbin command -v pgbouncer
+}
+
+offer_patroni() {
+    installed_patroni && return
+    # Patroni speaks to etcd through python3-etcd, which its package only lists among others to choose from.
+    if apt_install patroni python3-etcd etcd-server && installed_patroni; then
+        update-rc.d patroni disable >&2 || say "patroni stays enabled: it would start with the machine"
+        update-rc.d etcd disable >&2 || say "etcd stays enabled: it would start with the machine"
+    else
+        say "no patroni and etcd, so nothing runs on a cluster of theirs: install them (on Debian as root:" \
+            "apt-get install patroni python3-etcd etcd-server)"
+    fi
+}
+
+installed_patroni() {
+    command -v patroni >/dev/null && command -v etcd >/dev/null
 }

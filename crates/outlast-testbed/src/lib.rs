@@ -2,6 +2,7 @@
 //! for them. What is missing on the machine is said, what goes wrong is a panic: nobody ships this.
 
 pub mod cluster;
+pub mod patroni;
 pub mod pooler;
 pub mod process;
 pub mod program;

@@ -5,64 +5,75 @@
 use outlast_testbed::process::Process;
 use outlast_testbed::replicas::{Mode, Replicas};
 use rustix::process::Signal;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::{Client, Error, NoTls};
 
-async fn connect(replicas: &Replicas) -> Client {
-    let (client, connection) = tokio_postgres::connect(&replicas.url(), NoTls)
-        .await
-        .unwrap();
+async fn connect(url: &str) -> Result<Client, Error> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     tokio::spawn(connection);
-    client
+    Ok(client)
 }
 
-async fn rows(replicas: &Replicas) -> i64 {
-    let client = connect(replicas).await;
-    let count = client.query_one("select count(*) from kept", &[]).await;
-    count.unwrap().get(0)
+/// Writes numbers for as long as it is let, and tells those whose commit was answered.
+async fn write(url: String, mut next: i32, until: Arc<AtomicBool>) -> Vec<i32> {
+    let mut answered = Vec::new();
+    while !until.load(Ordering::SeqCst) {
+        let Ok(client) = connect(&url).await else {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            continue;
+        };
+        while !until.load(Ordering::SeqCst) {
+            let insert = format!("insert into kept values ({next})");
+            if client.batch_execute(&insert).await.is_err() {
+                break;
+            }
+            answered.push(next);
+            next += 1;
+        }
+        // Whether that one was written is not known.
+        next += 1;
+    }
+    answered
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn what_was_answered_outlives_every_fail_over_in_synchronous_mode() {
     let Some(mut replicas) = Replicas::start(Mode::Synchronous) else {
         return;
     };
-    let client = connect(&replicas).await;
-    client
-        .batch_execute("create table kept (n int)")
-        .await
-        .unwrap();
-    let mut expected = 0;
+    let url = replicas.url();
+    let client = connect(&url).await.unwrap();
+    let table = "create table kept (n int primary key)";
+    client.batch_execute(table).await.unwrap();
+    let until = Arc::new(AtomicBool::new(false));
+    let writers = [0, 1, 2].map(|n| tokio::spawn(write(url.clone(), n * 1_000_000, until.clone())));
     for _ in 0..2 {
-        let client = connect(&replicas).await;
-        for _ in 0..50 {
-            let insert = "insert into kept values (1)";
-            client.batch_execute(insert).await.unwrap();
-        }
-        expected += 50;
         let begun = Instant::now();
         let (old, new) = (replicas.primary().port(), replicas.other().port());
         replicas.fail_over();
-        assert_eq!(
-            (replicas.other().port(), replicas.primary().port()),
-            (old, new)
-        );
+        let ports = (replicas.other().port(), replicas.primary().port());
+        assert_eq!(ports, (old, new));
         let failed_over = begun.elapsed();
-        assert_eq!(rows(&replicas).await, expected);
-        // With nobody to wait for, it does not wait.
-        let client = connect(&replicas).await;
-        client
-            .batch_execute("insert into kept values (2)")
-            .await
-            .unwrap();
-        expected += 1;
         replicas.rebuild();
-        eprintln!(
-            "taken over in {failed_over:?}, both again after {:?}",
-            begun.elapsed()
-        );
+        let rebuilt = begun.elapsed();
+        eprintln!("taken over in {failed_over:?}, both again after {rebuilt:?}");
     }
-    assert_eq!(rows(&replicas).await, expected);
+    // The last one at once: what was written while there was one server is on both.
+    replicas.fail_over();
+    until.store(true, Ordering::SeqCst);
+    let mut answered = Vec::new();
+    for writer in writers {
+        answered.extend(writer.await.unwrap());
+    }
+    let client = connect(&url).await.unwrap();
+    let kept = client.query("select n from kept", &[]).await.unwrap();
+    let kept: HashSet<i32> = kept.iter().map(|row| row.get(0)).collect();
+    answered.retain(|n| !kept.contains(n));
+    assert_eq!(answered, [], "of {}", kept.len());
+    assert!(kept.len() > 100, "{}", kept.len());
 }
 
 #[tokio::test]
@@ -79,7 +90,7 @@ async fn a_synchronous_commit_waits_for_the_standby_and_an_asynchronous_one_does
             .find(|it| it.title().contains("walreceiver"));
         let receiver = receiver.unwrap();
         receiver.signal(Signal::STOP);
-        let client = connect(&replicas).await;
+        let client = connect(&replicas.url()).await.unwrap();
         let write = client.batch_execute("create table kept ()");
         let patience = Duration::from_millis(500);
         let written = tokio::time::timeout(patience, write).await;
