@@ -18,6 +18,9 @@ impl Client {
         found.map(decode).transpose()
     }
 
+    // What a codec finds changed in the database is refused in its place where there are several, so that one
+    // does not hide the others; `docs/encryption.md` has the whole table.
+
     /// A page of instances, newest first. [`Page::next`] is the cursor: the `before` of the next page.
     pub async fn list(&self, request: ListRequest) -> Result<Page> {
         let mut page = self.store.list(request).await?;

@@ -667,3 +667,43 @@ impl From<Unreadable> for Unwritable {
         Unwritable::Codec(unreadable)
     }
 }
+
+#[cfg(all(test, feature = "encryption"))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+    use super::*;
+    use crate::codec::Keyring;
+
+    /// Written by the first version with key `[1; 32]`; whoever changes the form keeps reading it.
+    #[test]
+    fn what_the_first_version_wrote_is_still_read() {
+        let keys = Keyring::new("k1", &[1; 32]).unwrap();
+        let id = Some(InstanceId(7));
+        let plain = Json::of("secret").unwrap();
+        for (value, written) in [
+            (
+                Value::state("m", Some("begin"), id),
+                "1:i:k1:dh+q0UapGC4akaA7tTpB+Uq8Rv5/uBI4LgT6ukh6NC3rR78qIsjkRH1K+ThPkDB9l72PvHgN",
+            ),
+            (
+                Value::state("m", Some("begin"), None),
+                "1:-:k1:j4iDjSklKdG4+Yk4bZk8PWnvNZc8HfTPF5DZpJjlT5qZYgbiNpxGJjdwrCf2LlaI/UU5JNAT",
+            ),
+            (
+                Value::result("m", id),
+                "1:i:k1:0XDgrXo//zqMhGi88AH3V2ydPN7Ir10zn9QtsaBuHrqs9/i+f0174DOm0lU/+iyO",
+            ),
+            (
+                Value::signal("go", id),
+                "1:i:k1:ouvfXXT1A1XupC0wHFHNiugp3J07W1HKwLxREMwQ5Krs+Fc1U07LimU5mb04VfTN",
+            ),
+        ] {
+            let stored = Json::encoded(written).unwrap();
+            assert_eq!(value.read(&keys, &stored).unwrap(), plain);
+        }
+        let text =
+            "outlast:encoded:1:i:k1:cibEFZjWcvt981q74Ici4aKEQTJpLGmV7y1qDXufCpm7dKVo+UUS031L8/+YEg";
+        let error = Value::error("m", id);
+        assert_eq!(error.read_text(&keys, text.into()).unwrap(), "secret");
+    }
+}

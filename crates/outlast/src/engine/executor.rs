@@ -335,20 +335,16 @@ impl Executor {
     }
 
     async fn write(&self, claim: &Claim, outcome: Outcome) -> Written {
-        if self.node.client.coding.is_none() {
-            return self.commit(claim, plain_outcome(outcome)).await;
+        if !self.node.client.coding.is_none() {
+            return Box::pin(self.write_encoded(claim, outcome)).await;
         }
-        Box::pin(self.write_encoded(claim, outcome)).await
+        self.commit(claim, plain_outcome(outcome)).await
     }
 
     /// Writes an outcome in its encoded form; what comes back is as the step made it.
     async fn write_encoded(&self, claim: &Claim, outcome: Outcome) -> Written {
-        let encoded = self
-            .node
-            .client
-            .coding
-            .encode_outcome(claim, outcome.clone());
-        let encoded = match encoded {
+        let coding = &self.node.client.coding;
+        let encoded = match coding.encode_outcome(claim, outcome.clone()) {
             Ok(encoded) => encoded,
             Err(Unwritable::Invalid(invalid)) => return Written::Rejected(invalid),
             Err(Unwritable::Codec(unreadable)) => return unwritten(unreadable),
@@ -363,7 +359,12 @@ impl Executor {
         }
     }
 
-    async fn commit(&self, claim: &Claim, outcome: Outcome) -> Written {
+    // No `async fn`: its future would hold the outcome once more.
+    fn commit<'a>(
+        &'a self,
+        claim: &'a Claim,
+        outcome: Outcome,
+    ) -> impl Future<Output = Written> + Send + 'a {
         let commit = Commit::of(claim, outcome);
         let span = tracing::debug_span!(
             "commit",
@@ -371,10 +372,7 @@ impl Executor {
             revision = %claim.revision,
             outcome = metrics::outcome_word(&commit.outcome),
         );
-        self.outbox
-            .write(commit, &claim.queue)
-            .instrument(span)
-            .await
+        self.outbox.write(commit, &claim.queue).instrument(span)
     }
 
     /// A step that this build does not know, perhaps of a newer one: left for who does.

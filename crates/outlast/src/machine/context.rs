@@ -115,7 +115,8 @@ impl Context {
         self.claim.awaited()
     }
 
-    /// Every signal that had not been consumed when the instance was claimed, oldest first, awaited or not.
+    /// Every signal that had not been consumed when the instance was claimed, oldest first, awaited or not. A
+    /// payload that a [`codec`](crate::codec) refuses stands there as such, and no type reads it.
     pub fn inbox(&self) -> &[Message] {
         &self.claim.inbox
     }

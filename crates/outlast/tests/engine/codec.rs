@@ -31,6 +31,8 @@ on_both_databases!(
     keys_are_changed_while_instances_live,
     an_instance_whose_key_is_not_here_is_left_for_who_has_it,
     an_engine_without_a_codec_leaves_what_is_encoded_alone,
+    an_engine_without_a_codec_leaves_who_was_sent_something_encoded_alone,
+    an_engine_without_a_codec_leaves_the_parent_of_who_is_encoded_alone,
     a_signal_whose_key_is_not_here_is_waited_for,
     a_child_whose_key_is_not_here_is_waited_for,
     a_changed_state_fails_its_instance_alone_and_a_retry_runs_it_when_it_is_mended,
@@ -66,6 +68,7 @@ enum Secret {
     Panic(String),
     TryOnce(String),
     Spread(String),
+    SpreadPrepared(String),
     Join(String),
     JoinStrictly,
     Grow(usize),
@@ -96,6 +99,10 @@ impl Machine for Vault {
                 New::<Page>(Leaf::Write(text.clone())).key("taken"),
             ])
             .then(Secret::Join(text)),
+            Secret::SpreadPrepared(text) => {
+                let prepared = cx.client().prepare(New::<Page>(Leaf::Write(text)))?;
+                fan_out([prepared]).then(Secret::JoinStrictly)
+            }
             Secret::Join(_) => {
                 let mut found = Vec::new();
                 for child in cx.children::<Page>()? {
@@ -422,6 +429,9 @@ where
     let id = engine.insert_rows(rows).await.unwrap()[0].new_id().unwrap();
     let output = engine.wait(Id::<Vault>::of(id), LONG).await.unwrap();
     assert_eq!(output, MARK);
+    let spread = insert(&engine, secret(Secret::SpreadPrepared)).await;
+    let joined = engine.wait(spread, LONG).await.unwrap();
+    assert_eq!(joined, format!("wrote {MARK}"));
     let parked = park(&engine).await;
     let signal = engine.prepare_signal(parked, Word(MARK.into())).unwrap();
     engine.signal_rows(vec![signal]).await.unwrap();
@@ -704,6 +714,38 @@ where
     with.shutdown().await;
 }
 
+async fn an_engine_without_a_codec_leaves_who_was_sent_something_encoded_alone<S>(store: S, _: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let without = builder(store.clone()).start().await.unwrap();
+    let parked = park(&without).await;
+    let client = Client::new(store.clone()).codec(keys("k1"));
+    client.signal(parked, Word(MARK.into())).await.unwrap();
+    is_left_alone(&client, parked).await;
+    without.shutdown().await;
+    let with = engine(store, keys("k1")).await;
+    let output = with.wait(parked, LONG).await.unwrap();
+    assert_eq!(output, format!("{MARK} {MARK}"));
+    with.shutdown().await;
+}
+
+async fn an_engine_without_a_codec_leaves_the_parent_of_who_is_encoded_alone<S>(store: S, raw: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let (parent, _) = joining(&store, &raw, None, Some(keys("k1"))).await;
+    let without = builder(Through::new(store.clone())).start().await.unwrap();
+    release(&raw, parent).await;
+    let client = Client::new(store.clone()).codec(keys("k1"));
+    is_left_alone(&client, parent).await;
+    without.shutdown().await;
+    let with = engine(store, keys("k1")).await;
+    let output = with.wait(parent, LONG).await.unwrap();
+    assert_eq!(output, format!("wrote {MARK}"));
+    with.shutdown().await;
+}
+
 async fn a_signal_whose_key_is_not_here_is_waited_for<S>(store: S, _: Raw)
 where
     S: Store + Inspect + Clone,
@@ -725,7 +767,7 @@ where
     S: Store + Inspect + Clone,
 {
     let both = || keys("new").and("old", &key("old")).unwrap();
-    let (parent, _) = joining(&store, &raw, keys("old"), both()).await;
+    let (parent, _) = joining(&store, &raw, Some(keys("old")), Some(both())).await;
     let behind = engine(Through::new(store.clone()), keys("old")).await;
     release(&raw, parent).await;
     let client = Client::new(store.clone()).codec(both());
@@ -759,14 +801,17 @@ impl Machine for Parent {
 async fn joining<S>(
     store: &S,
     raw: &Raw,
-    first: Keyring,
-    second: Keyring,
+    first: Option<Keyring>,
+    second: Option<Keyring>,
 ) -> (Id<Vault>, InstanceId)
 where
     S: Store + Inspect + Clone,
 {
-    let engine = |codec: Keyring| {
-        let builder = Engine::builder(store.clone()).codec(codec);
+    let engine = |codec: Option<Keyring>| {
+        let mut builder = Engine::builder(store.clone());
+        if let Some(codec) = codec {
+            builder = builder.codec(codec);
+        }
         builder.machine(Parent).machine(Page).queue("default", 10)
     };
     let engine_of_parent = engine(first).start().await.unwrap();
@@ -968,8 +1013,8 @@ async fn a_changed_result_of_a_child_is_an_error_when_it_is_read<S>(store: S, ra
 where
     S: Store + Inspect + Clone,
 {
-    let (parent, child) = joining(&store, &raw, keys("k1"), keys("k1")).await;
-    let (other_parent, other) = joining(&store, &raw, keys("k1"), keys("k1")).await;
+    let (parent, child) = joining(&store, &raw, Some(keys("k1")), Some(keys("k1"))).await;
+    let (other_parent, other) = joining(&store, &raw, Some(keys("k1")), Some(keys("k1"))).await;
     let sql = format!(
         "update instances set result = (select result from instances where id = {other}) where id = {child}"
     );
