@@ -7,6 +7,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 use std::fmt;
 
+/// How a document begins that a codec has encoded, and no other does: [`Json::of`], [`Json::written`] and
+/// [`Json::parse`] refuse it.
+const ENCODED_HEAD: &str = r#"{"outlast:encoded":""#;
+const ENCODED_TAIL: &str = r#""}"#;
+
 /// One JSON document, kept as text: it is parsed where it is used and nowhere on the way.
 ///
 /// Made by [`Json::of`] or [`Json::parse`], it is known to be storable: within the bounds of
@@ -51,6 +56,32 @@ impl Json {
         RawValue::from_string(text)
             .map(Json)
             .map_err(|error| Invalid::new("JSON", format!("is malformed: {error}")))
+    }
+
+    /// The document that stands for a value which a codec has encoded, with what the codec made of it. It has
+    /// one member, in a form that is kept for this.
+    ///
+    /// ```
+    /// use outlast_core::Json;
+    ///
+    /// let encoded = Json::encoded("1:-:key:AAAA").unwrap();
+    /// assert_eq!(encoded.as_encoded(), Some("1:-:key:AAAA"));
+    /// assert!(Json::parse(encoded.as_str()).is_err());
+    /// ```
+    pub fn encoded(envelope: &str) -> Result<Json, Invalid> {
+        let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) && !matches!(byte, b'"' | b'\\');
+        if !envelope.bytes().all(is_plain) {
+            let reason = "must be plain ASCII that needs no escapes in JSON";
+            return Err(Invalid::new("an encoded value", reason));
+        }
+        Json::stored(format!("{ENCODED_HEAD}{envelope}{ENCODED_TAIL}"))
+    }
+
+    /// What a codec made of the value, when this document stands for an encoded one.
+    pub fn as_encoded(&self) -> Option<&str> {
+        let rest = self.as_str().strip_prefix(ENCODED_HEAD)?;
+        // Whatever begins like this is no plain value, however it ends.
+        Some(rest.strip_suffix(ENCODED_TAIL).unwrap_or_default())
     }
 
     /// The document `null`.
@@ -109,6 +140,10 @@ fn check_storable(text: &str) -> Result<(), Invalid> {
                 text.len()
             ),
         ));
+    }
+    if text.starts_with(ENCODED_HEAD) {
+        let reason = "has the form that is kept for encoded values: an object whose one member is \"outlast:encoded\"";
+        return Err(Invalid::new("JSON", reason));
     }
     check_depth_and_escapes(text)
 }
@@ -220,6 +255,47 @@ mod tests {
         assert!(Json::parse(of_size(JSON_BYTES_MAX)).is_ok());
         assert!(Json::parse(of_size(JSON_BYTES_MAX + 1)).is_err());
         assert!(Json::parse(format!("\"{}\"", "[".repeat(500))).is_ok());
+    }
+
+    #[test]
+    fn nothing_that_reads_as_encoded_can_be_made_of_a_plain_value() {
+        let forged = serde_json::json!({ "outlast:encoded": "1:-:key:AAAA" });
+        let text = forged.to_string();
+        assert!(Json::stored(text.clone()).unwrap().as_encoded().is_some());
+        for refused in [
+            Json::of(&forged),
+            Json::written(RawValue::from_string(text.clone()).unwrap()),
+            Json::parse(text.clone()),
+            serde_json::from_str(&text).map_err(|error| Invalid::new("JSON", error.to_string())),
+        ] {
+            let message = refused.unwrap_err().to_string();
+            assert!(message.contains("kept for encoded values"), "{message}");
+        }
+        // Any other spelling is a plain value, when it is written and when it is read.
+        for plain in [
+            r#"{ "outlast:encoded":"x"}"#,
+            r#"{"outlast:encoded": "x"}"#,
+            r#"{"outlast\u003aencoded":"x"}"#,
+            r#"[{"outlast:encoded":"x"}]"#,
+        ] {
+            assert_eq!(Json::parse(plain).unwrap().as_encoded(), None, "{plain}");
+        }
+    }
+
+    #[test]
+    fn what_a_codec_made_is_kept_to_the_letter_or_refused() {
+        let encoded = Json::encoded("1:i:k-1:+/A=").unwrap();
+        assert_eq!(encoded.as_encoded(), Some("1:i:k-1:+/A="));
+        assert_eq!(encoded.as_str(), r#"{"outlast:encoded":"1:i:k-1:+/A="}"#);
+        for not_plain in ["\"", "\\", "\n", "ü"] {
+            assert!(Json::encoded(not_plain).is_err(), "{not_plain:?}");
+        }
+        let more = Json::stored(r#"{"outlast:encoded":"x","b":1}"#.to_owned()).unwrap();
+        assert_eq!(
+            more.as_encoded(),
+            Some(""),
+            "not plain, and read by no codec"
+        );
     }
 
     #[test]

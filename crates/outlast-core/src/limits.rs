@@ -19,6 +19,10 @@ pub const KEY_BYTES_MAX: usize = 512;
 /// store for large things, with its address in the state.
 pub const JSON_BYTES_MAX: usize = 1024 * 1024;
 
+/// One state, result or payload as a codec has encoded it. The plain value has its own bound; this one is wide
+/// enough for the largest of them as base64 with what encryption adds.
+pub const ENCODED_BYTES_MAX: usize = 2 * JSON_BYTES_MAX;
+
 /// Nesting of a JSON document. serde_json reads 128 levels; the rest is room for the envelopes that
 /// states and results travel in.
 pub const JSON_DEPTH_MAX: usize = 100;

@@ -67,14 +67,17 @@
 //! # Where to read on
 //!
 //! [`machine`] is what you write, [`engine`] runs it, [`client`] starts, signals and waits, [`testing`] runs
-//! machines in a test without waiting for time, [`metrics`] and [`trace`] are what can be seen of it.
+//! machines in a test without waiting for time, [`metrics`] and [`trace`] are what can be seen of it, [`codec`]
+//! keeps payloads from the database.
 //!
 //! # Features
 //!
 //! `sqlite` (default) and `postgres` bring the stores. `rusqlite`, `sqlx-0_8`, `sqlx-0_9` and `tokio-postgres`
-//! let you insert and signal inside transactions of your own ([`transaction`]).
+//! let you insert and signal inside transactions of your own ([`transaction`]). `encryption` brings the built-in
+//! [`codec`].
 
 pub mod client;
+pub mod codec;
 pub mod engine;
 mod error;
 mod hub;

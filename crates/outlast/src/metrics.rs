@@ -49,7 +49,8 @@ use std::time::Duration;
 pub const STEPS: &str = "outlast_steps_total";
 /// How long steps ran, by `machine` and `step`.
 pub const STEP_SECONDS: &str = "outlast_step_seconds";
-/// Steps without an outcome of their own, by `machine`, `step` and `kind` (error, panic, timeout, outcome, fatal).
+/// Steps without an outcome of their own, by `machine`, `step` and `kind` (error, panic, timeout, outcome, fatal,
+/// unreadable).
 pub const FAILURES: &str = "outlast_failures_total";
 /// How long steps waited from being eligible to being started, by `queue`.
 pub const START_DELAY_SECONDS: &str = "outlast_start_delay_seconds";
@@ -59,7 +60,7 @@ pub const CLAIMED: &str = "outlast_claimed_total";
 pub const CLAIM_BATCH: &str = "outlast_claim_batch_size";
 /// How long asking for claims took, by `queue`.
 pub const CLAIM_SECONDS: &str = "outlast_claim_seconds";
-/// Claims given back unrun, by `reason` (stopping, waited, unknown_step, grace_over).
+/// Claims given back unrun, by `reason` (stopping, waited, unknown_step, unreadable, grace_over).
 pub const RELEASED: &str = "outlast_released_total";
 /// Outcomes that were dropped because the claim was no longer this worker's, by `machine`.
 pub const LOST: &str = "outlast_lost_claims_total";

@@ -44,8 +44,8 @@ let paid = PaymentConfirmed { amount: 100 };
 
 let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
 tx.execute("insert into orders values (42)", [])?;
-let inserted = insert(&tx, engine.prepare(order)?)?; // with the caller's trace
-signal(&tx, paid.to(Checkout::key("order:42"))?)?;
+let inserted = insert(&tx, engine.prepare(order)?)?; // with the caller's trace, and encoded by its codec
+signal(&tx, engine.prepare_signal(Checkout::key("order:42"), paid)?)?;
 tx.commit()?;
 
 // Workers look by themselves now and then; told, they look at once.
@@ -57,6 +57,10 @@ assert_eq!(engine.wait(id, Duration::from_secs(10)).await?, 42);
 # }
 ```"#
 )]
+//!
+//! A transaction knows nothing of a client's [`codec`](crate::codec): with one, hand over only what the client has
+//! prepared ([`prepare`](crate::Client::prepare), [`prepare_signal`](crate::Client::prepare_signal)). Whatever else
+//! is handed over is stored as it is.
 //!
 //! The modules say what to know about locks, errors and isolation. From other languages, the SQL functions
 //! `outlast.insert` and `outlast.signal` do the same on PostgreSQL.

@@ -1,5 +1,6 @@
 //! The client itself.
 
+use crate::codec::{Codec, Coding};
 use crate::hub::Hub;
 use crate::trace::{self, NoPropagator, Propagator};
 use outlast_core::{Hints, Inspect, QueueNames, Store};
@@ -20,6 +21,7 @@ pub struct Client {
     pub(crate) store: Arc<dyn Backend>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) propagator: Arc<dyn Propagator>,
+    pub(crate) coding: Coding,
     /// The trace of the step this client was handed to.
     trace: Option<Arc<str>>,
 }
@@ -35,6 +37,7 @@ impl Client {
             hub: Hub::of(store.place()),
             store,
             propagator: Arc::new(NoPropagator),
+            coding: Coding::default(),
             trace: None,
         }
     }
@@ -42,6 +45,13 @@ impl Client {
     /// Takes the trace of what it starts from here.
     pub fn propagator(mut self, propagator: impl Propagator) -> Client {
         self.propagator = Arc::new(propagator);
+        self
+    }
+
+    /// Encodes what it writes and decodes what it reads: states, results, payloads of signals and error texts
+    /// ([`codec`](crate::codec)). Without one it sees what is encoded as it is stored.
+    pub fn codec(mut self, codec: impl Codec) -> Client {
+        self.coding = Coding::new(codec);
         self
     }
 

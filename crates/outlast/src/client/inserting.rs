@@ -81,7 +81,7 @@ impl Client {
     /// Starts an instance. When it answers, the instance is stored.
     pub async fn insert<M: Machine>(&self, new: New<M>) -> Result<Inserted<M>> {
         let row = self.prepare(new)?;
-        let mut answers = self.insert_rows(vec![row]).await?.into_iter();
+        let mut answers = self.insert_encoded(vec![row]).await?.into_iter();
         let answer = answers.next().unwrap_or(Answer::Duplicate { holder: None });
         Ok(Inserted::read(answer))
     }
@@ -97,21 +97,32 @@ impl Client {
         let trace = self.current_trace();
         let rows = new.into_iter().enumerate().map(|(position, new)| {
             let row = NewInstance::try_from(new.or_trace(|| trace.clone()));
-            row.map_err(|invalid| {
+            let row = row.map_err(|invalid| {
                 invalid
                     .within(format_args!("instance {position}"))
                     .during("insert")
-            })
+            })?;
+            self.encode_row(row, || format!("instance {position}"))
         });
         // Nothing is written unless all of it can be.
         let rows = rows.collect::<Result<Vec<_>>>()?;
-        let answers = self.insert_rows(rows).await?;
+        let answers = self.insert_encoded(rows).await?;
         Ok(answers.into_iter().map(Inserted::read).collect())
     }
 
     /// As [`insert_many`](Client::insert_many), for callers that have no types: other languages, the command
-    /// line.
-    pub async fn insert_rows(&self, rows: Vec<NewInstance>) -> Result<Vec<Answer>> {
+    /// line. Rows that were [prepared](Client::prepare) with this client's codec go in as they are.
+    pub async fn insert_rows(&self, mut rows: Vec<NewInstance>) -> Result<Vec<Answer>> {
+        if !self.coding.is_none() {
+            let encoded = rows.into_iter().enumerate();
+            let encoded =
+                encoded.map(|(position, row)| self.encode_row(row, || format!("row {position}")));
+            rows = encoded.collect::<Result<Vec<_>>>()?;
+        }
+        self.insert_encoded(rows).await
+    }
+
+    async fn insert_encoded(&self, rows: Vec<NewInstance>) -> Result<Vec<Answer>> {
         const _: () = assert!(CHUNK <= BATCH_MAX);
         let mut answers = Vec::with_capacity(rows.len());
         let mut rows = rows.into_iter().peekable();
@@ -138,11 +149,19 @@ impl Client {
         self.store.insert(rows, None).await
     }
 
-    /// The row that [`insert`](Client::insert) would write, with the caller's trace: for inserting it in a
-    /// transaction of your own.
+    /// The row that [`insert`](Client::insert) would write, with the caller's trace, encoded if this client has
+    /// a codec: for inserting it in a transaction of your own.
     pub fn prepare<M: Machine>(&self, new: New<M>) -> Result<NewInstance> {
-        NewInstance::try_from(new.or_trace(|| self.current_trace()))
-            .map_err(|invalid: Invalid| invalid.during("insert"))
+        let row = NewInstance::try_from(new.or_trace(|| self.current_trace()))
+            .map_err(|invalid: Invalid| invalid.during("insert"))?;
+        self.coding
+            .encode_row(row)
+            .map_err(|unwritable| unwritable.during("insert", None))
+    }
+
+    fn encode_row(&self, row: NewInstance, place: impl Fn() -> String) -> Result<NewInstance> {
+        let encoded = self.coding.encode_row(row);
+        encoded.map_err(|unwritable| unwritable.during("insert", Some(&place())))
     }
 }
 

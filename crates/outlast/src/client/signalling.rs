@@ -30,9 +30,32 @@ impl Client {
         }
     }
 
+    /// The signal that [`signal`](Client::signal) would send, encoded if this client has a codec: for sending it
+    /// in a transaction of your own.
+    pub fn prepare_signal<S: Signal>(
+        &self,
+        target: impl Into<Target>,
+        signal: S,
+    ) -> Result<NewSignal> {
+        let signal = signal.to(target);
+        self.encode_signal(signal.map_err(|invalid| invalid.during("signal"))?, None)
+    }
+
+    fn encode_signal(&self, signal: NewSignal, place: Option<&str>) -> Result<NewSignal> {
+        let encoded = self.coding.encode_signal(signal);
+        encoded.map_err(|unwritable| unwritable.during("signal", place))
+    }
+
     /// Sends signals that have no types here, in their order. At most
-    /// [`BATCH_MAX`](outlast_core::limits::BATCH_MAX) go at once.
-    pub async fn signal_rows(&self, signals: Vec<NewSignal>) -> Result<Vec<Delivery>> {
+    /// [`BATCH_MAX`](outlast_core::limits::BATCH_MAX) go at once. Signals that were
+    /// [prepared](Client::prepare_signal) with this client's codec go as they are.
+    pub async fn signal_rows(&self, mut signals: Vec<NewSignal>) -> Result<Vec<Delivery>> {
+        if !self.coding.is_none() {
+            let encoded = signals.into_iter().enumerate().map(|(position, signal)| {
+                self.encode_signal(signal, Some(&format!("signal {position}")))
+            });
+            signals = encoded.collect::<Result<Vec<_>>>()?;
+        }
         let delivered = self.deliver(signals).await?;
         self.publish(delivered.woken);
         delivered.answers.iter().for_each(metrics::signalled);
@@ -58,14 +81,16 @@ impl Client {
         signal: S,
     ) -> SignallingOrInserting<'_, M> {
         let request = self.prepare(new).and_then(|row| {
-            Ok(SignalOrInsert {
+            let request = SignalOrInsert {
                 row,
                 name: S::NAME.to_owned(),
                 payload: signal
                     .payload()
                     .map_err(|invalid| invalid.during("signal"))?,
                 dedup_key: None,
-            })
+            };
+            let encoded = self.coding.encode_signal_or_insert(request);
+            encoded.map_err(|unwritable| unwritable.during("signal", None))
         });
         SignallingOrInserting {
             client: self,

@@ -4,7 +4,7 @@ use super::{Client, Inserted};
 use crate::error::WaitError;
 use crate::hub::Watch;
 use crate::machine::{Id, Key, Machine};
-use outlast_core::{Instance, InstanceId, Json, Revision, Status, Target};
+use outlast_core::{Instance, InstanceId, Invalid, Json, Revision, Status, Target};
 use std::convert::Infallible;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -67,7 +67,13 @@ impl Client {
             .look_until(id, at_most, is_ended, Watch::end_after)
             .await?
         {
-            Seen::Told(end) => output::<M>(id, end.status, end.result, end.reason),
+            Seen::Told(end) => {
+                let result = end.result;
+                let result = result.map(|result| self.coding.decode_result(M::NAME, id, result));
+                let reason = end.reason;
+                let reason = reason.map(|reason| self.coding.decode_reason(M::NAME, id, reason));
+                output::<M>(id, end.status, result.transpose()?, reason.transpose()?)
+            }
             Seen::Stored(it) => output::<M>(id, it.status, it.result, it.last_error),
         }
     }
@@ -134,9 +140,11 @@ impl Client {
                 None => {
                     let instance = self.store.get(id).await?.ok_or(WaitError::NotFound)?;
                     if is_reached(instance.status) {
+                        let instance = self.coding.decode_instance(instance, "wait")?;
                         return Ok(Seen::Stored(Box::new(instance)));
                     }
                     if Instant::now() >= deadline {
+                        let instance = self.coding.decode_instance(instance, "wait")?;
                         return Err(WaitError::TimedOut(Box::new(instance)));
                     }
                     instance.revision
@@ -180,6 +188,10 @@ fn output<M: Machine>(
     match (status, result) {
         (Status::Done, Some(result)) => result
             .decode()
+            .map_err(|invalid| match result.as_encoded() {
+                Some(_) => Invalid::new("is encoded,", "and this client has no codec"),
+                None => invalid,
+            })
             .map_err(|invalid| WaitError::Result { id, invalid }),
         (status, _) => Err(WaitError::Ended { id, status, reason }),
     }

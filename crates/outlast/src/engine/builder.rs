@@ -4,6 +4,7 @@ use super::faults::Fault;
 use super::node::Node;
 use super::running::Engine;
 use crate::client::Client;
+use crate::codec::Codec;
 use crate::error::SetupError;
 use crate::machine::{Machine, Registered, Registry};
 use crate::trace::Propagator;
@@ -174,6 +175,13 @@ impl EngineBuilder {
     /// otherwise.
     pub fn crashes_max(mut self, crashes: u32) -> EngineBuilder {
         self.settings.crashes_max = crashes.try_into().unwrap_or(i32::MAX);
+        self
+    }
+
+    /// Encodes what is written and decodes what is read: states, results, payloads of signals and error texts
+    /// ([`codec`](crate::codec)). The engine's clients have it too.
+    pub fn codec(mut self, codec: impl Codec) -> EngineBuilder {
+        self.client = self.client.codec(codec);
         self
     }
 

@@ -5,6 +5,7 @@
 
 use super::backoff::Backoff;
 use super::node::Node;
+use crate::codec::Unreadable;
 use crate::metrics;
 use outlast_core::{
     Answer, Commit, Committed, Error, ErrorKind, Hints, Invalid, Outcome, Revision, Status,
@@ -69,6 +70,8 @@ pub(crate) enum Written {
     },
     /// It can never be written.
     Rejected(Invalid),
+    /// It was not sent: the codec does not work.
+    Unencoded(Unreadable),
     /// The store or the engine was closed before it could be.
     Closed,
 }

@@ -5,10 +5,11 @@ use super::faults::{Moment, Point};
 use super::lane::{Lane, Slot};
 use super::node::{Held, Node};
 use super::picker::Pick;
+use crate::codec::{CodecError, Unreadable, Unwritable, plain_outcome};
 use crate::machine::{Context, Failure, Registered, Surroundings, Trouble};
 use crate::metrics;
 use futures_util::FutureExt;
-use outlast_core::{Claim, Commit, Outcome, Proceed, Release, ReleaseAnswer, Revision};
+use outlast_core::{Claim, Commit, Invalid, Outcome, Proceed, Release, ReleaseAnswer, Revision};
 use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,11 +20,11 @@ use tracing::Instrument;
 
 /// How long a claim waits for a slot before somebody else may have it.
 const SLOT_PATIENCE: Duration = Duration::from_secs(1);
-/// The first and the longest pause of an instance at a step that this build does not know.
-const UNKNOWN_PAUSE: Duration = Duration::from_secs(1);
-const UNKNOWN_PAUSE_MAX: Duration = Duration::from_secs(60);
-/// How many different unknown steps are remembered.
-const UNKNOWN_MAX: usize = 1_000;
+/// The first and the longest pause of an instance that this node cannot run, and others perhaps can.
+const ASIDE_PAUSE: Duration = Duration::from_secs(1);
+const ASIDE_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// How many different obstacles are remembered.
+const OBSTACLES_MAX: usize = 1_000;
 
 /// Runs claims.
 ///
@@ -32,10 +33,19 @@ const UNKNOWN_MAX: usize = 1_000;
 pub(crate) struct Executor {
     node: Arc<Node>,
     outbox: Outbox,
-    unknown: Mutex<HashMap<UnknownStep, u32>>,
+    obstacles: Mutex<HashMap<Obstacle, u32>>,
 }
 
-type UnknownStep = (String, i32, String);
+/// Why this node cannot run an instance, and others perhaps can.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Obstacle {
+    /// This build does not know the step of this machine's version.
+    UnknownStep(String, i32, String),
+    /// What it carries is encoded with a key that is not here.
+    UnknownKey(String),
+    /// The codec does not work.
+    Codec,
+}
 
 /// What became of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +65,7 @@ impl Executor {
         Executor {
             node,
             outbox,
-            unknown: Mutex::default(),
+            obstacles: Mutex::default(),
         }
     }
 
@@ -69,7 +79,7 @@ impl Executor {
         } = pick;
         let lane = place.lane();
         let Some(machine) = self.node.registry.get(&claim.machine, claim.version) else {
-            return Box::pin(self.put_aside(&claim, &held)).await;
+            return Box::pin(self.leave_unknown_step(&claim, &held)).await;
         };
         let mut budget = match machine.runs_ahead {
             true => self.node.settings.run_ahead,
@@ -79,8 +89,12 @@ impl Executor {
         let mut kept: Option<Slot> = None;
         loop {
             let Some(step) = machine.step_name(&claim.step) else {
-                return Box::pin(self.put_aside(&claim, &held)).await;
+                return Box::pin(self.leave_unknown_step(&claim, &held)).await;
             };
+            if first && let Err(unreadable) = self.node.client.coding.decode_claim(&mut claim) {
+                return Box::pin(self.leave_unreadable(machine, step, claim, unreadable, &held))
+                    .await;
+            }
             let slot = match kept.take() {
                 Some(slot) => Some(slot),
                 None => self.slot(lane).await,
@@ -153,7 +167,10 @@ impl Executor {
             Written::Committed { revision, outcome } => {
                 self.go_on(cx.into_claim(), revision, outcome)
             }
-            Written::Lost { .. } | Written::Rejected(_) | Written::Closed => {
+            Written::Lost { .. }
+            | Written::Rejected(_)
+            | Written::Unencoded(_)
+            | Written::Closed => {
                 Box::pin(self.recover(machine, step, cx, written, held, budget)).await
             }
         };
@@ -244,9 +261,14 @@ impl Executor {
                 let stopped = self.write(&claim, Outcome::Stop { reason }).await;
                 match stopped {
                     Written::Committed { .. } => Err(Ran::Finished),
+                    Written::Unencoded(unreadable) => {
+                        Err(self.put_aside(&claim, &unreadable, held).await)
+                    }
                     Written::Lost { .. } | Written::Rejected(_) | Written::Closed => Err(Ran::Lost),
                 }
             }
+            // The step has run and will run again: nothing else can be done without its outcome.
+            Written::Unencoded(unreadable) => Err(self.put_aside(&claim, &unreadable, held).await),
             Written::Closed => {
                 held.forsake();
                 Err(Ran::Lost)
@@ -313,6 +335,36 @@ impl Executor {
     }
 
     async fn write(&self, claim: &Claim, outcome: Outcome) -> Written {
+        if !self.node.client.coding.is_none() {
+            return Box::pin(self.write_encoded(claim, outcome)).await;
+        }
+        self.commit(claim, plain_outcome(outcome)).await
+    }
+
+    /// Writes an outcome in its encoded form; what comes back is as the step made it.
+    async fn write_encoded(&self, claim: &Claim, outcome: Outcome) -> Written {
+        let coding = &self.node.client.coding;
+        let encoded = match coding.encode_outcome(claim, outcome.clone()) {
+            Ok(encoded) => encoded,
+            Err(Unwritable::Invalid(invalid)) => return Written::Rejected(invalid),
+            Err(Unwritable::Codec(unreadable)) => return unwritten(unreadable),
+        };
+        self.overcome(&Obstacle::Codec);
+        match self.commit(claim, encoded).await {
+            Written::Committed { revision, .. } => Written::Committed { revision, outcome },
+            written @ (Written::Lost { .. }
+            | Written::Rejected(_)
+            | Written::Unencoded(_)
+            | Written::Closed) => written,
+        }
+    }
+
+    // No `async fn`: its future would hold the outcome once more.
+    fn commit<'a>(
+        &'a self,
+        claim: &'a Claim,
+        outcome: Outcome,
+    ) -> impl Future<Output = Written> + Send + 'a {
         let commit = Commit::of(claim, outcome);
         let span = tracing::debug_span!(
             "commit",
@@ -320,34 +372,87 @@ impl Executor {
             revision = %claim.revision,
             outcome = metrics::outcome_word(&commit.outcome),
         );
-        self.outbox
-            .write(commit, &claim.queue)
-            .instrument(span)
-            .await
+        self.outbox.write(commit, &claim.queue).instrument(span)
     }
 
-    /// A step that this build does not know, perhaps of a newer one: left for who does, asked for less and
-    /// less often.
-    async fn put_aside(&self, claim: &Claim, held: &Held) -> Ran {
+    /// A step that this build does not know, perhaps of a newer one: left for who does.
+    async fn leave_unknown_step(&self, claim: &Claim, held: &Held) -> Ran {
         let step = (claim.machine.clone(), claim.version, claim.step.clone());
-        let seen = {
-            let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
-            if unknown.len() >= UNKNOWN_MAX && !unknown.contains_key(&step) {
-                unknown.clear();
-            }
-            let seen = unknown.entry(step).or_default();
-            *seen += 1;
-            *seen
-        };
+        let seen = self.meet(Obstacle::UnknownStep(step.0, step.1, step.2));
         if seen == 1 {
             tracing::warn!(
                 machine = claim.machine, version = claim.version, step = claim.step, instance = %claim.id,
                 "this build does not know the step; it is left in the queue for one that does"
             );
         }
-        let pause = UNKNOWN_PAUSE.saturating_mul(1 << (seen - 1).min(6));
-        let pause = pause.min(UNKNOWN_PAUSE_MAX);
+        let pause = aside_pause(seen);
         self.release(claim, held, pause, "unknown_step").await
+    }
+
+    /// An instance whose values cannot be read here. With a key that is not here yet it is left for who has it;
+    /// when its state was changed in the database it ends, since nobody ever will read that.
+    async fn leave_unreadable(
+        &self,
+        machine: &Registered,
+        step: &'static str,
+        claim: Box<Claim>,
+        unreadable: Unreadable,
+        held: &Held,
+    ) -> Ran {
+        if unreadable.error.may_pass() {
+            return self.put_aside(&claim, &unreadable, held).await;
+        }
+        metrics::failed(machine.name, step, "unreadable");
+        tracing::error!(instance = %claim.id, machine = claim.machine, "{unreadable}; the instance fails");
+        let reason = unreadable.to_string();
+        let written = self.write(&claim, Outcome::Stop { reason }).await;
+        match self.conclude(machine, claim, written, held).await {
+            Ok(_) => Ran::Finished,
+            Err(ran) => ran,
+        }
+    }
+
+    /// Leaves an instance to whoever can read and write what it carries.
+    async fn put_aside(&self, claim: &Claim, unreadable: &Unreadable, held: &Held) -> Ran {
+        let obstacle = match &unreadable.error {
+            CodecError::UnknownKey { key } | CodecError::NoCodec { key } => {
+                Obstacle::UnknownKey(key.clone())
+            }
+            CodecError::Changed | CodecError::NotEncoded | CodecError::Unavailable { .. } => {
+                Obstacle::Codec
+            }
+        };
+        let seen = self.meet(obstacle);
+        if seen == 1 {
+            tracing::warn!(
+                instance = %claim.id, machine = claim.machine, version = claim.version, step = claim.step,
+                "{unreadable}; it is left in the queue for a node that can read it"
+            );
+        }
+        self.release(claim, held, aside_pause(seen), "unreadable")
+            .await
+    }
+
+    fn overcome(&self, obstacle: &Obstacle) {
+        let mut obstacles = self
+            .obstacles
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        obstacles.remove(obstacle);
+    }
+
+    /// Counts how often this was in the way.
+    fn meet(&self, obstacle: Obstacle) -> u32 {
+        let mut obstacles = self
+            .obstacles
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if obstacles.len() >= OBSTACLES_MAX && !obstacles.contains_key(&obstacle) {
+            obstacles.clear();
+        }
+        let seen = obstacles.entry(obstacle).or_default();
+        *seen = seen.saturating_add(1);
+        *seen
     }
 
     async fn give_up(&self, cx: &Context, held: &Held) -> Ran {
@@ -431,6 +536,27 @@ impl Executor {
             })
         })
     }
+}
+
+/// What an outcome that was not encoded means: the codec does not work, or a child was encoded elsewhere, and
+/// not for this.
+fn unwritten(unreadable: Unreadable) -> Written {
+    match unreadable.error {
+        CodecError::Unavailable { .. } => Written::Unencoded(unreadable),
+        CodecError::UnknownKey { .. }
+        | CodecError::NoCodec { .. }
+        | CodecError::Changed
+        | CodecError::NotEncoded => {
+            let reason = unreadable.error.to_string();
+            Written::Rejected(Invalid::new(unreadable.what, reason))
+        }
+    }
+}
+
+/// What is in the way again and again is asked for less and less often.
+fn aside_pause(seen: u32) -> Duration {
+    let pause = ASIDE_PAUSE.saturating_mul(1 << (seen - 1).min(6));
+    pause.min(ASIDE_PAUSE_MAX)
 }
 
 /// The claim of the next step, as the store would give it, but for signals that came meanwhile: those that

@@ -2,8 +2,9 @@
 
 use super::{Id, Machine, Signal, StepError};
 use crate::client::Client;
+use crate::codec::refusal;
 use outlast_core::{
-    Child, Claim, DroppedChild, Error, InstanceId, Invalid, Parent, Signal as Message, Status,
+    Child, Claim, DroppedChild, Error, InstanceId, Invalid, Json, Parent, Signal as Message, Status,
 };
 use std::fmt;
 use tokio_util::sync::CancellationToken;
@@ -114,7 +115,8 @@ impl Context {
         self.claim.awaited()
     }
 
-    /// Every signal that had not been consumed when the instance was claimed, oldest first, awaited or not.
+    /// Every signal that had not been consumed when the instance was claimed, oldest first, awaited or not. A
+    /// payload that a [`codec`](crate::codec) refuses stands there as such, and no type reads it.
     pub fn inbox(&self) -> &[Message] {
         &self.claim.inbox
     }
@@ -132,11 +134,12 @@ impl Context {
     fn received_messages<S: Signal>(&self) -> impl Iterator<Item = Result<S, StepError>> {
         let messages = self.awaited().filter(|message| message.name == S::NAME);
         messages.map(|message| {
-            let signal = message.payload.decode();
-            signal.map_err(|invalid| {
-                let place = format!("signal {} ({})", message.id, message.name);
-                StepError::from(invalid.within(place))
-            })
+            readable(&message.payload, "payload")
+                .and_then(Json::decode)
+                .map_err(|invalid| {
+                    let place = format!("signal {} ({})", message.id, message.name);
+                    StepError::from(invalid.within(place))
+                })
         })
     }
 
@@ -202,12 +205,14 @@ pub struct ChildOf<M: Machine> {
 impl<M: Machine> ChildOf<M> {
     fn read(child: &Child) -> Result<ChildOf<M>, Invalid> {
         let output = match &child.result {
-            Some(result) => Some(result.decode().map_err(|invalid| {
-                invalid.within(format_args!(
-                    "output of child {} ({})",
-                    child.id, child.machine
-                ))
-            })?),
+            Some(result) => Some(readable(result, "result").and_then(Json::decode).map_err(
+                |invalid| {
+                    invalid.within(format_args!(
+                        "output of child {} ({})",
+                        child.id, child.machine
+                    ))
+                },
+            )?),
             None => None,
         };
         Ok(ChildOf {
@@ -224,6 +229,15 @@ impl<M: Machine> ChildOf<M> {
             let reason = self.error.as_deref().unwrap_or("no reason given");
             StepError::new(format!("child {} is {}: {reason}", self.id, self.status))
         })
+    }
+}
+
+/// A value, unless it was refused: it was changed in the database, or is plain where only encoded ones are
+/// accepted.
+fn readable<'a>(value: &'a Json, what: &str) -> Result<&'a Json, Invalid> {
+    match refusal(value) {
+        Some(refused) => Err(Invalid::new(what, refused.to_string())),
+        None => Ok(value),
     }
 }
 

@@ -97,7 +97,8 @@ pub trait Signal: Serialize + DeserializeOwned + Send + 'static {
         Json::of(self).map_err(|invalid| invalid.within(format_args!("signal {}", Self::NAME)))
     }
 
-    /// The signal as it is sent to `target`: for sending it in a transaction of your own.
+    /// The signal as it is sent to `target`, plain: for sending it in a transaction of your own. A client with a
+    /// codec encodes it: [`Client::prepare_signal`](crate::Client::prepare_signal).
     fn to(&self, target: impl Into<Target>) -> Result<NewSignal, Invalid> {
         Ok(NewSignal::new(target.into(), Self::NAME, self.payload()?))
     }

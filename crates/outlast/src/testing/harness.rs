@@ -3,6 +3,7 @@
 use super::expect::Expected;
 use super::tally::Tally;
 use crate::client::{Awaited, Client};
+use crate::codec::Codec;
 use crate::engine::{
     Committer, Executor, Fault, Heartbeat, Lane, Moment, Node, Picker, Point, Ran, Reaper, Roles,
     Settings, Timers, assemble,
@@ -266,6 +267,13 @@ impl HarnessBuilder {
     /// Runs this machine or job.
     pub fn machine<M: Machine>(mut self, machine: M) -> HarnessBuilder {
         self.machines.push(Registered::new(machine));
+        self
+    }
+
+    /// Encodes what is written and decodes what is read; as
+    /// [`EngineBuilder::codec`](crate::EngineBuilder::codec).
+    pub fn codec(mut self, codec: impl Codec) -> HarnessBuilder {
+        self.store = self.store.map(|client| client.codec(codec));
         self
     }
 

@@ -4,6 +4,8 @@ mod support;
 
 mod children;
 mod client;
+#[cfg(all(feature = "encryption", feature = "tokio-postgres"))]
+mod codec;
 mod context;
 mod crashing;
 mod deploys;

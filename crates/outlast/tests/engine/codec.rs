@@ -1,0 +1,1349 @@
+//! Payloads that the database never sees: what is encoded, who reads it, and what happens when it cannot be read.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+use crate::support::raw::{Raw, on_both_databases};
+use crate::support::through::Through;
+use crate::support::{LONG, eventually, insert, url};
+use outlast::client::SignalledOrInserted;
+use outlast::codec::{Codec, CodecError, Encoded, Keyring, Kind, Place};
+use outlast::prelude::*;
+use outlast::testing::Harness;
+use outlast::transaction::Schema;
+use outlast::{
+    Error, ErrorKind, Instance, Json, ListRequest, ManualClock, NewInstance, NewSignal,
+    RetryAnswer, limits,
+};
+use outlast_core::{Inspect, Store};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+on_both_databases!(
+    nothing_that_is_encoded_can_be_found_in_the_database,
+    the_machine_and_its_clients_see_what_was_written,
+    a_job_and_its_errors_are_encoded,
+    a_signal_that_starts_its_target_is_encoded_with_it,
+    rows_and_signals_for_transactions_of_ones_own_are_encoded,
+    rows_that_were_encoded_elsewhere_are_refused,
+    who_has_no_codec_sees_what_is_stored_and_does_not_fail,
+    who_has_another_key_is_told_which_one_is_missing,
+    each_of_one_process_reads_with_its_own_codec,
+    keys_are_changed_while_instances_live,
+    an_instance_whose_key_is_not_here_is_left_for_who_has_it,
+    an_engine_without_a_codec_leaves_what_is_encoded_alone,
+    an_engine_without_a_codec_leaves_who_was_sent_something_encoded_alone,
+    an_engine_without_a_codec_leaves_the_parent_of_who_is_encoded_alone,
+    a_signal_whose_key_is_not_here_is_waited_for,
+    a_child_whose_key_is_not_here_is_waited_for,
+    a_changed_state_fails_its_instance_alone_and_a_retry_runs_it_when_it_is_mended,
+    a_state_does_not_pass_for_that_of_another_instance_step_machine_or_kind,
+    a_changed_signal_is_an_error_when_it_is_read,
+    a_changed_result_of_a_child_is_an_error_when_it_is_read,
+    a_changed_error_text_says_so,
+    one_changed_instance_does_not_hide_a_page,
+    what_was_plain_before_is_read_as_it_is,
+    what_is_plain_is_refused_where_that_is_asked_for,
+    a_state_of_the_largest_size_fits_when_it_is_encoded,
+    what_a_codec_blows_up_is_refused_with_its_encoded_size,
+    a_long_error_is_cut_so_that_it_can_be_read_again,
+    no_plain_value_is_taken_for_an_encoded_one,
+    a_codec_that_does_not_work_costs_time_and_nothing_else,
+);
+
+/// What must not be found.
+const MARK: &str = "4111-1111-1111";
+
+/// Carries what is secret through everything a machine can do.
+struct Vault;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Secret {
+    Carry(String),
+    Hold(String),
+    Tell(String),
+    Stop(String),
+    Cancel(String),
+    Err(String),
+    Panic(String),
+    TryOnce(String),
+    Spread(String),
+    SpreadPrepared(String),
+    Join(String),
+    JoinStrictly,
+    Grow(usize),
+}
+
+impl Machine for Vault {
+    const NAME: &'static str = "vault";
+    type State = Secret;
+    type Output = String;
+
+    async fn step(&self, state: Secret, cx: &Context) -> StepResult<Self> {
+        Ok(match state {
+            Secret::Carry(text) => Outcome::next(Secret::Hold(text)),
+            Secret::Hold(text) => wait_for([Word::NAME]).then(Secret::Tell(text)),
+            Secret::Tell(text) => match cx.received::<Word>()? {
+                Some(Word(word)) => Outcome::done(format!("{text} {word}")),
+                None => Outcome::done(text),
+            },
+            Secret::Stop(text) => Outcome::stop(text),
+            Secret::Cancel(text) => Outcome::cancelled(text),
+            Secret::Err(text) => Err(StepError::new(text))?,
+            Secret::Panic(text) => std::panic::panic_any(text),
+            Secret::TryOnce(text) => Outcome::retry(Duration::from_secs(3600), text),
+            Secret::Spread(text) => fan_out([
+                New::<Page>(Leaf::Write(text.clone())),
+                New::<Page>(Leaf::Tear(text.clone())),
+                New::<Page>(Leaf::Write(text.clone())).key("taken"),
+                New::<Page>(Leaf::Write(text.clone())).key("taken"),
+            ])
+            .then(Secret::Join(text)),
+            Secret::SpreadPrepared(text) => {
+                let prepared = cx.client().prepare(New::<Page>(Leaf::Write(text)))?;
+                fan_out([prepared]).then(Secret::JoinStrictly)
+            }
+            Secret::Join(_) => {
+                let mut found = Vec::new();
+                for child in cx.children::<Page>()? {
+                    found.push(match child.into_output() {
+                        Ok(output) => output,
+                        Err(error) => error.to_string(),
+                    });
+                }
+                found.extend(cx.round().iter().map(|it| it.state.as_str().to_owned()));
+                let all = cx.all_children().await?;
+                found.extend(all.iter().map(|it| it.state.as_str().to_owned()));
+                found.push(format!("{} dropped", cx.dropped().len()));
+                Outcome::done(found.join(" | "))
+            }
+            Secret::JoinStrictly => {
+                let outputs = cx.children::<Page>()?.into_iter();
+                let outputs = outputs.map(outlast::ChildOf::into_output);
+                Outcome::done(outputs.collect::<Result<Vec<_>, _>>()?.join(" "))
+            }
+            Secret::Grow(bytes) => Outcome::next(Secret::Hold("x".repeat(bytes))),
+        })
+    }
+
+    async fn handle(&self, _: Secret, failure: Failure, _: &Context) -> StepResult<Self> {
+        Ok(Outcome::stop(format_args!("handled: {failure}")))
+    }
+}
+
+struct Page;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Leaf {
+    Write(String),
+    Tear(String),
+    Wait(String),
+    Written(String),
+}
+
+impl Machine for Page {
+    const NAME: &'static str = "page";
+    type State = Leaf;
+    type Output = String;
+
+    async fn step(&self, state: Leaf, _: &Context) -> StepResult<Self> {
+        Ok(match state {
+            Leaf::Write(text) | Leaf::Written(text) => Outcome::done(format!("wrote {text}")),
+            Leaf::Tear(text) => Outcome::stop(format_args!("tore {text}")),
+            Leaf::Wait(text) => wait_for([Word::NAME]).then(Leaf::Written(text)),
+        })
+    }
+}
+
+/// A second machine with the same steps as another.
+struct Twin;
+
+impl Machine for Twin {
+    const NAME: &'static str = "twin";
+    type State = Leaf;
+    type Output = String;
+
+    async fn step(&self, state: Leaf, cx: &Context) -> StepResult<Self> {
+        let outcome = Page.step(state, cx).await?;
+        let _ = outcome;
+        Ok(Outcome::done("twin".into()))
+    }
+}
+
+struct Post;
+
+impl Job for Post {
+    const NAME: &'static str = "post";
+    const MAX_ATTEMPTS: u32 = 2;
+    type Args = String;
+    type Output = ();
+
+    async fn perform(&self, args: String, _: &Context) -> Result<(), JobError> {
+        Err(JobError::retry(format!("cannot post {args}")))
+    }
+
+    fn backoff(&self, _: u32) -> Duration {
+        Duration::from_millis(1)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Word(String);
+
+impl Signal for Word {
+    const NAME: &'static str = "word";
+}
+
+fn keys(id: &str) -> Keyring {
+    Keyring::new(id, &key(id)).unwrap()
+}
+
+/// A key by its id.
+fn key(id: &str) -> [u8; 32] {
+    let mut key = [7; 32];
+    key[..id.len()].copy_from_slice(id.as_bytes());
+    key
+}
+
+async fn engine(store: impl Store + Inspect, codec: impl Codec) -> Engine {
+    builder(store).codec(codec).start().await.unwrap()
+}
+
+fn builder(store: impl Store + Inspect) -> outlast::EngineBuilder {
+    Engine::builder(store)
+        .machine(Vault)
+        .machine(Page)
+        .machine(Twin)
+        .machine(Post)
+        .queue("default", 10)
+}
+
+fn secret(step: fn(String) -> Secret) -> New<Vault> {
+    New::<Vault>(step(MARK.into()))
+}
+
+async fn get(client: &Client, id: impl Into<InstanceId>) -> Instance {
+    client.get(id.into()).await.unwrap().unwrap()
+}
+
+async fn park(engine: &Engine) -> Id<Vault> {
+    let id = insert(engine, secret(Secret::Hold)).await;
+    let parked = engine.wait_settled(id, LONG).await.unwrap();
+    assert_eq!(parked.status, Status::AwaitingSignal);
+    id
+}
+
+async fn state(raw: &Raw, id: impl Into<InstanceId>) -> String {
+    let id = id.into();
+    raw.text(&format!("select state from instances where id = {id}"))
+        .await
+}
+
+/// How it ended badly.
+async fn reason(client: &Client, id: impl Into<InstanceId>) -> String {
+    let ended = client.wait_ended(id.into(), LONG).await;
+    match ended {
+        Ok(ended) => {
+            assert_eq!(ended.status, Status::Failed);
+            ended.last_error.unwrap()
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+async fn nothing_that_is_encoded_can_be_found_in_the_database<S>(store: S, raw: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let engine = engine(store, keys("k1")).await;
+    let told = insert(&engine, secret(Secret::Carry).key("told")).await;
+    engine.wait_settled(told, LONG).await.unwrap();
+    let words = [Vault::key("told").into(), outlast::Target::from(told)];
+    for target in words {
+        // Another name, so that it stays in the inbox.
+        let payload = Json::of(MARK).unwrap();
+        let signal = NewSignal::new(target, "aside", payload);
+        engine.signal_rows(vec![signal]).await.unwrap();
+    }
+    for step in [
+        Secret::Stop,
+        Secret::Cancel,
+        Secret::Err,
+        Secret::Panic,
+        Secret::Spread,
+    ] {
+        let id = insert(&engine, secret(step)).await;
+        engine.wait_ended(id, LONG).await.unwrap();
+    }
+    let waits = insert(&engine, secret(Secret::TryOnce)).await;
+    eventually("it is tried", async || {
+        get(&engine, waits).await.attempt == 1
+    })
+    .await;
+    engine
+        .insert_many((0..3).map(|_| secret(Secret::Tell)))
+        .await
+        .unwrap();
+    let later = secret(Secret::Tell).delay(Duration::from_secs(3600));
+    insert(&engine, later).await;
+
+    let parked = raw.everything().await;
+    engine.signal(told, Word(MARK.into())).await.unwrap();
+    engine.wait(told, LONG).await.unwrap();
+    engine.shutdown().await;
+    let ended = raw.everything().await;
+
+    for everything in [parked, ended] {
+        assert!(!everything.contains(MARK), "it can be read");
+        // What may be read is found: this looks at the right place.
+        for readable in ["try_once", "told", "vault", "outlast:encoded"] {
+            assert!(everything.contains(readable), "{readable} is not there");
+        }
+    }
+}
+
+async fn the_machine_and_its_clients_see_what_was_written<S>(store: S, _: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let engine = engine(store.clone(), keys("k1")).await;
+    let elsewhere = Client::new(Through::new(store)).codec(keys("k1"));
+    let spread = insert(&engine, secret(Secret::Spread)).await;
+    let joined = engine.wait(spread, LONG).await.unwrap();
+    assert_eq!(joined.matches(MARK).count(), 9, "{joined}");
+    assert!(joined.contains("1 dropped"), "{joined}");
+    assert_eq!(elsewhere.wait(spread, LONG).await.unwrap(), joined);
+
+    for client in [&engine, &elsewhere] {
+        let stopped = insert(client, secret(Secret::Stop)).await;
+        let error = client.wait(stopped, LONG).await.unwrap_err();
+        assert!(error.to_string().ends_with(MARK), "{error}");
+        for (step, words) in [
+            (Secret::Err as fn(String) -> Secret, "handled: 4111"),
+            (Secret::Panic, "handled: the step panicked: 4111"),
+        ] {
+            let id = insert(client, secret(step)).await;
+            let reason = reason(client, id).await;
+            assert!(reason.starts_with(words), "{reason}");
+        }
+        let told = insert(client, secret(Secret::Carry)).await;
+        let parked = client.wait_settled(told, LONG).await.unwrap();
+        assert_eq!(parked.state.as_str(), format!("{MARK:?}"));
+        client.signal(told, Word(MARK.into())).await.unwrap();
+        let output = client.wait(told, LONG).await.unwrap();
+        assert_eq!(output, format!("{MARK} {MARK}"));
+        let output = get(client, told).await.result.unwrap();
+        assert_eq!(output.decode::<String>().unwrap().matches(MARK).count(), 2);
+
+        let held = insert(client, secret(Secret::Hold)).await;
+        client.wait_settled(held, LONG).await.unwrap();
+        let aside = NewSignal::new(held.into(), "aside", Json::of(MARK).unwrap());
+        client.signal_rows(vec![aside]).await.unwrap();
+        let signals = client.signals(held.get(), None).await.unwrap();
+        let payload = signals[0].payload.as_ref().unwrap();
+        assert_eq!(payload.as_str(), format!("{MARK:?}"));
+
+        let children = client.children(spread.get()).await.unwrap();
+        assert_eq!(children.len(), 3);
+        for child in children {
+            assert!(child.state.as_str().contains(MARK));
+            let result = child.result.map(|it| it.as_str().to_owned());
+            assert!(result.or(child.last_error).unwrap().contains(MARK));
+        }
+        let request = ListRequest {
+            limit: 100,
+            ..ListRequest::default()
+        };
+        for instance in client.list(request).await.unwrap().instances {
+            assert!(instance.state.as_str().contains(MARK), "{instance:?}");
+        }
+        let short = Duration::from_millis(1);
+        let WaitError::TimedOut(held) = client.wait(held, short).await.unwrap_err() else {
+            panic!("it waits for a word");
+        };
+        assert!(held.state.as_str().contains(MARK));
+    }
+    engine.shutdown().await;
+}
+
+async fn a_job_and_its_errors_are_encoded<S: Store + Inspect + Clone>(store: S, raw: Raw) {
+    let engine = engine(store, keys("k1")).await;
+    let job = insert(&engine, New::<Post>(MARK.to_owned())).await;
+    let gave_up = reason(&engine, job).await;
+    assert_eq!(
+        gave_up,
+        format!("gave up after 2 attempts: cannot post {MARK}")
+    );
+    engine.shutdown().await;
+    assert!(!raw.everything().await.contains(MARK));
+}
+
+async fn a_signal_that_starts_its_target_is_encoded_with_it<S>(store: S, raw: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let engine = engine(store, keys("k1")).await;
+    let word = || Word(MARK.into());
+    let new = || secret(Secret::Hold).key("one").delay(LONG);
+    let started = engine.signal_or_insert(new(), word()).await.unwrap();
+    assert!(matches!(started, SignalledOrInserted::Inserted(_)));
+    let id = started.id().unwrap();
+    let again = engine.signal_or_insert(new(), word()).await.unwrap();
+    assert!(matches!(again, SignalledOrInserted::Signalled(_)));
+    assert!(!raw.everything().await.contains(MARK));
+    let signals = engine.signals(id.get(), None).await.unwrap();
+    assert_eq!(signals.len(), 2);
+    for signal in signals {
+        assert!(signal.payload.unwrap().as_str().contains(MARK));
+    }
+
+    let parked = park(&engine).await;
+    raw.execute("update instances set correlation_key = null, correlation_guard = null, correlation_scope = null where correlation_key is not null").await;
+    let new = secret(Secret::Hold).key("two");
+    let two = engine.signal_or_insert(new, word()).await.unwrap();
+    let output = engine.wait(two.id().unwrap(), LONG).await.unwrap();
+    assert_eq!(output, format!("{MARK} {MARK}"));
+    assert_eq!(get(&engine, parked).await.status, Status::AwaitingSignal);
+    engine.shutdown().await;
+}
+
+async fn rows_and_signals_for_transactions_of_ones_own_are_encoded<S>(store: S, raw: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let engine = engine(store, keys("k1")).await;
+    let row = engine.prepare(secret(Secret::Hold).key("mine")).unwrap();
+    assert!(row.state.as_encoded().is_some());
+    let word = Word(MARK.into());
+    let signal = engine.prepare_signal(Vault::key("mine"), word).unwrap();
+    assert!(signal.payload.as_encoded().is_some());
+    let id = in_a_transaction(&raw, row, signal).await;
+    assert!(!raw.everything().await.contains(MARK));
+    engine.wake("default");
+    let output = engine.wait(Id::<Vault>::of(id), LONG).await.unwrap();
+    assert_eq!(output, format!("{MARK} {MARK}"));
+
+    // What was prepared goes the usual way too, and is not encoded twice.
+    let rows = vec![engine.prepare(secret(Secret::Tell)).unwrap()];
+    let id = engine.insert_rows(rows).await.unwrap()[0].new_id().unwrap();
+    let output = engine.wait(Id::<Vault>::of(id), LONG).await.unwrap();
+    assert_eq!(output, MARK);
+    let spread = insert(&engine, secret(Secret::SpreadPrepared)).await;
+    let joined = engine.wait(spread, LONG).await.unwrap();
+    assert_eq!(joined, format!("wrote {MARK}"));
+    let parked = park(&engine).await;
+    let signal = engine.prepare_signal(parked, Word(MARK.into())).unwrap();
+    engine.signal_rows(vec![signal]).await.unwrap();
+    let output = engine.wait(parked, LONG).await.unwrap();
+    assert_eq!(output, format!("{MARK} {MARK}"));
+    engine.shutdown().await;
+}
+
+async fn in_a_transaction(raw: &Raw, row: NewInstance, signal: NewSignal) -> InstanceId {
+    match raw {
+        Raw::Sqlite(_) => {
+            let mut connection = raw.sqlite();
+            let immediate = rusqlite::TransactionBehavior::Immediate;
+            let tx = connection.transaction_with_behavior(immediate).unwrap();
+            let inserted = outlast_sqlite::transaction::insert(&tx, row).unwrap();
+            outlast_sqlite::transaction::signal(&tx, signal).unwrap();
+            tx.commit().unwrap();
+            inserted.new_id().unwrap()
+        }
+        Raw::Postgres(_, schema) => {
+            use outlast::transaction::tokio_postgres;
+            let (mut client, connection) =
+                ::tokio_postgres::connect(&url(), ::tokio_postgres::NoTls)
+                    .await
+                    .unwrap();
+            tokio::spawn(connection);
+            let schema = Schema::new(schema).unwrap();
+            let tx = client.transaction().await.unwrap();
+            let inserted = tokio_postgres::insert(&tx, &schema, row).await.unwrap();
+            tokio_postgres::signal(&tx, &schema, signal).await.unwrap();
+            tx.commit().await.unwrap();
+            inserted.new_id().unwrap()
+        }
+    }
+}
+
+async fn rows_that_were_encoded_elsewhere_are_refused<S>(store: S, _: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let ours = Client::new(store.clone()).codec(keys("k1"));
+    let theirs = Client::new(store.clone()).codec(keys("k2"));
+    let row = theirs.prepare(secret(Secret::Hold)).unwrap();
+    let error = ours.insert_rows(vec![row.clone()]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let message = error.to_string();
+    assert!(
+        message.contains("row 0: the state is encoded with key \"k2\""),
+        "{message}"
+    );
+
+    // Moved to another step, it is not what was prepared.
+    let mut moved = ours.prepare(secret(Secret::Hold)).unwrap();
+    moved.step = "tell".into();
+    let error = ours.insert_rows(vec![moved]).await.unwrap_err().to_string();
+    assert!(error.contains("was changed, or moved"), "{error}");
+    let mut signal = ours
+        .prepare_signal(InstanceId(1), Word(MARK.into()))
+        .unwrap();
+    signal.target = InstanceId(2).into();
+    let error = ours
+        .signal_rows(vec![signal])
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("signal 0: the payload of signal \"word\""),
+        "{error}"
+    );
+    assert_eq!(
+        ours.count(outlast::Filter::default()).await.unwrap(),
+        outlast::Count::Exactly(0)
+    );
+
+    // Who has no codec may pass on what others encoded.
+    let courier = Client::new(store);
+    assert!(courier.insert_rows(vec![row]).await.is_ok());
+}
+
+async fn who_has_no_codec_sees_what_is_stored_and_does_not_fail<S>(store: S, _: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let engine = engine(store.clone(), keys("k1")).await;
+    let spread = insert(&engine, secret(Secret::Spread)).await;
+    engine.wait(spread, LONG).await.unwrap();
+    let stopped = insert(&engine, secret(Secret::Stop)).await;
+    engine.wait_ended(stopped, LONG).await.unwrap();
+    let parked = park(&engine).await;
+    let aside = NewSignal::new(parked.into(), "aside", Json::of(MARK).unwrap());
+    engine.signal_rows(vec![aside]).await.unwrap();
+
+    let outsider = Client::new(store);
+    let seen = get(&outsider, spread).await;
+    assert!(seen.state.as_encoded().unwrap().starts_with("1:i:k1:"));
+    assert!(seen.result.unwrap().as_encoded().is_some());
+    for child in outsider.children(spread.get()).await.unwrap() {
+        assert!(child.state.as_encoded().unwrap().starts_with("1:-:k1:"));
+    }
+    let signals = outsider.signals(parked.get(), None).await.unwrap();
+    assert!(signals[0].payload.as_ref().unwrap().as_encoded().is_some());
+    let ended = outsider.wait(stopped, LONG).await.unwrap_err();
+    let WaitError::Ended { reason: why, .. } = ended else {
+        panic!("it has ended");
+    };
+    assert!(why.unwrap().starts_with("outlast:encoded:1:i:k1:"));
+    let error = outsider.wait(spread, LONG).await.unwrap_err().to_string();
+    assert!(
+        error.contains("is encoded, and this client has no codec"),
+        "{error}"
+    );
+    // It may operate all the same.
+    let note = Note::by("test");
+    assert_eq!(
+        outsider.retry(stopped, note).await.unwrap(),
+        RetryAnswer::Retried
+    );
+    assert!(reason(&engine, stopped).await.contains(MARK));
+    engine.shutdown().await;
+}
+
+async fn who_has_another_key_is_told_which_one_is_missing<S>(store: S, _: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let engine = engine(store.clone(), keys("k1")).await;
+    let spread = insert(&engine, secret(Secret::Spread)).await;
+    engine.wait(spread, LONG).await.unwrap();
+    let parked = park(&engine).await;
+    let aside = NewSignal::new(parked.into(), "aside", Json::of(MARK).unwrap());
+    engine.signal_rows(vec![aside]).await.unwrap();
+
+    let stranger = Client::new(store).codec(keys("k2"));
+    let page = ListRequest {
+        limit: 1,
+        ..ListRequest::default()
+    };
+    let WaitError::Store(waited) = stranger.wait(spread, LONG).await.unwrap_err() else {
+        panic!("it is the codec's error");
+    };
+    let errors: [(Error, InstanceId); 5] = [
+        (stranger.get(spread).await.unwrap_err(), spread.get()),
+        (stranger.list(page).await.unwrap_err(), parked.get()),
+        (
+            stranger.signals(parked.get(), None).await.unwrap_err(),
+            parked.get(),
+        ),
+        (waited, spread.get()),
+        (
+            stranger.children(spread.get()).await.unwrap_err(),
+            engine.children(spread.get()).await.unwrap()[0].id,
+        ),
+    ];
+    for (error, id) in errors {
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        let error = error.to_string();
+        assert!(error.contains("is encoded with key \"k1\""), "{error}");
+        assert!(error.contains(&format!("instance {id} ")), "{error}");
+    }
+    engine.shutdown().await;
+}
+
+/// What runs at once, and ends that are told in memory, are in the form of the database.
+async fn each_of_one_process_reads_with_its_own_codec<S>(store: S, raw: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let way = Through::new(store);
+    let engine = engine(way.clone(), keys("k1").and("k2", &key("k2")).unwrap()).await;
+    way.first_looks(1).await;
+    let other = Client::new(way.clone()).codec(keys("k2").and("k1", &key("k1")).unwrap());
+    let without = Client::new(way);
+
+    // The other client's row goes through the engine's intake, and its end is told.
+    let id = insert(&other, secret(Secret::Carry)).await;
+    other.wait_settled(id, LONG).await.unwrap();
+    other.signal(id, Word(MARK.into())).await.unwrap();
+    assert_eq!(
+        other.wait(id, LONG).await.unwrap(),
+        format!("{MARK} {MARK}")
+    );
+
+    let id = insert(&other, secret(Secret::Stop)).await;
+    let ended = [without.wait(id, LONG).await, other.wait(id, LONG).await];
+    let [unread, read] = ended.map(|ended| ended.unwrap_err().to_string());
+    assert!(unread.contains("outlast:encoded:1:i:k1:"), "{unread}");
+    assert!(read.ends_with(MARK), "{read}");
+
+    // A plain row of who has no codec runs, and its end is encoded.
+    let id = insert(&without, New::<Vault>(Secret::Tell("plain".into()))).await;
+    let error = without.wait(id, LONG).await.unwrap_err().to_string();
+    assert!(error.contains("this client has no codec"), "{error}");
+    assert_eq!(other.wait(id, LONG).await.unwrap(), "plain");
+    engine.shutdown().await;
+    assert!(!raw.everything().await.contains(MARK));
+}
+
+async fn keys_are_changed_while_instances_live<S: Store + Inspect + Clone>(store: S, raw: Raw) {
+    let old = engine(store.clone(), keys("old")).await;
+    let parked = park(&old).await;
+    old.shutdown().await;
+    assert!(state(&raw, parked).await.contains("1:i:old:"));
+
+    // First every node can read the new key, then one writes with it.
+    let both = engine(store.clone(), keys("old").and("new", &key("new")).unwrap()).await;
+    let new = Client::new(store.clone()).codec(keys("new").and("old", &key("old")).unwrap());
+    new.signal(parked, Word(MARK.into())).await.unwrap();
+    let output = both.wait(parked, LONG).await.unwrap();
+    assert_eq!(output, format!("{MARK} {MARK}"));
+    let second = insert(&new, secret(Secret::Hold)).await;
+    both.wait_settled(second, LONG).await.unwrap();
+    both.shutdown().await;
+
+    let new = engine(store, keys("new").and("old", &key("old")).unwrap()).await;
+    new.signal(second, Word(MARK.into())).await.unwrap();
+    assert_eq!(
+        new.wait(second, LONG).await.unwrap(),
+        format!("{MARK} {MARK}")
+    );
+    let result = format!("select result from instances where id = {second}");
+    assert!(raw.text(&result).await.contains("1:i:new:"));
+    new.shutdown().await;
+}
+
+/// It is claimed and given back, without a penalty and less and less often.
+async fn is_left_alone(client: &Client, id: impl Into<InstanceId>) {
+    let id = id.into();
+    let mut seen = get(client, id).await.revision.0;
+    let mut pauses = Vec::new();
+    for _ in 0..2 {
+        let mut given_back = None;
+        eventually("it is given back", async || {
+            let it = get(client, id).await;
+            let is_back = it.revision.0 >= seen + 2 && it.status == Status::Runnable;
+            given_back = is_back.then_some(it);
+            is_back
+        })
+        .await;
+        let it = given_back.unwrap();
+        assert_eq!((it.attempt, it.crashes), (0, 0));
+        assert_eq!(it.last_error, None);
+        pauses.push(it.eligible_at.since(it.updated_at));
+        seen = it.revision.0;
+    }
+    assert!(pauses[0] >= Duration::from_secs(1), "{pauses:?}");
+    assert!(pauses[1] > pauses[0], "{pauses:?}");
+}
+
+async fn an_instance_whose_key_is_not_here_is_left_for_who_has_it<S>(store: S, _: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let behind = engine(Through::new(store.clone()), keys("old")).await;
+    let client = Client::new(store.clone()).codec(keys("new").and("old", &key("old")).unwrap());
+    let id = insert(&client, secret(Secret::Tell)).await;
+    // Its neighbours run meanwhile.
+    let neighbour = async {
+        let id = insert(&behind, secret(Secret::Tell)).await;
+        assert_eq!(behind.wait(id, LONG).await.unwrap(), MARK);
+    };
+    tokio::join!(is_left_alone(&client, id), neighbour);
+    behind.shutdown().await;
+
+    let ahead = engine(store, keys("old").and("new", &key("new")).unwrap()).await;
+    assert_eq!(ahead.wait(id, LONG).await.unwrap(), MARK);
+    ahead.shutdown().await;
+}
+
+async fn an_engine_without_a_codec_leaves_what_is_encoded_alone<S>(store: S, _: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let without = builder(Through::new(store.clone())).start().await.unwrap();
+    let client = Client::new(store.clone()).codec(keys("k1"));
+    let id = insert(&client, secret(Secret::Tell)).await;
+    is_left_alone(&client, id).await;
+    without.shutdown().await;
+    let with = engine(store, keys("k1")).await;
+    assert_eq!(with.wait(id, LONG).await.unwrap(), MARK);
+    with.shutdown().await;
+}
+
+async fn an_engine_without_a_codec_leaves_who_was_sent_something_encoded_alone<S>(store: S, _: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let without = builder(store.clone()).start().await.unwrap();
+    let parked = park(&without).await;
+    let client = Client::new(store.clone()).codec(keys("k1"));
+    client.signal(parked, Word(MARK.into())).await.unwrap();
+    is_left_alone(&client, parked).await;
+    without.shutdown().await;
+    let with = engine(store, keys("k1")).await;
+    let output = with.wait(parked, LONG).await.unwrap();
+    assert_eq!(output, format!("{MARK} {MARK}"));
+    with.shutdown().await;
+}
+
+async fn an_engine_without_a_codec_leaves_the_parent_of_who_is_encoded_alone<S>(store: S, raw: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let (parent, _) = joining(&store, &raw, None, Some(keys("k1"))).await;
+    let without = builder(Through::new(store.clone())).start().await.unwrap();
+    release(&raw, parent).await;
+    let client = Client::new(store.clone()).codec(keys("k1"));
+    is_left_alone(&client, parent).await;
+    without.shutdown().await;
+    let with = engine(store, keys("k1")).await;
+    let output = with.wait(parent, LONG).await.unwrap();
+    assert_eq!(output, format!("wrote {MARK}"));
+    with.shutdown().await;
+}
+
+async fn a_signal_whose_key_is_not_here_is_waited_for<S>(store: S, _: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let behind = engine(store.clone(), keys("old")).await;
+    let parked = park(&behind).await;
+    let client = Client::new(store.clone()).codec(keys("new").and("old", &key("old")).unwrap());
+    client.signal(parked, Word(MARK.into())).await.unwrap();
+    is_left_alone(&client, parked).await;
+    behind.shutdown().await;
+    let ahead = engine(store, keys("old").and("new", &key("new")).unwrap()).await;
+    let output = ahead.wait(parked, LONG).await.unwrap();
+    assert_eq!(output, format!("{MARK} {MARK}"));
+    ahead.shutdown().await;
+}
+
+async fn a_child_whose_key_is_not_here_is_waited_for<S>(store: S, raw: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let both = || keys("new").and("old", &key("old")).unwrap();
+    let (parent, _) = joining(&store, &raw, Some(keys("old")), Some(both())).await;
+    let behind = engine(Through::new(store.clone()), keys("old")).await;
+    release(&raw, parent).await;
+    let client = Client::new(store.clone()).codec(both());
+    is_left_alone(&client, parent).await;
+    behind.shutdown().await;
+    let ahead = engine(store, both()).await;
+    assert_eq!(
+        ahead.wait(parent, LONG).await.unwrap(),
+        format!("wrote {MARK}")
+    );
+    ahead.shutdown().await;
+}
+
+/// Starts a child, which waits, and joins it.
+struct Parent;
+
+impl Machine for Parent {
+    const NAME: &'static str = "vault";
+    type State = Secret;
+    type Output = String;
+
+    async fn step(&self, state: Secret, _: &Context) -> StepResult<Self> {
+        let Secret::Spread(text) = state else {
+            return Ok(Outcome::stop("it is joined elsewhere"));
+        };
+        Ok(fan_out([New::<Page>(Leaf::Wait(text))]).then(Secret::JoinStrictly))
+    }
+}
+
+/// A parent that waits to join, in a queue nobody works on, and its child, which has ended with the second codec.
+async fn joining<S>(
+    store: &S,
+    raw: &Raw,
+    first: Option<Keyring>,
+    second: Option<Keyring>,
+) -> (Id<Vault>, InstanceId)
+where
+    S: Store + Inspect + Clone,
+{
+    let engine = |codec: Option<Keyring>| {
+        let mut builder = Engine::builder(store.clone());
+        if let Some(codec) = codec {
+            builder = builder.codec(codec);
+        }
+        builder.machine(Parent).machine(Page).queue("default", 10)
+    };
+    let engine_of_parent = engine(first).start().await.unwrap();
+    let parent = insert(&engine_of_parent, secret(Secret::Spread)).await;
+    engine_of_parent.wait_settled(parent, LONG).await.unwrap();
+    let child = engine_of_parent.children(parent.get()).await.unwrap()[0].id;
+    engine_of_parent.wait_settled(child, LONG).await.unwrap();
+    let sql = format!("update instances set queue = 'held' where id = {parent}");
+    raw.execute(&sql).await;
+    engine_of_parent.shutdown().await;
+    let engine_of_child = engine(second).start().await.unwrap();
+    engine_of_child
+        .signal(child, Word(String::new()))
+        .await
+        .unwrap();
+    engine_of_child.wait_ended(child, LONG).await.unwrap();
+    engine_of_child.shutdown().await;
+    (parent, child)
+}
+
+async fn release(raw: &Raw, parent: Id<Vault>) {
+    let sql = format!("update instances set queue = 'default' where id = {parent}");
+    raw.execute(&sql).await;
+}
+
+async fn a_changed_state_fails_its_instance_alone_and_a_retry_runs_it_when_it_is_mended<S>(
+    store: S,
+    raw: Raw,
+) where
+    S: Store + Inspect + Clone,
+{
+    let engine = engine(store, keys("k1")).await;
+    let (id, neighbour) = (park(&engine).await, park(&engine).await);
+    let whole = state(&raw, id).await;
+    let changed = flipped(&whole);
+    let set = |state: &str| format!("update instances set state = '{state}' where id = {id}");
+    raw.execute(&set(&changed)).await;
+    for target in [id, neighbour] {
+        engine.signal(target, Word(MARK.into())).await.unwrap();
+    }
+    let output = format!("{MARK} {MARK}");
+    assert_eq!(engine.wait(neighbour, LONG).await.unwrap(), output);
+
+    let error = engine.wait_ended(id, LONG).await.unwrap_err().to_string();
+    let expected = format!("the state of instance {id} was changed, or moved");
+    assert!(error.contains(&expected), "{error}");
+    let WaitError::Store(error) = engine.wait(id, LONG).await.unwrap_err() else {
+        panic!("it is the codec's error");
+    };
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+
+    raw.execute(&set(&whole)).await;
+    let reason = reason(&engine, id).await;
+    assert!(reason.contains(&expected), "{reason}");
+    let note = Note::by("test");
+    assert_eq!(engine.retry(id, note).await.unwrap(), RetryAnswer::Retried);
+    // The signal went with the end.
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), MARK);
+    engine.shutdown().await;
+}
+
+/// With another bit in the middle.
+fn flipped(encoded: &str) -> String {
+    let middle = encoded.len() / 2;
+    let other = if encoded.as_bytes()[middle] == b'A' {
+        "B"
+    } else {
+        "A"
+    };
+    format!("{}{other}{}", &encoded[..middle], &encoded[middle + 1..])
+}
+
+async fn a_state_does_not_pass_for_that_of_another_instance_step_machine_or_kind<S>(
+    store: S,
+    raw: Raw,
+) where
+    S: Store + Inspect + Clone,
+{
+    let engine = engine(store.clone(), keys("k1")).await;
+    let of_instance = park(&engine).await;
+    let of_step = park(&engine).await;
+    let of_result = park(&engine).await;
+    let of_signal = park(&engine).await;
+    let donor = park(&engine).await;
+    let done = insert(&engine, secret(Secret::Tell)).await;
+    engine.wait(done, LONG).await.unwrap();
+    // As they were inserted, they belong to no instance yet, but to a machine and a step.
+    let later = |new: New<Page>| new.delay(Duration::from_secs(3600));
+    let page = insert(&engine, later(New::<Page>(Leaf::Write(MARK.into())))).await;
+    let torn = insert(&engine, later(New::<Page>(Leaf::Tear(MARK.into())))).await;
+    let twin = New::<Twin>(Leaf::Write(MARK.into())).delay(Duration::from_secs(3600));
+    let twin = insert(&engine, twin).await;
+    let aside = NewSignal::new(of_signal.into(), "aside", Json::of(MARK).unwrap());
+    engine.signal_rows(vec![aside]).await.unwrap();
+
+    let now = match &raw {
+        Raw::Sqlite(_) => "0",
+        Raw::Postgres(..) => "now()",
+    };
+    for sql in [
+        format!(
+            "update instances set state = (select state from instances where id = {donor}) where id = {of_instance}"
+        ),
+        format!("update instances set step = 'hold' where id = {of_step}"),
+        format!(
+            "update instances set state = (select result from instances where id = {done}) where id = {of_result}"
+        ),
+        format!(
+            "update instances set state = (select payload from signals where target_id = {of_signal}) where id = {of_signal}"
+        ),
+        format!(
+            "update instances set state = (select state from instances where id = {page}) where id = {twin}"
+        ),
+        format!(
+            "update instances set state = (select state from instances where id = {page}) where id = {torn}"
+        ),
+        format!("update instances set eligible_at = {now} where id in ({twin}, {torn}, {page})"),
+    ] {
+        raw.execute(&sql).await;
+    }
+    for id in [of_instance, of_step, of_result, of_signal, donor] {
+        engine.signal(id, Word(MARK.into())).await.unwrap();
+    }
+    engine.wake("default");
+    for id in [of_instance, of_step, of_result, of_signal]
+        .map(Id::get)
+        .into_iter()
+        .chain([twin.get(), torn.get()])
+    {
+        // Their states cannot be shown, so who has no codec looks how they ended.
+        let outsider = Client::new(store.clone());
+        let ended = outsider.wait_ended(id, LONG).await.unwrap();
+        assert_eq!(ended.status, Status::Failed, "{id}");
+        let error = engine.wait_ended(id, LONG).await.unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("the state of instance {id} was changed")),
+            "{error}"
+        );
+    }
+    // What nobody touched is as it was.
+    assert_eq!(
+        engine.wait(donor, LONG).await.unwrap(),
+        format!("{MARK} {MARK}")
+    );
+    assert_eq!(
+        engine.wait(page, LONG).await.unwrap(),
+        format!("wrote {MARK}")
+    );
+    engine.shutdown().await;
+}
+
+async fn a_changed_signal_is_an_error_when_it_is_read<S>(store: S, raw: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let engine = engine(store, keys("k1")).await;
+    let (forged, moved, unread) = (
+        park(&engine).await,
+        park(&engine).await,
+        park(&engine).await,
+    );
+    raw.execute("update instances set queue = 'held'").await;
+    for id in [forged, moved] {
+        engine.signal(id, Word(MARK.into())).await.unwrap();
+    }
+    let aside = NewSignal::new(unread.into(), "aside", Json::of(MARK).unwrap());
+    engine.signal_rows(vec![aside]).await.unwrap();
+    engine.signal(unread, Word(MARK.into())).await.unwrap();
+    for sql in [
+        // That of another instance, and of another name.
+        format!(
+            "update signals set payload = (select payload from signals where target_id = {forged}) where target_id = {moved}"
+        ),
+        format!(
+            "update signals set payload = (select payload from signals where target_id = {unread} and name = 'aside') where target_id = {forged}"
+        ),
+        format!(
+            "update signals set payload = (select payload from signals where target_id = {unread} and name = 'word') where target_id = {unread} and name = 'aside'"
+        ),
+        "update instances set queue = 'default'".to_owned(),
+    ] {
+        raw.execute(&sql).await;
+    }
+    engine.wake("default");
+    for id in [forged, moved] {
+        let reason = reason(&engine, id).await;
+        assert!(reason.starts_with("handled: signal"), "{reason}");
+        assert!(reason.contains("payload was changed, or moved"), "{reason}");
+    }
+    // Nobody is held up by a signal that is not read.
+    assert_eq!(
+        engine.wait(unread, LONG).await.unwrap(),
+        format!("{MARK} {MARK}")
+    );
+    engine.shutdown().await;
+}
+
+async fn a_changed_result_of_a_child_is_an_error_when_it_is_read<S>(store: S, raw: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let (parent, child) = joining(&store, &raw, Some(keys("k1")), Some(keys("k1"))).await;
+    let (other_parent, other) = joining(&store, &raw, Some(keys("k1")), Some(keys("k1"))).await;
+    let sql = format!(
+        "update instances set result = (select result from instances where id = {other}) where id = {child}"
+    );
+    raw.execute(&sql).await;
+    release(&raw, parent).await;
+    release(&raw, other_parent).await;
+    let engine = engine(store, keys("k1")).await;
+    let reason = reason(&engine, parent).await;
+    let expected = format!("handled: output of child {child} (page): result was changed");
+    assert!(reason.starts_with(&expected), "{reason}");
+    assert_eq!(
+        engine.wait(other_parent, LONG).await.unwrap(),
+        format!("wrote {MARK}")
+    );
+    engine.shutdown().await;
+}
+
+async fn a_changed_error_text_says_so<S: Store + Inspect + Clone>(store: S, raw: Raw) {
+    let engine = engine(store, keys("k1")).await;
+    let ids = [(); 2].map(|()| secret(Secret::Stop));
+    let mut stopped = Vec::new();
+    for new in ids {
+        let id = insert(&engine, new).await;
+        assert_eq!(reason(&engine, id).await, MARK);
+        stopped.push(id);
+    }
+    let [one, other] = stopped[..] else { panic!() };
+    let sql = format!(
+        "update instances set last_error = (select last_error from instances where id = {one}) where id = {other}"
+    );
+    raw.execute(&sql).await;
+    let said = reason(&engine, other).await;
+    assert_eq!(
+        said,
+        "(the error text was changed, or moved from elsewhere, since it was encoded)"
+    );
+    assert_eq!(reason(&engine, one).await, MARK);
+    engine.shutdown().await;
+}
+
+async fn one_changed_instance_does_not_hide_a_page<S>(store: S, raw: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let engine = engine(store, keys("k1")).await;
+    let (one, other) = (park(&engine).await, park(&engine).await);
+    let sql = format!(
+        "update instances set state = (select state from instances where id = {one}) where id = {other}"
+    );
+    raw.execute(&sql).await;
+    let request = ListRequest {
+        limit: 10,
+        ..ListRequest::default()
+    };
+    let listed = engine.list(request).await.unwrap().instances;
+    let states: Vec<_> = listed.iter().map(|it| it.state.as_str()).collect();
+    assert_eq!(states[1], format!("{MARK:?}"));
+    // It stands there as refused, and never as the value of another.
+    assert!(listed[0].state.as_encoded().is_some());
+    assert!(listed[0].state.decode::<String>().is_err());
+    engine.shutdown().await;
+}
+
+async fn what_was_plain_before_is_read_as_it_is<S>(store: S, raw: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let before = builder(store.clone()).start().await.unwrap();
+    let parked = park(&before).await;
+    let stopped = insert(&before, secret(Secret::Stop)).await;
+    assert_eq!(reason(&before, stopped).await, MARK);
+    let held = secret(Secret::Hold).queue("held");
+    let held = insert(&before, held).await;
+    before.signal(held, Word(MARK.into())).await.unwrap();
+    before.shutdown().await;
+    assert!(raw.everything().await.contains(MARK));
+
+    let after = engine(store, keys("k1")).await;
+    assert_eq!(reason(&after, stopped).await, MARK);
+    assert_eq!(
+        get(&after, parked).await.state.as_str(),
+        format!("{MARK:?}")
+    );
+    raw.execute("update instances set queue = 'default'").await;
+    after.wake("default");
+    after.signal(parked, Word(MARK.into())).await.unwrap();
+    for id in [parked, held] {
+        assert_eq!(
+            after.wait(id, LONG).await.unwrap(),
+            format!("{MARK} {MARK}")
+        );
+        let result = format!("select result from instances where id = {id}");
+        assert!(raw.text(&result).await.contains("outlast:encoded"));
+    }
+    after.shutdown().await;
+}
+
+async fn what_is_plain_is_refused_where_that_is_asked_for<S>(store: S, _: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let outsider = Client::new(Through::new(store.clone()));
+    let plain = insert(&outsider, secret(Secret::Tell)).await;
+    let engine = engine(store.clone(), keys("k1").require_encoded()).await;
+    let ended = outsider.wait_ended(plain, LONG).await.unwrap();
+    assert_eq!(ended.status, Status::Failed);
+    let error = engine.get(plain).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    let expected = format!("the state of instance {plain} is not encoded, and nothing plain");
+    assert!(error.to_string().contains(&expected), "{error}");
+
+    // What has the key is served, and a plain signal to it is not read.
+    let parked = park(&engine).await;
+    outsider.signal(parked, Word(MARK.into())).await.unwrap();
+    let reason_of_parked = reason(&engine, parked).await;
+    assert!(
+        reason_of_parked.contains("payload is not encoded"),
+        "{reason_of_parked}"
+    );
+    let told = park(&engine).await;
+    engine.signal(told, Word(MARK.into())).await.unwrap();
+    assert_eq!(
+        engine.wait(told, LONG).await.unwrap(),
+        format!("{MARK} {MARK}")
+    );
+    // The store's own words are shown.
+    let cancelled = park(&engine).await;
+    let note = Note::by("ada").because("wished");
+    outsider.cancel(cancelled, note).await.unwrap();
+    let error = get(&engine, cancelled).await.last_error.unwrap();
+    assert_eq!(error, "cancelled by ada: wished");
+    engine.shutdown().await;
+}
+
+async fn a_state_of_the_largest_size_fits_when_it_is_encoded<S>(store: S, raw: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    // With its two quotes.
+    let largest = limits::JSON_BYTES_MAX - 2;
+    let engine = engine(store, keys("k1")).await;
+    let grown = insert(&engine, New::<Vault>(Secret::Grow(largest))).await;
+    let parked = engine.wait_settled(grown, LONG).await.unwrap();
+    assert_eq!(parked.status, Status::AwaitingSignal);
+    assert_eq!(parked.state.as_str().len(), limits::JSON_BYTES_MAX);
+    assert!(state(&raw, grown).await.len() > limits::JSON_BYTES_MAX * 4 / 3);
+    let inserted = New::<Vault>(Secret::Hold("x".repeat(largest)));
+    let inserted = insert(&engine, inserted).await;
+    engine.wait_settled(inserted, LONG).await.unwrap();
+
+    let grown = insert(&engine, New::<Vault>(Secret::Grow(largest + 1))).await;
+    let reason = reason(&engine, grown).await;
+    assert!(
+        reason.contains("has 1048577 bytes; at most 1048576"),
+        "{reason}"
+    );
+    engine.shutdown().await;
+}
+
+/// Makes a hundred bytes of each, and keeps nothing secret.
+struct Wasteful;
+
+impl Codec for Wasteful {
+    fn encode(&self, plain: &[u8], place: &Place<'_>) -> Result<Encoded, CodecError> {
+        let times = if place.kind == Kind::Error { 1 } else { 100 };
+        Ok(Encoded {
+            key: "w".into(),
+            bytes: plain.repeat(times),
+        })
+    }
+
+    fn decode(&self, encoded: &Encoded, place: &Place<'_>) -> Result<Vec<u8>, CodecError> {
+        let times = if place.kind == Kind::Error { 1 } else { 100 };
+        let bytes = encoded.bytes.len() / times;
+        Ok(encoded.bytes[..bytes].to_vec())
+    }
+}
+
+async fn what_a_codec_blows_up_is_refused_with_its_encoded_size<S>(store: S, _: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let engine = engine(store, Wasteful).await;
+    let grown = insert(&engine, New::<Vault>(Secret::Grow(20_000))).await;
+    let reason = reason(&engine, grown).await;
+    let expected = "state has 20002 bytes, and 2667";
+    assert!(reason.contains(expected), "{reason}");
+    assert!(
+        reason.contains("when it is encoded; at most 2097152"),
+        "{reason}"
+    );
+    let large = New::<Vault>(Secret::Hold("x".repeat(20_000)));
+    let error = engine.insert(large).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains(expected), "{error}");
+    let small = insert(&engine, secret(Secret::Tell)).await;
+    assert_eq!(engine.wait(small, LONG).await.unwrap(), MARK);
+    engine.shutdown().await;
+}
+
+async fn a_long_error_is_cut_so_that_it_can_be_read_again<S>(store: S, raw: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let engine = engine(store, keys("k1")).await;
+    let long = "é\u{1}".repeat(limits::ERROR_BYTES_MAX);
+    let id = insert(&engine, New::<Vault>(Secret::Stop(long))).await;
+    let reason = reason(&engine, id).await;
+    assert!(reason.starts_with("é\u{fffd}é\u{fffd}"), "{reason}");
+    assert!(reason.ends_with("… (cut)"), "{reason}");
+    assert!(
+        reason.len() > limits::ERROR_BYTES_MAX / 2,
+        "{}",
+        reason.len()
+    );
+    let stored = format!("select last_error from instances where id = {id}");
+    let stored = raw.text(&stored).await;
+    assert!(stored.len() <= limits::ERROR_BYTES_MAX, "{}", stored.len());
+    engine.shutdown().await;
+}
+
+async fn no_plain_value_is_taken_for_an_encoded_one<S>(store: S, _: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    struct Any;
+    #[derive(Serialize, Deserialize)]
+    #[serde(tag = "step", content = "state", rename_all = "snake_case")]
+    enum Thing {
+        Be(serde_json::Value),
+        Say(String),
+    }
+    impl Machine for Any {
+        const NAME: &'static str = "any";
+        type State = Thing;
+        type Output = serde_json::Value;
+        async fn step(&self, state: Thing, _: &Context) -> StepResult<Self> {
+            Ok(match state {
+                Thing::Be(value) => Outcome::done(value),
+                Thing::Say(text) => Outcome::stop(text),
+            })
+        }
+    }
+    let build = |store: S| Engine::builder(store).machine(Any).queue("default", 10);
+    let without = build(store.clone()).start().await.unwrap();
+    let forged = serde_json::json!({ "outlast:encoded": "1:-:k1:AAAA" });
+    let error = without.insert(New::<Any>(Thing::Be(forged.clone()))).await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("kept for encoded values"), "{error}");
+    // Inside something it is nothing special.
+    let nested = serde_json::json!([forged]);
+    let be = insert(&without, New::<Any>(Thing::Be(nested.clone()))).await;
+    assert_eq!(without.wait(be, LONG).await.unwrap(), nested);
+    let text = "outlast:encoded:1:i:k1:AAAA";
+    let said = insert(&without, New::<Any>(Thing::Say(text.into()))).await;
+    assert_eq!(reason(&without, said).await, format!(" {text}"));
+    without.shutdown().await;
+
+    // With a codec, what was written without one is still plain.
+    let with = build(store).codec(keys("k1")).start().await.unwrap();
+    assert_eq!(with.wait(be, LONG).await.unwrap(), nested);
+    assert_eq!(reason(&with, said).await, format!(" {text}"));
+    let said = insert(&with, New::<Any>(Thing::Say(text.into()))).await;
+    assert_eq!(reason(&with, said).await, text);
+    with.shutdown().await;
+}
+
+/// Works, or panics when it is to write.
+#[derive(Clone)]
+struct Moody {
+    keys: Arc<Keyring>,
+    broken: Arc<AtomicBool>,
+}
+
+impl Codec for Moody {
+    fn encode(&self, plain: &[u8], place: &Place<'_>) -> Result<Encoded, CodecError> {
+        assert!(!self.broken.load(Ordering::SeqCst), "out of mood");
+        self.keys.encode(plain, place)
+    }
+
+    fn decode(&self, encoded: &Encoded, place: &Place<'_>) -> Result<Vec<u8>, CodecError> {
+        self.keys.decode(encoded, place)
+    }
+}
+
+async fn a_codec_that_does_not_work_costs_time_and_nothing_else<S>(store: S, _: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let broken = Arc::<AtomicBool>::default();
+    let codec = Moody {
+        keys: Arc::new(keys("k1")),
+        broken: broken.clone(),
+    };
+    let engine = engine(store.clone(), codec).await;
+    let client = Client::new(store).codec(keys("k1"));
+    let parked = park(&engine).await;
+    broken.store(true, Ordering::SeqCst);
+    let error = engine.insert(secret(Secret::Tell)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Transient);
+    assert!(error.to_string().contains("the codec panicked"), "{error}");
+    client.signal(parked, Word(MARK.into())).await.unwrap();
+    is_left_alone(&client, parked).await;
+    broken.store(false, Ordering::SeqCst);
+    assert_eq!(
+        engine.wait(parked, LONG).await.unwrap(),
+        format!("{MARK} {MARK}")
+    );
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_harness_runs_machines_with_a_codec() {
+    let clock = ManualClock::default();
+    let store = outlast_sqlite::Sqlite::options()
+        .clock(clock.clone())
+        .in_memory()
+        .unwrap();
+    let harness = Harness::on(store.clone(), clock).codec(keys("k1"));
+    let mut harness = harness.machine(Vault).build().await.unwrap();
+    let told = insert(&harness, secret(Secret::Carry)).await;
+    harness.run().await;
+    harness.expect(told).await.awaits(["word"]);
+    harness.signal(told, Word(MARK.into())).await.unwrap();
+    let tally = harness.run().await;
+    assert_eq!(tally.done, 1);
+    let output = format!("{MARK} {MARK}");
+    harness.expect(told).await.is_done_with(&output);
+    let stored = Inspect::get(&store, told.get()).await.unwrap().unwrap();
+    assert!(stored.result.unwrap().as_encoded().is_some());
+    assert!(stored.state.as_encoded().is_some());
+}

@@ -1,0 +1,118 @@
+//! Payloads that the database never sees.
+//!
+//! An order carries the number of a card. The engine has a keyring, so states, results, signals and errors are
+//! encrypted before they leave the process; the machine knows nothing of it. Then the key is changed: the new one
+//! writes, the old one still reads.
+//!
+//! ```sh
+//! cargo run -p outlast-examples --bin encrypted
+//! ```
+
+use anyhow::{Context as _, Result, ensure};
+use outlast::codec::Keyring;
+use outlast::prelude::*;
+use outlast_examples::{engine_on, shared_database};
+
+const CARD: &str = "4111 1111 1111 1111";
+
+struct Checkout;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Order {
+    Start { card: String },
+    Charge { card: String },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Approved {
+    by: String,
+}
+
+impl Signal for Approved {
+    const NAME: &'static str = "approved";
+}
+
+impl Machine for Checkout {
+    const NAME: &'static str = "encrypted_checkout";
+    type State = Order;
+    type Output = String;
+
+    async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> {
+        Ok(match state {
+            Order::Start { card } => wait_for([Approved::NAME]).then(Order::Charge { card }),
+            Order::Charge { card } => match cx.received::<Approved>()? {
+                Some(approved) => Outcome::done(format!("{card} charged for {}", approved.by)),
+                None => Outcome::stop(format_args!("nobody approved of {card}")),
+            },
+        })
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let database = shared_database(folder.path());
+    // From a key service, or `openssl rand -base64 32`; never from the program's source.
+    let (may, november) = (random_key()?, random_key()?);
+
+    let engine = worker(&database, Keyring::new("2026-05", &may)?).await?;
+    let order = New::<Checkout>(Order::Start { card: CARD.into() });
+    let order = engine.insert(order).await?.id().context("it has no key")?;
+    engine.wait_settled(order, Duration::from_secs(10)).await?;
+    engine.shutdown().await;
+
+    // Who gets at the database, but not at the keys, sees where the order stands and no more.
+    let outsider = engine_on(&database)
+        .await?
+        .roles(Roles::WEB)
+        .start()
+        .await?;
+    let stored = outsider.get(order).await?.context("it is stored")?;
+    println!("at {}, with {}", stored.step, stored.state.as_str());
+    ensure!(stored.step == "charge" && stored.status == Status::AwaitingSignal);
+    ensure!(stored.state.as_str().contains("2026-05") && !stored.state.as_str().contains(CARD));
+    outsider.shutdown().await;
+
+    // The new key writes; the old one reads what is there until nothing needs it any more.
+    let keys = Keyring::new("2026-11", &november)?.and("2026-05", &may)?;
+    let engine = worker(&database, keys).await?;
+    let approved = Approved { by: "Ada".into() };
+    engine.signal(order, approved).await?;
+    let output = engine.wait(order, Duration::from_secs(10)).await?;
+    println!("{output}");
+    ensure!(output == format!("{CARD} charged for Ada"));
+    engine.shutdown().await;
+
+    // A node that was forgotten is told which key it needs.
+    let forgotten = Keyring::new("2026-05", &may)?;
+    let forgotten = engine_on(&database).await?.codec(forgotten);
+    let forgotten = forgotten.roles(Roles::WEB).start().await?;
+    let error = forgotten
+        .get(order)
+        .await
+        .err()
+        .context("it has no such key")?;
+    println!("{error}");
+    ensure!(
+        error
+            .to_string()
+            .contains("is encoded with key \"2026-11\"")
+    );
+    forgotten.shutdown().await;
+    Ok(())
+}
+
+async fn worker(database: &str, keys: Keyring) -> Result<Engine> {
+    let builder = engine_on(database).await?.codec(keys);
+    let builder = builder.machine(Checkout).queue("default", 10);
+    Ok(builder.start().await?)
+}
+
+/// For the sake of the example.
+fn random_key() -> Result<[u8; 32]> {
+    use std::io::Read;
+    let mut key = [0; 32];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
+    Ok(key)
+}
