@@ -17,7 +17,7 @@ main() {
     require_rust
     require_cargo_deny
     # The graph of who uses what is shown for what is found, and is long: one level is enough to begin with.
-    cargo deny check --hide-inclusion-graph licenses bans sources
+    cargo deny --locked check --hide-inclusion-graph licenses bans sources
     check_advisories
 }
 
@@ -57,7 +57,7 @@ require_cargo_deny() {
 check_advisories() {
     local said
     if said=$(timeout 120 cargo deny fetch db 2>&1); then
-        cargo deny check --disable-fetch --hide-inclusion-graph advisories
+        cargo deny --offline check --hide-inclusion-graph advisories
     elif [ "${OUTLAST_ADVISORIES:-}" = required ]; then
         die "the database of advisories could not be reached: $said"
     else
