@@ -145,7 +145,7 @@ fn classify(operation: &'static str, error: tokio_postgres::Error) -> Error {
 /// What a caller should do about what the server said, whichever driver heard it.
 pub(crate) fn sort(operation: &'static str, code: &str, said: &str, source: Source) -> Error {
     let state = SqlState::from_code(code);
-    if let Some(advice) = advice_when_unusable(&state) {
+    if let Some(advice) = advice_when_unusable(operation, &state) {
         return Error::Unusable {
             operation,
             reason: format!("{said}; {advice}"),
@@ -172,15 +172,21 @@ pub(crate) fn sort(operation: &'static str, code: &str, said: &str, source: Sour
     }
 }
 
-fn advice_when_unusable(code: &SqlState) -> Option<&'static str> {
+fn advice_when_unusable(operation: &str, code: &SqlState) -> Option<&'static str> {
     Some(match *code {
         SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
             "check the user and the password in the URL, and the server's pg_hba.conf"
         }
         SqlState::INVALID_CATALOG_NAME => "create the database, or mend its name in the URL",
-        SqlState::INSUFFICIENT_PRIVILEGE => {
-            "grant the role what it needs, or connect as the schema's owner"
-        }
+        SqlState::INSUFFICIENT_PRIVILEGE => match operation {
+            "migrate" => {
+                "migrations are for the schema's owner: run them as that role, and connect as this one afterwards, once it has its rights (outlast_postgres::Roles)"
+            }
+            "grant" => "rights are given by the schema's owner: connect as that role",
+            _ => {
+                "the role lacks a right: give it with outlast_postgres::Roles, as the schema's owner and again after every migration, or connect as a role that has it"
+            }
+        },
         SqlState::UNDEFINED_TABLE
         | SqlState::UNDEFINED_FUNCTION
         | SqlState::UNDEFINED_COLUMN

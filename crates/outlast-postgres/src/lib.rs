@@ -28,6 +28,7 @@ mod conductor;
 mod connection;
 mod deliver;
 mod direct;
+mod enqueue;
 mod error;
 mod fire;
 mod insert;
@@ -42,6 +43,7 @@ mod options;
 mod presence;
 mod reap;
 mod reconcile;
+mod roles;
 mod row;
 mod session;
 mod statement;
@@ -53,6 +55,7 @@ pub mod transaction;
 pub use conductor::Conductor;
 pub use migrate::{SCHEMA_VERSION, migrations_sql};
 pub use options::{Migrations, Options};
+pub use roles::Roles;
 pub use store::Postgres;
 
 #[doc(hidden)]

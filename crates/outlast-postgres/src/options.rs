@@ -6,6 +6,7 @@ use crate::error::Failure;
 use crate::listen::{self, Channel};
 use crate::migrate;
 use crate::opening::TimeLimits;
+use crate::roles::{self, Roles};
 use crate::session::Session;
 use crate::statement::Texts;
 use crate::store::Postgres;
@@ -31,6 +32,7 @@ pub struct Options {
     limits: TimeLimits,
     migrations: Migrations,
     named: bool,
+    enqueue_only: bool,
     listening: Listening,
     clock: Option<Arc<dyn Clock>>,
     conductor: Option<Arc<dyn Conductor>>,
@@ -69,6 +71,7 @@ impl Options {
             limits: TimeLimits::default(),
             migrations: Migrations::default(),
             named: true,
+            enqueue_only: false,
             listening: Listening::Same,
             clock: None,
             conductor: None,
@@ -121,6 +124,14 @@ impl Options {
         self
     }
 
+    /// Starts and signals instances through the schema's functions, as a role can that has no right to any table
+    /// ([`Roles::enqueuer`]). Every other verb needs those rights. A row costs a call of a function here, so a role
+    /// that has the rights is better off without.
+    pub fn enqueue_only(mut self) -> Options {
+        self.enqueue_only = true;
+        self
+    }
+
     /// Listens for the hints of other nodes on this address: for a store whose own URL leads through a
     /// pooler in transaction mode, a direct one to the same database.
     pub fn listen_url(mut self, url: &str) -> Result<Options, Error> {
@@ -167,6 +178,7 @@ impl Options {
                 limits: self.limits,
                 clock: self.clock,
                 named: AtomicBool::new(self.named),
+                enqueue_only: self.enqueue_only,
                 conductor: self.conductor,
             },
             self.schema,
@@ -177,6 +189,13 @@ impl Options {
     pub async fn schema_version(&self) -> Result<usize, Error> {
         self.check().map_err(|invalid| invalid.during("connect"))?;
         migrate::find_version(&self.pool()?, &self.schema, self.limits.lock).await
+    }
+
+    /// Gives these roles their rights in the schema, which must be migrated. For its owner, after every
+    /// migration.
+    pub async fn grant(&self, roles: &Roles) -> Result<(), Error> {
+        self.check().map_err(|invalid| invalid.during("grant"))?;
+        roles::give(&self.pool()?, &self.schema, roles, self.limits.lock).await
     }
 
     fn check(&self) -> Result<(), Invalid> {
