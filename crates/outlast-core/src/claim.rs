@@ -1,6 +1,6 @@
 //! Taking work: the right to run one step of an instance.
 
-use crate::limits::{self, CLAIM_MAX, MACHINES_MAX, QUEUES_MAX};
+use crate::limits::{self, CLAIM_MAX, Hidden, MACHINES_MAX, QUEUES_MAX};
 use crate::{
     ClaimRef, InstanceId, Invalid, Json, NewInstance, Revision, SignalId, Status, Ties, Timestamp,
     WorkerId,
@@ -220,8 +220,8 @@ pub struct Parent {
     pub round: i32,
 }
 
-/// A child as its parent sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A child as its parent sees it. `Debug` shows neither state, result nor error.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Child {
     /// The child.
     pub id: InstanceId,
@@ -239,6 +239,21 @@ pub struct Child {
     pub result: Option<Json>,
     /// Its error, when it failed or was cancelled.
     pub last_error: Option<String>,
+}
+
+impl fmt::Debug for Child {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Child")
+            .field("id", &self.id)
+            .field("round", &self.round)
+            .field("machine", &self.machine)
+            .field("version", &self.version)
+            .field("status", &self.status)
+            .field("state", &self.state)
+            .field("result", &self.result)
+            .field("last_error", &self.last_error.as_deref().map(Hidden))
+            .finish()
+    }
 }
 
 /// A child that was not started because its correlation key was occupied.

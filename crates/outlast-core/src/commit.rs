@@ -1,10 +1,11 @@
 //! Writing what a step decided, and giving back what was not run.
 
-use crate::limits::{self, AWAITED_NAMES_MAX, BATCH_MAX, CHILDREN_MAX};
+use crate::limits::{self, AWAITED_NAMES_MAX, BATCH_MAX, CHILDREN_MAX, Hidden};
 use crate::{
     Claim, InstanceId, Invalid, Json, NewInstance, QueueNames, Revision, SignalId, Status,
 };
 use std::collections::HashSet;
+use std::fmt;
 use std::time::Duration;
 
 /// A claim as an outcome names it: the instance, and the one moment of it that was claimed.
@@ -65,7 +66,9 @@ impl Ties {
 /// claim unless it is kept. `Done`, `Stop` and `Cancel` leave `step` and `state` as they were, set
 /// `finished_at`, and join the parent. `last_error` is the reason of `Stop` and `Cancel`; a `Retry`
 /// with an error sets it, one without keeps it; the others clear it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// `Debug` shows neither states, results nor reasons.
+#[derive(Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// On to another step.
     Next {
@@ -120,6 +123,64 @@ pub enum Outcome {
         /// Why.
         reason: String,
     },
+}
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Next {
+                step,
+                state,
+                proceed,
+            } => f
+                .debug_struct("Next")
+                .field("step", step)
+                .field("state", state)
+                .field("proceed", proceed)
+                .finish(),
+            Outcome::Retry {
+                state,
+                delay,
+                error,
+            } => f
+                .debug_struct("Retry")
+                .field("state", state)
+                .field("delay", delay)
+                .field("error", &error.as_deref().map(Hidden))
+                .finish(),
+            Outcome::Wait {
+                names,
+                step,
+                state,
+                timeout,
+            } => f
+                .debug_struct("Wait")
+                .field("names", names)
+                .field("step", step)
+                .field("state", state)
+                .field("timeout", timeout)
+                .finish(),
+            Outcome::FanOut {
+                children,
+                step,
+                state,
+            } => f
+                .debug_struct("FanOut")
+                .field("children", children)
+                .field("step", step)
+                .field("state", state)
+                .finish(),
+            Outcome::Done { result } => f.debug_struct("Done").field("result", result).finish(),
+            Outcome::Stop { reason } => f
+                .debug_struct("Stop")
+                .field("reason", &Hidden(reason))
+                .finish(),
+            Outcome::Cancel { reason } => f
+                .debug_struct("Cancel")
+                .field("reason", &Hidden(reason))
+                .finish(),
+        }
+    }
 }
 
 /// Who runs the next step.

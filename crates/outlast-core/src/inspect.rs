@@ -1,11 +1,12 @@
 //! Looking without touching: what the HTTP API, the dashboard and the command line ask.
 
-use crate::limits::{self, PAGE_MAX};
+use crate::limits::{self, Hidden, PAGE_MAX};
 use crate::{
     Child, DroppedChild, InstanceId, Invalid, Json, Parent, Result, Revision, Scope, SignalId,
     Status, Timestamp, Verb, WorkerId,
 };
 use async_trait::async_trait;
+use std::fmt;
 
 /// Questions about what a store holds.
 ///
@@ -50,8 +51,8 @@ pub trait Inspect: Send + Sync + 'static {
     async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>>;
 }
 
-/// A whole row.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A whole row. `Debug` shows neither state, result nor error.
+#[derive(Clone, PartialEq, Eq)]
 #[allow(
     missing_docs,
     reason = "the fields are the columns, explained in the schema and in Claim"
@@ -88,6 +89,43 @@ pub struct Instance {
     pub inserted_at: Timestamp,
     pub updated_at: Timestamp,
     pub finished_at: Option<Timestamp>,
+}
+
+impl fmt::Debug for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Instance")
+            .field("id", &self.id)
+            .field("machine", &self.machine)
+            .field("version", &self.version)
+            .field("step", &self.step)
+            .field("state", &self.state)
+            .field("status", &self.status)
+            .field("revision", &self.revision)
+            .field("entered", &self.entered)
+            .field("trace", &self.trace)
+            .field("result", &self.result)
+            .field("last_error", &self.last_error.as_deref().map(Hidden))
+            .field("queue", &self.queue)
+            .field("priority", &self.priority)
+            .field("eligible_at", &self.eligible_at)
+            .field("attempt", &self.attempt)
+            .field("crashes", &self.crashes)
+            .field("partition_key", &self.partition_key)
+            .field("locked_by", &self.locked_by)
+            .field("awaits", &self.awaits)
+            .field("await_deadline", &self.await_deadline)
+            .field("parent", &self.parent)
+            .field("round", &self.round)
+            .field("children_pending", &self.children_pending)
+            .field("dropped", &self.dropped)
+            .field("correlation_key", &self.correlation_key)
+            .field("correlation_scope", &self.correlation_scope)
+            .field("holds_key", &self.holds_key)
+            .field("inserted_at", &self.inserted_at)
+            .field("updated_at", &self.updated_at)
+            .field("finished_at", &self.finished_at)
+            .finish()
+    }
 }
 
 /// Which instances.

@@ -97,7 +97,35 @@ impl Json {
     /// Decodes the document.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Invalid> {
         serde_json::from_str(self.as_str())
-            .map_err(|error| Invalid::new("JSON", format!("does not decode: {error}")))
+            .map_err(|error| Invalid::new("JSON", format!("does not decode: {}", unquoted(&error))))
+    }
+}
+
+/// What serde has to say about a document, without the part of the document that it quotes: what was expected, what kind of
+/// value was found, and where.
+fn unquoted(error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    let (line, column) = (error.line(), error.column());
+    let place = format!("at line {line} column {column}");
+    let expected = said.rsplit_once(", expected ").map(|(_, expected)| {
+        let end = expected.rfind(" at line ").unwrap_or(expected.len());
+        &expected[..end]
+    });
+    let kind = [
+        "invalid type",
+        "invalid value",
+        "invalid length",
+        "unknown variant",
+        "unknown field",
+    ]
+    .into_iter()
+    .find(|kind| said.starts_with(kind));
+    match (kind, expected) {
+        (Some(kind), Some(expected)) => format!("{kind}, expected {expected}, {place}"),
+        // The names of fields are the program's own.
+        _ if said.starts_with("missing field") || said.starts_with("duplicate field") => said,
+        _ if error.is_data() => format!("the value is refused {place}"),
+        _ => said,
     }
 }
 
@@ -296,6 +324,49 @@ mod tests {
             Some(""),
             "not plain, and read by no codec"
         );
+    }
+
+    #[test]
+    fn what_does_not_decode_is_told_without_its_content() {
+        #[derive(Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[allow(dead_code, reason = "only read")]
+        struct Order {
+            number: u8,
+            kind: Kind,
+        }
+        #[derive(Debug, Deserialize)]
+        enum Kind {
+            Small,
+        }
+        for (text, said) in [
+            (
+                r#"{"number":"secret"}"#,
+                "invalid type, expected u8, at line 1 column 18",
+            ),
+            (
+                r#"{"number":7654321}"#,
+                "invalid value, expected u8, at line 1 column 17",
+            ),
+            (
+                r#"{"number":1,"kind":"secret, expected x"}"#,
+                "unknown variant, expected `Small`, at line 1 column 39",
+            ),
+            (
+                r#"{"secret":1}"#,
+                "unknown field, expected `number` or `kind`, at line 1 column 9",
+            ),
+            (
+                r#"{"number":1}"#,
+                "missing field `kind` at line 1 column 12",
+            ),
+        ] {
+            let invalid = Json::parse(text).unwrap().decode::<Order>().unwrap_err();
+            assert_eq!(invalid.reason, format!("does not decode: {said}"));
+        }
+        let address = Json::of("secret").unwrap().decode::<std::net::IpAddr>();
+        let invalid = address.unwrap_err();
+        assert!(!invalid.to_string().contains("secret"), "{invalid}");
     }
 
     #[test]

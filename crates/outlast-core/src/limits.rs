@@ -5,6 +5,7 @@
 //! (PROTOCOL §3 #12).
 
 use crate::Invalid;
+use std::fmt;
 use std::time::Duration;
 
 /// Names of machines, queues, steps and signals: long enough to be a sentence, short enough that an
@@ -158,6 +159,16 @@ pub fn clean_error(text: &str) -> String {
         end -= 1;
     }
     format!("{}{CUT}", &clean[..end])
+}
+
+/// An error text in `Debug`: its size. It is written by user code and may quote what the instance carries, so it
+/// belongs in logs as little as a payload does.
+pub(crate) struct Hidden<'a>(pub(crate) &'a str);
+
+impl fmt::Debug for Hidden<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes of text", self.0.len())
+    }
 }
 
 fn check_text(what: &'static str, text: &str, max: usize) -> Result<(), Invalid> {

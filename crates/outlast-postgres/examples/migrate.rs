@@ -6,6 +6,9 @@
 //! migrate --print [--schema NAME]        prints the SQL, for people who run it themselves
 //! ```
 //!
+//! With `--worker ROLE`, `--enqueuer ROLE` or `--reader ROLE`, each as often as there are roles, these are given their
+//! rights in the schema afterwards, or that SQL is printed too; `--grants` prints it alone.
+//!
 //! Data goes to stdout, everything else to stderr.
 
 #![allow(
@@ -15,10 +18,11 @@
 )]
 
 use outlast_core::Store;
-use outlast_postgres::{Postgres, SCHEMA_VERSION, migrations_sql};
+use outlast_postgres::{Postgres, Roles, SCHEMA_VERSION, migrations_sql};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: migrate [--print | --status URL | URL] [--schema NAME]";
+const USAGE: &str = "usage: migrate [--print | --grants | --status URL | URL] [--schema NAME] \
+                     [--worker ROLE | --enqueuer ROLE | --reader ROLE]...";
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -38,11 +42,25 @@ async fn main() -> ExitCode {
 pub(crate) async fn run(arguments: impl Iterator<Item = String>) -> Result<String, String> {
     let asked = parse(arguments)?;
     match asked.task {
-        Task::Print => migrations_sql(&asked.schema).map_err(|invalid| invalid.to_string()),
+        Task::Print => print(&asked),
+        Task::Grants => grants(&asked),
         Task::Status(url) => status(&url, asked.schema).await,
-        Task::Run(url) => migrate(&url, asked.schema).await,
+        Task::Run(ref url) => migrate(url, &asked).await,
     }
     .map(|data| data.trim_end().to_owned())
+}
+
+fn print(asked: &Asked) -> Result<String, String> {
+    let mut sql = migrations_sql(&asked.schema).map_err(|invalid| invalid.to_string())?;
+    if asked.names_roles() {
+        sql = format!("{sql}\n{}", grants(asked)?);
+    }
+    Ok(sql)
+}
+
+fn grants(asked: &Asked) -> Result<String, String> {
+    let sql = asked.roles.sql(&asked.schema);
+    sql.map_err(|invalid| invalid.to_string())
 }
 
 async fn status(url: &str, schema: String) -> Result<String, String> {
@@ -52,26 +70,39 @@ async fn status(url: &str, schema: String) -> Result<String, String> {
     Ok(format!("version {version}\nneeded {SCHEMA_VERSION}"))
 }
 
-async fn migrate(url: &str, schema: String) -> Result<String, String> {
+async fn migrate(url: &str, asked: &Asked) -> Result<String, String> {
     let options = Postgres::options(url).map_err(|error| error.to_string())?;
-    let store = options.schema(schema).max_connections(1).connect().await;
+    let options = options.schema(&asked.schema).max_connections(1);
+    let store = options.clone().connect().await;
     store.map_err(|error| error.to_string())?.close().await;
+    if asked.names_roles() {
+        let granted = options.grant(&asked.roles).await;
+        granted.map_err(|error| error.to_string())?;
+    }
     Ok(format!("version {SCHEMA_VERSION}"))
 }
 
 struct Asked {
     task: Task,
     schema: String,
+    roles: Roles,
+}
+
+impl Asked {
+    fn names_roles(&self) -> bool {
+        self.roles != Roles::new()
+    }
 }
 
 enum Task {
     Print,
+    Grants,
     Status(String),
     Run(String),
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Asked, String> {
-    let (mut task, mut schema) = (None, "outlast".to_owned());
+    let (mut task, mut schema, mut roles) = (None, "outlast".to_owned(), Roles::new());
     while let Some(argument) = arguments.next() {
         let mut value = || {
             let missing = || format!("{argument} needs a value; {USAGE}");
@@ -82,7 +113,20 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Asked, String> {
                 schema = value()?;
                 continue;
             }
+            "--worker" => {
+                roles = roles.worker(value()?);
+                continue;
+            }
+            "--enqueuer" => {
+                roles = roles.enqueuer(value()?);
+                continue;
+            }
+            "--reader" => {
+                roles = roles.reader(value()?);
+                continue;
+            }
             "--print" => Task::Print,
+            "--grants" => Task::Grants,
             "--status" => Task::Status(value()?),
             // The argument is not shown: a URL may hold a password.
             flag if flag.starts_with('-') => return Err(format!("unknown option; {USAGE}")),
@@ -93,5 +137,9 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Asked, String> {
         }
     }
     let task = task.ok_or(USAGE)?;
-    Ok(Asked { task, schema })
+    Ok(Asked {
+        task,
+        schema,
+        roles,
+    })
 }

@@ -1,6 +1,7 @@
 //! Sending signals.
 
 use crate::claim;
+use crate::enqueue;
 use crate::error::Failure;
 use crate::insert::{self, holders, holders_call, inserting};
 use crate::opening::Purpose;
@@ -27,6 +28,9 @@ pub(crate) async fn deliver(
     NewSignal::check_delivery(signals, claim_for).map_err(|invalid| invalid.during("deliver"))?;
     if signals.is_empty() {
         return Ok(Delivered::default());
+    }
+    if session.enqueue_only {
+        return enqueue::deliver(session, signals).await;
     }
     for _ in 0..LOOKUPS_MAX {
         let arrived = session
@@ -194,6 +198,9 @@ pub(crate) async fn signal_or_insert(
     const OPERATION: &str = "signal_or_insert";
     let checked = request.check().and_then(|()| request.signal());
     let signal = &checked.map_err(|invalid| invalid.during(OPERATION))?;
+    if session.enqueue_only {
+        return enqueue::signal_or_insert(session, &request.row, signal).await;
+    }
     for _ in 0..LOOKUPS_MAX {
         let done = session
             .retry(OPERATION, || {

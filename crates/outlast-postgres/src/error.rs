@@ -4,7 +4,8 @@ use crate::connection::PoolError;
 use crate::reach::Unreached;
 use deadpool::managed::TimeoutType;
 use outlast_core::{Error, Invalid, Source};
-use tokio_postgres::error::SqlState;
+use std::fmt;
+use tokio_postgres::error::{DbError, SqlState};
 
 /// A transaction that did not happen, before it is known what the verb makes of it.
 #[derive(Debug)]
@@ -73,7 +74,7 @@ impl Failure {
     pub(crate) fn into_invalid(self) -> Invalid {
         let reason = match &self {
             Failure::Database(error) => match error.as_db_error() {
-                Some(error) => error.message().to_owned(),
+                Some(error) => Said::of(error).message,
                 None => error.to_string(),
             },
             Failure::Pool(error) => error.to_string(),
@@ -145,55 +146,103 @@ fn without_connection(error: &PoolError) -> &'static str {
 
 /// What a caller should do about a driver's error.
 fn classify(operation: &'static str, error: tokio_postgres::Error) -> Error {
-    let Some(code) = error.code().map(|code| code.code().to_owned()) else {
-        return without_code(operation, error);
-    };
-    let said = error
-        .as_db_error()
-        .map(|e| e.message().to_owned())
-        .unwrap_or_default();
-    sort(operation, &code, &said, error.into())
+    match error.as_db_error() {
+        Some(said) => sort(operation, Said::of(said)),
+        None => without_code(operation, error),
+    }
 }
 
+/// What the server said, without what it quotes. Its details, contexts and hints are left out: they hold whole rows
+/// (`Failing row contains ...`), and errors go to logs.
+#[derive(Debug)]
+pub(crate) struct Said {
+    code: String,
+    message: String,
+    constraint: Option<String>,
+}
+
+impl Said {
+    fn of(error: &DbError) -> Said {
+        Said {
+            constraint: error.constraint().map(ToOwned::to_owned),
+            ..Said::new(error.code().code(), error.message())
+        }
+    }
+
+    pub(crate) fn new(code: &str, message: &str) -> Said {
+        // Of a value that is refused, the message itself ends with it: `invalid input syntax for type x: "value"`.
+        let quotes_value = code.starts_with("22");
+        let message = match message.split_once(": \"") {
+            Some((before, _)) if quotes_value => before,
+            _ => message,
+        };
+        Said {
+            code: code.to_owned(),
+            message: message.to_owned(),
+            constraint: None,
+        }
+    }
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.message, self.code)?;
+        match &self.constraint {
+            Some(constraint) => write!(f, ", constraint {constraint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Said {}
+
 /// What a caller should do about what the server said, whichever driver heard it.
-pub(crate) fn sort(operation: &'static str, code: &str, said: &str, source: Source) -> Error {
-    let state = SqlState::from_code(code);
-    if let Some(advice) = advice_when_unusable(&state) {
+pub(crate) fn sort(operation: &'static str, said: Said) -> Error {
+    let (code, message) = (said.code.clone(), said.message.clone());
+    let source: Source = said.into();
+    let state = SqlState::from_code(&code);
+    if let Some(advice) = advice_when_unusable(operation, &state) {
         return Error::Unusable {
             operation,
-            reason: format!("{said}; {advice}"),
+            reason: format!("{message}; {advice}"),
             source: Some(source),
         };
     }
     if let Some(advice) = advice_when_transient(&state) {
         return Error::Transient {
             operation,
-            reason: format!("{said}{advice}"),
+            reason: format!("{message}{advice}"),
             source: Some(source),
         };
     }
     match code.get(..2) {
         Some("22" | "54") => Error::Invalid {
             operation,
-            invalid: Invalid::new("input", format!("was refused by the database: {said}")),
+            invalid: Invalid::new("input", format!("was refused by the database: {message}")),
         },
         _ => Error::Corrupt {
             operation,
-            reason: format!("unexpected answer of the database ({code}): {said}"),
+            reason: format!("unexpected answer of the database ({code}): {message}"),
             source: Some(source),
         },
     }
 }
 
-fn advice_when_unusable(code: &SqlState) -> Option<&'static str> {
+fn advice_when_unusable(operation: &str, code: &SqlState) -> Option<&'static str> {
     Some(match *code {
         SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
             "check the user and the password in the URL, and the server's pg_hba.conf"
         }
         SqlState::INVALID_CATALOG_NAME => "create the database, or mend its name in the URL",
-        SqlState::INSUFFICIENT_PRIVILEGE => {
-            "grant the role what it needs, or connect as the schema's owner"
-        }
+        SqlState::INSUFFICIENT_PRIVILEGE => match operation {
+            "migrate" => {
+                "migrations are for the schema's owner: run them as that role, and connect as this one afterwards, once it has its rights (outlast_postgres::Roles)"
+            }
+            "grant" => "rights are given by the schema's owner: connect as that role",
+            _ => {
+                "the role lacks a right: give it with outlast_postgres::Roles, as the schema's owner and again after every migration, or connect as a role that has it"
+            }
+        },
         SqlState::UNDEFINED_TABLE
         | SqlState::UNDEFINED_FUNCTION
         | SqlState::UNDEFINED_COLUMN

@@ -1,5 +1,6 @@
 //! Bringing instances in.
 
+use crate::enqueue;
 use crate::error::Failure;
 use crate::opening::Purpose;
 use crate::row::{column, instance_id};
@@ -20,6 +21,9 @@ pub(crate) async fn insert(
     NewInstance::check_all(rows).map_err(|invalid| invalid.during("insert"))?;
     if rows.is_empty() {
         return Ok(Inserts::default());
+    }
+    if session.enqueue_only {
+        return enqueue::insert(session, rows).await;
     }
     let alike = claim_for.is_none() && are_alike(rows.iter());
     session

@@ -28,6 +28,7 @@ mod conductor;
 mod connection;
 mod deliver;
 mod direct;
+mod enqueue;
 mod error;
 mod fire;
 mod insert;
@@ -43,6 +44,7 @@ mod presence;
 mod reach;
 mod reap;
 mod reconcile;
+mod roles;
 mod row;
 mod session;
 mod statement;
@@ -54,6 +56,7 @@ pub mod transaction;
 pub use conductor::Conductor;
 pub use migrate::{SCHEMA_VERSION, migrations_sql};
 pub use options::{Migrations, Options};
+pub use roles::Roles;
 pub use store::Postgres;
 
 #[doc(hidden)]

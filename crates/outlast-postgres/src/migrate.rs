@@ -14,23 +14,30 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0002_trace_and_visits.sql"),
     include_str!("../migrations/0003_transaction.sql"),
     include_str!("../migrations/0004_fewer_checks.sql"),
+    include_str!("../migrations/0005_roles.sql"),
 ];
 
 /// The version of the schema that this build works with.
 pub const SCHEMA_VERSION: usize = MIGRATIONS.len();
 
-/// Opens every migration: how long it may wait for a lock, so that it never stands in the way of
-/// running workers for long, and one lock so that many nodes may start at once.
-const OPENING: &str = "\
+/// Opens what changes the schema: how long it may wait for a lock, so that it never stands in the way of
+/// running workers for long, and one lock so that many nodes may start at once. Nobody's operators and functions
+/// are found but the system's, whatever the search path of the role.
+const LOCKING: &str = "\
 begin isolation level read committed;
 set local lock_timeout = LOCK_MS;
+set local search_path = pg_catalog, pg_temp;
 select pg_advisory_xact_lock(hashtextextended('outlast migration of SCHEMA', 0));
-create schema if not exists outlast.;
+";
+
+/// What every migration finds. A schema that is there already needs no right to make one.
+const FOUNDATION: &str = "\
+do $$ begin if to_regnamespace('\"SCHEMA\"') is null then create schema \"SCHEMA\"; end if; end $$;
 create table if not exists outlast.meta (key text primary key, value integer not null);
 ";
 
 /// How long a migration that somebody runs by hand may wait for a lock.
-const PRINTED_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const PRINTED_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The SQL of every migration for `schema`, for people who run migrations themselves. Running it twice
 /// stops at the second run with an error and changes nothing.
@@ -108,7 +115,12 @@ async fn step(client: &Pooled, schema: &str, lock: Duration) -> Result<usize, Er
 /// The version of the schema; 0 when there is none.
 async fn version(client: &Pooled, schema: &str, lock: Duration) -> Result<usize, Error> {
     // One message is one transaction: the setting is gone with it.
-    let limited = |query: &str| format!("set local lock_timeout = {}; {query}", lock.as_millis());
+    let limited = |query: &str| {
+        let lock_ms = lock.as_millis();
+        format!(
+            "set local lock_timeout = {lock_ms}; set local search_path = pg_catalog, pg_temp; {query}"
+        )
+    };
     let ask = async {
         let exists = format!("select to_regclass('\"{schema}\".meta') as meta");
         let found = client.simple_query(&limited(&exists)).await?;
@@ -147,11 +159,15 @@ pub(crate) fn first_value<'a>(messages: &'a [SimpleQueryMessage], column: &str) 
 }
 
 fn opening(schema: &str, lock: Duration) -> String {
-    let with_schema = OPENING
+    let foundation = in_schema(&FOUNDATION.replace("SCHEMA", schema), schema);
+    take_lock(schema, lock) + &foundation
+}
+
+/// Begins a transaction that changes the schema, and that no other such transaction runs beside.
+pub(crate) fn take_lock(schema: &str, lock: Duration) -> String {
+    LOCKING
         .replace("LOCK_MS", &lock.as_millis().to_string())
-        .replace("outlast.;", &format!("\"{schema}\";"))
-        .replace("SCHEMA", schema);
-    in_schema(&with_schema, schema)
+        .replace("SCHEMA", schema)
 }
 
 fn closing(version: usize, schema: &str) -> String {

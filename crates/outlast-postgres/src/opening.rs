@@ -45,6 +45,7 @@ impl Purpose {
             ("enable_mergejoin", "off"),
             ("jit", "off"),
             ("plan_cache_mode", "force_generic_plan"),
+            SEARCH_PATH,
         ];
         const CLAIM: &[Setting] = &[
             ("enable_seqscan", "off"),
@@ -53,9 +54,14 @@ impl Purpose {
             ("enable_mergejoin", "off"),
             ("jit", "off"),
             ("plan_cache_mode", "force_generic_plan"),
+            SEARCH_PATH,
             ("synchronous_commit", "off"),
         ];
-        const INSPECT: &[Setting] = &[("jit", "off"), ("plan_cache_mode", "force_custom_plan")];
+        const INSPECT: &[Setting] = &[
+            ("jit", "off"),
+            ("plan_cache_mode", "force_custom_plan"),
+            SEARCH_PATH,
+        ];
         match self {
             Purpose::Write => WRITE,
             Purpose::Claim => CLAIM,
@@ -66,6 +72,10 @@ impl Purpose {
 
 /// A name and a value that needs no quoting.
 type Setting = (&'static str, &'static str);
+
+/// Statements name our schema themselves; all else is the system's. Where others may create functions and operators in
+/// a schema of the search path, theirs would otherwise be called with the rights of this connection's role.
+const SEARCH_PATH: Setting = ("search_path", "pg_catalog, pg_temp");
 
 /// How long the server may take before a transaction is taken back.
 #[derive(Clone, Copy, Debug)]

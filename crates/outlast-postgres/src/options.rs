@@ -7,6 +7,7 @@ use crate::listen::Channel;
 use crate::migrate;
 use crate::opening::TimeLimits;
 use crate::reach::Reach;
+use crate::roles::{self, Roles};
 use crate::session::Session;
 use crate::statement::Texts;
 use crate::store::Postgres;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio_postgres::Config;
+use tokio_postgres::config::Host;
 
 /// How to connect. Made by [`Postgres::options`].
 #[derive(Clone)]
@@ -32,6 +34,7 @@ pub struct Options {
     limits: TimeLimits,
     migrations: Migrations,
     named: bool,
+    enqueue_only: bool,
     listening: Listening,
     clock: Option<Arc<dyn Clock>>,
     conductor: Option<Arc<dyn Conductor>>,
@@ -70,6 +73,7 @@ impl Options {
             limits: TimeLimits::default(),
             migrations: Migrations::default(),
             named: true,
+            enqueue_only: false,
             listening: Listening::Same,
             clock: None,
             conductor: None,
@@ -122,6 +126,14 @@ impl Options {
         self
     }
 
+    /// Starts and signals instances through the schema's functions, as a role can that has no right to any table
+    /// ([`Roles::enqueuer`]). Every other verb needs those rights. A row costs a call of a function here, so a role
+    /// that has the rights is better off without.
+    pub fn enqueue_only(mut self) -> Options {
+        self.enqueue_only = true;
+        self
+    }
+
     /// Listens for the hints of other nodes on this address: for a store whose own URL leads through a
     /// pooler in transaction mode, a direct one to the same database.
     pub fn listen_url(mut self, url: &str) -> Result<Options, Error> {
@@ -168,6 +180,7 @@ impl Options {
                 limits: self.limits,
                 clock: self.clock,
                 named: AtomicBool::new(self.named),
+                enqueue_only: self.enqueue_only,
                 conductor: self.conductor,
             },
             self.schema,
@@ -178,6 +191,13 @@ impl Options {
     pub async fn schema_version(&self) -> Result<usize, Error> {
         self.check().map_err(|invalid| invalid.during("connect"))?;
         migrate::find_version(&self.pool()?, &self.schema, self.limits.lock).await
+    }
+
+    /// Gives these roles their rights in the schema, which must be migrated. For its owner, after every
+    /// migration.
+    pub async fn grant(&self, roles: &Roles) -> Result<(), Error> {
+        self.check().map_err(|invalid| invalid.during("grant"))?;
+        roles::give(&self.pool()?, &self.schema, roles, self.limits.lock).await
     }
 
     fn check(&self) -> Result<(), Invalid> {
@@ -238,15 +258,16 @@ impl std::fmt::Debug for Options {
 fn parse_url(url: &str) -> Result<(Config, Trust), Error> {
     let (url, trust) = take_trust(url);
     let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-        let cause = std::error::Error::source(&error).map_or_else(String::new, |c| format!(": {c}"));
-        // The URL itself is left out, and what quotes parts of it: it may hold a password.
-        let cause = if cause.contains(['@', ':', '/']) { String::new() } else { cause };
-        Invalid::new(
-            "the PostgreSQL URL",
-            format!("cannot be read ({error}{cause}); it looks like postgres://user:password@host:5432/database"),
-        )
-        .during("connect")
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        unreadable(&cause.map_or_else(String::new, |cause| unquoted(&cause)))
     })?;
+    // An '@' that was not escaped has put the rest of the password where the host belongs.
+    let is_mistaken = |host: &Host| matches!(host, Host::Tcp(name) if name.contains('@'));
+    if config.get_hosts().iter().any(is_mistaken) {
+        return Err(unreadable(
+            "there is an '@' too many; one in a password is written %40",
+        ));
+    }
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(Duration::from_secs(10));
     }
@@ -254,6 +275,48 @@ fn parse_url(url: &str) -> Result<(Config, Trust), Error> {
         config.application_name("outlast");
     }
     Ok((config, trust))
+}
+
+/// The URL itself is left out of what is said about it: it may hold a password.
+fn unreadable(why: &str) -> Error {
+    let why = match why {
+        "" => String::new(),
+        why => format!(" ({why})"),
+    };
+    Invalid::new(
+        "the PostgreSQL URL",
+        format!(
+            "cannot be read{why}; it looks like postgres://user:password@host:5432/database, or host=... user=... password=..."
+        ),
+    )
+    .during("connect")
+}
+
+/// What the driver says about a URL, unless it quotes a part of it: what it takes for the name of an option may be half of
+/// a password that was not escaped.
+fn unquoted(cause: &str) -> String {
+    const OPTIONS_OF_OTHERS: [&str; 12] = [
+        "channel_encoding",
+        "client_encoding",
+        "currentSchema",
+        "gssencmode",
+        "passfile",
+        "replication",
+        "schema",
+        "service",
+        "sslcert",
+        "sslcrl",
+        "sslkey",
+        "sslpassword",
+    ];
+    let named = |name: &&str| cause == format!("unknown option `{name}`");
+    let says_where = cause.starts_with("invalid value for option")
+        || OPTIONS_OF_OTHERS.iter().any(|name| named(&name));
+    match says_where {
+        true => cause.to_owned(),
+        false if cause.starts_with("unknown option") => "unknown option".into(),
+        false => String::new(),
+    }
 }
 
 /// The parts of a URL that libpq knows and the driver does not: `sslrootcert`, and the modes of
@@ -420,10 +483,54 @@ mod tests {
 
     #[test]
     fn a_url_that_cannot_be_read_is_refused_without_showing_its_password() {
-        let error = Options::parse("postgres://me:hunter2@host:port/db").unwrap_err();
-        assert!(!error.to_string().contains("hunter2"), "{error}");
-        assert!(!format!("{error:?}").contains("hunter2"));
-        let options = Options::parse("postgres://me:hunter2@host/db").unwrap();
-        assert!(!format!("{options:?}").contains("hunter2"));
+        for url in [
+            "postgres://me:hunter2@host:port/db",
+            "postgres://me:hunter2@host/db?what=1",
+            "postgres://me:hun@ter2@host/db",
+            "postgres://me:hun#hunter2/@host:/db",
+            "postgres://me:%68unter2%ff@host/db",
+            "postgres://me@host/db?password=hunter2&ter2=1",
+            "postgres://me@host/db?password=hunter2&port=ter2",
+            "postgres://me@host/db?hunter2",
+            "host=h password=hun ter2=1",
+            "host=h password='hunter2",
+            "host=h password=hunter2 sslmode=ter2",
+            "hunter2",
+            "mysql://me:hunter2@host/db",
+        ] {
+            let error = Options::parse(url).expect_err(url);
+            for said in [error.to_string(), format!("{error:?}"), chain(&error)] {
+                assert!(!said.contains("ter2"), "{url}: {said}");
+                assert!(said.contains("the PostgreSQL URL"), "{url}: {said}");
+            }
+        }
+        let known = Options::parse("postgres://h/d?sslcert=x").unwrap_err();
+        assert!(known.to_string().contains("`sslcert`"), "{known}");
+    }
+
+    #[test]
+    fn options_show_no_password_however_it_was_given() {
+        for url in [
+            "postgres://me:hunter2@host/db",
+            "postgres://me:%68unter2@host/db",
+            "postgres://me@host/db?password=hunter2",
+            "postgres://me@host/db?password=%68unter2&sslmode=verify-full&sslrootcert=/x",
+            "host=host user=me password=hunter2 dbname=db",
+            "host=host user=me password='hunter2 \\'' dbname=db",
+        ] {
+            let options = Options::parse(url).unwrap();
+            let password = options.config.get_password().unwrap();
+            assert!(password.starts_with(b"hunter2"), "{url}");
+            let listening = options.clone().listen_url(url).unwrap();
+            for said in [format!("{options:?}"), format!("{listening:#?}")] {
+                assert!(!said.contains("hunter2"), "{url}: {said}");
+                assert!(!said.contains("%68"), "{url}: {said}");
+            }
+        }
+    }
+
+    fn chain(error: &dyn std::error::Error) -> String {
+        let source = error.source().map(chain).unwrap_or_default();
+        format!("{error} {source}")
     }
 }

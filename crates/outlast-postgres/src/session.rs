@@ -33,6 +33,8 @@ pub(crate) struct Session {
     pub(crate) clock: Option<Arc<dyn Clock>>,
     /// Whether statements are prepared by name, or sent whole each time.
     pub(crate) named: AtomicBool,
+    /// Whether instances are started and signalled through the schema's functions.
+    pub(crate) enqueue_only: bool,
     pub(crate) conductor: Option<Arc<dyn Conductor>>,
     /// The statements for users' own transactions.
     pub(crate) transactions: Schema,

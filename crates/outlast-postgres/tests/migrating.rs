@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use outlast_core::{
     Answer, ClaimRef, Commit, ErrorKind, Inspect, InstanceId, Revision, Status, Store, Ties,
 };
-use outlast_postgres::{Migrations, Options, Postgres, SCHEMA_VERSION, migrations_sql};
+use outlast_postgres::{Migrations, Options, Postgres, Roles, SCHEMA_VERSION, migrations_sql};
 use std::time::Duration;
 use support::work::{self, task};
 use support::{Database, drop_schema, raw, raw_to, unique_schema, url, value_of};
@@ -329,6 +329,17 @@ async fn the_command_line_prints_shows_and_runs() {
         let message = run(arguments).await.unwrap_err();
         assert!(message.contains("usage: migrate"), "{message}");
     }
+    let roles = Roles::new().worker("w").enqueuer("e").reader("r");
+    let named = ["--worker", "w", "--enqueuer", "e", "--reader", "r"];
+    let grants = roles.sql("outlast").unwrap();
+    let printed = run(&[&["--grants"][..], &named].concat()).await.unwrap();
+    assert_eq!(printed, grants.trim_end());
+    let printed = run(&[&["--print"][..], &named].concat()).await.unwrap();
+    let both = format!("{}\n{grants}", migrations_sql("outlast").unwrap());
+    assert_eq!(printed, both.trim_end());
+    let nobody = [&url, "--schema", &schema, "--reader", "nobody of this name"];
+    let message = run(&nobody).await.unwrap_err();
+    assert!(message.contains("does not exist"), "{message}");
     let message = run(&["postgres://me:hunter2@127.0.0.1:1/x"])
         .await
         .unwrap_err();

@@ -5,5 +5,5 @@
 -- guard   the target has not ended
 -- locks   the target, until the caller's transaction ends
 -- index   instances_pkey, instances_correlation, signals_dedup, signals_inbox   bound INBOX_MAX
-select answer, id, instance, woke
+select answer, id, instance, woke, queue
   from outlast.deliver_one($1::bigint, $2::text, $3::text, $4::text, $5::text::json, $6::text, $7::bigint)

@@ -63,6 +63,7 @@ pub mod tokio_postgres;
 mod verbs;
 
 pub use verbs::Schema;
+pub(crate) use verbs::{DeliveredRow, InsertedRow, SIGNAL_MAX, Values};
 
 #[cfg(doc)]
 use outlast_core::{NewInstance, NewSignal};

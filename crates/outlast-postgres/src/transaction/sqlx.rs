@@ -100,7 +100,7 @@ macro_rules! verbs {
                 )
             });
             match said {
-                Some((code, message)) => error::sort(operation, &code, &message, error.into()),
+                Some((code, message)) => error::sort(operation, error::Said::new(&code, &message)),
                 None => Error::Transient {
                     operation,
                     reason: error.to_string(),

@@ -1,9 +1,10 @@
 //! With `tokio-postgres` 0.7: inside its `Transaction`, or any client with a transaction open.
 
 use super::Schema;
-use super::verbs::{DeliveredRow, InsertedRow, SIGNAL_MAX, Values, checked, unreadable};
+use super::verbs::{DeliveredRow, InsertedRow, checked, unreadable};
+use crate::enqueue::{insert_call, signal_call};
 use crate::error::Failure;
-use crate::statement::{Parameter, value};
+use crate::statement::Call;
 use ::tokio_postgres::types::FromSql;
 use ::tokio_postgres::{GenericClient, Row};
 use outlast_core::{Delivery, Error, Inserted, Invalid, NewInstance, NewSignal};
@@ -20,23 +21,8 @@ where
     N::Error: Into<Invalid>,
 {
     let new: NewInstance = checked(new)?;
-    let values = Values::of(&new);
-    let parameters = [
-        value(new.machine.as_str()),
-        value(new.version),
-        value(new.step.as_str()),
-        value(new.state.as_str()),
-        value(new.queue.as_str()),
-        value(new.priority),
-        value(values.delay_us),
-        value(values.at_us),
-        value(new.partition_key.as_deref()),
-        value(values.correlation_key),
-        value(values.scope.as_deref()),
-        value(new.trace.as_deref()),
-    ];
     let statement = schema.as_ref().insert_statement();
-    let row = ask(client, "insert", statement, &parameters).await?;
+    let row = ask(client, "insert", statement, insert_call(&new)).await?;
     let answer = InsertedRow {
         id: column("insert", &row, "id")?,
         holder: column("insert", &row, "holder")?,
@@ -56,18 +42,8 @@ where
     S::Error: Into<Invalid>,
 {
     let signal: NewSignal = checked(signal)?;
-    let (id, machine, key) = Values::address(&signal.target);
-    let parameters = [
-        value(id),
-        value(machine),
-        value(key),
-        value(signal.name.as_str()),
-        value(signal.payload.as_str()),
-        value(signal.dedup_key.as_deref()),
-        value(SIGNAL_MAX),
-    ];
     let statement = schema.as_ref().signal_statement();
-    let row = ask(client, "signal", statement, &parameters).await?;
+    let row = ask(client, "signal", statement, signal_call(&signal)).await?;
     let answer = DeliveredRow {
         answer: column("signal", &row, "answer")?,
         id: column("signal", &row, "id")?,
@@ -82,9 +58,10 @@ async fn ask<C: GenericClient + Sync>(
     client: &C,
     operation: &'static str,
     statement: &str,
-    parameters: &[Parameter<'_>],
+    call: Call<'_>,
 ) -> Result<Row, Error> {
-    let values: Vec<_> = parameters
+    let values: Vec<_> = call
+        .parameters
         .iter()
         .map(|p| (&*p.value as _, p.sql_type.clone()))
         .collect();

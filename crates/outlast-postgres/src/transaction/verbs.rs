@@ -1,8 +1,13 @@
 //! What the drivers' adapters share: the statements, their parameters, and their answers.
 
+use crate::insert::{delay_us, moment_us, scope_literal};
 use crate::options::check_schema_name;
 use crate::statement::{self, in_schema};
-use outlast_core::Invalid;
+use outlast_core::limits::INBOX_MAX;
+use outlast_core::{
+    Correlation, Delivery, Error, Inserted, InstanceId, Invalid, NewInstance, SignalId, Source,
+    Target,
+};
 use std::sync::Arc;
 
 /// The schema that holds the instances, and the statements for it. Cheap to clone.
@@ -43,7 +48,8 @@ impl Schema {
     }
 
     /// The statement that sends a signal. Its header says what the parameters are; one row answers, with
-    /// the `answer` in a word, the signal's `id`, the `instance`, and whether it `woke`.
+    /// the `answer` in a word, the signal's `id`, the `instance`, whether it `woke`, and then its
+    /// `queue`.
     pub fn signal_statement(&self) -> &str {
         &self.signal
     }
@@ -61,20 +67,97 @@ impl AsRef<Schema> for Schema {
     }
 }
 
-#[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9", feature = "tokio-postgres"))]
-pub(super) use adapting::{DeliveredRow, InsertedRow, SIGNAL_MAX, Values, checked, unreadable};
+/// The last parameter of a signal.
+pub(crate) const SIGNAL_MAX: i64 = INBOX_MAX as i64;
+
+/// The parameters that are not fields as they are.
+pub(crate) struct Values<'a> {
+    pub(crate) delay_us: i64,
+    pub(crate) at_us: Option<i64>,
+    pub(crate) correlation_key: Option<&'a str>,
+    pub(crate) scope: Option<String>,
+}
+
+impl<'a> Values<'a> {
+    pub(crate) fn of(new: &'a NewInstance) -> Values<'a> {
+        let correlation: Option<&Correlation> = new.correlation.as_ref();
+        Values {
+            delay_us: delay_us(new.start),
+            at_us: moment_us(new.start),
+            correlation_key: correlation.map(|it| it.key.as_str()),
+            scope: correlation.map(|it| scope_literal(it.scope)),
+        }
+    }
+
+    /// The id, the machine and the key that address a signal.
+    pub(crate) fn address(target: &Target) -> (Option<i64>, Option<&str>, Option<&str>) {
+        match target {
+            Target::Id(id) => (Some(id.0), None, None),
+            Target::Key { machine, key } => (None, Some(machine), Some(key)),
+        }
+    }
+}
+
+/// The row that answers an insert.
+pub(crate) struct InsertedRow {
+    pub(crate) id: Option<i64>,
+    pub(crate) holder: Option<i64>,
+}
+
+impl InsertedRow {
+    pub(crate) fn answer(self) -> Inserted {
+        match self.id {
+            Some(id) => Inserted::New {
+                id: InstanceId(id),
+                claimed: None,
+            },
+            None => Inserted::Duplicate {
+                holder: self.holder.map(InstanceId),
+            },
+        }
+    }
+}
+
+/// The row that answers a signal.
+pub(crate) struct DeliveredRow {
+    pub(crate) answer: String,
+    pub(crate) id: Option<i64>,
+    pub(crate) instance: Option<i64>,
+    pub(crate) woke: bool,
+}
+
+impl DeliveredRow {
+    pub(crate) fn answer(self) -> Result<Delivery, Error> {
+        let instance = self.instance.map(InstanceId);
+        match (self.answer.as_str(), instance, self.id) {
+            ("delivered", Some(instance), Some(id)) => Ok(Delivery::Delivered {
+                id: SignalId(id),
+                instance,
+                woke: self.woke,
+            }),
+            ("duplicate", Some(instance), _) => Ok(Delivery::Duplicate { instance }),
+            ("inbox_full", Some(instance), _) => Ok(Delivery::InboxFull { instance }),
+            ("no_target", _, _) => Ok(Delivery::NoTarget),
+            (word, _, _) => Err(unreadable("signal", format!("the word {word:?}").into())),
+        }
+    }
+}
+
+/// An answer that this version's function could not have given.
+pub(crate) fn unreadable(operation: &'static str, source: Source) -> Error {
+    Error::Corrupt {
+        operation,
+        reason: format!("unexpected answer of the database: {source}"),
+        source: Some(source),
+    }
+}
 
 #[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9", feature = "tokio-postgres"))]
-mod adapting {
-    use crate::insert::{delay_us, moment_us, scope_literal};
-    use outlast_core::limits::INBOX_MAX;
-    use outlast_core::{
-        Correlation, Delivery, Error, Inserted, InstanceId, Invalid, NewInstance, NewSignal,
-        SignalId, Source, Target,
-    };
+pub(super) use checking::checked;
 
-    /// The last parameter of a signal.
-    pub(crate) const SIGNAL_MAX: i64 = INBOX_MAX as i64;
+#[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9", feature = "tokio-postgres"))]
+mod checking {
+    use outlast_core::{Error, Invalid, NewInstance, NewSignal};
 
     /// What can be sent, checked before it is.
     pub(crate) trait Checked: Sized {
@@ -105,87 +188,5 @@ mod adapting {
         let made = given.try_into().map_err(Into::into);
         made.and_then(|made: T| made.check().map(|()| made))
             .map_err(|invalid| invalid.during(T::OPERATION))
-    }
-
-    /// The parameters that are not fields as they are.
-    pub(crate) struct Values<'a> {
-        pub(crate) delay_us: i64,
-        pub(crate) at_us: Option<i64>,
-        pub(crate) correlation_key: Option<&'a str>,
-        pub(crate) scope: Option<String>,
-    }
-
-    impl<'a> Values<'a> {
-        pub(crate) fn of(new: &'a NewInstance) -> Values<'a> {
-            let correlation: Option<&Correlation> = new.correlation.as_ref();
-            Values {
-                delay_us: delay_us(new.start),
-                at_us: moment_us(new.start),
-                correlation_key: correlation.map(|it| it.key.as_str()),
-                scope: correlation.map(|it| scope_literal(it.scope)),
-            }
-        }
-
-        /// The id, the machine and the key that address a signal.
-        pub(crate) fn address(target: &Target) -> (Option<i64>, Option<&str>, Option<&str>) {
-            match target {
-                Target::Id(id) => (Some(id.0), None, None),
-                Target::Key { machine, key } => (None, Some(machine), Some(key)),
-            }
-        }
-    }
-
-    /// The row that answers an insert.
-    pub(crate) struct InsertedRow {
-        pub(crate) id: Option<i64>,
-        pub(crate) holder: Option<i64>,
-    }
-
-    impl InsertedRow {
-        pub(crate) fn answer(self) -> Inserted {
-            match self.id {
-                Some(id) => Inserted::New {
-                    id: InstanceId(id),
-                    claimed: None,
-                },
-                None => Inserted::Duplicate {
-                    holder: self.holder.map(InstanceId),
-                },
-            }
-        }
-    }
-
-    /// The row that answers a signal.
-    pub(crate) struct DeliveredRow {
-        pub(crate) answer: String,
-        pub(crate) id: Option<i64>,
-        pub(crate) instance: Option<i64>,
-        pub(crate) woke: bool,
-    }
-
-    impl DeliveredRow {
-        pub(crate) fn answer(self) -> Result<Delivery, Error> {
-            let instance = self.instance.map(InstanceId);
-            match (self.answer.as_str(), instance, self.id) {
-                ("delivered", Some(instance), Some(id)) => Ok(Delivery::Delivered {
-                    id: SignalId(id),
-                    instance,
-                    woke: self.woke,
-                }),
-                ("duplicate", Some(instance), _) => Ok(Delivery::Duplicate { instance }),
-                ("inbox_full", Some(instance), _) => Ok(Delivery::InboxFull { instance }),
-                ("no_target", _, _) => Ok(Delivery::NoTarget),
-                (word, _, _) => Err(unreadable("signal", format!("the word {word:?}").into())),
-            }
-        }
-    }
-
-    /// An answer that this version's function could not have given.
-    pub(crate) fn unreadable(operation: &'static str, source: Source) -> Error {
-        Error::Corrupt {
-            operation,
-            reason: format!("unexpected answer of the database: {source}"),
-            source: Some(source),
-        }
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Settings {
     pub(crate) grace: Duration,
     pub(crate) retention: Option<Duration>,
     pub(crate) crashes_max: i32,
+    /// Whether the log has the texts of failures.
+    pub(crate) failures_in_logs: bool,
 }
 
 impl Default for Settings {
@@ -51,6 +53,7 @@ impl Default for Settings {
             grace: Duration::from_secs(20),
             retention: Some(Duration::from_secs(7 * 24 * 3600)),
             crashes_max: 10,
+            failures_in_logs: false,
         }
     }
 }
@@ -182,6 +185,14 @@ impl EngineBuilder {
     /// ([`codec`](crate::codec)). The engine's clients have it too.
     pub fn codec(mut self, codec: impl Codec) -> EngineBuilder {
         self.client = self.client.codec(codec);
+        self
+    }
+
+    /// Writes what a step failed with into the log: the text of its error or panic, which may quote what the instance
+    /// carries. Without this the log says which step of which instance failed and in which way, and the text is where the
+    /// instance is.
+    pub fn failures_in_logs(mut self) -> EngineBuilder {
+        self.settings.failures_in_logs = true;
         self
     }
 

@@ -288,7 +288,7 @@ impl Executor {
             Ok(outcome) => Some(outcome),
             Err(Trouble::Fatal(reason)) => {
                 metrics::failed(machine.name, step, "fatal");
-                tracing::warn!(kind = "fatal", failure = reason, "the step failed");
+                self.log_failure("fatal", &reason);
                 Some(Outcome::Stop { reason })
             }
             Err(Trouble::Failure(failure)) => {
@@ -305,14 +305,23 @@ impl Executor {
         cx: &Context,
     ) -> Option<Outcome> {
         metrics::failed(machine.name, step, failure.kind());
-        tracing::warn!(kind = failure.kind(), %failure, "the step failed");
         let first = failure.to_string();
+        self.log_failure(failure.kind(), &first);
         let handled = self.guarded(machine, machine.handle(failure, cx)).await?;
         Some(handled.unwrap_or_else(|second| {
-            tracing::error!(failure = %second, "handle failed too; the instance fails");
+            tracing::error!(
+                "handle failed too; the instance fails, and its last error says of what"
+            );
             let reason = format!("{first}; then handle failed: {second}");
             Outcome::Stop { reason }
         }))
+    }
+
+    /// The text is left out unless it was asked for: user code wrote it, and it may quote what the instance carries. What
+    /// is stored with the instance has it.
+    fn log_failure(&self, kind: &'static str, failure: &str) {
+        let failure = self.node.settings.failures_in_logs.then_some(failure);
+        tracing::warn!(kind, failure, "the step failed");
     }
 
     /// User code under its limit of time, with panics caught; encoding its outcome is part of it. `None` when

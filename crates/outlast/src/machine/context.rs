@@ -246,7 +246,6 @@ impl<M: Machine> fmt::Debug for ChildOf<M> {
         f.debug_struct("ChildOf")
             .field("id", &self.id)
             .field("status", &self.status)
-            .field("error", &self.error)
             .finish_non_exhaustive()
     }
 }

@@ -147,12 +147,18 @@ impl fmt::Debug for JobError {
     }
 }
 
-/// The state of a job: its one step with its arguments.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// The state of a job: its one step with its arguments, which `Debug` does not show.
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 pub enum Perform<A> {
     /// Do it.
     Perform(A),
+}
+
+impl<A> fmt::Debug for Perform<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Perform(..)")
+    }
 }
 
 impl<A> From<A> for Perform<A> {

@@ -1,0 +1,176 @@
+//! Starting and signalling through the schema's functions, for a role that has no right to any table.
+//!
+//! A call per row, in the caller's order: what the store's own statements do for a whole batch, keys and targets
+//! locked in one order, is left to trying again when two are in each other's way.
+
+use crate::error::Failure;
+use crate::opening::Purpose;
+use crate::row::column;
+use crate::session::Session;
+use crate::statement::{self, Call, value};
+use crate::transaction::{DeliveredRow, InsertedRow, SIGNAL_MAX, Values};
+use outlast_core::{
+    Delivered, Delivery, Error, Inserted, Inserts, NewInstance, NewSignal, QueueNames, Result,
+    SignalledOrInserted, Start,
+};
+use tokio_postgres::Row;
+
+/// Calls that are sent together.
+const TOGETHER_MAX: usize = 25;
+
+/// How often a key is looked up again whose holder let go of it in between.
+const LOOKUPS_MAX: usize = 5;
+
+/// The rows were checked.
+pub(crate) async fn insert(session: &Session, rows: &[NewInstance]) -> Result<Inserts> {
+    let once = || async move {
+        let calls: Vec<_> = rows.iter().map(insert_call).collect();
+        let answers = call_all(session, &calls).await?;
+        let mut inserts = Inserts::default();
+        for (row, answer) in rows.iter().zip(&answers) {
+            let inserted = inserted(answer)?;
+            note_woken(&mut inserts.woken, row, &inserted);
+            inserts.rows.push(inserted);
+        }
+        Ok(inserts)
+    };
+    session.retry("insert", || Box::pin(once())).await
+}
+
+/// The signals were checked.
+pub(crate) async fn deliver(session: &Session, signals: &[NewSignal]) -> Result<Delivered> {
+    let once = || async move {
+        let calls: Vec<_> = signals.iter().map(signal_call).collect();
+        let mut delivered = Delivered::default();
+        for answer in call_all(session, &calls).await? {
+            let delivery = delivery(&answer, &mut delivered.woken)?;
+            delivered.answers.push(delivery);
+        }
+        Ok(delivered)
+    };
+    session.retry("deliver", || Box::pin(once())).await
+}
+
+/// The row, which has a key, and the signal, which is addressed by it, were checked.
+pub(crate) async fn signal_or_insert(
+    session: &Session,
+    row: &NewInstance,
+    signal: &NewSignal,
+) -> Result<SignalledOrInserted> {
+    const OPERATION: &str = "signal_or_insert";
+    let once = || async move {
+        // The insert goes first: it waits for whoever takes or leaves the key.
+        let answers = call_all(session, &[insert_call(row), signal_call(signal)]).await?;
+        let mut woken = QueueNames::new();
+        let inserted = inserted(&answers[0])?;
+        note_woken(&mut woken, row, &inserted);
+        let delivery = delivery(&answers[1], &mut woken)?;
+        Ok((inserted, delivery, woken))
+    };
+    let mut holder_before = None;
+    for _ in 0..LOOKUPS_MAX {
+        let (inserted, delivery, woken) = session.retry(OPERATION, || Box::pin(once())).await?;
+        let holder = match inserted {
+            Inserted::New { .. } => None,
+            Inserted::Duplicate { holder } => holder,
+        };
+        // Without a target the holder has ended and keeps its key, or it has let go of it between the two calls:
+        // in the second case another look finds another holder, or none.
+        let has_let_go = holder.is_none() || holder != holder_before;
+        if delivery == Delivery::NoTarget && has_let_go {
+            holder_before = holder;
+            continue;
+        }
+        return Ok(SignalledOrInserted {
+            inserted: inserted.new_id(),
+            delivery,
+            woken,
+        });
+    }
+    Err(Error::Transient {
+        operation: OPERATION,
+        reason: "the holder of a correlation key changed each time it was looked up; try again"
+            .into(),
+        source: None,
+    })
+}
+
+/// Starts one instance.
+pub(crate) fn insert_call(new: &NewInstance) -> Call<'_> {
+    let values = Values::of(new);
+    statement::TRANSACTION_INSERT.with([
+        value(new.machine.as_str()),
+        value(new.version),
+        value(new.step.as_str()),
+        value(new.state.as_str()),
+        value(new.queue.as_str()),
+        value(new.priority),
+        value(values.delay_us),
+        value(values.at_us),
+        value(new.partition_key.as_deref()),
+        value(values.correlation_key),
+        value(values.scope),
+        value(new.trace.as_deref()),
+    ])
+}
+
+/// Sends one signal.
+pub(crate) fn signal_call(signal: &NewSignal) -> Call<'_> {
+    let (id, machine, key) = Values::address(&signal.target);
+    statement::TRANSACTION_SIGNAL.with([
+        value(id),
+        value(machine),
+        value(key),
+        value(signal.name.as_str()),
+        value(signal.payload.as_str()),
+        value(signal.dedup_key.as_deref()),
+        value(SIGNAL_MAX),
+    ])
+}
+
+/// Makes the calls in one transaction. Each answers one row.
+async fn call_all(session: &Session, calls: &[Call<'_>]) -> Result<Vec<Row>, Failure> {
+    if calls.len() <= TOGETHER_MAX {
+        let answers = session.transact(Purpose::Write, calls).await?;
+        return Ok(answers.into_iter().flatten().collect());
+    }
+    let mut transaction = session.begin(Purpose::Write).await?;
+    let mut rows = Vec::with_capacity(calls.len());
+    for together in calls.chunks(TOGETHER_MAX) {
+        rows.extend(transaction.run(together).await?.into_iter().flatten());
+    }
+    transaction.finish(&[]).await?;
+    Ok(rows)
+}
+
+fn inserted(row: &Row) -> Result<Inserted, Failure> {
+    let answer = InsertedRow {
+        id: column(row, "id")?,
+        holder: column(row, "holder")?,
+    };
+    Ok(answer.answer())
+}
+
+fn delivery(row: &Row, woken: &mut QueueNames) -> Result<Delivery, Failure> {
+    let answer = DeliveredRow {
+        answer: column(row, "answer")?,
+        id: column(row, "id")?,
+        instance: column(row, "instance")?,
+        woke: column(row, "woke")?,
+    };
+    if answer.woke {
+        woken.insert(column(row, "queue")?);
+    }
+    Ok(answer.answer()?)
+}
+
+/// A hint for pickers. Whether a moment has come is the database's to say; a look too many does no harm.
+fn note_woken(woken: &mut QueueNames, row: &NewInstance, inserted: &Inserted) {
+    let may_start = match row.start {
+        Start::Now | Start::At(_) => true,
+        Start::After(delay) => delay.is_zero(),
+    };
+    if may_start && inserted.new_id().is_some() {
+        woken.insert(row.queue.clone());
+    }
+}

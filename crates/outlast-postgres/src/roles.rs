@@ -1,0 +1,300 @@
+//! Who may do what in a schema.
+//!
+//! Roles belong to the whole server and their names are its owner's, so nothing is created here: rights are given
+//! to roles that exist. What each may do is the two tables below, and nothing else.
+
+use crate::connection::{Pool, Pooled};
+use crate::error::Failure;
+use crate::migrate::{PRINTED_LOCK_TIMEOUT, SCHEMA_VERSION, take_lock};
+use crate::options::check_schema_name;
+use outlast_core::{Error, Invalid};
+use std::time::Duration;
+
+/// Which roles of the server may do what in the schema, besides its owner, who migrates it.
+///
+/// ```
+/// use outlast_postgres::Roles;
+///
+/// let roles = Roles::new().worker("shop_worker").enqueuer("shop_web").reader("shop_support");
+/// let sql = roles.sql("outlast")?;
+/// assert!(sql.contains(r#"grant select, insert, update, delete on "outlast".instances to "shop_worker";"#));
+/// # Ok::<_, outlast_core::Invalid>(())
+/// ```
+///
+/// Rights are given again after every migration, since it may bring tables and functions: by
+/// [`Options::grant`](crate::Options::grant), or by running [`sql`](Roles::sql). Both give each role that is named
+/// exactly what is said here, take back what it had besides in this schema, and can be done again at any time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Roles {
+    named: Vec<(Part, String)>,
+}
+
+/// What a role is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Worker,
+    Enqueuer,
+    Reader,
+}
+
+/// What the parts may do with a table, as the words of `grant`.
+struct Table {
+    name: &'static str,
+    worker: &'static str,
+    enqueuer: &'static str,
+    reader: &'static str,
+}
+
+/// Everybody may see the version: a store looks at it before anything else.
+const TABLES: &[Table] = &[
+    Table {
+        name: "meta",
+        worker: "select",
+        enqueuer: "select",
+        reader: "select",
+    },
+    Table {
+        name: "instances",
+        worker: "select, insert, update, delete",
+        enqueuer: "",
+        reader: "select",
+    },
+    Table {
+        name: "signals",
+        worker: "select, insert, update, delete",
+        enqueuer: "",
+        reader: "select",
+    },
+    Table {
+        name: "workers",
+        worker: "select, insert, update, delete",
+        enqueuer: "",
+        reader: "select",
+    },
+    Table {
+        name: "queues",
+        worker: "select, insert, delete",
+        enqueuer: "",
+        reader: "select",
+    },
+    Table {
+        name: "operations",
+        // Records are locked before they are collected, for which one column will do. They are never changed.
+        worker: "select, insert, update (id), delete",
+        enqueuer: "",
+        reader: "select",
+    },
+];
+
+/// The sequences that statements of a worker ask by name.
+const WORKER_SEQUENCES: &[&str] = &["instances_id_seq", "signals_id_seq"];
+
+/// What starts and signals, with the rights of the owner.
+const ENQUEUING: &[&str] = &[
+    "insert(text, text, jsonb, integer, text, integer, timestamptz, text, text, text[], text)",
+    "signal(bigint, text, jsonb, text)",
+    "signal(text, text, text, jsonb, text)",
+    "signal(text, text, text, text, text)",
+    "insert_one(text, integer, text, json, text, smallint, bigint, bigint, text, text, text[], text)",
+    "deliver_one(bigint, text, text, text, json, text, bigint)",
+];
+
+/// The clock, which every statement asks.
+const CLOCK: &[&str] = &["now()"];
+
+impl Roles {
+    /// Nobody but the owner.
+    pub fn new() -> Roles {
+        Roles::default()
+    }
+
+    /// A role for engines and operators: every verb of the store. It creates, alters and drops nothing.
+    pub fn worker(self, name: impl Into<String>) -> Roles {
+        self.with(Part::Worker, name)
+    }
+
+    /// A role for programs that start and signal instances and do nothing else: it sees no table, and calls
+    /// functions. From Rust it uses [`transaction`](crate::transaction), or a store with
+    /// [`Options::enqueue_only`](crate::Options::enqueue_only).
+    pub fn enqueuer(self, name: impl Into<String>) -> Roles {
+        self.with(Part::Enqueuer, name)
+    }
+
+    /// A role that looks at everything, states and payloads included, and changes nothing.
+    pub fn reader(self, name: impl Into<String>) -> Roles {
+        self.with(Part::Reader, name)
+    }
+
+    fn with(mut self, part: Part, name: impl Into<String>) -> Roles {
+        self.named.push((part, name.into()));
+        self
+    }
+
+    /// The SQL that gives these rights in `schema`, for people who run it themselves, as the schema's owner.
+    pub fn sql(&self, schema: &str) -> Result<String, Invalid> {
+        let given = self.statements(schema)?;
+        let lock = take_lock(schema, PRINTED_LOCK_TIMEOUT);
+        let header = format!(
+            "-- Outlast, schema {schema:?}, version {SCHEMA_VERSION}: who may do what.\n\
+             -- For the schema's owner to run, again after every migration.\n\n"
+        );
+        Ok(format!("{header}{lock}\n{given}\ncommit;\n"))
+    }
+
+    /// The statements, in the order in which they are to run.
+    fn statements(&self, schema: &str) -> Result<String, Invalid> {
+        check_schema_name(schema)?;
+        if schema == "public" {
+            return Err(Invalid::new(
+                "schema",
+                "is public, which everybody shares; roles are for a schema that is Outlast's alone",
+            ));
+        }
+        if self.named.is_empty() {
+            return Err(Invalid::new("roles", "are none; name at least one"));
+        }
+        let named = self.named.iter();
+        let named = named.map(|(part, name)| quoted(name).map(|role| (*part, role)));
+        let named = named.collect::<Result<Vec<_>, _>>()?;
+        let mut sql = String::new();
+        revoke(&mut sql, schema, &named);
+        for (part, role) in &named {
+            grant(&mut sql, schema, *part, role);
+        }
+        Ok(sql)
+    }
+}
+
+/// Takes back what was given before, and what everybody has.
+fn revoke(sql: &mut String, schema: &str, roles: &[(Part, String)]) {
+    let mut from = "public".to_owned();
+    for (_, role) in roles {
+        from.push_str(&format!(", {role}"));
+    }
+    let mut revoke = |what: String| sql.push_str(&format!("revoke all on {what} from {from};\n"));
+    revoke(format!("schema \"{schema}\""));
+    for table in TABLES {
+        revoke(format!("\"{schema}\".{}", table.name));
+    }
+    for sequence in WORKER_SEQUENCES {
+        revoke(format!("sequence \"{schema}\".{sequence}"));
+    }
+    for function in CLOCK.iter().chain(ENQUEUING) {
+        revoke(format!("function \"{schema}\".{function}"));
+    }
+}
+
+fn grant(sql: &mut String, schema: &str, part: Part, role: &str) {
+    let mut grant = |what: String| sql.push_str(&format!("grant {what} to {role};\n"));
+    grant(format!("usage on schema \"{schema}\""));
+    for table in TABLES {
+        let rights = part.rights(table);
+        if !rights.is_empty() {
+            grant(format!("{rights} on \"{schema}\".{}", table.name));
+        }
+    }
+    for sequence in part.sequences() {
+        grant(format!("usage on sequence \"{schema}\".{sequence}"));
+    }
+    for function in part.functions() {
+        grant(format!("execute on function \"{schema}\".{function}"));
+    }
+}
+
+impl Part {
+    fn rights(self, table: &Table) -> &'static str {
+        match self {
+            Part::Worker => table.worker,
+            Part::Enqueuer => table.enqueuer,
+            Part::Reader => table.reader,
+        }
+    }
+
+    fn sequences(self) -> &'static [&'static str] {
+        match self {
+            Part::Worker => WORKER_SEQUENCES,
+            Part::Enqueuer | Part::Reader => &[],
+        }
+    }
+
+    fn functions(self) -> impl Iterator<Item = &'static &'static str> {
+        let (first, second): (&[_], &[_]) = match self {
+            Part::Worker => (CLOCK, ENQUEUING),
+            Part::Enqueuer => (&[], ENQUEUING),
+            Part::Reader => (CLOCK, &[]),
+        };
+        first.iter().chain(second)
+    }
+}
+
+/// Gives the rights, in one transaction that no migration runs beside.
+pub(crate) async fn give(
+    pool: &Pool,
+    schema: &str,
+    roles: &Roles,
+    lock: Duration,
+) -> Result<(), Error> {
+    const OPERATION: &str = "grant";
+    let given = roles.statements(schema);
+    let given = given.map_err(|invalid| invalid.during(OPERATION))?;
+    let client: Pooled = pool
+        .get()
+        .await
+        .map_err(|error| Failure::Pool(error).during(OPERATION))?;
+    let sql = format!("{}{given}commit", take_lock(schema, lock));
+    match client.batch_execute(&sql).await {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            // The error is what counts; when the connection is gone the server rolls back by itself.
+            let _ = client.batch_execute("rollback").await;
+            Err(Failure::from(error).during(OPERATION))
+        }
+    }
+}
+
+/// The name of a role as an identifier. PostgreSQL allows any name; some are not what they look like.
+fn quoted(name: &str) -> Result<String, Invalid> {
+    let refuse = |why: &str| Err(Invalid::new("role", format!("{name:?} {why}")));
+    if name.is_empty() || name.len() > 63 {
+        return refuse("is empty or longer than the 63 bytes that PostgreSQL keeps of a name");
+    }
+    if name.chars().any(char::is_control) {
+        return refuse("contains a control character");
+    }
+    // Even in quotes, `public` is everybody and `none` is nobody.
+    if matches!(name, "public" | "none") || name.starts_with("pg_") {
+        return refuse("is a name that PostgreSQL keeps for itself");
+    }
+    Ok(format!("\"{}\"", name.replace('"', "\"\"")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_quoted_or_refused() {
+        for (name, expected) in [
+            ("web", "\"web\""),
+            ("select", "\"select\""),
+            ("Web Node", "\"Web Node\""),
+            ("a\"; drop table x; --", "\"a\"\"; drop table x; --\""),
+            ("bücher", "\"bücher\""),
+        ] {
+            assert_eq!(quoted(name).unwrap(), expected);
+        }
+        let long = "x".repeat(64);
+        for name in ["", "public", "none", "pg_monitor", "a\0b", "a\nb", &long] {
+            assert!(quoted(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn rights_are_for_somebody_and_in_a_schema_of_their_own() {
+        let some = Roles::new().worker("w");
+        assert!(some.sql("outlast").is_ok());
+        assert!(some.sql("public").is_err());
+        assert!(some.sql("a\"b").is_err());
+        assert!(Roles::new().sql("outlast").is_err());
+    }
+}

@@ -1,0 +1,438 @@
+//! What an instance carries is seen by its steps and by whoever asks the store for it: not in the log, whatever its level,
+//! and not in `Debug` (docs/security.md). A program of its own, since it hears everything that is logged in it.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+#[path = "engine/support/mod.rs"]
+mod support;
+
+use outlast::prelude::*;
+use outlast::{ListRequest, NewInstance, NewSignal};
+use outlast_core::{
+    Claim, ClaimRequest, Commit, Inspect, Json, MachineVersion, NewWorker, Outcome as Written,
+    Proceed, SignalOrInsert, Store, Target,
+};
+use outlast_postgres::Postgres;
+use std::error::Error as StdError;
+use std::fmt::{Debug, Write};
+use std::sync::{Mutex, Once};
+use support::{LONG, insert, on_both_stores};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id as SpanId, Record};
+use tracing_subscriber::layer::{Context as LayerContext, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+
+on_both_stores!(
+    what_instances_carry_is_not_in_the_log_or_in_debug,
+    failures_are_in_the_log_when_that_was_asked_for,
+);
+
+/// What nobody but the steps may see.
+const SECRET: &str = "xyzzy-4711";
+
+/// All that was logged in this process, and all that was printed with `Debug` here.
+static SEEN: Mutex<String> = Mutex::new(String::new());
+
+fn note(line: &str) {
+    let mut seen = SEEN.lock().unwrap();
+    seen.push_str(line);
+    seen.push('\n');
+}
+
+fn note_debug(what: &impl Debug) {
+    note(&format!("debug: {what:?} {what:#?}"));
+}
+
+/// With everything it was caused by.
+fn note_error(error: &(dyn StdError + 'static)) {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        note(&format!("error: {error} {error:?}"));
+        cause = error.source();
+    }
+}
+
+/// Hears everything, from now on and at every level.
+fn listen() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let subscriber = tracing_subscriber::registry().with(Everything);
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+        log::set_logger(&Everything).unwrap();
+        log::set_max_level(log::LevelFilter::Trace);
+    });
+}
+
+struct Everything;
+
+impl log::Log for Everything {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        note(&format!("log: {} {}", record.target(), record.args()));
+    }
+
+    fn flush(&self) {}
+}
+
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, " {field}={value:?}").unwrap();
+    }
+}
+
+impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for Everything {
+    fn on_new_span(&self, span: &Attributes<'_>, _: &SpanId, _: LayerContext<'_, S>) {
+        let mut fields = Fields(format!("span: {}", span.metadata().name()));
+        span.record(&mut fields);
+        note(&fields.0);
+    }
+
+    fn on_record(&self, _: &SpanId, values: &Record<'_>, _: LayerContext<'_, S>) {
+        let mut fields = Fields("record:".into());
+        values.record(&mut fields);
+        note(&fields.0);
+    }
+
+    fn on_event(&self, event: &tracing::Event<'_>, _: LayerContext<'_, S>) {
+        let mut fields = Fields(format!("event: {}", event.metadata().target()));
+        event.record(&mut fields);
+        note(&fields.0);
+    }
+}
+
+/// Goes through every outcome with the secret in its hands.
+struct Keeper;
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Way {
+    Start(String),
+    Told(String),
+    Joined(String),
+    Done(String),
+    Retry(String),
+    Stop(String),
+    Cancel(String),
+    Fail(String),
+    Fatal(String),
+    Panic(String),
+    FailTwice(String),
+    TooLarge(String),
+    Number(u64),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Told {
+    secret: String,
+}
+
+impl Signal for Told {
+    const NAME: &'static str = "told";
+}
+
+#[derive(Serialize, Deserialize)]
+struct Numbered {
+    secret: u64,
+}
+
+impl Signal for Numbered {
+    const NAME: &'static str = "told";
+}
+
+impl Machine for Keeper {
+    const NAME: &'static str = "keeper";
+    type State = Way;
+    type Output = String;
+
+    async fn step(&self, state: Way, cx: &Context) -> StepResult<Self> {
+        note_debug(cx);
+        Ok(match state {
+            Way::Start(secret) => wait_for([Told::NAME]).then(Way::Told(secret)),
+            Way::Told(secret) => {
+                // Read as what it is not: the error quotes what it has found.
+                let mistaken = cx.received::<Numbered>().err().unwrap();
+                note(&format!("error: {mistaken} {mistaken:?}"));
+                let ways = [
+                    Way::Done,
+                    Way::Retry,
+                    Way::Stop,
+                    Way::Cancel,
+                    Way::Fail,
+                    Way::Fatal,
+                    Way::Panic,
+                    Way::FailTwice,
+                    Way::TooLarge,
+                ];
+                let children = ways.map(|way| New::<Keeper>(way(secret.clone())));
+                let children = fan_out(children).and([New::<Errand>(secret.clone())]);
+                note_debug(&children);
+                children.then(Way::Joined(secret))
+            }
+            Way::Joined(secret) => {
+                note_debug(&cx.children::<Keeper>()?);
+                note_debug(&cx.round());
+                Outcome::done(secret)
+            }
+            Way::Done(secret) => Outcome::next(Way::Joined(secret)),
+            Way::Retry(secret) if cx.attempt() == 0 => Outcome::retry(Duration::ZERO, secret),
+            Way::Retry(secret) => Outcome::requeue(Way::Joined(secret)),
+            Way::Stop(secret) => Outcome::stop(secret),
+            Way::Cancel(secret) => Outcome::cancelled(secret),
+            Way::Fail(secret) | Way::FailTwice(secret) => return Err(StepError::new(secret)),
+            Way::Fatal(secret) => return Err(StepError::fatal(secret)),
+            Way::Panic(secret) => std::panic::resume_unwind(Box::new(secret)),
+            Way::TooLarge(secret) => Outcome::done(secret.repeat(1_000_000)),
+            Way::Number(_) => Outcome::done(String::new()),
+        })
+    }
+
+    async fn handle(&self, state: Way, failure: outlast::Failure, _: &Context) -> StepResult<Self> {
+        match state {
+            Way::FailTwice(secret) => Err(StepError::new(secret)),
+            _ => Ok(Outcome::stop(failure)),
+        }
+    }
+}
+
+/// The one-step form.
+struct Errand;
+
+impl Job for Errand {
+    const NAME: &'static str = "errand";
+    const MAX_ATTEMPTS: u32 = 2;
+    type Args = String;
+    type Output = String;
+
+    async fn perform(&self, secret: String, _: &Context) -> Result<String, outlast::JobError> {
+        Err(outlast::JobError::retry_after(Duration::ZERO, secret))
+    }
+}
+
+async fn what_instances_carry_is_not_in_the_log_or_in_debug<S: Store + Inspect + Clone>(store: S) {
+    listen();
+    let engine = Engine::builder(store.clone())
+        .machine(Keeper)
+        .machine(Errand)
+        .queue("default", 4)
+        .start()
+        .await
+        .unwrap();
+    note_debug(&engine);
+    let client: &Client = &engine;
+
+    let new = New::<Keeper>(Way::Start(SECRET.into())).key("kept");
+    note_debug(&new);
+    note_debug(
+        &client
+            .prepare(New::<Keeper>(Way::Start(SECRET.into())))
+            .unwrap(),
+    );
+    let id = insert(client, new).await;
+    let told = || Told {
+        secret: SECRET.into(),
+    };
+    note_debug(&client.signal(id, told()));
+    client.signal(id, told()).dedup("evt").await.unwrap();
+    assert_eq!(client.wait(id, LONG).await.unwrap(), SECRET);
+
+    // A state that this program cannot read.
+    let unreadable = NewInstance::new("keeper", "number", Json::of(SECRET).unwrap());
+    note_debug(&unreadable);
+    let answers = client.insert_rows(vec![unreadable]).await.unwrap();
+    let unreadable = answers[0].new_id().unwrap();
+    let ended = client.wait_ended(unreadable, LONG).await.unwrap();
+    note_debug(&ended);
+
+    note_everything_stored(client, id.get()).await;
+    note_wire_types(&store).await;
+    engine.shutdown().await;
+    assert_nothing_leaked();
+}
+
+async fn note_everything_stored(client: &Client, parent: InstanceId) {
+    let page = ListRequest {
+        limit: 100,
+        ..ListRequest::default()
+    };
+    let page = client.list(page).await.unwrap();
+    let errors = page
+        .instances
+        .iter()
+        .filter_map(|it| it.last_error.as_deref());
+    let with_secret = errors.filter(|error| error.contains(SECRET)).count();
+    assert!(
+        with_secret >= 6,
+        "the secret is where it belongs: {with_secret}"
+    );
+    note_debug(&page);
+    let children = client.children(parent).await.unwrap();
+    assert_eq!(children.len(), 10);
+    note_debug(&children);
+    for child in children {
+        note_debug(&client.get(child.id).await.unwrap());
+    }
+}
+
+/// What goes to a store and comes from it.
+async fn note_wire_types(store: &(impl Store + Inspect)) {
+    let secret = || Json::of(SECRET).unwrap();
+    let row = NewInstance::new("other", "start", secret())
+        .queue("other")
+        .correlation_key("k");
+    let signal = NewSignal::new(
+        Target::Key {
+            machine: "other".into(),
+            key: "k".into(),
+        },
+        "told",
+        secret(),
+    );
+    let both = SignalOrInsert {
+        row: row.clone(),
+        name: "told".into(),
+        payload: secret(),
+        dedup_key: None,
+    };
+    note_debug(&(&row, &signal, &both));
+    note_debug(&store.signal_or_insert(both).await.unwrap());
+    note_debug(&store.deliver(vec![signal], None).await.unwrap());
+    let worker = NewWorker {
+        name: "other".into(),
+        host: "here".into(),
+        version: "1".into(),
+        queues: vec!["other".into()],
+        lease: LONG,
+    };
+    let worker = store.register(worker).await.unwrap();
+    let request = ClaimRequest {
+        worker,
+        queue: "other".into(),
+        machines: [MachineVersion::new("other", 1)].into(),
+        max: 1,
+    };
+    let claimed = store.claim(request).await.unwrap();
+    note_debug(&claimed);
+    let claim: &Claim = &claimed.claims[0];
+    assert_eq!(claim.inbox.len(), 2);
+    note_debug(&store.signals(claim.id, None).await.unwrap());
+    let (reason, step) = (SECRET.to_owned(), "step".to_owned());
+    for outcome in [
+        Written::Next {
+            step: step.clone(),
+            state: secret(),
+            proceed: Proceed::Requeue,
+        },
+        Written::Retry {
+            state: secret(),
+            delay: Duration::ZERO,
+            error: Some(reason.clone()),
+        },
+        Written::Wait {
+            names: vec!["told".into()],
+            step: step.clone(),
+            state: secret(),
+            timeout: None,
+        },
+        Written::FanOut {
+            children: vec![row],
+            step,
+            state: secret(),
+        },
+        Written::Done { result: secret() },
+        Written::Cancel {
+            reason: reason.clone(),
+        },
+        Written::Stop { reason },
+    ] {
+        note_debug(&Commit::of(claim, outcome));
+    }
+    let commit = Commit::of(claim, Written::Done { result: secret() });
+    note_debug(&store.commit(vec![commit]).await.unwrap());
+}
+
+/// Looks through all that was seen, which must be something.
+fn assert_nothing_leaked() {
+    let seen = SEEN.lock().unwrap();
+    for proof in ["event: outlast", "span: step", "debug: "] {
+        assert!(seen.contains(proof), "nothing was seen of {proof:?}");
+    }
+    let leaks: Vec<_> = seen.lines().filter(|line| line.contains(SECRET)).collect();
+    assert!(leaks.is_empty(), "{leaks:#?}");
+}
+
+/// The text of a failure is for whoever asks for it.
+async fn failures_are_in_the_log_when_that_was_asked_for<S: Store + Inspect + Clone>(store: S) {
+    const TEXT: &str = "for the log, please";
+    listen();
+    let engine = Engine::builder(store)
+        .machine(Keeper)
+        .queue("default", 1)
+        .failures_in_logs()
+        .start()
+        .await
+        .unwrap();
+    let id = insert(&engine, New::<Keeper>(Way::Fail(TEXT.into()))).await;
+    engine.wait_ended(id.get(), LONG).await.unwrap();
+    engine.shutdown().await;
+    let seen = SEEN.lock().unwrap();
+    let is_told = |line: &str| line.contains("the step failed") && line.contains(TEXT);
+    assert!(seen.lines().any(is_told));
+}
+
+/// PostgreSQL quotes whole rows in the details of its errors, and the driver logs statements with their parameters.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_postgresql_quotes_is_not_in_the_log_or_in_errors() {
+    support::on_postgres(refused).await;
+}
+
+async fn refused(store: Postgres) {
+    listen();
+    let schema = store.schema();
+    let (raw, connection) = tokio_postgres::connect(&support::url(), tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    // Hands that should not be there: a constraint, and a trigger that speaks of what it saw.
+    let sql = format!(
+        "alter table \"{schema}\".instances add constraint no_secrets check (result::text not like '%xyzzy%');
+         create function \"{schema}\".refuse() returns trigger language plpgsql as
+         $$ begin perform new.state::text::integer; return new; end $$;
+         create trigger refuse before insert on \"{schema}\".instances
+            for each row when (new.queue = 'refused') execute function \"{schema}\".refuse()"
+    );
+    raw.batch_execute(&sql).await.unwrap();
+
+    let row = NewInstance::new("other", "start", Json::of(SECRET).unwrap());
+    let error = store
+        .insert(vec![row.clone().queue("refused")], None)
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("invalid input syntax"),
+        "{error}"
+    );
+    note_error(&error);
+
+    let engine = Engine::builder(store.clone())
+        .machine(Keeper)
+        .queue("default", 1)
+        .start()
+        .await
+        .unwrap();
+    // Its outcome is refused, and that is what the instance fails with.
+    let id = insert(&engine, New::<Keeper>(Way::Done(SECRET.into()))).await;
+    let ended = engine.wait_ended(id.get(), LONG).await.unwrap();
+    let last_error = ended.last_error.clone().unwrap_or_default();
+    assert!(last_error.contains("no_secrets"), "{last_error}");
+    assert!(!last_error.contains(SECRET), "{last_error}");
+    note_debug(&ended);
+    engine.shutdown().await;
+    let heard_the_driver = SEEN.lock().unwrap().contains("log: tokio_postgres");
+    assert!(heard_the_driver, "the driver's own log is listened to");
+    assert_nothing_leaked();
+}
