@@ -34,7 +34,8 @@ impl Postgres {
     ///
     /// `url` is what every PostgreSQL client takes: `postgres://user:password@host:5432/database`, with
     /// several hosts and `target_session_attrs=read-write` for failover, `sslmode` and `sslrootcert`
-    /// for TLS.
+    /// for TLS. Hosts are tried in turn, each for `connect_timeout` (10 s unless said otherwise) and 5 s
+    /// more to let us in; when another takes over, the store follows by itself.
     pub async fn connect(url: &str) -> Result<Postgres> {
         Postgres::options(url)?.connect().await
     }

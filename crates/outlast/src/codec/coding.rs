@@ -100,6 +100,19 @@ impl Coding {
         Ok(request)
     }
 
+    /// What an instance failed with, as it is stored.
+    pub(crate) fn encode_error(
+        &self,
+        machine: &str,
+        id: InstanceId,
+        text: String,
+    ) -> Result<String, Unwritable> {
+        match self.0.as_deref() {
+            Some(codec) => Value::error(machine, Some(id)).encode_text(codec, &text),
+            None => Ok(text),
+        }
+    }
+
     /// An outcome of this claim as it is stored.
     pub(crate) fn encode_outcome(
         &self,

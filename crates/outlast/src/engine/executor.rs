@@ -3,7 +3,7 @@
 use super::committer::{Outbox, Written};
 use super::faults::{Moment, Point};
 use super::lane::{Lane, Slot};
-use super::node::{Held, Node};
+use super::node::{Held, Node, Running};
 use super::picker::Pick;
 use crate::codec::{CodecError, Unreadable, Unwritable, plain_outcome};
 use crate::machine::{Context, Failure, Registered, Surroundings, Trouble};
@@ -151,7 +151,7 @@ impl Executor {
         }
         let cx = self.context(claim, held);
         let started = Instant::now();
-        let Some(mut outcome) = self.decide(machine, step, &cx).await else {
+        let Some(mut outcome) = self.decide(machine, step, &cx, held).await else {
             return Err(Box::pin(self.give_up(&cx, held)).await);
         };
         self.let_others_go_first(&mut outcome, budget);
@@ -190,7 +190,7 @@ impl Executor {
     ) -> Result<Box<Claim>, Ran> {
         if let Written::Rejected(invalid) = written {
             let failure = Failure::Outcome(invalid);
-            let Some(mut outcome) = self.handle(machine, step, failure, &cx).await else {
+            let Some(mut outcome) = self.handle(machine, step, failure, &cx, held).await else {
                 return Err(self.give_up(&cx, held).await);
             };
             self.let_others_go_first(&mut outcome, budget);
@@ -283,8 +283,10 @@ impl Executor {
         machine: &Registered,
         step: &'static str,
         cx: &Context,
+        held: &Held,
     ) -> Option<Outcome> {
-        match self.guarded(machine, machine.step(cx)).await? {
+        let code = machine.step(cx);
+        match self.guarded(machine, step, cx, held, code).await? {
             Ok(outcome) => Some(outcome),
             Err(Trouble::Fatal(reason)) => {
                 metrics::failed(machine.name, step, "fatal");
@@ -292,7 +294,7 @@ impl Executor {
                 Some(Outcome::Stop { reason })
             }
             Err(Trouble::Failure(failure)) => {
-                Box::pin(self.handle(machine, step, failure, cx)).await
+                Box::pin(self.handle(machine, step, failure, cx, held)).await
             }
         }
     }
@@ -303,11 +305,13 @@ impl Executor {
         step: &'static str,
         failure: Failure,
         cx: &Context,
+        held: &Held,
     ) -> Option<Outcome> {
         metrics::failed(machine.name, step, failure.kind());
         let first = failure.to_string();
         self.log_failure(failure.kind(), &first);
-        let handled = self.guarded(machine, machine.handle(failure, cx)).await?;
+        let code = machine.handle(failure, cx);
+        let handled = self.guarded(machine, step, cx, held, code).await?;
         Some(handled.unwrap_or_else(|second| {
             tracing::error!(
                 "handle failed too; the instance fails, and its last error says of what"
@@ -329,8 +333,18 @@ impl Executor {
     async fn guarded(
         &self,
         machine: &Registered,
+        step: &'static str,
+        cx: &Context,
+        held: &Held,
         code: impl Future<Output = Result<Outcome, Trouble>>,
     ) -> Option<Result<Outcome, Trouble>> {
+        let _running = held.run(Running {
+            claim: cx.claim().reference(),
+            machine: machine.name,
+            step,
+            limit: machine.timeout,
+            since: Instant::now(),
+        });
         let result = tokio::select! {
             biased;
             () = self.node.stop.grace.cancelled() => return None,

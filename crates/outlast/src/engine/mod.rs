@@ -41,6 +41,8 @@
 //! task runs the next step. What is inserted through the engine itself while slots are free and nothing waits
 //! goes in as a claim, by way of the *intake*, and runs at once.
 //!
+//! The *watchdog* ends instances whose step blocks its thread, which no limit of time can.
+//!
 //! The *heartbeat* keeps the worker's lease; when it stops, the *reaper* of any node gives the claims back. The
 //! *timers* wake waits at their deadline, the *collector* removes what ended long ago, the *reconciler* looks
 //! for what should not exist, the *surveyor* measures, and the *notifier* hears from other nodes what is worth
@@ -66,6 +68,7 @@ mod reconciler;
 mod running;
 mod surveyor;
 mod timers;
+mod watchdog;
 
 pub use builder::{EngineBuilder, Roles};
 pub use running::{Engine, Stopped};

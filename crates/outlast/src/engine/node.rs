@@ -25,7 +25,7 @@ pub(crate) struct Node {
     pub(crate) fault: Option<Fault>,
     /// By claim and not by instance: one that goes through the queue may be claimed again here before the
     /// task of the claim before is gone.
-    held: Mutex<HashMap<ClaimRef, CancellationToken>>,
+    held: Mutex<HashMap<ClaimRef, Holding>>,
     /// Claims are taken under the read side; the write side is whoever must know that none is under way.
     claiming: RwLock<()>,
     /// A call broke, and what it claimed or kept is unknown.
@@ -33,6 +33,27 @@ pub(crate) struct Node {
     lease: Mutex<Option<Lease>>,
     /// Rings for the heartbeat.
     pub(crate) lease_alarm: Alarm,
+}
+
+/// What is known here of a claim that is held.
+#[derive(Clone, Default)]
+struct Holding {
+    /// It is known to be lost.
+    lost: CancellationToken,
+    /// The user's code that runs for it right now.
+    running: Arc<Mutex<Option<Running>>>,
+}
+
+/// User's code that runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Running {
+    /// For this claim, as it is now: steps that follow one another change its revision.
+    pub(crate) claim: ClaimRef,
+    pub(crate) machine: &'static str,
+    pub(crate) step: &'static str,
+    /// How long it may take.
+    pub(crate) limit: Duration,
+    pub(crate) since: Instant,
 }
 
 /// How far an engine has stopped.
@@ -102,12 +123,34 @@ impl Node {
 
     /// Notes that this claim is held. The answer says when it is known to be lost.
     pub(crate) fn hold(self: &Arc<Node>, claim: ClaimRef) -> Held {
-        let lost = CancellationToken::new();
-        lock(&self.held).insert(claim, lost.clone());
+        let Holding { lost, running } = Holding::default();
+        let holding = Holding {
+            lost: lost.clone(),
+            running: running.clone(),
+        };
+        lock(&self.held).insert(claim, holding);
         Held {
             node: self.clone(),
             claim,
             lost,
+            running,
+        }
+    }
+
+    /// All user's code that runs right now.
+    pub(crate) fn running(&self) -> Vec<Running> {
+        let held = lock(&self.held);
+        held.values().filter_map(|holding| *lock(&holding.running)).collect()
+    }
+
+    /// The claim of this code has come to its end without it: whatever it returns one day is dropped.
+    pub(crate) fn leave_behind(&self, code: &Running) {
+        for holding in lock(&self.held).values() {
+            let mut running = lock(&holding.running);
+            if running.is_some_and(|running| running.claim == code.claim) {
+                *running = None;
+                holding.lost.cancel();
+            }
         }
     }
 
@@ -115,7 +158,7 @@ impl Node {
     pub(crate) fn lose_all(&self) {
         lock(&self.held)
             .values()
-            .for_each(CancellationToken::cancel);
+            .for_each(|holding| holding.lost.cancel());
     }
 
     /// Asks for a heartbeat at once.
@@ -160,9 +203,25 @@ pub(crate) struct Held {
     node: Arc<Node>,
     claim: ClaimRef,
     pub(crate) lost: CancellationToken,
+    running: Arc<Mutex<Option<Running>>>,
 }
 
 impl Held {
+    /// Notes that user's code runs, for as long as the answer lives.
+    pub(crate) fn run(&self, code: Running) -> impl Drop {
+        /// The code has come back.
+        struct Ran<'a>(&'a Mutex<Option<Running>>);
+
+        impl Drop for Ran<'_> {
+            fn drop(&mut self) {
+                *lock(self.0) = None;
+            }
+        }
+
+        *lock(&self.running) = Some(code);
+        Ran(&self.running)
+    }
+
     /// A call broke whose answer would have said whether the claim still stands. It is not held from now on,
     /// so that the next look gives it back if it does.
     pub(crate) fn forsake(&self) {

@@ -14,6 +14,7 @@ use super::reaper::Reaper;
 use super::reconciler::Reconciler;
 use super::surveyor::Surveyor;
 use super::timers::Timers;
+use super::watchdog::Watchdog;
 use crate::client::Client;
 use crate::error::SetupError;
 use crate::metrics;
@@ -23,10 +24,13 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 /// How long the last calls of the loops may take.
 const LAST_CALLS: Duration = Duration::from_secs(5);
+/// How long a step that awaits may take to be dropped when its grace is over.
+const DROPPED_BY: Duration = Duration::from_secs(1);
 /// How long the last words to other nodes may take when an engine stops.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -94,6 +98,7 @@ impl Engine {
         let heartbeat = Heartbeat::new(node.clone());
         heartbeat.register().await?;
         self.upkeep.spawn(heartbeat.run());
+        self.upkeep.spawn(Watchdog::new(node.clone()).run());
         let (committer, outbox) = Committer::new(node.clone());
         for _ in 0..HANDS {
             self.upkeep.spawn(committer.clone().run());
@@ -134,7 +139,9 @@ impl Engine {
 
     /// Stops: nothing new is claimed, what was claimed and not started is given back untouched, running steps
     /// have their [`grace`](EngineBuilder::grace) and are given back after it, the worker is deregistered.
-    /// Nothing of the engine runs when this answers. The store stays open.
+    /// Nothing of the engine runs when this answers, unless a step blocks its thread: nothing but the end of the
+    /// process stops that, and a runtime that is dropped waits for it, so end with [`std::process::exit`] where
+    /// steps may block. The store stays open.
     pub async fn shutdown(&self) -> Stopped {
         let node = &self.node;
         node.stop.working.cancel();
@@ -145,7 +152,7 @@ impl Engine {
             self.late.store(true, Ordering::SeqCst);
         }
         node.stop.grace.cancel();
-        self.work.wait().await;
+        self.outwait().await;
         // With it goes the last outbox, and the committers end.
         *self.intake() = None;
         node.stop.everything.cancel();
@@ -157,6 +164,22 @@ impl Engine {
         let _ = tokio::time::timeout(LAST_WORDS, node.client.hub.flushed()).await;
         Stopped {
             in_time: !self.late.load(Ordering::SeqCst),
+        }
+    }
+
+    /// Waits for everything that works to end, but not for steps that block their thread: those never do, and hold
+    /// up whatever their thread was to do next. Steps that await have been dropped by now.
+    async fn outwait(&self) {
+        let grace_over = Instant::now();
+        while tokio::time::timeout(DROPPED_BY, self.work.wait()).await.is_err() {
+            let blocking = self.node.running().len();
+            if blocking > 0 && grace_over.elapsed() > LAST_CALLS {
+                tracing::error!(
+                    steps = blocking,
+                    "stopping without steps that block their thread; their claims are given back"
+                );
+                return;
+            }
         }
     }
 
@@ -172,10 +195,14 @@ impl Engine {
             tracing::debug!(%error, "could not give back what a broken call left");
         }
         self.node.set_worker(None);
-        match self.node.store().deregister(worker).await {
-            Ok(()) => tracing::info!(%worker, "deregistered"),
-            Err(error) => {
+        let deregistering = self.node.store().deregister(worker);
+        match tokio::time::timeout(LAST_CALLS, deregistering).await {
+            Ok(Ok(())) => tracing::info!(%worker, "deregistered"),
+            Ok(Err(error)) => {
                 tracing::warn!(%worker, %error, "could not deregister; the lease runs out by itself");
+            }
+            Err(_) => {
+                tracing::warn!(%worker, "the store does not answer; the lease runs out by itself");
             }
         }
     }

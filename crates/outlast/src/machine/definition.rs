@@ -31,7 +31,8 @@ pub trait Machine: Sized + Send + Sync + 'static {
     const QUEUE: &'static str = "default";
 
     /// How long one run of a step may take. Then it is dropped where it awaits, and
-    /// [`handle`](Machine::handle) decides. A step that blocks its thread cannot be dropped.
+    /// [`handle`](Machine::handle) decides. A step that blocks its thread cannot be dropped: its instance fails a
+    /// few seconds later without `handle`, and the thread is lost until the process ends.
     const STEP_TIMEOUT: Duration = Duration::from_secs(300);
 
     /// Whether the worker that ran a step also runs the next one at once, without giving the instance

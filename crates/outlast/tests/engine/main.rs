@@ -2,6 +2,7 @@
 
 mod support;
 
+mod blocking;
 mod children;
 mod client;
 #[cfg(all(feature = "encryption", feature = "tokio-postgres"))]

@@ -1,0 +1,139 @@
+//! Steps that block their thread, which no limit of time can drop.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+use crate::support::{LONG, insert, on_both_stores};
+use outlast::prelude::*;
+use outlast_core::{Inspect, Store};
+use std::sync::{Arc, Condvar, Mutex};
+
+on_both_stores!(
+    a_step_that_blocks_its_thread_fails_its_instance_and_others_go_on,
+    what_a_blocked_step_returns_one_day_is_dropped,
+    a_stop_does_not_wait_for_a_step_that_blocks_its_thread,
+);
+
+/// Closed until it is opened, for good. Waiting for it blocks the thread.
+#[derive(Clone, Default)]
+struct Door(Arc<(Mutex<bool>, Condvar)>);
+
+impl Door {
+    fn wait(&self) {
+        let (open, opened) = &*self.0;
+        drop(opened.wait_while(open.lock().unwrap(), |open| !*open));
+    }
+
+    fn open(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
+}
+
+/// So that a test that fails does not leave a thread behind, for which its runtime would wait.
+struct OpenAtTheEnd(Door);
+
+impl Drop for OpenAtTheEnd {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
+struct Blocker {
+    door: Door,
+    entered: tokio::sync::mpsc::UnboundedSender<()>,
+    left: tokio::sync::mpsc::UnboundedSender<()>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Thread {
+    Block,
+    Pass,
+}
+
+impl Machine for Blocker {
+    const NAME: &'static str = "blocker";
+    const STEP_TIMEOUT: Duration = Duration::from_millis(100);
+    type State = Thread;
+    type Output = String;
+
+    async fn step(&self, state: Thread, _: &Context) -> StepResult<Self> {
+        if let Thread::Block = state {
+            self.entered.send(()).unwrap();
+            self.door.wait();
+            self.left.send(()).unwrap();
+        }
+        Ok(Outcome::done("passed".into()))
+    }
+
+    async fn handle(&self, _: Thread, _: Failure, _: &Context) -> StepResult<Self> {
+        Ok(Outcome::done("handled".into()))
+    }
+}
+
+struct Blocked {
+    engine: Engine,
+    door: OpenAtTheEnd,
+    id: Id<Blocker>,
+    left: tokio::sync::mpsc::UnboundedReceiver<()>,
+}
+
+/// An engine with an instance whose step blocks a thread.
+async fn blocked(store: impl Store + Inspect) -> Blocked {
+    let door = Door::default();
+    let (entered, mut enters) = tokio::sync::mpsc::unbounded_channel();
+    let (left, leaves) = tokio::sync::mpsc::unbounded_channel();
+    let machine = Blocker {
+        door: door.clone(),
+        entered,
+        left,
+    };
+    let door = OpenAtTheEnd(door);
+    let builder = Engine::builder(store).machine(machine).queue("default", 10);
+    let engine = builder.grace(Duration::from_millis(50)).start().await.unwrap();
+    let id = insert(&engine, New::<Blocker>(Thread::Block)).await;
+    enters.recv().await.unwrap();
+    Blocked {
+        engine,
+        door,
+        id,
+        left: leaves,
+    }
+}
+
+async fn a_step_that_blocks_its_thread_fails_its_instance_and_others_go_on(
+    store: impl Store + Inspect,
+) {
+    let blocked = blocked(store).await;
+    let engine = &blocked.engine;
+    let other = insert(engine, New::<Blocker>(Thread::Pass)).await;
+    assert_eq!(engine.wait(other, LONG).await.unwrap(), "passed");
+    let ended = engine.wait_ended(blocked.id, LONG).await.unwrap();
+    assert_eq!(ended.status, Status::Failed);
+    let error = ended.last_error.unwrap();
+    assert!(error.contains("step block blocks its thread"), "{error}");
+    blocked.door.0.open();
+    engine.shutdown().await;
+}
+
+async fn what_a_blocked_step_returns_one_day_is_dropped(store: impl Store + Inspect) {
+    let mut blocked = blocked(store).await;
+    let engine = &blocked.engine;
+    let ended = engine.wait_ended(blocked.id, LONG).await.unwrap();
+    blocked.door.0.open();
+    blocked.left.recv().await.unwrap();
+    assert!(engine.shutdown().await.in_time);
+    let after = engine.get(blocked.id).await.unwrap().unwrap();
+    assert_eq!((after.status, after.revision), (Status::Failed, ended.revision));
+}
+
+async fn a_stop_does_not_wait_for_a_step_that_blocks_its_thread(store: impl Store + Inspect) {
+    let blocked = blocked(store).await;
+    let engine = &blocked.engine;
+    let stopped = tokio::time::timeout(LONG, engine.shutdown()).await;
+    assert!(!stopped.expect("the stop ends").in_time);
+    // The worker counts as expired, so that whoever keeps house elsewhere gives back what it held.
+    let workers = engine.workers().await.unwrap();
+    let now = engine.now().await.unwrap();
+    assert!(workers.iter().all(|worker| worker.lease_expires_at <= now), "{workers:?}");
+}
