@@ -247,7 +247,11 @@ async fn load_once(
     }
     let inboxes: HashSet<i64> = with_inbox.iter().copied().collect();
     let is_loaded = |claim: &&Claim| claim.round > 0 || inboxes.contains(&claim.id.0);
-    let loaded: Vec<ClaimRef> = claims.iter().filter(is_loaded).map(Claim::reference).collect();
+    let loaded: Vec<ClaimRef> = claims
+        .iter()
+        .filter(is_loaded)
+        .map(Claim::reference)
+        .collect();
     calls.push(statement::CLAIM_HELD.with(references(&loaded)));
     let mut answers = session.transact(Purpose::Claim, &calls).await?.into_iter();
     let mut by_id: BTreeMap<i64, &mut Claim> = claims.iter_mut().map(|c| (c.id.0, c)).collect();

@@ -715,7 +715,11 @@ async fn is_not_handed_out_when_it_is_overtaken(
         other: other.clone(),
         raw: raw().await,
     });
-    let store = options().conductor(overtake.clone()).connect().await.unwrap();
+    let store = options()
+        .conductor(overtake.clone())
+        .connect()
+        .await
+        .unwrap();
     make_ready(&other).await;
     overtake.armed.store(true, Ordering::SeqCst);
     let worker = work::worker(&store).await;

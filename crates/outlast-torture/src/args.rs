@@ -73,7 +73,9 @@ pub(crate) enum Scenario {
 }
 
 fn minutes(text: &str) -> Result<f64, String> {
-    let minutes: f64 = text.parse().map_err(|_| "not a number of minutes".to_owned())?;
+    let minutes: f64 = text
+        .parse()
+        .map_err(|_| "not a number of minutes".to_owned())?;
     match (0.01..=10_000.0).contains(&minutes) {
         true => Ok(minutes),
         false => Err("give between 0.01 and 10,000 minutes".into()),

@@ -107,7 +107,11 @@ impl Worker {
         let mut line = String::new();
         let read = tokio::time::timeout(PATIENCE, self.said.read_line(&mut line)).await;
         read.with_context(|| format!("worker {} does not come to life", self.name))??;
-        ensure!(line == "ready\n", "worker {} ended at its start; see its log", self.name);
+        ensure!(
+            line == "ready\n",
+            "worker {} ended at its start; see its log",
+            self.name
+        );
         Ok(())
     }
 
@@ -137,7 +141,11 @@ impl Worker {
         self.send(Signal::TERM)?;
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         let ended = ended.with_context(|| format!("worker {} does not stop", self.name))??;
-        ensure!(ended.success(), "worker {} stopped badly: {ended}", self.name);
+        ensure!(
+            ended.success(),
+            "worker {} stopped badly: {ended}",
+            self.name
+        );
         self.note(WorkerEvent::Stopped).await;
         Ok(())
     }

@@ -33,7 +33,11 @@ pub(crate) enum Entry {
         at: i64,
     },
     /// An operator's verb was acknowledged.
-    Operated { verb: String, instance: i64, at: i64 },
+    Operated {
+        verb: String,
+        instance: i64,
+        at: i64,
+    },
     /// A worker process was killed or stopped or let go.
     Worker {
         name: String,
@@ -112,7 +116,8 @@ impl Ledger {
     pub(crate) fn open(folder: &Path, name: &str) -> Result<Ledger> {
         let path = folder.join(format!("{name}.ledger"));
         let file = OpenOptions::new().create(true).append(true).open(&path);
-        let file = file.with_context(|| format!("the ledger {} cannot be written", path.display()))?;
+        let file =
+            file.with_context(|| format!("the ledger {} cannot be written", path.display()))?;
         let (lines, waiting) = mpsc::channel(10_000);
         std::thread::spawn(move || write_lines(file, waiting));
         Ok(Ledger { lines })
@@ -127,7 +132,8 @@ impl Ledger {
             .send((line, written))
             .await
             .expect("the ledger's thread lives as long as its handles");
-        wait.await.expect("a ledger that cannot be written ends the process");
+        wait.await
+            .expect("a ledger that cannot be written ends the process");
     }
 }
 
@@ -166,7 +172,10 @@ fn ledgers(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for file in fs::read_dir(folder)? {
         let path = file?.path();
-        if path.extension().is_some_and(|extension| extension == "ledger") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "ledger")
+        {
             paths.push(path);
         }
     }
@@ -182,10 +191,20 @@ mod tests {
     #[tokio::test]
     async fn what_was_written_is_read_again_and_a_torn_line_is_not() {
         let folder = tempfile::tempdir().unwrap();
-        let entry = Entry::Asked { token: 7, at: now_us() };
-        Ledger::open(folder.path(), "one").unwrap().write(&entry).await;
+        let entry = Entry::Asked {
+            token: 7,
+            at: now_us(),
+        };
+        Ledger::open(folder.path(), "one")
+            .unwrap()
+            .write(&entry)
+            .await;
         let path = folder.path().join("two.ledger");
-        fs::write(path, b"{\"what\":\"asked\",\"token\":8,\"at\":1}\n{\"what\":\"ask").unwrap();
+        fs::write(
+            path,
+            b"{\"what\":\"asked\",\"token\":8,\"at\":1}\n{\"what\":\"ask",
+        )
+        .unwrap();
         let entries = read_all(folder.path()).unwrap();
         assert_eq!(entries, [entry, Entry::Asked { token: 8, at: 1 }]);
     }

@@ -12,8 +12,8 @@ use outlast::client::SignalledOrInserted;
 use outlast::prelude::*;
 use outlast::{Delivery, Id, Inserted as Answer, Note};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -65,7 +65,10 @@ impl Errors {
 
     /// The different texts.
     pub(crate) fn said(&self) -> BTreeSet<String> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.said
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn note(&self, error: &anyhow::Error) {
@@ -169,10 +172,13 @@ impl Load {
         let result = (!cancelled).then(|| of.to_string());
         let id = self.insert(token, new, result).await?;
         if let (true, Some(id)) = (cancelled, id) {
-            self.follow(|load, mut random| async move {
-                tokio::time::sleep(Duration::from_millis(random.u64(..300))).await;
-                load.cancel_and_retry(id.into(), random.bool()).await
-            }, random.fork());
+            self.follow(
+                |load, mut random| async move {
+                    tokio::time::sleep(Duration::from_millis(random.u64(..300))).await;
+                    load.cancel_and_retry(id.into(), random.bool()).await
+                },
+                random.fork(),
+            );
         }
         Ok(())
     }
@@ -184,14 +190,28 @@ impl Load {
         let id = self.insert(token, new, None).await?;
         let pays = random.u32(..5) > 0;
         if let (true, Some(id)) = (pays, id) {
-            self.follow(move |load, mut random| async move {
-                // Some pay at once, some too late.
-                tokio::time::sleep(Duration::from_millis(random.u64(..patience_ms * 5 / 4))).await;
-                load.signal(id.into(), || Paid { amount: token }, format!("paid:{token}")).await;
-                if random.bool() {
-                    load.signal(id.into(), || Paid { amount: token }, format!("paid:{token}")).await;
-                }
-            }, random.fork());
+            self.follow(
+                move |load, mut random| async move {
+                    // Some pay at once, some too late.
+                    tokio::time::sleep(Duration::from_millis(random.u64(..patience_ms * 5 / 4)))
+                        .await;
+                    load.signal(
+                        id.into(),
+                        || Paid { amount: token },
+                        format!("paid:{token}"),
+                    )
+                    .await;
+                    if random.bool() {
+                        load.signal(
+                            id.into(),
+                            || Paid { amount: token },
+                            format!("paid:{token}"),
+                        )
+                        .await;
+                    }
+                },
+                random.fork(),
+            );
         }
         Ok(())
     }
@@ -206,12 +226,16 @@ impl Load {
             have: Vec::new(),
         });
         if let Some(id) = self.insert(token, new, None).await? {
-            self.follow(move |load, mut random| async move {
-                for number in 0..random.u64(..want as u64 + 3) {
-                    tokio::time::sleep(Duration::from_millis(random.u64(..100))).await;
-                    load.signal(id.into(), || Item { number }, format!("item:{number}")).await;
-                }
-            }, random.fork());
+            self.follow(
+                move |load, mut random| async move {
+                    for number in 0..random.u64(..want as u64 + 3) {
+                        tokio::time::sleep(Duration::from_millis(random.u64(..100))).await;
+                        load.signal(id.into(), || Item { number }, format!("item:{number}"))
+                            .await;
+                    }
+                },
+                random.fork(),
+            );
         }
         Ok(())
     }
@@ -219,7 +243,11 @@ impl Load {
     async fn start_flaky(&self, random: &mut fastrand::Rng) -> Result<()> {
         let token = self.token();
         let left = random.u32(..4);
-        let new = New::<Flaky>(Tries::Try { token, left, tried: 0 });
+        let new = New::<Flaky>(Tries::Try {
+            token,
+            left,
+            tried: 0,
+        });
         let result = Some((left + 1).to_string());
         self.insert(token, new, result).await.map(drop)
     }
@@ -233,10 +261,20 @@ impl Load {
             return self.insert(token, new, None).await.map(drop);
         }
         let asked_at = now_us();
-        self.ledger.write(&Entry::Asked { token, at: asked_at }).await;
+        self.ledger
+            .write(&Entry::Asked {
+                token,
+                at: asked_at,
+            })
+            .await;
         let dedup = format!("kept:{token}");
         let signal = Kept { number: token };
-        match self.client.signal_or_insert(new, signal).dedup(&dedup).await? {
+        match self
+            .client
+            .signal_or_insert(new, signal)
+            .dedup(&dedup)
+            .await?
+        {
             SignalledOrInserted::Inserted(id) => {
                 self.note_inserted(token, id.into(), asked_at, None).await;
             }
@@ -295,7 +333,12 @@ impl Load {
         result: Option<String>,
     ) -> Result<Option<Id<M>>> {
         let asked_at = now_us();
-        self.ledger.write(&Entry::Asked { token, at: asked_at }).await;
+        self.ledger
+            .write(&Entry::Asked {
+                token,
+                at: asked_at,
+            })
+            .await;
         match self.client.insert(new).await? {
             Answer::New(id) => {
                 self.note_inserted(token, id.into(), asked_at, result).await;
@@ -309,7 +352,13 @@ impl Load {
         }
     }
 
-    async fn note_inserted(&self, token: u64, id: InstanceId, asked_at: i64, result: Option<String>) {
+    async fn note_inserted(
+        &self,
+        token: u64,
+        id: InstanceId,
+        asked_at: i64,
+        result: Option<String>,
+    ) {
         let inserted = Inserted {
             token,
             id: id.0,

@@ -78,8 +78,14 @@ impl Report {
         let mut row = |name: &str, value: String| {
             table.add_row([name.to_owned(), value]);
         };
-        row("scenario", format!("{scenario} on {store}, seed {}", self.seed));
-        row("took", format!("{:.0} s, faults for {} min", self.seconds, self.minutes));
+        row(
+            "scenario",
+            format!("{scenario} on {store}, seed {}", self.seed),
+        );
+        row(
+            "took",
+            format!("{:.0} s, faults for {} min", self.seconds, self.minutes),
+        );
         for (kind, count) in &self.faults {
             row(kind, count.to_string());
         }
@@ -200,8 +206,16 @@ impl SoakReport {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
         table.set_header([
-            "minute", "instances", "table KiB", "indexes KiB", "signals KiB", "claims", "claimed",
-            "buffers/claimed", "worker KiB", "snapshot",
+            "minute",
+            "instances",
+            "table KiB",
+            "indexes KiB",
+            "signals KiB",
+            "claims",
+            "claimed",
+            "buffers/claimed",
+            "worker KiB",
+            "snapshot",
         ]);
         for sample in &self.samples {
             table.add_row([

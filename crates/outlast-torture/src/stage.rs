@@ -177,16 +177,31 @@ impl Stage {
             remains = self.direct.remains().await?;
         }
         if remains.connections > self.sessions_max {
-            self.find("I11", format!("{} sessions left after the stop", remains.connections));
+            self.find(
+                "I11",
+                format!("{} sessions left after the stop", remains.connections),
+            );
         }
         if remains.executing > 0 {
-            self.find("I11", format!("{} claims left after the stop", remains.executing));
+            self.find(
+                "I11",
+                format!("{} claims left after the stop", remains.executing),
+            );
         }
         if remains.workers > 0 {
-            self.find("I11", format!("{} workers still registered after the stop", remains.workers));
+            self.find(
+                "I11",
+                format!(
+                    "{} workers still registered after the stop",
+                    remains.workers
+                ),
+            );
         }
         if remains.orphans > 0 {
-            self.find("I7", format!("{} signals to nobody who could read them", remains.orphans));
+            self.find(
+                "I7",
+                format!("{} signals to nobody who could read them", remains.orphans),
+            );
         }
         Ok(())
     }

@@ -7,8 +7,8 @@ use crate::machines::{self, Effects, poison};
 use anyhow::{Context as _, Result, ensure};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::watch;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 /// The orders of this process, when it is a worker.
 pub(crate) fn orders() -> Result<Option<Orders>> {
@@ -55,7 +55,12 @@ pub(crate) async fn run(orders: Orders) -> Result<()> {
 
     let (_stop, stopped) = watch::channel(false);
     if let Some(rate) = orders.drives {
-        let load = Load::new(engine.client().clone(), ledger.clone(), orders.seed, Mix::of(rate));
+        let load = Load::new(
+            engine.client().clone(),
+            ledger.clone(),
+            orders.seed,
+            Mix::of(rate),
+        );
         let (site, seed) = (orders.site.clone(), orders.seed);
         tokio::spawn(async move { load.run(&site, seed, stopped).await });
     }
@@ -71,7 +76,10 @@ pub(crate) async fn run(orders: Orders) -> Result<()> {
 fn check_clock(off_s: i64) -> Result<()> {
     let told = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() as i64;
     let off = told - now_us() / 1_000_000;
-    ensure!((off - off_s).abs() <= 5, "the clock is {off} s off instead of {off_s} s");
+    ensure!(
+        (off - off_s).abs() <= 5,
+        "the clock is {off} s off instead of {off_s} s"
+    );
     Ok(())
 }
 
@@ -92,9 +100,11 @@ async fn report_lost_outcomes(counted: &Snapshotter, ledger: &Ledger, worker: &s
 /// Counters start anew with every snapshot.
 fn lost_since_last(counted: &Snapshotter) -> u64 {
     let counters = counted.snapshot().into_vec();
-    let lost = counters.into_iter().filter_map(|(key, _, _, value)| match value {
-        DebugValue::Counter(count) if key.key().name() == outlast::metrics::LOST => Some(count),
-        DebugValue::Counter(_) | DebugValue::Gauge(_) | DebugValue::Histogram(_) => None,
-    });
+    let lost = counters
+        .into_iter()
+        .filter_map(|(key, _, _, value)| match value {
+            DebugValue::Counter(count) if key.key().name() == outlast::metrics::LOST => Some(count),
+            DebugValue::Counter(_) | DebugValue::Gauge(_) | DebugValue::Histogram(_) => None,
+        });
     lost.sum()
 }

@@ -37,6 +37,9 @@ pub enum SetupError {
         "this program is built with panic = \"abort\": a step that panics would end the process and every step beside it; remove it from the profile in Cargo.toml"
     )]
     PanicsAbort,
+    /// The system gave no thread to the watchdog.
+    #[error("no thread can be started: {0}")]
+    Thread(#[source] std::io::Error),
     /// The store did not let the worker in.
     #[error(transparent)]
     Store(#[from] Error),

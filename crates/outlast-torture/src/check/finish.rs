@@ -71,7 +71,11 @@ impl Checker {
         let (id, status) = (life.last.id, life.last.status);
         if !status.is_terminal() {
             let step = &life.last.step;
-            self.violate("I2", id, format!("has not come to rest: {status} at {step:?}"));
+            self.violate(
+                "I2",
+                id,
+                format!("has not come to rest: {status} at {step:?}"),
+            );
             return;
         }
         let inserted = self.books.inserted.get(&id);
@@ -105,7 +109,11 @@ impl Checker {
 
     /// I7: nothing was gathered twice.
     fn check_pack(&mut self, life: &Life) {
-        let numbers = life.last.result.as_deref().map(serde_json::from_str::<Vec<u64>>);
+        let numbers = life
+            .last
+            .result
+            .as_deref()
+            .map(serde_json::from_str::<Vec<u64>>);
         if let Some(Ok(numbers)) = numbers {
             let different: HashSet<_> = numbers.iter().collect();
             if different.len() < numbers.len() {
@@ -209,10 +217,16 @@ impl Checker {
         for (id, signal) in &self.signals {
             let visits = received.get(id).map_or(0, HashSet::len);
             if visits > 1 && !self.may_lose {
-                wrong.push((signal.target, format!("consumed signal {id} in {visits} visits")));
+                wrong.push((
+                    signal.target,
+                    format!("consumed signal {id} in {visits} visits"),
+                ));
             }
             let Some(target) = lives.get(&signal.target) else {
-                wrong.push((signal.target, format!("is not there, and was sent signal {id}")));
+                wrong.push((
+                    signal.target,
+                    format!("is not there, and was sent signal {id}"),
+                ));
                 continue;
             };
             match signal.gone {
@@ -221,7 +235,10 @@ impl Checker {
                     wrong.push((signal.target, format!("ended and left signal {id} behind")));
                 }
                 Some(gone) if visits == 0 && gone < target.last_alive => {
-                    wrong.push((signal.target, format!("lost signal {id}: gone, and not received")));
+                    wrong.push((
+                        signal.target,
+                        format!("lost signal {id}: gone, and not received"),
+                    ));
                 }
                 None | Some(_) => {}
             }
@@ -245,7 +262,9 @@ impl Checker {
     fn check_order(&mut self, lives: &HashMap<i64, Life>) {
         let mut lines: BTreeMap<&str, Vec<(i64, i64, i64, i64)>> = BTreeMap::new();
         for (id, inserted) in &self.books.inserted {
-            let life = lives.get(id).filter(|life| life.token == Some(inserted.token));
+            let life = lives
+                .get(id)
+                .filter(|life| life.token == Some(inserted.token));
             let Some(life) = life else { continue };
             if let (Some(key), Some(claim)) = (&life.last.partition_key, life.first_claim) {
                 let line = lines.entry(key).or_default();
@@ -277,7 +296,8 @@ impl Checker {
         });
         self.figures.zombies = zombies.count() as u64;
         self.figures.effects = books.effects_total;
-        self.figures.duplicate_executions = books.effects_total.saturating_sub(self.figures.outcomes);
+        self.figures.duplicate_executions =
+            books.effects_total.saturating_sub(self.figures.outcomes);
         self.figures.kills = books.count(WorkerEvent::Killed);
         self.figures.deaths = books.count(WorkerEvent::Died);
         self.figures.freezes = books.count(WorkerEvent::Froze);

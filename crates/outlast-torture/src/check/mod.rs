@@ -274,7 +274,9 @@ impl Checker {
             self.figures.outcomes += 1;
             // I5: what is written was run.
             let ran = self.books.effects_of(was.id);
-            let ran = ran.iter().any(|ran| ran.visit == was.visit && ran.step == was.step);
+            let ran = ran
+                .iter()
+                .any(|ran| ran.visit == was.visit && ran.step == was.step);
             if !ran {
                 let (step, visit) = (&was.step, was.visit);
                 let what = format!("has an outcome of {step:?} (visit {visit}) that never ran");
@@ -344,7 +346,10 @@ impl Checker {
                 self.violate("I8", row.id, what);
             }
         }
-        let before = self.lives.get(&row.id).and_then(|life| life.last.guard.clone());
+        let before = self
+            .lives
+            .get(&row.id)
+            .and_then(|life| life.last.guard.clone());
         if let Some(key) = row.guard.clone().or(before) {
             let holds = row.guard.is_some() && !gone;
             let place = (row.machine.clone(), key.clone());
@@ -360,7 +365,11 @@ impl Checker {
         self.figures.collected += 1;
         let status = life.last.status;
         if !status.is_terminal() {
-            self.violate("I1", life.last.id, format!("was deleted while it was {status}"));
+            self.violate(
+                "I1",
+                life.last.id,
+                format!("was deleted while it was {status}"),
+            );
         }
         life.deleted = true;
         self.lives.insert(life.last.id, life);
@@ -401,11 +410,18 @@ impl Checker {
     }
 
     fn consume(&mut self, seq: i64, row: &Signal) {
-        let gone = self.signals.get_mut(&row.id).map(|life| life.gone.replace(seq));
+        let gone = self
+            .signals
+            .get_mut(&row.id)
+            .map(|life| life.gone.replace(seq));
         match gone {
             Some(None) => {}
             Some(Some(_)) => {
-                self.violate("I7", row.target, format!("consumed signal {} twice", row.id));
+                self.violate(
+                    "I7",
+                    row.target,
+                    format!("consumed signal {} twice", row.id),
+                );
             }
             None => {
                 let what = format!("consumed signal {} that was never sent", row.id);

@@ -16,7 +16,11 @@ impl Machine for Flaky {
     type State = Tries;
     type Output = u32;
 
-    async fn step(&self, Tries::Try { token, left, tried }: Tries, cx: &Context) -> StepResult<Self> {
+    async fn step(
+        &self,
+        Tries::Try { token, left, tried }: Tries,
+        cx: &Context,
+    ) -> StepResult<Self> {
         self.0.of(cx).await;
         let tried = tried + 1;
         Ok(match left {

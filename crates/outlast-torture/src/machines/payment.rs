@@ -32,9 +32,7 @@ impl Machine for Payment {
             Sale::Offer { token, patience_ms } => wait_for([Paid::NAME])
                 .timeout(Duration::from_millis(patience_ms))
                 .then(Sale::Settle { token }),
-            Sale::Settle { .. } => {
-                Outcome::done(cx.received::<Paid>()?.map(|paid| paid.amount))
-            }
+            Sale::Settle { .. } => Outcome::done(cx.received::<Paid>()?.map(|paid| paid.amount)),
         })
     }
 }

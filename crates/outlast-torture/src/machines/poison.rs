@@ -78,7 +78,9 @@ impl Machine for Poison {
             Dose::Nul { .. } => Value::String("a\u{0}b".into()),
             Dose::Deep { .. } => (0..5_000).fold(Value::Null, |inner, _| Value::Array(vec![inner])),
             Dose::Garble { .. } => {
-                return Err(std::io::Error::other(format!("{GARBLED}a garbled error{GARBLED}")).into());
+                return Err(
+                    std::io::Error::other(format!("{GARBLED}a garbled error{GARBLED}")).into(),
+                );
             }
             Dose::Panic { .. } => panic!("{GARBLED}a garbled panic{GARBLED}"),
         }))
@@ -101,7 +103,11 @@ fn block() -> Value {
 }
 
 /// Adds the poisonous machine, and limits what this process may eat: the machine it runs on has more to do.
-pub(crate) fn register(builder: EngineBuilder, effects: &Effects, limits: &Limits) -> Result<EngineBuilder> {
+pub(crate) fn register(
+    builder: EngineBuilder,
+    effects: &Effects,
+    limits: &Limits,
+) -> Result<EngineBuilder> {
     let limit = Rlimit {
         current: Some(limits.memory_max),
         maximum: Some(limits.memory_max),

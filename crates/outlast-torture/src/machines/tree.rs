@@ -77,9 +77,7 @@ impl Machine for Tree {
                         false => Outcome::done(1),
                     });
                 }
-                let child = |number| {
-                    New::<Tree>(Growth::child(token, depth - 1, width, number))
-                };
+                let child = |number| New::<Tree>(Growth::child(token, depth - 1, width, number));
                 Ok(fan_out((0..width).map(child)).then(Growth::Gather {
                     token,
                     depth,

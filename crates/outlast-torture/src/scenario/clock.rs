@@ -61,7 +61,8 @@ async fn keep_killing_slowly(
 /// Sets the clock of a process wrong, by this many seconds: what the C library tells is not what the kernel says.
 /// Time that only passes is left alone.
 pub(crate) fn set_clock(command: &mut tokio::process::Command, off_s: i64) -> Result<()> {
-    let library = library().context("libfaketime is needed: on Debian, apt-get install libfaketime")?;
+    let library =
+        library().context("libfaketime is needed: on Debian, apt-get install libfaketime")?;
     command
         .env("LD_PRELOAD", library)
         .env("FAKETIME", format!("{off_s:+}"))
@@ -73,6 +74,10 @@ pub(crate) fn set_clock(command: &mut tokio::process::Command, off_s: i64) -> Re
 /// Debian puts it in a folder by the kind of machine.
 fn library() -> Option<PathBuf> {
     let folders = std::fs::read_dir("/usr/lib").ok()?;
-    let found = folders.flatten().map(|folder| folder.path().join("faketime/libfaketime.so.1"));
-    found.chain([PathBuf::from("/usr/lib/faketime/libfaketime.so.1")]).find(|path| path.exists())
+    let found = folders
+        .flatten()
+        .map(|folder| folder.path().join("faketime/libfaketime.so.1"));
+    found
+        .chain([PathBuf::from("/usr/lib/faketime/libfaketime.so.1")])
+        .find(|path| path.exists())
 }

@@ -24,7 +24,8 @@ pub(crate) async fn run(args: &Args) -> Result<Report> {
     let disk = disk.context("a small file system is needed: only root may mount one")?;
     let mut server = match args.store {
         StoreKind::Postgres => {
-            let cluster = Cluster::durable_in(disk.path()).context("PostgreSQL's programs are needed")?;
+            let cluster =
+                Cluster::durable_in(disk.path()).context("PostgreSQL's programs are needed")?;
             cluster.configure(SETTINGS);
             cluster.configure(SMALL_LOG);
             Server::Postgres(cluster)
@@ -36,7 +37,9 @@ pub(crate) async fn run(args: &Args) -> Result<Report> {
     }
     let stage = Stage::set(args, server.site(), server.site()).await?;
     let errors = stage.errors();
-    let report = stage.play(|act| fill_again_and_again(act, &disk, &mut server)).await;
+    let report = stage
+        .play(|act| fill_again_and_again(act, &disk, &mut server))
+        .await;
     let said = errors.map(|errors| errors.said()).unwrap_or_default();
     let full = said.iter().filter(|text| is_clear(text)).count();
     // The database goes before the disk it is on.
@@ -52,7 +55,11 @@ fn is_clear(error: &str) -> bool {
     error.contains("No space left") || error.contains("disk is full")
 }
 
-async fn fill_again_and_again(mut act: Act, disk: &SmallDisk, server: &mut Server) -> Result<Vec<Worker>> {
+async fn fill_again_and_again(
+    mut act: Act,
+    disk: &SmallDisk,
+    server: &mut Server,
+) -> Result<Vec<Worker>> {
     let workers = act.workers(WORKERS).await?;
     while Instant::now() < act.end {
         tokio::time::sleep(Duration::from_millis(act.random.u64(1_000..2_000))).await;
@@ -75,4 +82,3 @@ fn revive(cluster: &mut Cluster) {
     }
     cluster.wait_ready();
 }
-

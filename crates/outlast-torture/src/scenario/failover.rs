@@ -24,7 +24,9 @@ pub(crate) async fn run(args: &Args, mode: Mode) -> Result<Report> {
     if mode == Mode::Asynchronous {
         stage = stage.may_lose();
     }
-    stage.play(|act| fail_over_again_and_again(act, &mut replicas)).await
+    stage
+        .play(|act| fail_over_again_and_again(act, &mut replicas))
+        .await
 }
 
 async fn fail_over_again_and_again(mut act: Act, replicas: &mut Replicas) -> Result<Vec<Worker>> {

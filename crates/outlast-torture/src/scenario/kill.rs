@@ -22,7 +22,12 @@ pub(crate) async fn run(args: &Args) -> Result<Report> {
 pub(crate) async fn kill_again_and_again(mut act: Act) -> Result<Vec<Worker>> {
     let mut slots = JoinSet::new();
     for slot in 1..=WORKERS {
-        slots.spawn(keep_killing(act.crew.clone(), slot, act.random.fork(), act.end));
+        slots.spawn(keep_killing(
+            act.crew.clone(),
+            slot,
+            act.random.fork(),
+            act.end,
+        ));
     }
     let workers = slots.join_all().await;
     workers.into_iter().collect()

@@ -80,8 +80,9 @@ impl Server {
 
 /// A PostgreSQL of our own, started.
 pub(crate) fn postgres() -> Result<Cluster> {
-    let mut cluster = Cluster::durable()
-        .context("PostgreSQL's programs are needed: install them, or name their folder in OUTLAST_PG_BIN")?;
+    let mut cluster = Cluster::durable().context(
+        "PostgreSQL's programs are needed: install them, or name their folder in OUTLAST_PG_BIN",
+    )?;
     cluster.configure(SETTINGS);
     cluster.start();
     Ok(cluster)

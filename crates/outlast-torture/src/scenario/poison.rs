@@ -61,7 +61,12 @@ async fn poison_again_and_again(mut act: Act, client: Client) -> Result<Vec<Work
 async fn give(act: &Act, client: &Client, dose: Dose, token: u64) -> Result<()> {
     let ledger = &act.crew.ledger;
     let asked_at = now_us();
-    ledger.write(&Entry::Asked { token, at: asked_at }).await;
+    ledger
+        .write(&Entry::Asked {
+            token,
+            at: asked_at,
+        })
+        .await;
     if let Answer::New(id) = client.insert(New::<Poison>(dose)).await? {
         let kind = format!("{dose:?}");
         let kind = kind.split(' ').next().unwrap_or_default().to_lowercase();
@@ -84,9 +89,16 @@ async fn has_live_poison(client: &Client) -> Result<bool> {
         machine: Some(Poison::NAME.to_owned()),
         ..outlast::Filter::default()
     };
-    let request = outlast::ListRequest { filter, limit: 200, ..outlast::ListRequest::default() };
+    let request = outlast::ListRequest {
+        filter,
+        limit: 200,
+        ..outlast::ListRequest::default()
+    };
     let page = client.list(request).await?;
-    Ok(page.instances.iter().any(|instance| !instance.status.is_terminal()))
+    Ok(page
+        .instances
+        .iter()
+        .any(|instance| !instance.status.is_terminal()))
 }
 
 /// Starts the worker again whenever it has died, until it is told that this is over.
@@ -117,7 +129,9 @@ async fn refuse_what_cannot_be_stored(client: &Client) -> Result<()> {
     let row = outlast::NewInstance::new("poison", "a\u{0}b", outlast::Json::null());
     let refused = client.insert_rows(vec![row]).await;
     ensure!(
-        refused.as_ref().is_err_and(|error| error.kind() == ErrorKind::Invalid),
+        refused
+            .as_ref()
+            .is_err_and(|error| error.kind() == ErrorKind::Invalid),
         "a step with a NUL in its name was taken: {refused:?}"
     );
     Ok(())

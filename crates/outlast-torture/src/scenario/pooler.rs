@@ -16,7 +16,8 @@ pub(crate) async fn run(args: &Args) -> Result<Report> {
     let cluster = postgres()?;
     let behind = Behind::cluster(cluster.port());
     let pooler = Pooler::start(&behind, SERVER_CONNECTIONS);
-    let pooler = pooler.context("PgBouncer is needed: install it, or name it in OUTLAST_TEST_PGBOUNCER")?;
+    let pooler =
+        pooler.context("PgBouncer is needed: install it, or name it in OUTLAST_TEST_PGBOUNCER")?;
     let way = Site::Postgres {
         url: pooler.url(),
         listen_url: Some(cluster.url()),

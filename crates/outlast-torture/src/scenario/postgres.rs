@@ -18,7 +18,9 @@ pub(crate) async fn run(args: &Args) -> Result<Report> {
     let mut cluster = postgres()?;
     let site = Site::postgres(cluster.url());
     let stage = Stage::set(args, site.clone(), site).await?;
-    stage.play(|act| crash_again_and_again(act, &mut cluster)).await
+    stage
+        .play(|act| crash_again_and_again(act, &mut cluster))
+        .await
 }
 
 /// A server whose backend is killed does not trust its memory any more: it ends all sessions and recovers. One that

@@ -93,7 +93,12 @@ fn postgres_with_statistics() -> Result<Cluster> {
 
 /// One sample after the other, with a snapshot held open for a minute (or one sample) after a third of the time and
 /// after two thirds.
-async fn measure(args: &Args, site: &Site, mut meter: Meter, worker: &Worker) -> Result<Vec<Sample>> {
+async fn measure(
+    args: &Args,
+    site: &Site,
+    mut meter: Meter,
+    worker: &Worker,
+) -> Result<Vec<Sample>> {
     let whole = Duration::from_secs_f64(args.minutes * 60.0);
     let begun = Instant::now();
     let process = worker.process().context("the worker lives")?;
@@ -122,7 +127,10 @@ async fn measure(args: &Args, site: &Site, mut meter: Meter, worker: &Worker) ->
 async fn rest(site: &Site) -> Result<()> {
     let begun = Instant::now();
     while site.live().await? > 0 {
-        ensure!(begun.elapsed() < Duration::from_secs(120), "instances are stuck after the soak");
+        ensure!(
+            begun.elapsed() < Duration::from_secs(120),
+            "instances are stuck after the soak"
+        );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     Ok(())
@@ -139,7 +147,8 @@ impl Snapshot {
         Ok(match site {
             Site::Postgres { url, .. } => {
                 let client = site::plain(url).await?;
-                let sql = "begin isolation level repeatable read; select count(*) from outlast.instances";
+                let sql =
+                    "begin isolation level repeatable read; select count(*) from outlast.instances";
                 client.batch_execute(sql).await?;
                 Snapshot::Postgres(client)
             }
@@ -176,7 +185,9 @@ impl Meter {
         Ok(match site {
             Site::Postgres { url, .. } => {
                 let client = site::plain(url).await?;
-                client.batch_execute("create extension pg_stat_statements").await?;
+                client
+                    .batch_execute("create extension pg_stat_statements")
+                    .await?;
                 let before = Costs::default();
                 Meter::Postgres { client, before }
             }
@@ -240,5 +251,8 @@ fn resident_kib(process: u32) -> Result<i64> {
     let status = std::fs::read_to_string(status)?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let number = line.and_then(|line| line.split_whitespace().next());
-    number.context("the kernel tells it")?.parse().context("a number")
+    number
+        .context("the kernel tells it")?
+        .parse()
+        .context("a number")
 }

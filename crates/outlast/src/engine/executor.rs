@@ -344,6 +344,7 @@ impl Executor {
             step,
             limit: machine.timeout,
             since: Instant::now(),
+            left_behind: false,
         });
         let result = tokio::select! {
             biased;

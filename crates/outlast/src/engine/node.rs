@@ -54,6 +54,8 @@ pub(crate) struct Running {
     /// How long it may take.
     pub(crate) limit: Duration,
     pub(crate) since: Instant,
+    /// Its claim has come to an end without it.
+    pub(crate) left_behind: bool,
 }
 
 /// How far an engine has stopped.
@@ -140,15 +142,18 @@ impl Node {
     /// All user's code that runs right now.
     pub(crate) fn running(&self) -> Vec<Running> {
         let held = lock(&self.held);
-        held.values().filter_map(|holding| *lock(&holding.running)).collect()
+        held.values()
+            .filter_map(|holding| *lock(&holding.running))
+            .collect()
     }
 
     /// The claim of this code has come to its end without it: whatever it returns one day is dropped.
     pub(crate) fn leave_behind(&self, code: &Running) {
         for holding in lock(&self.held).values() {
-            let mut running = lock(&holding.running);
-            if running.is_some_and(|running| running.claim == code.claim) {
-                *running = None;
+            if let Some(running) = &mut *lock(&holding.running)
+                && running.claim == code.claim
+            {
+                running.left_behind = true;
                 holding.lost.cancel();
             }
         }

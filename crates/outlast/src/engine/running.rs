@@ -14,7 +14,7 @@ use super::reaper::Reaper;
 use super::reconciler::Reconciler;
 use super::surveyor::Surveyor;
 use super::timers::Timers;
-use super::watchdog::Watchdog;
+use super::watchdog::{Watchdog, WatchdogThread};
 use crate::client::Client;
 use crate::error::SetupError;
 use crate::metrics;
@@ -48,6 +48,7 @@ pub struct Engine {
     work: TaskTracker,
     /// Committers, heartbeat and the loops that keep house.
     upkeep: TaskTracker,
+    watchdog: Option<WatchdogThread>,
     /// A stop did not end in time; stopping again does not make it so.
     late: AtomicBool,
 }
@@ -78,6 +79,7 @@ impl Engine {
             intake: Mutex::default(),
             work: TaskTracker::new(),
             upkeep: TaskTracker::new(),
+            watchdog: None,
             late: AtomicBool::new(false),
             node,
         };
@@ -98,7 +100,8 @@ impl Engine {
         let heartbeat = Heartbeat::new(node.clone());
         heartbeat.register().await?;
         self.upkeep.spawn(heartbeat.run());
-        self.upkeep.spawn(Watchdog::new(node.clone()).run());
+        let watchdog = Watchdog::start(node, &self.upkeep).map_err(SetupError::Thread)?;
+        self.watchdog = Some(watchdog);
         let (committer, outbox) = Committer::new(node.clone());
         for _ in 0..HANDS {
             self.upkeep.spawn(committer.clone().run());
@@ -162,6 +165,7 @@ impl Engine {
         self.deregister().await;
         // What other nodes do not hear they find out.
         let _ = tokio::time::timeout(LAST_WORDS, node.client.hub.flushed()).await;
+        self.end_watchdog();
         Stopped {
             in_time: !self.late.load(Ordering::SeqCst),
         }
@@ -171,7 +175,10 @@ impl Engine {
     /// up whatever their thread was to do next. Steps that await have been dropped by now.
     async fn outwait(&self) {
         let grace_over = Instant::now();
-        while tokio::time::timeout(DROPPED_BY, self.work.wait()).await.is_err() {
+        while tokio::time::timeout(DROPPED_BY, self.work.wait())
+            .await
+            .is_err()
+        {
             let blocking = self.node.running().len();
             if blocking > 0 && grace_over.elapsed() > LAST_CALLS {
                 tracing::error!(
@@ -180,6 +187,12 @@ impl Engine {
                 );
                 return;
             }
+        }
+    }
+
+    fn end_watchdog(&self) {
+        if let Some(watchdog) = &self.watchdog {
+            watchdog.end();
         }
     }
 
@@ -221,6 +234,7 @@ impl Drop for Engine {
         self.node.stop.working.cancel();
         self.node.stop.grace.cancel();
         self.node.stop.everything.cancel();
+        self.end_watchdog();
         self.lanes.iter().for_each(|lane| lane.close());
     }
 }

@@ -2,14 +2,22 @@
 //!
 //! A step that awaits is dropped at its limit of time, where it awaits. One that does not come back from its thread
 //! cannot be dropped, and nothing of its task runs any more, `handle` neither. Without this its instance would
-//! execute for as long as the process lives: the lease is renewed by other threads.
+//! execute for as long as the process lives.
+//!
+//! This is the one loop with a thread of its own: a thread that is blocked may have been the one that waited for
+//! sockets and timers for all others, and a runtime that has other threads still stands still until somebody
+//! outside gives it something to do.
 
-use super::backoff::jittered;
 use super::node::{Node, Running};
 use crate::metrics;
 use outlast_core::{Answer, Commit, Error, Hints, Outcome, Ties};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::Thread;
 use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::Mutex;
+use tokio_util::task::TaskTracker;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How far past its limit a step counts as blocking: a busy runtime may be late to drop it.
@@ -20,22 +28,63 @@ pub(crate) struct Watchdog {
     node: Arc<Node>,
 }
 
+/// The thread that looks, until it is told to end.
+pub(crate) struct WatchdogThread {
+    thread: Thread,
+    over: Arc<AtomicBool>,
+}
+
+impl WatchdogThread {
+    /// Ends it. A stop needs it to the last: what stands still does not stop either.
+    pub(crate) fn end(&self) {
+        self.over.store(true, Ordering::SeqCst);
+        self.thread.unpark();
+    }
+}
+
 impl Watchdog {
     pub(crate) fn new(node: Arc<Node>) -> Watchdog {
         Watchdog { node }
     }
 
-    /// What cannot be written is tried again with the next look.
-    pub(crate) async fn run(self) {
+    /// Starts the thread. What it finds to do is done in the calling runtime, by a task of `upkeep`.
+    pub(crate) fn start(node: &Arc<Node>, upkeep: &TaskTracker) -> std::io::Result<WatchdogThread> {
+        let (node, upkeep, runtime) = (Arc::downgrade(node), upkeep.clone(), Handle::current());
+        let over = Arc::new(AtomicBool::new(false));
+        let is_over = over.clone();
+        let thread = std::thread::Builder::new().name("outlast-watchdog".into());
+        let thread = thread.spawn(move || Watchdog::run(&node, &upkeep, &runtime, &is_over))?;
+        let thread = thread.thread().clone();
+        Ok(WatchdogThread { thread, over })
+    }
+
+    fn run(node: &Weak<Node>, upkeep: &TaskTracker, runtime: &Handle, over: &AtomicBool) {
+        // One look at a time: the store may not answer.
+        let looking = Arc::new(Mutex::new(()));
         loop {
-            tokio::select! {
-                biased;
-                () = self.node.stop.everything.cancelled() => return,
-                () = tokio::time::sleep(jittered(INTERVAL)) => {}
+            std::thread::park_timeout(INTERVAL);
+            if over.load(Ordering::SeqCst) {
+                return;
             }
-            if let Err(error) = self.run_once().await {
-                metrics::store_error("watchdog");
-                tracing::warn!(%error, "could not end what blocks its thread; trying again");
+            let Some(node) = node.upgrade() else { return };
+            let slow = |code: &Running| code.since.elapsed() > INTERVAL;
+            if !node.running().iter().any(slow) {
+                continue;
+            }
+            let (watchdog, looking) = (Watchdog::new(node), looking.clone());
+            let look = async move {
+                let Ok(_looking) = looking.try_lock() else {
+                    return;
+                };
+                if let Err(error) = watchdog.run_once().await {
+                    metrics::store_error("watchdog");
+                    tracing::warn!(%error, "could not end what blocks its thread; trying again");
+                }
+            };
+            match upkeep.is_closed() {
+                false => drop(upkeep.spawn_on(look, runtime)),
+                // Only so that the runtime does not stand still while the engine stops.
+                true => drop(runtime.spawn(async {})),
             }
         }
     }
@@ -43,7 +92,7 @@ impl Watchdog {
     /// Ends what blocks now.
     pub(crate) async fn run_once(&self) -> Result<(), Error> {
         for code in self.node.running() {
-            if code.since.elapsed() > code.limit + PATIENCE {
+            if !code.left_behind && code.since.elapsed() > code.limit + PATIENCE {
                 self.end(&code).await?;
             }
         }

@@ -90,7 +90,11 @@ async fn blocked(store: impl Store + Inspect) -> Blocked {
     };
     let door = OpenAtTheEnd(door);
     let builder = Engine::builder(store).machine(machine).queue("default", 10);
-    let engine = builder.grace(Duration::from_millis(50)).start().await.unwrap();
+    let engine = builder
+        .grace(Duration::from_millis(50))
+        .start()
+        .await
+        .unwrap();
     let id = insert(&engine, New::<Blocker>(Thread::Block)).await;
     enters.recv().await.unwrap();
     Blocked {
@@ -124,7 +128,10 @@ async fn what_a_blocked_step_returns_one_day_is_dropped(store: impl Store + Insp
     blocked.left.recv().await.unwrap();
     assert!(engine.shutdown().await.in_time);
     let after = engine.get(blocked.id).await.unwrap().unwrap();
-    assert_eq!((after.status, after.revision), (Status::Failed, ended.revision));
+    assert_eq!(
+        (after.status, after.revision),
+        (Status::Failed, ended.revision)
+    );
 }
 
 async fn a_stop_does_not_wait_for_a_step_that_blocks_its_thread(store: impl Store + Inspect) {
@@ -132,8 +139,12 @@ async fn a_stop_does_not_wait_for_a_step_that_blocks_its_thread(store: impl Stor
     let engine = &blocked.engine;
     let stopped = tokio::time::timeout(LONG, engine.shutdown()).await;
     assert!(!stopped.expect("the stop ends").in_time);
+    blocked.door.0.open();
     // The worker counts as expired, so that whoever keeps house elsewhere gives back what it held.
     let workers = engine.workers().await.unwrap();
     let now = engine.now().await.unwrap();
-    assert!(workers.iter().all(|worker| worker.lease_expires_at <= now), "{workers:?}");
+    assert!(
+        workers.iter().all(|worker| worker.lease_expires_at <= now),
+        "{workers:?}"
+    );
 }
