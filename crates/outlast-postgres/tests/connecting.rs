@@ -42,6 +42,32 @@ async fn a_missing_server_is_transient_and_says_what_to_check() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_not_there_is_told_of_without_the_password() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    for url in [
+        format!("postgres://me:hunter2@127.0.0.1:{port}/x"),
+        format!("postgres://me:%68unter2@127.0.0.1:{port}/x"),
+        format!("postgres://me@127.0.0.1:{port}/x?password=hunter2"),
+        format!("postgres://me:hunter2@no.such.host.invalid:{port}/x"),
+        format!("host=127.0.0.1 port={port} user=me password=hunter2 dbname=x"),
+        format!("host=127.0.0.1 port={port} user=me password='hunter2' dbname=x"),
+    ] {
+        let opened = options(&url);
+        let error = opened.clone().connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Transient, "{error:?}");
+        let mut said = format!("{opened:?} {error:?}");
+        let mut cause: Option<&dyn std::error::Error> = Some(&error);
+        while let Some(error) = cause {
+            said.push_str(&format!(" {error} {error:?}"));
+            cause = error.source();
+        }
+        assert!(!said.contains("hunter2") && !said.contains("%68"), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_never_answers_is_transient_in_bounded_time() {
     // Takes connections and says nothing.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
