@@ -173,7 +173,7 @@ async fn a_role_without_rights_is_told_what_it_lacks() {
         .await
         .unwrap();
     let url = url_of(|config| config.dbname(&database.name).user(&role));
-    let said = "grant the role what it needs";
+    let said = "migrations are for the schema's owner";
     assert_fails(options(&url), ErrorKind::Invalid, said).await;
     assert!(!schema_exists(&database.url, "outlast").await);
 
