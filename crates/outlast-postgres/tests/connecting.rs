@@ -6,7 +6,7 @@
 mod support;
 
 use outlast_core::{Error, ErrorKind, Store};
-use outlast_postgres::{Migrations, Options, Postgres};
+use outlast_postgres::{Migrations, Options, Postgres, Roles};
 use outlast_testbed::cluster::{Cluster, Stop};
 use std::net::TcpListener;
 use std::time::Duration;
@@ -179,12 +179,8 @@ async fn a_role_without_rights_is_told_what_it_lacks() {
 
     // Where everything is in place, no right to create is needed.
     let owner = options(&database.url).connect().await.unwrap();
-    let grants = format!(
-        "grant usage on schema outlast to {role};
-         grant select, insert, update, delete on all tables in schema outlast to {role};
-         grant usage on all sequences in schema outlast to {role}"
-    );
-    admin.batch_execute(&grants).await.unwrap();
+    let roles = Roles::new().worker(&role);
+    options(&database.url).grant(&roles).await.unwrap();
     let store = options(&url).connect().await.unwrap();
     work::running(&store).await;
 
@@ -193,6 +189,7 @@ async fn a_role_without_rights_is_told_what_it_lacks() {
     admin.batch_execute(&sql).await.unwrap();
     let error = store.insert(vec![work::task()], None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+    let said = "permission denied for table instances; the role lacks a right";
     assert!(error.to_string().contains(said), "{error}");
 
     store.close().await;
