@@ -56,6 +56,8 @@ macro_rules! every_rule {
                 batches_have_an_end,
                 requests_beyond_their_bounds_are_refused,
                 what_is_just_allowed_is_stored,
+                names_are_data_whatever_they_look_like,
+                names_that_cannot_be_stored_are_not_looked_for,
             }
             batches on One {
                 ids_are_given_in_the_callers_order,

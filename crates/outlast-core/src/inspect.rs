@@ -167,7 +167,39 @@ pub struct ListRequest {
 impl ListRequest {
     /// Whether it can be answered.
     pub fn check(&self) -> Result<(), Invalid> {
+        self.filter.check()?;
         limits::check_batch("page", self.limit, PAGE_MAX)
+    }
+}
+
+impl Filter {
+    /// Whether it names what could be stored. What could not is refused by the database of one store and never found by
+    /// that of another.
+    pub fn check(&self) -> Result<(), Invalid> {
+        let names = [
+            ("machine", &self.machine),
+            ("step", &self.step),
+            ("queue", &self.queue),
+        ];
+        for (what, name) in names {
+            name.as_deref()
+                .map_or(Ok(()), |name| limits::check_name(what, name))?;
+        }
+        let keys = [
+            ("correlation key", &self.correlation_key),
+            ("partition key", &self.partition_key),
+        ];
+        for (what, key) in keys {
+            key.as_deref()
+                .map_or(Ok(()), |key| limits::check_key(what, key))?;
+        }
+        Ok(())
+    }
+
+    /// Whether an instance could be found by this machine and correlation key.
+    pub fn check_holder(machine: &str, key: &str) -> Result<(), Invalid> {
+        limits::check_name("machine", machine)?;
+        limits::check_key("correlation key", key)
     }
 }
 

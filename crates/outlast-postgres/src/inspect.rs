@@ -27,6 +27,7 @@ pub(crate) async fn get(session: &Session, id: InstanceId) -> Result<Option<Inst
 }
 
 pub(crate) async fn find(session: &Session, machine: &str, key: &str) -> Result<Option<Instance>> {
+    Filter::check_holder(machine, key).map_err(|invalid| invalid.during("find"))?;
     let call = statement::INSPECT_FIND.with([value(machine), value(key)]);
     look_up(session, "find", call, row::instance).await
 }
@@ -48,6 +49,7 @@ pub(crate) async fn list(session: &Session, request: &ListRequest) -> Result<Pag
 }
 
 pub(crate) async fn count(session: &Session, wanted: &Filter) -> Result<Count> {
+    wanted.check().map_err(|invalid| invalid.during("count"))?;
     let mut parameters = filter(wanted);
     parameters.push(value(COUNTED_MAX));
     let rows = ask(

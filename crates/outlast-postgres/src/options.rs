@@ -309,9 +309,9 @@ fn unquoted(cause: &str) -> String {
         "sslkey",
         "sslpassword",
     ];
-    let named = |name: &&str| cause == format!("unknown option `{name}`");
-    let says_where = cause.starts_with("invalid value for option")
-        || OPTIONS_OF_OTHERS.iter().any(|name| named(&name));
+    let names = |name: &&str| cause == format!("unknown option `{name}`");
+    let says_where =
+        cause.starts_with("invalid value for option") || OPTIONS_OF_OTHERS.iter().any(names);
     match says_where {
         true => cause.to_owned(),
         false if cause.starts_with("unknown option") => "unknown option".into(),

@@ -6,7 +6,7 @@
 mod support;
 
 use outlast_core::{Error, ErrorKind, Store};
-use outlast_postgres::{Migrations, Options, Postgres};
+use outlast_postgres::{Migrations, Options, Postgres, Roles};
 use outlast_testbed::cluster::{Cluster, Stop};
 use std::net::TcpListener;
 use std::time::Duration;
@@ -39,6 +39,32 @@ async fn a_missing_server_is_transient_and_says_what_to_check() {
     assert_fails(options(&url), ErrorKind::Transient, said).await;
     let folder = "postgres://outlast@%2Fno%2Fsuch%2Ffolder/outlast";
     assert_fails(options(folder), ErrorKind::Transient, said).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_told_of_without_the_password() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    for url in [
+        format!("postgres://me:hunter2@127.0.0.1:{port}/x"),
+        format!("postgres://me:%68unter2@127.0.0.1:{port}/x"),
+        format!("postgres://me@127.0.0.1:{port}/x?password=hunter2"),
+        format!("postgres://me:hunter2@no.such.host.invalid:{port}/x"),
+        format!("host=127.0.0.1 port={port} user=me password=hunter2 dbname=x"),
+        format!("host=127.0.0.1 port={port} user=me password='hunter2' dbname=x"),
+    ] {
+        let opened = options(&url);
+        let error = opened.clone().connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Transient, "{error:?}");
+        let mut said = format!("{opened:?} {error:?}");
+        let mut cause: Option<&dyn std::error::Error> = Some(&error);
+        while let Some(error) = cause {
+            said.push_str(&format!(" {error} {error:?}"));
+            cause = error.source();
+        }
+        assert!(!said.contains("hunter2") && !said.contains("%68"), "{said}");
+    }
 }
 
 #[tokio::test]
@@ -147,18 +173,14 @@ async fn a_role_without_rights_is_told_what_it_lacks() {
         .await
         .unwrap();
     let url = url_of(|config| config.dbname(&database.name).user(&role));
-    let said = "grant the role what it needs";
+    let said = "migrations are for the schema's owner";
     assert_fails(options(&url), ErrorKind::Invalid, said).await;
     assert!(!schema_exists(&database.url, "outlast").await);
 
     // Where everything is in place, no right to create is needed.
     let owner = options(&database.url).connect().await.unwrap();
-    let grants = format!(
-        "grant usage on schema outlast to {role};
-         grant select, insert, update, delete on all tables in schema outlast to {role};
-         grant usage on all sequences in schema outlast to {role}"
-    );
-    admin.batch_execute(&grants).await.unwrap();
+    let roles = Roles::new().worker(&role);
+    options(&database.url).grant(&roles).await.unwrap();
     let store = options(&url).connect().await.unwrap();
     work::running(&store).await;
 
@@ -167,6 +189,7 @@ async fn a_role_without_rights_is_told_what_it_lacks() {
     admin.batch_execute(&sql).await.unwrap();
     let error = store.insert(vec![work::task()], None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+    let said = "permission denied for table instances; the role lacks a right";
     assert!(error.to_string().contains(said), "{error}");
 
     store.close().await;

@@ -113,7 +113,12 @@ async fn the_functions_read_by_index_however_the_tables_have_grown() {
     );
     raw().await.batch_execute(&fill).await.unwrap();
     for call in &calls {
-        let read = buffers(call).await;
+        // Once the server may read its catalogs anew, since others change them beside this; a plan that reads a whole table
+        // reads it each time.
+        let mut read = buffers(call).await;
+        for _ in 0..2 {
+            read = read.min(buffers(call).await);
+        }
         assert!(read < 100, "{call} reads {read} pages");
     }
     store.close().await;

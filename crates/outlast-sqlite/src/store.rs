@@ -368,6 +368,7 @@ impl Inspect for Sqlite {
     }
 
     async fn find(&self, machine: &str, key: &str) -> Result<Option<Instance>> {
+        self.admit("find", || Filter::check_holder(machine, key))?;
         let (machine, key) = (machine.to_owned(), key.to_owned());
         self.read("find", move |tx| inspect::find(tx, &machine, &key))
             .await
@@ -380,6 +381,7 @@ impl Inspect for Sqlite {
     }
 
     async fn count(&self, filter: Filter) -> Result<Count> {
+        self.admit("count", || filter.check())?;
         self.read("count", move |tx| inspect::count(tx, &filter))
             .await
     }

@@ -192,10 +192,10 @@ impl Machine for Keeper {
     }
 
     async fn handle(&self, state: Way, failure: outlast::Failure, _: &Context) -> StepResult<Self> {
-        match state {
-            Way::FailTwice(secret) => Err(StepError::new(secret)),
-            _ => Ok(Outcome::stop(failure)),
+        if let Way::FailTwice(secret) = state {
+            return Err(StepError::new(secret));
         }
+        Ok(Outcome::stop(failure))
     }
 }
 

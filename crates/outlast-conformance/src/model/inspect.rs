@@ -15,6 +15,7 @@ impl Inspect for Model {
     }
 
     async fn find(&self, machine: &str, key: &str) -> Result<Option<Instance>> {
+        Filter::check_holder(machine, key).map_err(|invalid| invalid.during("find"))?;
         self.alone("find", |tables, _| Ok(tables.holder(machine, key).cloned()))
     }
 
@@ -23,6 +24,7 @@ impl Inspect for Model {
     }
 
     async fn count(&self, filter: Filter) -> Result<Count> {
+        filter.check().map_err(|invalid| invalid.during("count"))?;
         self.alone("count", |tables, _| {
             Ok(counted(
                 tables.instances.values().filter(|row| fits(row, &filter)),

@@ -3,9 +3,11 @@
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
-    Answer, ClaimRequest, CollectRequest, Count, Error, ErrorKind, ListRequest, NewInstance,
-    NewSignal, NewWorker, Note, Outcome, Result, Status, Target, limits,
+    Answer, ClaimRequest, CollectRequest, Count, Error, ErrorKind, Filter, ListRequest,
+    MachineVersion, NewInstance, NewSignal, NewWorker, Note, Outcome, Result, Status, Target,
+    limits,
 };
+use std::collections::BTreeSet;
 
 fn assert_invalid<T: std::fmt::Debug>(answer: Result<T>) -> String {
     let error = answer.expect_err("it was not refused");
@@ -305,4 +307,145 @@ pub async fn what_is_just_allowed_is_stored(subject: &Subject) {
         subject.signals(claim.id).await[0].payload,
         Some(json(&deep))
     );
+}
+
+/// Names that mean something to somebody on the way: to SQL, to array and composite literals, to patterns and formats, to
+/// JSON, to shells and terminals.
+const ODD_NAMES: &[&str] = &[
+    "'; drop table instances; --",
+    "\"quoted\"",
+    "a.b.c",
+    "back\\slash",
+    "$1",
+    "$$",
+    "%s %",
+    "{a,b}",
+    "{}",
+    "(1,2)",
+    "null",
+    "NULL",
+    "default",
+    "select",
+    "pg_catalog",
+    "*",
+    "_",
+    " ",
+    " leading and trailing ",
+    "a,b",
+    "a\u{a0}b",
+    "\u{202e}evil",
+    "héllo wörld",
+    "日本語",
+    "👩\u{200d}🚀",
+    "e\u{301}",
+    "\u{feff}",
+    "-1",
+    "9223372036854775808",
+    "${HOME} `id` $(id)",
+    "<script>",
+    "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+];
+
+/// A name is a value in every verb: it is found as it was given, and is nobody else's.
+pub async fn names_are_data_whatever_they_look_like(subject: &Subject) {
+    let store = &subject.store;
+    let mut worker = NewWorker {
+        name: String::new(),
+        host: "host".into(),
+        version: "1".into(),
+        queues: ODD_NAMES.iter().map(ToString::to_string).collect(),
+        lease: LEASE,
+    };
+    for name in ODD_NAMES {
+        worker.name = (*name).into();
+        let worker = store.register(worker.clone()).await.unwrap();
+        let row = NewInstance::new(*name, *name, json("{}"))
+            .queue(*name)
+            .partition_key(*name)
+            .correlation_key(*name)
+            .trace(*name);
+        let id = subject.insert(row).await;
+        let by = Note::by(*name).because(*name);
+        assert!(store.pause(name, by.clone()).await.unwrap(), "{name}");
+        assert!(store.resume(name, by).await.unwrap(), "{name}");
+        let request = ClaimRequest {
+            worker,
+            queue: (*name).into(),
+            machines: [MachineVersion::new(*name, 1)].into(),
+            max: 10,
+        };
+        let claimed = store.claim(request.clone()).await.unwrap().claims;
+        assert_eq!(ids_of(&claimed), [id], "{name}");
+        let wait = Outcome::Wait {
+            names: vec![(*name).into()],
+            step: (*name).into(),
+            state: json("{}"),
+            timeout: None,
+        };
+        subject.commit(&claimed[0], wait).await;
+        let (machine, key) = ((*name).into(), (*name).into());
+        let signal = NewSignal::new(Target::Key { machine, key }, *name, json("1"));
+        assert!(subject.arrives(signal.dedup_key(*name)).await.1, "{name}");
+        let claimed = store.claim(request).await.unwrap().claims;
+        assert_eq!(ids_of(&claimed), [id], "{name}");
+        assert_eq!(names_of(claimed[0].awaited()), [*name]);
+        assert_eq!(claimed[0].step, *name);
+        let filter = Filter {
+            machine: Some((*name).into()),
+            step: Some((*name).into()),
+            queue: Some((*name).into()),
+            correlation_key: Some((*name).into()),
+            partition_key: Some((*name).into()),
+            ..Filter::default()
+        };
+        assert_eq!(store.count(filter).await.unwrap(), Count::Exactly(1));
+        let found = store.find(name, name).await.unwrap();
+        assert_eq!(found.map(|it| it.id), Some(id), "{name}");
+    }
+    let names: BTreeSet<String> = ODD_NAMES.iter().map(ToString::to_string).collect();
+    let queues = store.queues().await.unwrap();
+    assert_eq!(
+        queues
+            .into_iter()
+            .map(|it| it.name)
+            .collect::<BTreeSet<_>>(),
+        names
+    );
+    let workers = store.workers().await.unwrap();
+    assert_eq!(
+        workers
+            .into_iter()
+            .map(|it| it.name)
+            .collect::<BTreeSet<_>>(),
+        names
+    );
+}
+
+pub async fn names_that_cannot_be_stored_are_not_looked_for(subject: &Subject) {
+    let store = &subject.store;
+    subject.insert(task().correlation_key("k")).await;
+    for bad in ["", "a\u{0}b", "a\u{1b}b", &long(limits::KEY_BYTES_MAX + 1)] {
+        assert_invalid(store.find(bad, "k").await);
+        assert_invalid(store.find("task", bad).await);
+        assert_invalid(store.pause(bad, note()).await);
+        assert_invalid(store.resume(bad, note()).await);
+        let set: [fn(&mut Filter) -> &mut Option<String>; 5] = [
+            |filter| &mut filter.machine,
+            |filter| &mut filter.step,
+            |filter| &mut filter.queue,
+            |filter| &mut filter.correlation_key,
+            |filter| &mut filter.partition_key,
+        ];
+        for field in set {
+            let mut filter = Filter::default();
+            *field(&mut filter) = Some(bad.into());
+            assert_invalid(store.count(filter.clone()).await);
+            let page = ListRequest {
+                filter,
+                limit: 1,
+                before: None,
+            };
+            assert_invalid(store.list(page).await);
+        }
+    }
 }

@@ -48,7 +48,7 @@ tx.commit().await?;
 //!
 //! Each verb is one published statement, [`Schema::insert_statement`] and [`Schema::signal_statement`], with
 //! parameters of plain types. Check what you send with [`NewInstance::check`] and [`NewSignal::check`]: the
-//! statements rely on it. Other languages use the SQL functions `outlast.insert` and `outlast.signal`, which
+//! statements refuse what does not pass, and that ends your transaction. Other languages use the SQL functions `outlast.insert` and `outlast.signal`, which
 //! check everything themselves.
 
 #[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
