@@ -30,7 +30,6 @@ use interleavings::act::Act::{
 };
 use interleavings::act::Decision::{self, Done, FanOut, Keep, Next, Park};
 use interleavings::defects;
-use interleavings::gate::Variants;
 use interleavings::scheduler::{Report, Scenario};
 use interleavings::stage::{Stage, Start};
 use interleavings::world::World;
@@ -401,44 +400,44 @@ async fn two_neighbours_of_a_line_cancelled_by_two_operators_survive_their_deadl
 #[tokio::test]
 async fn a_park_that_does_not_lock_first_is_caught() {
     let park = Scenario::new(Start::Executing, &[&[commit(0, Park)], &[Deliver(0)]]);
-    catch(defects::park_without_locking(), park, &[LOST_WAKE_UP]).await;
+    catch("park-does-not-lock", park, &[LOST_WAKE_UP]).await;
 }
 
 #[tokio::test]
 async fn a_park_that_locks_where_it_looks_is_caught() {
     let park = Scenario::new(Start::Executing, &[&[commit(0, Park)], &[Deliver(0)]]);
-    catch(defects::park_in_one_statement(), park, &[LOST_WAKE_UP]).await;
+    catch("park-locks-where-it-looks", park, &[LOST_WAKE_UP]).await;
 }
 
 #[tokio::test]
 async fn a_delivery_that_does_not_lock_first_is_caught() {
     let park = Scenario::new(Start::Executing, &[&[commit(0, Park)], &[Deliver(0)]]);
-    catch(defects::deliver_without_locking(), park, &[LOST_WAKE_UP]).await;
+    catch("delivery-does-not-lock", park, &[LOST_WAKE_UP]).await;
 }
 
 #[tokio::test]
 async fn a_delivery_that_does_not_wait_is_caught() {
     let park = Scenario::new(Start::Executing, &[&[commit(0, Park)], &[Deliver(0)]]);
-    catch(defects::deliver_without_waiting(), park, &[LOST_WAKE_UP]).await;
+    catch("delivery-does-not-wait", park, &[LOST_WAKE_UP]).await;
 }
 
 #[tokio::test]
 async fn a_park_and_a_delivery_that_both_do_not_lock_first_are_caught() {
     let park = Scenario::new(Start::Executing, &[&[commit(0, Park)], &[Deliver(0)]]);
-    catch(defects::neither_locks(), park, &[LOST_WAKE_UP]).await;
+    catch("neither-locks", park, &[LOST_WAKE_UP]).await;
 }
 
 #[tokio::test]
 async fn a_delivery_that_claims_and_does_not_lock_first_is_caught() {
     let sessions = [&[commit(0, Park)][..], &[DeliverFor(0)]];
     let park = Scenario::new(Start::Executing, &sessions).briefly();
-    catch(defects::deliver_without_locking(), park, &[LOST_WAKE_UP]).await;
+    catch("delivery-does-not-lock", park, &[LOST_WAKE_UP]).await;
 }
 
 #[tokio::test]
 async fn a_signal_orphaned_by_a_delivery_that_does_not_lock_first_is_caught() {
     let end = Scenario::new(Start::Executing, &[&[commit(0, Done)], &[Deliver(0)]]);
-    catch(defects::deliver_without_locking(), end, &["I7: signal"]).await;
+    catch("delivery-does-not-lock", end, &["I7: signal"]).await;
 }
 
 #[tokio::test]
@@ -448,9 +447,9 @@ async fn a_signal_or_insert_that_does_not_lock_its_target_first_is_caught() {
         Scenario::new(Start::HolderExecuting, &sessions).briefly()
     };
     let park = holder(commit(0, Park));
-    catch(defects::deliver_without_locking(), park, &[LOST_WAKE_UP]).await;
+    catch("delivery-does-not-lock", park, &[LOST_WAKE_UP]).await;
     let end = holder(commit(0, Done));
-    catch(defects::deliver_without_locking(), end, &["I7: signal"]).await;
+    catch("delivery-does-not-lock", end, &["I7: signal"]).await;
 }
 
 #[tokio::test]
@@ -461,20 +460,20 @@ async fn an_outcome_without_the_fence_is_caught() {
     )
     .briefly();
     let untrue = ["I3: untrue answer"];
-    catch(defects::outcome_without_fence(), one, &untrue).await;
+    catch("outcome-without-fence", one, &untrue).await;
     let zombie = Scenario::new(
         Start::FamilyWithZombie,
         &[&[commit(3, Done)], &[commit(2, Done)]],
     );
     let twice = ["ended twice", "was released while child"];
-    catch(defects::outcome_without_fence(), zombie, &twice).await;
+    catch("outcome-without-fence", zombie, &twice).await;
 }
 
 #[tokio::test]
 async fn a_join_that_counts_what_another_has_ended_is_caught() {
     let same = Scenario::new(Start::Family, &[&[commit(1, Done)], &[commit(1, Done)]]);
     catch(
-        defects::join_whoever_wrote(),
+        "join-counts-anothers-end",
         same,
         &["was released while child"],
     )
@@ -485,25 +484,25 @@ async fn a_join_that_counts_what_another_has_ended_is_caught() {
 async fn a_join_that_does_not_count_per_parent_is_caught() {
     let siblings = Scenario::new(Start::Family, &[&[both([1, 2])], &[Collect]]);
     let hangs = ["children pending", "does not come to rest"];
-    catch(defects::join_without_count(), siblings, &hangs).await;
+    catch("siblings-count-once", siblings, &hangs).await;
 }
 
 #[tokio::test]
 async fn a_hand_over_of_a_key_that_does_not_wait_is_caught() {
     let line = Scenario::new(Start::LineSetAside, &[&[commit(0, Done)], &[Deliver(1)]]).briefly();
-    catch(defects::let_through_without_waiting(), line, &[LEFT_ASIDE]).await;
+    catch("hand-over-does-not-wait", line, &[LEFT_ASIDE]).await;
 }
 
 #[tokio::test]
 async fn a_claim_that_sets_aside_behind_one_that_leaves_is_caught() {
     let line = Scenario::new(Start::Line, &[&[commit(0, Done)], &[Claim]]).briefly();
-    catch(defects::set_aside_without_locking(), line, &[LEFT_ASIDE]).await;
+    catch("sets-aside-without-locking", line, &[LEFT_ASIDE]).await;
 }
 
 #[tokio::test]
 async fn a_claim_that_overtakes_an_elder_whom_somebody_holds_is_caught() {
     let line = Scenario::new(Start::LineIdle, &[&[Deliver(0)], &[Claim]]).briefly();
-    catch(defects::set_aside_without_locking(), line, &["I8: "]).await;
+    catch("overtakes-its-elder", line, &["I8: "]).await;
 }
 
 const LOST_WAKE_UP: &str = "waits for signal go, which is in its inbox";
@@ -537,9 +536,9 @@ async fn survive(mut scenario: Scenario) {
     assert!(report.deadlocked > 0, "no schedule is a deadlock: {report}");
 }
 
-/// With these statements some schedules are seen to violate just this.
-async fn catch(variants: Variants, scenario: Scenario, violations: &[&str]) {
-    let mut world = World::with_variants(variants).await;
+/// With this defect some schedules are seen to violate just this.
+async fn catch(mutant: &str, scenario: Scenario, violations: &[&str]) {
+    let mut world = World::with_variants(defects::of(mutant)).await;
     let stage = scenario.start.set(&world).await;
     let report = scenario.explore(&mut world, &stage).await;
     world.close().await;

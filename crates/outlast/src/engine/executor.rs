@@ -172,6 +172,12 @@ impl Executor {
         budget: u32,
     ) -> Result<Box<Claim>, Ran> {
         if let Written::Rejected(invalid) = written {
+            #[cfg(outlast_mutants)]
+            if outlast_core::mutant::is("outcome-that-cannot-be-stored-runs-again") {
+                return Err(self
+                    .release(cx.claim(), held, Duration::ZERO, "rejected")
+                    .await);
+            }
             let failure = Failure::Outcome(invalid);
             let Some(mut outcome) = self.handle(machine, step, failure, &cx).await else {
                 return Err(self.give_up(&cx, held).await);
@@ -347,6 +353,26 @@ impl Executor {
         }
         let pause = UNKNOWN_PAUSE.saturating_mul(1 << (seen - 1).min(6));
         let pause = pause.min(UNKNOWN_PAUSE_MAX);
+        #[cfg(outlast_mutants)]
+        let pause = match outlast_core::mutant::is("unknown-step-comes-back-at-once") {
+            true => Duration::ZERO,
+            false => pause,
+        };
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("unknown-step-is-charged") {
+            let (state, error) = (claim.state.clone(), None);
+            let delay = Duration::ZERO;
+            self.write(
+                claim,
+                Outcome::Retry {
+                    state,
+                    delay,
+                    error,
+                },
+            )
+            .await;
+            return Ran::Finished;
+        }
         self.release(claim, held, pause, "unknown_step").await
     }
 
