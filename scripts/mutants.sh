@@ -34,14 +34,13 @@ main() {
     choose "$@"
     build
     require_postgres
-    folder=$(mktemp -d "${TMPDIR:-/tmp}/outlast-mutants.XXXXXX")
+    folder=$(cd "$CARGO_TARGET_DIR" && pwd)
     baseline
     printf '| mutant | # | in | what is wrong | caught by | s |\n|---|---|---|---|---|---|\n'
     local n
     for n in "${!names[@]}"; do
         try "$n"
     done
-    rm -rf "$folder"
     [ ${#survivors[@]} -eq 0 ] || die "not caught: $(printf '%s\n' "${survivors[@]}" | paste -sd ,); why is above"
     say "${#names[@]} of ${#names[@]} caught"
 }
@@ -95,13 +94,18 @@ choose() {
 }
 
 build() {
-    local package target program
+    local package target program targets
     say "building"
+    mapfile -t targets < <(printf '%s\n' "${checks[@]}" | awk '$1 != "outlast-torture" && $2 != "lib" { print $2 }' | sort -u)
+    export RUSTFLAGS="${RUSTFLAGS:-} --cfg outlast_mutants"
     while read -r package target program; do
         programs["$package $target"]=$program
-    done < <(RUSTFLAGS="${RUSTFLAGS:-} --cfg outlast_mutants" cargo test --quiet --no-run --lib --tests --all-features \
-        "${packages[@]/#/--package=}" --message-format=json-render-diagnostics | test_programs)
+    done < <(cargo test --quiet --no-run --all-features \
+        "${packages[@]/#/--package=}" --lib "${targets[@]/#/--test=}" --message-format=json-render-diagnostics | test_programs)
     [ ${#programs[@]} -gt 0 ] || die "nothing was built"
+    if [[ "${checks[*]}" == *outlast-torture* ]]; then
+        cargo build --quiet --package outlast-torture
+    fi
 }
 
 # The tests among what cargo says it has built: package, target ("lib" for its own tests), path.
@@ -123,7 +127,7 @@ baseline() {
             [ "${checks[n]% *}" != "$program" ] || printf '%s\n' "${checks[n]##* }"
         done | sort -u)
         output=$(run "$program" "${tests[@]}" 2>&1) || die "without a defect, $program fails:"$'\n'"$output"
-        grep -qE "^running ${#tests[@]} tests?\$" <<<"$output" ||
+        is_torture "$program" || grep -qE "^running ${#tests[@]} tests?\$" <<<"$output" ||
             die "$program does not have all of: ${tests[*]}"
         say "$program: ${#tests[@]} pass without a defect"
     done
@@ -133,14 +137,23 @@ baseline() {
 run() {
     local program=$1 path
     shift
+    if is_torture "$program"; then
+        timeout "$seconds_max" "$CARGO_TARGET_DIR/debug/outlast-torture" "${program#* }" --minutes 1 --seed "$1"
+        return
+    fi
     path=${programs[$program]:-}
     [ -n "$path" ] || die "there is no test program $program"
     (cd "crates/${program% *}" && exec timeout "$seconds_max" "$path" --exact "$@")
 }
 
+# Whether a check is a scenario of real processes, which are killed and cut off, and not a test.
+is_torture() {
+    [ "${1% *}" = outlast-torture ]
+}
+
 # Expects the check of one entry to fail, by what the entry says it shows, after the defect was reached.
 try() {
-    local n=$1 mark=$folder/reached output=$folder/output begun=$EPOCHREALTIME took code=0
+    local n=$1 mark=$folder/reached.txt output=$folder/output.txt begun=$EPOCHREALTIME took code=0
     rm -f "$mark"
     OUTLAST_MUTANT=${names[n]} OUTLAST_MUTANT_REACHED=$mark \
         run "${checks[n]% *}" "${checks[n]##* }" >"$output" 2>&1 || code=$?
@@ -158,7 +171,7 @@ try() {
 
 survives() {
     survivors+=("${names[$1]} (${places[$1]})")
-    [ ! -e "$folder/output" ] || tail -n 40 "$folder/output" >&2
+    tail -n 40 "$folder/output.txt" >&2
     say "${names[$1]}: $2"
 }
 

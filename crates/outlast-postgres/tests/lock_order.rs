@@ -264,6 +264,26 @@ async fn a_fan_out_takes_the_keys_of_its_children_in_their_order() {
     scene.close().await;
 }
 
+/// I8, PROTOCOL §3 #8: two claims in two queues see each other's key free; the index lets one of them have it.
+#[tokio::test]
+async fn a_claim_that_loses_the_race_for_its_key_brings_nothing() {
+    let scene = Scene::open().await;
+    let worker = worker(&scene.store).await;
+    let keyed = || task().partition_key("key");
+    let first = insert(&scene.store, keyed().queue("another")).await;
+    insert(&scene.store, keyed()).await;
+    let taken = format!(
+        "update outlast.instances set status = 'executing', revision = 1, locked_by = {worker} where id = {first}"
+    );
+    let winner = scene.holder(&taken).await;
+    let store = scene.store.clone();
+    let loser = async move { store.claim(request(worker, 1)).await };
+    let loser = scene.blocked(loser).await;
+    winner.batch_execute("commit").await.unwrap();
+    assert_eq!(loser.await.unwrap().unwrap().claims, []);
+    scene.close().await;
+}
+
 #[tokio::test]
 async fn maintenance_does_not_wait_for_what_somebody_holds() {
     let scene = Scene::open().await;
