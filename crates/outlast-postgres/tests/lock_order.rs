@@ -6,8 +6,8 @@
 mod support;
 
 use outlast_core::{
-    Claim, CollectRequest, Commit, InstanceId, Json, ManualClock, NewInstance, NewSignal,
-    NewWorker, Note, Outcome, ReapRequest, Store,
+    Claim, CollectRequest, Commit, DeleteAnswer, InstanceId, Json, ManualClock, NewInstance,
+    NewSignal, NewWorker, Note, Outcome, ReapRequest, Store,
 };
 use outlast_postgres::Postgres;
 use outlast_testbed::program::eventually;
@@ -261,6 +261,25 @@ async fn a_fan_out_takes_the_keys_of_its_children_in_their_order() {
     );
     holder.batch_execute("rollback").await.unwrap();
     verb.await.unwrap().unwrap();
+    scene.close().await;
+}
+
+/// A foreign key would make the end of a family's head write all its members, in the opposite order of their joins.
+#[tokio::test]
+async fn removing_a_parent_does_not_wait_for_its_children() {
+    let scene = Scene::open().await;
+    let parent = running(&scene.store).await;
+    commit(&scene.store, &parent, fan_out(vec![task()])).await;
+    let worker = worker(&scene.store).await;
+    let child = scene.store.claim(request(worker, 1)).await.unwrap().claims;
+    let ended = vec![parent.id];
+    let note = Note::by("ada");
+    let cancelled = scene.store.cancel(ended.clone(), note.clone()).await;
+    cancelled.unwrap();
+    let holder = scene.holding(child[0].id).await;
+    let answers = scene.store.delete(ended, note).await.unwrap();
+    assert_eq!(answers, [DeleteAnswer::Deleted]);
+    holder.batch_execute("rollback").await.unwrap();
     scene.close().await;
 }
 

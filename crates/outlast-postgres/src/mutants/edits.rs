@@ -66,6 +66,8 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("maintenance-waits", "reap/claims", "for no key update skip locked", "for no key update"),
     ("maintenance-waits", "fire/fire", "for no key update skip locked", "for no key update"),
     ("maintenance-waits", "collect/collect", "for update skip locked", "for update"),
+    ("parent-by-foreign-key", "migration 1", "parent_id         bigint,",
+        "parent_id         bigint references outlast.instances on delete set null,"),
 
     // #8: one of a partition key at a time, in order.
     ("two-of-a-key", "migration 1", "create unique index instances_partition", "create index instances_partition"),
@@ -91,7 +93,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("highest-id-mark", "commit/park", "and s.id not in (select unnest(g.received))",
         "and s.id > coalesce((select max(r) from unnest(g.received) r), 0)"),
 
-    // #14: a step that kills its worker runs for ever; crashes are charged to attempts.
+    // #14: a step that kills its worker runs for ever.
     ("crashes-are-not-counted", "reap/return", "crashes = i.crashes + 1", "crashes = i.crashes"),
 
     // #15: a worker claims what it does not have.
