@@ -354,25 +354,21 @@ impl Executor {
         let pause = UNKNOWN_PAUSE.saturating_mul(1 << (seen - 1).min(6));
         let pause = pause.min(UNKNOWN_PAUSE_MAX);
         #[cfg(outlast_mutants)]
-        let pause = match outlast_core::mutant::is("unknown-step-comes-back-at-once") {
-            true => Duration::ZERO,
-            false => pause,
-        };
-        #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("unknown-step-is-charged") {
             let (state, error) = (claim.state.clone(), None);
-            let delay = Duration::ZERO;
-            self.write(
-                claim,
-                Outcome::Retry {
-                    state,
-                    delay,
-                    error,
-                },
-            )
-            .await;
+            let retry = Outcome::Retry {
+                state,
+                delay: pause,
+                error,
+            };
+            self.write(claim, retry).await;
             return Ran::Finished;
         }
+        #[cfg(outlast_mutants)]
+        let pause = match outlast_core::mutant::is("pause-of-an-unknown-step-does-not-grow") {
+            true => UNKNOWN_PAUSE,
+            false => pause,
+        };
         self.release(claim, held, pause, "unknown_step").await
     }
 
