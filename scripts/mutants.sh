@@ -46,7 +46,7 @@ main() {
 }
 
 read_list() {
-    local key value n=-1
+    local line key value n=-1
     while IFS= read -r line; do
         case $line in
         '[[mutant]]') n=$((n + 1)) ;;
@@ -165,6 +165,7 @@ try() {
     elif ! grep -qF -- "${signs[n]}" "$output"; then
         survives "$n" "the check ends with $code, but nothing says: ${signs[n]}"
     fi
+    # shellcheck disable=SC2016 # the backticks are Markdown
     printf '| `%s` | %s | %s | %s | `%s` | %s |\n' \
         "${names[n]}" "${defects[n]}" "${places[n]}" "${whats[n]}" "${checks[n]#* }" "$took"
 }
