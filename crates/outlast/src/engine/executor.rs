@@ -366,7 +366,7 @@ impl Executor {
         }
         #[cfg(outlast_mutants)]
         let pause = match outlast_core::mutant::is("pause-of-an-unknown-step-does-not-grow") {
-            true => UNKNOWN_PAUSE,
+            true => Duration::from_secs(1),
             false => pause,
         };
         self.release(claim, held, pause, "unknown_step").await
