@@ -138,7 +138,7 @@ run() {
     local program=$1 path
     shift
     if is_torture "$program"; then
-        timeout "$seconds_max" "$CARGO_TARGET_DIR/debug/outlast-torture" "${program#* }" --minutes 1 --seed "$1"
+        timeout "$seconds_max" "$CARGO_TARGET_DIR/debug/outlast-torture" "${program#* }" --minutes 0.5 --seed "$1"
         return
     fi
     path=${programs[$program]:-}
