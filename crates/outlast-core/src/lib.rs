@@ -42,6 +42,8 @@ mod inspect;
 mod json;
 mod lease;
 pub mod limits;
+#[cfg(outlast_mutants)]
+pub mod mutant;
 mod operate;
 mod reap;
 mod reconcile;

@@ -148,6 +148,10 @@ impl Look {
                 eligible_at: column(row, "eligible_at")?,
                 has_inbox: column::<Option<bool>>(row, "has_inbox")?.unwrap_or(false),
             }),
+            #[cfg(outlast_mutants)]
+            Err(failure) if outlast_core::mutant::is("unreadable-row-stops-its-queue") => {
+                return Err(failure);
+            }
             Err(failure) => self.unreadable.push(failing(claim_of(row)?, failure)),
         }
         Ok(())

@@ -281,6 +281,10 @@ fn advancing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     }
     // Where nothing was locked before, this is the order of the locks.
     rows.sort_by_key(|commit| commit.claim.id);
+    #[cfg(outlast_mutants)]
+    if outlast_core::mutant::is("rows-in-the-order-given") {
+        rows.sort_by_key(|row| batch.iter().position(|commit| commit.claim == row.claim));
+    }
     let outcomes = || rows.iter().map(|commit| &commit.outcome);
     let [ids, revisions] = claimed(&rows);
     Some(

@@ -21,6 +21,10 @@ pub(crate) enum Failure {
 impl Failure {
     /// Whether two transactions were in each other's way, so that trying again can help.
     pub(crate) fn is_contention(&self) -> bool {
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("deadlock-is-an-error") {
+            return false;
+        }
         matches!(
             self.code(),
             Some(&SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE)
@@ -29,6 +33,10 @@ impl Failure {
 
     /// Whether a claim met another claim of the same partition key (I8): look again.
     pub(crate) fn is_lost_race_for_a_key(&self) -> bool {
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("lost-race-for-a-key-is-an-error") {
+            return false;
+        }
         let Failure::Database(error) = self else {
             return false;
         };
@@ -45,6 +53,10 @@ impl Failure {
 
     /// Whether one of the rows is to blame, so that the others can be written without it.
     pub(crate) fn blames_a_row(&self) -> bool {
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("bad-row-fails-its-batch") {
+            return false;
+        }
         // Data exceptions, integrity violations, program limits, and what triggers raise.
         self.code().is_some_and(|code| {
             ["22", "23", "54", "P0"]

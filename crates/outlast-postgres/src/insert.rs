@@ -58,6 +58,10 @@ pub(crate) fn are_alike<'a>(mut rows: impl Iterator<Item = &'a NewInstance> + Cl
 }
 
 async fn insert_alike(session: &Session, rows: &[NewInstance]) -> Result<Inserts, Failure> {
+    #[cfg(outlast_mutants)]
+    if outlast_core::mutant::is("rows-as-values") {
+        return crate::mutants::insert_as_values(session, rows).await;
+    }
     let first = &rows[0];
     let mut parameters = vec![value(documents(rows.iter().map(|row| Some(&row.state))))];
     parameters.extend(of_all(first));

@@ -37,6 +37,8 @@ mod lease;
 mod listen;
 mod message;
 mod migrate;
+#[cfg(outlast_mutants)]
+mod mutants;
 mod opening;
 mod operate;
 mod options;

@@ -98,6 +98,8 @@ async fn step(client: &Pooled, schema: &str, lock: Duration) -> Result<usize, Er
             client.batch_execute("commit").await?;
             return Ok(version);
         };
+        #[cfg(outlast_mutants)]
+        let migration = crate::mutants::defective_migration(version + 1, migration);
         client.batch_execute(&in_schema(migration, schema)).await?;
         client.batch_execute(&closing(version + 1, schema)).await?;
         Ok::<_, tokio_postgres::Error>(version + 1)

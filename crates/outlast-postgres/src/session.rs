@@ -116,6 +116,10 @@ impl Session {
             true => client.opening(purpose, &self.limits),
             false => self.limits.opening(purpose).into(),
         };
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("isolation-of-the-database") {
+            sql = sql.replace(" isolation level read committed", "").into();
+        }
         if let Some(clock) = &self.clock {
             sql.to_mut().push_str(&format!(
                 "; set local outlast_test.now_us = {}",

@@ -100,12 +100,19 @@ impl Texts {
     pub(crate) fn for_schema(schema: &str) -> Texts {
         Texts(
             ALL.iter()
-                .map(|s| (s.name, in_schema(s.text, schema)))
+                .map(|s| {
+                    let text = s.text;
+                    #[cfg(outlast_mutants)]
+                    let text = outlast_core::mutant::edited(crate::mutants::EDITS, s.name, text);
+                    (s.name, in_schema(text, schema))
+                })
                 .collect(),
         )
     }
 
     pub(crate) fn of(&self, statement: Statement) -> &str {
+        #[cfg(outlast_mutants)]
+        outlast_core::mutant::reached(crate::mutants::EDITS, statement.name);
         &self.0[statement.name]
     }
 }

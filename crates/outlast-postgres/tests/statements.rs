@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
+#[path = "../src/mutants/edits.rs"]
+mod edits;
 #[path = "support/header.rs"]
 mod header;
 mod support;
@@ -65,6 +67,21 @@ fn every_file_is_a_statement_of_the_store() {
         assert!(
             known[name] == *text,
             "{name} was built with another text: build again"
+        );
+    }
+}
+
+/// Whoever changes a statement sees here, and not first in scripts/mutants.sh, which edits go with it.
+#[test]
+fn every_edit_of_a_mutant_fits_its_statement() {
+    let mut files = files();
+    let kernel = include_str!("../migrations/0001_kernel.sql");
+    files.insert("migration 1".into(), kernel.into());
+    for (mutant, statement, was, _) in edits::EDITS {
+        let text = files[*statement].clone();
+        assert!(
+            text.contains(was),
+            "{mutant}: nothing says {was:?} in {statement}"
         );
     }
 }

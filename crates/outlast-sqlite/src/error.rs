@@ -36,6 +36,10 @@ impl Fault {
 
     /// Why this one row could not be written, when it was the row and not the database.
     pub(crate) fn refused_row(&self) -> Option<String> {
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("bad-row-fails-its-batch") {
+            return None;
+        }
         match self {
             Fault::Sqlite(error) if is_refusal(error) => Some(error.to_string()),
             Fault::Sqlite(_) | Fault::Store(_) => None,
@@ -44,6 +48,10 @@ impl Fault {
 
     /// Why this one row could not be decoded, when that is what happened.
     pub(crate) fn unreadable_row(&self) -> Option<String> {
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("unreadable-row-stops-its-queue") {
+            return None;
+        }
         match self {
             Fault::Sqlite(error) if is_unreadable(error) => Some(error.to_string()),
             Fault::Sqlite(_) | Fault::Store(_) => None,

@@ -59,6 +59,8 @@ mod lane;
 mod lease;
 mod line;
 mod migrate;
+#[cfg(outlast_mutants)]
+mod mutants;
 mod open;
 mod operate;
 mod options;

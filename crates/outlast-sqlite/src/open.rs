@@ -59,6 +59,10 @@ pub(crate) fn check_library(number: i32, name: &str) -> Result<()> {
     if number >= least {
         return Ok(());
     }
+    #[cfg(outlast_mutants)]
+    if outlast_core::mutant::is("library-with-the-known-fault") {
+        return Ok(());
+    }
     Err(Error::Unusable {
         operation: "open",
         reason: format!(
@@ -101,6 +105,10 @@ fn open_writer(options: &Options, path: Option<&Path>) -> Result<Connection, Mig
     }
     configure(&connection)?;
     connection.pragma_update(None, "synchronous", options.synchronous.as_str())?;
+    #[cfg(outlast_mutants)]
+    if outlast_core::mutant::is("commit-does-not-wait-for-the-disk") {
+        connection.pragma_update(None, "synchronous", "normal")?;
+    }
     connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
     limit_size(&connection, options.size_max_bytes)?;
     migrate::migrate(&mut connection)?;

@@ -31,6 +31,8 @@ impl<'c> Tx<'c> {
     /// connection's own cache reads all of the text twice at each use, and that takes longer than many a
     /// statement.
     pub(crate) fn prepare(&self, sql: &'static str) -> rusqlite::Result<Prepared<'_, 'c>> {
+        #[cfg(outlast_mutants)]
+        let sql = crate::mutants::text(sql);
         let mut ready = self.ready.borrow_mut();
         let found = ready.iter().rposition(|it| std::ptr::eq(it.sql, sql));
         let statement = match found {

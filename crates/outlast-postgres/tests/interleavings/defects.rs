@@ -1,68 +1,27 @@
-//! Statements as they must not be, kept to show that they are caught.
+//! Statements as they must not be: the edits of the mutants, made to the texts of `sql/`.
 
 use super::gate::Variants;
+use std::fs;
+use std::path::Path;
 
-macro_rules! variants {
-    ($($statement:literal => $file:literal),* $(,)?) => {
-        Variants::from([$(($statement, include_str!(concat!("defective/", $file, ".sql")).to_owned())),*])
-    };
-}
+#[path = "../../src/mutants/edits.rs"]
+mod edits;
 
-/// PROTOCOL §3 #2: the park does not lock its row before it looks into the inbox.
-pub(crate) fn park_without_locking() -> Variants {
-    variants! { "commit/lock" => "park_without_locking" }
-}
-
-/// PROTOCOL §3 #2: the park locks its row in the statement that looks into the inbox.
-pub(crate) fn park_in_one_statement() -> Variants {
-    variants! {
-        "commit/lock" => "park_without_locking",
-        "commit/park" => "park_in_one_statement",
+/// The statements of a mutant, with its defect.
+pub(crate) fn of(mutant: &str) -> Variants {
+    let sql = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql");
+    let mut variants = Variants::new();
+    for (_, statement, was, becomes) in edits::EDITS.iter().filter(|edit| edit.0 == mutant) {
+        let text = variants.entry(*statement).or_insert_with(|| {
+            let file = sql.join(format!("{statement}.sql"));
+            fs::read_to_string(file).expect("the statement has a file")
+        });
+        assert!(
+            text.contains(was),
+            "{mutant}: nothing says {was:?} in\n{text}"
+        );
+        *text = text.replace(was, becomes);
     }
-}
-
-/// PROTOCOL §3 #2: the delivery does not lock its target before it looks at it.
-pub(crate) fn deliver_without_locking() -> Variants {
-    variants! { "deliver/lock" => "deliver_without_locking" }
-}
-
-/// PROTOCOL §3 #2: the delivery does not wait for a target that somebody holds.
-pub(crate) fn deliver_without_waiting() -> Variants {
-    variants! { "deliver/lock" => "deliver_without_waiting" }
-}
-
-/// PROTOCOL §3 #2: neither side locks first.
-pub(crate) fn neither_locks() -> Variants {
-    let mut both = park_without_locking();
-    both.extend(deliver_without_locking());
-    both
-}
-
-/// PROTOCOL §3 #3: outcomes are written whatever became of the claim.
-pub(crate) fn outcome_without_fence() -> Variants {
-    variants! {
-        "commit/lock" => "lock_without_fence",
-        "commit/join" => "join_without_fence",
-        "commit/advance" => "end_without_fence",
-    }
-}
-
-/// PROTOCOL §3 #3: a lost outcome counts the end that another has written.
-pub(crate) fn join_whoever_wrote() -> Variants {
-    variants! { "commit/join" => "join_whoever_wrote" }
-}
-
-/// PROTOCOL §3 #5: siblings of one batch are not counted per parent.
-pub(crate) fn join_without_count() -> Variants {
-    variants! { "commit/join" => "join_without_count" }
-}
-
-/// The next in line is passed over while somebody holds it.
-pub(crate) fn let_through_without_waiting() -> Variants {
-    variants! { "commit/let_through" => "let_through_without_waiting" }
-}
-
-/// A claim sets rows aside behind one that may be leaving, and overtakes elders it could not lock.
-pub(crate) fn set_aside_without_locking() -> Variants {
-    variants! { "claim/claim" => "set_aside_without_locking" }
+    assert!(!variants.is_empty(), "there is no mutant {mutant}");
+    variants
 }

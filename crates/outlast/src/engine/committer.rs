@@ -171,6 +171,10 @@ impl Committer {
                 Err(error) => error,
             };
             metrics::store_error("committer");
+            #[cfg(outlast_mutants)]
+            if outlast_core::mutant::is("broken-commit-is-given-up") {
+                return;
+            }
             if self.is_final(&error) {
                 tracing::error!(%error, outcomes = batch.len(), "outcomes could not be written");
                 // Without an answer, whoever waits takes it for closed.
@@ -178,6 +182,10 @@ impl Committer {
             }
             tracing::warn!(%error, outcomes = batch.len(), "could not commit; trying again");
             batch.iter_mut().for_each(|pending| pending.unsure = true);
+            #[cfg(outlast_mutants)]
+            if outlast_core::mutant::is("unseen-commit-loses-its-claim") {
+                batch.iter_mut().for_each(|pending| pending.unsure = false);
+            }
             tokio::time::sleep(backoff.next()).await;
         }
     }

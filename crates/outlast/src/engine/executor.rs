@@ -189,6 +189,12 @@ impl Executor {
         budget: u32,
     ) -> Result<Box<Claim>, Ran> {
         if let Written::Rejected(invalid) = written {
+            #[cfg(outlast_mutants)]
+            if outlast_core::mutant::is("outcome-that-cannot-be-stored-runs-again") {
+                return Err(self
+                    .release(cx.claim(), held, Duration::ZERO, "rejected")
+                    .await);
+            }
             let failure = Failure::Outcome(invalid);
             let Some(mut outcome) = self.handle(machine, step, failure, &cx, held).await else {
                 return Err(self.give_up(&cx, held).await);
@@ -410,6 +416,22 @@ impl Executor {
             );
         }
         let pause = aside_pause(seen);
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("unknown-step-is-charged") {
+            let (state, error) = (claim.state.clone(), None);
+            let retry = Outcome::Retry {
+                state,
+                delay: pause,
+                error,
+            };
+            self.write(claim, retry).await;
+            return Ran::Finished;
+        }
+        #[cfg(outlast_mutants)]
+        let pause = match outlast_core::mutant::is("pause-of-an-unknown-step-does-not-grow") {
+            true => Duration::from_secs(1),
+            false => pause,
+        };
         self.release(claim, held, pause, "unknown_step").await
     }
 

@@ -29,11 +29,19 @@ impl Reaper {
         let mut backoff = Backoff::default();
         let mut looked = Instant::now();
         let mut pause = lease;
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("reaper-does-not-wait-at-the-start") {
+            pause = Duration::ZERO;
+        }
         loop {
             tokio::select! {
                 biased;
                 () = self.node.stop.everything.cancelled() => return,
                 () = tokio::time::sleep(pause) => {}
+            }
+            #[cfg(outlast_mutants)]
+            if outlast_core::mutant::is("reaper-does-not-wait-after-a-gap") {
+                looked = Instant::now();
             }
             if looked.elapsed() > lease + pause {
                 looked = Instant::now();
@@ -55,6 +63,10 @@ impl Reaper {
                     lease.max(backoff.next())
                 }
             };
+            #[cfg(outlast_mutants)]
+            if outlast_core::mutant::is("reaper-does-not-wait-after-an-error") {
+                pause = interval;
+            }
             looked = Instant::now();
         }
     }

@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
+use crate::support::through::Through;
 use crate::support::{LONG, insert, on_both_stores, running};
 use outlast::prelude::*;
 use outlast::{Instance, Json, NewInstance, RetryAnswer, StepResult, limits};
-use outlast_core::{Inspect, Store};
+use outlast_core::{Commit, Inspect, Store};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,6 +26,8 @@ on_both_stores!(
     handle_decides_when_a_wait_is_longer_than_anything_is_stored,
     handle_decides_when_a_wait_would_never_end,
     handle_decides_when_a_child_cannot_be_started,
+    handle_decides_when_the_database_refuses_an_outcome,
+    an_instance_fails_with_the_reason_when_the_database_refuses_what_handle_said,
     handle_decides_when_a_signal_does_not_read,
     handle_has_the_state_and_the_attempt_of_the_step,
     a_handle_that_fails_ends_it_with_both_reasons,
@@ -312,6 +315,29 @@ async fn handle_decides_when_a_child_cannot_be_started<S: Store + Inspect + Clon
     let handled = engine.wait(id, LONG).await.unwrap();
     assert_outcome(&handled, "child 1");
     assert!(engine.children(id.get()).await.unwrap().is_empty());
+}
+
+/// What no check of ours foresees: a trigger, a constraint of somebody else.
+async fn handle_decides_when_the_database_refuses_an_outcome<S: Store + Inspect + Clone>(store: S) {
+    let parks = |commit: &Commit| matches!(commit.outcome, outlast_core::Outcome::Wait { .. });
+    let store = Through::new(store).rejecting(parks);
+    assert_outcome(
+        &handled(store, Deed::Listen).await,
+        "is refused by the test",
+    );
+}
+
+async fn an_instance_fails_with_the_reason_when_the_database_refuses_what_handle_said<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let goes_on = |commit: &Commit| commit.outcome.end().is_none();
+    let store = Through::new(store).rejecting(goes_on);
+    let ended = ended(store, Deed::Listen).await;
+    assert_eq!(ended.status, Status::Failed);
+    let reason = ended.last_error.unwrap();
+    assert!(reason.contains("nor what handle made of it"), "{reason}");
+    assert!(reason.contains("is refused by the test"), "{reason}");
 }
 
 async fn handle_decides_when_a_signal_does_not_read<S: Store + Inspect + Clone>(store: S) {

@@ -15,6 +15,7 @@ mod jobs;
 mod load;
 mod nodes;
 mod observing;
+mod outages;
 mod outcomes;
 mod partitions;
 mod run_ahead;

@@ -4,12 +4,12 @@
 
 use async_trait::async_trait;
 use outlast_core::{
-    Cancelled, Child, ClaimRequest, Claimed, CollectRequest, Collected, Commit, Committed, Count,
-    DeleteAnswer, Delivered, Error, Filter, Fired, Heartbeat, Hints, Inserts, Inspect, Instance,
-    InstanceId, ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note, Operation, Page,
-    QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
-    Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store, Taker, Timestamp,
-    Worker, WorkerId,
+    Answer, Cancelled, Child, ClaimRequest, Claimed, CollectRequest, Collected, Commit, Committed,
+    Count, DeleteAnswer, Delivered, Error, Filter, Fired, Heartbeat, Hints, Inserts, Inspect,
+    Instance, InstanceId, Invalid, ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note,
+    Operation, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release,
+    Released, Result, Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store,
+    Taker, Timestamp, Worker, WorkerId,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,6 +32,9 @@ type Overhears = Arc<dyn Fn(&[Commit], &Committed) + Send + Sync>;
 /// Asked at every commit: what it has to wait for.
 type Holds = Arc<dyn Fn(&[Commit]) -> Option<Arc<Notify>> + Send + Sync>;
 
+/// Asked of every outcome: whether it can never be written.
+type Rejects = Arc<dyn Fn(&Commit) -> bool + Send + Sync>;
+
 /// A way to a store that looks like that of another process: nothing is told in memory.
 #[derive(Clone)]
 pub(crate) struct Through<S> {
@@ -41,6 +44,7 @@ pub(crate) struct Through<S> {
     breaks: Breaks,
     overhears: Overhears,
     holds: Holds,
+    rejects: Rejects,
     /// One for every claim that was answered.
     looks: Arc<Semaphore>,
 }
@@ -56,6 +60,7 @@ impl<S: Store + Inspect> Through<S> {
             breaks: Arc::new(|_| None),
             overhears: Arc::new(|_, _| {}),
             holds: Arc::new(|_| None),
+            rejects: Arc::new(|_| false),
             looks: Arc::new(Semaphore::new(0)),
         }
     }
@@ -95,6 +100,28 @@ impl<S: Store + Inspect> Through<S> {
     ) -> Through<S> {
         self.holds = Arc::new(holds);
         self
+    }
+
+    /// As a database does that refuses a row for a reason of its own.
+    pub(crate) fn rejecting(
+        mut self,
+        rejects: impl Fn(&Commit) -> bool + Send + Sync + 'static,
+    ) -> Through<S> {
+        self.rejects = Arc::new(rejects);
+        self
+    }
+
+    /// Writes what is not rejected.
+    async fn commit_some(&self, commits: &[Commit]) -> Result<Committed> {
+        let accepted = commits.iter().filter(|commit| !(self.rejects)(commit));
+        let mut committed = self.store.commit(accepted.cloned().collect()).await?;
+        let mut answers = committed.answers.into_iter();
+        let answer = |commit: &Commit| match (self.rejects)(commit) {
+            true => Answer::Rejected(Invalid::new("the outcome", "is refused by the test")),
+            false => answers.next().expect("each has an answer"),
+        };
+        committed.answers = commits.iter().map(answer).collect();
+        Ok(committed)
     }
 
     async fn call<T>(
@@ -140,7 +167,7 @@ impl<S: Store + Inspect> Store for Through<S> {
             if let Some(gate) = (self.holds)(&commits) {
                 gate.notified().await;
             }
-            let committed = self.store.commit(commits.clone()).await?;
+            let committed = self.commit_some(&commits).await?;
             (self.overhears)(&commits, &committed);
             Ok(committed)
         };

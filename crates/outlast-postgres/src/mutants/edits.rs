@@ -1,0 +1,104 @@
+//! The statements' defects of PROTOCOL §3, each as a change to the text as it is: for `scripts/mutants.sh`, and
+//! for the interleavings, which show in every run that they catch them.
+
+/// The mutant, the statement, what its text says, and what it says with the defect.
+#[rustfmt::skip]
+pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
+    // #1: a statement whose types do not fit; children without their version.
+    ("statement-does-not-run", "reap/fail",
+        "attempt = i.attempt + 1", "attempt = case when true then c.error end"),
+    ("children-without-version", "commit/spawn", "g.fsm, g.fsm_version,", "g.fsm, 1,"),
+    ("children-without-version", "commit/spawn_alike", "$4, $5::integer,", "$4, least($5::integer, 1),"),
+
+    // #2: who parks and who wakes must lock before they look.
+    ("park-does-not-lock", "commit/lock", "for no key update of i", ""),
+    ("park-locks-where-it-looks", "commit/lock", "for no key update of i", ""),
+    ("park-locks-where-it-looks", "commit/park", "offset 0) f\n", "offset 0) f for no key update of i\n"),
+    ("delivery-does-not-lock", "deliver/lock", "for no key update of i", ""),
+    ("delivery-does-not-wait", "deliver/lock", "for no key update of i", "for no key update of i skip locked"),
+    ("neither-locks", "commit/lock", "for no key update of i", ""),
+    ("neither-locks", "deliver/lock", "for no key update of i", ""),
+    ("cancel-does-not-lock", "operate/lock", "for no key update", ""),
+    ("timeout-does-not-lock", "fire/fire", "for no key update skip locked", ""),
+
+    // #3: the fence.
+    ("outcome-without-fence", "commit/lock", "and i.revision = c.revision and i.status = 'executing'", ""),
+    ("outcome-without-fence", "commit/advance", "and i.revision = o.revision and i.status = 'executing'", ""),
+    ("outcome-without-fence", "commit/join", "and i.revision = c.revision + 1", ""),
+    ("outcome-without-fence", "commit/join", "and i.xmin = pg_current_xact_id()::xid", ""),
+    ("park-without-fence", "commit/lock", "and i.revision = c.revision and i.status = 'executing'", ""),
+    ("park-without-fence", "commit/park", "and i.revision = g.revision and i.status = 'executing'", ""),
+    ("release-without-fence", "commit/release", "and i.revision = c.revision and i.status = 'executing'", ""),
+    ("consumes-without-fence", "commit/consume", "and i.revision = c.revision and i.status = 'executing'", ""),
+    ("spawns-without-fence", "commit/spawn", "and p.revision = g.parent_revision and p.status = 'executing'", ""),
+    ("spawns-without-fence", "commit/spawn_alike", "and p.revision = g.parent_revision and p.status = 'executing'", ""),
+    ("join-counts-anothers-end", "commit/join", "and i.xmin = pg_current_xact_id()::xid", ""),
+
+    // #4: a key that was released comes back, and may collide; keys of another machine.
+    ("key-comes-back", "reap/return", "then i.correlation_guard end", "then i.correlation_key end"),
+    ("key-comes-back", "operate/retry", "then i.correlation_guard end", "then i.correlation_key end"),
+    ("key-of-another-machine", "insert/holders", "i.fsm = k.fsm and ", ""),
+
+    // #5: `update … from` takes one row per parent.
+    ("siblings-count-once", "commit/join", "count(*)::integer as children", "1 as children"),
+
+    // #6: what becomes of children.
+    ("live-child-is-deleted", "operate/delete",
+        "g.parent_id is null and g.status in ('done', 'failed', 'cancelled')", "true"),
+    ("child-is-deleted-before-the-join", "operate/delete", "g.parent_id is null and ", ""),
+    ("child-is-collected-before-the-join", "collect/collect",
+        "select from outlast.instances p where p.id = i.parent_id", "select from outlast.instances p where false"),
+    ("late-end-hits-the-next-round", "commit/join", "and p.round = e.parent_round ", ""),
+    ("dropped-children-vanish", "commit/report_dropped", "= d.children", "= null"),
+    ("retried-child-is-not-counted", "operate/rejoin", "+ r.children", "+ 0"),
+    ("reconciler-mends-no-join", "reconcile/joins", "p.children_pending <> c.pending", "false"),
+
+    // #7: locks in the order of the caller, and maintenance that waits.
+    ("rows-in-the-order-given", "commit/lock", "order by c.id", ""),
+    ("parents-in-the-order-given", "commit/join", "as c (id, revision)", "with ordinality as c (id, revision, place)"),
+    ("parents-in-the-order-given", "commit/join",
+        "(select i.parent_id, i.parent_round", "(select i.parent_id, i.parent_round, c.place"),
+    ("parents-in-the-order-given", "commit/join", "order by o.parent_id, o.parent_round", "order by min(o.place)"),
+    ("keys-in-the-order-given", "insert/insert", "order by p.fsm, p.correlation_key, p.id", "order by p.id"),
+    ("children-keys-in-the-order-given", "commit/spawn", "order by g.fsm, g.correlation_key, g.id", "order by g.id"),
+    ("operators-rows-in-the-order-given", "operate/lock", "order by i.id", "order by array_position($1, i.id)"),
+    ("maintenance-waits", "reap/workers", "for update skip locked", "for update"),
+    ("maintenance-waits", "reap/claims", "for no key update skip locked", "for no key update"),
+    ("maintenance-waits", "fire/fire", "for no key update skip locked", "for no key update"),
+    ("maintenance-waits", "collect/collect", "for update skip locked", "for update"),
+    ("parent-by-foreign-key", "migration 1", "parent_id         bigint,",
+        "parent_id         bigint references outlast.instances on delete set null,"),
+
+    // #8: one of a partition key at a time, in order.
+    ("two-of-a-key", "migration 1", "create unique index instances_partition", "create index instances_partition"),
+    ("two-of-a-key", "claim/claim",
+        "where i.status = 'executing' and i.partition_key = k.partition_key\n                       offset 0)",
+        "where false)"),
+    ("overtakes-its-elder", "claim/claim", "and (i.priority, i.eligible_at, i.id) <", "and false and (i.priority, i.eligible_at, i.id) <"),
+    ("sets-aside-without-locking", "claim/claim", "for share skip locked) r", ") r"),
+    ("hand-over-does-not-wait", "commit/let_through", "(select h.id from heads h)",
+        "(select n.id from outlast.instances n where n.id = any (array(select h.id from heads h)) for no key update skip locked)"),
+
+    // #9: a consumed dedup key is free again.
+    ("consumed-dedup-key-is-free", "commit/consume", "and r.dedup_key is not null", "and false"),
+    ("consumed-dedup-key-is-free", "commit/consume", "and r.dedup_key is null", ""),
+    ("consumed-dedup-key-is-free", "commit/clear", "and l.dedup_key is not null", "and false"),
+    ("consumed-dedup-key-is-free", "commit/clear", "and l.dedup_key is null", ""),
+
+    // #10: whoever has ended takes signals.
+    ("signal-to-the-ended", "deliver/deliver", "i.finished_at is not null as ended", "false as ended"),
+
+    // #11: what the step was handed wakes it again; a highest-id mark misses what came out of order.
+    ("wakes-on-what-it-was-handed", "commit/park", "and s.id not in (select unnest(g.received))", ""),
+    ("highest-id-mark", "commit/park", "and s.id not in (select unnest(g.received))",
+        "and s.id > coalesce((select max(r) from unnest(g.received) r), 0)"),
+
+    // #14: a step that kills its worker runs for ever.
+    ("crashes-are-not-counted", "reap/return", "crashes = i.crashes + 1", "crashes = i.crashes"),
+
+    // #15: a worker claims what it does not have.
+    ("claims-any-machine", "claim/claim", "and i.fsm || '/' || i.fsm_version = any ($3)", ""),
+
+    // #16: a clock that stands still while a transaction waits.
+    ("clock-of-the-transaction", "migration 1", "statement_timestamp())", "transaction_timestamp())"),
+];
