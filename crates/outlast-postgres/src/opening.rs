@@ -37,7 +37,7 @@ impl Purpose {
     }
 
     /// All that its plans depend on, and whether it waits for the disk.
-    const fn settings(self) -> &'static [Setting] {
+    fn settings(self) -> impl Iterator<Item = &'static Setting> {
         const WRITE: &[Setting] = &[
             ("enable_seqscan", "off"),
             ("enable_bitmapscan", "off"),
@@ -47,26 +47,18 @@ impl Purpose {
             ("plan_cache_mode", "force_generic_plan"),
             SEARCH_PATH,
         ];
-        const CLAIM: &[Setting] = &[
-            ("enable_seqscan", "off"),
-            ("enable_bitmapscan", "off"),
-            ("enable_hashjoin", "off"),
-            ("enable_mergejoin", "off"),
-            ("jit", "off"),
-            ("plan_cache_mode", "force_generic_plan"),
-            SEARCH_PATH,
-            ("synchronous_commit", "off"),
-        ];
+        const UNHURRIED: &[Setting] = &[("synchronous_commit", "off")];
         const INSPECT: &[Setting] = &[
             ("jit", "off"),
             ("plan_cache_mode", "force_custom_plan"),
             SEARCH_PATH,
         ];
-        match self {
-            Purpose::Write => WRITE,
-            Purpose::Claim => CLAIM,
-            Purpose::Inspect => INSPECT,
-        }
+        let (shared, own) = match self {
+            Purpose::Write => (WRITE, &[][..]),
+            Purpose::Claim => (WRITE, UNHURRIED),
+            Purpose::Inspect => (INSPECT, &[][..]),
+        };
+        shared.iter().chain(own)
     }
 }
 
@@ -127,19 +119,18 @@ impl TimeLimits {
             ("lock_timeout", self.lock.as_millis().to_string()),
             ("statement_timeout", statement.as_millis().to_string()),
         ];
-        let fixed = purpose.settings().iter();
+        let fixed = purpose.settings();
         fixed
             .map(|&(name, value)| (name, value.to_owned()))
             .chain(limits)
     }
 
-    /// SQL that makes the settings of verbs that write for the whole life of a connection.
+    /// SQL that makes the settings of verbs that write for the whole life of a connection, and the isolation of
+    /// statements that go alone, without a `begin` that could say it.
     pub(crate) fn for_life(&self) -> String {
         let settings = self.settings(Purpose::Write);
-        let settings: Vec<_> = settings
-            .map(|(name, value)| format!("set {name} = {value}"))
-            .collect();
-        settings.join("; ")
+        let settings = settings.map(|(name, value)| format!("set {name} = {value}; "));
+        settings.collect::<String>() + "set default_transaction_isolation = 'read committed'"
     }
 
     /// SQL that begins a transaction where [`for_life`](TimeLimits::for_life) was said: only what differs.
@@ -150,7 +141,7 @@ impl TimeLimits {
                 "begin isolation level read committed; set local synchronous_commit = off".into()
             }
             Purpose::Inspect => {
-                let freed = Purpose::Write.settings().iter();
+                let freed = Purpose::Write.settings();
                 let freed = freed.map(|(name, _)| format!("; set local {name} = default"));
                 let set = self.settings(purpose);
                 let set = set.map(|(name, value)| format!("; set local {name} = {value}"));

@@ -6,9 +6,9 @@
 mod support;
 
 use outlast_conformance::{Subject, Threads, suite, try_rule};
-use outlast_core::ManualClock;
+use outlast_core::{ManualClock, Store};
 use outlast_postgres::Postgres;
-use support::{Database, raw, raw_to, value_of};
+use support::{Database, raw, raw_to, value_of, work};
 
 /// A store in a database of its own with this default isolation.
 async fn open(isolation: &str) -> Subject {
@@ -72,4 +72,40 @@ rules_hold! {
     batches {
         a_mixed_workload_comes_to_rest_without_anything_to_mend,
     }
+}
+
+/// Also what goes alone, as one statement without a `begin`: as all single verbs do on a direct connection.
+#[tokio::test]
+async fn every_write_of_a_store_is_read_committed_whatever_the_database_says() {
+    let database = Database::create().await;
+    let sql = format!(
+        "alter database {} set default_transaction_isolation = 'serializable'",
+        database.name
+    );
+    raw().await.batch_execute(&sql).await.unwrap();
+    let store = Postgres::connect(&database.url).await.unwrap();
+    let watch = "create function outlast.refuse() returns trigger language plpgsql as $$ \
+        begin \
+            if current_setting('transaction_isolation') <> 'read committed' then \
+                raise 'written as %', current_setting('transaction_isolation'); \
+            end if; \
+            return null; \
+        end $$; \
+        create trigger refuse after insert or update on outlast.instances \
+            for each row execute function outlast.refuse(); \
+        create trigger refuse after insert or update on outlast.workers \
+            for each row execute function outlast.refuse()";
+    raw_to(&database.url)
+        .await
+        .batch_execute(watch)
+        .await
+        .unwrap();
+    // Connections learn with use that nothing is between them and the server.
+    for _ in 0..5 {
+        let claim = work::running(&store).await;
+        let committed = store.commit(work::outcome_of(&claim, work::done())).await;
+        committed.unwrap();
+    }
+    store.close().await;
+    database.drop().await;
 }
