@@ -157,15 +157,6 @@ impl Worker {
         Ok(ended)
     }
 
-    /// Whether it has ended by itself.
-    pub(crate) async fn has_died(&mut self) -> Result<bool> {
-        let died = self.child.try_wait()?.is_some();
-        if died {
-            self.note(WorkerEvent::Died).await;
-        }
-        Ok(died)
-    }
-
     /// Its process id.
     pub(crate) fn process(&self) -> Option<u32> {
         self.child.id()

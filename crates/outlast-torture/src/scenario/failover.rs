@@ -1,7 +1,8 @@
 //! The primary killed and its standby promoted, again and again, under a URL that names both.
 //!
 //! In synchronous mode nothing that was acknowledged may be lost. A standby that does not confirm loses what had not
-//! reached it: then the audit says what is left, and what was acknowledged and is gone is counted.
+//! reached it: then the audit says what is left, and what was acknowledged and is gone is counted. And once as people
+//! run it: Patroni decides who is the primary, through etcd.
 
 use crate::args::Args;
 use crate::crew::Worker;
@@ -9,12 +10,14 @@ use crate::report::Report;
 use crate::site::Site;
 use crate::stage::{Act, Stage};
 use anyhow::{Context as _, Result};
+use outlast_testbed::patroni::Patroni;
 use outlast_testbed::replicas::{Mode, Replicas};
 use std::time::Duration;
 use tokio::task::block_in_place;
 use tokio::time::Instant;
 
 const WORKERS: usize = 3;
+const PATRONI_NODES: usize = 3;
 
 pub(crate) async fn run(args: &Args, mode: Mode) -> Result<Report> {
     let replicas = block_in_place(|| Replicas::start(mode));
@@ -38,6 +41,29 @@ async fn fail_over_again_and_again(mut act: Act, replicas: &mut Replicas) -> Res
         // A while with one server, as in life.
         tokio::time::sleep(Duration::from_millis(act.random.u64(200..1_500))).await;
         block_in_place(|| replicas.rebuild());
+    }
+    Ok(workers)
+}
+
+pub(crate) async fn run_patroni(args: &Args) -> Result<Report> {
+    let patroni = block_in_place(|| Patroni::start(PATRONI_NODES, Mode::Synchronous));
+    let needed =
+        "Patroni and etcd are needed: on Debian, apt-get install patroni python3-etcd etcd-server";
+    let mut patroni = patroni.context(needed)?;
+    let site = Site::postgres(patroni.url());
+    let stage = Stage::set(args, site.clone(), site).await?;
+    stage.play(|act| kill_leaders(act, &mut patroni)).await
+}
+
+async fn kill_leaders(mut act: Act, patroni: &mut Patroni) -> Result<Vec<Worker>> {
+    let workers = act.workers(WORKERS).await?;
+    while Instant::now() < act.end {
+        tokio::time::sleep(Duration::from_millis(act.random.u64(1_000..3_000))).await;
+        let killed = block_in_place(|| patroni.kill_leader());
+        block_in_place(|| patroni.wait_for_leader());
+        act.note("promotions").await;
+        block_in_place(|| patroni.restart(killed));
+        block_in_place(|| patroni.wait_for_standbys());
     }
     Ok(workers)
 }

@@ -46,7 +46,8 @@ async fn torture(args: &Args) -> Result<Report> {
         Scenario::Poison => poison::run(args).await,
         Scenario::Failover => failover::run(args, Mode::Synchronous).await,
         Scenario::FailoverAsync => failover::run(args, Mode::Asynchronous).await,
-        _ => bail!("not yet"),
+        Scenario::Patroni => failover::run_patroni(args).await,
+        Scenario::Soak => bail!("a soak has a report of its own"),
     }
 }
 
