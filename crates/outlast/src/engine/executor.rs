@@ -1,5 +1,6 @@
 //! Runs claims: one task each, step after step, for as long as the claim is kept.
 
+use super::backoff::jittered;
 use super::committer::{Outbox, Written};
 use super::faults::{Moment, Point};
 use super::lane::{Lane, Slot};
@@ -13,13 +14,21 @@ use outlast_core::{Claim, Commit, Invalid, Outcome, Proceed, Release, ReleaseAns
 use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::Instrument;
 
 /// How long a claim waits for a slot before somebody else may have it.
 const SLOT_PATIENCE: Duration = Duration::from_secs(1);
+/// How often in a row a step has taken its worker down when it is run apart from others like it: once, a machine
+/// was lost or a process killed, and most that ran there are innocent.
+const SUSPECT_AFTER: i32 = 2;
+/// How long a suspect is left when another is running here; longer, the more were left meanwhile.
+const SUSPECT_PAUSE: Duration = Duration::from_millis(200);
+const SUSPECTS_AHEAD_MAX: u32 = 50;
 /// The first and the longest pause of an instance that this node cannot run, and others perhaps can.
 const ASIDE_PAUSE: Duration = Duration::from_secs(1);
 const ASIDE_PAUSE_MAX: Duration = Duration::from_secs(60);
@@ -34,6 +43,10 @@ pub(crate) struct Executor {
     node: Arc<Node>,
     outbox: Outbox,
     obstacles: Mutex<HashMap<Obstacle, u32>>,
+    /// For the one suspect that runs here.
+    apart: Semaphore,
+    /// Suspects that were left since it began.
+    suspects_left: AtomicU32,
 }
 
 /// Why this node cannot run an instance, and others perhaps can.
@@ -66,6 +79,8 @@ impl Executor {
             node,
             outbox,
             obstacles: Mutex::default(),
+            apart: Semaphore::new(1),
+            suspects_left: AtomicU32::new(0),
         }
     }
 
@@ -81,6 +96,14 @@ impl Executor {
         let Some(machine) = self.node.registry.get(&claim.machine, claim.version) else {
             return Box::pin(self.leave_unknown_step(&claim, &held)).await;
         };
+        let mut apart = None;
+        if claim.crashes >= SUSPECT_AFTER {
+            let Ok(permit) = self.apart.try_acquire() else {
+                return Box::pin(self.leave_suspect(&claim, &held)).await;
+            };
+            self.suspects_left.store(0, Ordering::Relaxed);
+            apart = Some(permit);
+        }
         let mut budget = match machine.runs_ahead {
             true => self.node.settings.run_ahead,
             false => 0,
@@ -118,6 +141,8 @@ impl Executor {
                 Ok(next) => (claim, kept) = next,
                 Err(ran) => return ran,
             }
+            // It has survived its step.
+            drop(apart.take());
             budget = budget.saturating_sub(1);
         }
     }
@@ -403,6 +428,14 @@ impl Executor {
             outcome = metrics::outcome_word(&commit.outcome),
         );
         self.outbox.write(commit, &claim.queue).instrument(span)
+    }
+
+    /// A step that has taken workers down, while another such runs here. Which of those that ran beside each other did
+    /// it shows when only one of them is there to be counted at the next crash (PROTOCOL §3 #14).
+    async fn leave_suspect(&self, claim: &Claim, held: &Held) -> Ran {
+        let ahead = self.suspects_left.fetch_add(1, Ordering::Relaxed);
+        let pause = SUSPECT_PAUSE * (1 + ahead.min(SUSPECTS_AHEAD_MAX));
+        self.release(claim, held, jittered(pause), "suspect").await
     }
 
     /// A step that this build does not know, perhaps of a newer one: left for who does.

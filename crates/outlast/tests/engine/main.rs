@@ -24,6 +24,7 @@ mod setup;
 mod signals;
 mod stopping;
 mod store_faults;
+mod suspects;
 mod testing;
 mod uniqueness;
 mod wakeups;

@@ -1,0 +1,135 @@
+//! Instances whose step has taken workers down: run apart from one another, so that the next crash shows which of
+//! them did it (PROTOCOL §3 #14).
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+use crate::support::{LONG, insert, on_both_stores};
+use outlast::prelude::*;
+use outlast_core::{ClaimRequest, Inspect, MachineVersion, NewWorker, ReapRequest, Store};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tokio::sync::Semaphore;
+
+on_both_stores!(
+    what_took_its_worker_down_twice_runs_one_at_a_time_beside_everything_else,
+    what_took_its_worker_down_once_runs_as_before,
+);
+
+#[derive(Clone)]
+struct Watched {
+    running: Arc<AtomicU32>,
+    most: Arc<AtomicU32>,
+    /// Closed when those that are suspected of nothing have ended.
+    begin: Arc<Semaphore>,
+    /// How many run at once before any goes on.
+    together: Arc<tokio::sync::Barrier>,
+}
+
+impl Watched {
+    fn new(together: usize) -> Watched {
+        Watched {
+            running: Arc::default(),
+            most: Arc::default(),
+            begin: Arc::new(Semaphore::new(0)),
+            together: Arc::new(tokio::sync::Barrier::new(together)),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Suspicion {
+    Suspected,
+    Innocent,
+}
+
+impl Machine for Watched {
+    const NAME: &'static str = "watched";
+    type State = Suspicion;
+    type Output = ();
+
+    async fn step(&self, state: Suspicion, _: &Context) -> StepResult<Self> {
+        if let Suspicion::Suspected = state {
+            let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most.fetch_max(running, Ordering::SeqCst);
+            self.together.wait().await;
+            let _closed = self.begin.acquire().await;
+            self.running.fetch_sub(1, Ordering::SeqCst);
+        }
+        Ok(Outcome::done(()))
+    }
+}
+
+/// Lets a worker that claims everything die so many times.
+async fn crash(store: &impl Store, times: u32, instances: usize) {
+    for _ in 0..times {
+        let worker = NewWorker {
+            name: "victim".into(),
+            host: "host".into(),
+            version: "1".into(),
+            queues: vec!["default".into()],
+            lease: LONG,
+        };
+        let worker = store.register(worker).await.unwrap();
+        let claimed = ClaimRequest {
+            worker,
+            queue: "default".into(),
+            machines: [MachineVersion::new("watched", 1)].into(),
+            max: instances,
+        };
+        let claimed = store.claim(claimed).await.unwrap();
+        assert_eq!(claimed.claims.len(), instances);
+        store.deregister(worker).await.unwrap();
+        let reap = ReapRequest {
+            max: instances,
+            crashes_max: 10,
+        };
+        assert_eq!(store.reap(reap).await.unwrap().returned.len(), instances);
+    }
+}
+
+async fn what_took_its_worker_down_twice_runs_one_at_a_time_beside_everything_else<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let client = Client::new(store.clone());
+    let mut suspects = Vec::new();
+    for _ in 0..4 {
+        suspects.push(insert(&client, New::<Watched>(Suspicion::Suspected)).await);
+    }
+    crash(&store, 2, 4).await;
+    let watched = Watched::new(1);
+    let engine = crate::support::running(store, watched.clone()).await;
+    // While one suspect runs and waits for them.
+    for _ in 0..5 {
+        let innocent = insert(&engine, New::<Watched>(Suspicion::Innocent)).await;
+        engine.wait(innocent, LONG).await.unwrap();
+    }
+    watched.begin.close();
+    for suspect in suspects {
+        engine.wait(suspect, LONG).await.unwrap();
+    }
+    assert_eq!(watched.most.load(Ordering::SeqCst), 1);
+    engine.shutdown().await;
+}
+
+/// The usual crash is a machine that was lost: what ran there is run again as fast as ever.
+async fn what_took_its_worker_down_once_runs_as_before<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let client = Client::new(store.clone());
+    let mut all = Vec::new();
+    for _ in 0..4 {
+        all.push(insert(&client, New::<Watched>(Suspicion::Suspected)).await);
+    }
+    crash(&store, 1, 4).await;
+    let watched = Watched::new(4);
+    watched.begin.close();
+    let engine = crate::support::running(store, watched.clone()).await;
+    for id in all {
+        engine.wait(id, LONG).await.unwrap();
+    }
+    assert_eq!(watched.most.load(Ordering::SeqCst), 4);
+    engine.shutdown().await;
+}
