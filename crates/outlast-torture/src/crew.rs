@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -93,6 +93,15 @@ impl Crew {
     }
 }
 
+/// How a worker ended without being told to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GaveOut {
+    /// Its process is gone.
+    Died,
+    /// It is there, and gets nothing done.
+    Silent,
+}
+
 /// A worker process.
 pub(crate) struct Worker {
     pub(crate) name: String,
@@ -150,11 +159,21 @@ impl Worker {
         Ok(())
     }
 
-    /// Waits until it ends by itself.
-    pub(crate) async fn died(&mut self) -> Result<ExitStatus> {
-        let ended = self.child.wait().await?;
+    /// Waits until it ends by itself, or says nothing for this long.
+    pub(crate) async fn gave_out(&mut self, silence_max: Duration) -> Result<GaveOut> {
+        loop {
+            let mut line = String::new();
+            let reading = self.said.read_line(&mut line);
+            let Ok(read) = tokio::time::timeout(silence_max, reading).await else {
+                return Ok(GaveOut::Silent);
+            };
+            if read? == 0 {
+                break;
+            }
+        }
+        self.child.wait().await?;
         self.note(WorkerEvent::Died).await;
-        Ok(ended)
+        Ok(GaveOut::Died)
     }
 
     /// Its process id.

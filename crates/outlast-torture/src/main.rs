@@ -22,6 +22,7 @@ use anyhow::{Result, bail};
 use args::Args;
 use clap::Parser;
 use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -43,9 +44,11 @@ async fn main() -> ExitCode {
 /// Whether nothing was wrong.
 async fn supervise(args: &Args) -> Result<bool> {
     eprintln!("seed {}", args.seed);
+    let mut asked_to_stop = signal(SignalKind::terminate())?;
     tokio::select! {
         good = scenario::run(args) => good,
         // In order: servers and workers that we started end with us.
         _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+        _ = asked_to_stop.recv() => bail!("asked to stop"),
     }
 }

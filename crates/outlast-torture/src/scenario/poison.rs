@@ -4,7 +4,7 @@
 
 use super::Server;
 use crate::args::Args;
-use crate::crew::{Crew, Poison as Limits, Worker};
+use crate::crew::{Crew, GaveOut, Poison as Limits, Worker};
 use crate::ledger::{Entry, Inserted, now_us};
 use crate::machines::poison::{Dose, Poison};
 use crate::report::Report;
@@ -20,6 +20,8 @@ use tokio::time::Instant;
 const WORKERS: usize = 3;
 /// Address space of a worker: threads' stacks and all.
 const MEMORY_MAX: u64 = 3 << 30;
+/// How long a worker may get nothing done before it is started anew. Longer than a watchdog takes.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// Poisonous instances that are under way at a time: each takes a worker down several times.
 const PAUSE: Duration = Duration::from_millis(700);
 
@@ -101,15 +103,19 @@ async fn has_live_poison(client: &Client) -> Result<bool> {
         .any(|instance| !instance.status.is_terminal()))
 }
 
-/// Starts the worker again whenever it has died, until it is told that this is over.
+/// Starts the worker again whenever it has died or does not answer, until it is told that this is over. A process all of
+/// whose threads are blocked can only be ended from outside.
 async fn keep_alive(crew: Crew, slot: usize, mut stopped: watch::Receiver<bool>) -> Result<Worker> {
     let mut number = 0;
     loop {
         number += 1;
         let mut worker = crew.start(format!("w{slot}-{number}")).await?;
-        tokio::select! {
+        let gave_out = tokio::select! {
             _ = stopped.wait_for(|stopped| *stopped) => return Ok(worker),
-            died = worker.died() => drop(died?),
+            gave_out = worker.gave_out(SILENCE_MAX) => gave_out?,
+        };
+        if gave_out == GaveOut::Silent {
+            worker.kill().await?;
         }
     }
 }

@@ -10,7 +10,9 @@ use crate::metrics;
 use outlast_core::{
     Answer, Commit, Committed, Error, ErrorKind, Hints, Invalid, Outcome, Revision, Status,
 };
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -130,7 +132,7 @@ impl Committer {
         let mut batch = Vec::new();
         let mut inbox = self.inbox.lock().await;
         inbox.recv_many(&mut batch, BATCH_MAX).await;
-        tokio::task::yield_now().await;
+        give_way().await;
         let mut under_way = self.under_way.subscribe();
         let patience = Instant::now() + SHARE_PATIENCE;
         loop {
@@ -260,4 +262,17 @@ impl Committer {
             }
         }
     }
+}
+/// Lets other tasks run first. Not by the runtime's own yield, which keeps the task for the thread it runs on: a step
+/// that blocks that thread would stop every commit, while the heartbeat goes on and nobody takes over.
+async fn give_way() {
+    let mut given = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut given, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

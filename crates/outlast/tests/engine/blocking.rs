@@ -110,8 +110,13 @@ async fn a_step_that_blocks_its_thread_fails_its_instance_and_others_go_on(
 ) {
     let blocked = blocked(store).await;
     let engine = &blocked.engine;
-    let other = insert(engine, New::<Blocker>(Thread::Pass)).await;
-    assert_eq!(engine.wait(other, LONG).await.unwrap(), "passed");
+    // Many, so that every part of the engine is at work on the threads that are left.
+    for _ in 0..20 {
+        let others = (0..100).map(|_| New::<Blocker>(Thread::Pass));
+        for other in engine.insert_many(others).await.unwrap() {
+            assert_eq!(engine.wait(other, LONG).await.unwrap(), "passed");
+        }
+    }
     let ended = engine.wait_ended(blocked.id, LONG).await.unwrap();
     assert_eq!(ended.status, Status::Failed);
     let error = ended.last_error.unwrap();
