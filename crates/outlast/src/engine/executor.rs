@@ -10,15 +10,17 @@ use crate::codec::{CodecError, Unreadable, Unwritable, plain_outcome};
 use crate::machine::{Context, Failure, Registered, Surroundings, Trouble};
 use crate::metrics;
 use futures_util::FutureExt;
-use outlast_core::{Claim, Commit, Invalid, Outcome, Proceed, Release, ReleaseAnswer, Revision};
+use outlast_core::{
+    Claim, ClaimRef, Commit, Invalid, Outcome, Proceed, Release, ReleaseAnswer, Revision,
+};
 use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 /// How long a claim waits for a slot before somebody else may have it.
@@ -43,8 +45,9 @@ pub(crate) struct Executor {
     node: Arc<Node>,
     outbox: Outbox,
     obstacles: Mutex<HashMap<Obstacle, u32>>,
-    /// For the one suspect that runs here.
-    apart: Semaphore,
+    /// The one suspect that runs here, until it has survived or its claim is lost: one that blocks its thread must
+    /// not keep the place for ever.
+    apart: Mutex<Option<(ClaimRef, CancellationToken)>>,
     /// Suspects that were left since it began.
     suspects_left: AtomicU32,
 }
@@ -58,6 +61,24 @@ enum Obstacle {
     UnknownKey(String),
     /// The codec does not work.
     Codec,
+}
+
+/// The place of the one suspect that runs here; free again when this is gone.
+struct Apart<'a> {
+    place: &'a Mutex<Option<(ClaimRef, CancellationToken)>>,
+    claim: ClaimRef,
+}
+
+impl Drop for Apart<'_> {
+    fn drop(&mut self) {
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        if place
+            .as_ref()
+            .is_some_and(|(claim, _)| *claim == self.claim)
+        {
+            *place = None;
+        }
+    }
 }
 
 /// What became of a claim.
@@ -79,7 +100,7 @@ impl Executor {
             node,
             outbox,
             obstacles: Mutex::default(),
-            apart: Semaphore::new(1),
+            apart: Mutex::default(),
             suspects_left: AtomicU32::new(0),
         }
     }
@@ -98,11 +119,10 @@ impl Executor {
         };
         let mut apart = None;
         if claim.crashes >= SUSPECT_AFTER {
-            let Ok(permit) = self.apart.try_acquire() else {
+            apart = self.set_apart(claim.reference(), &held);
+            if apart.is_none() {
                 return Box::pin(self.leave_suspect(&claim, &held)).await;
-            };
-            self.suspects_left.store(0, Ordering::Relaxed);
-            apart = Some(permit);
+            }
         }
         let mut budget = match machine.runs_ahead {
             true => self.node.settings.run_ahead,
@@ -428,6 +448,20 @@ impl Executor {
             outcome = metrics::outcome_word(&commit.outcome),
         );
         self.outbox.write(commit, &claim.queue).instrument(span)
+    }
+
+    /// The place of the one suspect that runs here, if it is free.
+    fn set_apart(&self, claim: ClaimRef, held: &Held) -> Option<Apart<'_>> {
+        let mut place = self.apart.lock().unwrap_or_else(PoisonError::into_inner);
+        if place.as_ref().is_some_and(|(_, lost)| !lost.is_cancelled()) {
+            return None;
+        }
+        *place = Some((claim, held.lost.clone()));
+        self.suspects_left.store(0, Ordering::Relaxed);
+        Some(Apart {
+            place: &self.apart,
+            claim,
+        })
     }
 
     /// A step that has taken workers down, while another such runs here. Which of those that ran beside each other did
