@@ -7,6 +7,7 @@
 #   stop_postgres    ends that cluster and removes its folder; does nothing when there is none
 #   offer_pgbouncer  exports OUTLAST_TEST_PGBOUNCER, the program's path, when it is there or can be installed
 #   offer_patroni    sees that patroni and etcd are on PATH, when they can be installed
+#   offer_faketime   sees that libfaketime is there, when it can be installed
 #
 # OUTLAST_PG_BIN names the folder of the server's programs (initdb, postgres, pg_ctl) and wins over the search.
 
@@ -193,4 +194,16 @@ offer_patroni() {
 
 installed_patroni() {
     command -v patroni >/dev/null && command -v etcd >/dev/null
+}
+
+offer_faketime() {
+    installed_faketime && return
+    if ! apt_install libfaketime || ! installed_faketime; then
+        say "no libfaketime, so nothing runs with a wrong clock: install it (on Debian as root:" \
+            "apt-get install libfaketime)"
+    fi
+}
+
+installed_faketime() {
+    compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null
 }

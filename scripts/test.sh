@@ -19,6 +19,8 @@ main() {
     require_rust
     require_postgres
     offer_pgbouncer
+    offer_patroni
+    offer_faketime
     run_tests "$@"
 }
 

@@ -1,1 +1,528 @@
+//! Histories that are right, and the same with one thing wrong: a checker that has never failed proves nothing.
 
+use super::{Books, Checker, Records};
+use crate::audit::{Change, Instance, Op, Signal, Subject};
+use crate::ledger::{Entry, Inserted, Ran};
+use outlast::Status;
+
+/// What the database committed and what the ledger says, one thing after the other, a millisecond apart.
+#[derive(Default)]
+struct History {
+    changes: Vec<Change>,
+    entries: Vec<Entry>,
+    records: Records,
+    now: i64,
+}
+
+impl History {
+    /// A chain of two steps that was acknowledged and ended as it should.
+    fn of_a_chain() -> History {
+        let mut history = History::default();
+        history.start(1, "chain");
+        history.acknowledge(1, Some("2"));
+        history.step(1, "hop", 0);
+        history.change(1, |row| {
+            row.revision = 2;
+            row.visit = 2;
+        });
+        history.run(1, "hop", 2, &[]);
+        history.change(1, |row| {
+            row.revision = 3;
+            end(row, Status::Done);
+            row.result = Some("2".into());
+        });
+        history
+    }
+
+    /// A pack that waits, is sent a signal, takes it and ends.
+    fn of_a_wait() -> History {
+        let mut history = History::default();
+        history.start(1, "pack");
+        history.step(1, "await", 0);
+        history.change(1, |row| {
+            row.status = Status::AwaitingSignal;
+            row.revision = 2;
+            row.visit = 2;
+            row.step = "take".into();
+            row.locked_by = None;
+            row.deadline = Some(1_000_000);
+        });
+        history.signal(7, Op::Insert, false);
+        history.delivered(7);
+        history.change(1, |row| {
+            row.status = Status::Runnable;
+            row.deadline = None;
+        });
+        history.change(1, |row| claim(row, 3));
+        history.run(1, "take", 2, &[7]);
+        history.change(1, |row| {
+            row.revision = 4;
+            end(row, Status::Done);
+            row.result = Some("[7]".into());
+        });
+        history.signal(7, Op::Update, true);
+        history
+    }
+
+    /// A parent with two children that end, and a join that sees both.
+    fn of_a_family() -> History {
+        let mut history = History::default();
+        history.start(1, "tree");
+        history.step(1, "grow", 0);
+        history.change(1, |row| {
+            row.status = Status::AwaitingChildren;
+            row.revision = 2;
+            row.visit = 2;
+            row.step = "gather".into();
+            row.round = 1;
+            row.pending = 2;
+            row.locked_by = None;
+        });
+        for child in [2, 3] {
+            history.insert(child, "tree", |row| {
+                row.parent = Some(1);
+                row.parent_round = Some(1);
+            });
+        }
+        for child in [2, 3] {
+            history.step(child, "grow", 0);
+            history.change(child, |row| {
+                row.revision = 2;
+                end(row, Status::Done);
+            });
+        }
+        history.change(1, |row| {
+            row.status = Status::Runnable;
+            row.pending = 0;
+        });
+        history.change(1, |row| claim(row, 3));
+        history.run_with(1, "gather", 2, &[], Some(vec![2, 3]));
+        history.change(1, |row| {
+            row.revision = 4;
+            end(row, Status::Done);
+        });
+        history
+    }
+
+    fn start(&mut self, id: i64, machine: &str) {
+        self.insert(id, machine, |_| {});
+    }
+
+    fn insert(&mut self, id: i64, machine: &str, change: impl FnOnce(&mut Instance)) {
+        let token = id as u64;
+        if machine != "tree" || id == 1 {
+            let at = self.tick();
+            self.entries.push(Entry::Asked { token, at });
+        }
+        let step = match machine {
+            "chain" => "hop",
+            "pack" => "await",
+            _ => "grow",
+        };
+        let mut row = Instance {
+            op: Op::Insert,
+            id,
+            machine: machine.into(),
+            status: Status::Runnable,
+            revision: 0,
+            step: step.into(),
+            visit: 0,
+            attempt: 0,
+            crashes: 0,
+            round: 0,
+            pending: 0,
+            locked_by: None,
+            eligible_at: 0,
+            deadline: None,
+            partition_key: None,
+            guard: None,
+            parent: None,
+            parent_round: None,
+            result: None,
+            error: None,
+            state: Some(format!("{{\"token\":{token}}}")),
+        };
+        change(&mut row);
+        self.push(Subject::Instance(row));
+    }
+
+    fn acknowledge(&mut self, id: i64, result: Option<&str>) {
+        let at = self.tick();
+        self.entries.push(Entry::Inserted(Inserted {
+            token: id as u64,
+            id,
+            at,
+            result: result.map(str::to_owned),
+            fails_with: None,
+            asked_at: at - 1,
+        }));
+    }
+
+    /// Claims it and runs its step.
+    fn step(&mut self, id: i64, step: &str, visit: i64) {
+        self.change(id, |row| claim(row, visit + 1));
+        self.run(id, step, visit, &[]);
+    }
+
+    fn run(&mut self, id: i64, step: &str, visit: i64, signals: &[i64]) {
+        self.run_with(id, step, visit, signals, None);
+    }
+
+    fn run_with(
+        &mut self,
+        id: i64,
+        step: &str,
+        visit: i64,
+        signals: &[i64],
+        children: Option<Vec<i64>>,
+    ) {
+        let at = self.tick();
+        self.entries.push(Entry::Ran(Ran {
+            id,
+            step: step.into(),
+            visit,
+            attempt: 0,
+            worker: "w".into(),
+            at,
+            signals: signals.to_vec(),
+            children,
+        }));
+    }
+
+    /// Its last row, changed.
+    fn change(&mut self, id: i64, change: impl FnOnce(&mut Instance)) {
+        let rows = self
+            .changes
+            .iter()
+            .rev()
+            .filter_map(|change| match &change.subject {
+                Subject::Instance(row) => Some(row),
+                Subject::Signal(_) | Subject::Worker(_) => None,
+            });
+        let mut row = rows
+            .into_iter()
+            .find(|row| row.id == id)
+            .expect("it is there")
+            .clone();
+        row.op = Op::Update;
+        row.state = None;
+        change(&mut row);
+        self.push(Subject::Instance(row));
+    }
+
+    fn signal(&mut self, id: i64, op: Op, consumed: bool) {
+        self.push(Subject::Signal(Signal {
+            op,
+            id,
+            target: 1,
+            name: "item".into(),
+            dedup: Some(format!("item:{id}")),
+            consumed,
+        }));
+    }
+
+    fn delivered(&mut self, signal: i64) {
+        let at = self.tick();
+        self.entries.push(Entry::Delivered {
+            signal,
+            instance: 1,
+            dedup: format!("item:{signal}"),
+            at,
+        });
+    }
+
+    fn push(&mut self, subject: Subject) {
+        let at = self.tick();
+        let seq = self.changes.len() as i64 + 1;
+        self.changes.push(Change { seq, at, subject });
+    }
+
+    fn tick(&mut self) -> i64 {
+        self.now += 1_000;
+        self.now
+    }
+
+    /// The last change of this instance.
+    fn last(&mut self, id: i64) -> &mut Instance {
+        let rows = self
+            .changes
+            .iter_mut()
+            .rev()
+            .filter_map(|change| match &mut change.subject {
+                Subject::Instance(row) => Some(row),
+                Subject::Signal(_) | Subject::Worker(_) => None,
+            });
+        rows.into_iter()
+            .find(|row| row.id == id)
+            .expect("it is there")
+    }
+
+    /// The rules that are broken.
+    fn broken(self) -> Vec<String> {
+        let mut checker = Checker::new(Books::of(self.entries), 0, false);
+        self.changes
+            .into_iter()
+            .for_each(|change| checker.see(change));
+        let (_, violations) = checker.finish(&self.records);
+        violations
+            .iter()
+            .map(|it| format!("{} {}", it.rule, it.what))
+            .collect()
+    }
+
+    #[track_caller]
+    fn breaks(self, rule: &str, what: &str) {
+        let broken = self.broken();
+        let found = broken
+            .iter()
+            .any(|line| line.starts_with(rule) && line.contains(what));
+        assert!(found, "{rule} {what} is not among {broken:#?}");
+    }
+}
+
+fn claim(row: &mut Instance, revision: i64) {
+    row.status = Status::Executing;
+    row.revision = revision;
+    row.locked_by = Some(1);
+}
+
+fn end(row: &mut Instance, status: Status) {
+    row.status = status;
+    row.locked_by = None;
+}
+
+#[test]
+fn what_went_right_breaks_nothing() {
+    assert_eq!(History::of_a_chain().broken(), [""; 0]);
+    assert_eq!(History::of_a_wait().broken(), [""; 0]);
+    assert_eq!(History::of_a_family().broken(), [""; 0]);
+}
+
+#[test]
+fn an_acknowledged_insert_that_is_gone_breaks_i1() {
+    let mut history = History::of_a_chain();
+    history.acknowledge(9, None);
+    history.breaks("I1", "was acknowledged and is not there");
+}
+
+#[test]
+fn what_was_inserted_twice_or_for_nobody_breaks_i1() {
+    let mut history = History::of_a_chain();
+    history.insert(2, "chain", |row| row.state = Some("{\"token\":1}".into()));
+    history.change(2, |row| end(row, Status::Cancelled));
+    history.breaks("I1", "is the same insert as");
+    let mut history = History::of_a_chain();
+    history
+        .entries
+        .retain(|entry| !matches!(entry, Entry::Asked { .. }));
+    history.breaks("I1", "was never asked for");
+}
+
+#[test]
+fn a_delete_of_what_lives_breaks_i1() {
+    let mut history = History::default();
+    history.start(1, "chain");
+    history.change(1, |row| row.op = Op::Delete);
+    history.breaks("I1", "was deleted while it was runnable");
+}
+
+#[test]
+fn what_does_not_come_to_rest_breaks_i2() {
+    let mut history = History::default();
+    history.start(1, "chain");
+    history.breaks("I2", "runnable");
+}
+
+#[test]
+fn an_outcome_without_a_new_revision_breaks_i3() {
+    let mut history = History::of_a_chain();
+    history.last(1).revision = 2;
+    history.breaks("I3", "from revision 2 to 2");
+}
+
+#[test]
+fn an_end_that_is_left_breaks_i4_unless_it_is_recorded() {
+    let resurrected = || {
+        let mut history = History::of_a_chain();
+        history.last(1).status = Status::Failed;
+        history.change(1, |row| row.status = Status::Runnable);
+        history.change(1, |row| end(row, Status::Cancelled));
+        history
+    };
+    resurrected().breaks("I4", "0 of them recorded");
+    let mut history = resurrected();
+    history.records.retries.insert(1, 1);
+    assert!(!history.broken().iter().any(|line| line.starts_with("I4")));
+    let mut history = History::of_a_chain();
+    history.change(1, |row| row.status = Status::Runnable);
+    history.breaks("I4", "from done to runnable");
+}
+
+#[test]
+fn a_step_that_ran_before_it_was_committed_breaks_i5() {
+    let mut history = History::of_a_chain();
+    history.run(1, "hop", 9, &[]);
+    history.breaks("I5", "was never committed");
+    let mut history = History::of_a_chain();
+    for entry in &mut history.entries {
+        if let Entry::Ran(ran) = entry {
+            ran.at = 1;
+        }
+    }
+    history.breaks("I5", "before it was committed");
+}
+
+#[test]
+fn an_outcome_of_what_never_ran_breaks_i5() {
+    let mut history = History::of_a_chain();
+    history
+        .entries
+        .retain(|entry| !matches!(entry, Entry::Ran(_)));
+    history.breaks("I5", "that never ran");
+}
+
+#[test]
+fn another_result_than_expected_breaks_i5() {
+    let mut history = History::of_a_chain();
+    history.last(1).result = Some("3".into());
+    history.breaks("I5", "instead of 2");
+    let mut history = History::of_a_chain();
+    history.last(1).status = Status::Failed;
+    history.breaks("I5", "failed");
+}
+
+#[test]
+fn a_join_that_is_early_or_happens_twice_breaks_i6() {
+    let mut history = History::default();
+    history.start(1, "tree");
+    history.change(1, |row| {
+        row.status = Status::AwaitingChildren;
+        row.round = 1;
+    });
+    history.insert(2, "tree", |row| {
+        row.parent = Some(1);
+        row.parent_round = Some(1);
+    });
+    history.change(1, |row| row.status = Status::Runnable);
+    history.breaks("I6", "with 0 of 1 children ended");
+    let mut history = History::of_a_family();
+    history.last(1).status = Status::AwaitingChildren;
+    history.change(1, |row| row.status = Status::Runnable);
+    history.breaks("I6", "joined round 1 twice");
+}
+
+#[test]
+fn a_join_that_saw_other_children_breaks_i6() {
+    let mut history = History::of_a_family();
+    for entry in &mut history.entries {
+        if let Entry::Ran(ran) = entry
+            && let Some(children) = &mut ran.children
+        {
+            children.pop();
+        }
+    }
+    history.breaks("I6", "saw children [2] of [2, 3]");
+}
+
+#[test]
+fn a_signal_that_is_received_twice_breaks_i7() {
+    let mut history = History::of_a_wait();
+    history.run(1, "take", 5, &[7]);
+    history.breaks("I7", "in 2 visits");
+    let mut history = History::of_a_wait();
+    history.signal(7, Op::Update, true);
+    history.breaks("I7", "consumed signal 7 twice");
+    let mut history = History::of_a_wait();
+    history.last(1).result = Some("[7,7]".into());
+    history.breaks("I7", "gathered twice");
+}
+
+#[test]
+fn a_signal_that_is_lost_breaks_i7() {
+    let mut history = History::of_a_wait();
+    history.delivered(8);
+    history.breaks("I7", "signal 8, which is not there");
+    let mut history = History::default();
+    history.start(1, "pack");
+    history.signal(7, Op::Insert, false);
+    history.signal(7, Op::Delete, false);
+    history.change(1, |row| claim(row, 1));
+    history.change(1, |row| end(row, Status::Cancelled));
+    history.breaks("I7", "lost signal 7");
+}
+
+#[test]
+fn a_signal_that_nobody_can_read_breaks_i7() {
+    let mut history = History::of_a_wait();
+    history.signal(8, Op::Insert, false);
+    let broken = history.broken();
+    assert!(
+        broken
+            .iter()
+            .any(|line| line.contains("after it had ended")),
+        "{broken:?}"
+    );
+    assert!(
+        broken
+            .iter()
+            .any(|line| line.contains("left signal 8 behind")),
+        "{broken:?}"
+    );
+}
+
+#[test]
+fn a_dedup_key_that_counts_twice_breaks_i7() {
+    let mut history = History::default();
+    history.start(1, "pack");
+    history.signal(7, Op::Insert, false);
+    history.signal(7, Op::Insert, false);
+    history.breaks("I7", "twice with dedup key");
+}
+
+#[test]
+fn two_that_execute_with_one_partition_key_break_i8() {
+    let mut history = History::default();
+    for id in [1, 2] {
+        history.insert(id, "chain", |row| row.partition_key = Some("key".into()));
+        history.change(id, |row| claim(row, 1));
+    }
+    history.breaks("I8", "executes beside 1");
+}
+
+#[test]
+fn one_that_overtakes_in_its_line_breaks_i8() {
+    let mut history = History::default();
+    for id in [1, 2] {
+        history.insert(id, "chain", |row| row.partition_key = Some("key".into()));
+        history.acknowledge(id, None);
+    }
+    for id in [2, 1] {
+        history.change(id, |row| claim(row, 1));
+        history.change(id, |row| end(row, Status::Cancelled));
+    }
+    history.breaks("I8", "started before 1");
+}
+
+#[test]
+fn two_that_hold_one_correlation_key_break_i9() {
+    let mut history = History::default();
+    for id in [1, 2] {
+        history.insert(id, "chain", |row| row.guard = Some("key".into()));
+    }
+    history.breaks("I9", "beside 1");
+}
+
+#[test]
+fn what_is_woken_early_breaks_i10() {
+    let mut history = History::default();
+    history.insert(1, "chain", |row| row.eligible_at = 1_000_000);
+    history.change(1, |row| claim(row, 1));
+    history.breaks("I10", "early");
+    let mut history = History::of_a_wait();
+    for entry in &mut history.entries {
+        if let Entry::Ran(ran) = entry {
+            ran.signals.clear();
+        }
+    }
+    history.breaks("I10", "timed out");
+}

@@ -1,0 +1,183 @@
+//! A short run of every scenario: that each fault really happens, and that nothing that must always be true is broken by
+//! it. `scripts/torture.sh` has the long ones.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+use serde_json::Value;
+use std::process::Command;
+
+/// Runs a scenario for a few seconds. `None`, with a word, where the machine does not have what it needs.
+fn torture(scenario: &str, options: &[&str]) -> Option<Value> {
+    let output = Command::new(env!("CARGO_BIN_EXE_outlast-torture"))
+        .args([scenario, "--json", "--rate", "25"])
+        .args(options)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(2) && said.contains("needed") {
+        eprintln!("skipped: {said}");
+        return None;
+    }
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{}\n{said}\n{report}",
+        output.status
+    );
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let instances = report["figures"]["instances"].as_u64();
+    assert!(instances > Some(50), "hardly anything ran: {report}");
+    Some(report)
+}
+
+#[track_caller]
+fn happened(report: &Value, what: &str) {
+    let figure = match report["figures"].get(what) {
+        Some(figure) => figure.as_u64(),
+        None => report["faults"][what].as_u64(),
+    };
+    assert!(figure > Some(0), "no {what}: {report}");
+}
+
+const SECONDS_6: [&str; 2] = ["--minutes", "0.1"];
+const SQLITE: [&str; 4] = ["--minutes", "0.1", "--store", "sqlite"];
+
+#[test]
+fn workers_that_are_killed_lose_nothing() {
+    for options in [&SECONDS_6[..], &SQLITE] {
+        let Some(report) = torture("kill", options) else {
+            return;
+        };
+        happened(&report, "kills");
+        happened(&report, "recoveries");
+        happened(&report, "joins");
+        happened(&report, "timeouts");
+    }
+}
+
+#[test]
+fn workers_that_are_frozen_past_their_lease_write_nothing_late() {
+    for options in [&SECONDS_6[..], &SQLITE] {
+        let Some(report) = torture("freeze", options) else {
+            return;
+        };
+        happened(&report, "freezes");
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_loses_nothing() {
+    let Some(report) = torture("postgres", &SECONDS_6) else {
+        return;
+    };
+    let crashes = report["faults"].as_object().unwrap();
+    assert!(!crashes.is_empty(), "{report}");
+}
+
+#[test]
+fn connections_that_are_cut_at_a_commit_lose_nothing() {
+    let Some(report) = torture("cut", &SECONDS_6) else {
+        return;
+    };
+    let extra = report["extra"].as_array().unwrap();
+    let cuts = extra
+        .iter()
+        .find(|pair| pair[0] == "cuts at COMMIT")
+        .unwrap();
+    assert_ne!(cuts[1], "0", "{report}");
+}
+
+#[test]
+fn a_standby_that_takes_over_has_everything() {
+    let Some(report) = torture("failover", &["--minutes", "0.05"]) else {
+        return;
+    };
+    happened(&report, "promotions");
+}
+
+#[test]
+fn a_standby_that_did_not_confirm_has_what_reached_it() {
+    let Some(report) = torture("failover-async", &["--minutes", "0.05"]) else {
+        return;
+    };
+    happened(&report, "promotions");
+}
+
+#[test]
+fn a_leader_that_is_killed_under_patroni_loses_nothing() {
+    let Some(report) = torture("patroni", &["--minutes", "0.03"]) else {
+        return;
+    };
+    happened(&report, "promotions");
+}
+
+#[test]
+fn nothing_is_lost_through_a_pooler() {
+    let Some(report) = torture("pooler", &SECONDS_6) else {
+        return;
+    };
+    happened(&report, "kills");
+}
+
+#[test]
+fn an_sqlite_file_outlives_its_processes() {
+    let Some(report) = torture("sqlite", &SECONDS_6) else {
+        return;
+    };
+    happened(&report, "the only process killed, file sound");
+    happened(&report, "one of two processes killed, file sound");
+}
+
+#[test]
+fn a_disk_that_fills_up_is_told_and_outlived() {
+    for options in [&SECONDS_6[..], &SQLITE] {
+        let Some(report) = torture("disk", options) else {
+            return;
+        };
+        happened(&report, "disk filled up");
+    }
+}
+
+#[test]
+fn clocks_that_are_an_hour_wrong_wake_nothing_early() {
+    let Some(report) = torture("clock", &SECONDS_6) else {
+        return;
+    };
+    happened(&report, "timeouts");
+}
+
+#[test]
+fn poison_fails_alone() {
+    let Some(report) = torture("poison", &["--minutes", "0.05"]) else {
+        return;
+    };
+    let doses = report["faults"].as_object().unwrap();
+    assert!(
+        doses.keys().any(|kind| kind.starts_with("doses")),
+        "{report}"
+    );
+}
+
+#[test]
+fn a_wrong_command_line_is_told() {
+    let run = |arguments: &[&str]| {
+        let program = env!("CARGO_BIN_EXE_outlast-torture");
+        let output = Command::new(program).args(arguments).output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, said) = run(&["kil"]);
+    assert!(code == Some(2) && said.contains("'kill'"), "{said}");
+    let (code, said) = run(&["kill", "--minutes", "0"]);
+    assert!(
+        code == Some(2) && said.contains("between 0.01 and"),
+        "{said}"
+    );
+    let (code, said) = run(&["clock", "--store", "sqlite"]);
+    assert!(
+        code == Some(2) && said.contains("run this on PostgreSQL"),
+        "{said}"
+    );
+}
