@@ -75,7 +75,8 @@ impl Site {
                     .await?,
                     connections: count(
                         "select count(*) from pg_stat_activity where backend_type = 'client backend' \
-                         and datname = current_database() and pid <> pg_backend_pid()",
+                         and datname = current_database() and pid <> pg_backend_pid() \
+                         and application_name not like 'Patroni%'",
                     )
                     .await?,
                 })

@@ -130,6 +130,7 @@ impl Stage {
             crew: self.crew.clone(),
             end: begun + duration,
             random: self.random.fork(),
+            begun: false,
         };
         let bar = progress(duration);
         let workers = faults(act).await;
@@ -267,9 +268,16 @@ pub(crate) struct Act {
     /// When they are to end.
     pub(crate) end: Instant,
     pub(crate) random: fastrand::Rng,
+    begun: bool,
 }
 
 impl Act {
+    /// Whether there is to be another fault: one at least, however long the first worker takes to start.
+    pub(crate) fn goes_on(&mut self) -> bool {
+        let first = !std::mem::replace(&mut self.begun, true);
+        first || Instant::now() < self.end
+    }
+
     /// So many workers, at work.
     pub(crate) async fn workers(&self, count: usize) -> Result<Vec<Worker>> {
         let mut workers = Vec::new();

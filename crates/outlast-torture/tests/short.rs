@@ -39,12 +39,12 @@ fn happened(report: &Value, what: &str) {
     assert!(figure > Some(0), "no {what}: {report}");
 }
 
-const SECONDS_6: [&str; 2] = ["--minutes", "0.1"];
-const SQLITE: [&str; 4] = ["--minutes", "0.1", "--store", "sqlite"];
+const FEW_SECONDS: [&str; 2] = ["--minutes", "0.06"];
+const SQLITE: [&str; 4] = ["--minutes", "0.06", "--store", "sqlite"];
 
 #[test]
 fn workers_that_are_killed_lose_nothing() {
-    for options in [&SECONDS_6[..], &SQLITE] {
+    for options in [&FEW_SECONDS[..], &SQLITE] {
         let Some(report) = torture("kill", options) else {
             return;
         };
@@ -57,7 +57,7 @@ fn workers_that_are_killed_lose_nothing() {
 
 #[test]
 fn workers_that_are_frozen_past_their_lease_write_nothing_late() {
-    for options in [&SECONDS_6[..], &SQLITE] {
+    for options in [&FEW_SECONDS[..], &SQLITE] {
         let Some(report) = torture("freeze", options) else {
             return;
         };
@@ -67,7 +67,7 @@ fn workers_that_are_frozen_past_their_lease_write_nothing_late() {
 
 #[test]
 fn a_server_that_is_killed_loses_nothing() {
-    let Some(report) = torture("postgres", &SECONDS_6) else {
+    let Some(report) = torture("postgres", &FEW_SECONDS) else {
         return;
     };
     let crashes = report["faults"].as_object().unwrap();
@@ -76,7 +76,7 @@ fn a_server_that_is_killed_loses_nothing() {
 
 #[test]
 fn connections_that_are_cut_at_a_commit_lose_nothing() {
-    let Some(report) = torture("cut", &SECONDS_6) else {
+    let Some(report) = torture("cut", &FEW_SECONDS) else {
         return;
     };
     let extra = report["extra"].as_array().unwrap();
@@ -89,7 +89,7 @@ fn connections_that_are_cut_at_a_commit_lose_nothing() {
 
 #[test]
 fn a_standby_that_takes_over_has_everything() {
-    let Some(report) = torture("failover", &["--minutes", "0.05"]) else {
+    let Some(report) = torture("failover", &["--minutes", "0.03"]) else {
         return;
     };
     happened(&report, "promotions");
@@ -97,7 +97,7 @@ fn a_standby_that_takes_over_has_everything() {
 
 #[test]
 fn a_standby_that_did_not_confirm_has_what_reached_it() {
-    let Some(report) = torture("failover-async", &["--minutes", "0.05"]) else {
+    let Some(report) = torture("failover-async", &["--minutes", "0.03"]) else {
         return;
     };
     happened(&report, "promotions");
@@ -113,7 +113,7 @@ fn a_leader_that_is_killed_under_patroni_loses_nothing() {
 
 #[test]
 fn nothing_is_lost_through_a_pooler() {
-    let Some(report) = torture("pooler", &SECONDS_6) else {
+    let Some(report) = torture("pooler", &FEW_SECONDS) else {
         return;
     };
     happened(&report, "kills");
@@ -121,7 +121,7 @@ fn nothing_is_lost_through_a_pooler() {
 
 #[test]
 fn an_sqlite_file_outlives_its_processes() {
-    let Some(report) = torture("sqlite", &SECONDS_6) else {
+    let Some(report) = torture("sqlite", &FEW_SECONDS) else {
         return;
     };
     happened(&report, "the only process killed, file sound");
@@ -130,7 +130,7 @@ fn an_sqlite_file_outlives_its_processes() {
 
 #[test]
 fn a_disk_that_fills_up_is_told_and_outlived() {
-    for options in [&SECONDS_6[..], &SQLITE] {
+    for options in [&FEW_SECONDS[..], &SQLITE] {
         let Some(report) = torture("disk", options) else {
             return;
         };
@@ -140,7 +140,7 @@ fn a_disk_that_fills_up_is_told_and_outlived() {
 
 #[test]
 fn clocks_that_are_an_hour_wrong_wake_nothing_early() {
-    let Some(report) = torture("clock", &SECONDS_6) else {
+    let Some(report) = torture("clock", &FEW_SECONDS) else {
         return;
     };
     happened(&report, "timeouts");
@@ -148,7 +148,7 @@ fn clocks_that_are_an_hour_wrong_wake_nothing_early() {
 
 #[test]
 fn poison_fails_alone() {
-    let Some(report) = torture("poison", &["--minutes", "0.05"]) else {
+    let Some(report) = torture("poison", &["--minutes", "0.03"]) else {
         return;
     };
     let doses = report["faults"].as_object().unwrap();

@@ -17,7 +17,7 @@ pub(crate) struct Change {
 /// Who changed.
 #[derive(Clone, Debug)]
 pub(crate) enum Subject {
-    Instance(Instance),
+    Instance(Box<Instance>),
     Signal(Signal),
     Worker(Worker),
 }
@@ -131,7 +131,7 @@ pub(crate) async fn read(
 
 fn change(seq: i64, at: i64, kind: &str, body: &str) -> Result<Change> {
     let subject = match kind {
-        "instance" => serde_json::from_str(body).map(Subject::Instance),
+        "instance" => serde_json::from_str(body).map(|row| Subject::Instance(Box::new(row))),
         "signal" => serde_json::from_str(body).map(Subject::Signal),
         "worker" => serde_json::from_str(body).map(Subject::Worker),
         other => anyhow::bail!("change {seq} is of an unknown kind {other:?}"),

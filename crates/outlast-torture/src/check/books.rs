@@ -87,13 +87,12 @@ impl Books {
     /// The times in which workers were frozen.
     pub(super) fn freezes(&self) -> impl Iterator<Item = (&str, i64, i64)> {
         self.workers.iter().flat_map(|(name, events)| {
-            let thaws = events.windows(2).filter_map(move |pair| match pair {
+            events.windows(2).filter_map(move |pair| match pair {
                 [(WorkerEvent::Froze, froze), (WorkerEvent::Thawed, thawed)] => {
                     Some((name.as_str(), *froze, *thawed))
                 }
                 _ => None,
-            });
-            thaws
+            })
         })
     }
 }

@@ -157,7 +157,7 @@ impl Checker {
     pub(crate) fn see(&mut self, change: Change) {
         self.figures.changes += 1;
         match change.subject {
-            Subject::Instance(row) => self.see_instance(change.seq, change.at, row),
+            Subject::Instance(row) => self.see_instance(change.seq, change.at, *row),
             Subject::Signal(row) => self.see_signal(change.seq, &row),
             Subject::Worker(row) => {
                 self.workers.insert(row.id, row.name);

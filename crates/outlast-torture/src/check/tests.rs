@@ -143,7 +143,7 @@ impl History {
             state: Some(format!("{{\"token\":{token}}}")),
         };
         change(&mut row);
-        self.push(Subject::Instance(row));
+        self.push(Subject::Instance(Box::new(row)));
     }
 
     fn acknowledge(&mut self, id: i64, result: Option<&str>) {
@@ -196,7 +196,7 @@ impl History {
             .iter()
             .rev()
             .filter_map(|change| match &change.subject {
-                Subject::Instance(row) => Some(row),
+                Subject::Instance(row) => Some(&**row),
                 Subject::Signal(_) | Subject::Worker(_) => None,
             });
         let mut row = rows
@@ -207,7 +207,7 @@ impl History {
         row.op = Op::Update;
         row.state = None;
         change(&mut row);
-        self.push(Subject::Instance(row));
+        self.push(Subject::Instance(Box::new(row)));
     }
 
     fn signal(&mut self, id: i64, op: Op, consumed: bool) {
@@ -249,7 +249,7 @@ impl History {
             .iter_mut()
             .rev()
             .filter_map(|change| match &mut change.subject {
-                Subject::Instance(row) => Some(row),
+                Subject::Instance(row) => Some(&mut **row),
                 Subject::Signal(_) | Subject::Worker(_) => None,
             });
         rows.into_iter()

@@ -91,7 +91,7 @@ impl Machine for Poison {
 fn exhaust() -> Value {
     let mut eaten: Vec<Vec<u8>> = Vec::new();
     loop {
-        eaten.push(vec![1; 16 * 1024 * 1024]);
+        eaten.push(vec![0; 16 * 1024 * 1024]);
         std::hint::black_box(&eaten);
     }
 }

@@ -11,7 +11,6 @@ use outlast_testbed::cluster::Cluster;
 use outlast_testbed::small_disk::SmallDisk;
 use std::time::Duration;
 use tokio::task::block_in_place;
-use tokio::time::Instant;
 
 const WORKERS: usize = 2;
 /// What fits besides PostgreSQL itself is used up in seconds.
@@ -61,7 +60,7 @@ async fn fill_again_and_again(
     server: &mut Server,
 ) -> Result<Vec<Worker>> {
     let workers = act.workers(WORKERS).await?;
-    while Instant::now() < act.end {
+    while act.goes_on() {
         tokio::time::sleep(Duration::from_millis(act.random.u64(1_000..2_000))).await;
         let leave = act.random.u64(..512 * 1024);
         block_in_place(|| disk.fill(leave));

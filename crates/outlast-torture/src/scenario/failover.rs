@@ -14,7 +14,6 @@ use outlast_testbed::patroni::Patroni;
 use outlast_testbed::replicas::{Mode, Replicas};
 use std::time::Duration;
 use tokio::task::block_in_place;
-use tokio::time::Instant;
 
 const WORKERS: usize = 3;
 const PATRONI_NODES: usize = 3;
@@ -34,7 +33,7 @@ pub(crate) async fn run(args: &Args, mode: Mode) -> Result<Report> {
 
 async fn fail_over_again_and_again(mut act: Act, replicas: &mut Replicas) -> Result<Vec<Worker>> {
     let workers = act.workers(WORKERS).await?;
-    while Instant::now() < act.end {
+    while act.goes_on() {
         tokio::time::sleep(Duration::from_millis(act.random.u64(1_000..3_000))).await;
         block_in_place(|| replicas.fail_over());
         act.note("promotions").await;
@@ -57,7 +56,7 @@ pub(crate) async fn run_patroni(args: &Args) -> Result<Report> {
 
 async fn kill_leaders(mut act: Act, patroni: &mut Patroni) -> Result<Vec<Worker>> {
     let workers = act.workers(WORKERS).await?;
-    while Instant::now() < act.end {
+    while act.goes_on() {
         tokio::time::sleep(Duration::from_millis(act.random.u64(1_000..3_000))).await;
         let killed = block_in_place(|| patroni.kill_leader());
         block_in_place(|| patroni.wait_for_leader());

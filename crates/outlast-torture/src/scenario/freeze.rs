@@ -31,12 +31,14 @@ async fn freeze_again_and_again(mut act: Act) -> Result<Vec<Worker>> {
 }
 
 async fn keep_freezing(worker: Worker, mut random: fastrand::Rng, end: Instant) -> Result<Worker> {
-    while Instant::now() < end {
+    loop {
         tokio::time::sleep(Duration::from_millis(random.u64(200..1_500))).await;
         worker.freeze().await?;
         // Reapers look every quarter of a lease.
         tokio::time::sleep(LEASE.mul_f64(1.3 + random.f64())).await;
         worker.thaw().await?;
+        if Instant::now() >= end {
+            return Ok(worker);
+        }
     }
-    Ok(worker)
 }

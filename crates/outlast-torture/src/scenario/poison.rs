@@ -15,11 +15,10 @@ use outlast::{ErrorKind, Inserted as Answer};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 const WORKERS: usize = 3;
 /// Address space of a worker: threads' stacks and all.
-const MEMORY_MAX: u64 = 3 << 30;
+const MEMORY_MAX: u64 = 1 << 30;
 /// How long a worker may get nothing done before it is started anew. Longer than a watchdog takes.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// Poisonous instances that are under way at a time: each takes a worker down several times.
@@ -46,7 +45,7 @@ async fn poison_again_and_again(mut act: Act, client: Client) -> Result<Vec<Work
         slots.spawn(keep_alive(act.crew.clone(), slot, stopped.clone()));
     }
     let mut token = u64::from(u32::MAX) * 1_000;
-    while Instant::now() < act.end {
+    while act.goes_on() {
         tokio::time::sleep(PAUSE).await;
         token += 1;
         let dose = Dose::KINDS[act.random.usize(..Dose::KINDS.len())](token);

@@ -10,7 +10,6 @@ use anyhow::Result;
 use outlast_testbed::cluster::Cluster;
 use std::time::Duration;
 use tokio::task::block_in_place;
-use tokio::time::Instant;
 
 const WORKERS: usize = 3;
 
@@ -27,7 +26,7 @@ pub(crate) async fn run(args: &Args) -> Result<Report> {
 /// is killed as a whole recovers when it is started.
 async fn crash_again_and_again(mut act: Act, cluster: &mut Cluster) -> Result<Vec<Worker>> {
     let workers = act.workers(WORKERS).await?;
-    while Instant::now() < act.end {
+    while act.goes_on() {
         tokio::time::sleep(Duration::from_millis(act.random.u64(500..2_500))).await;
         let backends = block_in_place(|| cluster.backends());
         if act.random.bool() && !backends.is_empty() {

@@ -23,7 +23,7 @@ pub(crate) async fn run(args: &Args) -> Result<Report> {
 async fn kill_one_then_one_of_two(mut act: Act, file: &Path) -> Result<Vec<Worker>> {
     let half = Instant::now() + act.end.duration_since(Instant::now()) / 2;
     let mut number = 0;
-    while Instant::now() < half {
+    while number == 0 || Instant::now() < half {
         number += 1;
         let worker = start(&act.crew, number, act.random.u64(..)).await?;
         live_a_little(&mut act.random).await;
@@ -33,7 +33,7 @@ async fn kill_one_then_one_of_two(mut act: Act, file: &Path) -> Result<Vec<Worke
     }
     let mut other = start(&act.crew, number + 1, act.random.u64(..)).await?;
     number += 1;
-    while Instant::now() < act.end {
+    while act.goes_on() {
         number += 1;
         let worker = start(&act.crew, number, act.random.u64(..)).await?;
         live_a_little(&mut act.random).await;

@@ -118,7 +118,8 @@ impl Executor {
             return Box::pin(self.leave_unknown_step(&claim, &held)).await;
         };
         let mut apart = None;
-        if claim.crashes >= SUSPECT_AFTER {
+        // One with a partition key must not lose its place in the line, and none of its line runs beside it.
+        if claim.crashes >= SUSPECT_AFTER && claim.partition_key.is_none() {
             apart = self.set_apart(claim.reference(), &held);
             if apart.is_none() {
                 return Box::pin(self.leave_suspect(&claim, &held)).await;
