@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use support::proxy::Proxy;
 use support::work::{self, done, get, outcome_of, running, task};
 use support::{drop_schema, raw, raw_to, unique_schema, url, url_of, value_of};
+use tokio::sync::Notify;
 use tokio_postgres::Client;
 
 /// A store whose connections the server knows by the name of its schema.
@@ -511,7 +512,7 @@ async fn assert_closed(store: &Postgres, claim: &Claim) {
         store.claim(work::request(worker, 1)).await.err(),
         store.commit(outcome_of(claim, done())).await.err(),
         store.release(vec![release]).await.err(),
-        store.forget(worker, vec![]).await.err(),
+        store.claims_of(worker).await.err(),
         store.deliver(vec![signal], None).await.err(),
         store.signal_or_insert(work::go_or_start("key")).await.err(),
         store.heartbeat(worker, lease).await.err(),
@@ -751,4 +752,57 @@ async fn a_claim_that_is_lost_before_its_children_are_loaded_is_not_handed_out()
         assert!(is_committed(&try_done(store, &child).await.unwrap()));
     })
     .await;
+}
+
+/// Stops the claims of a store before they are committed, as a slow server does.
+struct SlowClaims {
+    is_at_commit: Notify,
+    go_on: Notify,
+    claiming: AtomicBool,
+}
+
+#[async_trait]
+impl Conductor for SlowClaims {
+    async fn before(&self, statement: &'static str) {
+        match statement {
+            "claim/claim" => self.claiming.store(true, Ordering::SeqCst),
+            "commit" if self.claiming.swap(false, Ordering::SeqCst) => {
+                self.is_at_commit.notify_one();
+                self.go_on.notified().await;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A worker whose call broke asks what it holds while the server may still be at it.
+#[tokio::test]
+async fn a_claim_that_is_still_under_way_is_among_what_the_worker_holds() {
+    let named = Named::open(|options| options).await;
+    let slow = Arc::new(SlowClaims {
+        is_at_commit: Notify::new(),
+        go_on: Notify::new(),
+        claiming: AtomicBool::new(false),
+    });
+    let options = Postgres::options(&url()).unwrap().schema(&named.schema);
+    let remote = options.conductor(slow.clone()).connect().await.unwrap();
+    let worker = work::worker(&named.store).await;
+    let id = work::insert(&named.store, task()).await;
+
+    let claim = async { remote.claim(work::request(worker, 1)).await };
+    let ask = async {
+        slow.is_at_commit.notified().await;
+        let asking = named.store.claims_of(worker);
+        let going_on = async {
+            named.blocked().await;
+            slow.go_on.notify_one();
+        };
+        tokio::join!(asking, going_on).0
+    };
+    let (claimed, held) = tokio::join!(claim, ask);
+    let claim = claimed.unwrap().claims[0].reference();
+    assert_eq!(claim.id, id);
+    assert_eq!(held.unwrap(), [claim]);
+    remote.close().await;
+    named.close().await;
 }
