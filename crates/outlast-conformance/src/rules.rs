@@ -117,7 +117,10 @@ macro_rules! every_rule {
                 a_paused_queue_gives_nothing_and_says_so,
                 a_worker_that_never_registered_cannot_claim,
                 ten_thousand_claims_go_out_at_once_and_in_order,
-                forgetting_gives_back_every_claim_but_the_held_ones,
+                a_worker_is_told_what_executes_for_it_at_its_revision_now,
+                a_worker_is_told_of_claims_that_came_with_an_insert_or_a_signal,
+                a_dead_worker_is_told_of_its_claims_until_they_are_reaped,
+                another_claim_of_an_instance_is_at_least_two_revisions_further,
             }
             commits on One {
                 next_with_the_claim_kept_goes_on_executing,

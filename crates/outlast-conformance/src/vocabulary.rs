@@ -8,10 +8,10 @@
 use crate::Subject;
 use outlast_core::Clock;
 use outlast_core::{
-    Answer, Claim, ClaimRequest, Claimed, Commit, Committed, Delivered, Delivery, Inserted,
-    Instance, InstanceId, Json, MachineVersion, NewInstance, NewSignal, NewWorker, Note, Outcome,
-    Proceed, ReapRequest, Reaped, Release, ReleaseAnswer, Revision, SignalId, SignalRow, Start,
-    Status, Taker, Target, Timestamp, WorkerId,
+    Answer, Claim, ClaimRef, ClaimRequest, Claimed, Commit, Committed, Delivered, Delivery,
+    Inserted, Instance, InstanceId, Json, MachineVersion, NewInstance, NewSignal, NewWorker, Note,
+    Outcome, Proceed, ReapRequest, Reaped, Release, ReleaseAnswer, Revision, SignalId, SignalRow,
+    Start, Status, Taker, Target, Timestamp, WorkerId,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -288,6 +288,10 @@ impl Subject {
             pause,
         };
         self.store.release(vec![release]).await.unwrap().answers[0]
+    }
+
+    pub(crate) async fn claims_of(&self, worker: WorkerId) -> Vec<ClaimRef> {
+        self.store.claims_of(worker).await.unwrap()
     }
 
     pub(crate) async fn deliver(&self, signal: NewSignal) -> Delivery {

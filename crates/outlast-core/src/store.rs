@@ -1,10 +1,10 @@
 //! The verbs of a store.
 
 use crate::{
-    Cancelled, ClaimRequest, Claimed, CollectRequest, Collected, Commit, Committed, DeleteAnswer,
-    Delivered, Fired, Heartbeat, Hints, Inserts, InstanceId, Listen, NewInstance, NewSignal,
-    NewWorker, Note, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
-    Retried, SignalOrInsert, SignalledOrInserted, Taker, Timestamp, WorkerId,
+    Cancelled, ClaimRef, ClaimRequest, Claimed, CollectRequest, Collected, Commit, Committed,
+    DeleteAnswer, Delivered, Fired, Heartbeat, Hints, Inserts, InstanceId, Listen, NewInstance,
+    NewSignal, NewWorker, Note, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release,
+    Released, Result, Retried, SignalOrInsert, SignalledOrInserted, Taker, Timestamp, WorkerId,
 };
 use async_trait::async_trait;
 use std::collections::BTreeSet;
@@ -22,7 +22,9 @@ pub type QueueNames = BTreeSet<String>;
 ///
 /// **Fence.** A claim is an instance and its [`revision`](crate::Revision). Verbs that act on a claim
 /// write only where the revision is still the same; otherwise they answer *lost* and have no effect
-/// at all: nothing is consumed, spawned, joined or freed (I3).
+/// at all: nothing is consumed, spawned, joined or freed (I3). An outcome that keeps its claim moves it one
+/// revision on; another claim of the same instance is at least two further, since the first must end and the
+/// second begin. So a claim that a worker knows of is told from one that it does not know of.
 ///
 /// **Order of locks**, the same in every verb: the worker's row; the verb's own instances by id;
 /// their parents by id; the next in line of their partition keys. Verbs of maintenance skip what
@@ -66,7 +68,7 @@ pub trait Store: Send + Sync + 'static {
     /// [`LeaseExpired`](crate::Error::LeaseExpired). *Locks*: the worker's row, shared; the rows,
     /// skipping what others hold. *Bound*: `max`, at most
     /// [`CLAIM_MAX`](crate::limits::CLAIM_MAX). *Not idempotent*: when the result of a claim is
-    /// unknown, call [`forget`](Store::forget). A claim that a crashed database has forgotten may be
+    /// unknown, ask [`claims_of`](Store::claims_of). A claim that a crashed database has forgotten may be
     /// given again at the same revision, for the same step and state; of the two workers the first to
     /// commit is written and the other is lost.
     async fn claim(&self, request: ClaimRequest) -> Result<Claimed>;
@@ -96,12 +98,13 @@ pub trait Store: Send + Sync + 'static {
     /// [`BATCH_MAX`](crate::limits::BATCH_MAX). *Idempotent*: sent again, it answers `Lost`.
     async fn release(&self, releases: Vec<Release>) -> Result<Released>;
 
-    /// Gives back, as [`release`](Store::release) does, every claim of `worker` that is not in `held`:
-    /// for a worker that does not know what a broken claim gave it. Must not run beside a claim of the
-    /// same worker. Answers what was given back.
+    /// Everything that executes for `worker`, by id and with its revision now: for a worker that does not
+    /// know what a broken call gave it, and [releases](Store::release) what it has no other trace of. A claim
+    /// of the worker that the database is still at, though nobody waits for it any more, is waited for.
     ///
-    /// *Atomic*. *Locks*: own rows, next in line. *Idempotent*.
-    async fn forget(&self, worker: WorkerId, held: Vec<InstanceId>) -> Result<Vec<InstanceId>>;
+    /// The answer is of one moment; claims that the worker runs meanwhile move on. *Atomic*. *Fence*: none,
+    /// nothing is written. *Locks*: the worker's row. *Bound*: what one worker holds. *Idempotent*.
+    async fn claims_of(&self, worker: WorkerId) -> Result<Vec<ClaimRef>>;
 
     /// Puts signals into inboxes and wakes who waits for them.
     ///
@@ -115,7 +118,7 @@ pub trait Store: Send + Sync + 'static {
     /// them at once: their queue is among its queues and not paused, it has their machine, they have no
     /// partition key and have never fanned out. They are taken when the whole batch has arrived, and are
     /// what a later claim would have given: executing, at `revision + 1`, with their inbox. The others are
-    /// woken as usual. When the result is unknown, call [`forget`](Store::forget). Fails with
+    /// woken as usual. When the result is unknown, ask [`claims_of`](Store::claims_of). Fails with
     /// [`LeaseExpired`](crate::Error::LeaseExpired) when the worker's lease is not alive; then nothing is
     /// delivered.
     ///

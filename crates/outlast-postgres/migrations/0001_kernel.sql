@@ -90,7 +90,7 @@ create index instances_line on outlast.instances
 create unique index instances_partition on outlast.instances (partition_key)
     where status = 'executing' and partition_key is not null;
 
--- reap/claims.sql, claim/forget.sql, lease/deregister.sql: the claims of a worker.
+-- reap/claims.sql, lease/claims.sql, lease/deregister.sql: the claims of a worker.
 create index instances_locked on outlast.instances (locked_by, id)
     where locked_by is not null;
 

@@ -9,7 +9,7 @@ use crate::statement::{self, Call, Parameter, value};
 use outlast_core::limits::{self, BATCH_MAX};
 use outlast_core::{
     Claim, ClaimRef, ClaimRequest, Claimed, Commit, Error, InstanceId, Outcome, QueueNames,
-    Release, ReleaseAnswer, Released, Result, Revision, Ties, WorkerId, micros,
+    Release, ReleaseAnswer, Released, Result, Revision, Ties, micros,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, SystemTime};
@@ -117,12 +117,6 @@ async fn look(
         ]),
     ];
     let answers = session.transact(Purpose::Claim, &calls).await?;
-    if answers[0].is_empty() {
-        return Err(Failure::Verb(Error::LeaseExpired {
-            operation: "claim",
-            worker: request.worker,
-        }));
-    }
     let (counts, rows) = answers[1].split_last().ok_or_else(no_counts)?;
     let now = column(counts, "now")?;
     let mut look = Look {
@@ -135,6 +129,17 @@ async fn look(
     };
     for row in rows {
         look.add(row, &request.queue, now)?;
+    }
+    // The lease may have been renewed between the two statements: what was taken then is the worker's.
+    let was_alive = match answers[0].first() {
+        Some(worker) => column(worker, "is_alive")?,
+        None => false,
+    };
+    if !was_alive && look.looked_at == 0 {
+        return Err(Failure::Verb(Error::LeaseExpired {
+            operation: "claim",
+            worker: request.worker,
+        }));
     }
     Ok(look)
 }
@@ -170,7 +175,7 @@ pub(crate) fn failing(claim: ClaimRef, failure: Failure) -> Commit {
 }
 
 /// Ends claimed rows that cannot be read, each with its reason. When even that fails the database is away,
-/// and the worker's `forget` finds them; the others are claimed all the same.
+/// and the worker finds them in `claims_of`; the others are claimed all the same.
 pub(crate) async fn fail_unreadable(session: &Session, unreadable: Vec<Commit>) {
     if unreadable.is_empty() {
         return;
@@ -281,7 +286,7 @@ async fn load_once(
 }
 
 /// Gives back claims that could not be loaded. When this fails too the database is away, and the
-/// worker's `forget` finds them.
+/// worker finds them in `claims_of`.
 async fn give_back(session: &Session, claims: &[Claim]) {
     let releases: Vec<Release> = claims
         .iter()
@@ -291,7 +296,7 @@ async fn give_back(session: &Session, claims: &[Claim]) {
         })
         .collect();
     if let Err(error) = release(session, &releases).await {
-        tracing::warn!(%error, claims = claims.len(), "claims could not be given back; forget will find them");
+        tracing::warn!(%error, claims = claims.len(), "claims could not be given back; their worker will find them");
     }
 }
 
@@ -330,32 +335,6 @@ async fn release_once(session: &Session, releases: &[Release]) -> Result<Release
         })
         .collect();
     Ok(Released { answers, woken })
-}
-
-pub(crate) async fn forget(
-    session: &Session,
-    worker: WorkerId,
-    held: &[InstanceId],
-) -> Result<Vec<InstanceId>> {
-    session
-        .retry("forget", || Box::pin(forget_once(session, worker, held)))
-        .await
-}
-
-async fn forget_once(
-    session: &Session,
-    worker: WorkerId,
-    held: &[InstanceId],
-) -> Result<Vec<InstanceId>, Failure> {
-    let mut transaction = session.begin(Purpose::Write).await?;
-    let held: Vec<i64> = held.iter().map(|id| id.0).collect();
-    let unknown = transaction
-        .run(&[statement::CLAIM_FORGET.with([value(worker.0), value(held)])])
-        .await?;
-    let claims = claim_refs(&unknown[0])?;
-    let pauses = vec![0; claims.len()];
-    transaction.finish(&back_to_queue(&claims, pauses)).await?;
-    Ok(claims.into_iter().map(|claim| claim.id).collect())
 }
 
 /// Gives the claims up, then lets the neighbours through.

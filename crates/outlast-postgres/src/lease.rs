@@ -1,10 +1,11 @@
 //! Being alive.
 
+use crate::claim::claim_refs;
 use crate::opening::Purpose;
 use crate::row::column;
 use crate::session::Session;
 use crate::statement::{self, value};
-use outlast_core::{Heartbeat, NewWorker, Result, WorkerId, limits, micros};
+use outlast_core::{ClaimRef, Heartbeat, NewWorker, Result, WorkerId, limits, micros};
 use std::time::Duration;
 
 pub(crate) async fn register(session: &Session, worker: &NewWorker) -> Result<WorkerId> {
@@ -61,6 +62,22 @@ pub(crate) async fn deregister(session: &Session, worker: WorkerId) -> Result<()
                 ];
                 session.transact(Purpose::Write, &calls).await?;
                 Ok(())
+            })
+        })
+        .await
+}
+
+/// The worker's row first: a claim holds it until it is over, also one whose caller has gone away.
+pub(crate) async fn claims(session: &Session, worker: WorkerId) -> Result<Vec<ClaimRef>> {
+    session
+        .retry("claims_of", || {
+            Box::pin(async move {
+                let calls = [
+                    statement::LEASE_LOCK.with([value(worker.0)]),
+                    statement::LEASE_CLAIMS.with([value(worker.0)]),
+                ];
+                let answers = session.transact(Purpose::Write, &calls).await?;
+                claim_refs(&answers[1])
             })
         })
         .await

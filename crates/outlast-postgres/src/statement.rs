@@ -36,7 +36,6 @@ statements! {
     CLAIM_INBOX = "claim/inbox";
     CLAIM_CHILDREN = "claim/children";
     CLAIM_HELD = "claim/held";
-    CLAIM_FORGET = "claim/forget";
     COMMIT_LOCK = "commit/lock";
     COMMIT_SPAWN = "commit/spawn";
     COMMIT_SPAWN_ALIKE = "commit/spawn_alike";
@@ -58,6 +57,7 @@ statements! {
     LEASE_WAIT_FOR = "lease/wait_for";
     LEASE_HEARTBEAT = "lease/heartbeat";
     LEASE_HOLD = "lease/hold";
+    LEASE_CLAIMS = "lease/claims";
     LEASE_LOCK = "lease/lock";
     LEASE_DEREGISTER = "lease/deregister";
     REAP_WORKERS = "reap/workers";

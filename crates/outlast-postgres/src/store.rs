@@ -8,12 +8,12 @@ use crate::{
 };
 use async_trait::async_trait;
 use outlast_core::{
-    Cancelled, Child, ClaimRequest, Claimed, CollectRequest, Collected, Commit, Committed, Count,
-    DeleteAnswer, Delivered, Filter, Fired, Heartbeat, Hints, Inserts, Inspect, Instance,
-    InstanceId, ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note, Operation, Page,
-    QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
-    Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store, Taker, Timestamp,
-    Worker, WorkerId,
+    Cancelled, Child, ClaimRef, ClaimRequest, Claimed, CollectRequest, Collected, Commit,
+    Committed, Count, DeleteAnswer, Delivered, Filter, Fired, Heartbeat, Hints, Inserts, Inspect,
+    Instance, InstanceId, ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note, Operation,
+    Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released,
+    Result, Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store, Taker,
+    Timestamp, Worker, WorkerId,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -120,8 +120,8 @@ impl Store for Postgres {
         claim::release(&self.session, &releases).await
     }
 
-    async fn forget(&self, worker: WorkerId, held: Vec<InstanceId>) -> Result<Vec<InstanceId>> {
-        claim::forget(&self.session, worker, &held).await
+    async fn claims_of(&self, worker: WorkerId) -> Result<Vec<ClaimRef>> {
+        lease::claims(&self.session, worker).await
     }
 
     async fn deliver(

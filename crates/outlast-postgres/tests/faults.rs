@@ -22,7 +22,9 @@ use std::time::{Duration, Instant};
 use support::proxy::Proxy;
 use support::work::{self, done, get, outcome_of, running, task};
 use support::{drop_schema, raw, raw_to, unique_schema, url, url_of, value_of};
+use tokio::sync::Notify;
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 
 /// A store whose connections the server knows by the name of its schema.
 struct Named {
@@ -511,7 +513,7 @@ async fn assert_closed(store: &Postgres, claim: &Claim) {
         store.claim(work::request(worker, 1)).await.err(),
         store.commit(outcome_of(claim, done())).await.err(),
         store.release(vec![release]).await.err(),
-        store.forget(worker, vec![]).await.err(),
+        store.claims_of(worker).await.err(),
         store.deliver(vec![signal], None).await.err(),
         store.signal_or_insert(work::go_or_start("key")).await.err(),
         store.heartbeat(worker, lease).await.err(),
@@ -753,6 +755,139 @@ async fn a_claim_that_is_lost_before_its_children_are_loaded_is_not_handed_out()
         store.commit(outcome_of(&parent, fan_out)).await.unwrap();
         let child = work::claim(store, work::worker(store).await).await;
         assert!(is_committed(&try_done(store, &child).await.unwrap()));
+    })
+    .await;
+}
+
+/// Stops the claims of a store before they are committed, as a slow server does.
+struct SlowClaims {
+    is_at_commit: Notify,
+    go_on: Notify,
+    claiming: AtomicBool,
+}
+
+#[async_trait]
+impl Conductor for SlowClaims {
+    async fn before(&self, statement: &'static str) {
+        match statement {
+            "claim/claim" => self.claiming.store(true, Ordering::SeqCst),
+            "commit" if self.claiming.swap(false, Ordering::SeqCst) => {
+                self.is_at_commit.notify_one();
+                self.go_on.notified().await;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A worker whose call broke asks what it holds while the server may still be at it.
+#[tokio::test]
+async fn a_claim_that_is_still_under_way_is_among_what_the_worker_holds() {
+    let named = Named::open(|options| options).await;
+    let slow = Arc::new(SlowClaims {
+        is_at_commit: Notify::new(),
+        go_on: Notify::new(),
+        claiming: AtomicBool::new(false),
+    });
+    let options = Postgres::options(&url()).unwrap().schema(&named.schema);
+    let remote = options.conductor(slow.clone()).connect().await.unwrap();
+    let worker = work::worker(&named.store).await;
+    let id = work::insert(&named.store, task()).await;
+
+    let claim = async { remote.claim(work::request(worker, 1)).await };
+    let ask = async {
+        slow.is_at_commit.notified().await;
+        let asking = named.store.claims_of(worker);
+        let going_on = async {
+            named.blocked().await;
+            slow.go_on.notify_one();
+        };
+        tokio::join!(asking, going_on).0
+    };
+    let (claimed, held) = tokio::join!(claim, ask);
+    let claim = claimed.unwrap().claims[0].reference();
+    assert_eq!(claim.id, id);
+    assert_eq!(held.unwrap(), [claim]);
+    remote.close().await;
+    named.close().await;
+}
+
+/// Renews a lease that has run out, just before a statement.
+struct RenewBefore {
+    statement: &'static str,
+    armed: AtomicBool,
+    other: Postgres,
+    worker: std::sync::Mutex<Option<WorkerId>>,
+}
+
+#[async_trait]
+impl Conductor for RenewBefore {
+    async fn before(&self, statement: &'static str) {
+        if statement == self.statement && self.armed.swap(false, Ordering::SeqCst) {
+            let worker = self.worker.lock().unwrap().expect("it is registered");
+            let renewed = self.other.heartbeat(worker, Duration::from_secs(60)).await;
+            assert_eq!(renewed.unwrap(), Heartbeat::Renewed);
+            if statement == "deliver/deliver" {
+                let schema = self.other.schema();
+                let lock = format!("select from {schema}.instances for no key update nowait");
+                let error = raw().await.batch_execute(&lock).await.unwrap_err();
+                assert_eq!(error.code(), Some(&SqlState::LOCK_NOT_AVAILABLE), "{error}");
+            }
+        }
+    }
+}
+
+/// A store whose worker has let its lease run out, and gets it back just before `statement`.
+async fn renewed_before(
+    statement: &'static str,
+    verb: impl AsyncFnOnce(&Postgres, WorkerId, InstanceId),
+) {
+    let schema = unique_schema();
+    let options = || Postgres::options(&url()).unwrap().schema(&schema);
+    let other = options().connect().await.unwrap();
+    let renew = Arc::new(RenewBefore {
+        statement,
+        armed: AtomicBool::new(false),
+        other: other.clone(),
+        worker: std::sync::Mutex::default(),
+    });
+    let store = options().conductor(renew.clone()).connect().await.unwrap();
+    let id = work::insert(&other, task()).await;
+    let worker = work::worker(&other).await;
+    *renew.worker.lock().unwrap() = Some(worker);
+    let expire = format!("update {schema}.workers set lease_expires_at = 'epoch'");
+    raw().await.batch_execute(&expire).await.unwrap();
+    renew.armed.store(true, Ordering::SeqCst);
+    verb(&store, worker, id).await;
+    assert!(!renew.armed.load(Ordering::SeqCst), "nothing was renewed");
+    store.close().await;
+    other.close().await;
+    drop_schema(&schema).await;
+}
+
+/// As a worker does that was stopped for a while: its heartbeat and its claim are under way at once. What is claimed
+/// and not told would be nobody's for as long as the worker lives.
+#[tokio::test]
+async fn a_claim_beside_which_the_lease_is_renewed_tells_what_it_took() {
+    renewed_before("claim/claim", async |store, worker, id| {
+        let claimed = store.claim(work::request(worker, 10)).await.unwrap();
+        let ids: Vec<_> = claimed.claims.iter().map(|claim| claim.id).collect();
+        assert_eq!(ids, [id]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_delivery_beside_which_the_lease_is_renewed_has_locked_its_target() {
+    renewed_before("deliver/deliver", async |store, worker, id| {
+        let signal = NewSignal::new(Target::Id(id), "go", Json::null());
+        let taker = work::taker(worker);
+        let delivered = store.deliver(vec![signal], Some(taker)).await;
+        let answers = delivered.unwrap().answers;
+        assert!(
+            matches!(answers[..], [Delivery::Delivered { .. }]),
+            "{answers:?}"
+        );
     })
     .await;
 }

@@ -4,11 +4,11 @@ use crate::decode::Columns;
 use crate::error::Fault;
 use crate::insert::{self, Added};
 use crate::tx::Tx;
-use crate::{decode, inbox, lease, line};
+use crate::{decode, inbox, line};
 use outlast_core::{
     Answer, ClaimRef, Commit, Committed, DroppedChild, InstanceId, Invalid, Json, NewInstance,
     Outcome, Parent, Proceed, QueueNames, Release, ReleaseAnswer, Released, Status, Timestamp,
-    WorkerId, limits,
+    limits,
 };
 use rusqlite::{OptionalExtension, Row, params};
 use std::collections::HashSet;
@@ -515,27 +515,6 @@ fn give_back(
     let values = params![claim.id.0, claim.revision.0, eligible_at.0, tx.now.0];
     tx.prepare(RELEASE)?.execute(values)?;
     standing.leave_for(tx, Status::Runnable, eligible_at, woken)
-}
-
-/// Gives back every claim of `worker` that is not in `held`.
-pub(crate) fn forget(
-    tx: &Tx<'_>,
-    worker: WorkerId,
-    held: &HashSet<InstanceId>,
-) -> Result<Vec<InstanceId>, Fault> {
-    let mut forgotten = Vec::new();
-    for claim in lease::claims(tx, worker)? {
-        if held.contains(&claim.id) {
-            continue;
-        }
-        let release = Release {
-            claim,
-            pause: Duration::ZERO,
-        };
-        give_back(tx, &release, &mut QueueNames::new())?;
-        forgotten.push(claim.id);
-    }
-    Ok(forgotten)
 }
 
 /// A list as the statements take it.

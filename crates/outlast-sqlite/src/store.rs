@@ -14,12 +14,12 @@ use crate::{
 };
 use async_trait::async_trait;
 use outlast_core::{
-    Cancelled, Child, ClaimRequest, Claimed, Clock, CollectRequest, Collected, Commit, Committed,
-    Count, DeleteAnswer, Delivered, Error, Filter, Fired, Heartbeat, Inserts, Inspect, Instance,
-    InstanceId, Invalid, ListRequest, NewInstance, NewSignal, NewWorker, Note, Operation, Page,
-    QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
-    Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store, Taker, Timestamp,
-    Worker, WorkerId, limits,
+    Cancelled, Child, ClaimRef, ClaimRequest, Claimed, Clock, CollectRequest, Collected, Commit,
+    Committed, Count, DeleteAnswer, Delivered, Error, Filter, Fired, Heartbeat, Inserts, Inspect,
+    Instance, InstanceId, Invalid, ListRequest, NewInstance, NewSignal, NewWorker, Note, Operation,
+    Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released,
+    Result, Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store, Taker,
+    Timestamp, Worker, WorkerId, limits,
 };
 use std::fmt;
 use std::io;
@@ -224,11 +224,12 @@ impl Store for Sqlite {
             .await
     }
 
-    async fn forget(&self, worker: WorkerId, held: Vec<InstanceId>) -> Result<Vec<InstanceId>> {
-        self.admit("forget", || Ok(()))?;
-        let held = held.into_iter().collect();
-        self.write("forget", move |tx| commit::forget(tx, worker, &held))
-            .await
+    async fn claims_of(&self, worker: WorkerId) -> Result<Vec<ClaimRef>> {
+        self.admit("claims_of", || Ok(()))?;
+        let question = move |tx: &Tx<'_>| lease::claims(tx, worker);
+        // In the writer's turn: a claim that was asked for before comes first.
+        let writer = &self.inner.writer;
+        ask(writer, "claims_of", Promise::Forgettable, question).await
     }
 
     async fn deliver(

@@ -5,7 +5,7 @@ use super::tables::{change_status, make_runnable};
 use outlast_core::{
     Answer, ClaimRef, Commit, Committed, DroppedChild, Instance, InstanceId, Json, NewInstance,
     Outcome, Parent, Proceed, QueueNames, Release, ReleaseAnswer, Released, Result, SignalId,
-    Status, Timestamp, WorkerId, limits,
+    Status, Timestamp, limits,
 };
 use std::time::Duration;
 
@@ -241,22 +241,6 @@ impl Tables {
             released.answers.push(answer);
         }
         Ok(released)
-    }
-
-    pub(super) fn forget(
-        &mut self,
-        worker: WorkerId,
-        held: &[InstanceId],
-        now: Timestamp,
-    ) -> Vec<InstanceId> {
-        let mut forgotten = Vec::new();
-        for row in self.instances.values_mut() {
-            if row.locked_by == Some(worker) && !held.contains(&row.id) {
-                give_back(row, Duration::ZERO, now, &mut QueueNames::new());
-                forgotten.push(row.id);
-            }
-        }
-        forgotten
     }
 
     /// The row that `claim` names, while it is claimed at that very revision (I3).

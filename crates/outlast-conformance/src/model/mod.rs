@@ -21,8 +21,8 @@ pub(crate) use tables::Tables;
 
 use async_trait::async_trait;
 use outlast_core::{
-    Cancelled, ClaimRequest, Claimed, Clock, CollectRequest, Collected, Commit, Committed,
-    DeleteAnswer, Delivered, Error, Fired, Heartbeat, Inserts, InstanceId, ManualClock,
+    Cancelled, ClaimRef, ClaimRequest, Claimed, Clock, CollectRequest, Collected, Commit,
+    Committed, DeleteAnswer, Delivered, Error, Fired, Heartbeat, Inserts, InstanceId, ManualClock,
     NewInstance, NewSignal, NewWorker, Note, ReapRequest, Reaped, ReconcileRequest, Reconciled,
     Release, Released, Result, Retried, SignalOrInsert, SignalledOrInserted, Store, Taker,
     Timestamp, WorkerId,
@@ -90,11 +90,10 @@ impl Store for Model {
         self.alone("release", |tables, now| tables.release(&releases, now))
     }
 
-    async fn forget(&self, worker: WorkerId, held: Vec<InstanceId>) -> Result<Vec<InstanceId>> {
-        self.alone(
-            "forget",
-            |tables, now| Ok(tables.forget(worker, &held, now)),
-        )
+    async fn claims_of(&self, worker: WorkerId) -> Result<Vec<ClaimRef>> {
+        self.alone("claims_of", |tables, _| {
+            Ok(tables.claims_of(worker).collect())
+        })
     }
 
     async fn deliver(

@@ -2,7 +2,9 @@
 
 use super::Tables;
 use super::tables::change_status;
-use outlast_core::{InstanceId, ReapRequest, Reaped, Result, Status, Timestamp, WorkerId, gave_up};
+use outlast_core::{
+    ClaimRef, InstanceId, ReapRequest, Reaped, Result, Status, Timestamp, WorkerId, gave_up,
+};
 
 impl Tables {
     pub(super) fn reap(&mut self, request: ReapRequest, now: Timestamp) -> Result<Reaped> {
@@ -16,6 +18,7 @@ impl Tables {
         let mut lost: Vec<InstanceId> = dead
             .iter()
             .flat_map(|worker| self.claims_of(*worker))
+            .map(|claim| claim.id)
             .take(request.max)
             .collect();
         lost.sort();
@@ -36,11 +39,14 @@ impl Tables {
         Ok(reaped)
     }
 
-    fn claims_of(&self, worker: WorkerId) -> impl Iterator<Item = InstanceId> {
+    pub(super) fn claims_of(&self, worker: WorkerId) -> impl Iterator<Item = ClaimRef> {
         self.instances
             .values()
             .filter(move |row| row.locked_by == Some(worker))
-            .map(|row| row.id)
+            .map(|row| ClaimRef {
+                id: row.id,
+                revision: row.revision,
+            })
     }
 
     fn reap_one(&mut self, id: InstanceId, crashes_max: i32, now: Timestamp, reaped: &mut Reaped) {

@@ -3,11 +3,11 @@
 use super::ids::Ids;
 use crate::Database;
 use outlast_core::{
-    Cancelled, Child, Claim, ClaimRequest, Claimed, CollectRequest, Collected, Commit, Committed,
-    DeleteAnswer, Delivered, Delivery, DroppedChild, ErrorKind, Fired, Heartbeat, Inserted,
-    Inserts, InstanceId, NewInstance, NewSignal, NewWorker, Note, QueueNames, ReapRequest, Reaped,
-    ReconcileRequest, Reconciled, Release, Released, Result, Retried, SignalOrInsert,
-    SignalledOrInserted, Taker, Target, WorkerId,
+    Cancelled, Child, Claim, ClaimRef, ClaimRequest, Claimed, CollectRequest, Collected, Commit,
+    Committed, DeleteAnswer, Delivered, Delivery, DroppedChild, ErrorKind, Fired, Heartbeat,
+    Inserted, Inserts, InstanceId, NewInstance, NewSignal, NewWorker, Note, QueueNames,
+    ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result, Retried,
+    SignalOrInsert, SignalledOrInserted, Taker, Target, WorkerId,
 };
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(super) enum Call {
     Claim(ClaimRequest),
     Commit(Vec<Commit>),
     Release(Vec<Release>),
-    Forget(WorkerId, Vec<InstanceId>),
+    ClaimsOf(WorkerId),
     Deliver(Vec<NewSignal>, Option<Taker>),
     SignalOrInsert(SignalOrInsert),
     Register(NewWorker),
@@ -42,7 +42,7 @@ pub(super) enum Reply {
     Claimed(Claimed),
     Committed(Committed),
     Released(Released),
-    Forgotten(Vec<InstanceId>),
+    Claims(Vec<ClaimRef>),
     Delivered(Delivered),
     SignalledOrInserted(SignalledOrInserted),
     Registered(WorkerId),
@@ -74,7 +74,7 @@ impl Call {
             Call::Claim(request) => Reply::Claimed(store.claim(request).await?),
             Call::Commit(commits) => Reply::Committed(store.commit(commits).await?),
             Call::Release(releases) => Reply::Released(store.release(releases).await?),
-            Call::Forget(worker, held) => Reply::Forgotten(store.forget(worker, held).await?),
+            Call::ClaimsOf(worker) => Reply::Claims(store.claims_of(worker).await?),
             Call::Deliver(signals, taker) => Reply::Delivered(store.deliver(signals, taker).await?),
             Call::SignalOrInsert(request) => {
                 Reply::SignalledOrInserted(store.signal_or_insert(request).await?)
@@ -116,10 +116,6 @@ impl Call {
                     .iter_mut()
                     .for_each(|it| ids.rename(&mut it.claim.id));
             }
-            Call::Forget(worker, held) => {
-                ids.rename_worker(worker);
-                ids.rename_all(held);
-            }
             Call::Deliver(signals, taker) => {
                 taker
                     .iter_mut()
@@ -130,7 +126,9 @@ impl Call {
                     }
                 }
             }
-            Call::Heartbeat(worker, _) | Call::Deregister(worker) => ids.rename_worker(worker),
+            Call::ClaimsOf(worker) | Call::Heartbeat(worker, _) | Call::Deregister(worker) => {
+                ids.rename_worker(worker);
+            }
             Call::Reconcile(request) => request.after.iter_mut().for_each(|it| ids.rename(it)),
             Call::Cancel(named, _) | Call::Retry(named, _) | Call::Delete(named, _) => {
                 ids.rename_all(named);
@@ -159,7 +157,7 @@ impl Reply {
                 .claims
                 .iter_mut()
                 .for_each(|it| rename_claim(it, ids)),
-            Reply::Forgotten(named) => ids.rename_all(named),
+            Reply::Claims(claims) => claims.iter_mut().for_each(|it| ids.rename(&mut it.id)),
             Reply::Delivered(delivered) => {
                 let answers = delivered.answers.iter_mut();
                 answers.for_each(|it| rename_delivery(it, ids));
@@ -219,7 +217,7 @@ impl Reply {
             Reply::Cancelled(it) => std::mem::take(&mut it.woken),
             Reply::Retried(it) => std::mem::take(&mut it.woken),
             Reply::Claimed(_)
-            | Reply::Forgotten(_)
+            | Reply::Claims(_)
             | Reply::Registered(_)
             | Reply::Beat(_)
             | Reply::Deregistered

@@ -56,12 +56,7 @@ impl Sender {
                 }),
             },
             Step::Release { claims, pause } => Call::Release(self.releases(claims, *pause, state)?),
-            Step::Forget { worker, held } => Call::Forget(
-                self.worker(*worker, state, now)?,
-                held.iter()
-                    .filter_map(|it| self.any_instance(*it))
-                    .collect(),
-            ),
+            Step::ClaimsOf(worker) => Call::ClaimsOf(self.worker(*worker, state, now)?),
             Step::Deliver { letters, claim_for } => Call::Deliver(
                 self.signals(letters, state)?,
                 claim_for

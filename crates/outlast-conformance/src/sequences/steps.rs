@@ -35,10 +35,7 @@ pub(super) enum Step {
         claims: Vec<Pick>,
         pause: u64,
     },
-    Forget {
-        worker: Pick,
-        held: Vec<Pick>,
-    },
+    ClaimsOf(Pick),
     Deliver {
         letters: Vec<Letter>,
         claim_for: Option<Taker>,
@@ -173,8 +170,7 @@ pub(super) fn step(theme: Theme) -> impl Strategy<Value = Step> {
         weigh(28, 34, 28) => vec(decision(theme), 1..7).prop_map(Step::Commit),
         weigh(4, 1, 1) => (vec(pick(), 1..3), prop_oneof![Just(0), 1..9u64])
             .prop_map(|(claims, pause)| Step::Release { claims, pause }),
-        weigh(2, 1, 1) => (pick(), vec(pick(), 0..3))
-            .prop_map(|(worker, held)| Step::Forget { worker, held }),
+        weigh(2, 1, 1) => pick().prop_map(Step::ClaimsOf),
         weigh(10, 2, 24) => (vec(letter(), 1..4), weighted(0.4, taker()))
             .prop_map(|(letters, claim_for)| Step::Deliver { letters, claim_for }),
         weigh(5, 2, 12) => (keyed_row(theme), letter())

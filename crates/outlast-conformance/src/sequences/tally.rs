@@ -156,7 +156,7 @@ fn other_kinds(call: &Call, reply: &Reply) -> Vec<String> {
             };
             it.answers.iter().map(kind).collect()
         }
-        Reply::Forgotten(ids) => if_any(ids, "forget: some").into_iter().collect(),
+        Reply::Claims(claims) => if_any(claims, "claims of: some").into_iter().collect(),
         Reply::Delivered(it) => {
             let kind = |it: &Delivery| match it {
                 Delivery::Delivered { woke: true, .. } => "deliver: woke".to_owned(),
@@ -248,7 +248,7 @@ fn name_of(call: &Call) -> &'static str {
         Call::Claim(_) => "claim",
         Call::Commit(_) => "commit",
         Call::Release(_) => "release",
-        Call::Forget(..) => "forget",
+        Call::ClaimsOf(_) => "claims of",
         Call::Deliver(..) => "deliver",
         Call::SignalOrInsert(_) => "signal or insert",
         Call::Register(_) => "register",
@@ -282,7 +282,7 @@ const EXPECTED: [&str; 33] = [
     "commit stop: failed, commit stop: lost",
     "commit cancel: cancelled, commit cancel: lost",
     "release: released, release: lost",
-    "forget: some",
+    "claims of: some",
     "deliver: woke, deliver: kept, deliver: duplicate, deliver: no target",
     "deliver: claimed, deliver: claimed with a pack, deliver: Conflict",
     "signal or insert: inserted, signal or insert: woke, signal or insert: kept",

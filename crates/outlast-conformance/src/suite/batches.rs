@@ -141,7 +141,7 @@ pub async fn verbs_with_nothing_to_do_do_nothing(subject: &Subject) {
         store.deliver(vec![], None).await.unwrap(),
         Delivered::default()
     );
-    assert_eq!(store.forget(worker, vec![]).await.unwrap(), []);
+    assert_eq!(store.claims_of(worker).await.unwrap(), []);
     assert_eq!(store.cancel(vec![], note()).await.unwrap().answers, []);
     assert_eq!(store.retry(vec![], note()).await.unwrap().answers, []);
     assert_eq!(store.delete(vec![], note()).await.unwrap(), []);

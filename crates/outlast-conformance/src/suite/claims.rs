@@ -2,14 +2,13 @@
 
 use crate::Subject;
 use crate::vocabulary::*;
-use outlast_core::{ClaimRequest, Error, MachineVersion, NewInstance, Start, Status, WorkerId};
+use outlast_core::{
+    Claim, ClaimRef, ClaimRequest, Error, MachineVersion, NewInstance, Release, ReleaseAnswer,
+    Start, Status, WorkerId,
+};
 
 /// Tries to claim whatever is there, with machines of one's own.
-async fn claim_as(
-    subject: &Subject,
-    worker: WorkerId,
-    machines: &[MachineVersion],
-) -> Vec<outlast_core::Claim> {
+async fn claim_as(subject: &Subject, worker: WorkerId, machines: &[MachineVersion]) -> Vec<Claim> {
     let request = ClaimRequest {
         worker,
         queue: QUEUE.into(),
@@ -251,21 +250,118 @@ pub async fn ten_thousand_claims_go_out_at_once_and_in_order(subject: &Subject) 
     assert_eq!(subject.claim_ids(worker, 100).await, ids[10_000..]);
 }
 
-pub async fn forgetting_gives_back_every_claim_but_the_held_ones(subject: &Subject) {
+pub async fn a_worker_is_told_what_executes_for_it_at_its_revision_now(subject: &Subject) {
     let (worker, other) = (subject.worker().await, subject.worker().await);
-    subject.insert_all(tasks(4)).await;
-    let claims = subject.claim(worker, 3).await;
+    assert_eq!(subject.claims_of(worker).await, []);
+    subject.insert_all(tasks(6)).await;
+    let claims = subject.claim(worker, 5).await;
     let foreign = subject.claim_one(other).await;
+    subject.commit(&claims[0], requeue("later")).await;
+    subject.commit(&claims[1], wait_for(&["go"])).await;
+    subject.release(&claims[2], seconds(0)).await;
+    subject.commit(&claims[3], keep("ahead")).await;
 
-    let held = vec![claims[1].id];
-    let forgotten = subject.store.forget(worker, held.clone()).await.unwrap();
-    assert_eq!(forgotten, [claims[0].id, claims[2].id]);
-    let row = subject.get(claims[0].id).await;
-    assert_eq!((row.status, row.attempt), (Status::Runnable, 0));
-    assert_eq!(row.revision, claims[0].revision.next());
-    for kept in [&claims[1], &foreign] {
-        assert_eq!(subject.status(kept.id).await, Status::Executing);
+    let moved_on = ClaimRef {
+        id: claims[3].id,
+        revision: claims[3].revision.next(),
+    };
+    let held = [moved_on, claims[4].reference()];
+    assert_eq!(subject.claims_of(worker).await, held);
+    assert_eq!(subject.claims_of(other).await, [foreign.reference()]);
+    assert_eq!(subject.claims_of(WorkerId(987_654)).await, []);
+}
+
+pub async fn a_worker_is_told_of_claims_that_came_with_an_insert_or_a_signal(subject: &Subject) {
+    let (worker, parked) = subject.parked(&["go"]).await;
+    subject
+        .deliver_for(worker, vec![signal(parked, "go")])
+        .await;
+    let inserts = subject.store.insert(vec![task()], Some(worker)).await;
+    let inserted = inserts.unwrap().rows[0].new_id().unwrap();
+
+    let held = subject.claims_of(worker).await;
+    let ids: Vec<_> = held.iter().map(|claim| claim.id).collect();
+    assert_eq!(ids, [parked, inserted]);
+    for claim in held {
+        assert_eq!(subject.get(claim.id).await.revision, claim.revision);
+        let release = Release {
+            claim,
+            pause: seconds(0),
+        };
+        let released = subject.store.release(vec![release]).await.unwrap();
+        assert_eq!(released.answers, [ReleaseAnswer::Released]);
     }
-    let again = subject.store.forget(worker, held).await.unwrap();
-    assert_eq!(again, []);
+    assert_eq!(subject.claims_of(worker).await, []);
+}
+
+pub async fn a_dead_worker_is_told_of_its_claims_until_they_are_reaped(subject: &Subject) {
+    let (worker, claim) = subject.running(task()).await;
+    subject.pass(LEASE);
+    assert_eq!(subject.claims_of(worker).await, [claim.reference()]);
+    subject.reap().await;
+    assert_eq!(subject.claims_of(worker).await, []);
+}
+
+/// A worker that knows a claim at the revision it last heard of cannot take another one for it.
+pub async fn another_claim_of_an_instance_is_at_least_two_revisions_further(subject: &Subject) {
+    let (worker, claim) = subject.running(task()).await;
+    let id = claim.id;
+
+    let last = ahead(subject, claim).await;
+    subject.commit(&last, requeue("again")).await;
+    let claim = further(&last, subject.claim_the(worker, id).await);
+
+    let last = ahead(subject, claim).await;
+    subject.commit(&last, again(seconds(0))).await;
+    let claim = further(&last, subject.claim_the(worker, id).await);
+
+    let last = ahead(subject, claim).await;
+    subject.release(&last, seconds(0)).await;
+    let claim = further(&last, subject.claim_the(worker, id).await);
+
+    let last = ahead(subject, claim).await;
+    subject.commit(&last, wait_for(&["go"])).await;
+    let mut delivered = subject.deliver_for(worker, vec![signal(id, "go")]).await;
+    let claim = further(&last, delivered.claims.remove(0));
+
+    let last = ahead(subject, claim).await;
+    subject
+        .commit(&last, wait_at_most(&["stop"], seconds(0)))
+        .await;
+    subject.store.fire(1).await.unwrap();
+    let claim = further(&last, subject.claim_the(worker, id).await);
+
+    let last = ahead(subject, claim).await;
+    subject.commit(&last, fan_out(vec![])).await;
+    let claim = further(&last, subject.claim_the(worker, id).await);
+
+    let last = ahead(subject, claim).await;
+    subject.store.cancel(vec![id], note()).await.unwrap();
+    subject.store.retry(vec![id], note()).await.unwrap();
+    let claim = further(&last, subject.claim_the(worker, id).await);
+
+    let last = ahead(subject, claim).await;
+    subject.pass(LEASE);
+    subject.reap().await;
+    let worker = subject.worker().await;
+    further(&last, subject.claim_the(worker, id).await);
+}
+
+/// The same claim, one step on.
+async fn ahead(subject: &Subject, claim: Claim) -> Claim {
+    subject.commit(&claim, keep("ahead")).await;
+    let revision = subject.get(claim.id).await.revision;
+    assert_eq!(revision, claim.revision.next());
+    Claim { revision, ..claim }
+}
+
+fn further(last: &Claim, next: Claim) -> Claim {
+    let two_further = last.revision.next().next();
+    assert!(
+        next.revision >= two_further,
+        "{} after {}",
+        next.revision,
+        last.revision
+    );
+    next
 }

@@ -1,4 +1,4 @@
--- Locks a worker's row before its lease is ended, so that no claim slips in between.
+-- Locks a worker's row before its lease is ended or its claims are listed, so that no claim slips in between.
 --
 -- $1 worker
 -- locks the worker's row   index workers_pkey

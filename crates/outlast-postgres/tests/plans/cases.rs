@@ -73,12 +73,7 @@ fn claiming(rows: usize) -> Vec<Case> {
             "bigint[], integer[]",
             format!("{parents}, {}", same(1, rows)),
         ),
-        case(
-            "claim/forget",
-            3,
-            "bigint, bigint[]",
-            format!("{WORKER}, '{{}}'"),
-        ),
+        case("lease/claims", 3, "bigint", WORKER.to_string()),
     ]
 }
 

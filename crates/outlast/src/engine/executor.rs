@@ -211,7 +211,7 @@ impl Executor {
         let written = self.write(cx.claim(), outcome).await;
         let next = match written {
             Written::Committed { revision, outcome } => {
-                self.go_on(cx.into_claim(), revision, outcome)
+                self.go_on(cx.into_claim(), revision, outcome, held)
             }
             Written::Lost { .. }
             | Written::Rejected(_)
@@ -265,6 +265,7 @@ impl Executor {
         claim: Box<Claim>,
         revision: Revision,
         outcome: Outcome,
+        held: &Held,
     ) -> Result<Box<Claim>, Ran> {
         if self.crashes(Point::AfterCommit, &claim, Some(&outcome)) {
             return Err(Ran::Crashed);
@@ -274,7 +275,10 @@ impl Executor {
                 step,
                 state,
                 proceed: Proceed::KeepClaim,
-            } => Ok(next_claim(claim, revision, step, state)),
+            } => {
+                held.move_on(revision);
+                Ok(next_claim(claim, revision, step, state))
+            }
             Outcome::Next { .. }
             | Outcome::Retry { .. }
             | Outcome::Wait { .. }
@@ -294,7 +298,7 @@ impl Executor {
         held: &Held,
     ) -> Result<Box<Claim>, Ran> {
         match written {
-            Written::Committed { revision, outcome } => self.go_on(claim, revision, outcome),
+            Written::Committed { revision, outcome } => self.go_on(claim, revision, outcome, held),
             Written::Lost { may_be_kept } => {
                 metrics::lost(machine.name);
                 tracing::info!("the claim was lost; the step's outcome is dropped");

@@ -5,9 +5,12 @@ use super::faults::Fault;
 use crate::client::{Backend, Client};
 use crate::hub::Alarm;
 use crate::machine::Registry;
-use outlast_core::{ClaimRef, Error, MachineVersion, WorkerId};
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use outlast_core::limits::BATCH_MAX;
+use outlast_core::{
+    ClaimRef, Error, Hints, InstanceId, MachineVersion, Release, ReleaseAnswer, Revision, WorkerId,
+};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::RwLock;
@@ -25,7 +28,7 @@ pub(crate) struct Node {
     pub(crate) fault: Option<Fault>,
     /// By claim and not by instance: one that goes through the queue may be claimed again here before the
     /// task of the claim before is gone.
-    held: Mutex<HashMap<ClaimRef, Holding>>,
+    held: Mutex<HashMap<ClaimRef, Arc<Holding>>>,
     /// Claims are taken under the read side; the write side is whoever must know that none is under way.
     claiming: RwLock<()>,
     /// A call broke, and what it claimed or kept is unknown.
@@ -36,12 +39,15 @@ pub(crate) struct Node {
 }
 
 /// What is known here of a claim that is held.
-#[derive(Clone, Default)]
 struct Holding {
+    id: InstanceId,
+    /// The last that was heard of it. In the store it is at most one further: an outcome that keeps the claim may
+    /// be written and not answered yet.
+    revision: AtomicI64,
     /// It is known to be lost.
     lost: CancellationToken,
     /// The user's code that runs for it right now.
-    running: Arc<Mutex<Option<Running>>>,
+    running: Mutex<Option<Running>>,
 }
 
 /// User's code that runs.
@@ -125,17 +131,19 @@ impl Node {
 
     /// Notes that this claim is held. The answer says when it is known to be lost.
     pub(crate) fn hold(self: &Arc<Node>, claim: ClaimRef) -> Held {
-        let Holding { lost, running } = Holding::default();
-        let holding = Holding {
+        let lost = CancellationToken::new();
+        let holding = Arc::new(Holding {
+            id: claim.id,
+            revision: AtomicI64::new(claim.revision.0),
             lost: lost.clone(),
-            running: running.clone(),
-        };
-        lock(&self.held).insert(claim, holding);
+            running: Mutex::default(),
+        });
+        lock(&self.held).insert(claim, holding.clone());
         Held {
             node: self.clone(),
             claim,
             lost,
-            running,
+            holding,
         }
     }
 
@@ -178,7 +186,7 @@ impl Node {
 
     /// Gives back what this worker holds without knowing it, if that can be. Waits until no claim is under
     /// way, so that none of those is given back by mistake.
-    pub(crate) async fn forget_if_unsure(&self) -> Result<(), Error> {
+    pub(crate) async fn give_back_if_unsure(&self) -> Result<(), Error> {
         if !self.unsure.load(Ordering::SeqCst) {
             return Ok(());
         }
@@ -189,17 +197,67 @@ impl Node {
         let Some(worker) = self.worker() else {
             return Ok(());
         };
-        let held: Vec<_> = lock(&self.held).keys().map(|claim| claim.id).collect();
-        let given_back = self.store().forget(worker, held).await;
-        let given_back = given_back.inspect_err(|_| self.set_unsure())?;
-        if !given_back.is_empty() {
-            tracing::info!(
-                claims = given_back.len(),
-                "gave back claims whose answer was lost"
-            );
-            self.client.hub.look_again();
+        let given_back = self.give_back_unknown(worker).await;
+        given_back.inspect_err(|_| self.set_unsure())
+    }
+
+    /// Steps go on while the store is asked, so a claim is known at every revision that it may have had meanwhile.
+    /// One that ends meanwhile is known too: the fence would keep it from harm, but it would count as unknown.
+    async fn give_back_unknown(&self, worker: WorkerId) -> Result<(), Error> {
+        let held: Vec<_> = lock(&self.held).values().cloned().collect();
+        let before: Vec<_> = held.iter().map(|holding| holding.revision()).collect();
+        let stored = self.store().claims_of(worker).await?;
+        let known: HashSet<ClaimRef> = held
+            .iter()
+            .zip(before)
+            .flat_map(|(holding, before)| holding.claims_since(before))
+            .collect();
+        let unknown: Vec<_> = stored
+            .iter()
+            .filter(|claim| !known.contains(claim))
+            .collect();
+        for batch in unknown.chunks(BATCH_MAX) {
+            self.give_back(batch).await?;
         }
         Ok(())
+    }
+
+    async fn give_back(&self, claims: &[&ClaimRef]) -> Result<(), Error> {
+        let releases = claims.iter().map(|claim| Release {
+            claim: **claim,
+            pause: Duration::ZERO,
+        });
+        let released = self.store().release(releases.collect()).await?;
+        if released.answers.contains(&ReleaseAnswer::Lost) {
+            // It has moved on, perhaps by a commit that nobody waits for any more: to be looked at again.
+            self.set_unsure();
+        }
+        if released.answers.contains(&ReleaseAnswer::Released) {
+            tracing::info!(
+                claims = claims.len(),
+                "gave back claims whose answer was lost"
+            );
+        }
+        let hints = Hints::now(released.woken);
+        self.client.hub.publish(self.store(), hints);
+        Ok(())
+    }
+}
+
+impl Holding {
+    fn revision(&self) -> Revision {
+        Revision(self.revision.load(Ordering::Acquire))
+    }
+
+    /// Every claim that this one may have been in the store since it was heard of at revision `before`. No other
+    /// claim of the instance is among them: that is at least two revisions further.
+    fn claims_since(&self, before: Revision) -> impl Iterator<Item = ClaimRef> {
+        let id = self.id;
+        let furthest = self.revision().next();
+        (before.0..=furthest.0).map(move |revision| ClaimRef {
+            id,
+            revision: Revision(revision),
+        })
     }
 }
 
@@ -208,7 +266,7 @@ pub(crate) struct Held {
     node: Arc<Node>,
     claim: ClaimRef,
     pub(crate) lost: CancellationToken,
-    running: Arc<Mutex<Option<Running>>>,
+    holding: Arc<Holding>,
 }
 
 impl Held {
@@ -223,8 +281,14 @@ impl Held {
             }
         }
 
-        *lock(&self.running) = Some(code);
-        Ran(&self.running)
+        let running = &self.holding.running;
+        *lock(running) = Some(code);
+        Ran(running)
+    }
+
+    /// An outcome was written, and the claim kept at this revision. To be noted before the next is written.
+    pub(crate) fn move_on(&self, revision: Revision) {
+        self.holding.revision.store(revision.0, Ordering::Release);
     }
 
     /// A call broke whose answer would have said whether the claim still stands. It is not held from now on,

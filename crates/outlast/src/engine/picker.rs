@@ -105,7 +105,7 @@ impl Picker {
                 look_again_in: None,
             });
         };
-        self.node.forget_if_unsure().await?;
+        self.node.give_back_if_unsure().await?;
         let request = ClaimRequest {
             worker,
             queue: self.lane.queue.as_ref().to_owned(),

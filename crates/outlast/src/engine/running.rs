@@ -204,7 +204,7 @@ impl Engine {
         let Some(worker) = self.node.worker() else {
             return;
         };
-        if let Err(error) = self.node.forget_if_unsure().await {
+        if let Err(error) = self.node.give_back_if_unsure().await {
             tracing::debug!(%error, "could not give back what a broken call left");
         }
         self.node.set_worker(None);

@@ -9,6 +9,7 @@ use outlast::{EngineBuilder, Filter, Instance, ListRequest};
 use outlast_core::{Inspect, Store};
 use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use tokio::sync::Semaphore;
 
@@ -346,9 +347,10 @@ where
     S: Store + Inspect + Clone,
 {
     let stuck = Patience::new(false);
-    let broken = Through::new(store.clone()).breaking(|verb| match verb {
-        "release" => Some(Break::Before),
-        _ => None,
+    let met = AtomicBool::new(false);
+    let broken = Through::new(store.clone()).breaking(move |verb| {
+        let first = verb == "release" && !met.swap(true, Ordering::SeqCst);
+        first.then_some(Break::Before)
     });
     let engine = builder(broken, &stuck).grace(Duration::ZERO);
     let engine = engine.start().await.unwrap();

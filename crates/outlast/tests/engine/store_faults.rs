@@ -22,6 +22,9 @@ on_both_stores!(
     an_insert_that_was_claimed_unseen_is_given_back_and_runs_once,
     what_a_signal_wakes_on_an_idle_engine_needs_no_claim,
     a_target_that_a_signal_claimed_unseen_is_given_back_and_runs_once,
+    a_claim_taken_unseen_is_given_back_while_the_claim_before_it_is_still_held,
+    a_kept_claim_whose_commit_is_not_answered_yet_is_not_given_back,
+    a_claim_that_goes_on_while_the_store_is_asked_is_not_given_back,
     a_signal_of_a_worker_whose_lease_has_run_out_is_delivered_all_the_same,
     a_claim_that_could_not_be_given_back_is_given_back_later,
     a_worker_that_cannot_renew_its_lease_is_told_that_its_claim_is_lost,
@@ -177,7 +180,6 @@ where
     engine.shutdown().await;
 }
 
-/// The store holds the claim for a worker that does not know: only `forget` ends that.
 async fn a_commit_of_many_that_does_not_end_keeps_nobody_else_waiting<S>(store: S)
 where
     S: Store + Inspect + Clone,
@@ -211,6 +213,7 @@ where
     engine.shutdown().await;
 }
 
+/// The store holds the claim for a worker that does not know: only asking the store ends that.
 async fn a_kept_claim_whose_commit_was_written_unseen_is_given_back_and_goes_on<S>(store: S)
 where
     S: Store + Inspect + Clone,
@@ -327,6 +330,151 @@ where
     engine.shutdown().await;
 }
 
+/// Makes the first call of `verb` wait, before it is done or before its answer is given.
+fn late(
+    verb: &'static str,
+    place: Break,
+    gate: &Arc<Notify>,
+) -> impl Fn(&'static str) -> Option<(Break, Arc<Notify>)> + Send + Sync + 'static {
+    let (gate, met) = (gate.clone(), AtomicBool::new(false));
+    move |called| {
+        let is_first = called == verb && !met.swap(true, Ordering::SeqCst);
+        is_first.then(|| (place, gate.clone()))
+    }
+}
+
+/// What a store was asked, in order.
+#[derive(Clone, Default)]
+struct Asked(Arc<Mutex<Vec<&'static str>>>);
+
+impl Asked {
+    fn listening(
+        &self,
+        breaks: impl Fn(&'static str) -> Option<Break> + Send + Sync + 'static,
+    ) -> impl Fn(&'static str) -> Option<Break> + Send + Sync + 'static {
+        let asked = self.0.clone();
+        move |verb| {
+            asked.lock().unwrap().push(verb);
+            breaks(verb)
+        }
+    }
+
+    /// Whether an engine has asked what it holds.
+    fn what_is_held(&self) -> bool {
+        self.0.lock().unwrap().contains(&"claims_of")
+    }
+
+    /// Whether it has also acted upon the answer: only then it claims again.
+    fn has_acted(&self) -> bool {
+        let asked = self.0.lock().unwrap();
+        let mut since = asked.iter().skip_while(|verb| **verb != "claims_of");
+        since.any(|verb| *verb == "claim")
+    }
+}
+
+/// Breaks a call that might have brought the engine a claim.
+async fn make_unsure(engine: &Engine) {
+    let nobody = InstanceId(987_654_321);
+    engine.signal(nobody, Go).await.unwrap_err();
+}
+
+/// Each step has run once, in one claim.
+async fn assert_ran_through(engine: &Engine, walk: &Walk, id: Id<Walk>) {
+    for step in ["one", "two", "three"] {
+        assert_eq!(walk.runs_of(step), 1, "step {step}");
+    }
+    // Claim, one, two, three.
+    assert_eq!(get(engine, id).await.revision.0, 4);
+}
+
+async fn a_claim_taken_unseen_is_given_back_while_the_claim_before_it_is_still_held<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let walk = Walk::new();
+    let gate = Arc::new(Notify::new());
+    let broken = Through::new(store).breaking(first("deliver", &[Break::After]));
+    // The task that parks it does not hear that it has.
+    let broken = broken.delaying(late("commit", Break::After, &gate));
+    let engine = builder(broken, &walk).start().await.unwrap();
+    let id = insert(&engine, New::<Walk>(Leg::Wait)).await;
+    eventually("it is parked", async || {
+        get(&engine, id).await.status == Status::AwaitingSignal
+    })
+    .await;
+
+    engine.signal(id, Go).await.unwrap_err();
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
+
+    assert_eq!(walk.runs_of("one"), 1);
+    let ended = get(&engine, id).await;
+    // Claim, wait, claim (unseen), given back, claim, one, two, three.
+    assert_eq!((ended.revision.0, ended.crashes), (8, 0));
+    gate.notify_one();
+    engine.shutdown().await;
+}
+
+async fn a_kept_claim_whose_commit_is_not_answered_yet_is_not_given_back<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let walk = Walk::new();
+    let (gate, asked) = (Arc::new(Notify::new()), Asked::default());
+    let broken = asked.listening(first("deliver", &[Break::Before]));
+    let broken = Through::new(store).breaking(broken);
+    let broken = broken.delaying(late("commit", Break::After, &gate));
+    let engine = builder(broken, &walk).start().await.unwrap();
+    let id = insert(&engine, New::<Walk>(Leg::One)).await;
+    eventually("its first step is written", async || {
+        get(&engine, id).await.revision.0 == 2
+    })
+    .await;
+
+    make_unsure(&engine).await;
+    eventually("the engine is sure again", async || asked.has_acted()).await;
+    gate.notify_one();
+
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
+    assert_ran_through(&engine, &walk, id).await;
+    engine.shutdown().await;
+}
+
+async fn a_claim_that_goes_on_while_the_store_is_asked_is_not_given_back<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let walk = Walk::new();
+    let [first_step, last_step, look] = [(); 3].map(|()| Arc::new(Notify::new()));
+    let asked = Asked::default();
+    let broken = asked.listening(first("deliver", &[Break::Before]));
+    let broken = Through::new(store).breaking(broken);
+    let gates = (first_step.clone(), last_step.clone());
+    let broken = broken.holding(move |commits| {
+        let commit = &commits[0];
+        let ends = commit.outcome.end().map(|_| gates.1.clone());
+        ends.or_else(|| (commit.claim.revision.0 == 1).then(|| gates.0.clone()))
+    });
+    let broken = broken.delaying(late("claims_of", Break::Before, &look));
+    let engine = builder(broken, &walk).start().await.unwrap();
+    let id = insert(&engine, New::<Walk>(Leg::One)).await;
+    eventually("its first step has run", async || walk.runs_of("one") == 1).await;
+
+    make_unsure(&engine).await;
+    eventually("the engine asks", async || asked.what_is_held()).await;
+    first_step.notify_one();
+    eventually("two steps are written", async || {
+        get(&engine, id).await.revision.0 == 3
+    })
+    .await;
+    look.notify_one();
+    eventually("the engine is sure again", async || asked.has_acted()).await;
+    last_step.notify_one();
+
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
+    assert_ran_through(&engine, &walk, id).await;
+    engine.shutdown().await;
+}
+
 async fn a_signal_of_a_worker_whose_lease_has_run_out_is_delivered_all_the_same<S>(store: S)
 where
     S: Store + Inspect + Clone,
@@ -430,7 +578,14 @@ where
     let overheard = ended.clone();
     let calls = AtomicU32::new(0);
     let broken = Through::new(store).breaking(move |verb| {
-        let breakable = ["claim", "commit", "release", "forget", "fire", "heartbeat"];
+        let breakable = [
+            "claim",
+            "commit",
+            "release",
+            "claims_of",
+            "fire",
+            "heartbeat",
+        ];
         if !breakable.contains(&verb) {
             return None;
         }

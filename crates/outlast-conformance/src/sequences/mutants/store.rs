@@ -79,8 +79,8 @@ impl Store for Mutant {
         released
     }
 
-    async fn forget(&self, worker: WorkerId, held: Vec<InstanceId>) -> Result<Vec<InstanceId>> {
-        self.model.forget(worker, held).await
+    async fn claims_of(&self, worker: WorkerId) -> Result<Vec<ClaimRef>> {
+        self.model.claims_of(worker).await
     }
 
     async fn deliver(

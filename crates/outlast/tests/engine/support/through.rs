@@ -4,19 +4,19 @@
 
 use async_trait::async_trait;
 use outlast_core::{
-    Answer, Cancelled, Child, ClaimRequest, Claimed, CollectRequest, Collected, Commit, Committed,
-    Count, DeleteAnswer, Delivered, Error, Filter, Fired, Heartbeat, Hints, Inserts, Inspect,
-    Instance, InstanceId, Invalid, ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note,
-    Operation, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release,
-    Released, Result, Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store,
-    Taker, Timestamp, Worker, WorkerId,
+    Answer, Cancelled, Child, ClaimRef, ClaimRequest, Claimed, CollectRequest, Collected, Commit,
+    Committed, Count, DeleteAnswer, Delivered, Error, Filter, Fired, Heartbeat, Hints, Inserts,
+    Inspect, Instance, InstanceId, Invalid, ListRequest, Listen, NewInstance, NewSignal, NewWorker,
+    Note, Operation, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled,
+    Release, Released, Result, Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted,
+    Store, Taker, Timestamp, Worker, WorkerId,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 
-/// The way a call breaks.
+/// Where a call breaks, or stops for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Break {
     /// Nothing was done.
@@ -29,6 +29,9 @@ pub(crate) enum Break {
 type Breaks = Arc<dyn Fn(&'static str) -> Option<Break> + Send + Sync>;
 /// Told what every commit was answered.
 type Overhears = Arc<dyn Fn(&[Commit], &Committed) + Send + Sync>;
+/// Asked at every call by the name of its verb: what it has to wait for, before it is done or before its answer is
+/// given.
+type Delays = Arc<dyn Fn(&'static str) -> Option<(Break, Arc<Notify>)> + Send + Sync>;
 /// Asked at every commit: what it has to wait for.
 type Holds = Arc<dyn Fn(&[Commit]) -> Option<Arc<Notify>> + Send + Sync>;
 
@@ -45,6 +48,7 @@ pub(crate) struct Through<S> {
     overhears: Overhears,
     holds: Holds,
     rejects: Rejects,
+    delays: Delays,
     /// One for every claim that was answered.
     looks: Arc<Semaphore>,
 }
@@ -61,6 +65,7 @@ impl<S: Store + Inspect> Through<S> {
             overhears: Arc::new(|_, _| {}),
             holds: Arc::new(|_| None),
             rejects: Arc::new(|_| false),
+            delays: Arc::new(|_| None),
             looks: Arc::new(Semaphore::new(0)),
         }
     }
@@ -124,6 +129,14 @@ impl<S: Store + Inspect> Through<S> {
         Ok(committed)
     }
 
+    pub(crate) fn delaying(
+        mut self,
+        delays: impl Fn(&'static str) -> Option<(Break, Arc<Notify>)> + Send + Sync + 'static,
+    ) -> Through<S> {
+        self.delays = Arc::new(delays);
+        self
+    }
+
     async fn call<T>(
         &self,
         verb: &'static str,
@@ -133,6 +146,17 @@ impl<S: Store + Inspect> Through<S> {
             operation: verb,
             reason: "the test broke it".into(),
             source: None,
+        };
+        let call = async {
+            let delay = (self.delays)(verb);
+            if let Some((Break::Before, gate)) = &delay {
+                gate.notified().await;
+            }
+            let answer = call.await;
+            if let Some((Break::After, gate)) = &delay {
+                gate.notified().await;
+            }
+            answer
         };
         match (self.breaks)(verb) {
             None => call.await,
@@ -178,8 +202,8 @@ impl<S: Store + Inspect> Store for Through<S> {
         self.call("release", self.store.release(releases)).await
     }
 
-    async fn forget(&self, worker: WorkerId, held: Vec<InstanceId>) -> Result<Vec<InstanceId>> {
-        self.call("forget", self.store.forget(worker, held)).await
+    async fn claims_of(&self, worker: WorkerId) -> Result<Vec<ClaimRef>> {
+        self.call("claims_of", self.store.claims_of(worker)).await
     }
 
     async fn deliver(
