@@ -317,7 +317,7 @@ async fn release_once(session: &Session, releases: &[Release]) -> Result<Release
         .iter()
         .map(|release| micros(release.pause))
         .collect();
-    let mut calls = vec![statement::COMMIT_LOCK.with(references(&claims))];
+    let mut calls = vec![statement::COMMIT_LOCK.with([value(ids_of(&claims))])];
     calls.extend(back_to_queue(&claims, pauses));
     let answers = session.transact(Purpose::Write, &calls).await?;
     let (mut released, mut woken) = (HashSet::new(), QueueNames::new());

@@ -134,7 +134,7 @@ fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
     let mut calls = Vec::new();
     if batch.iter().any(|commit| looks_before_it_writes(commit)) {
         let all: Vec<ClaimRef> = batch.iter().map(|commit| commit.claim).collect();
-        calls.push(statement::COMMIT_LOCK.with(references(&all)));
+        calls.push(statement::COMMIT_LOCK.with([value(ids_of(&all))]));
     }
     calls.extend(spawning(batch));
     calls.extend(consuming(batch));

@@ -891,3 +891,57 @@ async fn a_delivery_beside_which_the_lease_is_renewed_has_locked_its_target() {
     })
     .await;
 }
+
+/// Claims whatever there is, just before a statement.
+struct ClaimBefore {
+    statement: &'static str,
+    armed: AtomicBool,
+    other: Postgres,
+}
+
+#[async_trait]
+impl Conductor for ClaimBefore {
+    async fn before(&self, statement: &'static str) {
+        if statement == self.statement && self.armed.swap(false, Ordering::SeqCst) {
+            let worker = work::worker(&self.other).await;
+            self.other.claim(work::request(worker, 10)).await.unwrap();
+        }
+    }
+}
+
+/// A crash forgets a claim, since claims do not wait for the disk, and it is taken anew at the same revision while
+/// the outcome of the first is sent again. Of that outcome nothing may be written, or all.
+#[tokio::test]
+async fn an_outcome_whose_claim_was_forgotten_and_taken_anew_is_not_written_by_halves() {
+    let schema = unique_schema();
+    let options = || Postgres::options(&url()).unwrap().schema(&schema);
+    let other = options().connect().await.unwrap();
+    let claims = Arc::new(ClaimBefore {
+        statement: "commit/park",
+        armed: AtomicBool::new(false),
+        other: other.clone(),
+    });
+    let store = options().conductor(claims.clone()).connect().await.unwrap();
+    let claim = running(&other).await;
+    let forget = format!(
+        "update {schema}.instances set status = 'runnable', revision = revision - 1, locked_by = null"
+    );
+    raw().await.batch_execute(&forget).await.unwrap();
+    claims.armed.store(true, Ordering::SeqCst);
+    let fan_out = Outcome::FanOut {
+        children: vec![task(), task()],
+        step: "join".into(),
+        state: Json::null(),
+    };
+    let committed = store.commit(outcome_of(&claim, fan_out)).await.unwrap();
+    assert!(!claims.armed.load(Ordering::SeqCst), "nobody claimed");
+    assert_eq!(committed.answers, [Answer::Lost]);
+    let row = get(&store, claim.id).await;
+    assert_eq!(
+        (row.step.as_str(), row.revision.next()),
+        ("start", claim.revision)
+    );
+    store.close().await;
+    other.close().await;
+    drop_schema(&schema).await;
+}

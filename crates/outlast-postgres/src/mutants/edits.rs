@@ -22,11 +22,9 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("timeout-does-not-lock", "fire/fire", "for no key update skip locked", ""),
 
     // #3: the fence.
-    ("outcome-without-fence", "commit/lock", "and i.revision = c.revision and i.status = 'executing'", ""),
     ("outcome-without-fence", "commit/advance", "and i.revision = o.revision and i.status = 'executing'", ""),
     ("outcome-without-fence", "commit/join", "and i.revision = c.revision + 1", ""),
     ("outcome-without-fence", "commit/join", "and i.xmin = pg_current_xact_id()::xid", ""),
-    ("park-without-fence", "commit/lock", "and i.revision = c.revision and i.status = 'executing'", ""),
     ("park-without-fence", "commit/park", "and i.revision = g.revision and i.status = 'executing'", ""),
     ("release-without-fence", "commit/release", "and i.revision = c.revision and i.status = 'executing'", ""),
     ("consumes-without-fence", "commit/consume", "and i.revision = c.revision and i.status = 'executing'", ""),

@@ -97,7 +97,12 @@ fn committing(rows: usize) -> Vec<Case> {
         format!("{{{first},{second}}}")
     }));
     vec![
-        case("commit/lock", 6, FENCE, &running),
+        case(
+            "commit/lock",
+            6,
+            "bigint[]",
+            bigints(table::ids(RUNNING, rows)),
+        ),
         case(
             "commit/spawn",
             16,
