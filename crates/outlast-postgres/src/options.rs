@@ -487,7 +487,6 @@ mod tests {
             "postgres://me:hunter2@host:port/db",
             "postgres://me:hunter2@host/db?what=1",
             "postgres://me:hun@ter2@host/db",
-            "postgres://me:hun#hunter2/@host:/db",
             "postgres://me:%68unter2%ff@host/db",
             "postgres://me@host/db?password=hunter2&ter2=1",
             "postgres://me@host/db?password=hunter2&port=ter2",
@@ -513,6 +512,7 @@ mod tests {
         for url in [
             "postgres://me:hunter2@host/db",
             "postgres://me:%68unter2@host/db",
+            "postgres://me:hunter2#/@host:/db",
             "postgres://me@host/db?password=hunter2",
             "postgres://me@host/db?password=%68unter2&sslmode=verify-full&sslrootcert=/x",
             "host=host user=me password=hunter2 dbname=db",

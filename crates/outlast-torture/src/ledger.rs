@@ -77,9 +77,9 @@ pub(crate) struct Inserted {
     /// The result it must have; nothing is expected when there are several right ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) result: Option<String>,
-    /// What its error must say; it must not fail when there is nothing here.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) fails_with: Option<String>,
+    /// What its error must say, one of these; it must not fail when there is nothing here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) fails_with: Vec<String>,
     /// When the insert was sent: an instance of the same partition key that was acknowledged before then must
     /// start first.
     pub(crate) asked_at: i64,

@@ -364,7 +364,7 @@ impl Load {
             id: id.0,
             at: now_us(),
             result,
-            fails_with: None,
+            fails_with: Vec::new(),
             asked_at,
         };
         self.ledger.write(&Entry::Inserted(inserted)).await;

@@ -153,7 +153,7 @@ impl History {
             id,
             at,
             result: result.map(str::to_owned),
-            fails_with: None,
+            fails_with: Vec::new(),
             asked_at: at - 1,
         }));
     }

@@ -44,17 +44,20 @@ impl Dose {
         |token| Dose::Panic { token },
     ];
 
-    /// What an operator must be able to read in its error.
-    pub(crate) fn reason(self) -> &'static str {
-        match self {
-            Dose::Abort { .. } | Dose::Exhaust { .. } => "took its worker down",
-            Dose::Block { .. } => "blocks its thread",
-            Dose::Huge { .. } => "bytes",
-            Dose::Nul { .. } => "u0000",
-            Dose::Deep { .. } => "deep",
-            Dose::Garble { .. } => "a garbled error",
-            Dose::Panic { .. } => "a garbled panic",
-        }
+    /// What an operator must be able to read in its error, one of these.
+    pub(crate) fn reasons(self) -> Vec<String> {
+        const DOWN: &str = "took its worker down";
+        let reasons: &[&str] = match self {
+            Dose::Abort { .. } | Dose::Exhaust { .. } => &[DOWN],
+            // A process all of whose threads are blocked is ended from outside before its watchdog can act.
+            Dose::Block { .. } => &["blocks its thread", DOWN],
+            Dose::Huge { .. } => &["bytes"],
+            Dose::Nul { .. } => &["u0000"],
+            Dose::Deep { .. } => &["deep"],
+            Dose::Garble { .. } => &["a garbled error"],
+            Dose::Panic { .. } => &["a garbled panic"],
+        };
+        reasons.iter().map(ToString::to_string).collect()
     }
 }
 

@@ -77,7 +77,7 @@ async fn give(act: &Act, client: &Client, dose: Dose, token: u64) -> Result<()> 
             id: InstanceId::from(id).0,
             at: now_us(),
             result: None,
-            fails_with: Some(dose.reason().to_owned()),
+            fails_with: dose.reasons(),
             asked_at,
         };
         ledger.write(&Entry::Inserted(inserted)).await;
