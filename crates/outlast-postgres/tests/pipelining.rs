@@ -93,7 +93,7 @@ async fn a_transaction_is_one_round_trip_and_one_statement_one_message() {
             ("claim, as many as asked for, inbox empty", 1, 4),
             ("commit, wait", 1, 4),
             ("deliver by id", 1, 4),
-            ("claim, inbox loaded", 2, 7),
+            ("claim, inbox loaded", 2, 8),
             ("commit, done", 1, 4),
             ("deliver by id and claim, inbox loaded", 1, 5),
             ("claim, nothing there", 1, 4),
