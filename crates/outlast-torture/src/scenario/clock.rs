@@ -51,6 +51,7 @@ async fn keep_killing_slowly(
         let worker = crew.start(format!("{slot}-{number}")).await?;
         let killed = Instant::now() + Duration::from_millis(random.u64(3_000..8_000));
         if killed >= end {
+            tokio::time::sleep_until(end).await;
             return Ok(worker);
         }
         tokio::time::sleep_until(killed).await;

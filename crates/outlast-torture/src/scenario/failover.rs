@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::task::block_in_place;
 
 const WORKERS: usize = 3;
-const PATRONI_NODES: usize = 3;
+const PATRONI_NODES: usize = 2;
 
 pub(crate) async fn run(args: &Args, mode: Mode) -> Result<Report> {
     let replicas = block_in_place(|| Replicas::start(mode));
