@@ -12,7 +12,7 @@
 //! | I8 | the executing instances of a partition key, change by change: never two, first claims in order |
 //! | I9 | the holders of a correlation key, change by change: never two |
 //! | I10 | no claim before its time, no timeout before its deadline |
-//! | I11 | in [`rest`](crate::run): nothing executing, no worker, no connection left |
+//! | I11 | in `stage.rs`, after the stop: nothing executing, no worker, no connection left |
 //!
 //! The audit is read once, in order; nothing but the last row of each instance and its visits is kept.
 
