@@ -92,11 +92,12 @@ impl Checker {
         let error = life.last.error.as_deref().unwrap_or_default();
         // Some leaves are bad.
         let may_fail = life.last.machine == "tree" && error == "a bad leaf";
-        let says_why = fails_with.iter().any(|reason| error.contains(reason));
-        if fails_with.is_empty() && status == Status::Failed && !may_fail {
+        let failed = status == Status::Failed;
+        let says_why = failed && fails_with.iter().any(|reason| error.contains(reason));
+        if fails_with.is_empty() && failed && !may_fail {
             self.violate("I5", id, format!("failed: {error}"));
         }
-        if !fails_with.is_empty() && !(status == Status::Failed && says_why) {
+        if !fails_with.is_empty() && !says_why {
             let what = format!("ended as {status} with {error:?}, not with one of {fails_with:?}");
             self.violate("I5", id, what);
         }
