@@ -11,7 +11,7 @@ use crate::report::{Report, Story};
 use crate::site::{self, Site};
 use anyhow::{Context as _, Result};
 use indicatif::ProgressBar;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -233,8 +233,7 @@ impl Stage {
         let (figures, mut violations) = checker.finish(&records);
         violations.append(&mut self.found);
         let mut stories = Vec::new();
-        let mut told: Vec<i64> = violations.iter().filter_map(|it| it.instance).collect();
-        told.dedup();
+        let told: BTreeSet<i64> = violations.iter().filter_map(|it| it.instance).collect();
         for id in told.into_iter().take(STORIES_MAX) {
             stories.push(Story::of(&self.direct, &entries, id).await?);
         }
