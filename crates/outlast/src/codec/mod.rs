@@ -56,11 +56,13 @@ mod coding;
 mod envelope;
 #[cfg(feature = "encryption")]
 mod keyring;
+mod value;
 
 #[cfg(feature = "encryption")]
 pub use keyring::Keyring;
 
-pub(crate) use coding::{Coding, Unreadable, Unwritable, plain_outcome, refusal};
+pub(crate) use coding::{Coding, plain_outcome, refusal};
+pub(crate) use value::{Unreadable, Unwritable};
 
 use outlast_core::InstanceId;
 
