@@ -14,8 +14,8 @@ use outlast_core::{
 };
 use outlast_postgres::{Conductor, Options, Postgres};
 use outlast_testbed::cluster::{Cluster, Stop};
-use outlast_testbed::program::{eventually, is_root};
-use std::process::Command;
+use outlast_testbed::program::eventually;
+use outlast_testbed::small_disk::SmallDisk;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -177,22 +177,26 @@ async fn a_server_that_became_a_standby_is_waited_for() {
 
 #[tokio::test]
 async fn a_full_disk_is_transient_and_leaves_nothing_half_done() {
-    let Some(mut cluster) = Cluster::create() else {
+    let Some(disk) = SmallDisk::mount(64) else {
         return;
     };
-    let Some(disk) = SmallDisk::mount(&cluster) else {
+    let Some(mut cluster) = Cluster::create() else {
         return;
     };
     cluster.start();
     let admin = raw_to(&cluster.url()).await;
-    let sql = format!("create tablespace small location '{}'", disk.folder());
+    let sql = format!(
+        "create tablespace small location '{}'",
+        disk.path().display()
+    );
     admin.batch_execute(&sql).await.unwrap();
     let sql = "alter database postgres set default_tablespace = small";
     admin.batch_execute(sql).await.unwrap();
     let store = Postgres::connect(&cluster.url()).await.unwrap();
     let claim = running(&store).await;
 
-    disk.fill();
+    // Room for a little, so that a large statement fails in its middle.
+    disk.fill(128 << 10);
     let state = Json::of(&"x".repeat(2_000)).unwrap();
     let children: Vec<_> = (0..2_000)
         .map(|n| task().correlation_key(format!("child:{n}")))
@@ -220,64 +224,11 @@ async fn a_full_disk_is_transient_and_leaves_nothing_half_done() {
         assert_eq!(store.children(claim.id, None, None).await.unwrap(), []);
     }
 
-    disk.make_room();
+    disk.free();
     let committed = store.commit(fan_out).await.unwrap();
     assert!(is_committed(&committed.answers[0]));
     assert_eq!(get(&store, claim.id).await.children_pending, 2_000);
     store.close().await;
-}
-
-/// A file system of a few megabytes inside a cluster's folder.
-struct SmallDisk(std::path::PathBuf);
-
-impl SmallDisk {
-    /// `None`, with a word, where nothing may be mounted.
-    fn mount(cluster: &Cluster) -> Option<SmallDisk> {
-        let folder = cluster.make_folder("small");
-        let mut mount = Command::new("mount");
-        mount
-            .args(["-t", "tmpfs", "-o", "size=6m", "tmpfs"])
-            .arg(&folder);
-        if !is_root() || !mount.status().is_ok_and(|status| status.success()) {
-            eprintln!("skipped: a small file system cannot be mounted here");
-            return None;
-        }
-        cluster.give(&folder);
-        Some(SmallDisk(folder))
-    }
-
-    fn folder(&self) -> std::path::Display<'_> {
-        self.0.display()
-    }
-
-    /// Leaves room for a little, so that a large statement fails in its middle.
-    fn fill(&self) {
-        let mut size: u64 = 8 << 20;
-        while size >= 4096 {
-            let file = self.0.join(format!("ballast-{size}"));
-            if std::fs::write(&file, vec![1; size as usize]).is_err() {
-                std::fs::remove_file(&file).unwrap();
-            }
-            size /= 2;
-        }
-        std::fs::remove_file(self.0.join("ballast-131072"))
-            .or_else(|_| std::fs::remove_file(self.0.join("ballast-65536")))
-            .or_else(|_| std::fs::remove_file(self.0.join("ballast-32768")))
-            .ok();
-    }
-
-    fn make_room(&self) {
-        let mut remount = Command::new("mount");
-        remount.args(["-o", "remount,size=200m"]).arg(&self.0);
-        assert!(remount.status().unwrap().success());
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // Lazily: the server still holds files of it.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
 }
 
 /// PROTOCOL §3 #16: a moment read before the wait would give a lease that is already partly over.

@@ -334,19 +334,6 @@ impl Cluster {
         file
     }
 
-    /// Makes a folder of the server's.
-    pub fn make_folder(&self, name: &str) -> PathBuf {
-        let folder = self.path().join(name);
-        fs::create_dir(&folder).expect("the folder is made");
-        program::give(&folder, self.account);
-        folder
-    }
-
-    /// Gives a path to the account that runs the server.
-    pub fn give(&self, path: &Path) {
-        program::give(path, self.account);
-    }
-
     /// Its folder.
     pub fn path(&self) -> &Path {
         self.folder.path()
