@@ -51,8 +51,6 @@ pub(crate) struct Pending {
     commit: Commit,
     queue: String,
     reply: oneshot::Sender<Written>,
-    /// It was sent before, and whether it was written is unknown.
-    unsure: bool,
 }
 
 /// What became of an outcome.
@@ -66,10 +64,7 @@ pub(crate) enum Written {
         outcome: Outcome,
     },
     /// The claim was no longer this worker's, or an earlier try of this very outcome was written unseen.
-    Lost {
-        /// Whether there was an earlier try that would have kept the claim.
-        may_be_kept: bool,
-    },
+    Lost,
     /// It can never be written.
     Rejected(Invalid),
     /// It was not sent: the codec does not work.
@@ -86,7 +81,6 @@ impl Outbox {
             commit,
             queue: queue.to_owned(),
             reply,
-            unsure: false,
         };
         if self.sender.send(pending).await.is_err() {
             return Written::Closed;
@@ -159,7 +153,7 @@ impl Committer {
     }
 
     /// Tries until the store answers: an outcome is not given up while there is a store to write it to.
-    async fn write(&self, mut batch: Vec<Pending>) {
+    async fn write(&self, batch: Vec<Pending>) {
         let mut backoff = Backoff::default();
         loop {
             let commits: Vec<_> = batch.iter().map(|pending| pending.commit.clone()).collect();
@@ -183,11 +177,6 @@ impl Committer {
                 return;
             }
             tracing::warn!(%error, outcomes = batch.len(), "could not commit; trying again");
-            batch.iter_mut().for_each(|pending| pending.unsure = true);
-            #[cfg(outlast_mutants)]
-            if outlast_core::mutant::is("unseen-commit-loses-its-claim") {
-                batch.iter_mut().for_each(|pending| pending.unsure = false);
-            }
             tokio::time::sleep(backoff.next()).await;
         }
     }
@@ -217,9 +206,7 @@ impl Committer {
             let outcome = pending.commit.outcome;
             let written = match answer {
                 Answer::Committed { revision, .. } => Written::Committed { revision, outcome },
-                Answer::Lost => Written::Lost {
-                    may_be_kept: pending.unsure && outcome.keeps_claim(),
-                },
+                Answer::Lost => Written::Lost,
                 Answer::Rejected(invalid) => Written::Rejected(invalid),
             };
             // A task that went away needs no answer.
@@ -263,6 +250,7 @@ impl Committer {
         }
     }
 }
+
 /// Lets other tasks run first. Not by the runtime's own yield, which keeps the task for the thread it runs on: a step
 /// that blocks that thread would stop every commit, while the heartbeat goes on and nobody takes over.
 async fn give_way() {

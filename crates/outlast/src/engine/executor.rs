@@ -1,42 +1,26 @@
 //! Runs claims: one task each, step after step, for as long as the claim is kept.
 
-use super::backoff::jittered;
 use super::committer::{Outbox, Written};
 use super::faults::{Moment, Point};
 use super::lane::{Lane, Slot};
 use super::node::{Held, Node, Running};
+use super::obstacles::{Obstacle, Obstacles};
 use super::picker::Pick;
+use super::suspects::{Suspects, is_suspect};
 use crate::codec::{CodecError, Unreadable, Unwritable, plain_outcome};
 use crate::machine::{Context, Failure, Registered, Surroundings, Trouble};
 use crate::metrics;
 use futures_util::FutureExt;
-use outlast_core::{
-    Claim, ClaimRef, Commit, Invalid, Outcome, Proceed, Release, ReleaseAnswer, Revision,
-};
+use outlast_core::{Claim, Commit, Invalid, Outcome, Proceed, Release, ReleaseAnswer, Revision};
 use std::any::Any;
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 /// How long a claim waits for a slot before somebody else may have it.
 const SLOT_PATIENCE: Duration = Duration::from_secs(1);
-/// How often in a row a step has taken its worker down when it is run apart from others like it: once, a machine
-/// was lost or a process killed, and most that ran there are innocent.
-const SUSPECT_AFTER: i32 = 2;
-/// How long a suspect is left when another is running here; longer, the more were left meanwhile.
-const SUSPECT_PAUSE: Duration = Duration::from_millis(200);
-const SUSPECTS_AHEAD_MAX: u32 = 50;
-/// The first and the longest pause of an instance that this node cannot run, and others perhaps can.
-const ASIDE_PAUSE: Duration = Duration::from_secs(1);
-const ASIDE_PAUSE_MAX: Duration = Duration::from_secs(60);
-/// How many different obstacles are remembered.
-const OBSTACLES_MAX: usize = 1_000;
-
 /// Runs claims.
 ///
 /// Every claim is a task, and a task is as large as all that its future may hold at a time: what is rare is
@@ -44,41 +28,8 @@ const OBSTACLES_MAX: usize = 1_000;
 pub(crate) struct Executor {
     node: Arc<Node>,
     outbox: Outbox,
-    obstacles: Mutex<HashMap<Obstacle, u32>>,
-    /// The one suspect that runs here, until it has survived or its claim is lost: one that blocks its thread must
-    /// not keep the place for ever.
-    apart: Mutex<Option<(ClaimRef, CancellationToken)>>,
-    /// Suspects that were left since it began.
-    suspects_left: AtomicU32,
-}
-
-/// Why this node cannot run an instance, and others perhaps can.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Obstacle {
-    /// This build does not know the step of this machine's version.
-    UnknownStep(String, i32, String),
-    /// What it carries is encoded with a key that is not here.
-    UnknownKey(String),
-    /// The codec does not work.
-    Codec,
-}
-
-/// The place of the one suspect that runs here; free again when this is gone.
-struct Apart<'a> {
-    place: &'a Mutex<Option<(ClaimRef, CancellationToken)>>,
-    claim: ClaimRef,
-}
-
-impl Drop for Apart<'_> {
-    fn drop(&mut self) {
-        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-        if place
-            .as_ref()
-            .is_some_and(|(claim, _)| *claim == self.claim)
-        {
-            *place = None;
-        }
-    }
+    obstacles: Obstacles,
+    suspects: Suspects,
 }
 
 /// What became of a claim.
@@ -99,9 +50,8 @@ impl Executor {
         Executor {
             node,
             outbox,
-            obstacles: Mutex::default(),
-            apart: Mutex::default(),
-            suspects_left: AtomicU32::new(0),
+            obstacles: Obstacles::default(),
+            suspects: Suspects::default(),
         }
     }
 
@@ -118,11 +68,11 @@ impl Executor {
             return Box::pin(self.leave_unknown_step(&claim, &held)).await;
         };
         let mut apart = None;
-        // One with a partition key must not lose its place in the line, and none of its line runs beside it.
-        if claim.crashes >= SUSPECT_AFTER && claim.partition_key.is_none() {
-            apart = self.set_apart(claim.reference(), &held);
+        if is_suspect(&claim) {
+            apart = self.suspects.set_apart(claim.reference(), &held.lost);
             if apart.is_none() {
-                return Box::pin(self.leave_suspect(&claim, &held)).await;
+                let pause = self.suspects.leave();
+                return Box::pin(self.release(&claim, &held, pause, "suspect")).await;
             }
         }
         let mut budget = match machine.runs_ahead {
@@ -213,10 +163,7 @@ impl Executor {
             Written::Committed { revision, outcome } => {
                 self.go_on(cx.into_claim(), revision, outcome, held)
             }
-            Written::Lost { .. }
-            | Written::Rejected(_)
-            | Written::Unencoded(_)
-            | Written::Closed => {
+            Written::Lost | Written::Rejected(_) | Written::Unencoded(_) | Written::Closed => {
                 Box::pin(self.recover(machine, step, cx, written, held, budget)).await
             }
         };
@@ -299,16 +246,10 @@ impl Executor {
     ) -> Result<Box<Claim>, Ran> {
         match written {
             Written::Committed { revision, outcome } => self.go_on(claim, revision, outcome, held),
-            Written::Lost { may_be_kept } => {
+            Written::Lost => {
                 metrics::lost(machine.name);
                 tracing::info!("the claim was lost; the step's outcome is dropped");
-                held.lost.cancel();
-                // The first try may have been written unseen, with the claim kept: then nobody runs it.
-                if may_be_kept {
-                    held.forsake();
-                    self.node.client.wake(claim.queue);
-                }
-                Err(Ran::Lost)
+                Err(self.lose(&claim, held))
             }
             Written::Rejected(invalid) => {
                 // Not even what `handle` said can be written: the reason can.
@@ -320,16 +261,28 @@ impl Executor {
                     Written::Unencoded(unreadable) => {
                         Err(self.put_aside(&claim, &unreadable, held).await)
                     }
-                    Written::Lost { .. } | Written::Rejected(_) | Written::Closed => Err(Ran::Lost),
+                    Written::Lost | Written::Rejected(_) | Written::Closed => {
+                        Err(self.lose(&claim, held))
+                    }
                 }
             }
             // The step has run and will run again: nothing else can be done without its outcome.
             Written::Unencoded(unreadable) => Err(self.put_aside(&claim, &unreadable, held).await),
-            Written::Closed => {
-                held.forsake();
-                Err(Ran::Lost)
-            }
+            Written::Closed => Err(self.lose(&claim, held)),
         }
+    }
+
+    /// The claim is not what it was held for. The store may still have the instance as this worker's: a first try
+    /// was written unseen with the claim kept, or a server that took over has forgotten a step. Nobody would run it.
+    fn lose(&self, claim: &Claim, held: &Held) -> Ran {
+        held.lost.cancel();
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("unseen-commit-loses-its-claim") {
+            return Ran::Lost;
+        }
+        held.forsake();
+        self.node.client.wake(claim.queue.clone());
+        Ran::Lost
     }
 
     /// Runs the step, and asks `handle` when it has no outcome of its own. `None` when the grace of a stop
@@ -429,10 +382,10 @@ impl Executor {
             Err(Unwritable::Invalid(invalid)) => return Written::Rejected(invalid),
             Err(Unwritable::Codec(unreadable)) => return unwritten(unreadable),
         };
-        self.overcome(&Obstacle::Codec);
+        self.obstacles.overcome(&Obstacle::Codec);
         match self.commit(claim, encoded).await {
             Written::Committed { revision, .. } => Written::Committed { revision, outcome },
-            written @ (Written::Lost { .. }
+            written @ (Written::Lost
             | Written::Rejected(_)
             | Written::Unencoded(_)
             | Written::Closed) => written,
@@ -455,39 +408,19 @@ impl Executor {
         self.outbox.write(commit, &claim.queue).instrument(span)
     }
 
-    /// The place of the one suspect that runs here, if it is free.
-    fn set_apart(&self, claim: ClaimRef, held: &Held) -> Option<Apart<'_>> {
-        let mut place = self.apart.lock().unwrap_or_else(PoisonError::into_inner);
-        if place.as_ref().is_some_and(|(_, lost)| !lost.is_cancelled()) {
-            return None;
-        }
-        *place = Some((claim, held.lost.clone()));
-        self.suspects_left.store(0, Ordering::Relaxed);
-        Some(Apart {
-            place: &self.apart,
-            claim,
-        })
-    }
-
-    /// A step that has taken workers down, while another such runs here. Which of those that ran beside each other did
-    /// it shows when only one of them is there to be counted at the next crash (PROTOCOL §3 #14).
-    async fn leave_suspect(&self, claim: &Claim, held: &Held) -> Ran {
-        let ahead = self.suspects_left.fetch_add(1, Ordering::Relaxed);
-        let pause = SUSPECT_PAUSE * (1 + ahead.min(SUSPECTS_AHEAD_MAX));
-        self.release(claim, held, jittered(pause), "suspect").await
-    }
-
     /// A step that this build does not know, perhaps of a newer one: left for who does.
     async fn leave_unknown_step(&self, claim: &Claim, held: &Held) -> Ran {
         let step = (claim.machine.clone(), claim.version, claim.step.clone());
-        let seen = self.meet(Obstacle::UnknownStep(step.0, step.1, step.2));
-        if seen == 1 {
+        let met = self
+            .obstacles
+            .meet(Obstacle::UnknownStep(step.0, step.1, step.2));
+        if met.is_new {
             tracing::warn!(
                 machine = claim.machine, version = claim.version, step = claim.step, instance = %claim.id,
                 "this build does not know the step; it is left in the queue for one that does"
             );
         }
-        let pause = aside_pause(seen);
+        let pause = met.pause;
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("unknown-step-is-charged") {
             let (state, error) = (claim.state.clone(), None);
@@ -532,45 +465,14 @@ impl Executor {
 
     /// Leaves an instance to whoever can read and write what it carries.
     async fn put_aside(&self, claim: &Claim, unreadable: &Unreadable, held: &Held) -> Ran {
-        let obstacle = match &unreadable.error {
-            CodecError::UnknownKey { key } | CodecError::NoCodec { key } => {
-                Obstacle::UnknownKey(key.clone())
-            }
-            CodecError::Changed | CodecError::NotEncoded | CodecError::Unavailable { .. } => {
-                Obstacle::Codec
-            }
-        };
-        let seen = self.meet(obstacle);
-        if seen == 1 {
+        let met = self.obstacles.meet(Obstacle::of(&unreadable.error));
+        if met.is_new {
             tracing::warn!(
                 instance = %claim.id, machine = claim.machine, version = claim.version, step = claim.step,
                 "{unreadable}; it is left in the queue for a node that can read it"
             );
         }
-        self.release(claim, held, aside_pause(seen), "unreadable")
-            .await
-    }
-
-    fn overcome(&self, obstacle: &Obstacle) {
-        let mut obstacles = self
-            .obstacles
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        obstacles.remove(obstacle);
-    }
-
-    /// Counts how often this was in the way.
-    fn meet(&self, obstacle: Obstacle) -> u32 {
-        let mut obstacles = self
-            .obstacles
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if obstacles.len() >= OBSTACLES_MAX && !obstacles.contains_key(&obstacle) {
-            obstacles.clear();
-        }
-        let seen = obstacles.entry(obstacle).or_default();
-        *seen = seen.saturating_add(1);
-        *seen
+        self.release(claim, held, met.pause, "unreadable").await
     }
 
     async fn give_up(&self, cx: &Context, held: &Held) -> Ran {
@@ -602,7 +504,7 @@ impl Executor {
                 self.node.client.hub.publish(self.node.store(), hints);
                 match released.answers.first() {
                     Some(ReleaseAnswer::Released) => Ran::Released,
-                    Some(ReleaseAnswer::Lost) | None => Ran::Lost,
+                    Some(ReleaseAnswer::Lost) | None => self.lose(claim, held),
                 }
             }
             Err(error) => {
@@ -669,12 +571,6 @@ fn unwritten(unreadable: Unreadable) -> Written {
             Written::Rejected(Invalid::new(unreadable.what, reason))
         }
     }
-}
-
-/// What is in the way again and again is asked for less and less often.
-fn aside_pause(seen: u32) -> Duration {
-    let pause = ASIDE_PAUSE.saturating_mul(1 << (seen - 1).min(6));
-    pause.min(ASIDE_PAUSE_MAX)
 }
 
 /// The claim of the next step, as the store would give it, but for signals that came meanwhile: those that

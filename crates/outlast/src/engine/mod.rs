@@ -62,11 +62,13 @@ mod intake;
 mod lane;
 mod node;
 mod notifier;
+mod obstacles;
 mod picker;
 mod reaper;
 mod reconciler;
 mod running;
 mod surveyor;
+mod suspects;
 mod timers;
 mod watchdog;
 

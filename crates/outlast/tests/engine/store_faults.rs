@@ -17,6 +17,7 @@ on_both_stores!(
     an_outcome_that_was_written_unseen_is_not_written_twice,
     a_commit_of_many_that_does_not_end_keeps_nobody_else_waiting,
     a_kept_claim_whose_commit_was_written_unseen_is_given_back_and_goes_on,
+    an_instance_whose_last_step_the_store_forgot_goes_on_from_the_one_before,
     claims_that_were_taken_unseen_are_given_back,
     what_is_inserted_on_an_idle_engine_needs_no_claim,
     an_insert_that_was_claimed_unseen_is_given_back_and_runs_once,
@@ -230,6 +231,29 @@ where
     }
     let ended = get(&engine, id).await;
     // Claim, one (unseen), given back, claim, two, three.
+    assert_eq!((ended.revision.0, ended.crashes), (6, 0));
+    engine.shutdown().await;
+}
+
+/// As after a fail-over to a standby that lags behind: the row is this worker's, at a revision of which it no longer
+/// knows, and its lease goes on.
+async fn an_instance_whose_last_step_the_store_forgot_goes_on_from_the_one_before<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let walk = Walk::new();
+    let forgot = AtomicBool::new(false);
+    let forgetful = Through::new(store).forgetting(move |commit| {
+        commit.outcome.keeps_claim() && !forgot.swap(true, Ordering::SeqCst)
+    });
+    let engine = builder(forgetful, &walk).start().await.unwrap();
+    let id = insert(&engine, New::<Walk>(Leg::One)).await;
+
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
+
+    assert_eq!((walk.runs_of("one"), walk.runs_of("two")), (2, 2));
+    let ended = get(&engine, id).await;
+    // Claim, one (forgotten), two (lost), given back, claim, one, two, three.
     assert_eq!((ended.revision.0, ended.crashes), (6, 0));
     engine.shutdown().await;
 }

@@ -9,7 +9,7 @@ use outlast_core::{
     Inspect, Instance, InstanceId, Invalid, ListRequest, Listen, NewInstance, NewSignal, NewWorker,
     Note, Operation, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled,
     Release, Released, Result, Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted,
-    Store, Taker, Timestamp, Worker, WorkerId,
+    Status, Store, Taker, Timestamp, Worker, WorkerId,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,8 +35,8 @@ type Delays = Arc<dyn Fn(&'static str) -> Option<(Break, Arc<Notify>)> + Send + 
 /// Asked at every commit: what it has to wait for.
 type Holds = Arc<dyn Fn(&[Commit]) -> Option<Arc<Notify>> + Send + Sync>;
 
-/// Asked of every outcome: whether it can never be written.
-type Rejects = Arc<dyn Fn(&Commit) -> bool + Send + Sync>;
+/// Asked of every outcome: what is answered instead of writing it.
+type Instead = Arc<dyn Fn(&Commit) -> Option<Answer> + Send + Sync>;
 
 /// A way to a store that looks like that of another process: nothing is told in memory.
 #[derive(Clone)]
@@ -47,7 +47,7 @@ pub(crate) struct Through<S> {
     breaks: Breaks,
     overhears: Overhears,
     holds: Holds,
-    rejects: Rejects,
+    instead: Instead,
     delays: Delays,
     /// One for every claim that was answered.
     looks: Arc<Semaphore>,
@@ -64,7 +64,7 @@ impl<S: Store + Inspect> Through<S> {
             breaks: Arc::new(|_| None),
             overhears: Arc::new(|_, _| {}),
             holds: Arc::new(|_| None),
-            rejects: Arc::new(|_| false),
+            instead: Arc::new(|_| None),
             delays: Arc::new(|_| None),
             looks: Arc::new(Semaphore::new(0)),
         }
@@ -112,20 +112,43 @@ impl<S: Store + Inspect> Through<S> {
         mut self,
         rejects: impl Fn(&Commit) -> bool + Send + Sync + 'static,
     ) -> Through<S> {
-        self.rejects = Arc::new(rejects);
+        let rejected = || Answer::Rejected(Invalid::new("the outcome", "is refused by the test"));
+        self.instead = Arc::new(move |commit| rejects(commit).then(rejected));
         self
     }
 
-    /// Writes what is not rejected.
+    /// As a server does that took over without what the one before it had answered last. Only of outcomes that keep
+    /// their claim.
+    pub(crate) fn forgetting(
+        mut self,
+        forgets: impl Fn(&Commit) -> bool + Send + Sync + 'static,
+    ) -> Through<S> {
+        self.instead = Arc::new(move |commit| {
+            forgets(commit).then(|| Answer::Committed {
+                status: Status::Executing,
+                revision: commit.claim.revision.next(),
+            })
+        });
+        self
+    }
+
+    /// Writes what has no other answer.
     async fn commit_some(&self, commits: &[Commit]) -> Result<Committed> {
-        let accepted = commits.iter().filter(|commit| !(self.rejects)(commit));
-        let mut committed = self.store.commit(accepted.cloned().collect()).await?;
-        let mut answers = committed.answers.into_iter();
-        let answer = |commit: &Commit| match (self.rejects)(commit) {
-            true => Answer::Rejected(Invalid::new("the outcome", "is refused by the test")),
-            false => answers.next().expect("each has an answer"),
-        };
-        committed.answers = commits.iter().map(answer).collect();
+        let mut answers: Vec<_> = commits
+            .iter()
+            .map(|commit| (self.instead)(commit))
+            .collect();
+        let written = commits
+            .iter()
+            .zip(&answers)
+            .filter(|(_, answer)| answer.is_none());
+        let written = written.map(|(commit, _)| commit.clone()).collect();
+        let mut committed = self.store.commit(written).await?;
+        let unanswered = answers.iter_mut().filter(|answer| answer.is_none());
+        for (answer, written) in unanswered.zip(committed.answers) {
+            *answer = Some(written);
+        }
+        committed.answers = answers.into_iter().flatten().collect();
         Ok(committed)
     }
 
