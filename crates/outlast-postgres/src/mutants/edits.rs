@@ -31,6 +31,9 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("spawns-without-fence", "commit/spawn", "and p.revision = g.parent_revision and p.status = 'executing'", ""),
     ("spawns-without-fence", "commit/spawn_alike", "and p.revision = g.parent_revision and p.status = 'executing'", ""),
     ("join-counts-anothers-end", "commit/join", "and i.xmin = pg_current_xact_id()::xid", ""),
+    ("lost-claim-is-not-locked", "commit/lock",
+        "on i.id = any (array[c.id])", "on i.id = any (array[c.id]) and i.status = 'executing'"),
+    ("lost-claim-is-handed-out", "claim/held", "and i.revision = c.revision and i.status = 'executing'", ""),
 
     // #4: a key that was released comes back, and may collide; keys of another machine.
     ("key-comes-back", "reap/return", "then i.correlation_guard end", "then i.correlation_key end"),
@@ -90,6 +93,11 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("wakes-on-what-it-was-handed", "commit/park", "and s.id not in (select unnest(g.received))", ""),
     ("highest-id-mark", "commit/park", "and s.id not in (select unnest(g.received))",
         "and s.id > coalesce((select max(r) from unnest(g.received) r), 0)"),
+
+    // #13: a claim or a delivery beside which a dead lease is renewed.
+    ("dead-lease-is-not-held", "lease/hold", "where w.id = $1", "where w.id = $1 and w.lease_expires_at > outlast.now()"),
+    ("delivery-for-a-dead-lease-locks-nothing", "deliver/lock",
+        "where w.id = $2::bigint", "where w.id = $2::bigint and w.lease_expires_at > outlast.now()"),
 
     // #14: a step that kills its worker runs for ever.
     ("crashes-are-not-counted", "reap/return", "crashes = i.crashes + 1", "crashes = i.crashes"),
