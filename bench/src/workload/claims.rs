@@ -113,6 +113,7 @@ impl Hand {
             name: "bench".into(),
             host: "here".into(),
             version: env!("CARGO_PKG_VERSION").into(),
+            machines: Vec::new(),
             queues: vec![Single::QUEUE.into()],
             lease: Duration::from_secs(3600),
         };

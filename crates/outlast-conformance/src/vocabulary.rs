@@ -179,6 +179,7 @@ impl Subject {
             name: "worker".into(),
             host: "host".into(),
             version: "1.0".into(),
+            machines: Vec::new(),
             queues: vec![QUEUE.into()],
             lease,
         };

@@ -2,8 +2,9 @@
 
 use crate::limits::{self, Hidden, PAGE_MAX};
 use crate::{
-    Child, DroppedChild, InstanceId, Invalid, Json, Parent, Result, Revision, Scope, SignalId,
-    Status, Timestamp, Verb, WorkerId,
+    Child, DroppedChild, Finding, InstanceId, Invalid, Json, MachineOffer, Parent, Result,
+    Revision, RoundSummary, Scope, SignalId, Status, Survey, SurveyRequest, Timestamp, Traffic,
+    Verb, WorkerId,
 };
 use async_trait::async_trait;
 use std::fmt;
@@ -20,7 +21,8 @@ pub trait Inspect: Send + Sync + 'static {
     /// The instance of `machine` that holds the correlation key `key` now.
     async fn find(&self, machine: &str, key: &str) -> Result<Option<Instance>>;
 
-    /// A page of instances, newest first.
+    /// A page of instances, newest first. It reads at most [`SCAN_MAX`](crate::limits::SCAN_MAX) instances, so a
+    /// page whose filter few of them fit may be short, even empty, and say where to go on.
     async fn list(&self, request: ListRequest) -> Result<Page>;
 
     /// How many instances fit, counted up to [`COUNT_MAX`](crate::limits::COUNT_MAX).
@@ -49,6 +51,29 @@ pub trait Inspect: Send + Sync + 'static {
     /// What operators did, newest first: to one instance, or to anything. At most
     /// [`PAGE_MAX`](crate::limits::PAGE_MAX).
     async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>>;
+
+    /// How the children of an instance stand, by round. Counted up to [`COUNT_MAX`](crate::limits::COUNT_MAX)
+    /// children in all, the newest rounds first; answered in the order of the rounds.
+    async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>> {
+        unimplemented!()
+    }
+
+    /// Counts a slice of all instances by where they stand.
+    async fn survey(&self, request: SurveyRequest) -> Result<Survey> {
+        unimplemented!()
+    }
+
+    /// What engines have run since the minute of `since`, summed over all of them: in the order of the fields, at
+    /// most [`TRAFFIC_MAX`](crate::limits::TRAFFIC_MAX) of each kind, the newest.
+    async fn traffic(&self, since: Timestamp) -> Result<Traffic> {
+        unimplemented!()
+    }
+
+    /// How the store and its database are: settings, space, what stands in the way. Each check that can be made is
+    /// answered, also what is fine; one that the role may not make is left out.
+    async fn examine(&self) -> Result<Vec<Finding>> {
+        unimplemented!()
+    }
 }
 
 /// A whole row. `Debug` shows neither state, result nor error.
@@ -151,6 +176,12 @@ pub struct Filter {
     pub inserted_from: Option<Timestamp>,
     /// Inserted before this.
     pub inserted_until: Option<Timestamp>,
+    /// Its last error contains this, in the same letters. What a codec has encoded is not found.
+    pub error: Option<String>,
+    /// It has been retried at least so often at its step.
+    pub attempts_from: Option<i32>,
+    /// It waits for a signal: with no deadline, or with one before this moment.
+    pub deadline: Option<Deadline>,
 }
 
 /// A page to fetch.
@@ -193,7 +224,9 @@ impl Filter {
             key.as_deref()
                 .map_or(Ok(()), |key| limits::check_key(what, key))?;
         }
-        Ok(())
+        self.error
+            .as_deref()
+            .map_or(Ok(()), |error| limits::check_key("error", error))
     }
 
     /// Whether an instance could be found by this machine and correlation key.
@@ -201,6 +234,15 @@ impl Filter {
         limits::check_name("machine", machine)?;
         limits::check_key("correlation key", key)
     }
+}
+
+/// What is asked of the deadline of instances that wait for a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deadline {
+    /// There is none.
+    None,
+    /// It is before this.
+    Before(Timestamp),
 }
 
 /// A page of instances.
@@ -270,6 +312,8 @@ pub struct Worker {
     pub version: String,
     /// The queues it works on.
     pub queues: Vec<String>,
+    /// The machines it runs.
+    pub machines: Vec<MachineOffer>,
     /// When it registered.
     pub started_at: Timestamp,
     /// When it was last heard of.

@@ -15,6 +15,8 @@ pub struct NewWorker {
     pub version: String,
     /// The queues it works on.
     pub queues: Vec<String>,
+    /// The machines it runs.
+    pub machines: Vec<MachineOffer>,
     /// How long it counts as alive without a heartbeat.
     pub lease: Duration,
 }
@@ -28,7 +30,32 @@ impl NewWorker {
         for queue in &self.queues {
             limits::check_name("queue", queue)?;
         }
+        limits::check_batch("machines", self.machines.len().max(1), limits::MACHINES_MAX)?;
+        self.machines.iter().try_for_each(MachineOffer::check)?;
         limits::check_lease(self.lease)
+    }
+}
+
+/// A machine as a worker has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineOffer {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: i32,
+    /// The queue its instances wait in unless they say otherwise.
+    pub queue: String,
+    /// Every step there is, in the order in which they were written down.
+    pub steps: Vec<String>,
+}
+
+impl MachineOffer {
+    fn check(&self) -> Result<(), Invalid> {
+        limits::check_name("machine", &self.name)?;
+        limits::check_name("queue", &self.queue)?;
+        limits::check_batch("steps", self.steps.len().max(1), limits::STEPS_MAX)?;
+        let mut steps = self.steps.iter();
+        steps.try_for_each(|step| limits::check_name("step", step))
     }
 }
 

@@ -34,6 +34,7 @@ mod collect;
 mod commit;
 mod deliver;
 mod error;
+mod examine;
 mod fire;
 mod hint;
 mod id;
@@ -49,6 +50,8 @@ mod reap;
 mod reconcile;
 mod status;
 mod store;
+mod survey;
+mod traffic;
 
 pub use claim::{
     Child, Claim, ClaimRequest, Claimed, DroppedChild, MachineVersion, Parent, Signal, Taker,
@@ -60,17 +63,21 @@ pub use commit::{
 };
 pub use deliver::{Delivered, Delivery, NewSignal, SignalOrInsert, SignalledOrInserted, Target};
 pub use error::{Error, ErrorKind, Invalid, Result, Source};
+pub use examine::{Finding, Severity};
 pub use fire::Fired;
 pub use hint::{Hints, Listen};
 pub use id::{InstanceId, Revision, SignalId, WorkerId};
 pub use insert::{Correlation, Inserted, Inserts, NewInstance, Start};
 pub use inspect::{
-    Count, Filter, Inspect, Instance, ListRequest, Operation, Page, QueueSummary, SignalRow, Worker,
+    Count, Deadline, Filter, Inspect, Instance, ListRequest, Operation, Page, QueueSummary,
+    SignalRow, Worker,
 };
 pub use json::Json;
-pub use lease::{Heartbeat, NewWorker};
+pub use lease::{Heartbeat, MachineOffer, NewWorker};
 pub use operate::{CancelAnswer, Cancelled, DeleteAnswer, Note, Retried, RetryAnswer, Verb};
 pub use reap::{ReapRequest, Reaped, gave_up};
 pub use reconcile::{ReconcileRequest, Reconciled};
 pub use status::{Scope, Status};
 pub use store::{QueueNames, Store};
+pub use survey::{OVERDUE_AFTER, RETRIES_ALARMING, RoundSummary, Standing, Survey, SurveyRequest};
+pub use traffic::{DELAY_BINS, Delays, Runs, Traffic};

@@ -58,6 +58,21 @@ pub const PAGE_MAX: usize = 1_000;
 /// How far a count counts before it answers "at least this many": counting reads what it counts.
 pub const COUNT_MAX: u64 = 100_000;
 
+/// Rows one page of a list reads at most, whether they fit its filter or not.
+pub const SCAN_MAX: usize = 20_000;
+
+/// Instances in one slice of a survey.
+pub const SURVEY_MAX: usize = 20_000;
+
+/// Counts that are added at once.
+pub const TRAFFIC_MAX: usize = 10_000;
+
+/// How long the counts of what engines have run are kept.
+pub const TRAFFIC_KEPT: Duration = Duration::from_secs(24 * 3600);
+
+/// Steps of a machine that a worker names when it registers.
+pub const STEPS_MAX: usize = 1_000;
+
 /// Longest delay or timeout: ten years. Both databases compute such a moment without overflow.
 pub const DELAY_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 

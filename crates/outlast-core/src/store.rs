@@ -4,7 +4,8 @@ use crate::{
     Cancelled, ClaimRef, ClaimRequest, Claimed, CollectRequest, Collected, Commit, Committed,
     DeleteAnswer, Delivered, Fired, Heartbeat, Hints, Inserts, InstanceId, Listen, NewInstance,
     NewSignal, NewWorker, Note, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release,
-    Released, Result, Retried, SignalOrInsert, SignalledOrInserted, Taker, Timestamp, WorkerId,
+    Released, Result, Retried, SignalOrInsert, SignalledOrInserted, Taker, Timestamp, Traffic,
+    WorkerId,
 };
 use async_trait::async_trait;
 use std::collections::BTreeSet;
@@ -180,6 +181,15 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// *Atomic*. *Locks*: own rows by id. *Bound*: `max`. *Idempotent*.
     async fn reconcile(&self, request: ReconcileRequest) -> Result<Reconciled>;
+
+    /// Adds counts of what was run to those of the minute, and forgets those older than
+    /// [`TRAFFIC_KEPT`](crate::limits::TRAFFIC_KEPT).
+    ///
+    /// *Atomic*. *Locks*: the rows of the counts, in their order. *Bound*:
+    /// [`TRAFFIC_MAX`](crate::limits::TRAFFIC_MAX). *Not idempotent*: what may have been counted is not sent again.
+    async fn record(&self, traffic: Traffic) -> Result<()> {
+        unimplemented!()
+    }
 
     /// Ends instances as cancelled, whatever they do: a running step's outcome is dropped by the fence.
     /// `revision + 1`, the inbox emptied, the parent joined, as with

@@ -112,6 +112,7 @@ pub(crate) async fn workers(session: &Session) -> Result<Vec<Worker>> {
             host: column(row, "host")?,
             version: column(row, "version")?,
             queues: column(row, "queues")?,
+            machines: Vec::new(),
             started_at: time(row, "started_at")?,
             heartbeat_at: time(row, "heartbeat_at")?,
             lease_expires_at: time(row, "lease_expires_at")?,

@@ -321,6 +321,7 @@ async fn maintenance_does_not_wait_for_what_somebody_holds() {
         name: "dying".into(),
         host: "host".into(),
         version: "1".into(),
+        machines: Vec::new(),
         queues: vec!["default".into()],
         lease: Duration::from_secs(1),
     };

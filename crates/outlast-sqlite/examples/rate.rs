@@ -154,6 +154,7 @@ async fn worker(store: &Sqlite) -> WorkerId {
         name: "rate".into(),
         host: "here".into(),
         version: "1".into(),
+        machines: Vec::new(),
         queues: vec!["default".into()],
         lease: Duration::from_secs(3_600),
     };

@@ -87,6 +87,7 @@ pub(crate) fn worker(row: &Row<'_>) -> rusqlite::Result<Worker> {
         name: row.get("name")?,
         host: row.get("host")?,
         version: row.get("version")?,
+        machines: Vec::new(),
         queues: list(row, "queues")?,
         started_at: Timestamp(row.get("started_at")?),
         heartbeat_at: Timestamp(row.get("heartbeat_at")?),

@@ -305,6 +305,7 @@ async fn note_wire_types(store: &(impl Store + Inspect)) {
         name: "other".into(),
         host: "here".into(),
         version: "1".into(),
+        machines: Vec::new(),
         queues: vec!["other".into()],
         lease: LONG,
     };

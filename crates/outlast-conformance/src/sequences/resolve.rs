@@ -417,6 +417,7 @@ pub(super) fn new_worker(lease: u64) -> NewWorker {
         name: "worker".into(),
         host: "host".into(),
         version: "1.0".into(),
+        machines: Vec::new(),
         queues: QUEUES.map(String::from).into(),
         lease: Duration::from_secs(lease),
     }

@@ -202,6 +202,7 @@ pub async fn a_worker_that_cannot_be_registered_is_refused(subject: &Subject) {
         name: "w".into(),
         host: "h".into(),
         version: "1".into(),
+        machines: Vec::new(),
         queues: vec![],
         lease: LEASE,
     };
@@ -353,6 +354,7 @@ pub async fn names_are_data_whatever_they_look_like(subject: &Subject) {
         name: String::new(),
         host: "host".into(),
         version: "1".into(),
+        machines: Vec::new(),
         queues: ODD_NAMES.iter().map(ToString::to_string).collect(),
         lease: LEASE,
     };

@@ -28,6 +28,7 @@ pub async fn a_registered_worker_is_listed(subject: &Subject) {
         name: "shop-1".into(),
         host: "node-a".into(),
         version: "1.2.3".into(),
+        machines: Vec::new(),
         queues: vec!["mail".into(), "default".into()],
         lease: seconds(30),
     };

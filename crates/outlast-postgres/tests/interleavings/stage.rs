@@ -176,6 +176,7 @@ impl World {
             name: name.into(),
             host: "here".into(),
             version: "1".into(),
+            machines: Vec::new(),
             queues: vec![QUEUE.into()],
             lease: Duration::from_secs(lease_s),
         };

@@ -177,6 +177,7 @@ pub(crate) async fn run_ahead(store: &Postgres, instances: usize, rounds: usize)
         name: "runs ahead".into(),
         host: "here".into(),
         version: "1".into(),
+        machines: Vec::new(),
         queues: vec!["main".into()],
         lease: Duration::from_secs(3600),
     };

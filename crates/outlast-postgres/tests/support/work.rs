@@ -21,6 +21,7 @@ pub(crate) async fn worker(store: &Postgres) -> WorkerId {
         name: "worker".into(),
         host: "host".into(),
         version: "1".into(),
+        machines: Vec::new(),
         queues: vec!["default".into()],
         lease: Duration::from_secs(3600),
     };

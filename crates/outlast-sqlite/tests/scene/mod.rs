@@ -27,6 +27,7 @@ pub(crate) async fn worker(store: &Sqlite) -> WorkerId {
         name: "tester".into(),
         host: "here".into(),
         version: "1".into(),
+        machines: Vec::new(),
         queues: vec!["default".into()],
         lease: Duration::from_secs(60),
     };

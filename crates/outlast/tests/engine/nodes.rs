@@ -141,6 +141,7 @@ where
         name: "dead".into(),
         host: "nowhere".into(),
         version: "1".into(),
+        machines: Vec::new(),
         queues: vec!["default".into()],
         lease: limits::LEASE_MIN,
     };

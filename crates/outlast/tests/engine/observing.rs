@@ -230,6 +230,7 @@ async fn leave_a_dead_worker<S: Store>(client: &Client, store: &S, queue: &str) 
         name: "dead".into(),
         host: "nowhere".into(),
         version: "1".into(),
+        machines: Vec::new(),
         queues: vec![queue.to_owned()],
         lease: limits::LEASE_MIN,
     };

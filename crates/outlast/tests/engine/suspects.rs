@@ -67,6 +67,7 @@ async fn crash(store: &impl Store, times: u32, instances: usize) {
             name: "victim".into(),
             host: "host".into(),
             version: "1".into(),
+            machines: Vec::new(),
             queues: vec!["default".into()],
             lease: LONG,
         };
