@@ -8,8 +8,9 @@ use outlast_core::{
     Committed, Count, DeleteAnswer, Delivered, Error, Filter, Fired, Heartbeat, Hints, Inserts,
     Inspect, Instance, InstanceId, Invalid, ListRequest, Listen, NewInstance, NewSignal, NewWorker,
     Note, Operation, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled,
-    Release, Released, Result, Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted,
-    Status, Store, Taker, Timestamp, Worker, WorkerId,
+    Release, Released, Result, Retried, RoundSummary, SignalId, SignalOrInsert, SignalRow,
+    SignalledOrInserted, Status, Store, Survey, SurveyRequest, Taker, Timestamp, Traffic, Worker,
+    WorkerId,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -272,6 +273,10 @@ impl<S: Store + Inspect> Store for Through<S> {
         self.call("reconcile", self.store.reconcile(request)).await
     }
 
+    async fn record(&self, traffic: Traffic) -> Result<()> {
+        self.call("record", self.store.record(traffic)).await
+    }
+
     async fn cancel(&self, ids: Vec<InstanceId>, note: Note) -> Result<Cancelled> {
         self.store.cancel(ids, note).await
     }
@@ -356,5 +361,17 @@ impl<S: Store + Inspect> Inspect for Through<S> {
 
     async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>> {
         self.store.operations(instance).await
+    }
+
+    async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>> {
+        self.store.rounds(id).await
+    }
+
+    async fn survey(&self, request: SurveyRequest) -> Result<Survey> {
+        self.store.survey(request).await
+    }
+
+    async fn traffic(&self, since: Timestamp) -> Result<Traffic> {
+        self.store.traffic(since).await
     }
 }
