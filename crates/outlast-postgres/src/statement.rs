@@ -91,6 +91,12 @@ statements! {
     INSPECT_QUEUES = "inspect/queues";
     INSPECT_WORKERS = "inspect/workers";
     INSPECT_OPERATIONS = "inspect/operations";
+    EXAMINE_SERVER = "examine/server";
+    EXAMINE_HOLDERS = "examine/holders";
+    EXAMINE_TABLE = "examine/table";
+    EXAMINE_LEASES = "examine/leases";
+    EXAMINE_TIMERS = "examine/timers";
+    EXAMINE_SCHEMA = "examine/schema";
 }
 
 /// The statements' texts for one schema.

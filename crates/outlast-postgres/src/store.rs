@@ -243,6 +243,10 @@ impl Inspect for Postgres {
     async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>> {
         inspect::operations(&self.session, instance).await
     }
+
+    async fn examine(&self) -> Result<Vec<outlast_core::Finding>> {
+        crate::examine::examine(&self.session).await
+    }
 }
 
 #[cfg(test)]

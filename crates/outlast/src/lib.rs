@@ -95,10 +95,11 @@ pub use machine::{
     StepResult, fan_out, sleep, wait_for,
 };
 pub use outlast_core::{
-    CancelAnswer, Child, Clock, Count, DeleteAnswer, Delivery, DroppedChild, Error, ErrorKind,
-    Filter, Inspect, Instance, InstanceId, Invalid, Json, ListRequest, ManualClock, NewInstance,
-    NewSignal, Note, Operation, Page, Parent, QueueSummary, RetryAnswer, Scope, Signal as Message,
-    SignalRow, Status, Store, Target, Timestamp, Worker, limits,
+    CancelAnswer, Child, Clock, Count, Deadline, DeleteAnswer, Delivery, DroppedChild, Error,
+    ErrorKind, Filter, Finding, Inspect, Instance, InstanceId, Invalid, Json, ListRequest,
+    ManualClock, NewInstance, NewSignal, Note, Operation, Page, Parent, QueueSummary, RetryAnswer,
+    RoundSummary, Scope, Severity, Signal as Message, SignalRow, Status, Store, Target, Timestamp,
+    Worker, limits,
 };
 #[cfg(feature = "postgres")]
 pub use outlast_postgres::{self as postgres, Postgres};

@@ -3,8 +3,8 @@
 use super::Client;
 use outlast_core::limits::PAGE_MAX;
 use outlast_core::{
-    Child, Count, Filter, Instance, InstanceId, ListRequest, Operation, Page, QueueSummary, Result,
-    SignalId, SignalRow, Target, Timestamp, Worker,
+    Child, Count, Filter, Finding, Instance, InstanceId, ListRequest, Operation, Page,
+    QueueSummary, Result, SignalId, SignalRow, Target, Timestamp, Worker,
 };
 
 impl Client {
@@ -68,6 +68,12 @@ impl Client {
     /// What operators did, newest first: to one instance, or to anything.
     pub async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>> {
         self.store.operations(instance).await
+    }
+
+    /// How the database is: settings, space, what stands in the way, also what is fine. For a look now and then:
+    /// it asks much.
+    pub async fn examine(&self) -> Result<Vec<Finding>> {
+        self.store.examine().await
     }
 
     /// The database's present moment.

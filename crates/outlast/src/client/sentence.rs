@@ -1,9 +1,8 @@
 //! The words for where an instance stands: facts in, a sentence out.
 
 use outlast_core::{
-    Instance, InstanceId, QueueSummary, RoundSummary, Status, Timestamp, Worker, WorkerId,
+    Instance, InstanceId, QueueSummary, RoundSummary, Status, Timestamp, Worker, WorkerId, span,
 };
-use std::time::Duration;
 
 /// How much of an error a sentence quotes.
 const ERROR_CHARS_MAX: usize = 160;
@@ -254,18 +253,6 @@ fn quoted(error: &str) -> String {
         cut.push('…');
     }
     cut
-}
-
-/// A duration as people say it: one number, one unit.
-fn span(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    match seconds {
-        0 => format!("{} ms", duration.as_millis()),
-        1..120 => format!("{seconds} s"),
-        120..7_200 => format!("{} min", seconds / 60),
-        7_200..172_800 => format!("{} h", seconds / 3_600),
-        _ => format!("{} d", seconds / 86_400),
-    }
 }
 
 /// The time of day, with the date unless that is today's; in UTC, which is the same for everybody who reads it.

@@ -289,4 +289,8 @@ impl Inspect for Mutant {
     async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>> {
         self.model.operations(instance).await
     }
+
+    async fn examine(&self) -> Result<Vec<outlast_core::Finding>> {
+        self.model.examine().await
+    }
 }

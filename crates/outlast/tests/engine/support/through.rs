@@ -357,4 +357,8 @@ impl<S: Store + Inspect> Inspect for Through<S> {
     async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>> {
         self.store.operations(instance).await
     }
+
+    async fn examine(&self) -> Result<Vec<outlast_core::Finding>> {
+        self.store.examine().await
+    }
 }
