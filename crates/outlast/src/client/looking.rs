@@ -92,7 +92,8 @@ impl Client {
         self.store.traffic(since).await
     }
 
-    /// How the store and its database are: settings, space, what stands in the way, each with what to do about it.
+    /// How the database is: settings, space, what stands in the way, also what is fine. For a look now and then:
+    /// it asks much.
     pub async fn examine(&self) -> Result<Vec<Finding>> {
         self.store.examine().await
     }

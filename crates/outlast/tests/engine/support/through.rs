@@ -374,4 +374,8 @@ impl<S: Store + Inspect> Inspect for Through<S> {
     async fn traffic(&self, since: Timestamp) -> Result<Traffic> {
         self.store.traffic(since).await
     }
+
+    async fn examine(&self) -> Result<Vec<outlast_core::Finding>> {
+        self.store.examine().await
+    }
 }
