@@ -48,7 +48,7 @@ function move(by) {
   if (rows.length === 0) return false;
   const at = rows.indexOf(document.activeElement?.closest?.('[data-row]'));
   const next = at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.max(0, Math.min(rows.length - 1, at + by));
-  const link = rows[next].querySelector('a, button');
+  const link = rows[next].matches('a') ? rows[next] : rows[next].querySelector('a, button');
   link?.focus();
   rows[next].scrollIntoView({ block: 'nearest' });
   return true;
