@@ -22,8 +22,8 @@ export const MORE_FIELDS = [
   { name: 'deadline', label: 'Deadline of a wait', choices: [['', 'any'], ['none', 'has none'], ['overdue', 'overdue']] },
   { name: 'age', label: 'Inserted within', choices: [['', 'any time'], ...AGES] },
   { name: 'older', label: 'Inserted before the last', choices: [['', 'any time'], ...AGES] },
-  { name: 'inserted_from', label: 'Inserted from', moment: true },
-  { name: 'inserted_until', label: 'Inserted until', moment: true },
+  { name: 'inserted_from', label: 'Inserted from (UTC)', moment: true },
+  { name: 'inserted_until', label: 'Inserted until (UTC)', moment: true },
 ];
 const NAMES = [...FIELDS, ...MORE_FIELDS].map((field) => field.name);
 const NUMBERS = new Set(['version', 'attempts_from']);
