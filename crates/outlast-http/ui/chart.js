@@ -4,9 +4,9 @@
 import { h } from './view.js';
 import { clock } from './format.js';
 
-const WIDTH = 480;
-const HEIGHT = 132;
-const LEFT = 40;
+const WIDTH = 380;
+const HEIGHT = 128;
+const LEFT = 42;
 const BOTTOM = 18;
 const TOP = 8;
 
@@ -35,7 +35,7 @@ export function chart({ minutes, series, write, pointed, point, label }) {
 
 function bars({ values, hue }, x, y, step) {
   const width = Math.max(1, Math.min(14, step - Math.min(2, step * 0.25)));
-  return h('g', { style: { fill: `var(--${hue})` } }, values.map((value, index) => value > 0 &&
+  return h('g', { class: 'bars', style: { fill: `var(--${hue})` } }, values.map((value, index) => value > 0 &&
     h('rect', { key: index, x: x(index) - width / 2, width, y: Math.min(y(value), y(0) - 1.5), height: Math.max(1.5, y(0) - y(value)), rx: Math.min(1.5, width / 3) })));
 }
 

@@ -1,7 +1,7 @@
 // Lays a machine out in layers: every step as far along as its longest way from a start, few crossings, straight ways.
 // Only numbers here; screens/machine.js draws them.
 
-const ALONG = 74;      // between layers
+const ALONG = 64;      // between layers
 const ACROSS = 26;     // between neighbours of a layer
 const BEND = 10;       // room for an edge that passes a layer
 const SWEEPS = 12;

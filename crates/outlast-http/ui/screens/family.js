@@ -61,21 +61,21 @@ export function screen({ parts: [id], signal, draw }) {
         it?.parent && h('div', { class: 'actions' }, h('a', { class: 'button', href: href(`instances/${it.parent.id}/family`) }, 'Up to its parent'))),
       failed && problem(failed, load),
       !root && !failed && h('div', { class: 'card' }, skeletons(10)),
-      root && h('div', { class: 'card family' }, member(root)),
+      root && h('div', { class: 'card family' }, member(root, { alone: true })),
       root && (root.rounds ?? []).length === 0 && h('p', { class: 'faint' }, 'It has no children. They show up here once a step fans out.'),
       truncated && h('p', { class: 'faint' }, 'The family is larger than what is drawn here; open a member to see its own.'),
     ];
   }
 
   /** One member: its line, then its rounds. */
-  function member(node) {
+  function member(node, { alone = false } = {}) {
     const it = node.instance ?? node;
     const rounds = node.rounds ?? [];
     return h('div', { class: 'member', key: it.id },
       h('div', { class: 'member-line', 'data-row': it.id },
         h('a', { href: href(`instances/${it.id}`), class: 'mono' }, it.id),
         h('span', { class: 'what' }, `${it.machine} · ${it.step}`), it.key && h('code', { class: 'faint what' }, it.key),
-        h('span', { class: 'member-status' }, statusOf(it.status)),
+        h('span', { class: 'member-status' }, alone && statusOf(it.status)),
         h('span', { class: 'faint member-time' }, time(it.updated_at))),
       it.status === 'failed' && it.last_error && h('p', { class: 'member-error' }, it.last_error.slice(0, 200)),
       rounds.length > 0 && h('div', { class: 'rounds' }, [...rounds].reverse().map((round) => roundOf(it.id, round))));
@@ -96,7 +96,7 @@ export function screen({ parts: [id], signal, draw }) {
     return h('details', { key: status, open, ontoggle: (event) => { folds.set(place, event.target.open); } },
       h('summary', { class: `is-${status}` }, h('span', { class: 'status' }, glyph(status), `${whole(all)} ${words(status)}`)),
       h('div', { class: 'members' }, known.map((child) => member(child)),
-        known.length < all && extra?.next !== null && h('button', { class: 'small quiet', onclick: () => loadMore(parent, round.round, status, place) }, `Show more of ${plural(all, 'child', 'children')}`)));
+        known.length < all && extra?.next !== null && h('button', { class: 'small quiet', onclick: () => loadMore(parent, round.round, status, place) }, known.length === 0 ? 'Show them' : `Show more of ${plural(all, 'child', 'children')}`)));
   }
 
   return { title: () => `Family of ${id}`, describe };

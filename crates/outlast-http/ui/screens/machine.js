@@ -9,14 +9,15 @@ import { empty, glyph, problem, skeletons, time } from '../parts.js';
 import { go, href } from '../router.js';
 import { h } from '../view.js';
 
-const STEP = { width: 178, height: 74 };
+const STEP = { width: 164, height: 74 };
 const END = { width: 112, height: 34 };
 const MARGIN = 26;
 // An outcome that leads to no step ends the instance.
 const ENDS = { done: 'done', stop: 'failed', cancel: 'cancelled' };
-const HUES = { next: 'line-strong', wait: 'awaiting_signal', fan_out: 'awaiting_children', retry: 'warning', done: 'done', stop: 'failed', cancel: 'cancelled' };
+const HUES = { next: 'flow', wait: 'awaiting_signal', fan_out: 'awaiting_children', retry: 'warning', done: 'done', stop: 'failed', cancel: 'cancelled' };
 const MEANINGS = { next: 'goes on', wait: 'waits for a signal, then goes on', fan_out: 'starts children and joins them', retry: 'tries again', done: 'is done', stop: 'fails', cancel: 'is cancelled' };
-const WIDE = matchMedia('(min-width: 980px)');
+// Smaller than this nobody reads it; then the layers go below each other.
+const SCALE_MIN = 0.8;
 
 export function screen({ query, signal, draw }) {
   let name = query.get('name') ?? '';
@@ -27,7 +28,7 @@ export function screen({ query, signal, draw }) {
 
   load();
   follow({}, { overview: load }, load, signal);
-  WIDE.addEventListener('change', draw, { signal });
+  addEventListener('resize', draw, { signal });
 
   async function load() {
     try {
@@ -58,18 +59,18 @@ export function screen({ query, signal, draw }) {
       failed && problem(failed, load),
       !versions && !failed && h('div', { class: 'card' }, skeletons(8)),
       versions?.length === 0 && h('div', { class: 'card' }, empty('Nobody knows this machine', 'No engine that runs it has registered, and no instance of it is stored.', h('a', { href: href('machines') }, 'See all machines'))),
-      h('div', { class: 'versions' }, shown.map((each) => versionCard(each, shown.length > 1 || !WIDE.matches))),
+      h('div', { class: 'versions' }, shown.map((each) => versionCard(each, room(shown.length)))),
       versions?.length > 0 && key(),
     ];
   }
 
-  function versionCard(machine, down) {
+  function versionCard(machine, width) {
     const alive = machine.steps.reduce((sum, step) => sum + STATUSES.slice(0, 4).reduce((all, status) => all + (step.counts?.[status] ?? 0), 0), 0);
     return h('section', { key: machine.version, class: 'card', 'aria-label': `Version ${machine.version}` },
       h('header', {}, h('h2', {}, `Version ${machine.version}`),
         h('span', { class: 'faint' }, `${whole(alive)} alive · `, machine.workers ? `${plural(machine.workers, 'worker')} ${machine.workers === 1 ? 'runs' : 'run'} it` : 'no worker runs it', ' · counted ', time(surveyed, 'now')),
         h('span', { class: 'actions' }, h('a', { href: href('instances', { machine: name, version: machine.version }) }, 'Instances'))),
-      h('div', { class: 'graph-room', tabindex: '0', role: 'group', 'aria-label': `Graph of ${name}, version ${machine.version}` }, graph(machine, down)),
+      h('div', { class: 'graph-room', tabindex: '0', role: 'group', 'aria-label': `Graph of ${name}, version ${machine.version}` }, graph(machine, width)),
       h('details', { class: 'as-table' }, h('summary', {}, 'As a table'), stepTable(machine)));
   }
 
@@ -88,17 +89,26 @@ export function screen({ query, signal, draw }) {
   };
 }
 
-function graph(machine, down) {
+/** How wide a graph can be when `count` of them stand side by side. */
+function room(count) {
+  const all = (document.querySelector('main')?.clientWidth ?? innerWidth) - 60;
+  return count > 1 && all > 800 ? all / count - 16 : all;
+}
+
+function graph(machine, available) {
   const edges = edgesOf(machine);
   const most = Math.max(1, ...edges.map((edge) => edge.weight));
-  const drawn = layout(nodesOf(machine, edges), edges, { down });
+  const beside = layout(nodesOf(machine, edges), edges);
+  const down = available / (beside.width + 2 * MARGIN) < SCALE_MIN;
+  const drawn = down ? layout(nodesOf(machine, edges), edges, { down }) : beside;
   const width = drawn.width + 2 * MARGIN;
   const height = drawn.height + 2 * MARGIN + 10;
-  return h('div', { class: 'graph', style: { width: `${width}px`, height: `${height}px` } },
+  const scale = Math.max(SCALE_MIN, Math.min(1, available / width));
+  return h('div', { class: 'graph-size', style: { width: `${width * scale}px`, height: `${height * scale}px` } }, h('div', { class: 'graph', style: { width: `${width}px`, height: `${height}px`, transform: `scale(${scale.toFixed(3)})` } },
     h('svg', { viewBox: `${-MARGIN} ${-MARGIN - 10} ${width} ${height}`, width, height, 'aria-hidden': 'true' },
       drawn.edges.map(({ edge, points }) => edgeOf(edge, points, most, down)),
       edges.filter((edge) => edge.from === edge.to).map((edge) => loop(edge, drawn.nodes.get(edge.from), most))),
-    [...drawn.nodes].map(([id, box]) => (ENDS[id.slice(4)] && id.startsWith('end:') ? endOf(machine, ENDS[id.slice(4)], box) : stepOf(machine, id, box))));
+    [...drawn.nodes].map(([id, box]) => (ENDS[id.slice(4)] && id.startsWith('end:') ? endOf(machine, ENDS[id.slice(4)], box) : stepOf(machine, id, box)))));
 }
 
 /** Steps are told apart from ends by a prefix: a step may be called "done". */
@@ -131,7 +141,7 @@ function edgeOf(edge, points, most, down) {
     ? `${tip[0]},${tip[1]} ${tip[0] - half},${short_of[1]} ${tip[0] + half},${short_of[1]}`
     : `${tip[0]},${tip[1]} ${short_of[0]},${tip[1] - half} ${short_of[0]},${tip[1] + half}`;
   const middle = middleOf(points);
-  return h('g', { key: `${edge.from}>${edge.to}>${edge.outcome}`, class: 'edge', style: { '--hue': `var(--${HUES[edge.outcome] ?? 'line-strong'})` } },
+  return h('g', { key: `${edge.from}>${edge.to}>${edge.outcome}`, class: 'edge', style: { '--hue': `var(--${HUES[edge.outcome] ?? 'flow'})` } },
     h('title', {}, told(edge)),
     h('path', { class: 'reach', d: curve([...points.slice(0, -1), short_of], { down }) }),
     h('path', { class: edge.outcome === 'wait' || edge.outcome === 'fan_out' ? 'way parked' : 'way', d: curve([...points.slice(0, -1), short_of], { down }), 'stroke-width': thick }),

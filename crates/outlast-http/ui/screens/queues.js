@@ -55,7 +55,7 @@ export function screen({ signal, draw }) {
     return h('tr', { key: queue.name, 'data-row': queue.name },
       h('td', { class: 'clip', title: queue.name }, h('b', {}, queue.name), ' ', queue.paused && h('span', { class: 'pill is-awaiting_signal' }, 'paused')),
       h('td', { class: 'right', 'data-depth': queue.name }, linkedCount(queue.eligible, { queue: queue.name, status: 'runnable' })),
-      h('td', { class: 'bar', 'aria-hidden': 'true' }, h('i', { style: { width: `${(share * 100).toFixed(1)}%` } })),
+      h('td', { class: 'bar', 'aria-hidden': 'true' }, share > 0 && h('i', { style: { width: `${(share * 100).toFixed(1)}%` } })),
       h('td', {}, time(queue.oldest_eligible_at, 'nothing waits')),
       h('td', { class: 'right' }, linkedCount(queue.delayed, { queue: queue.name, status: 'runnable' })),
       h('td', { class: 'right' }, linkedCount(queue.executing, { queue: queue.name, status: 'executing' })),
