@@ -9,7 +9,7 @@ import { href } from '../router.js';
 import { h } from '../view.js';
 
 const REFRESH_MS = 10_000;
-const SEVERITIES = { serious: '!', warning: '!', fine: '✓' };
+const SEVERITIES = { error: '!', warning: '!', notice: 'i' };
 
 export function screen({ signal, draw }) {
   let overview = null;
