@@ -13,6 +13,7 @@ mod living;
 mod machines;
 mod many;
 mod page;
+mod pure;
 mod screens;
 mod stage;
 

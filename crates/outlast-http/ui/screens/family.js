@@ -4,14 +4,16 @@
 import { get } from '../api.js';
 import { joinMeter } from '../family-parts.js';
 import { numberOf, plural, STATUSES, whole, words } from '../format.js';
-import { follow } from '../live.js';
+import { follow, repeat } from '../live.js';
 import { attempt, glyph, problem, skeletons, statusOf, time } from '../parts.js';
 import { href } from '../router.js';
 import { h } from '../view.js';
 
 const DEPTH = 4;
 const UNFOLDED = new Set(['failed', 'executing', 'awaiting_children']);
-const GATHER_MS = 1_000;
+const GATHER_MS = 500;
+// Events tell of the children; what is further down is looked at now and then.
+const REFRESH_MS = 5_000;
 
 export function screen({ parts: [id], signal, draw }) {
   let root = null;
@@ -23,6 +25,7 @@ export function screen({ parts: [id], signal, draw }) {
   const further = new Map();
 
   load();
+  repeat(load, REFRESH_MS, signal);
   follow({ parent: id, limit: 50 }, { instance: soon, gone: soon }, load, signal);
 
   function soon() {

@@ -3,7 +3,7 @@
 import { get, post, remove } from '../api.js';
 import { joinMeter } from '../family-parts.js';
 import { ENDED, plural, span, whole, words } from '../format.js';
-import { follow } from '../live.js';
+import { follow, repeat } from '../live.js';
 import { attempt, card, confirm, empty, problem, skeletons, statusOf, time, toast } from '../parts.js';
 import { go, href } from '../router.js';
 import { signalForm } from '../signal-form.js';
@@ -11,6 +11,8 @@ import { h } from '../view.js';
 import { plainText } from '../viewer.js';
 
 const GATHER_MS = 150;
+// Events tell of the instance; its inbox and children are looked at now and then too.
+const REFRESH_MS = 5_000;
 
 export function screen({ parts: [id], signal, draw }) {
   let instance = null;
@@ -23,6 +25,7 @@ export function screen({ parts: [id], signal, draw }) {
   const form = signalForm(id, { draw, sent: () => load() });
 
   load();
+  repeat(load, REFRESH_MS, signal);
   follow({ id }, { instance: soon, gone: () => { gone = true; draw(); } }, load, signal);
 
   /** Several events in a row are one reason to look. */

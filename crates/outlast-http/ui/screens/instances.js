@@ -5,13 +5,14 @@ import { actOnAll, hindrance, VERBS } from '../bulk.js';
 import { choose, chosen } from '../columns.js';
 import { FIELDS, inWords, isEmpty, MORE_FIELDS, read, toAddress, toQuery } from '../filters.js';
 import { counted, plural, STATUSES, words } from '../format.js';
-import { follow } from '../live.js';
+import { follow, repeat } from '../live.js';
 import { empty, glyph, problem, skeletons } from '../parts.js';
 import { go, href } from '../router.js';
 import { h } from '../view.js';
 
 const PAGE = 50;
 const TYPING_MS = 250;
+const COUNT_MS = 10_000;
 
 export function screen({ query, signal, draw }) {
   let filter = read(query);
@@ -28,6 +29,7 @@ export function screen({ query, signal, draw }) {
 
   start();
   loadSuggestions();
+  repeat(recount, COUNT_MS, signal);
 
   /** A new filter or page: what was asked before does not matter any more. */
   function start() {
@@ -59,6 +61,13 @@ export function screen({ query, signal, draw }) {
       if (error.name === 'AbortError') return;
       failed = error;
     }
+    draw();
+  }
+
+  async function recount() {
+    const of = filter;
+    const fresher = await get('instances/count', toQuery(of), signal).catch(() => null);
+    if (fresher && of === filter) count = fresher;
     draw();
   }
 
