@@ -186,7 +186,8 @@ function stepOf(machine, id, box) {
     h('span', { class: 'chips' }, statuses.length === 0
       ? h('span', { class: 'faint' }, 'nobody here')
       : statuses.map((status) => h('a', { key: status, class: `status is-${status}`, href: href('instances', { ...filter, status }), title: `${whole(step.counts[status])} ${words(status)}`, 'data-step-count': `${name} ${status}` }, glyph(status), short(step.counts[status])))),
-    h('span', { class: 'faint' }, step.runs ? [`${short(step.runs)} run, `, span(step.mean_ms), step.failures ? h('span', { class: 'bad' }, ` · ${short(step.failures)} failed`) : ''] : 'not run lately'));
+    h('span', { class: 'faint', title: step.runs ? `run ${plural(step.runs, 'time')} lately, ${span(step.mean_ms)} on average; ${whole(step.failures)} of them came to a retry or a failure` : null },
+      step.runs ? [`${short(step.runs)} × ${span(step.mean_ms)}`, step.failures ? h('span', { class: 'bad' }, ` · ${short(step.failures)} failed`) : ''] : 'not run lately'));
 }
 
 function endOf(machine, status, box) {
