@@ -29,7 +29,8 @@ export function screen({ parts: [id], signal, draw }) {
   follow({ id }, { instance: soon, gone: () => { gone = true; draw(); } }, load, signal);
 
   /** Several events in a row are one reason to look. */
-  function soon() {
+  function soon(news) {
+    if (news.revision === instance?.revision) return;
     gathering ??= setTimeout(() => {
       gathering = null;
       if (!signal.aborted) load();

@@ -44,7 +44,7 @@ export function screen({ query, signal, draw }) {
       if (ends.aborted || !page) return;
       const ids = page.instances.map((each) => each.id);
       const watched = cursor ? { id: ids } : { ...toQuery(filter), limit: PAGE };
-      if (!cursor || ids.length > 0) follow(watched, { instance: heard, gone: ({ id }) => mark(id, true) }, () => load(ends), ends);
+      if (!cursor || ids.length > 0) follow(watched, { instance: heard, gone }, () => load(ends), ends);
     });
     draw();
   }
@@ -85,12 +85,20 @@ export function screen({ query, signal, draw }) {
   function heard(instance) {
     const index = page?.instances.findIndex((each) => each.id === instance.id) ?? -1;
     if (index >= 0) {
+      // A stream begins with how everything is.
+      if (page.instances[index].revision === instance.revision) return;
       page.instances[index] = instance;
       mark(instance.id, filter.statuses.length > 0 && !filter.statuses.includes(instance.status));
     } else if (page && !cursor && BigInt(instance.id) > BigInt(page.instances[0]?.id ?? 0)) {
       fresh.add(instance.id);
     }
     draw();
+  }
+
+  /** What is gone from the page's end has only made room for newer ones. */
+  function gone({ id }) {
+    const index = page?.instances.findIndex((each) => each.id === id) ?? -1;
+    if (index >= 0 && index < page.instances.length - fresh.size) mark(id, true);
   }
 
   /** A changed row lights up; one that the filter does not match any more fades. */
