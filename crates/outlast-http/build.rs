@@ -26,11 +26,13 @@ fn main() -> io::Result<()> {
     fs::write(out.join("files.rs"), code)
 }
 
-/// Every file of a folder whose name does not begin with a dot.
+/// Every file of a folder but those for people who change them.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with('.') {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with('.') || name.ends_with(".md") {
             continue;
         }
         if entry.file_type()?.is_dir() {

@@ -3,9 +3,8 @@
 use crate::auth::Reach;
 use crate::limits::WINDOW_MINUTES;
 use crate::routes::is_failure;
-use crate::surveyor::minute_of;
 use crate::time::Moment;
-use outlast_core::{DELAY_BINS, Timestamp, Traffic};
+use outlast_core::{DELAY_BINS, Timestamp, Traffic, minute_of};
 use serde::Serialize;
 
 const MINUTE: i64 = 60_000_000;

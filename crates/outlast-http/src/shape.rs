@@ -1,7 +1,7 @@
 //! Shapes that several routes answer with.
 
 use crate::time::Moment;
-use outlast_core::{Count, Instance, InstanceId, Json, Status};
+use outlast_core::{Count, Instance, Json, Status};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -205,9 +205,4 @@ pub(crate) fn no_counts() -> Counts {
         .into_iter()
         .map(|status| (status.as_str(), 0))
         .collect()
-}
-
-/// An id on the wire.
-pub(crate) fn id_text(id: InstanceId) -> String {
-    id.to_string()
 }

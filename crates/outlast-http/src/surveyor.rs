@@ -9,6 +9,7 @@ use outlast::Client;
 use outlast_core::limits::SURVEY_MAX;
 use outlast_core::{
     InstanceId, QueueSummary, Result, Standing, SurveyRequest, Timestamp, Traffic, Worker,
+    minute_of,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -70,11 +71,6 @@ impl Glance {
             .any(|delays| delays.queue == queue);
         known.then(|| (started as f64 / seconds * 600.0).round() / 10.0)
     }
-}
-
-/// When the minute of a moment began.
-pub(crate) fn minute_of(moment: Timestamp) -> Timestamp {
-    Timestamp(moment.0 - moment.0.rem_euclid(MINUTE))
 }
 
 /// Answers with a [`Glance`].

@@ -11,7 +11,7 @@ use crate::reaching::Wanted;
 use crate::shape::{Counts, InstanceBody};
 use axum::Json;
 use axum::extract::State;
-use outlast_core::limits::PAGE_MAX;
+use outlast_core::limits::{COUNT_MAX, PAGE_MAX};
 use outlast_core::{Filter, Instance, InstanceId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -160,7 +160,7 @@ pub(crate) async fn tree(
     }
     let root = api.instance(&caller.reach, id).await?;
     let mut walk = Walk::new(&api, &caller.reach, depth);
-    walk.take(root, 0).await?;
+    walk.take(root, 0);
     while let Some((id, level)) = walk.waiting.pop_front() {
         walk.look_at(id, level).await?;
     }
@@ -203,7 +203,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    async fn take(&mut self, instance: Instance, level: usize) -> Result<(), Problem> {
+    fn take(&mut self, instance: Instance, level: usize) {
         let (id, has_children) = (instance.id, instance.round > 0);
         let instance = InstanceBody::summary(instance);
         let rounds = BTreeMap::new();
@@ -213,7 +213,6 @@ impl<'a> Walk<'a> {
         } else if has_children {
             self.truncated = true;
         }
-        Ok(())
     }
 
     /// Counts the children of an instance, and takes as many as there is room for.
@@ -241,7 +240,7 @@ impl<'a> Walk<'a> {
                 continue;
             }
             round.children.push(child.id);
-            self.take(child, level + 1).await?;
+            self.take(child, level + 1);
         }
         if let Some(taken) = self.taken.get_mut(&id) {
             taken.rounds = rounds;
@@ -252,18 +251,36 @@ impl<'a> Walk<'a> {
     /// The rounds of an instance with their counts: the store's, or, for who does not see all of it, of what was seen.
     async fn rounds(
         &self,
-        _id: InstanceId,
+        id: InstanceId,
         seen: &[Instance],
         is_all: bool,
     ) -> Result<BTreeMap<i32, Round>, Problem> {
         let mut rounds = BTreeMap::<i32, Round>::new();
-        for child in seen {
-            let Some(round) = round_of(child) else {
-                continue;
-            };
-            let round = rounds.entry(round).or_default();
-            *round.counts.entry(child.status.as_str()).or_default() += 1;
-            round.is_exact = is_all;
+        if self.reach.is_everything() {
+            let stored = self.api.client.rounds(id).await?;
+            let counted: u64 = stored
+                .iter()
+                .flat_map(|it| &it.children)
+                .map(|(_, n)| n)
+                .sum();
+            for summary in stored {
+                let counts = summary.children.into_iter();
+                let counts = counts
+                    .map(|(status, count)| (status.as_str(), count))
+                    .collect();
+                let round = rounds.entry(summary.round).or_default();
+                round.counts = counts;
+                round.is_exact = counted < COUNT_MAX;
+            }
+        } else {
+            for child in seen {
+                let Some(round) = round_of(child) else {
+                    continue;
+                };
+                let round = rounds.entry(round).or_default();
+                *round.counts.entry(child.status.as_str()).or_default() += 1;
+                round.is_exact = is_all;
+            }
         }
         Ok(rounds)
     }

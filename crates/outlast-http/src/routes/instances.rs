@@ -2,6 +2,7 @@
 
 use super::explaining::sentence;
 use crate::api::Api;
+use crate::auth::Reach;
 use crate::cursor::Question;
 use crate::extract::{Id, MayRead, Path, Query};
 use crate::problem::{Code, Problem, ProblemBody};
@@ -89,7 +90,7 @@ pub(crate) async fn get(
     Id(id): Id,
 ) -> Result<Json<InstanceBody>, Problem> {
     let instance = api.instance(&caller.reach, id).await?;
-    Ok(Json(whole(&api, instance).await?))
+    Ok(Json(whole(&api, &caller.reach, instance).await?))
 }
 
 /// The instance that holds a correlation key.
@@ -110,12 +111,16 @@ pub(crate) async fn holder(
             format!("no instance of {machine:?} holds the key {key:?}"),
         )
     })?;
-    Ok(Json(whole(&api, instance).await?))
+    Ok(Json(whole(&api, &caller.reach, instance).await?))
 }
 
 /// An instance with everything, the sentence too.
-pub(crate) async fn whole(api: &Api, instance: Instance) -> Result<InstanceBody, Problem> {
-    let waiting = sentence(api, &instance).await?;
+pub(crate) async fn whole(
+    api: &Api,
+    reach: &Reach,
+    instance: Instance,
+) -> Result<InstanceBody, Problem> {
+    let waiting = sentence(api, reach, &instance).await?;
     let mut body = InstanceBody::whole(instance);
     body.waiting = Some(waiting);
     Ok(body)

@@ -100,6 +100,6 @@ pub(crate) async fn wait(
     };
     Ok(Json(WaitedBody {
         reached,
-        instance: whole(&api, instance).await?,
+        instance: whole(&api, &caller.reach, instance).await?,
     }))
 }
