@@ -140,6 +140,6 @@ fn fill(file: &Path, count: u64) {
             'far', 0, now, case when kind between 2 and 4 then '[\"go\"]' end,
             'key:' || n, '[]', now - 1000000 * (?1 - n), now, case when kind < 2 or kind >= 10 then now end
         from rows";
-    let made = database.execute(sql, [count]).unwrap();
+    let made = database.execute(sql, [i64::try_from(count).unwrap()]).unwrap();
     assert_eq!(made as u64, count);
 }

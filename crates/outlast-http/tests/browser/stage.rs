@@ -6,7 +6,7 @@ use crate::machines::{
 };
 use axum::Router;
 use outlast::prelude::*;
-use outlast::{InstanceId, Status};
+use outlast::{EngineBuilder, InstanceId, Status};
 use outlast_http::{Role, Settings, Token};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;

@@ -42,9 +42,7 @@ export function screen({ query, signal, draw }) {
     changed.clear();
     load(ends).then(() => {
       if (ends.aborted || !page) return;
-      const ids = page.instances.map((each) => each.id);
-      const watched = cursor ? { id: ids } : { ...toQuery(filter), limit: PAGE };
-      if (!cursor || ids.length > 0) follow(watched, { instance: heard, gone }, () => load(ends), ends);
+      follow({ ...toQuery(filter), limit: PAGE, cursor }, { instance: heard, gone }, () => load(ends), ends);
     });
     draw();
   }
