@@ -12,10 +12,10 @@ const TOP = 8;
 
 /**
  * A chart. `series` is a list of { name, hue, values, kind: 'bars' | 'line' }; `write` turns a value into text.
- * `pointed` is the index under the pointer and `point` is told when that changes.
+ * The scale reaches at least to `least`. `pointed` is the index under the pointer and `point` is told when that changes.
  */
-export function chart({ minutes, series, write, pointed, point, label }) {
-  const top = ceiling(Math.max(0, ...series.flatMap((each) => each.values.map((value) => value ?? 0))));
+export function chart({ minutes, series, write, least, pointed, point, label }) {
+  const top = ceiling(Math.max(least, ...series.flatMap((each) => each.values.map((value) => value ?? 0))));
   const step = (WIDTH - LEFT) / Math.max(1, minutes.length);
   const x = (index) => LEFT + (index + 0.5) * step;
   const y = (value) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / top);
@@ -69,7 +69,6 @@ function indexAt(event, step, count) {
 
 /** A round number at or above, so that the scale does not move with every figure. */
 function ceiling(value) {
-  if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 4, 5, 10].map((factor) => factor * power).find((each) => each >= value);
 }

@@ -44,7 +44,7 @@ export function words(name) {
 /** Milliseconds in the unit that reads best: 0.4 ms, 12 ms, 3.2 s, 4 min, 2 h 5 min, 3 d. */
 export function span(ms) {
   if (ms === null || ms === undefined) return '–';
-  if (ms < 1) return ms === 0 ? '0 ms' : `${ms.toFixed(1)} ms`;
+  if (ms < 1) return ms === 0 ? '0 ms' : ms < 0.1 ? '< 0.1 ms' : `${ms.toFixed(1)} ms`;
   if (ms < 1000) return `${Math.round(ms)} ms`;
   const seconds = ms / 1000;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;

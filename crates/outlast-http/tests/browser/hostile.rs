@@ -49,7 +49,7 @@ async fn hostile_payloads_stay_text_to_the_letter() {
         format!(r#"{{"text":{0},{0}:[{0}]}}"#, json!(attack)),
         r#"{"a":1,"a":2,"__proto__":{"x":3},"constructor":null}"#.to_owned(),
         "\"\u{202e}gpj.exe \u{200b}\u{feff}\u{2066}\u{0301}\u{1f468}\u{200d}\u{1f469}\u{e0041} \u{2028}\"".to_owned(),
-        r#""\u0000\ud800 \"quoted\" \\ \/ é""#.to_owned(),
+        r#""\u0001\u202e \"quoted\" \\ \/ \u00e9 é""#.to_owned(),
         format!("{}1{}", "[".repeat(60), "]".repeat(60)),
     ];
     for state in states {

@@ -10,12 +10,61 @@ pub(crate) struct Checkout;
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 pub(crate) enum Order {
-    Start { number: u64 },
-    Charge { number: u64 },
-    Reserve { number: u64, paid: u64 },
+    Start(Cart),
+    Charge(Cart),
+    Reserve { cart: Cart, paid: u64 },
     Ship { number: u64 },
     Notify { number: u64 },
     Refund { number: u64 },
+}
+
+/// What somebody wants to have.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Cart {
+    number: u64,
+    customer: String,
+    lines: Vec<CartLine>,
+    tracking: u64,
+    is_gift: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct CartLine {
+    article: String,
+    count: u32,
+    cents: u64,
+}
+
+impl Cart {
+    pub(crate) fn of(number: u64) -> Cart {
+        let line = |article: &str, count, cents| CartLine {
+            article: article.to_owned(),
+            count,
+            cents,
+        };
+        Cart {
+            number,
+            customer: "Ada Lovelace".to_owned(),
+            lines: vec![
+                line("table", 1, 24_900),
+                line("chair", 4, 7_900),
+                line("lamp", 2, 3_950),
+            ],
+            // Larger than what a JavaScript number holds.
+            tracking: 9_007_199_254_740_993,
+            is_gift: number.is_multiple_of(2),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct GiftWrap {
+    pub(crate) paper: String,
+    pub(crate) card: String,
+}
+
+impl Signal for GiftWrap {
+    const NAME: &'static str = "gift_wrap";
 }
 
 #[derive(Serialize, Deserialize)]
@@ -35,27 +84,30 @@ impl Machine for Checkout {
 
     async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> {
         Ok(match state {
-            Order::Start { number } => wait_for([PaymentConfirmed::NAME])
+            Order::Start(cart) => wait_for([PaymentConfirmed::NAME])
                 .timeout(Duration::from_secs(3600))
-                .then(Order::Charge { number }),
-            Order::Charge { number } => match cx.received::<PaymentConfirmed>()? {
-                Some(paid) if paid.amount == 0 => Outcome::next(Order::Refund { number }),
+                .then(Order::Charge(cart)),
+            Order::Charge(cart) => match cx.received::<PaymentConfirmed>()? {
+                Some(paid) if paid.amount == 0 => Outcome::next(Order::Refund {
+                    number: cart.number,
+                }),
                 Some(paid) => Outcome::next(Order::Reserve {
-                    number,
+                    cart,
                     paid: paid.amount,
                 }),
                 None => Outcome::stop("payment never came"),
             },
-            Order::Reserve { number, paid } if number % 10 == 3 && cx.attempt() == 0 => {
-                Outcome::retry(
-                    Duration::ZERO,
-                    format_args!("the stock is being counted, order {number}, paid {paid}"),
-                )
+            Order::Reserve { cart, paid } if cart.number % 10 == 3 && cx.attempt() == 0 => {
+                let number = cart.number;
+                let error = format_args!("the stock is being counted, order {number}, paid {paid}");
+                Outcome::retry(Duration::ZERO, error)
             }
-            Order::Reserve { number, .. } if number % 20 == 7 => {
+            Order::Reserve { cart, .. } if cart.number % 20 == 7 => {
                 Outcome::stop("the warehouse does not know this article")
             }
-            Order::Reserve { number, .. } => Outcome::next(Order::Ship { number }),
+            Order::Reserve { cart, .. } => Outcome::next(Order::Ship {
+                number: cart.number,
+            }),
             Order::Ship { number } => Outcome::next(Order::Notify { number }),
             Order::Notify { number } => Outcome::done(format!("order {number} is on its way")),
             Order::Refund { .. } => Outcome::cancelled("nothing was paid"),

@@ -8,6 +8,7 @@
 mod acting;
 mod devtools;
 mod finding;
+mod history;
 mod hostile;
 mod living;
 mod machines;

@@ -138,8 +138,10 @@ fn fill(file: &Path, count: u64) {
             case when kind < 2 then 'failed' when kind < 5 then 'awaiting_signal' when kind < 10 then 'runnable' else 'done' end,
             case when kind < 2 then 'it did not work' end,
             'far', 0, now, case when kind between 2 and 4 then '[\"go\"]' end,
-            'key:' || n, '[]', now - 1000000 * (?1 - n), now, case when kind < 2 or kind >= 10 then now end
+            'key:' || n, '[\"runnable\"]', now - 1000000 * (?1 - n), now, case when kind < 2 or kind >= 10 then now end
         from rows";
-    let made = database.execute(sql, [i64::try_from(count).unwrap()]).unwrap();
+    let made = database
+        .execute(sql, [i64::try_from(count).unwrap()])
+        .unwrap();
     assert_eq!(made as u64, count);
 }

@@ -1,6 +1,7 @@
 //! Every screen with data, in both themes, at both widths, at any address.
 
 use crate::Visit;
+use crate::history;
 use crate::page::{Page, Theme};
 use crate::stage::{Cast, Setting, Stage};
 use std::path::PathBuf;
@@ -64,7 +65,7 @@ fn screens(cast: &Cast) -> Vec<Screen> {
             format!("instances/{}", cast.waiting),
             &[
                 ("[data-waiting]", "payment_confirmed"),
-                ("json-view", "\"number\": 40"),
+                ("json-view", "9007199254740993"),
                 (".signal-form", "Send signal"),
             ],
         ),
@@ -129,7 +130,11 @@ async fn every_screen_shows_the_data_in_both_themes() {
     let Some(visit) = Visit::start().await else {
         return;
     };
-    let stage = Stage::sqlite(Setting::default()).await;
+    let stage = Stage::sqlite(Setting {
+        history: Some(history::hour()),
+        ..Setting::default()
+    })
+    .await;
     let cast = stage.populate().await;
     traffic_is_counted(&visit.page, &stage.ui).await;
     for theme in [Theme::Light, Theme::Dark] {

@@ -1,12 +1,13 @@
 //! What the browser looks at: a store, an engine that runs machines on it, and the router on a port of this machine.
 
 use crate::machines::{
-    Checkout, Fulfilment, Line, LineItem, Mail, Mailing, OldCheckout, OldOrder, Order, Parcel,
-    PaymentConfirmed,
+    Cart, Checkout, Fulfilment, GiftWrap, Line, LineItem, Mail, Mailing, OldCheckout, OldOrder,
+    Order, Parcel, PaymentConfirmed,
 };
 use axum::Router;
 use outlast::prelude::*;
 use outlast::{EngineBuilder, InstanceId, Status};
+use outlast_core::{Store, Traffic};
 use outlast_http::{Role, Settings, Token};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -37,6 +38,8 @@ pub(crate) struct Stage {
 pub(crate) struct Setting {
     pub(crate) prefix: &'static str,
     pub(crate) token: Option<Token>,
+    /// What is said to have run before.
+    pub(crate) history: Option<Traffic>,
 }
 
 impl Stage {
@@ -44,6 +47,9 @@ impl Stage {
     pub(crate) async fn sqlite(setting: Setting) -> Stage {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let store = Sqlite::open(folder.path().join("stage.db")).expect("a database can be made");
+        if let Some(traffic) = setting.history.clone() {
+            store.record(traffic).await.expect("counts are kept");
+        }
         let mut stage = Stage::on(Engine::builder(store), setting).await;
         stage.folder = Some(folder);
         stage
@@ -134,7 +140,7 @@ impl Stage {
 
     /// An order that waits for its payment.
     pub(crate) async fn checkout(&self, number: u64) -> InstanceId {
-        let new = New::<Checkout>(Order::Start { number }).key(format!("order:{number}"));
+        let new = New::<Checkout>(Order::Start(Cart::of(number))).key(format!("order:{number}"));
         let inserted = self.engine.insert(new).await.expect("it is inserted");
         let id = inserted.id().expect("its key is its own").get();
         self.reaches(id, Status::AwaitingSignal).await;
@@ -234,6 +240,15 @@ impl Stage {
         for &id in &orders[..1] {
             self.reaches(id, Status::Done).await;
         }
+        let gift = GiftWrap {
+            paper: "blue".into(),
+            card: "Happy birthday!".into(),
+        };
+        self.engine
+            .signal(orders[39], gift)
+            .dedup("shop-7781")
+            .await
+            .expect("it is delivered");
         Cast {
             waiting: orders[39],
             parent,

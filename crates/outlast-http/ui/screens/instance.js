@@ -4,7 +4,7 @@ import { get, post, remove } from '../api.js';
 import { joinMeter } from '../family-parts.js';
 import { ENDED, plural, span, whole, words } from '../format.js';
 import { follow, repeat } from '../live.js';
-import { attempt, card, confirm, empty, problem, skeletons, statusOf, time, toast } from '../parts.js';
+import { attempt, card, confirm, problem, skeletons, statusOf, time, toast } from '../parts.js';
 import { go, href } from '../router.js';
 import { signalForm } from '../signal-form.js';
 import { h } from '../view.js';
@@ -126,7 +126,7 @@ export function screen({ parts: [id], signal, draw }) {
   }
 
   function inbox() {
-    if (signals.length === 0) return card('Inbox', null, empty('No signals', 'Signals sent to this instance are listed here, those it has consumed too.'));
+    if (signals.length === 0) return card('Inbox', null, h('p', { class: 'body faint' }, 'No signals. Those sent to this instance are listed here, consumed ones as long as they are remembered.'));
     return card('Inbox', h('span', { class: 'badge' }, signals.length), h('ul', { class: 'list' }, signals.map((each) => h('li', { key: each.id },
       h('div', { class: 'line' }, h('b', {}, each.name), each.dedup_key && h('code', { class: 'faint' }, each.dedup_key),
         h('span', { class: 'faint end-of-line' }, 'came ', time(each.inserted_at), each.consumed_at ? [', consumed ', time(each.consumed_at)] : ', waiting')),

@@ -25,6 +25,7 @@ export function screen({ query, signal, draw }) {
   let versions = null;
   let surveyed = null;
   let failed = null;
+  let tables = true;
 
   load();
   follow({}, { overview: load }, load, signal);
@@ -71,7 +72,7 @@ export function screen({ query, signal, draw }) {
         h('span', { class: 'faint' }, `${whole(alive)} alive · `, machine.workers ? `${plural(machine.workers, 'worker')} ${machine.workers === 1 ? 'runs' : 'run'} it` : 'no worker runs it', ' · counted ', time(surveyed, 'now')),
         h('span', { class: 'actions' }, h('a', { href: href('instances', { machine: name, version: machine.version }) }, 'Instances'))),
       h('div', { class: 'graph-room', tabindex: '0', role: 'group', 'aria-label': `Graph of ${name}, version ${machine.version}` }, graph(machine, width)),
-      h('details', { class: 'as-table' }, h('summary', {}, 'As a table'), stepTable(machine)));
+      h('details', { class: 'as-table', open: tables, ontoggle: (event) => { tables = event.target.open; } }, h('summary', {}, 'As a table'), stepTable(machine)));
   }
 
   return {

@@ -71,23 +71,23 @@ export function screen({ signal, draw }) {
   function charts() {
     const series = overview.series ?? { minutes: [] };
     const figures = [
-      ['throughput', 'Steps run per minute', short, [{ name: 'run', hue: 'accent', values: series.runs ?? [], kind: 'bars' }, { name: 'finished', hue: 'done', values: series.done ?? [], kind: 'line' }]],
-      ['failures', 'Failures per minute', short, [{ name: 'failed', hue: 'failed', values: series.failures ?? [], kind: 'bars' }]],
-      ['delay', 'From eligible to started', span, [{ name: 'p50', hue: 'executing', values: series.delay_p50_ms ?? [], kind: 'line' }, { name: 'p99', hue: 'awaiting_signal', values: series.delay_p99_ms ?? [], kind: 'line', dashed: true }]],
+      ['throughput', 'Steps run per minute', short, 4, [{ name: 'run', hue: 'accent', values: series.runs ?? [], kind: 'bars' }, { name: 'finished', hue: 'done', values: series.done ?? [], kind: 'line' }]],
+      ['failures', 'Failures per minute', short, 4, [{ name: 'failed', hue: 'failed', values: series.failures ?? [], kind: 'bars' }]],
+      ['delay', 'From eligible to started', span, 1, [{ name: 'p50', hue: 'executing', values: series.delay_p50_ms ?? [], kind: 'line' }, { name: 'p99', hue: 'awaiting_signal', values: series.delay_p99_ms ?? [], kind: 'line', dashed: true }]],
     ];
-    return h('div', { class: 'columns' }, figures.map(([name, title, write, lines]) => {
+    return h('div', { class: 'columns' }, figures.map(([name, title, write, least, lines]) => {
       const point = (index) => {
         if (pointed[name] === index) return;
         pointed[name] = index;
         draw();
       };
-      const all = { minutes: series.minutes, series: lines, write, pointed: pointed[name], point, label: `${title}, the last ${series.minutes.length} minutes` };
+      const all = { minutes: series.minutes, series: lines, write, least, pointed: pointed[name], point, label: `${title}, the last ${series.minutes.length} minutes` };
       return card(title, null, h('div', { class: 'body' }, legend(all), chart(all)));
     }));
   }
 
   function machineList() {
-    const list = machines?.machines ?? [];
+    const list = [...machines?.machines ?? []].sort((a, b) => a.name.localeCompare(b.name) || b.version - a.version);
     return card('Machines', h('span', { class: 'actions' }, h('a', { href: href('machines') }, 'All machines')), list.length === 0
       ? empty('No machines yet', 'A machine shows up here once an engine that runs it has started, or an instance of it was inserted.')
       : h('div', { class: 'table' }, h('table', {}, h('tbody', {}, list.slice(0, 12).map((machine) => machineRow(machine))))));
