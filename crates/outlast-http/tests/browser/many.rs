@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 /// A second on an idle machine; one that runs other tests beside is given some more.
 const FIRST_PAINT: Duration = Duration::from_millis(1000);
 
+/// How long counting a million may take on a machine that does other things too.
+const COUNTED: Duration = Duration::from_secs(240);
+
 /// How many instances; a million with `OUTLAST_TEST_INSTANCES=1000000`.
 const INSTANCES: u64 = 100_000;
 
@@ -46,16 +49,17 @@ async fn screens_stay_quick_with_very_many_instances() {
     page.go(&stage.ui).await;
     let paint = first_paint(&visit).await;
     let started = Instant::now();
-    let failed = count / 50;
-    page.until(&format!("document.querySelector('[data-count=failed]').title !== '' || document.querySelector('.tile.is-failed').title.startsWith('{}')", with_commas(failed)), "the survey").await;
-    page.until(
-        &format!(
-            "document.querySelector('.tile.is-failed').title === '{} failed'",
-            with_commas(failed)
-        ),
-        "all of them to be counted",
-    )
-    .await;
+    let all = format!(
+        "document.querySelector('.tile.is-failed')?.title === '{} failed'",
+        with_commas(count / 50)
+    );
+    // Counting goes by slices with rests between them, so that the database has time for others.
+    while !page.becomes(&all).await {
+        assert!(
+            started.elapsed() < COUNTED,
+            "not all are counted after {COUNTED:?}"
+        );
+    }
     eprintln!(
         "first paint {paint:?}, everything counted after {:?}",
         started.elapsed()
@@ -71,11 +75,6 @@ async fn screens_stay_quick_with_very_many_instances() {
             "the failed",
             "instances?status=failed&machine=machine_1",
             "document.querySelectorAll('[data-row]').length === 50",
-        ),
-        (
-            "one by its key",
-            "instances?key=key%3A77",
-            "document.querySelectorAll('[data-row]').length === 1",
         ),
         (
             "the queues",
@@ -95,6 +94,18 @@ async fn screens_stay_quick_with_very_many_instances() {
         eprintln!("{what}: {took:?}");
         assert!(took < Duration::from_secs(5), "{what} took {took:?}");
     }
+    // The oldest by a key that is free again: nothing leads to it, so it is looked for page by page.
+    let started = Instant::now();
+    page.go(&format!("{}instances?key=key%3A7", stage.ui)).await;
+    let further = "[...document.querySelectorAll('button')].some((each) => each.textContent === 'Look further')";
+    let found = "document.querySelectorAll('[data-row]').length === 1";
+    page.until(&format!("{further} || {found}"), "the first look")
+        .await;
+    if page.value(further).await == true {
+        page.press("Look further").await;
+    }
+    page.until(found, "the oldest").await;
+    eprintln!("the oldest by its key: {:?}", started.elapsed());
     visit.end().await;
     stage.end().await;
 }

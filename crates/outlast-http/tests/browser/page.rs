@@ -121,6 +121,15 @@ impl Page {
 
     /// Waits until an expression is true; `what` says what was waited for when it never is.
     pub(crate) async fn until(&self, condition: &str, what: &str) {
+        if !self.becomes(condition).await {
+            let shown = self.value("document.body?.innerText ?? ''").await;
+            let shown = shown.as_str().unwrap_or_default();
+            panic!("waited in vain for {what}: {condition}\nthe page shows:\n{shown}");
+        }
+    }
+
+    /// Whether an expression becomes true while a test has patience.
+    pub(crate) async fn becomes(&self, condition: &str) -> bool {
         let wait = format!(
             "new Promise((resolve) => {{
                 const end = performance.now() + {PATIENCE_MS};
@@ -133,13 +142,7 @@ impl Page {
                 look();
             }})"
         );
-        if self.value(&wait).await != true {
-            let shown = self.value("document.body?.innerText ?? ''").await;
-            panic!(
-                "waited in vain for {what}: {condition}\nthe page shows:\n{}",
-                shown.as_str().unwrap_or_default()
-            );
-        }
+        self.value(&wait).await == true
     }
 
     /// Waits until the text of the page, or of a part of it, contains something.

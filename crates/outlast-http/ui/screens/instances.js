@@ -24,6 +24,7 @@ export function screen({ query, signal, draw }) {
   let suggestions = { machines: [], steps: [], queues: [] };
   let typing = null;
   let asked = new AbortController();
+  let searched = 0;
   const fresh = new Set();
   const changed = new Map();
 
@@ -38,6 +39,7 @@ export function screen({ query, signal, draw }) {
     const ends = AbortSignal.any([signal, asked.signal]);
     page = null;
     count = null;
+    searched = 0;
     fresh.clear();
     changed.clear();
     load(ends).then(() => {
@@ -187,10 +189,32 @@ export function screen({ query, signal, draw }) {
   function nothing() {
     if (page.next) {
       return empty('Nothing here yet', 'Among the instances looked at so far none fits this filter. There are older ones.',
-        h('button', { onclick: older }, 'Look further'));
+        searched > 0
+          ? h('p', { class: 'faint', role: 'status' }, `Looking further: ${plural(searched, 'page')} so far …`)
+          : h('button', { class: 'primary', onclick: search }, 'Look further'));
     }
     if (isEmpty(filter)) return empty('No instances', 'Nothing is stored yet. Insert one from your program, with `outlast insert` or with POST /v1/instances, and it shows up here.');
     return empty('Nothing matches', `No instance fits: ${inWords(filter)}.`, h('button', { onclick: () => go(href('instances')) }, 'Clear the filter'));
+  }
+
+  /** Goes on, page after page, to the first that has something; a new filter or another screen ends it. */
+  async function search() {
+    const ends = AbortSignal.any([signal, asked.signal]);
+    let at = page.next;
+    try {
+      while (at) {
+        searched += 1;
+        draw();
+        const further = await get('instances', { ...toQuery(filter), limit: PAGE, cursor: at }, ends);
+        if (further.instances.length > 0 || !further.next) break;
+        at = further.next;
+      }
+      go(href('instances', { ...toAddress(filter), cursor: at }));
+    } catch (error) {
+      if (error.name === 'AbortError') return;
+      failed = error;
+      draw();
+    }
   }
 
   function older() {

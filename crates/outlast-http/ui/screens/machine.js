@@ -25,7 +25,7 @@ export function screen({ query, signal, draw }) {
   let versions = null;
   let surveyed = null;
   let failed = null;
-  let tables = true;
+  let tables = null;
 
   load();
   follow({}, { overview: load }, load, signal);
@@ -60,19 +60,19 @@ export function screen({ query, signal, draw }) {
       failed && problem(failed, load),
       !versions && !failed && h('div', { class: 'card' }, skeletons(8)),
       versions?.length === 0 && h('div', { class: 'card' }, empty('Nobody knows this machine', 'No engine that runs it has registered, and no instance of it is stored.', h('a', { href: href('machines') }, 'See all machines'))),
-      h('div', { class: 'versions' }, shown.map((each) => versionCard(each, room(shown.length)))),
+      h('div', { class: 'versions' }, shown.map((each) => versionCard(each, manner(shown), shown.length === 1))),
       versions?.length > 0 && key(),
     ];
   }
 
-  function versionCard(machine, width) {
+  function versionCard(machine, how, alone) {
     const alive = machine.steps.reduce((sum, step) => sum + STATUSES.slice(0, 4).reduce((all, status) => all + (step.counts?.[status] ?? 0), 0), 0);
     return h('section', { key: machine.version, class: 'card', 'aria-label': `Version ${machine.version}` },
       h('header', {}, h('h2', {}, `Version ${machine.version}`),
         h('span', { class: 'faint' }, `${whole(alive)} alive · `, machine.workers ? `${plural(machine.workers, 'worker')} ${machine.workers === 1 ? 'runs' : 'run'} it` : 'no worker runs it', ' · counted ', time(surveyed, 'now')),
         h('span', { class: 'actions' }, h('a', { href: href('instances', { machine: name, version: machine.version }) }, 'Instances'))),
-      h('div', { class: 'graph-room', tabindex: '0', role: 'group', 'aria-label': `Graph of ${name}, version ${machine.version}` }, graph(machine, width)),
-      h('details', { class: 'as-table', open: tables, ontoggle: (event) => { tables = event.target.open; } }, h('summary', {}, 'As a table'), stepTable(machine)));
+      h('div', { class: 'graph-room', tabindex: '0', role: 'group', 'aria-label': `Graph of ${name}, version ${machine.version}` }, graph(machine, how)),
+      h('details', { class: 'as-table', open: tables ?? alone, ontoggle: (event) => { if (event.target.open !== (tables ?? alone)) tables = event.target.open; } }, h('summary', {}, 'As a table'), stepTable(machine)));
   }
 
   return {
@@ -90,18 +90,18 @@ export function screen({ query, signal, draw }) {
   };
 }
 
-/** How wide a graph can be when `count` of them stand side by side. */
-function room(count) {
+/** How graphs that stand side by side are drawn: all the same way, so that they can be compared. */
+function manner(machines) {
   const all = (document.querySelector('main')?.clientWidth ?? innerWidth) - 60;
-  return count > 1 && all > 800 ? all / count - 16 : all;
+  const available = machines.length > 1 && all > 800 ? all / machines.length - 16 : all;
+  const widest = Math.max(...machines.map((machine) => layout(nodesOf(machine), edgesOf(machine)).width));
+  return { available, down: available / (widest + 2 * MARGIN) < SCALE_MIN };
 }
 
-function graph(machine, available) {
+function graph(machine, { available, down }) {
   const edges = edgesOf(machine);
   const most = Math.max(1, ...edges.map((edge) => edge.weight));
-  const beside = layout(nodesOf(machine, edges), edges);
-  const down = available / (beside.width + 2 * MARGIN) < SCALE_MIN;
-  const drawn = down ? layout(nodesOf(machine, edges), edges, { down }) : beside;
+  const drawn = layout(nodesOf(machine), edges, { down });
   const width = drawn.width + 2 * MARGIN;
   const height = drawn.height + 2 * MARGIN + 10;
   const scale = Math.max(SCALE_MIN, Math.min(1, available / width));
@@ -123,7 +123,8 @@ function edgesOf(machine) {
   }));
 }
 
-function nodesOf(machine, edges) {
+function nodesOf(machine) {
+  const edges = edgesOf(machine);
   const steps = new Set(machine.steps.map((step) => `at:${step.name}`));
   for (const edge of edges) for (const id of [edge.from, edge.to]) if (id.startsWith('at:')) steps.add(id);
   const ends = Object.keys(ENDS).map((outcome) => `end:${outcome}`).filter((id) => edges.some((edge) => edge.to === id));
@@ -201,8 +202,12 @@ function stepTable(machine) {
   return h('div', { class: 'table' }, h('table', {},
     h('thead', {}, h('tr', {}, h('th', {}, 'Step'), STATUSES.map((status) => h('th', { class: 'right' }, words(status))), h('th', { class: 'right' }, 'Run'), h('th', { class: 'right' }, 'Failed'), h('th', { class: 'right' }, 'Mean'))),
     h('tbody', {}, machine.steps.map((step) => h('tr', { key: step.name },
-      h('td', {}, step.name), STATUSES.map((status) => h('td', { class: 'right' }, whole(step.counts?.[status] ?? 0))),
-      h('td', { class: 'right' }, whole(step.runs ?? 0)), h('td', { class: 'right' }, whole(step.failures ?? 0)), h('td', { class: 'right' }, span(step.mean_ms)))))));
+      h('td', {}, step.name), STATUSES.map((status) => figure(step.counts?.[status])), figure(step.runs), figure(step.failures), h('td', { class: 'right' }, span(step.mean_ms)))))));
+}
+
+/** A number in a table; nothing is faint. */
+function figure(count) {
+  return h('td', { class: count ? 'right' : 'right faint' }, whole(count ?? 0));
 }
 
 function key() {
