@@ -1,8 +1,8 @@
 //! A server on its own: its timeouts, its places, its stop.
 
-use crate::support::{Asking, LONG, eventually};
+use crate::support::{Asking, LONG};
 use outlast::Sqlite;
-use outlast_http::{ServeLimits, Settings, check_address, router, serve};
+use outlast_http::{Limits, ServeLimits, Settings, check_address, router, serve};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -134,9 +134,9 @@ async fn who_does_not_say_what_they_want_is_not_waited_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_never_ends_is_not_waited_for() {
     let api = Asking::new(Sqlite::in_memory().unwrap());
-    let limits = outlast_http::Limits {
+    let limits = Limits {
         request_timeout: Duration::from_millis(200),
-        ..outlast_http::Limits::default()
+        ..Limits::default()
     };
     let server = Server::start(api, Settings::new().limits(limits), ServeLimits::default()).await;
     let mut slow = server.connect().await;
@@ -176,26 +176,40 @@ async fn further_connections_wait_until_there_is_a_place() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_ends_streams_and_answers_who_waits() {
-    let server = server(ServeLimits::default()).await;
+    let api = Asking::new(Sqlite::in_memory().unwrap());
+    let limits = Limits { waits: 1, ..Limits::default() };
+    let settings = Settings::new().limits(limits);
+    let server = Server::start(api, settings, ServeLimits::default()).await;
     let id = server.api.insert("m", "default").await;
     let mut stream = server.ask("/v1/events", "").await;
     read_until(&mut stream, "event: overview").await;
-    let mut waiting = server.ask(&format!("/v1/instances/{id}/wait"), "").await;
-    // Until the wait is under way there is nothing to end.
-    eventually("somebody waits", async || server.address.port() > 0).await;
+    let mut waiting = a_wait_under_way(&server, &id).await;
     let mut idle = server.connect().await;
     let begun = std::time::Instant::now();
     server.stop().await;
-    assert!(
-        begun.elapsed() < Duration::from_secs(8),
-        "nobody had to be cut"
-    );
+    assert!(begun.elapsed() < Duration::from_secs(8), "nobody had to be cut");
     read_to_end(&mut stream).await;
-    let mut rest = String::new();
-    let _ = waiting.read_to_string(&mut rest).await;
-    assert!(
-        rest.is_empty() || rest.contains("\"reached\":false"),
-        "{rest}"
-    );
+    let answer = read_to_end(&mut waiting).await;
+    assert!(answer.contains("\"reached\":false"), "{answer}");
     assert_eq!(read_to_end(&mut idle).await, "");
+}
+
+/// A long poll that has the only place there is for them.
+async fn a_wait_under_way(server: &Server, id: &str) -> TcpStream {
+    loop {
+        let waiting = server.ask(&format!("/v1/instances/{id}/wait"), "").await;
+        for _ in 0..100 {
+            let path = format!("/v1/instances/{id}/wait?timeout_ms=1");
+            let mut other = server.ask(&path, "connection: close\r\n").await;
+            if !read_to_end(&mut other).await.starts_with("HTTP/1.1 503") {
+                continue;
+            }
+            // It is full: by the first, unless that was refused itself before.
+            let mut byte = [0];
+            match timeout(Duration::from_millis(20), waiting.peek(&mut byte)).await {
+                Err(_) => return waiting,
+                Ok(_) => break,
+            }
+        }
+    }
 }
