@@ -159,6 +159,11 @@ macro_rules! every_rule {
                 every_filter_filters,
                 statuses_and_parents_filter,
                 a_released_key_is_still_to_be_searched_for,
+                an_error_is_searched_for_by_any_part_of_it,
+                attempts_filter_from_a_number_on,
+                waits_are_searched_for_by_their_deadline,
+                a_page_that_few_fit_ends_at_its_bound_and_says_where_to_go_on,
+                children_and_deadlines_far_back_are_found_at_once_or_page_by_page,
                 signals_are_listed_oldest_first_with_their_tombstones,
                 children_are_listed_by_round,
                 queues_show_what_waits_and_runs,
@@ -179,6 +184,7 @@ macro_rules! every_rule {
                 an_expired_worker_may_still_commit_what_was_not_reaped,
                 inserting_with_a_claim_needs_a_lease,
                 a_worker_that_gave_everything_back_leaves_at_once,
+                machines_that_cannot_be_told_of_are_refused,
             }
             operators on One {
                 cancel_ends_whatever_lives,
@@ -322,6 +328,15 @@ macro_rules! every_rule {
                 what_was_claimed_at_delivery_is_reaped_like_any_claim,
                 deliveries_for_a_worker_have_their_bounds,
             }
+            surveying on One {
+                an_empty_store_has_nothing_to_survey,
+                a_survey_counts_by_machine_version_step_and_status,
+                a_survey_knows_since_when_the_longest_standing_has_not_moved,
+                waits_without_a_deadline_and_overdue_ones_are_counted,
+                steps_that_are_retried_again_and_again_are_counted,
+                a_survey_goes_slice_by_slice_and_counts_everything_once,
+                children_are_counted_by_round_and_status,
+            }
             timers on One {
                 a_deadline_never_fires_early,
                 a_timeout_is_a_wake_and_not_a_failure,
@@ -337,6 +352,17 @@ macro_rules! every_rule {
                 a_wait_without_a_timeout_never_fires,
                 what_was_cancelled_does_not_fire,
                 the_longest_delays_can_be_stored,
+            }
+            traffic on Several {
+                counts_come_back_as_they_were_recorded,
+                counts_of_one_key_are_added_up,
+                every_part_of_a_key_tells_counts_apart,
+                traffic_is_asked_for_from_a_minute_on,
+                counts_older_than_a_day_go_with_the_next_record,
+                of_too_many_counts_the_newest_are_answered,
+                engines_that_record_at_once_lose_nothing,
+                names_in_counts_are_data_whatever_they_look_like,
+                counts_that_cannot_be_stored_are_refused_whole,
             }
             uniqueness on One {
                 an_occupied_key_makes_a_duplicate,

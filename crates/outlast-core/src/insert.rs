@@ -165,7 +165,7 @@ impl NewInstance {
             limits::check_delay("start delay", delay)?;
         }
         if let Start::At(at) = self.start {
-            check_moment(at)?;
+            limits::check_moment("start", at)?;
         }
         if let Some(key) = &self.partition_key {
             limits::check_key("partition key", key)?;
@@ -188,14 +188,4 @@ impl NewInstance {
         }
         Ok(())
     }
-}
-
-/// Years 1 to 9999: what both databases and every client can show.
-fn check_moment(at: Timestamp) -> Result<(), Invalid> {
-    const FIRST: i64 = -62_135_596_800_000_000;
-    const LAST: i64 = 253_402_300_799_000_000;
-    if (FIRST..=LAST).contains(&at.0) {
-        return Ok(());
-    }
-    Err(Invalid::new("start", "is not between the years 1 and 9999"))
 }

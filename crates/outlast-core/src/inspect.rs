@@ -54,20 +54,15 @@ pub trait Inspect: Send + Sync + 'static {
 
     /// How the children of an instance stand, by round. Counted up to [`COUNT_MAX`](crate::limits::COUNT_MAX)
     /// children in all, the newest rounds first; answered in the order of the rounds.
-    async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>> {
-        unimplemented!()
-    }
+    async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>>;
 
-    /// Counts a slice of all instances by where they stand.
-    async fn survey(&self, request: SurveyRequest) -> Result<Survey> {
-        unimplemented!()
-    }
+    /// Counts a slice of all instances, in the order of their ids, by where they stand. Each slice is a moment
+    /// of its own; a walk over all of them counts no instance twice.
+    async fn survey(&self, request: SurveyRequest) -> Result<Survey>;
 
     /// What engines have run since the minute of `since`, summed over all of them: in the order of the fields, at
     /// most [`TRAFFIC_MAX`](crate::limits::TRAFFIC_MAX) of each kind, the newest.
-    async fn traffic(&self, since: Timestamp) -> Result<Traffic> {
-        unimplemented!()
-    }
+    async fn traffic(&self, since: Timestamp) -> Result<Traffic>;
 
     /// How the store and its database are: settings, space, what stands in the way. Each check that can be made is
     /// answered, also what is fine; one that the role may not make is left out.
@@ -189,7 +184,7 @@ pub struct Filter {
 pub struct ListRequest {
     /// Which instances.
     pub filter: Filter,
-    /// Only instances with a lower id: the last id of the page before.
+    /// Only instances with a lower id: what the page before gave as [`next`](Page::next).
     pub before: Option<InstanceId>,
     /// How many.
     pub limit: usize,
@@ -226,7 +221,20 @@ impl Filter {
         }
         self.error
             .as_deref()
-            .map_or(Ok(()), |error| limits::check_key("error", error))
+            .map_or(Ok(()), |error| limits::check_key("error", error))?;
+        let before = match self.deadline {
+            Some(Deadline::Before(moment)) => Some(moment),
+            Some(Deadline::None) | None => None,
+        };
+        let moments = [
+            ("inserted_from", self.inserted_from),
+            ("inserted_until", self.inserted_until),
+            ("deadline", before),
+        ];
+        for (what, moment) in moments {
+            moment.map_or(Ok(()), |moment| limits::check_moment(what, moment))?;
+        }
+        Ok(())
     }
 
     /// Whether an instance could be found by this machine and correlation key.
@@ -246,11 +254,14 @@ pub enum Deadline {
 }
 
 /// A page of instances.
+///
+/// **A short page is not the end, and neither is an empty one.** The end is where [`next`](Page::next) is `None`: a page
+/// ends as well when it has read its bound, and most of what it read may not have fitted the filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     /// The instances, newest first.
     pub instances: Vec<Instance>,
-    /// What to ask the next page with; `None` when this was the last.
+    /// What to ask the next page with, as [`before`](ListRequest::before); `None` when this was the last.
     pub next: Option<InstanceId>,
 }
 

@@ -2,6 +2,7 @@
 
 use crate::Invalid;
 use crate::limits;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// A worker that registers.
@@ -32,12 +33,18 @@ impl NewWorker {
         }
         limits::check_batch("machines", self.machines.len().max(1), limits::MACHINES_MAX)?;
         self.machines.iter().try_for_each(MachineOffer::check)?;
+        let bytes: usize = self.machines.iter().map(MachineOffer::bytes).sum();
+        if bytes > limits::OFFER_BYTES_MAX {
+            let most = limits::OFFER_BYTES_MAX;
+            let reason = format!("take {bytes} bytes to name; at most {most} are kept");
+            return Err(Invalid::new("machines", reason));
+        }
         limits::check_lease(self.lease)
     }
 }
 
 /// A machine as a worker has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineOffer {
     /// Its name.
     pub name: String,
@@ -50,8 +57,19 @@ pub struct MachineOffer {
 }
 
 impl MachineOffer {
+    /// How many bytes it is written with, about, which together with those of others are bounded by
+    /// [`OFFER_BYTES_MAX`](limits::OFFER_BYTES_MAX).
+    pub fn bytes(&self) -> usize {
+        const FIELDS: usize = 60;
+        const QUOTES_AND_COMMA: usize = 3;
+        let steps = self.steps.iter();
+        let steps: usize = steps.map(|step| step.len() + QUOTES_AND_COMMA).sum();
+        self.name.len() + self.queue.len() + steps + FIELDS
+    }
+
     fn check(&self) -> Result<(), Invalid> {
         limits::check_name("machine", &self.name)?;
+        limits::check_version(self.version)?;
         limits::check_name("queue", &self.queue)?;
         limits::check_batch("steps", self.steps.len().max(1), limits::STEPS_MAX)?;
         let mut steps = self.steps.iter();

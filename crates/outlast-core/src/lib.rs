@@ -80,4 +80,4 @@ pub use reconcile::{ReconcileRequest, Reconciled};
 pub use status::{Scope, Status};
 pub use store::{QueueNames, Store};
 pub use survey::{OVERDUE_AFTER, RETRIES_ALARMING, RoundSummary, Standing, Survey, SurveyRequest};
-pub use traffic::{DELAY_BINS, Delays, Runs, Traffic};
+pub use traffic::{DELAY_BINS, Delays, Runs, Traffic, minute_of};

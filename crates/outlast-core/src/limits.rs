@@ -4,7 +4,7 @@
 //! with the same words, and nothing that cannot be written ever reaches a statement
 //! (PROTOCOL §3 #12).
 
-use crate::Invalid;
+use crate::{Invalid, Timestamp};
 use std::fmt;
 use std::time::Duration;
 
@@ -58,20 +58,30 @@ pub const PAGE_MAX: usize = 1_000;
 /// How far a count counts before it answers "at least this many": counting reads what it counts.
 pub const COUNT_MAX: u64 = 100_000;
 
-/// Rows one page of a list reads at most, whether they fit its filter or not.
+/// Rows one page of a list reads at most, whether they fit its filter or not: a filter that nothing fits would
+/// otherwise read everything there is.
 pub const SCAN_MAX: usize = 20_000;
 
-/// Instances in one slice of a survey.
+/// Instances in one slice of a survey: some milliseconds of reading, after which others have their turn.
 pub const SURVEY_MAX: usize = 20_000;
 
-/// Counts that are added at once.
+/// Counts that are added at once, and of each kind those that are answered.
 pub const TRAFFIC_MAX: usize = 10_000;
+
+/// The largest count that is added at once. Eight million of them in one minute still fit the databases' integers.
+pub const TRAFFIC_COUNT_MAX: u64 = 1 << 40;
+
+/// The longest time that is added at once, in microseconds: 35 years.
+pub const TRAFFIC_MICROS_MAX: u64 = 1 << 50;
 
 /// How long the counts of what engines have run are kept.
 pub const TRAFFIC_KEPT: Duration = Duration::from_secs(24 * 3600);
 
 /// Steps of a machine that a worker names when it registers.
 pub const STEPS_MAX: usize = 1_000;
+
+/// Bytes of all that a worker says of its machines when it registers: whoever looks at the workers reads those of each.
+pub const OFFER_BYTES_MAX: usize = 256 * 1024;
 
 /// Longest delay or timeout: ten years. Both databases compute such a moment without overflow.
 pub const DELAY_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
@@ -128,6 +138,16 @@ pub fn check_delay(what: &'static str, delay: Duration) -> Result<(), Invalid> {
         ));
     }
     Ok(())
+}
+
+/// Checks a moment: years 1 to 9999, what both databases and every client can show.
+pub fn check_moment(what: &'static str, at: Timestamp) -> Result<(), Invalid> {
+    const FIRST: i64 = -62_135_596_800_000_000;
+    const LAST: i64 = 253_402_300_799_000_000;
+    if (FIRST..=LAST).contains(&at.0) {
+        return Ok(());
+    }
+    Err(Invalid::new(what, "is not between the years 1 and 9999"))
 }
 
 /// Checks how long a lease is to last.

@@ -18,8 +18,9 @@ pub type QueueNames = BTreeSet<String>;
 /// A place where instances live.
 ///
 /// **Atomic.** Each verb is one transaction: all of it is seen, or nothing. An answer means that it
-/// is durable; the one exception is [`claim`](Store::claim), whose answer may be forgotten by a
-/// database that crashes, which only means that somebody else claims the step.
+/// is durable. There are two exceptions, whose effect may be forgotten by a database that crashes:
+/// [`claim`](Store::claim), which only means that somebody else claims the step, and
+/// [`record`](Store::record), whose counts nothing depends on.
 ///
 /// **Fence.** A claim is an instance and its [`revision`](crate::Revision). Verbs that act on a claim
 /// write only where the revision is still the same; otherwise they answer *lost* and have no effect
@@ -187,9 +188,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// *Atomic*. *Locks*: the rows of the counts, in their order. *Bound*:
     /// [`TRAFFIC_MAX`](crate::limits::TRAFFIC_MAX). *Not idempotent*: what may have been counted is not sent again.
-    async fn record(&self, traffic: Traffic) -> Result<()> {
-        unimplemented!()
-    }
+    async fn record(&self, traffic: Traffic) -> Result<()>;
 
     /// Ends instances as cancelled, whatever they do: a running step's outcome is dropped by the fence.
     /// `revision + 1`, the inbox emptied, the parent joined, as with

@@ -34,6 +34,19 @@ pub struct Survey {
     pub next: Option<InstanceId>,
 }
 
+impl Survey {
+    /// What a store has counted, put in order. `last` is the last instance of the slice, whose `limit` was asked for.
+    pub fn of(mut groups: Vec<Standing>, last: Option<InstanceId>, limit: usize) -> Survey {
+        groups.sort_by(|a, b| a.place().cmp(&b.place()));
+        let seen: u64 = groups.iter().map(|group| group.instances).sum();
+        let is_full = seen >= limit as u64;
+        Survey {
+            groups,
+            next: last.filter(|_| is_full),
+        }
+    }
+}
+
 /// Instances of one machine's version that stand at the same step with the same status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
@@ -49,12 +62,19 @@ pub struct Standing {
     pub instances: u64,
     /// Of those that wait for a signal, how many have no deadline.
     pub without_deadline: u64,
-    /// Of those that wait for a signal, how many should have been woken [`OVERDUE_AFTER`] ago.
+    /// Of those that wait for a signal, how many should have been woken more than [`OVERDUE_AFTER`] ago.
     pub overdue: u64,
     /// Of the runnable and executing, how many have been retried [`RETRIES_ALARMING`] times or more.
     pub retrying: u64,
     /// Since when the longest-standing of them has not moved.
     pub oldest_updated_at: Timestamp,
+}
+
+impl Standing {
+    /// What its instances have in common.
+    pub fn place(&self) -> (&str, i32, &str, Status) {
+        (&self.machine, self.version, &self.step, self.status)
+    }
 }
 
 /// The children of one round of an instance, counted.
@@ -65,4 +85,65 @@ pub struct RoundSummary {
     /// How many children of each status are stored, in the order of the statuses; those that there are none of are
     /// left out.
     pub children: Vec<(Status, u64)>,
+}
+
+impl RoundSummary {
+    /// Puts counts of (round, status, children) together, in any order.
+    pub fn of(mut counts: Vec<(i32, Status, u64)>) -> Vec<RoundSummary> {
+        counts.sort_unstable();
+        let rounds = counts.chunk_by(|one, next| one.0 == next.0);
+        let summary = |counts: &[(i32, Status, u64)]| RoundSummary {
+            round: counts[0].0,
+            children: counts.iter().map(|&(_, status, n)| (status, n)).collect(),
+        };
+        rounds.map(summary).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standing(machine: &str, status: Status, instances: u64) -> Standing {
+        Standing {
+            machine: machine.into(),
+            version: 1,
+            step: "start".into(),
+            status,
+            instances,
+            without_deadline: 0,
+            overdue: 0,
+            retrying: 0,
+            oldest_updated_at: Timestamp(0),
+        }
+    }
+
+    #[test]
+    fn a_full_slice_says_where_to_go_on_and_one_that_is_not_does_not() {
+        let groups = vec![
+            standing("b", Status::Runnable, 1),
+            standing("a", Status::Failed, 1),
+            standing("a", Status::Done, 1),
+        ];
+        let last = Some(InstanceId(7));
+        let full = Survey::of(groups.clone(), last, 3);
+        assert_eq!(full.next, last);
+        let places: Vec<_> = full.groups.iter().map(Standing::place).collect();
+        assert_eq!(places[0], ("a", 1, "start", Status::Done));
+        assert_eq!(places[1], ("a", 1, "start", Status::Failed));
+        assert_eq!(Survey::of(groups, last, 4).next, None);
+    }
+
+    #[test]
+    fn counts_of_children_are_put_together_by_round() {
+        let counts = vec![
+            (2, Status::Done, 5),
+            (1, Status::Failed, 1),
+            (1, Status::Done, 3),
+        ];
+        let rounds = RoundSummary::of(counts);
+        let first = vec![(Status::Done, 3), (Status::Failed, 1)];
+        assert_eq!((rounds[0].round, &rounds[0].children), (1, &first));
+        assert_eq!(rounds[1].children, [(Status::Done, 5)]);
+    }
 }

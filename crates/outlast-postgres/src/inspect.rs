@@ -4,13 +4,12 @@ use crate::error::Failure;
 use crate::opening::Purpose;
 use crate::row::{self, column, optional_time, time};
 use crate::session::Session;
-use crate::statement::{self, Call, Parameter, value};
+use crate::statement::{self, Call, value};
 use outlast_core::limits::{COUNT_MAX, PAGE_MAX};
 use outlast_core::{
-    Child, Count, Filter, Instance, InstanceId, ListRequest, Operation, Page, QueueSummary, Result,
-    SignalId, SignalRow, Status, Timestamp, Worker, WorkerId,
+    Child, Count, Filter, Instance, InstanceId, Operation, QueueSummary, Result, SignalId,
+    SignalRow, Status, Timestamp, Worker, WorkerId,
 };
-use std::time::SystemTime;
 use tokio_postgres::Row;
 
 pub(crate) async fn now(session: &Session) -> Result<Timestamp> {
@@ -30,36 +29,6 @@ pub(crate) async fn find(session: &Session, machine: &str, key: &str) -> Result<
     Filter::check_holder(machine, key).map_err(|invalid| invalid.during("find"))?;
     let call = statement::INSPECT_FIND.with([value(machine), value(key)]);
     look_up(session, "find", call, row::instance).await
-}
-
-pub(crate) async fn list(session: &Session, request: &ListRequest) -> Result<Page> {
-    request.check().map_err(|invalid| invalid.during("list"))?;
-    let mut parameters = filter(&request.filter);
-    parameters.push(value(request.before.map(|id| id.0)));
-    // One more than asked for tells whether there is another page.
-    parameters.push(value(request.limit as i64 + 1));
-    let call = statement::INSPECT_LIST.with(parameters);
-    let mut instances = ask(session, "list", call, row::instance).await?;
-    let is_last = instances.len() <= request.limit;
-    instances.truncate(request.limit);
-    Ok(Page {
-        next: instances.last().filter(|_| !is_last).map(|last| last.id),
-        instances,
-    })
-}
-
-pub(crate) async fn count(session: &Session, wanted: &Filter) -> Result<Count> {
-    wanted.check().map_err(|invalid| invalid.during("count"))?;
-    let mut parameters = filter(wanted);
-    parameters.push(value(COUNTED_MAX));
-    let rows = ask(
-        session,
-        "count",
-        statement::INSPECT_COUNT.with(parameters),
-        |row| column(row, "instances").map(counted),
-    )
-    .await?;
-    Ok(rows[0])
 }
 
 pub(crate) async fn signals(
@@ -112,7 +81,7 @@ pub(crate) async fn workers(session: &Session) -> Result<Vec<Worker>> {
             host: column(row, "host")?,
             version: column(row, "version")?,
             queues: column(row, "queues")?,
-            machines: Vec::new(),
+            machines: row::json(row, "machines")?.decode()?,
             started_at: time(row, "started_at")?,
             heartbeat_at: time(row, "heartbeat_at")?,
             lease_expires_at: time(row, "lease_expires_at")?,
@@ -143,7 +112,7 @@ pub(crate) async fn operations(
 }
 
 /// One question in a read-only transaction of its own.
-async fn ask<T: Send>(
+pub(crate) async fn ask<T: Send>(
     session: &Session,
     operation: &'static str,
     call: Call<'_>,
@@ -160,8 +129,18 @@ async fn look_up<T: Send>(
     call: Call<'_>,
     read: impl Fn(&Row) -> Result<T, Failure> + Send + Sync,
 ) -> Result<Option<T>> {
-    let found = ask_as(session, Purpose::Write, operation, call, read).await?;
+    let found = ask_planned(session, operation, call, read).await?;
     Ok(found.into_iter().next())
+}
+
+/// A question of people that has one plan, as the verbs' statements have: the planner has no say in how much it reads.
+pub(crate) async fn ask_planned<T: Send>(
+    session: &Session,
+    operation: &'static str,
+    call: Call<'_>,
+    read: impl Fn(&Row) -> Result<T, Failure> + Send + Sync,
+) -> Result<Vec<T>> {
+    ask_as(session, Purpose::Write, operation, call, read).await
 }
 
 async fn ask_as<T: Send>(
@@ -183,31 +162,10 @@ async fn ask_as<T: Send>(
         .await
 }
 
-/// A filter as the ten parameters that inspect/list.sql and inspect/count.sql begin with.
-fn filter(filter: &Filter) -> Vec<Parameter<'_>> {
-    let statuses: Vec<&str> = filter
-        .statuses
-        .iter()
-        .map(|status| status.as_str())
-        .collect();
-    vec![
-        value(filter.machine.as_deref()),
-        value(filter.version),
-        value(filter.step.as_deref()),
-        value((!statuses.is_empty()).then_some(statuses)),
-        value(filter.queue.as_deref()),
-        value(filter.correlation_key.as_deref()),
-        value(filter.partition_key.as_deref()),
-        value(filter.parent.map(|id| id.0)),
-        value(filter.inserted_from.map(SystemTime::from)),
-        value(filter.inserted_until.map(SystemTime::from)),
-    ]
-}
-
 /// One more than is told, to know whether there are more.
-const COUNTED_MAX: i64 = COUNT_MAX as i64 + 1;
+pub(crate) const COUNTED_MAX: i64 = COUNT_MAX as i64 + 1;
 
-fn counted(instances: i64) -> Count {
+pub(crate) fn counted(instances: i64) -> Count {
     let instances = instances.unsigned_abs();
     match instances > COUNT_MAX {
         true => Count::AtLeast(COUNT_MAX),

@@ -5,13 +5,15 @@ use crate::opening::Purpose;
 use crate::row::column;
 use crate::session::Session;
 use crate::statement::{self, value};
-use outlast_core::{ClaimRef, Heartbeat, NewWorker, Result, WorkerId, limits, micros};
+use outlast_core::{ClaimRef, Heartbeat, Json, NewWorker, Result, WorkerId, limits, micros};
 use std::time::Duration;
 
 pub(crate) async fn register(session: &Session, worker: &NewWorker) -> Result<WorkerId> {
     worker
         .check()
         .map_err(|invalid| invalid.during("register"))?;
+    let machines = Json::of(&worker.machines).map_err(|invalid| invalid.during("register"))?;
+    let machines = &machines;
     session
         .retry("register", || {
             Box::pin(async {
@@ -21,6 +23,7 @@ pub(crate) async fn register(session: &Session, worker: &NewWorker) -> Result<Wo
                     value(worker.version.as_str()),
                     value(worker.queues.iter().map(String::as_str).collect::<Vec<_>>()),
                     value(micros(worker.lease)),
+                    value(machines.as_str()),
                 ]);
                 let answers = session.transact(Purpose::Write, &[call]).await?;
                 column(&answers[0][0], "id").map(WorkerId)

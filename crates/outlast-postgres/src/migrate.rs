@@ -15,6 +15,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0003_transaction.sql"),
     include_str!("../migrations/0004_fewer_checks.sql"),
     include_str!("../migrations/0005_roles.sql"),
+    include_str!("../migrations/0006_machines_and_traffic.sql"),
 ];
 
 /// The version of the schema that this build works with.

@@ -10,7 +10,8 @@ pub(crate) enum Purpose {
     /// Verbs that write. The planner is kept from plans that are good only while a table is small:
     /// statements keep their plan whatever the statistics say (docs/decisions/0006).
     Write,
-    /// The same, without waiting for the disk: a claim that is forgotten was never begun.
+    /// The same, without waiting for the disk: a claim that is forgotten was never begun, and counts of what was run
+    /// may be forgotten.
     Claim,
     /// Questions of people: read-only, the planner free, and with an end.
     Inspect,

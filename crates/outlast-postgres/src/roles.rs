@@ -84,6 +84,18 @@ const TABLES: &[Table] = &[
         enqueuer: "",
         reader: "select",
     },
+    Table {
+        name: "runs",
+        worker: "select, insert, update, delete",
+        enqueuer: "",
+        reader: "select",
+    },
+    Table {
+        name: "delays",
+        worker: "select, insert, update, delete",
+        enqueuer: "",
+        reader: "select",
+    },
 ];
 
 /// The sequences that statements of a worker ask by name.

@@ -72,6 +72,10 @@ statements! {
     RECONCILE_PAGE = "reconcile/page";
     RECONCILE_JOINS = "reconcile/joins";
     RECONCILE_HOLDS = "reconcile/holds";
+    TRAFFIC_RUNS = "traffic/runs";
+    TRAFFIC_DELAYS = "traffic/delays";
+    TRAFFIC_FORGET_RUNS = "traffic/forget_runs";
+    TRAFFIC_FORGET_DELAYS = "traffic/forget_delays";
     OPERATE_LOCK = "operate/lock";
     OPERATE_CANCEL = "operate/cancel";
     OPERATE_LOCK_PARENTS = "operate/lock_parents";
@@ -85,12 +89,17 @@ statements! {
     INSPECT_GET = "inspect/get";
     INSPECT_FIND = "inspect/find";
     INSPECT_LIST = "inspect/list";
+    INSPECT_LIST_FOUND = "inspect/list_found";
     INSPECT_COUNT = "inspect/count";
     INSPECT_SIGNALS = "inspect/signals";
     INSPECT_CHILDREN = "inspect/children";
     INSPECT_QUEUES = "inspect/queues";
     INSPECT_WORKERS = "inspect/workers";
     INSPECT_OPERATIONS = "inspect/operations";
+    INSPECT_ROUNDS = "inspect/rounds";
+    INSPECT_SURVEY = "inspect/survey";
+    INSPECT_RUNS = "inspect/runs";
+    INSPECT_DELAYS = "inspect/delays";
 }
 
 /// The statements' texts for one schema.
@@ -165,6 +174,7 @@ typed! {
     &str => TEXT;
     String => TEXT;
     std::time::SystemTime => TIMESTAMPTZ;
+    Vec<std::time::SystemTime> => TIMESTAMPTZ_ARRAY;
     Vec<i64> => INT8_ARRAY;
     Vec<Option<i64>> => INT8_ARRAY;
     Vec<i32> => INT4_ARRAY;

@@ -4,7 +4,8 @@ use crate::options::Options;
 use crate::session::Session;
 use crate::transaction::Schema;
 use crate::{
-    claim, collect, commit, deliver, fire, insert, inspect, lease, listen, operate, reap, reconcile,
+    claim, collect, commit, deliver, fire, insert, inspect, lease, list, listen, operate, reap,
+    reconcile, record, survey,
 };
 use async_trait::async_trait;
 use outlast_core::{
@@ -12,8 +13,8 @@ use outlast_core::{
     Committed, Count, DeleteAnswer, Delivered, Filter, Fired, Heartbeat, Hints, Inserts, Inspect,
     Instance, InstanceId, ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note, Operation,
     Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released,
-    Result, Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store, Taker,
-    Timestamp, Worker, WorkerId,
+    Result, Retried, RoundSummary, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store,
+    Survey, SurveyRequest, Taker, Timestamp, Traffic, Worker, WorkerId,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -160,6 +161,10 @@ impl Store for Postgres {
         reconcile::reconcile(&self.session, request).await
     }
 
+    async fn record(&self, traffic: Traffic) -> Result<()> {
+        record::record(&self.session, traffic).await
+    }
+
     async fn cancel(&self, ids: Vec<InstanceId>, note: Note) -> Result<Cancelled> {
         operate::cancel(&self.session, &ids, &note).await
     }
@@ -212,11 +217,11 @@ impl Inspect for Postgres {
     }
 
     async fn list(&self, request: ListRequest) -> Result<Page> {
-        inspect::list(&self.session, &request).await
+        list::list(&self.session, &request).await
     }
 
     async fn count(&self, filter: Filter) -> Result<Count> {
-        inspect::count(&self.session, &filter).await
+        list::count(&self.session, &filter).await
     }
 
     async fn signals(&self, id: InstanceId, after: Option<SignalId>) -> Result<Vec<SignalRow>> {
@@ -242,6 +247,18 @@ impl Inspect for Postgres {
 
     async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>> {
         inspect::operations(&self.session, instance).await
+    }
+
+    async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>> {
+        survey::rounds(&self.session, id).await
+    }
+
+    async fn survey(&self, request: SurveyRequest) -> Result<Survey> {
+        survey::survey(&self.session, request).await
+    }
+
+    async fn traffic(&self, since: Timestamp) -> Result<Traffic> {
+        record::traffic(&self.session, since).await
     }
 }
 

@@ -87,7 +87,7 @@ pub(crate) fn worker(row: &Row<'_>) -> rusqlite::Result<Worker> {
         name: row.get("name")?,
         host: row.get("host")?,
         version: row.get("version")?,
-        machines: Vec::new(),
+        machines: list(row, "machines")?,
         queues: list(row, "queues")?,
         started_at: Timestamp(row.get("started_at")?),
         heartbeat_at: Timestamp(row.get("heartbeat_at")?),
@@ -184,6 +184,11 @@ where
 {
     let word: String = row.get(column)?;
     word.parse().map_err(|error| unreadable(row, column, error))
+}
+
+/// How many there are of something.
+pub(crate) fn count(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
+    Ok(row.get::<_, i64>(column)?.unsigned_abs())
 }
 
 pub(crate) fn json(row: &Row<'_>, column: &str) -> rusqlite::Result<Json> {

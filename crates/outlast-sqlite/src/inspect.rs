@@ -6,16 +6,14 @@ use crate::error::Fault;
 use crate::tx::Tx;
 use outlast_core::limits::{COUNT_MAX, PAGE_MAX};
 use outlast_core::{
-    Child, Count, Filter, Instance, InstanceId, ListRequest, Operation, Page, QueueSummary,
-    SignalId, SignalRow, Timestamp, Worker,
+    Child, Count, Instance, InstanceId, Operation, QueueSummary, SignalId, SignalRow, Timestamp,
+    Worker,
 };
-use rusqlite::types::Value;
-use rusqlite::{OptionalExtension, Params, Row, params, params_from_iter};
+use rusqlite::{OptionalExtension, Params, Row, params};
 use std::collections::{BTreeMap, BTreeSet};
 
 const GET: &str = include_str!("../sql/inspect/get.sql");
 const FIND: &str = include_str!("../sql/inspect/find.sql");
-const LIST: &str = include_str!("../sql/inspect/list.sql");
 const SIGNALS: &str = include_str!("../sql/inspect/signals.sql");
 const CHILDREN: &str = include_str!("../sql/inspect/children.sql");
 const CHILDREN_OF_ROUND: &str = include_str!("../sql/inspect/children_of_round.sql");
@@ -40,91 +38,6 @@ pub(crate) fn find(tx: &Tx<'_>, machine: &str, key: &str) -> Result<Option<Insta
     Ok(statement
         .query_row(params![machine, key], decode::instance)
         .optional()?)
-}
-
-/// Asks for one more than the page holds, to know whether another follows.
-pub(crate) fn list(tx: &Tx<'_>, request: &ListRequest) -> Result<Page, Fault> {
-    let before = request.before.map_or(i64::MAX, |id| id.0);
-    let mut conditions = Conditions::new(&request.filter, before);
-    let limit = conditions.bind(request.limit as i64 + 1);
-    let sql = format!("{LIST}{}\norder by id desc\nlimit {limit}", conditions.sql);
-    let mut instances = all(
-        tx,
-        &sql,
-        params_from_iter(conditions.values),
-        decode::instance,
-    )?;
-    let more = instances.len() > request.limit;
-    instances.truncate(request.limit);
-    Ok(Page {
-        next: instances.last().map(|row| row.id).filter(|_| more),
-        instances,
-    })
-}
-
-pub(crate) fn count(tx: &Tx<'_>, filter: &Filter) -> Result<Count, Fault> {
-    let mut conditions = Conditions::new(filter, i64::MAX);
-    let limit = conditions.bind(COUNTED_MAX);
-    let sql = format!(
-        "select count(*)\nfrom (select 1 from instances where id < ?1{}\nlimit {limit})",
-        conditions.sql
-    );
-    let count: i64 = tx
-        .prepare_made(&sql)?
-        .query_row(params_from_iter(conditions.values), |row| row.get(0))?;
-    Ok(counted(count))
-}
-
-/// A filter as SQL: only the columns named here, their values bound.
-struct Conditions {
-    sql: String,
-    values: Vec<Value>,
-}
-
-impl Conditions {
-    /// `before` is the first value: only lower ids.
-    fn new(filter: &Filter, before: i64) -> Conditions {
-        let mut conditions = Conditions {
-            sql: String::new(),
-            values: vec![before.into()],
-        };
-        conditions.add("fsm =", filter.machine.clone());
-        conditions.add("fsm_version =", filter.version);
-        conditions.add("step =", filter.step.clone());
-        conditions.add("queue =", filter.queue.clone());
-        conditions.add("correlation_key =", filter.correlation_key.clone());
-        conditions.add("partition_key =", filter.partition_key.clone());
-        conditions.add("parent_id =", filter.parent.map(|id| id.0));
-        conditions.add("inserted_at >=", filter.inserted_from.map(|at| at.0));
-        conditions.add("inserted_at <", filter.inserted_until.map(|at| at.0));
-        conditions.add_statuses(filter);
-        conditions
-    }
-
-    fn add(&mut self, comparison: &str, value: Option<impl Into<Value>>) {
-        if let Some(value) = value {
-            let place = self.bind(value);
-            self.sql += &format!("\n  and {comparison} {place}");
-        }
-    }
-
-    fn add_statuses(&mut self, filter: &Filter) {
-        if filter.statuses.is_empty() {
-            return;
-        }
-        let places: Vec<String> = filter
-            .statuses
-            .iter()
-            .map(|status| self.bind(status.as_str().to_owned()))
-            .collect();
-        self.sql += &format!("\n  and status in ({})", places.join(", "));
-    }
-
-    /// Adds a value and answers its place in the statement.
-    fn bind(&mut self, value: impl Into<Value>) -> String {
-        self.values.push(value.into());
-        format!("?{}", self.values.len())
-    }
 }
 
 pub(crate) fn signals(
@@ -258,9 +171,9 @@ impl Depth {
 }
 
 /// One more than is told, to know whether there are more.
-const COUNTED_MAX: i64 = COUNT_MAX as i64 + 1;
+pub(crate) const COUNTED_MAX: i64 = COUNT_MAX as i64 + 1;
 
-fn counted(count: i64) -> Count {
+pub(crate) fn counted(count: i64) -> Count {
     let count = count.unsigned_abs();
     if count > COUNT_MAX {
         Count::AtLeast(COUNT_MAX)
@@ -269,7 +182,7 @@ fn counted(count: i64) -> Count {
     }
 }
 
-fn all<T>(
+pub(crate) fn all<T>(
     tx: &Tx<'_>,
     sql: &str,
     values: impl Params,

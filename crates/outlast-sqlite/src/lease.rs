@@ -15,13 +15,15 @@ const CLAIMS: &str = include_str!("../sql/lease/claims.sql");
 
 pub(crate) fn register(tx: &Tx<'_>, worker: &NewWorker) -> Result<WorkerId, Fault> {
     let queues = serde_json::to_string(&worker.queues).expect("names are plain JSON");
+    let machines = serde_json::to_string(&worker.machines).expect("names are plain JSON");
     tx.prepare(REGISTER)?.execute(params![
         worker.name,
         worker.host,
         worker.version,
         queues,
         tx.now.0,
-        (tx.now + worker.lease).0
+        (tx.now + worker.lease).0,
+        machines
     ])?;
     Ok(WorkerId(tx.connection.last_insert_rowid()))
 }

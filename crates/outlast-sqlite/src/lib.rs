@@ -58,6 +58,7 @@ mod job;
 mod lane;
 mod lease;
 mod line;
+mod list;
 mod migrate;
 #[cfg(outlast_mutants)]
 mod mutants;
@@ -67,7 +68,9 @@ mod options;
 mod reader;
 mod reap;
 mod reconcile;
+mod record;
 mod store;
+mod survey;
 pub mod transaction;
 mod tx;
 mod writer;

@@ -21,6 +21,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "cheaper checks",
         sql: include_str!("../migrations/0003_cheaper_checks.sql"),
     },
+    Migration {
+        version: 4,
+        name: "machines and traffic",
+        sql: include_str!("../migrations/0004_machines_and_traffic.sql"),
+    },
 ];
 
 /// One change of the schema.
@@ -130,7 +135,7 @@ fn tables(connection: &Connection, pattern: &str) -> rusqlite::Result<Vec<String
         .prepare(
             "select name from sqlite_schema
              where type = 'table' and name like ?1
-               and name in ('instances', 'signals', 'workers', 'queues', 'operations', 'meta')",
+               and name in ('instances', 'signals', 'workers', 'queues', 'operations', 'runs', 'delays', 'meta')",
         )?
         .query_map([pattern], |row| row.get(0))?
         .collect()

@@ -9,8 +9,8 @@ use crate::open::{self, Connections};
 use crate::tx::Tx;
 use crate::writer::{Waits, Writer};
 use crate::{
-    Options, Synchronous, collect, commit, deliver, fire, insert, inspect, lease, operate, reader,
-    reap, reconcile,
+    Options, Synchronous, collect, commit, deliver, fire, insert, inspect, lease, list, operate,
+    reader, reap, reconcile, record, survey,
 };
 use async_trait::async_trait;
 use outlast_core::{
@@ -18,8 +18,8 @@ use outlast_core::{
     Committed, Count, DeleteAnswer, Delivered, Error, Filter, Fired, Heartbeat, Inserts, Inspect,
     Instance, InstanceId, Invalid, ListRequest, NewInstance, NewSignal, NewWorker, Note, Operation,
     Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released,
-    Result, Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store, Taker,
-    Timestamp, Worker, WorkerId, limits,
+    Result, Retried, RoundSummary, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store,
+    Survey, SurveyRequest, Taker, Timestamp, Traffic, Worker, WorkerId, limits,
 };
 use std::fmt;
 use std::io;
@@ -291,6 +291,16 @@ impl Store for Sqlite {
             .await
     }
 
+    async fn record(&self, traffic: Traffic) -> Result<()> {
+        self.admit("record", || traffic.check())?;
+        if traffic.is_empty() {
+            return Ok(());
+        }
+        let traffic = traffic.in_order();
+        let record = move |tx: &Tx<'_>| record::record(tx, &traffic);
+        ask(&self.inner.writer, "record", Promise::Forgettable, record).await
+    }
+
     async fn cancel(&self, ids: Vec<InstanceId>, note: Note) -> Result<Cancelled> {
         self.admit("cancel", || {
             check_batch("cancel", &ids).and_then(|()| note.check())
@@ -377,14 +387,12 @@ impl Inspect for Sqlite {
 
     async fn list(&self, request: ListRequest) -> Result<Page> {
         self.admit("list", || request.check())?;
-        self.read("list", move |tx| inspect::list(tx, &request))
-            .await
+        self.read("list", move |tx| list::list(tx, &request)).await
     }
 
     async fn count(&self, filter: Filter) -> Result<Count> {
         self.admit("count", || filter.check())?;
-        self.read("count", move |tx| inspect::count(tx, &filter))
-            .await
+        self.read("count", move |tx| list::count(tx, &filter)).await
     }
 
     async fn signals(&self, id: InstanceId, after: Option<SignalId>) -> Result<Vec<SignalRow>> {
@@ -414,6 +422,22 @@ impl Inspect for Sqlite {
 
     async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>> {
         self.read("operations", move |tx| inspect::operations(tx, instance))
+            .await
+    }
+
+    async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>> {
+        self.read("rounds", move |tx| survey::rounds(tx, id)).await
+    }
+
+    async fn survey(&self, request: SurveyRequest) -> Result<Survey> {
+        self.admit("survey", || request.check())?;
+        self.read("survey", move |tx| survey::survey(tx, request))
+            .await
+    }
+
+    async fn traffic(&self, since: Timestamp) -> Result<Traffic> {
+        self.admit("traffic", || limits::check_moment("since", since))?;
+        self.read("traffic", move |tx| record::traffic(tx, since))
             .await
     }
 }

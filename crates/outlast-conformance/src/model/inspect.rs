@@ -3,8 +3,9 @@
 use super::{Model, Tables};
 use async_trait::async_trait;
 use outlast_core::{
-    Child, Count, Filter, Inspect, Instance, InstanceId, ListRequest, Operation, Page,
-    QueueSummary, Result, SignalId, SignalRow, Status, Timestamp, Worker, limits,
+    Child, Count, Deadline, Filter, Inspect, Instance, InstanceId, ListRequest, Operation, Page,
+    QueueSummary, Result, RoundSummary, SignalId, SignalRow, Status, Survey, SurveyRequest,
+    Timestamp, Traffic, Worker, limits,
 };
 use std::collections::BTreeSet;
 
@@ -81,23 +82,35 @@ impl Inspect for Model {
                 .collect())
         })
     }
+
+    async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>> {
+        self.alone("rounds", |tables, _| Ok(tables.rounds(id)))
+    }
+
+    async fn survey(&self, request: SurveyRequest) -> Result<Survey> {
+        self.alone("survey", |tables, now| tables.survey(request, now))
+    }
+
+    async fn traffic(&self, since: Timestamp) -> Result<Traffic> {
+        self.alone("traffic", |tables, _| tables.traffic_since(since))
+    }
 }
 
 impl Tables {
     fn list(&self, request: &ListRequest) -> Result<Page> {
         request.check().map_err(|invalid| invalid.during("list"))?;
-        let mut fitting = self
-            .instances
-            .values()
-            .rev()
-            .filter(|row| request.before.is_none_or(|before| row.id < before))
-            .filter(|row| fits(row, &request.filter));
+        let rows = self.instances.values().rev();
+        let mut below = rows.filter(|row| request.before.is_none_or(|before| row.id < before));
+        let read: Vec<&Instance> = below.by_ref().take(limits::SCAN_MAX).collect();
+        let read_to = read.last().filter(|_| below.next().is_some());
+        let read_to = read_to.map(|row| row.id);
+        let mut fitting = read.into_iter().filter(|row| fits(row, &request.filter));
         let instances: Vec<Instance> = fitting.by_ref().take(request.limit).cloned().collect();
-        let more = fitting.next().is_some();
-        Ok(Page {
-            next: instances.last().map(|row| row.id).filter(|_| more),
-            instances,
-        })
+        let next = match fitting.next() {
+            Some(_) => instances.last().map(|row| row.id),
+            None => read_to,
+        };
+        Ok(Page { instances, next })
     }
 
     fn queues(&self, now: Timestamp) -> Vec<QueueSummary> {
@@ -160,4 +173,16 @@ fn fits(row: &Instance, filter: &Filter) -> bool {
         && filter
             .inserted_until
             .is_none_or(|until| row.inserted_at < until)
+        && filter.error.as_ref().is_none_or(|part| {
+            let error = row.last_error.as_ref();
+            error.is_some_and(|error| error.contains(part.as_str()))
+        })
+        && filter.attempts_from.is_none_or(|from| row.attempt >= from)
+        && match filter.deadline {
+            None => true,
+            Some(Deadline::None) => {
+                row.status == Status::AwaitingSignal && row.await_deadline.is_none()
+            }
+            Some(Deadline::Before(moment)) => row.await_deadline.is_some_and(|at| at < moment),
+        }
 }

@@ -15,7 +15,7 @@ impl Tables {
             name: worker.name,
             host: worker.host,
             version: worker.version,
-            machines: worker.machines.clone(),
+            machines: worker.machines,
             queues: worker.queues,
             started_at: now,
             heartbeat_at: now,

@@ -15,6 +15,8 @@ mod lease;
 mod operate;
 mod reap;
 mod reconcile;
+mod record;
+mod survey;
 mod tables;
 
 pub(crate) use tables::Tables;
@@ -25,7 +27,7 @@ use outlast_core::{
     Committed, DeleteAnswer, Delivered, Error, Fired, Heartbeat, Inserts, InstanceId, ManualClock,
     NewInstance, NewSignal, NewWorker, Note, ReapRequest, Reaped, ReconcileRequest, Reconciled,
     Release, Released, Result, Retried, SignalOrInsert, SignalledOrInserted, Store, Taker,
-    Timestamp, WorkerId,
+    Timestamp, Traffic, WorkerId,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -137,6 +139,10 @@ impl Store for Model {
 
     async fn reconcile(&self, request: ReconcileRequest) -> Result<Reconciled> {
         self.alone("reconcile", |tables, now| tables.reconcile(request, now))
+    }
+
+    async fn record(&self, traffic: Traffic) -> Result<()> {
+        self.alone("record", |tables, now| tables.add_traffic(traffic, now))
     }
 
     async fn cancel(&self, ids: Vec<InstanceId>, note: Note) -> Result<Cancelled> {

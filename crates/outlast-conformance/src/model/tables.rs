@@ -2,7 +2,7 @@
 
 use outlast_core::{
     Error, Instance, InstanceId, Operation, QueueNames, Result, Scope, SignalId, SignalRow, Status,
-    Timestamp, Worker, WorkerId,
+    Timestamp, Traffic, Worker, WorkerId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +15,8 @@ pub(crate) struct Tables {
     pub(crate) paused: BTreeSet<String>,
     /// In the order in which they were done.
     pub(crate) operations: Vec<Operation>,
+    /// Each key once and in order.
+    pub(crate) traffic: Traffic,
     /// One count for rows of all kinds: an id mistaken for another's is then no id at all.
     last_id: i64,
 }

@@ -4,12 +4,12 @@ use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
     Answer, ClaimRequest, CollectRequest, Count, Error, ErrorKind, Filter, ListRequest,
-    MachineVersion, NewInstance, NewSignal, NewWorker, Note, Outcome, Result, Status, Target,
-    limits,
+    MachineVersion, NewInstance, NewSignal, NewWorker, Note, Outcome, Result, Status,
+    SurveyRequest, Target, limits,
 };
 use std::collections::BTreeSet;
 
-fn assert_invalid<T: std::fmt::Debug>(answer: Result<T>) -> String {
+pub(super) fn assert_invalid<T: std::fmt::Debug>(answer: Result<T>) -> String {
     let error = answer.expect_err("it was not refused");
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
@@ -21,7 +21,7 @@ async fn assert_empty(subject: &Subject) {
     assert_eq!(count, Count::Exactly(0));
 }
 
-fn long(bytes: usize) -> String {
+pub(super) fn long(bytes: usize) -> String {
     "x".repeat(bytes)
 }
 
@@ -276,6 +276,11 @@ pub async fn requests_beyond_their_bounds_are_refused(subject: &Subject) {
         max: 1,
     };
     assert_invalid(subject.store.collect(collect).await);
+    let survey = SurveyRequest {
+        after: None,
+        limit: limits::SURVEY_MAX + 1,
+    };
+    assert_invalid(subject.store.survey(survey).await);
 }
 
 /// The largest of everything that is allowed can be stored and read back.
@@ -312,7 +317,7 @@ pub async fn what_is_just_allowed_is_stored(subject: &Subject) {
 
 /// Names that mean something to somebody on the way: to SQL, to array and composite literals, to patterns and formats, to
 /// JSON, to shells and terminals.
-const ODD_NAMES: &[&str] = &[
+pub(super) const ODD_NAMES: &[&str] = &[
     "'; drop table instances; --",
     "\"quoted\"",
     "a.b.c",
@@ -431,12 +436,13 @@ pub async fn names_that_cannot_be_stored_are_not_looked_for(subject: &Subject) {
         assert_invalid(store.find("task", bad).await);
         assert_invalid(store.pause(bad, note()).await);
         assert_invalid(store.resume(bad, note()).await);
-        let set: [fn(&mut Filter) -> &mut Option<String>; 5] = [
+        let set: [fn(&mut Filter) -> &mut Option<String>; 6] = [
             |filter| &mut filter.machine,
             |filter| &mut filter.step,
             |filter| &mut filter.queue,
             |filter| &mut filter.correlation_key,
             |filter| &mut filter.partition_key,
+            |filter| &mut filter.error,
         ];
         for field in set {
             let mut filter = Filter::default();

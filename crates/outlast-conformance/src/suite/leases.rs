@@ -1,9 +1,11 @@
 //! Leases: one per worker, and no claims without.
 
+use super::bad_input::{ODD_NAMES, assert_invalid, long};
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
-    Answer, ClaimRequest, Error, ErrorKind, Heartbeat, NewWorker, Status, WorkerId,
+    Answer, ClaimRequest, Error, ErrorKind, Heartbeat, MachineOffer, NewWorker, Status, WorkerId,
+    limits,
 };
 use std::time::Duration;
 
@@ -23,15 +25,28 @@ async fn refuses(subject: &Subject, worker: WorkerId) -> bool {
     }
 }
 
+fn offer(name: &str, version: i32, steps: &[&str]) -> MachineOffer {
+    MachineOffer {
+        name: name.into(),
+        version,
+        queue: "mail".into(),
+        steps: steps.iter().map(ToString::to_string).collect(),
+    }
+}
+
 pub async fn a_registered_worker_is_listed(subject: &Subject) {
     let new = NewWorker {
         name: "shop-1".into(),
         host: "node-a".into(),
         version: "1.2.3".into(),
-        machines: Vec::new(),
+        machines: vec![
+            offer("mailing", 2, &["write", "send"]),
+            offer("checkout", 1, &[]),
+        ],
         queues: vec!["mail".into(), "default".into()],
         lease: seconds(30),
     };
+    let machines = new.machines.clone();
     let id = subject.store.register(new).await.unwrap();
     let workers = subject.store.workers().await.unwrap();
     let row = &workers[0];
@@ -39,6 +54,7 @@ pub async fn a_registered_worker_is_listed(subject: &Subject) {
     assert_eq!((row.name.as_str(), row.host.as_str()), ("shop-1", "node-a"));
     assert_eq!((row.version.as_str(), row.queues.len()), ("1.2.3", 2));
     assert_eq!(row.queues[0], "mail", "in the worker's order");
+    assert_eq!(row.machines, machines, "in the worker's order");
     assert_eq!(row.started_at, subject.now());
     assert_eq!(row.heartbeat_at, subject.now());
     assert_eq!(row.lease_expires_at, subject.now() + seconds(30));
@@ -157,4 +173,34 @@ pub async fn a_worker_that_gave_everything_back_leaves_at_once(subject: &Subject
     let taken = subject.claim_the(other, claim.id).await;
     assert_eq!(taken.attempt, 0);
     assert_eq!(subject.try_commit(&claim, done()).await, Answer::Lost);
+}
+
+pub async fn machines_that_cannot_be_told_of_are_refused(subject: &Subject) {
+    let worker = |machines| NewWorker {
+        name: "w".into(),
+        host: "h".into(),
+        version: "1".into(),
+        machines,
+        queues: vec![],
+        lease: LEASE,
+    };
+    let fine = offer("task", 1, &["start"]);
+    let word = long(limits::NAME_BYTES_MAX);
+    let wordy = offer("task", 1, &[word.as_str(); 100]);
+    let bad = [
+        vec![offer("", 1, &[])],
+        vec![offer("task", 0, &[])],
+        vec![offer("task", 1, &["a\u{0}"])],
+        vec![offer("task", 1, &["s"; limits::STEPS_MAX + 1])],
+        vec![fine.clone(); limits::MACHINES_MAX + 1],
+        vec![wordy; 20],
+    ];
+    for machines in bad {
+        assert_invalid(subject.store.register(worker(machines)).await);
+    }
+    assert_eq!(subject.store.workers().await.unwrap(), []);
+    let odd = offer("日本 \"x\"", 7, ODD_NAMES);
+    let told = vec![fine, odd];
+    subject.store.register(worker(told.clone())).await.unwrap();
+    assert_eq!(subject.store.workers().await.unwrap()[0].machines, told);
 }

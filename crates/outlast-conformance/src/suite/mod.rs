@@ -24,6 +24,8 @@ pub mod retention;
 pub mod signal_or_insert;
 pub mod signals;
 pub mod signals_and_claims;
+pub mod surveying;
 pub mod timers;
+pub mod traffic;
 pub mod uniqueness;
 pub mod visits;

@@ -1,8 +1,9 @@
 -- How many instances fit a filter, up to a bound. A filter that is null lets everything pass.
 --
 -- $1 fsm  $2 version  $3 step  $4 statuses  $5 queue  $6 correlation key  $7 partition key  $8 parent
--- $9 inserted from, $10 until  $11 where to stop
--- locks none   index the one of a filter, if any   bound $11 rows, and the statement timeout
+-- $9 inserted from, $10 until  $11 part of the error  $12 attempts from  $13 waits without a deadline
+-- $14 deadline before  $15 where to stop
+-- locks none   index the one of a filter, if any   bound $15 rows, and the statement timeout
 select count(*) as instances
   from (select
           from outlast.instances i
@@ -16,4 +17,8 @@ select count(*) as instances
            and ($8::bigint is null or i.parent_id = $8)
            and ($9::timestamptz is null or i.inserted_at >= $9)
            and ($10::timestamptz is null or i.inserted_at < $10)
-         limit $11) as counted
+           and ($11::text is null or strpos(i.last_error, $11) > 0)
+           and ($12::integer is null or i.attempt >= $12)
+           and ($13::boolean is null or i.status = 'awaiting_signal' and i.await_deadline is null)
+           and ($14::timestamptz is null or i.await_deadline < $14)
+         limit $15) as counted

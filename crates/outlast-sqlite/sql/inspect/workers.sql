@@ -1,5 +1,5 @@
 -- Every registered worker.
 -- Bound: the workers there are.
-select id, name, host, version, queues, started_at, heartbeat_at, lease_expires_at
+select id, name, host, version, queues, machines, started_at, heartbeat_at, lease_expires_at
 from workers
 order by id

@@ -86,20 +86,13 @@ async fn give(act: &Act, client: &Client, dose: Dose, token: u64) -> Result<()> 
 }
 
 async fn has_live_poison(client: &Client) -> Result<bool> {
+    let live = outlast::Status::ALL.into_iter();
     let filter = outlast::Filter {
         machine: Some(Poison::NAME.to_owned()),
+        statuses: live.filter(|status| !status.is_terminal()).collect(),
         ..outlast::Filter::default()
     };
-    let request = outlast::ListRequest {
-        filter,
-        limit: 200,
-        ..outlast::ListRequest::default()
-    };
-    let page = client.list(request).await?;
-    Ok(page
-        .instances
-        .iter()
-        .any(|instance| !instance.status.is_terminal()))
+    Ok(client.count(filter).await? != outlast::Count::Exactly(0))
 }
 
 /// Starts the worker again whenever it has died or does not answer, until it is told that this is over. A process all of

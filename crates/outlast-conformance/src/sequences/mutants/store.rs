@@ -238,6 +238,10 @@ impl Store for Mutant {
         Ok(answer)
     }
 
+    async fn record(&self, traffic: Traffic) -> Result<()> {
+        self.model.record(traffic).await
+    }
+
     fn place(&self) -> &str {
         self.model.place()
     }
@@ -288,5 +292,17 @@ impl Inspect for Mutant {
 
     async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>> {
         self.model.operations(instance).await
+    }
+
+    async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>> {
+        self.model.rounds(id).await
+    }
+
+    async fn survey(&self, request: SurveyRequest) -> Result<Survey> {
+        self.model.survey(request).await
+    }
+
+    async fn traffic(&self, since: Timestamp) -> Result<Traffic> {
+        self.model.traffic(since).await
     }
 }

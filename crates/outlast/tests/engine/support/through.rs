@@ -272,6 +272,10 @@ impl<S: Store + Inspect> Store for Through<S> {
         self.call("reconcile", self.store.reconcile(request)).await
     }
 
+    async fn record(&self, traffic: Traffic) -> Result<()> {
+        self.call("record", self.store.record(traffic)).await
+    }
+
     async fn cancel(&self, ids: Vec<InstanceId>, note: Note) -> Result<Cancelled> {
         self.store.cancel(ids, note).await
     }
@@ -356,5 +360,17 @@ impl<S: Store + Inspect> Inspect for Through<S> {
 
     async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>> {
         self.store.operations(instance).await
+    }
+
+    async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>> {
+        self.store.rounds(id).await
+    }
+
+    async fn survey(&self, request: SurveyRequest) -> Result<Survey> {
+        self.store.survey(request).await
+    }
+
+    async fn traffic(&self, since: Timestamp) -> Result<Traffic> {
+        self.store.traffic(since).await
     }
 }

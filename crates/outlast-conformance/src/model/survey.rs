@@ -1,0 +1,79 @@
+//! Counting everything, and the children of one instance.
+
+use super::Tables;
+use outlast_core::{
+    Instance, InstanceId, OVERDUE_AFTER, RETRIES_ALARMING, Result, RoundSummary, Standing, Status,
+    Survey, SurveyRequest, Timestamp, limits,
+};
+use std::collections::BTreeMap;
+
+impl Tables {
+    pub(super) fn survey(&self, request: SurveyRequest, now: Timestamp) -> Result<Survey> {
+        request
+            .check()
+            .map_err(|invalid| invalid.during("survey"))?;
+        let rows = self.instances.values();
+        let slice = rows
+            .filter(|row| Some(row.id) > request.after)
+            .take(request.limit);
+        let mut groups: BTreeMap<_, Standing> = BTreeMap::new();
+        let mut last = None;
+        for row in slice {
+            let key = (&row.machine, row.version, &row.step, row.status);
+            let group = groups.entry(key).or_insert_with(|| nobody_at(row));
+            count(group, row, now);
+            last = Some(row.id);
+        }
+        Ok(Survey::of(
+            groups.into_values().collect(),
+            last,
+            request.limit,
+        ))
+    }
+
+    pub(super) fn rounds(&self, id: InstanceId) -> Vec<RoundSummary> {
+        let children = self.instances.values();
+        let children = children.filter_map(|row| {
+            let parent = row.parent.filter(|parent| parent.id == id)?;
+            Some((parent.round, row.status))
+        });
+        let mut newest_first: Vec<(i32, Status)> = children.collect();
+        newest_first.sort_by_key(|(round, _)| -round);
+        newest_first.truncate(limits::COUNT_MAX as usize);
+        let mut counts: BTreeMap<(i32, Status), u64> = BTreeMap::new();
+        for child in newest_first {
+            *counts.entry(child).or_default() += 1;
+        }
+        let counts = counts.into_iter();
+        RoundSummary::of(
+            counts
+                .map(|((round, status), n)| (round, status, n))
+                .collect(),
+        )
+    }
+}
+
+fn nobody_at(row: &Instance) -> Standing {
+    Standing {
+        machine: row.machine.clone(),
+        version: row.version,
+        step: row.step.clone(),
+        status: row.status,
+        instances: 0,
+        without_deadline: 0,
+        overdue: 0,
+        retrying: 0,
+        oldest_updated_at: row.updated_at,
+    }
+}
+
+fn count(group: &mut Standing, row: &Instance, now: Timestamp) {
+    let waits = row.status == Status::AwaitingSignal;
+    let works = matches!(row.status, Status::Runnable | Status::Executing);
+    let is_overdue = |deadline: Timestamp| deadline < now - OVERDUE_AFTER;
+    group.instances += 1;
+    group.without_deadline += u64::from(waits && row.await_deadline.is_none());
+    group.overdue += u64::from(waits && row.await_deadline.is_some_and(is_overdue));
+    group.retrying += u64::from(works && row.attempt >= RETRIES_ALARMING);
+    group.oldest_updated_at = group.oldest_updated_at.min(row.updated_at);
+}

@@ -1,0 +1,11 @@
+-- How the children of an instance stand, by round and status, the newest rounds first as far as the bound goes.
+--
+-- $1 parent  $2 how many children
+-- locks none   index instances_children   bound $2
+select c.parent_round, c.status, count(*) as children
+  from (select i.parent_round, i.status
+          from outlast.instances i
+         where i.parent_id = $1
+         order by i.parent_round desc
+         limit $2) c
+ group by c.parent_round, c.status

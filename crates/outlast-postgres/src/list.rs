@@ -1,0 +1,142 @@
+//! Pages of instances, and how many there are.
+
+use crate::error::Failure;
+use crate::inspect::{COUNTED_MAX, ask, ask_planned, counted};
+use crate::row::{self, column};
+use crate::session::Session;
+use crate::statement::{self, Parameter, Statement, value};
+use outlast_core::limits::SCAN_MAX;
+use outlast_core::{
+    Count, Deadline, Filter, Instance, InstanceId, ListRequest, Page, Result, Status,
+};
+use std::time::SystemTime;
+use tokio_postgres::Row;
+
+/// By the index of a filter where there is one that finds few, else in the order of the ids.
+pub(crate) async fn list(session: &Session, request: &ListRequest) -> Result<Page> {
+    request.check().map_err(|invalid| invalid.during("list"))?;
+    if let Some(way) = Way::of(&request.filter)
+        && let Some(page) = list_found(session, request, way).await?
+    {
+        return Ok(page);
+    }
+    let reads = [value(SCAN_MAX as i64)];
+    let (read_to, rows) = page(session, statement::INSPECT_LIST, request, reads, "read_to").await?;
+    Ok(cut(rows, request.limit, read_to.map(InstanceId)))
+}
+
+/// The page, unless the index finds more than a page may read.
+async fn list_found(session: &Session, request: &ListRequest, way: Way) -> Result<Option<Page>> {
+    let most = SCAN_MAX as i64 + 1;
+    let more = [value(most), value(way.word())];
+    let statement = statement::INSPECT_LIST_FOUND;
+    let (found, rows) = page(session, statement, request, more, "found").await?;
+    let is_few = found.is_some_and(|found| found < most);
+    Ok(is_few.then(|| cut(rows, request.limit, None)))
+}
+
+/// Asks for one more than the page holds, to know whether another follows. Every row has the same figure in the column
+/// `about`; a page without rows is one row that has nothing else.
+async fn page<const N: usize>(
+    session: &Session,
+    statement: Statement,
+    request: &ListRequest,
+    more: [Parameter<'static>; N],
+    about: &'static str,
+) -> Result<(Option<i64>, Vec<Instance>)> {
+    let mut parameters = filter(&request.filter);
+    parameters.push(value(request.before.map_or(i64::MAX, |id| id.0)));
+    parameters.push(value(request.limit as i64 + 1));
+    parameters.extend(more);
+    let read = |row: &Row| -> Result<_, Failure> {
+        let is_empty = column::<Option<i64>>(row, "id")?.is_none();
+        let instance = (!is_empty).then(|| row::instance(row)).transpose()?;
+        Ok((column::<Option<i64>>(row, about)?, instance))
+    };
+    let rows = ask_planned(session, "list", statement.with(parameters), read).await?;
+    let figure = rows.first().and_then(|(figure, _)| *figure);
+    Ok((figure, rows.into_iter().filter_map(|row| row.1).collect()))
+}
+
+fn cut(mut instances: Vec<Instance>, limit: usize, read_to: Option<InstanceId>) -> Page {
+    let is_full = instances.len() > limit;
+    instances.truncate(limit);
+    let next = match is_full {
+        true => instances.last().map(|last| last.id),
+        false => read_to,
+    };
+    Page { instances, next }
+}
+
+/// A filter that has an index of its own.
+#[derive(Clone, Copy)]
+enum Way {
+    Parent,
+    Deadline,
+    Executing,
+}
+
+impl Way {
+    fn of(filter: &Filter) -> Option<Way> {
+        match filter {
+            Filter {
+                parent: Some(_), ..
+            } => Some(Way::Parent),
+            Filter {
+                deadline: Some(Deadline::Before(_)),
+                ..
+            } => Some(Way::Deadline),
+            Filter { statuses, .. } if *statuses == [Status::Executing] => Some(Way::Executing),
+            Filter { .. } => None,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Way::Parent => "parent",
+            Way::Deadline => "deadline",
+            Way::Executing => "executing",
+        }
+    }
+}
+
+pub(crate) async fn count(session: &Session, wanted: &Filter) -> Result<Count> {
+    wanted.check().map_err(|invalid| invalid.during("count"))?;
+    let mut parameters = filter(wanted);
+    parameters.push(value(COUNTED_MAX));
+    let call = statement::INSPECT_COUNT.with(parameters);
+    let rows = ask(session, "count", call, |row| {
+        column(row, "instances").map(counted)
+    });
+    Ok(rows.await?[0])
+}
+
+/// A filter as the parameters that inspect/list.sql, inspect/list_found.sql and inspect/count.sql begin with.
+fn filter(filter: &Filter) -> Vec<Parameter<'_>> {
+    let statuses: Vec<&str> = filter
+        .statuses
+        .iter()
+        .map(|status| status.as_str())
+        .collect();
+    let (without_deadline, deadline_before) = match filter.deadline {
+        None => (None, None),
+        Some(Deadline::None) => (Some(true), None),
+        Some(Deadline::Before(moment)) => (None, Some(SystemTime::from(moment))),
+    };
+    vec![
+        value(filter.machine.as_deref()),
+        value(filter.version),
+        value(filter.step.as_deref()),
+        value((!statuses.is_empty()).then_some(statuses)),
+        value(filter.queue.as_deref()),
+        value(filter.correlation_key.as_deref()),
+        value(filter.partition_key.as_deref()),
+        value(filter.parent.map(|id| id.0)),
+        value(filter.inserted_from.map(SystemTime::from)),
+        value(filter.inserted_until.map(SystemTime::from)),
+        value(filter.error.as_deref()),
+        value(filter.attempts_from),
+        value(without_deadline),
+        value(deadline_before),
+    ]
+}

@@ -1,0 +1,52 @@
+//! Counting everything, slice by slice, and the children of one instance.
+
+use crate::inspect::ask_planned;
+use crate::row::{column, status, time};
+use crate::session::Session;
+use crate::statement::{self, value};
+use outlast_core::limits::COUNT_MAX;
+use outlast_core::{
+    InstanceId, OVERDUE_AFTER, RETRIES_ALARMING, Result, RoundSummary, Standing, Survey,
+    SurveyRequest, micros,
+};
+
+pub(crate) async fn survey(session: &Session, request: SurveyRequest) -> Result<Survey> {
+    request
+        .check()
+        .map_err(|invalid| invalid.during("survey"))?;
+    let call = statement::INSPECT_SURVEY.with([
+        value(request.after.map_or(i64::MIN, |id| id.0)),
+        value(request.limit as i64),
+        value(micros(OVERDUE_AFTER)),
+        value(RETRIES_ALARMING),
+    ]);
+    let rows = ask_planned(session, "survey", call, |row| {
+        let standing = Standing {
+            machine: column(row, "fsm")?,
+            version: column(row, "fsm_version")?,
+            step: column(row, "step")?,
+            status: status(row, "status")?,
+            instances: column::<i64>(row, "instances")?.unsigned_abs(),
+            without_deadline: column::<i64>(row, "without_deadline")?.unsigned_abs(),
+            overdue: column::<i64>(row, "overdue")?.unsigned_abs(),
+            retrying: column::<i64>(row, "retrying")?.unsigned_abs(),
+            oldest_updated_at: time(row, "oldest_updated_at")?,
+        };
+        Ok((standing, column(row, "last").map(InstanceId)?))
+    });
+    let (groups, last): (Vec<_>, Vec<_>) = rows.await?.into_iter().unzip();
+    Ok(Survey::of(groups, last.into_iter().max(), request.limit))
+}
+
+pub(crate) async fn rounds(session: &Session, id: InstanceId) -> Result<Vec<RoundSummary>> {
+    let call = statement::INSPECT_ROUNDS.with([value(id.0), value(COUNT_MAX as i64)]);
+    let counts = ask_planned(session, "rounds", call, |row| {
+        let children = column::<i64>(row, "children")?.unsigned_abs();
+        Ok((
+            column(row, "parent_round")?,
+            status(row, "status")?,
+            children,
+        ))
+    });
+    Ok(RoundSummary::of(counts.await?))
+}

@@ -1,0 +1,9 @@
+-- How long steps had waited since a minute, the newest first.
+-- Parameters: 1 since, 2 limit.
+-- Index: primary key of delays.
+-- Bound: the limit.
+select minute, queue, bin, count
+from delays
+where minute >= ?1
+order by minute desc, queue desc, bin desc
+limit ?2

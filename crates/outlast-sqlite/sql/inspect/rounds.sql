@@ -1,0 +1,12 @@
+-- How the children of an instance stand, by round and status, the newest rounds first as far as the bound goes.
+-- Parameters: 1 parent, 2 limit.
+-- Index: instances_parent.
+-- Bound: the limit.
+select parent_round, status, count(*) as children
+from (
+    select parent_round, status
+    from instances
+    where parent_id = ?1
+    order by parent_round desc
+    limit ?2)
+group by parent_round, status

@@ -1,0 +1,9 @@
+-- What was run since a minute, the newest first.
+-- Parameters: 1 since, 2 limit.
+-- Index: primary key of runs.
+-- Bound: the limit.
+select minute, fsm, fsm_version, step, outcome, next_step, count, micros
+from runs
+where minute >= ?1
+order by minute desc, fsm desc, fsm_version desc, step desc, outcome desc, next_step desc
+limit ?2

@@ -1,0 +1,7 @@
+-- Adds to the count of how long steps had waited.
+-- Parameters: 1 minute, 2 queue, 3 bin, 4 count.
+-- Bound: one row.
+insert into delays (minute, queue, bin, count)
+values (?1, ?2, ?3, ?4)
+on conflict (minute, queue, bin) do update
+set count = count + excluded.count

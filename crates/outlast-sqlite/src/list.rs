@@ -1,0 +1,216 @@
+//! Pages of instances, and how many there are.
+//!
+//! These statements are put together: only the columns named here, their values bound.
+
+use crate::error::Fault;
+use crate::inspect::{self, COUNTED_MAX, all, counted};
+use crate::tx::Tx;
+use outlast_core::limits::SCAN_MAX;
+use outlast_core::{Count, Deadline, Filter, InstanceId, ListRequest, Page, Status};
+use rusqlite::params_from_iter;
+use rusqlite::types::Value;
+
+/// By the index of a filter where there is one that finds few, else in the order of the ids. Only ids are read first:
+/// the whole of an instance is worth reading when it fits.
+pub(crate) fn list(tx: &Tx<'_>, request: &ListRequest) -> Result<Page, Fault> {
+    let mut fitting = match few(tx, &request.filter)? {
+        Some(way) => find(tx, request, way)?,
+        None => scan(tx, request)?,
+    };
+    let is_full = fitting.ids.len() > request.limit;
+    fitting.ids.truncate(request.limit);
+    let next = match is_full {
+        true => fitting.ids.last().copied(),
+        false => fitting.read_to,
+    };
+    let instances = fitting.ids.into_iter().map(|id| inspect::get(tx, id));
+    let instances = instances.collect::<Result<Vec<_>, _>>()?;
+    Ok(Page {
+        instances: instances.into_iter().flatten().collect(),
+        next,
+    })
+}
+
+/// Those that fit, newest first, one more than the page holds if there is one.
+struct Fitting {
+    ids: Vec<InstanceId>,
+    /// The last that was read, when more are left that were not.
+    read_to: Option<InstanceId>,
+}
+
+/// Reads in the order of the ids until enough fit.
+fn scan(tx: &Tx<'_>, request: &ListRequest) -> Result<Fitting, Fault> {
+    let mut conditions = Conditions::new(request.before);
+    let fits = conditions.of(&request.filter);
+    let limit = conditions.bind(SCAN_MAX as i64 + 1);
+    let sql = format!(
+        "select id, ({fits}) as fits\nfrom instances\nwhere id < ?1\norder by id desc\nlimit {limit}"
+    );
+    let mut statement = tx.prepare_made(&sql)?;
+    let mut rows = statement.query(params_from_iter(conditions.values))?;
+    let (mut read, mut last) = (0, None);
+    let mut ids = Vec::new();
+    while let Some(row) = rows.next()? {
+        if read == SCAN_MAX {
+            return Ok(Fitting { ids, read_to: last });
+        }
+        read += 1;
+        let id = InstanceId(row.get(0)?);
+        last = Some(id);
+        if row.get::<_, Option<bool>>(1)? == Some(true) {
+            ids.push(id);
+        }
+        if ids.len() > request.limit {
+            break;
+        }
+    }
+    Ok(Fitting { ids, read_to: None })
+}
+
+/// Reads all that an index finds.
+fn find(tx: &Tx<'_>, request: &ListRequest, way: Way) -> Result<Fitting, Fault> {
+    let mut conditions = Conditions::new(request.before);
+    let found = way.condition(&mut conditions);
+    let fits = conditions.of(&request.filter);
+    let limit = conditions.bind(request.limit as i64 + 1);
+    let index = way.index();
+    let sql = format!(
+        "select id\nfrom instances indexed by {index}\nwhere id < ?1 and {found} and {fits}\norder by id desc\nlimit {limit}"
+    );
+    let ids = all(tx, &sql, params_from_iter(conditions.values), |row| {
+        row.get(0).map(InstanceId)
+    })?;
+    Ok(Fitting { ids, read_to: None })
+}
+
+/// The index of a filter, if it does not find more than a page may read.
+fn few(tx: &Tx<'_>, filter: &Filter) -> Result<Option<Way>, Fault> {
+    let Some(way) = Way::of(filter) else {
+        return Ok(None);
+    };
+    let mut conditions = Conditions::new(None);
+    let found = way.condition(&mut conditions);
+    let limit = conditions.bind(SCAN_MAX as i64 + 1);
+    let index = way.index();
+    let sql = format!(
+        "select count(*)\nfrom (select 1 from instances indexed by {index} where {found} and ?1 is not null limit {limit})"
+    );
+    let mut statement = tx.prepare_made(&sql)?;
+    let found: i64 = statement.query_row(params_from_iter(conditions.values), |row| row.get(0))?;
+    Ok((found <= SCAN_MAX as i64).then_some(way))
+}
+
+pub(crate) fn count(tx: &Tx<'_>, filter: &Filter) -> Result<Count, Fault> {
+    let mut conditions = Conditions::new(None);
+    let fits = conditions.of(filter);
+    let limit = conditions.bind(COUNTED_MAX);
+    let sql = format!(
+        "select count(*)\nfrom (select 1 from instances where id < ?1 and {fits}\nlimit {limit})"
+    );
+    let mut statement = tx.prepare_made(&sql)?;
+    let count: i64 = statement.query_row(params_from_iter(conditions.values), |row| row.get(0))?;
+    Ok(counted(count))
+}
+
+/// A filter that has an index of its own.
+#[derive(Clone, Copy)]
+enum Way {
+    Parent(InstanceId),
+    Deadline(outlast_core::Timestamp),
+    Executing,
+}
+
+impl Way {
+    fn of(filter: &Filter) -> Option<Way> {
+        match filter {
+            Filter {
+                parent: Some(parent),
+                ..
+            } => Some(Way::Parent(*parent)),
+            Filter {
+                deadline: Some(Deadline::Before(moment)),
+                ..
+            } => Some(Way::Deadline(*moment)),
+            Filter { statuses, .. } if *statuses == [Status::Executing] => Some(Way::Executing),
+            Filter { .. } => None,
+        }
+    }
+
+    fn index(self) -> &'static str {
+        match self {
+            Way::Parent(_) => "instances_parent",
+            Way::Deadline(_) => "instances_deadline",
+            Way::Executing => "instances_locked",
+        }
+    }
+
+    fn condition(self, conditions: &mut Conditions) -> String {
+        match self {
+            Way::Parent(id) => format!("parent_id = {}", conditions.bind(id.0)),
+            Way::Deadline(moment) => format!("await_deadline < {}", conditions.bind(moment.0)),
+            Way::Executing => "status = 'executing'".to_owned(),
+        }
+    }
+}
+
+/// The values of a statement. The first is always the id that those asked for are below.
+struct Conditions {
+    values: Vec<Value>,
+}
+
+impl Conditions {
+    fn new(before: Option<InstanceId>) -> Conditions {
+        let before = before.map_or(i64::MAX, |id| id.0);
+        Conditions {
+            values: vec![before.into()],
+        }
+    }
+
+    /// Adds a value and answers its place in the statement.
+    fn bind(&mut self, value: impl Into<Value>) -> String {
+        self.values.push(value.into());
+        format!("?{}", self.values.len())
+    }
+
+    /// A filter as one condition.
+    fn of(&mut self, filter: &Filter) -> String {
+        let mut parts = vec!["true".to_owned()];
+        let mut add = |comparison: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                parts.push(format!("{comparison} {}", self.bind(value)));
+            }
+        };
+        let text = |text: &Option<String>| text.clone().map(Value::from);
+        add("fsm =", text(&filter.machine));
+        add("fsm_version =", filter.version.map(Value::from));
+        add("step =", text(&filter.step));
+        add("queue =", text(&filter.queue));
+        add("correlation_key =", text(&filter.correlation_key));
+        add("partition_key =", text(&filter.partition_key));
+        add("parent_id =", filter.parent.map(|id| id.0.into()));
+        add("inserted_at >=", filter.inserted_from.map(|at| at.0.into()));
+        add("inserted_at <", filter.inserted_until.map(|at| at.0.into()));
+        add("attempt >=", filter.attempts_from.map(Value::from));
+        parts.extend(self.deadline(filter.deadline));
+        if let Some(error) = &filter.error {
+            parts.push(format!(
+                "instr(last_error, {}) > 0",
+                self.bind(error.clone())
+            ));
+        }
+        if !filter.statuses.is_empty() {
+            let statuses = filter.statuses.iter();
+            let places = statuses.map(|status| self.bind(status.as_str().to_owned()));
+            let places: Vec<String> = places.collect();
+            parts.push(format!("status in ({})", places.join(", ")));
+        }
+        parts.join("\n  and ")
+    }
+
+    fn deadline(&mut self, deadline: Option<Deadline>) -> Option<String> {
+        Some(match deadline? {
+            Deadline::None => "status = 'awaiting_signal' and await_deadline is null".to_owned(),
+            Deadline::Before(moment) => format!("await_deadline < {}", self.bind(moment.0)),
+        })
+    }
+}

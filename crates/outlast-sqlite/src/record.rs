@@ -1,0 +1,101 @@
+//! What engines have run, by the minute.
+
+use crate::decode;
+use crate::error::Fault;
+use crate::inspect::all;
+use crate::tx::Tx;
+use outlast_core::limits::{TRAFFIC_KEPT, TRAFFIC_MAX};
+use outlast_core::{Delays, Runs, Timestamp, Traffic, minute_of};
+use rusqlite::{Row, params};
+
+const RUNS: &str = include_str!("../sql/traffic/runs.sql");
+const DELAYS: &str = include_str!("../sql/traffic/delays.sql");
+const FORGET_RUNS: &str = include_str!("../sql/traffic/forget_runs.sql");
+const FORGET_DELAYS: &str = include_str!("../sql/traffic/forget_delays.sql");
+const RUNS_SINCE: &str = include_str!("../sql/inspect/runs.sql");
+const DELAYS_SINCE: &str = include_str!("../sql/inspect/delays.sql");
+
+/// How many old rows of each kind go with every record. Engines record every few seconds, and add fewer.
+const FORGOTTEN_MAX: i64 = 1_000;
+
+pub(crate) fn record(tx: &Tx<'_>, traffic: &Traffic) -> Result<(), Fault> {
+    let mut add = tx.prepare(RUNS)?;
+    for runs in &traffic.runs {
+        let Runs {
+            minute,
+            machine,
+            version,
+            step,
+            outcome,
+            next,
+            count,
+            micros,
+        } = runs;
+        add.execute(params![
+            minute.0,
+            machine,
+            version,
+            step,
+            outcome,
+            next,
+            stored(*count),
+            stored(*micros)
+        ])?;
+    }
+    let mut add = tx.prepare(DELAYS)?;
+    for delays in &traffic.delays {
+        let Delays {
+            minute,
+            queue,
+            bin,
+            count,
+        } = delays;
+        add.execute(params![minute.0, queue, bin, stored(*count)])?;
+    }
+    let before = tx.now - TRAFFIC_KEPT;
+    for forget in [FORGET_RUNS, FORGET_DELAYS] {
+        tx.prepare(forget)?
+            .execute(params![before.0, FORGOTTEN_MAX])?;
+    }
+    Ok(())
+}
+
+/// A count that was checked, and added to others of its key.
+fn stored(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// The newest come first from the statements, so that the bound leaves out the oldest.
+pub(crate) fn traffic(tx: &Tx<'_>, since: Timestamp) -> Result<Traffic, Fault> {
+    let since = minute_of(since).0;
+    let newest = params![since, TRAFFIC_MAX as i64];
+    let mut traffic = Traffic {
+        runs: all(tx, RUNS_SINCE, newest, runs)?,
+        delays: all(tx, DELAYS_SINCE, newest, delays)?,
+    };
+    traffic.runs.reverse();
+    traffic.delays.reverse();
+    Ok(traffic)
+}
+
+fn runs(row: &Row<'_>) -> rusqlite::Result<Runs> {
+    Ok(Runs {
+        minute: Timestamp(row.get("minute")?),
+        machine: row.get("fsm")?,
+        version: row.get("fsm_version")?,
+        step: row.get("step")?,
+        outcome: row.get("outcome")?,
+        next: row.get("next_step")?,
+        count: decode::count(row, "count")?,
+        micros: decode::count(row, "micros")?,
+    })
+}
+
+fn delays(row: &Row<'_>) -> rusqlite::Result<Delays> {
+    Ok(Delays {
+        minute: Timestamp(row.get("minute")?),
+        queue: row.get("queue")?,
+        bin: row.get("bin")?,
+        count: decode::count(row, "count")?,
+    })
+}

@@ -1,0 +1,55 @@
+//! Counting everything, slice by slice, and the children of one instance.
+
+use crate::decode;
+use crate::error::Fault;
+use crate::inspect::all;
+use crate::tx::Tx;
+use outlast_core::limits::COUNT_MAX;
+use outlast_core::{
+    InstanceId, OVERDUE_AFTER, RETRIES_ALARMING, RoundSummary, Standing, Survey, SurveyRequest,
+    Timestamp,
+};
+use rusqlite::{Row, params};
+
+const SURVEY: &str = include_str!("../sql/inspect/survey.sql");
+const ROUNDS: &str = include_str!("../sql/inspect/rounds.sql");
+
+pub(crate) fn survey(tx: &Tx<'_>, request: SurveyRequest) -> Result<Survey, Fault> {
+    let after = request.after.map_or(i64::MIN, |id| id.0);
+    let overdue_before = tx.now - OVERDUE_AFTER;
+    let values = params![
+        after,
+        request.limit as i64,
+        overdue_before.0,
+        RETRIES_ALARMING
+    ];
+    let rows = all(tx, SURVEY, values, |row| {
+        Ok((standing(row)?, InstanceId(row.get("last")?)))
+    })?;
+    let (groups, last): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+    Ok(Survey::of(groups, last.into_iter().max(), request.limit))
+}
+
+fn standing(row: &Row<'_>) -> rusqlite::Result<Standing> {
+    Ok(Standing {
+        machine: row.get("fsm")?,
+        version: row.get("fsm_version")?,
+        step: row.get("step")?,
+        status: decode::word(row, "status")?,
+        instances: decode::count(row, "instances")?,
+        without_deadline: decode::count(row, "without_deadline")?,
+        overdue: decode::count(row, "overdue")?,
+        retrying: decode::count(row, "retrying")?,
+        oldest_updated_at: Timestamp(row.get("oldest_updated_at")?),
+    })
+}
+
+pub(crate) fn rounds(tx: &Tx<'_>, id: InstanceId) -> Result<Vec<RoundSummary>, Fault> {
+    let values = params![id.0, COUNT_MAX as i64];
+    let counts = all(tx, ROUNDS, values, |row| {
+        let status = decode::word(row, "status")?;
+        let children = decode::count(row, "children")?;
+        Ok((row.get("parent_round")?, status, children))
+    })?;
+    Ok(RoundSummary::of(counts))
+}
