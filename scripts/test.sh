@@ -10,10 +10,12 @@
 # OUTLAST_TEST_POSTGRES_URL   a server to use instead of starting one
 # OUTLAST_PG_BIN              the folder of the PostgreSQL programs to start
 # OUTLAST_TEST_PGBOUNCER      the pgbouncer program, when it is in no usual place
+# OUTLAST_TEST_CHROMIUM       the Chromium program, when it is in no usual place
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/machine.sh
 . scripts/postgres.sh
+. scripts/browser.sh
 
 main() {
     require_rust
@@ -21,6 +23,7 @@ main() {
     offer_pgbouncer
     offer_patroni
     offer_faketime
+    offer_chromium
     run_tests "$@"
 }
 

@@ -1,5 +1,9 @@
 //! What a store finds when it is asked how it is.
 
+use crate::Count;
+use std::cmp::Ordering;
+use std::time::Duration;
+
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
@@ -33,4 +37,183 @@ pub struct Finding {
     pub found: String,
     /// What to do about it, in one sentence; empty when it is fine.
     pub remedy: String,
+}
+
+impl Finding {
+    /// What is as it should be.
+    pub fn fine(check: &'static str, found: impl Into<String>) -> Finding {
+        Finding {
+            check,
+            severity: Severity::Fine,
+            found: found.into(),
+            remedy: String::new(),
+        }
+    }
+
+    /// What will not work for ever, or not as fast as it could.
+    pub fn warning(
+        check: &'static str,
+        found: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Finding {
+        Finding {
+            check,
+            severity: Severity::Warning,
+            found: found.into(),
+            remedy: remedy.into(),
+        }
+    }
+
+    /// What does not work, or may lose what is committed.
+    pub fn serious(
+        check: &'static str,
+        found: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Finding {
+        Finding {
+            severity: Severity::Serious,
+            ..Finding::warning(check, found, remedy)
+        }
+    }
+
+    /// Claims of workers whose lease is over: how many, of how many workers, and for how long the first of these
+    /// leases has been over.
+    pub fn stuck_leases(claims: Count, workers: u64, longest: Duration) -> Finding {
+        const CHECK: &str = "stuck_leases";
+        if workers == 0 || longest < LEASES_MAY_BE_OVER {
+            return Finding::fine(CHECK, "every claim belongs to a worker that is alive");
+        }
+        let found = format!(
+            "{} held by {}, whose first lease ended {} ago",
+            counted(claims, "claim"),
+            counted(Count::Exactly(workers), "dead worker"),
+            span(longest)
+        );
+        let remedy = "no engine reaps: start one on this database, and see why the workers died";
+        Finding::warning(CHECK, found, remedy)
+    }
+
+    /// Waits whose deadline was more than [`OVERDUE_AFTER`](crate::OVERDUE_AFTER) ago, and for how long the first
+    /// has been waiting to be woken.
+    pub fn overdue_timers(overdue: Count, longest: Duration) -> Finding {
+        const CHECK: &str = "overdue_timers";
+        if overdue == Count::Exactly(0) {
+            return Finding::fine(CHECK, "every deadline that has come was seen to");
+        }
+        let found = format!(
+            "{} should have been woken, the first {} ago",
+            counted(overdue, "wait"),
+            span(longest)
+        );
+        let remedy = "no engine fires timers, or it cannot keep up: start one, or look at how busy the database is";
+        Finding::warning(CHECK, found, remedy)
+    }
+
+    /// The version of the schema, and the one that this program works with.
+    pub fn schema_version(found: u64, known: u64) -> Finding {
+        const CHECK: &str = "schema_version";
+        match found.cmp(&known) {
+            Ordering::Equal => {
+                Finding::fine(CHECK, format!("the schema has version {found}, the newest"))
+            }
+            Ordering::Less => Finding::serious(
+                CHECK,
+                format!("the schema has version {found}, and this program needs {known}"),
+                "run `outlast migrate`",
+            ),
+            Ordering::Greater => Finding::warning(
+                CHECK,
+                format!("the schema has version {found}, and this program knows only {known}"),
+                "run the newer version of the program everywhere",
+            ),
+        }
+    }
+}
+
+/// A reaper comes round every few seconds: what is over for less than this is about to be given back.
+const LEASES_MAY_BE_OVER: Duration = Duration::from_secs(30);
+
+/// A number of things, as a sentence has it.
+fn counted(count: Count, thing: &str) -> String {
+    match count {
+        Count::Exactly(1) => format!("1 {thing}"),
+        Count::Exactly(number) => format!("{number} {thing}s"),
+        Count::AtLeast(number) => format!("more than {number} {thing}s"),
+    }
+}
+
+/// A duration as people say it: one number, one unit.
+pub fn span(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0 => format!("{} ms", duration.as_millis()),
+        1..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// A size as people say it.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let (mut value, mut unit) = (bytes as f64, 0);
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{bytes} bytes"),
+        _ => format!("{value:.1} {}", UNITS[unit]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_that_has_just_ended_is_not_stuck() {
+        let found = |longest| Finding::stuck_leases(Count::Exactly(3), 1, longest).severity;
+        assert_eq!(found(Duration::from_secs(5)), Severity::Fine);
+        assert_eq!(found(Duration::from_secs(60)), Severity::Warning);
+    }
+
+    #[test]
+    fn sentences_have_their_figures() {
+        let leases = Finding::stuck_leases(Count::Exactly(1), 2, Duration::from_secs(300));
+        assert_eq!(
+            leases.found,
+            "1 claim held by 2 dead workers, whose first lease ended 5 min ago"
+        );
+        let timers = Finding::overdue_timers(Count::AtLeast(1_000), Duration::from_secs(60));
+        assert_eq!(
+            timers.found,
+            "more than 1000 waits should have been woken, the first 60 s ago"
+        );
+    }
+
+    #[test]
+    fn sizes_and_spans_have_one_number_and_one_unit() {
+        for (bytes, expected) in [
+            (0, "0 bytes"),
+            (1023, "1023 bytes"),
+            (1536, "1.5 KiB"),
+            (5 << 30, "5.0 GiB"),
+        ] {
+            assert_eq!(size(bytes), expected);
+        }
+        for (seconds, expected) in [
+            (0, "0 ms"),
+            (1, "1 s"),
+            (119, "119 s"),
+            (120, "2 min"),
+            (7_199, "119 min"),
+            (7_200, "2 h"),
+            (172_799, "47 h"),
+            (172_800, "2 d"),
+        ] {
+            assert_eq!(span(Duration::from_secs(seconds)), expected);
+        }
+    }
 }

@@ -66,9 +66,7 @@ pub trait Inspect: Send + Sync + 'static {
 
     /// How the store and its database are: settings, space, what stands in the way. Each check that can be made is
     /// answered, also what is fine; one that the role may not make is left out.
-    async fn examine(&self) -> Result<Vec<Finding>> {
-        unimplemented!()
-    }
+    async fn examine(&self) -> Result<Vec<Finding>>;
 }
 
 /// A whole row. `Debug` shows neither state, result nor error.

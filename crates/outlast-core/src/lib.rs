@@ -63,7 +63,7 @@ pub use commit::{
 };
 pub use deliver::{Delivered, Delivery, NewSignal, SignalOrInsert, SignalledOrInserted, Target};
 pub use error::{Error, ErrorKind, Invalid, Result, Source};
-pub use examine::{Finding, Severity};
+pub use examine::{Finding, Severity, size, span};
 pub use fire::Fired;
 pub use hint::{Hints, Listen};
 pub use id::{InstanceId, Revision, SignalId, WorkerId};

@@ -51,6 +51,11 @@ impl Failure {
         self.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
     }
 
+    /// Whether the role has no right to this.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        self.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
+    }
+
     /// Whether one of the rows is to blame, so that the others can be written without it.
     pub(crate) fn blames_a_row(&self) -> bool {
         #[cfg(outlast_mutants)]

@@ -30,6 +30,7 @@ mod deliver;
 mod direct;
 mod enqueue;
 mod error;
+mod examine;
 mod fire;
 mod insert;
 mod inspect;

@@ -100,6 +100,12 @@ statements! {
     INSPECT_SURVEY = "inspect/survey";
     INSPECT_RUNS = "inspect/runs";
     INSPECT_DELAYS = "inspect/delays";
+    EXAMINE_SERVER = "examine/server";
+    EXAMINE_HOLDERS = "examine/holders";
+    EXAMINE_TABLE = "examine/table";
+    EXAMINE_LEASES = "examine/leases";
+    EXAMINE_TIMERS = "examine/timers";
+    EXAMINE_SCHEMA = "examine/schema";
 }
 
 /// The statements' texts for one schema.

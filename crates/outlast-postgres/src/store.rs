@@ -260,6 +260,10 @@ impl Inspect for Postgres {
     async fn traffic(&self, since: Timestamp) -> Result<Traffic> {
         record::traffic(&self.session, since).await
     }
+
+    async fn examine(&self) -> Result<Vec<outlast_core::Finding>> {
+        crate::examine::examine(&self.session).await
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use outlast_core::{
     Answer, Claim, Delivery, Error, ErrorKind, Filter, Heartbeat, Inspect, InstanceId, Json,
     ListRequest, NewSignal, Note, Outcome, ReapRequest, ReconcileRequest, Status, Store, Target,
-    WorkerId,
+    Timestamp, WorkerId,
 };
 use outlast_postgres::{Conductor, Options, Postgres};
 use outlast_testbed::cluster::{Cluster, Stop};
@@ -457,6 +457,10 @@ async fn assert_closed(store: &Postgres, claim: &Claim) {
         limit: 1,
         ..ListRequest::default()
     };
+    let survey = outlast_core::SurveyRequest {
+        after: None,
+        limit: 1,
+    };
     let lease = Duration::from_secs(60);
     let errors = [
         store.now().await.err(),
@@ -487,6 +491,10 @@ async fn assert_closed(store: &Postgres, claim: &Claim) {
         store.queues().await.err(),
         store.workers().await.err(),
         store.operations(None).await.err(),
+        store.record(work::traffic(Timestamp(0))).await.err(),
+        store.rounds(id).await.err(),
+        store.survey(survey).await.err(),
+        store.traffic(Timestamp(0)).await.err(),
     ];
     for (position, error) in errors.into_iter().enumerate() {
         let kind = error.as_ref().map(Error::kind);

@@ -9,7 +9,7 @@ use outlast_conformance::{Subject, Threads, suite, try_rule};
 use outlast_core::{
     Delivery, Error, ErrorKind, Filter, Inserted, Inspect, InstanceId, Json, ListRequest,
     ManualClock, NewInstance, NewSignal, Note, Outcome, Result, Scope, SignalOrInsert, Status,
-    Store, Target,
+    Store, SurveyRequest, Target,
 };
 use outlast_postgres::{Migrations, Options, Postgres, Roles, testing};
 use std::collections::BTreeSet;
@@ -355,7 +355,15 @@ async fn an_enqueuer_does_nothing_else() {
 /// What only workers and owners may do to the tables, and readers in part.
 fn intrusions(schema: &str) -> Vec<String> {
     let mut sql = Vec::new();
-    for table in ["instances", "signals", "workers", "queues", "operations"] {
+    for table in [
+        "instances",
+        "signals",
+        "workers",
+        "queues",
+        "operations",
+        "runs",
+        "delays",
+    ] {
         sql.push(format!("select from \"{schema}\".{table}"));
         sql.extend(writes(schema, table));
     }
@@ -377,6 +385,7 @@ fn writes(schema: &str, table: &str) -> Vec<String> {
         "meta" => "key",
         "queues" | "workers" => "name",
         "operations" => "operator",
+        "runs" | "delays" => "count",
         _ => "id",
     };
     vec![
@@ -484,6 +493,15 @@ async fn a_reader_looks_at_everything_and_writes_nothing() {
     assert_eq!(reader.queues().await.unwrap().len(), 1);
     assert!(reader.workers().await.unwrap().is_empty());
     assert_eq!(reader.operations(None).await.unwrap().len(), 1);
+    assert_eq!(reader.rounds(id).await.unwrap(), []);
+    let everything = SurveyRequest {
+        after: None,
+        limit: 10,
+    };
+    assert_eq!(reader.survey(everything).await.unwrap().groups.len(), 1);
+    let now = reader.now().await.unwrap();
+    worker.record(work::traffic(now)).await.unwrap();
+    assert_eq!(reader.traffic(now).await.unwrap().runs.len(), 1);
 
     let client = scene.client("reader").await;
     let denied = denied_statements(&scene, "reader").await;

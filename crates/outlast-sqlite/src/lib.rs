@@ -50,6 +50,7 @@ mod commit;
 mod decode;
 mod deliver;
 mod error;
+mod examine;
 mod fire;
 mod inbox;
 mod insert;

@@ -110,12 +110,12 @@ impl From<rusqlite::Error> for MigrateError {
     }
 }
 
-fn newest() -> i64 {
+pub(crate) fn newest() -> i64 {
     MIGRATIONS.last().map_or(0, |migration| migration.version)
 }
 
 /// The version of the schema; 0 when there is none yet.
-fn version(connection: &Connection) -> rusqlite::Result<i64> {
+pub(crate) fn version(connection: &Connection) -> rusqlite::Result<i64> {
     if tables(connection, "meta")?.is_empty() {
         return Ok(0);
     }

@@ -40,6 +40,8 @@ pub struct Sqlite {
 struct Inner {
     clock: Arc<dyn Clock>,
     place: String,
+    /// What an examination cannot ask the database.
+    examined: crate::examine::Place,
     /// Closed first, and dropped first: the writer is the last to let go of the file, so that it can
     /// write the log back.
     readers: Option<Lane>,
@@ -79,6 +81,10 @@ impl Sqlite {
     pub(crate) fn start(options: Options, path: Option<&Path>) -> Result<Sqlite> {
         let Connections { writer, readers } = open::open(&options, path)?;
         let place = place(path)?;
+        let examined = crate::examine::Place {
+            file: open::file(path).map(Path::to_owned),
+            synchronous: options.synchronous,
+        };
         let transactions = Arc::new(AtomicU64::new(0));
         let clock = options.clock;
         let waits = match (open::file(path), options.synchronous) {
@@ -96,6 +102,7 @@ impl Sqlite {
             inner: Arc::new(Inner {
                 clock,
                 place,
+                examined,
                 readers,
                 writer,
                 transactions,
@@ -438,6 +445,12 @@ impl Inspect for Sqlite {
     async fn traffic(&self, since: Timestamp) -> Result<Traffic> {
         self.admit("traffic", || limits::check_moment("since", since))?;
         self.read("traffic", move |tx| record::traffic(tx, since))
+            .await
+    }
+
+    async fn examine(&self) -> Result<Vec<outlast_core::Finding>> {
+        let place = self.inner.examined.clone();
+        self.read("examine", move |tx| crate::examine::examine(tx, &place))
             .await
     }
 }

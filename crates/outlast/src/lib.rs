@@ -95,10 +95,12 @@ pub use machine::{
     StepResult, fan_out, sleep, wait_for,
 };
 pub use outlast_core::{
-    CancelAnswer, Child, Clock, Count, DeleteAnswer, Delivery, DroppedChild, Error, ErrorKind,
-    Filter, Inspect, Instance, InstanceId, Invalid, Json, ListRequest, ManualClock, NewInstance,
-    NewSignal, Note, Operation, Page, Parent, QueueSummary, RetryAnswer, Scope, Signal as Message,
-    SignalRow, Status, Store, Target, Timestamp, Worker, limits,
+    CancelAnswer, Child, Clock, Count, DELAY_BINS, Deadline, Delays, DeleteAnswer, Delivery,
+    DroppedChild, Error, ErrorKind, Filter, Finding, Inspect, Instance, InstanceId, Invalid, Json,
+    ListRequest, MachineOffer, ManualClock, NewInstance, NewSignal, Note, OVERDUE_AFTER, Operation,
+    Page, Parent, QueueSummary, RETRIES_ALARMING, RetryAnswer, RoundSummary, Runs, Scope, Severity,
+    Signal as Message, SignalRow, Standing, Status, Store, Survey, SurveyRequest, Target,
+    Timestamp, Traffic, Worker, limits, minute_of,
 };
 #[cfg(feature = "postgres")]
 pub use outlast_postgres::{self as postgres, Postgres};

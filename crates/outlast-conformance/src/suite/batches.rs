@@ -282,5 +282,13 @@ pub async fn a_closed_store_answers_that_it_is_closed(subject: &Subject) {
             .is_err_and(closed)
     );
     assert!(subject.store.get(claim.id).await.is_err_and(closed));
+    let everything = outlast_core::SurveyRequest {
+        after: None,
+        limit: 1,
+    };
+    assert!(subject.store.survey(everything).await.is_err_and(closed));
+    let now = subject.now();
+    assert!(subject.store.traffic(now).await.is_err_and(closed));
+    assert!(subject.store.rounds(claim.id).await.is_err_and(closed));
     subject.store.close().await;
 }

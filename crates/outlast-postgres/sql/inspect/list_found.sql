@@ -16,7 +16,8 @@ found as materialized (
     union all
     (select r.id from outlast.instances r where $18 = 'deadline' and r.await_deadline < $14 limit $17)
     union all
-    (select r.id from outlast.instances r where $18 = 'executing' and r.locked_by is not null limit $17)
+    -- Compared, not asked whether it is there: that leaves no other index to find it by. Ids of workers begin at 1.
+    (select r.id from outlast.instances r where $18 = 'executing' and r.locked_by > 0 limit $17)
 ),
 page as materialized (
     select i.id, i.fsm, i.fsm_version, i.step, i.state, i.status, i.revision, i.result, i.last_error, i.queue,

@@ -1,4 +1,4 @@
-//! Every statement that writes, with the arguments of a usual batch.
+//! Every statement that writes, and every question of people that has one plan, with the arguments of a usual batch.
 
 use crate::table::{
     self, CHILD, FAILED, FIRST_EXPIRED_WORKER, KEYED, PARENT, PARKED, PARKED_WITH_KEY, RUNNING,
@@ -36,6 +36,8 @@ pub(crate) fn cases(rows: usize) -> Vec<Case> {
     cases.extend(entering(rows));
     cases.extend(maintaining(rows));
     cases.extend(operating(rows));
+    cases.extend(recording(rows));
+    cases.extend(looking(rows));
     cases
 }
 
@@ -304,8 +306,8 @@ fn maintaining(rows: usize) -> Vec<Case> {
         case(
             "lease/register",
             0,
-            "text, text, text, text[], bigint",
-            "'w', 'host', '1', '{main}', 60000000",
+            "text, text, text, text[], bigint, text",
+            "'w', 'host', '1', '{main}', 60000000, '[]'",
         ),
         case(
             "lease/heartbeat",
@@ -409,6 +411,94 @@ fn operating(rows: usize) -> Vec<Case> {
         ),
     ]
 }
+
+fn recording(rows: usize) -> Vec<Case> {
+    let minutes = || same("2026-11-16 12:00:00+00", rows);
+    let steps = texts((0..rows).map(|n| format!("step {n}")));
+    let day_us = 24_i64 * 3600 * 1_000_000;
+    vec![
+        case(
+            "traffic/runs",
+            10,
+            "timestamptz[], text[], integer[], text[], text[], text[], bigint[], bigint[]",
+            format!(
+                "{}, {}, {}, {steps}, {}, {}, {}, {}",
+                minutes(),
+                same("order", rows),
+                same(1, rows),
+                same("next", rows),
+                same("ship", rows),
+                same(1, rows),
+                same(1_000, rows)
+            ),
+        ),
+        case(
+            "traffic/delays",
+            10,
+            "timestamptz[], text[], smallint[], bigint[]",
+            format!(
+                "{}, {}, {}, {}",
+                minutes(),
+                texts((0..rows).map(|n| format!("queue {n}"))),
+                same(3, rows),
+                same(1, rows)
+            ),
+        ),
+        case(
+            "traffic/forget_runs",
+            4,
+            "bigint, bigint",
+            format!("{day_us}, {rows}"),
+        ),
+        case(
+            "traffic/forget_delays",
+            4,
+            "bigint, bigint",
+            format!("{day_us}, {rows}"),
+        ),
+    ]
+}
+
+/// Questions that read a bounded part of the table. Nothing fits the filter of the page, so that it reads all it may.
+fn looking(rows: usize) -> Vec<Case> {
+    let parent = table::ids(PARENT, 1)[0];
+    let nulls = |count: usize| vec!["null"; count].join(", ");
+    let expired = table::ids(PARKED, rows);
+    let deadline = format!("now() + ({} - 100000) * interval '1 second'", expired[0]);
+    vec![
+        case(
+            "inspect/survey",
+            2,
+            "bigint, bigint, bigint, integer",
+            format!("5000, {rows}, 10000000, 5"),
+        ),
+        case(
+            "inspect/rounds",
+            2,
+            "bigint, bigint",
+            format!("{parent}, 100000"),
+        ),
+        case(
+            "inspect/list",
+            2,
+            LIST,
+            format!("'nothing', {}, 900000, 51, {rows}", nulls(13)),
+        ),
+        case(
+            "inspect/list_found",
+            6,
+            LIST_FOUND,
+            format!(
+                "{}, {deadline}, 900000, 51, {}, 'deadline'",
+                nulls(13),
+                rows * 10
+            ),
+        ),
+    ]
+}
+
+const LIST: &str = "text, integer, text, text[], text, text, text, bigint, timestamptz, timestamptz, text, integer, boolean, timestamptz, bigint, bigint, bigint";
+const LIST_FOUND: &str = "text, integer, text, text[], text, text, text, bigint, timestamptz, timestamptz, text, integer, boolean, timestamptz, bigint, bigint, bigint, text";
 
 /// Correlation keys that are occupied.
 fn keys(rows: usize) -> String {

@@ -69,5 +69,21 @@ union all
 select 'pause', null, 'main', 'somebody', now() - interval '3 days'
   from generate_series(0, 9999) as n;
 
+-- Traffic of the last day and of the days before, which are to be forgotten; a hundred kinds a minute.
+insert into outlast.runs (minute, fsm, fsm_version, step, outcome, next_step, count, micros)
+select date_trunc('minute', now()) - n / 100 * interval '1 minute', 'order', 1, 'step ' || n % 100, 'next', 'ship', 1, 1
+  from generate_series(0, 99999) as n
+union all
+select date_trunc('minute', now()) - interval '2 days' - n / 100 * interval '1 minute', 'order', 1,
+       'step ' || n % 100, 'next', 'ship', 1, 1
+  from generate_series(0, 99999) as n;
+
+insert into outlast.delays (minute, queue, bin, count)
+select date_trunc('minute', now()) - n / 20 * interval '1 minute', 'main', n % 20, 1
+  from generate_series(0, 9999) as n
+union all
+select date_trunc('minute', now()) - interval '2 days' - n / 20 * interval '1 minute', 'main', n % 20, 1
+  from generate_series(0, 9999) as n;
+
 select setval('outlast.instances_id_seq', 2000000), setval('outlast.signals_id_seq', 4000000),
        setval('outlast.workers_id_seq', 1000);

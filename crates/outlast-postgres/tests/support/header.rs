@@ -71,6 +71,8 @@ pub(crate) fn index_names(text: &str) -> impl Iterator<Item = &str> {
         "workers_",
         "queues_",
         "operations_",
+        "runs_",
+        "delays_",
     ];
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .filter(move |word| tables.iter().any(|table| word.starts_with(table)))

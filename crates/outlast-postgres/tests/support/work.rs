@@ -2,7 +2,8 @@
 
 use outlast_core::{
     Answer, Claim, ClaimRequest, Commit, Inspect, Instance, InstanceId, Json, MachineVersion,
-    NewInstance, NewWorker, Outcome, SignalOrInsert, Store, Taker, WorkerId,
+    NewInstance, NewWorker, Outcome, Runs, SignalOrInsert, Store, Taker, Timestamp, Traffic,
+    WorkerId, minute_of,
 };
 use outlast_postgres::Postgres;
 use std::time::Duration;
@@ -26,6 +27,24 @@ pub(crate) async fn worker(store: &Postgres) -> WorkerId {
         lease: Duration::from_secs(3600),
     };
     store.register(worker).await.unwrap()
+}
+
+/// One step that was run in the minute of `moment`.
+pub(crate) fn traffic(moment: Timestamp) -> Traffic {
+    let runs = Runs {
+        minute: minute_of(moment),
+        machine: "task".into(),
+        version: 1,
+        step: "start".into(),
+        outcome: "done".into(),
+        next: String::new(),
+        count: 1,
+        micros: 1_000,
+    };
+    Traffic {
+        runs: vec![runs],
+        delays: Vec::new(),
+    }
 }
 
 pub(crate) fn request(worker: WorkerId, max: usize) -> ClaimRequest {

@@ -3,8 +3,9 @@
 use super::Client;
 use outlast_core::limits::PAGE_MAX;
 use outlast_core::{
-    Child, Count, Filter, Instance, InstanceId, ListRequest, Operation, Page, QueueSummary, Result,
-    SignalId, SignalRow, Target, Timestamp, Worker,
+    Child, Count, Filter, Finding, Instance, InstanceId, ListRequest, Operation, Page,
+    QueueSummary, Result, RoundSummary, SignalId, SignalRow, Survey, SurveyRequest, Target,
+    Timestamp, Traffic, Worker,
 };
 
 impl Client {
@@ -21,7 +22,9 @@ impl Client {
     // What a codec finds changed in the database is refused in its place where there are several, so that one
     // does not hide the others; `docs/encryption.md` has the whole table.
 
-    /// A page of instances, newest first. [`Page::next`] is the cursor: the `before` of the next page.
+    /// A page of instances, newest first. [`Page::next`] is the cursor: the `before` of the next page. A page ends as
+    /// well when it has read [`SCAN_MAX`](outlast_core::limits::SCAN_MAX) instances, so one whose filter few fit may
+    /// be short, even empty: the last is the one without a `next`.
     pub async fn list(&self, request: ListRequest) -> Result<Page> {
         let mut page = self.store.list(request).await?;
         self.coding.decode_page(&mut page.instances, "list")?;
@@ -68,6 +71,31 @@ impl Client {
     /// What operators did, newest first: to one instance, or to anything.
     pub async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>> {
         self.store.operations(instance).await
+    }
+
+    /// How the children of an instance stand, by round: what a join waits for. Counted up to
+    /// [`COUNT_MAX`](outlast_core::limits::COUNT_MAX) children in all, the newest rounds first; answered in the order
+    /// of the rounds.
+    pub async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>> {
+        self.store.rounds(id).await
+    }
+
+    /// Counts a slice of all instances, in the order of their ids, by machine, step and status. [`Survey::next`] is
+    /// where to go on; added up until it is `None`, the slices are everything.
+    pub async fn survey(&self, request: SurveyRequest) -> Result<Survey> {
+        self.store.survey(request).await
+    }
+
+    /// What engines have run since the minute of `since`, and how long it had waited, by the minute. They are kept for
+    /// a day and are a few seconds behind; those of an engine that crashed in its last seconds are missing.
+    pub async fn traffic(&self, since: Timestamp) -> Result<Traffic> {
+        self.store.traffic(since).await
+    }
+
+    /// How the database is: settings, space, what stands in the way, also what is fine. For a look now and then:
+    /// it asks much.
+    pub async fn examine(&self) -> Result<Vec<Finding>> {
+        self.store.examine().await
     }
 
     /// The database's present moment.

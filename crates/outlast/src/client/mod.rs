@@ -42,10 +42,12 @@
 //! # }
 //! ```
 
+mod explaining;
 mod handle;
 mod inserting;
 mod looking;
 mod operating;
+mod sentence;
 mod signalling;
 mod waiting;
 

@@ -71,7 +71,7 @@ impl Default for Settings {
 /// long ago, and measuring. At least one node must do it; any number may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roles {
-    /// Runs steps: picker, executor, committer, heartbeat.
+    /// Runs steps: picker, executor, committer, heartbeat, recorder.
     pub worker: bool,
     /// Keeps house: reaper, timers, collector, reconciler, surveyor.
     pub maintenance: bool,

@@ -100,7 +100,9 @@ impl Executor {
             };
             if std::mem::replace(&mut first, false) {
                 lane.note_start();
-                metrics::started(&lane.queue, claim.waited + taken.elapsed());
+                let waited = claim.waited + taken.elapsed();
+                metrics::started(&lane.queue, waited);
+                lane.waits.started_after(waited);
             }
             let span = self.span(&claim);
             // In one expression: a future in a variable is kept twice.
@@ -151,7 +153,9 @@ impl Executor {
             return Err(Box::pin(self.give_up(&cx, held)).await);
         };
         self.let_others_go_first(&mut outcome, budget);
-        metrics::ran(machine.name, step, &outcome, started.elapsed());
+        let took = started.elapsed();
+        metrics::ran(machine.name, step, &outcome, took);
+        self.node.tally.ran(machine, step, &outcome, took);
         tracing::debug!(outcome = metrics::outcome_word(&outcome), "step has run");
         if self.crashes(Point::BeforeCommit, cx.claim(), Some(&outcome)) {
             return Err(Ran::Crashed);

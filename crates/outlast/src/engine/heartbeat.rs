@@ -72,7 +72,7 @@ impl Heartbeat {
             name: settings.name.clone(),
             host: settings.host.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
-            machines: Vec::new(),
+            machines: self.node.registry.offers(),
             queues: settings.queues.keys().cloned().collect(),
             lease: settings.lease,
         };

@@ -5,6 +5,7 @@
 //! others run. How many claims wait for a slot follows the pace of the queue: no more than are started
 //! within a few claims' time, so that nothing waits here that another node could run.
 
+use super::tally::Waits;
 use crate::hub::Alarm;
 use crate::metrics;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub(crate) struct Lane {
     writing: AtomicUsize,
     /// How many steps of new claims have started, ever; it may wrap.
     started: AtomicUsize,
+    /// How long those had waited, since it was last recorded.
+    pub(crate) waits: Waits,
     /// How many start while a claim is under way.
     pace: AtomicUsize,
     /// Whether the picker is to be woken when there is room.
@@ -57,6 +60,7 @@ impl Lane {
             running: AtomicUsize::new(0),
             writing: AtomicUsize::new(0),
             started: AtomicUsize::new(0),
+            waits: Waits::default(),
             pace: AtomicUsize::new(0),
             wants_more: AtomicBool::new(false),
             backlog: AtomicBool::new(false),

@@ -45,8 +45,8 @@
 //!
 //! The *heartbeat* keeps the worker's lease; when it stops, the *reaper* of any node gives the claims back. The
 //! *timers* wake waits at their deadline, the *collector* removes what ended long ago, the *reconciler* looks
-//! for what should not exist, the *surveyor* measures, and the *notifier* hears from other nodes what is worth
-//! a look.
+//! for what should not exist, the *surveyor* measures, the *recorder* adds what was run to the counts that people
+//! see, and the *notifier* hears from other nodes what is worth a look.
 //!
 //! Each of them is a file of this module: a `run` that only loops, backs off and logs, and a `run_once` that
 //! does the work.
@@ -66,9 +66,11 @@ mod obstacles;
 mod picker;
 mod reaper;
 mod reconciler;
+mod recorder;
 mod running;
 mod surveyor;
 mod suspects;
+mod tally;
 mod timers;
 mod watchdog;
 

@@ -2,6 +2,7 @@
 
 use super::builder::Settings;
 use super::faults::Fault;
+use super::tally::Tally;
 use crate::client::{Backend, Client};
 use crate::hub::Alarm;
 use crate::machine::Registry;
@@ -24,6 +25,8 @@ pub(crate) struct Node {
     pub(crate) registry: Registry,
     /// What every claim asks for.
     pub(crate) machines: Arc<[MachineVersion]>,
+    /// What has run since it was last recorded.
+    pub(crate) tally: Tally,
     pub(crate) stop: Stop,
     pub(crate) fault: Option<Fault>,
     /// By claim and not by instance: one that goes through the queue may be claimed again here before the
@@ -91,6 +94,7 @@ impl Node {
     ) -> Node {
         Node {
             machines: registry.versions(),
+            tally: Tally::default(),
             client,
             settings,
             registry,

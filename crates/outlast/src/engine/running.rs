@@ -12,6 +12,7 @@ use super::notifier::Notifier;
 use super::picker::Picker;
 use super::reaper::Reaper;
 use super::reconciler::Reconciler;
+use super::recorder::Recorder;
 use super::surveyor::Surveyor;
 use super::timers::Timers;
 use super::watchdog::{Watchdog, WatchdogThread};
@@ -118,6 +119,8 @@ impl Engine {
             let picker = Picker::new(node.clone(), lane, executor.clone(), self.work.clone());
             self.work.spawn(picker.run());
         }
+        self.upkeep
+            .spawn(Recorder::new(node.clone(), self.lanes.clone()).run());
         let intake = Arc::new(Intake::new(
             node.clone(),
             self.lanes.clone(),

@@ -3,7 +3,7 @@
 use super::{Context, Failure, Machine, Trouble, codec};
 use crate::error::SetupError;
 use async_trait::async_trait;
-use outlast_core::{MachineVersion, Outcome, limits};
+use outlast_core::{MachineOffer, MachineVersion, Outcome, limits};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,8 @@ use std::time::Duration;
 pub(crate) struct Registered {
     pub(crate) name: &'static str,
     pub(crate) version: i32,
+    /// The queue of instances that do not name another.
+    queue: &'static str,
     pub(crate) steps: &'static [&'static str],
     pub(crate) timeout: Duration,
     pub(crate) runs_ahead: bool,
@@ -35,11 +37,22 @@ impl Registered {
         Ok(Registered {
             name: M::NAME,
             version: M::VERSION,
+            queue: M::QUEUE,
             steps,
             timeout: M::STEP_TIMEOUT,
             runs_ahead: M::RUN_AHEAD,
             runner: Box::new(Typed(machine)),
         })
+    }
+
+    fn offer(&self) -> MachineOffer {
+        let steps = self.steps.iter().take(limits::STEPS_MAX);
+        MachineOffer {
+            name: self.name.to_owned(),
+            version: self.version,
+            queue: self.queue.to_owned(),
+            steps: steps.map(ToString::to_string).collect(),
+        }
     }
 
     /// The step of this name, if this build knows it.
@@ -112,6 +125,21 @@ impl Registry {
         let mut versions: Vec<_> = self.machines.keys().cloned().collect();
         versions.sort();
         versions.into()
+    }
+
+    /// What a worker says of its machines when it registers: for people to read, so that of too many as many are told
+    /// as fit.
+    pub(crate) fn offers(&self) -> Vec<MachineOffer> {
+        let mut room = limits::OFFER_BYTES_MAX;
+        let mut offers: Vec<_> = self.machines.values().map(Registered::offer).collect();
+        offers.sort_by(|a, b| (&a.name, a.version).cmp(&(&b.name, b.version)));
+        offers.truncate(limits::MACHINES_MAX);
+        offers.retain(|offer| {
+            let left = room.checked_sub(offer.bytes());
+            room = left.unwrap_or(room);
+            left.is_some()
+        });
+        offers
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -10,6 +10,7 @@ mod codec;
 mod context;
 mod crashing;
 mod deploys;
+mod explaining;
 mod failures;
 mod jobs;
 mod load;

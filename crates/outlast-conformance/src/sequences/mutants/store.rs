@@ -305,4 +305,8 @@ impl Inspect for Mutant {
     async fn traffic(&self, since: Timestamp) -> Result<Traffic> {
         self.model.traffic(since).await
     }
+
+    async fn examine(&self) -> Result<Vec<outlast_core::Finding>> {
+        self.model.examine().await
+    }
 }

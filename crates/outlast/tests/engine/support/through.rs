@@ -8,8 +8,9 @@ use outlast_core::{
     Committed, Count, DeleteAnswer, Delivered, Error, Filter, Fired, Heartbeat, Hints, Inserts,
     Inspect, Instance, InstanceId, Invalid, ListRequest, Listen, NewInstance, NewSignal, NewWorker,
     Note, Operation, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled,
-    Release, Released, Result, Retried, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted,
-    Status, Store, Taker, Timestamp, Worker, WorkerId,
+    Release, Released, Result, Retried, RoundSummary, SignalId, SignalOrInsert, SignalRow,
+    SignalledOrInserted, Status, Store, Survey, SurveyRequest, Taker, Timestamp, Traffic, Worker,
+    WorkerId,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -372,5 +373,9 @@ impl<S: Store + Inspect> Inspect for Through<S> {
 
     async fn traffic(&self, since: Timestamp) -> Result<Traffic> {
         self.store.traffic(since).await
+    }
+
+    async fn examine(&self) -> Result<Vec<outlast_core::Finding>> {
+        self.store.examine().await
     }
 }

@@ -1,0 +1,230 @@
+//! What somebody should look at.
+
+use crate::auth::Reach;
+use crate::shape::{CountBody, Counts};
+use crate::surveyor::Glance;
+use outlast_core::{Count, OVERDUE_AFTER, QueueSummary, RETRIES_ALARMING};
+use serde::Serialize;
+
+/// Queues that are named one by one; further ones would hide the rest.
+const QUEUES_NAMED_MAX: usize = 20;
+
+/// Something to look at.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub(crate) struct Attention {
+    /// `expired_leases`, `overdue_timers`, `unserved_queue`, `retry_storm`, `paused_queue` or `no_deadline`.
+    kind: &'static str,
+    severity: Severity,
+    count: u64,
+    /// False when there are at least so many.
+    exact: bool,
+    /// What it is and what to do, in a sentence.
+    sentence: String,
+    /// The query of the list that shows them; null when they are not instances.
+    filter: Option<String>,
+    /// Where to look: `instances`, `queues` or `workers`.
+    link: &'static str,
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Severity {
+    /// Work stands still.
+    Error,
+    /// Something does not get on.
+    Warning,
+    /// Worth knowing.
+    Notice,
+}
+
+/// Where instances stand, as far as somebody may know.
+#[derive(Debug)]
+pub(crate) struct Standings {
+    pub(crate) counts: Counts,
+    pub(crate) complete: bool,
+    pub(crate) without_deadline: CountBody,
+    pub(crate) overdue: CountBody,
+    pub(crate) retrying: CountBody,
+}
+
+/// What there is to look at, the worst first.
+pub(crate) fn attention(glance: &Glance, reach: &Reach, standings: &Standings) -> Vec<Attention> {
+    let mut all = Vec::new();
+    all.extend(expired_leases(glance, reach));
+    all.extend(overdue_timers(standings.overdue));
+    all.extend(retry_storm(standings.retrying));
+    all.extend(no_deadline(standings.without_deadline));
+    // Whoever sees some machines only does not see what else is in a queue.
+    if reach.machines.is_none() {
+        let queues = glance
+            .queues
+            .iter()
+            .filter(|queue| reach.has_queue(&queue.name));
+        all.extend(
+            queues
+                .filter_map(|queue| stuck(queue, glance))
+                .take(QUEUES_NAMED_MAX),
+        );
+    }
+    all.sort_by_key(|item| item.severity);
+    all
+}
+
+fn expired_leases(glance: &Glance, reach: &Reach) -> Option<Attention> {
+    let expired = glance
+        .workers
+        .iter()
+        .filter(|worker| worker.lease_expires_at <= glance.now);
+    let expired = expired.filter(|worker| crate::routes::is_seen(worker, reach));
+    let count = expired.count() as u64;
+    let sentence = match count {
+        0 => return None,
+        1 => "1 worker has not renewed its lease: it is dead or cut off, and what it ran waits until a living worker takes it over.".to_owned(),
+        n => format!("{n} workers have not renewed their leases: they are dead or cut off, and what they ran waits until a living worker takes it over."),
+    };
+    Some(Attention {
+        kind: "expired_leases",
+        severity: Severity::Error,
+        count,
+        exact: true,
+        sentence,
+        filter: None,
+        link: "workers",
+    })
+}
+
+fn overdue_timers(count: CountBody) -> Option<Attention> {
+    let late = OVERDUE_AFTER.as_secs();
+    let sentence = match counted(count)? {
+        Counted::One => format!(
+            "1 instance should have been woken by its deadline more than {late} s ago: no engine fires timers."
+        ),
+        Counted::Many(many) => format!(
+            "{many} instances should have been woken by their deadline more than {late} s ago: no engine fires timers, or they cannot keep up."
+        ),
+    };
+    Some(of_instances(
+        "overdue_timers",
+        Severity::Error,
+        count,
+        sentence,
+        "deadline=overdue".into(),
+    ))
+}
+
+fn retry_storm(count: CountBody) -> Option<Attention> {
+    let sentence = match counted(count)? {
+        Counted::One => format!(
+            "1 instance has been retried {RETRIES_ALARMING} times or more at its step: its last error says why."
+        ),
+        Counted::Many(many) => format!(
+            "{many} instances have been retried {RETRIES_ALARMING} times or more at their step: their last errors say why."
+        ),
+    };
+    let filter = format!("status=runnable,executing&attempts_from={RETRIES_ALARMING}");
+    Some(of_instances(
+        "retry_storm",
+        Severity::Warning,
+        count,
+        sentence,
+        filter,
+    ))
+}
+
+fn no_deadline(count: CountBody) -> Option<Attention> {
+    let sentence = match counted(count)? {
+        Counted::One => "1 instance waits for a signal with no deadline: if the signal never comes, it waits forever.".to_owned(),
+        Counted::Many(many) => format!("{many} instances wait for a signal with no deadline: if the signal never comes, they wait forever."),
+    };
+    Some(of_instances(
+        "no_deadline",
+        Severity::Notice,
+        count,
+        sentence,
+        "deadline=none".into(),
+    ))
+}
+
+/// A queue that has work which nobody takes.
+fn stuck(queue: &QueueSummary, glance: &Glance) -> Option<Attention> {
+    let count = CountBody::from(queue.eligible);
+    if matches!(queue.eligible, Count::Exactly(0)) {
+        return None;
+    }
+    let many = counted(count)?.words();
+    let name = &queue.name;
+    let (kind, severity, sentence) = if queue.paused {
+        let sentence =
+            format!("The queue {name} is paused with {many} waiting: resume it when they may run.");
+        ("paused_queue", Severity::Warning, sentence)
+    } else if is_served(name, glance) {
+        return None;
+    } else {
+        let sentence = format!(
+            "No running worker takes work from the queue {name}, where {many} waits: start one that does."
+        );
+        ("unserved_queue", Severity::Error, sentence)
+    };
+    let filter =
+        serde_html_form::to_string([("queue", name.as_str()), ("status", "runnable")]).ok();
+    Some(Attention {
+        kind,
+        severity,
+        count: count.count,
+        exact: count.exact,
+        sentence,
+        filter,
+        link: "queues",
+    })
+}
+
+fn is_served(queue: &str, glance: &Glance) -> bool {
+    let mut alive = glance
+        .workers
+        .iter()
+        .filter(|worker| worker.lease_expires_at > glance.now);
+    alive.any(|worker| worker.queues.iter().any(|served| served == queue))
+}
+
+fn of_instances(
+    kind: &'static str,
+    severity: Severity,
+    count: CountBody,
+    sentence: String,
+    filter: String,
+) -> Attention {
+    Attention {
+        kind,
+        severity,
+        count: count.count,
+        exact: count.exact,
+        sentence,
+        filter: Some(filter),
+        link: "instances",
+    }
+}
+
+/// How many, in words that fit a sentence.
+enum Counted {
+    One,
+    Many(String),
+}
+
+impl Counted {
+    fn words(self) -> String {
+        match self {
+            Counted::One => "1 instance".into(),
+            Counted::Many(many) => format!("{many} instances"),
+        }
+    }
+}
+
+fn counted(count: CountBody) -> Option<Counted> {
+    match (count.count, count.exact) {
+        (0, _) => None,
+        (1, true) => Some(Counted::One),
+        (many, true) => Some(Counted::Many(many.to_string())),
+        (many, false) => Some(Counted::Many(format!("At least {many}"))),
+    }
+}

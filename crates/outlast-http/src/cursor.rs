@@ -1,0 +1,104 @@
+//! Where a list goes on: opaque to the caller, and good only for the question it came from.
+
+use crate::problem::Problem;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+/// The first byte; a form that is changed gets another.
+const VERSION: u8 = 1;
+const MARK_BYTES: usize = 8;
+const BYTES: usize = 1 + MARK_BYTES + 8;
+
+/// The question a cursor belongs to: the list, and everything that decides what is on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question([u8; MARK_BYTES]);
+
+impl Question {
+    pub(crate) fn new(list: &str, what: &impl Serialize) -> Question {
+        // Whatever cannot be written has no fields that could differ.
+        let what = serde_json::to_string(what).unwrap_or_default();
+        let digest = Sha256::new()
+            .chain_update(list)
+            .chain_update([0])
+            .chain_update(what)
+            .finalize();
+        let mut mark = [0; MARK_BYTES];
+        mark.copy_from_slice(&digest[..MARK_BYTES]);
+        Question(mark)
+    }
+
+    /// The cursor that goes on after `position`.
+    pub(crate) fn cursor(self, position: i64) -> String {
+        let mut bytes = [0; BYTES];
+        bytes[0] = VERSION;
+        bytes[1..=MARK_BYTES].copy_from_slice(&self.0);
+        bytes[1 + MARK_BYTES..].copy_from_slice(&position.to_be_bytes());
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// Where to go on, if the cursor came from this question.
+    pub(crate) fn position(self, cursor: &str) -> Result<i64, Problem> {
+        let bytes = URL_SAFE_NO_PAD.decode(cursor).ok();
+        let bytes: Option<[u8; BYTES]> = bytes.and_then(|bytes| bytes.try_into().ok());
+        let Some(bytes) = bytes.filter(|bytes| bytes[0] == VERSION) else {
+            return Err(Problem::invalid(
+                "the cursor is none that this server gave; begin again without one",
+            ));
+        };
+        if bytes[1..=MARK_BYTES] != self.0 {
+            return Err(Problem::invalid(
+                "the cursor belongs to another list or another filter; begin again without one",
+            ));
+        }
+        let mut position = [0; 8];
+        position.copy_from_slice(&bytes[1 + MARK_BYTES..]);
+        Ok(i64::from_be_bytes(position))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+    use super::*;
+
+    #[test]
+    fn a_cursor_goes_on_where_it_ended_and_only_for_its_own_question() {
+        let question = Question::new("instances", &["machine", "checkout"]);
+        for position in [0, 1, -5, i64::MAX, i64::MIN] {
+            assert_eq!(
+                question.position(&question.cursor(position)).unwrap(),
+                position
+            );
+        }
+        let cursor = question.cursor(7);
+        assert!(
+            Question::new("instances", &["machine", "other"])
+                .position(&cursor)
+                .is_err()
+        );
+        assert!(
+            Question::new("children", &["machine", "checkout"])
+                .position(&cursor)
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn garbage_is_no_cursor() {
+        let question = Question::new("instances", &());
+        let cursor = question.cursor(7);
+        for garbage in [
+            "",
+            "7",
+            "AAAA",
+            "///",
+            &cursor[1..],
+            &format!("{cursor}AA"),
+            &cursor.replace('A', "B"),
+        ] {
+            assert!(question.position(garbage).is_err(), "{garbage}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! What routes take from a request. Whatever is wrong with it is said as a [`Problem`].
+
+use crate::auth::{Caller, Role};
+use crate::limits::{BODY_BYTES_MAX, BODY_DEPTH_MAX, is_too_deep};
+use crate::problem::{Code, Problem};
+use axum::body::{Bytes, to_bytes};
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use outlast_core::InstanceId;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use utoipa::IntoParams;
+
+macro_rules! caller {
+    ($(#[$doc:meta])* $name:ident $role:ident) => {
+        $(#[$doc])*
+        pub(crate) struct $name(pub(crate) Arc<Caller>);
+
+        impl<S: Sync> FromRequestParts<S> for $name {
+            type Rejection = Problem;
+
+            async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<$name, Problem> {
+                caller(parts, Role::$role).map($name)
+            }
+        }
+    };
+}
+
+caller! {
+    /// Somebody who may look.
+    MayRead Read
+}
+caller! {
+    /// Somebody who may start instances and send signals.
+    MaySignal Signal
+}
+caller! {
+    /// Somebody who may retry, cancel, delete, pause and resume.
+    MayOperate Operate
+}
+
+fn caller(parts: &Parts, role: Role) -> Result<Arc<Caller>, Problem> {
+    // A route that the guard does not stand before is closed.
+    let caller = parts
+        .extensions
+        .get::<Arc<Caller>>()
+        .ok_or_else(|| Problem::new(Code::Unauthorized, "nobody has said who asks"))?;
+    if caller.role < role {
+        let detail = format!(
+            "this needs the role {role:?}, and the token has {:?}",
+            caller.role.as_str(),
+            role = role.as_str()
+        );
+        return Err(Problem::new(Code::Forbidden, detail));
+    }
+    Ok(caller.clone())
+}
+
+/// The id of an instance, as the one parameter of the path.
+pub(crate) struct Id(pub(crate) InstanceId);
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Id, Problem> {
+        let Path(text) = Path::<String>::from_request_parts(parts, state).await?;
+        parse_id(&text).map(Id)
+    }
+}
+
+/// Reads an id: decimal digits.
+pub(crate) fn parse_id(text: &str) -> Result<InstanceId, Problem> {
+    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let id = text.parse().ok().filter(|_| is_plain);
+    id.map(InstanceId).ok_or_else(|| {
+        Problem::invalid(format!(
+            "{text:?} is not the id of an instance: decimal digits"
+        ))
+    })
+}
+
+/// The parameters of the path.
+pub(crate) struct Path<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Path<T>, Problem> {
+        let path = axum::extract::Path::<T>::from_request_parts(parts, state).await;
+        path.map(|axum::extract::Path(path)| Path(path))
+            .map_err(|rejection| Problem::invalid(rejection.body_text()))
+    }
+}
+
+/// The parameters of the query, of two kinds where there are two. Those that the route does not know are refused, since a filter
+/// that is misspelt and left out would show everything.
+pub(crate) struct Query<A, B = NoParams>(pub(crate) A, pub(crate) B);
+
+/// No parameters.
+#[derive(Debug, serde::Deserialize, IntoParams)]
+pub(crate) struct NoParams {}
+
+impl<A, B, S> FromRequestParts<S> for Query<A, B>
+where
+    A: DeserializeOwned + IntoParams,
+    B: DeserializeOwned + IntoParams,
+    S: Sync,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Query<A, B>, Problem> {
+        let query = parts.uri.query().unwrap_or_default();
+        check_names::<A, B>(query)?;
+        Ok(Query(read(query)?, read(query)?))
+    }
+}
+
+fn check_names<A: IntoParams, B: IntoParams>(query: &str) -> Result<(), Problem> {
+    let known = A::into_params(|| None)
+        .into_iter()
+        .chain(B::into_params(|| None));
+    let known: BTreeSet<String> = known.map(|parameter| parameter.name).collect();
+    let given: Vec<(String, String)> = read(query)?;
+    let unknown = given.iter().find(|(name, _)| !known.contains(name));
+    let Some((name, _)) = unknown else {
+        return Ok(());
+    };
+    let known: Vec<_> = known.into_iter().collect();
+    let known = if known.is_empty() {
+        "none".to_owned()
+    } else {
+        known.join(", ")
+    };
+    Err(Problem::invalid(format!(
+        "there is no parameter {name:?} here; there are: {known}"
+    )))
+}
+
+fn read<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
+    serde_html_form::from_str(query)
+        .map_err(|error| Problem::invalid(format!("the query: {error}")))
+}
+
+/// A body of JSON.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Sync> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Body<T>, Problem> {
+        let (parts, body) = request.into_parts();
+        check_media_type(&parts.headers)?;
+        let bytes = read_body(&parts.headers, body).await?;
+        parse(&bytes).map(Body)
+    }
+}
+
+/// A body of JSON where everything in it may be left out, and so may the body.
+pub(crate) struct OptionalBody<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Default, S: Sync> FromRequest<S> for OptionalBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<OptionalBody<T>, Problem> {
+        let (parts, body) = request.into_parts();
+        let bytes = read_body(&parts.headers, body).await?;
+        if bytes.is_empty() {
+            return Ok(OptionalBody(T::default()));
+        }
+        check_media_type(&parts.headers)?;
+        parse(&bytes).map(OptionalBody)
+    }
+}
+
+/// A body as it came, within the bounds.
+pub(crate) struct RawBody(pub(crate) Bytes);
+
+impl<S: Sync> FromRequest<S> for RawBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<RawBody, Problem> {
+        let (parts, body) = request.into_parts();
+        read_body(&parts.headers, body).await.map(RawBody)
+    }
+}
+
+/// A form of a page elsewhere cannot say this without asking first.
+fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
+    let declared = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let essence = declared
+        .and_then(|value| value.split(';').next())
+        .map(str::trim);
+    match essence {
+        Some(essence) if essence.eq_ignore_ascii_case("application/json") => Ok(()),
+        Some(other) => {
+            let detail =
+                format!("the body is declared as {other:?}; send Content-Type: application/json");
+            Err(Problem::new(Code::UnsupportedMediaType, detail))
+        }
+        None => Err(Problem::new(
+            Code::UnsupportedMediaType,
+            "send Content-Type: application/json",
+        )),
+    }
+}
+
+async fn read_body(headers: &HeaderMap, body: axum::body::Body) -> Result<Bytes, Problem> {
+    let too_large = || {
+        Problem::new(
+            Code::TooLarge,
+            format!("the body has more than {BODY_BYTES_MAX} bytes"),
+        )
+    };
+    let declared = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok());
+    if declared
+        .and_then(|length| length.parse::<usize>().ok())
+        .is_some_and(|length| length > BODY_BYTES_MAX)
+    {
+        return Err(too_large());
+    }
+    to_bytes(body, BODY_BYTES_MAX).await.map_err(|error| {
+        let mut cause: Option<&dyn std::error::Error> = Some(&error);
+        while let Some(error) = cause {
+            if error.is::<http_body_util::LengthLimitError>() {
+                return too_large();
+            }
+            cause = error.source();
+        }
+        Problem::invalid("the body ended before it was whole")
+    })
+}
+
+/// Parses a body whose depth has been looked at first.
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    if is_too_deep(bytes) {
+        let detail = format!("the body is nested more than {BODY_DEPTH_MAX} levels deep");
+        return Err(Problem::new(Code::TooDeep, detail));
+    }
+    serde_json::from_slice(bytes)
+        .map_err(|error| Problem::new(Code::InvalidJson, format!("the body: {error}")))
+}

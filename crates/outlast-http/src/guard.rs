@@ -1,0 +1,240 @@
+//! Who comes this far: where a request is from, which host and origin it names, and whose token it has.
+
+use crate::api::Api;
+use crate::auth::Caller;
+use crate::problem::{Code, Problem};
+use crate::settings::Settings;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, Method, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Why a router is not served at an address.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{address} can be reached from other machines, and anybody there could do everything: set a token, or listen on 127.0.0.1"
+)]
+pub struct NotGuarded {
+    address: SocketAddr,
+}
+
+/// Whether a router with these settings may listen at `address`: anywhere with tokens, else on this machine only.
+/// Even where nobody asks this, requests from elsewhere are refused.
+pub fn check_address(address: SocketAddr, settings: &Settings) -> Result<(), NotGuarded> {
+    let is_guarded = !settings.tokens.is_empty() || settings.authentication_is_the_hosts;
+    if is_guarded || address.ip().is_loopback() {
+        return Ok(());
+    }
+    Err(NotGuarded { address })
+}
+
+/// Lets in whoever may come in, and says to the routes who that is.
+pub(crate) async fn guard(
+    State(api): State<Arc<Api>>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let settings = &api.settings;
+    check_host(settings, request.headers(), request.uri().host())?;
+    check_origin(settings, &request)?;
+    let caller = recognise(settings, &request)?;
+    request.extensions_mut().insert(caller);
+    Ok(next.run(request).await)
+}
+
+/// The same for what needs no token: the dashboard's files, webhooks, the document of the API.
+pub(crate) async fn guard_host(
+    State(api): State<Arc<Api>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    check_host(&api.settings, request.headers(), request.uri().host())?;
+    Ok(next.run(request).await)
+}
+
+/// A page elsewhere can make a browser believe that its own name is this machine's address, and then ask as if it
+/// were here (DNS rebinding). Its name still stands in the `Host` header.
+fn check_host(
+    settings: &Settings,
+    headers: &HeaderMap,
+    in_uri: Option<&str>,
+) -> Result<(), Problem> {
+    let is_guarded = !settings.tokens.is_empty() || settings.authentication_is_the_hosts;
+    if settings.hosts.is_empty() && is_guarded {
+        return Ok(());
+    }
+    let named = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let Some(host) = named.or(in_uri) else {
+        return Err(Problem::new(
+            Code::ForbiddenHost,
+            "the Host header is missing",
+        ));
+    };
+    let host = host.to_ascii_lowercase();
+    let name = without_port(&host);
+    let is_allowed = |allowed: &String| *allowed == host || allowed == name;
+    if is_this_machine(name) || settings.hosts.iter().any(is_allowed) {
+        return Ok(());
+    }
+    let detail =
+        format!("the host {host:?} is not served here; if it should be, name it in the settings");
+    Err(Problem::new(Code::ForbiddenHost, detail))
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port))
+            if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.is_empty() =>
+        {
+            // Within brackets a colon is part of the address.
+            if name.contains(':') && !name.ends_with(']') {
+                host
+            } else {
+                name
+            }
+        }
+        Some(_) | None => host,
+    }
+}
+
+fn is_this_machine(name: &str) -> bool {
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    let is_loopback = bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    is_loopback || name == "localhost" || name.ends_with(".localhost")
+}
+
+/// Pages of other origins may link here and nothing else: they could act with what the browser knows.
+fn check_origin(settings: &Settings, request: &Request) -> Result<(), Problem> {
+    let text = |name: &str| {
+        request
+            .headers()
+            .get(name)
+            .map(|value| value.to_str().unwrap_or("?"))
+    };
+    let origin = text("origin").map(str::to_ascii_lowercase);
+    if let Some(origin) = &origin
+        && settings.origins.contains(origin)
+    {
+        return Ok(());
+    }
+    let changes = !matches!(
+        *request.method(),
+        Method::GET | Method::HEAD | Method::OPTIONS
+    );
+    let is_foreign = match text("sec-fetch-site") {
+        Some("same-origin" | "none") => false,
+        Some(_) => changes || text("sec-fetch-mode") != Some("navigate"),
+        // Programs send neither header; browsers that are old send the origin with whatever changes something.
+        None => changes && origin.is_some_and(|origin| !is_own(&origin, request.headers())),
+    };
+    if is_foreign {
+        let detail = "a page of another origin asked; if it should be able to, name its origin in the settings";
+        return Err(Problem::new(Code::ForbiddenOrigin, detail));
+    }
+    Ok(())
+}
+
+fn is_own(origin: &str, headers: &HeaderMap) -> bool {
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let (Some(host), Some((_, authority))) = (host, origin.split_once("://")) else {
+        return false;
+    };
+    authority.eq_ignore_ascii_case(host)
+}
+
+fn recognise(settings: &Settings, request: &Request) -> Result<Arc<Caller>, Problem> {
+    if settings.authentication_is_the_hosts {
+        return Ok(Arc::new(Caller::unnamed()));
+    }
+    if settings.tokens.is_empty() {
+        return recognise_neighbour(request);
+    }
+    let Some(given) = request.headers().get(header::AUTHORIZATION) else {
+        let detail = "send a token: Authorization: Bearer outlast_…";
+        return Err(Problem::new(Code::Unauthorized, detail));
+    };
+    let secret = given.to_str().ok().and_then(|given| {
+        let (scheme, secret) = given.split_once(' ')?;
+        scheme
+            .eq_ignore_ascii_case("bearer")
+            .then_some(secret.trim())
+    });
+    let caller = secret.and_then(|secret| settings.tokens.find(secret));
+    caller.ok_or_else(|| Problem::new(Code::Unauthorized, "this token is not known here"))
+}
+
+/// Without tokens whoever is on this machine may do everything, and nobody else anything.
+fn recognise_neighbour(request: &Request) -> Result<Arc<Caller>, Problem> {
+    let peer = peer(request);
+    let is_forwarded = ["forwarded", "x-forwarded-for", "x-real-ip", "via"]
+        .iter()
+        .any(|header| request.headers().contains_key(*header));
+    match peer {
+        Some(peer) if peer.ip().is_loopback() && !is_forwarded => Ok(Arc::new(Caller::unnamed())),
+        Some(_) | None => {
+            let detail = "no token is set up here, so only connections from this machine itself are answered; \
+                set a token in the settings";
+            Err(Problem::new(Code::Unauthorized, detail))
+        }
+    }
+}
+
+fn peer(request: &Request) -> Option<SocketAddr> {
+    use axum::extract::connect_info::MockConnectInfo;
+    let extensions = request.extensions();
+    let real = extensions
+        .get::<ConnectInfo<SocketAddr>>()
+        .map(|info| info.0);
+    real.or_else(|| {
+        extensions
+            .get::<MockConnectInfo<SocketAddr>>()
+            .map(|info| info.0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_this_machine_are_known_with_any_port() {
+        for host in [
+            "localhost",
+            "localhost:7001",
+            "127.0.0.1:80",
+            "127.8.8.8",
+            "[::1]",
+            "[::1]:7001",
+            "demo.localhost:1",
+        ] {
+            assert!(is_this_machine(without_port(host)), "{host}");
+        }
+        for host in [
+            "example.com",
+            "localhost.example.com",
+            "127.0.0.1.nip.io",
+            "10.0.0.1:80",
+            "[::2]:80",
+            "",
+            ":80",
+            "0.0.0.0",
+        ] {
+            assert!(!is_this_machine(without_port(host)), "{host}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_others_reach_needs_a_token() {
+        let everywhere: SocketAddr = ([0, 0, 0, 0], 7001).into();
+        let here: SocketAddr = ([127, 0, 0, 1], 7001).into();
+        assert!(check_address(here, &Settings::new()).is_ok());
+        assert!(check_address(everywhere, &Settings::new()).is_err());
+        assert!(check_address(everywhere, &Settings::new().authentication_is_the_hosts()).is_ok());
+    }
+}

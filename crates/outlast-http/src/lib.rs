@@ -1,0 +1,55 @@
+//! The HTTP API and the dashboard of Outlast, as an axum [`Router`](axum::Router) to mount anywhere.
+//!
+//! ```
+//! use axum::Router;
+//! use outlast::prelude::*;
+//! use outlast_http::{Role, Settings, Token};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::new(Sqlite::in_memory()?);
+//!
+//! // Closed by default: without a token only connections from this machine are answered.
+//! let (secret, token) = Token::generate("deploy script", Role::Operate)?;
+//! println!("keep this: {secret}");
+//! let settings = Settings::new().token(token);
+//!
+//! let app: Router = Router::new().nest("/admin/outlast", outlast_http::router(client, settings));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The routes, their shapes and their errors are in `docs/http.md`; the same for programs is at `/v1/openapi.json`,
+//! which is made from the code. The dashboard is at `/ui/`, below whatever prefix the router has.
+//!
+//! [`serve`] runs a router by itself, with every timeout bounded and a graceful stop; mounted in an application, those
+//! are the application's.
+
+mod api;
+mod attention;
+mod auth;
+mod charts;
+mod cursor;
+mod dashboard;
+mod extract;
+mod guard;
+mod limits;
+mod openapi;
+mod problem;
+mod query;
+mod reaching;
+mod routes;
+mod serve;
+mod settings;
+mod shape;
+mod signature;
+mod surveyor;
+mod time;
+
+pub use auth::{BadToken, Role, Token};
+pub use guard::{NotGuarded, check_address};
+pub use limits::Limits;
+pub use problem::Code;
+pub use routes::router;
+pub use serve::{ServeLimits, serve};
+pub use settings::Settings;
+pub use signature::{BadSecret, WebhookRoute, WebhookSecret};

@@ -1,0 +1,99 @@
+//! Every bound of the API, each with its reason.
+
+use std::time::Duration;
+
+/// A request's body: as much as one state may have. What is larger belongs elsewhere, with its address here.
+pub(crate) const BODY_BYTES_MAX: usize = 1024 * 1024;
+/// Nesting of a body, looked at before anything is parsed.
+pub(crate) const BODY_DEPTH_MAX: usize = 64;
+/// Instances on a page.
+pub(crate) const PAGE_MAX: usize = 200;
+/// Instances on a page when nobody says how many.
+pub(crate) const PAGE_DEFAULT: usize = 50;
+/// Instances that one request inserts.
+pub(crate) const BATCH_MAX: usize = 1_000;
+/// Instances that one request of a bulk verb looks at.
+pub(crate) const BULK_MAX: usize = 500;
+/// Instances that one event stream follows by id.
+pub(crate) const FOLLOWED_MAX: usize = 200;
+/// Nodes of a tree in all, children shown of one round, and levels.
+pub(crate) const TREE_NODES_MAX: usize = 500;
+pub(crate) const TREE_CHILDREN_MAX: usize = 50;
+pub(crate) const TREE_DEPTH_MAX: usize = 5;
+pub(crate) const TREE_DEPTH_DEFAULT: usize = 3;
+/// Looks into the store that one page may take when most of what is found is outside the token's scope, or of
+/// another round.
+pub(crate) const LOOKS_MAX: usize = 5;
+/// Executing instances that are read to tell whose they are.
+pub(crate) const EXECUTING_READ_MAX: usize = 5_000;
+/// Queues that are counted one by one for a token that sees some machines only.
+pub(crate) const QUEUES_COUNTED_MAX: usize = 100;
+/// Longest long poll.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(30);
+/// How long the store may take to count as ready.
+pub(crate) const READY_WITHIN: Duration = Duration::from_secs(2);
+/// The past that charts and transitions show.
+pub(crate) const WINDOW_MINUTES: i64 = 60;
+
+/// What one router allows at once. The defaults suit a dashboard that a team leaves open.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// How long a request may take to be answered, long polls and event streams apart.
+    pub request_timeout: Duration,
+    /// Event streams at once.
+    pub streams: usize,
+    /// Long polls at once.
+    pub waits: usize,
+    /// How often an event stream looks, at most.
+    pub look_every: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            request_timeout: Duration::from_secs(15),
+            streams: 64,
+            waits: 256,
+            look_every: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Whether a document is nested too deep. Only brackets outside strings count; syntax is the parser's to check.
+pub(crate) fn is_too_deep(document: &[u8]) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
+    for byte in document {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                if depth > BODY_DEPTH_MAX {
+                    return true;
+                }
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn depth_counts_brackets_outside_strings() {
+        let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+        assert!(!is_too_deep(nested(BODY_DEPTH_MAX).as_bytes()));
+        assert!(is_too_deep(nested(BODY_DEPTH_MAX + 1).as_bytes()));
+        assert!(is_too_deep("[".repeat(1_000_000).as_bytes()));
+        assert!(!is_too_deep(format!("\"{}\"", "[".repeat(200)).as_bytes()));
+        assert!(!is_too_deep(
+            format!(r#""\"{}""#, "[".repeat(200)).as_bytes()
+        ));
+        assert!(!is_too_deep("[]".repeat(200).as_bytes()));
+    }
+}

@@ -1,0 +1,182 @@
+//! The router, put together.
+
+use super::{
+    bulk, events, family, health, inserting, instances, machines, metrics, operating, overview,
+    queues, signals, waiting, webhooks, workers,
+};
+use crate::api::Api;
+use crate::limits::WAIT_MAX;
+use crate::openapi::{self, Document};
+use crate::problem::{Code, Problem};
+use crate::settings::Settings;
+use crate::{dashboard, guard};
+use axum::Router;
+use axum::extract::{OriginalUri, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Uri, header};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use outlast::Client;
+use std::sync::Arc;
+use std::time::Duration;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The API and the dashboard, to serve as they are or to mount under any prefix.
+pub fn router(client: Client, settings: Settings) -> Router {
+    let api = Api::new(client, settings);
+    let timeout = api.settings.limits.request_timeout;
+    let guarded = from_fn_with_state(api.clone(), guard::guard);
+    let guarded_host = from_fn_with_state(api.clone(), guard::guard_host);
+
+    let quick = quick().route_layer(from_fn_with_state(timeout, in_time));
+    let waiting = waiting_routes().route_layer(from_fn_with_state(timeout + WAIT_MAX, in_time));
+    let closed = quick.merge(waiting).merge(streams()).route_layer(guarded);
+    let open = open()
+        .route_layer(from_fn_with_state(timeout, in_time))
+        .route_layer(guarded_host.clone());
+    let pages = pages().route_layer(guarded_host);
+
+    Router::from(closed)
+        .merge(Router::from(open))
+        .merge(pages)
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn(with_headers))
+        .with_state(api)
+}
+
+/// The document of every route.
+pub(crate) fn document() -> utoipa::openapi::OpenApi {
+    let routes = OpenApiRouter::<Arc<Api>>::with_openapi(Document::openapi());
+    routes
+        .merge(quick())
+        .merge(waiting_routes())
+        .merge(streams())
+        .merge(open())
+        .into_openapi()
+}
+
+fn quick() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(instances::list, inserting::insert))
+        .routes(routes!(instances::count))
+        .routes(routes!(inserting::insert_batch))
+        .routes(routes!(instances::get, operating::delete))
+        .routes(routes!(instances::holder))
+        .routes(routes!(signals::list, signals::send))
+        .routes(routes!(signals::send_by_key))
+        .routes(routes!(family::children))
+        .routes(routes!(family::tree))
+        .routes(routes!(operating::operations))
+        .routes(routes!(operating::retry))
+        .routes(routes!(operating::cancel))
+        .routes(routes!(bulk::bulk))
+        .routes(routes!(queues::list))
+        .routes(routes!(queues::pause))
+        .routes(routes!(queues::resume))
+        .routes(routes!(workers::list))
+        .routes(routes!(machines::list))
+        .routes(routes!(machines::get))
+        .routes(routes!(overview::get))
+        .routes(routes!(metrics::metrics))
+}
+
+fn waiting_routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new().routes(routes!(waiting::wait))
+}
+
+fn streams() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new().routes(routes!(events::follow))
+}
+
+/// What needs no token.
+fn open() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(health::health))
+        .routes(routes!(health::ready))
+        .routes(routes!(webhooks::take))
+        .routes(routes!(openapi_document))
+}
+
+fn pages() -> Router<Arc<Api>> {
+    Router::new()
+        .route("/", get(dashboard::root))
+        .route("/ui", get(dashboard::root))
+        .route("/ui/", get(dashboard::index))
+        .route("/ui/{*path}", get(dashboard::file))
+}
+
+/// This document. No token is needed.
+#[utoipa::path(
+    get, path = "/v1/openapi.json", tag = "health", operation_id = "get_document", security(()),
+    responses((status = 200, body = serde_json::Value)),
+)]
+async fn openapi_document(
+    State(api): State<Arc<Api>>,
+    OriginalUri(full): OriginalUri,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let place = dashboard::prefix(&api, &full, &uri);
+    let body = openapi::placed(api.document()?, &place);
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// Nothing may take forever.
+async fn in_time(
+    State(limit): State<Duration>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    tokio::time::timeout(limit, next.run(request))
+        .await
+        .map_err(|_| {
+            Problem::new(
+                Code::Timeout,
+                format!(
+                    "there was no answer within {} s; what was asked may still have happened",
+                    limit.as_secs()
+                ),
+            )
+        })
+}
+
+async fn with_headers(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers: &mut HeaderMap = response.headers_mut();
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    // What instances carry does not belong in caches.
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+    headers
+        .entry(header::CONTENT_SECURITY_POLICY)
+        .or_insert(HeaderValue::from_static(
+            "default-src 'none'; frame-ancestors 'none'",
+        ));
+    response
+}
+
+async fn not_found(uri: Uri) -> Problem {
+    Problem::new(
+        Code::NotFound,
+        format!(
+            "there is nothing at {:?}; /v1/openapi.json has every route",
+            uri.path()
+        ),
+    )
+}
+
+async fn method_not_allowed(uri: Uri) -> Problem {
+    Problem::new(
+        Code::MethodNotAllowed,
+        format!(
+            "{:?} is not asked like this; /v1/openapi.json has every route",
+            uri.path()
+        ),
+    )
+}

@@ -1,0 +1,298 @@
+//! Live changes, as server-sent events.
+
+use super::overview::overview;
+use crate::api::Api;
+use crate::auth::Caller;
+use crate::cursor::Question;
+use crate::extract::{MayRead, Query, parse_id};
+use crate::limits::FOLLOWED_MAX;
+use crate::problem::{Code, Problem, ProblemBody};
+use crate::query::{FilterParams, PageParams};
+use crate::reaching::Wanted;
+use crate::serve::Stopping;
+use crate::shape::InstanceBody;
+use axum::Extension;
+use axum::extract::State;
+use axum::response::IntoResponse;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures_util::stream;
+use outlast_core::{Instance, InstanceId, Revision};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+/// How often the overview is told.
+const OVERVIEW_EVERY: Duration = Duration::from_secs(2);
+/// How often something is said, so that both sides know the other is there.
+const PING_EVERY: Duration = Duration::from_secs(10);
+/// A stream rests so long for each part that its looks take, so that many cannot keep the database busy.
+const REST: u32 = 10;
+/// A look at instances one by one takes at least so long for each.
+const EACH: Duration = Duration::from_millis(10);
+
+/// Whom to follow one by one; without any, the page of a list.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+pub(crate) struct FollowParams {
+    /// Follow this instance; repeated for several, at most 200.
+    id: Vec<String>,
+    /// Follow the page of this length, at most 200; without it, the overview alone is told.
+    #[param(value_type = Option<u32>)]
+    limit: Option<String>,
+    /// Follow the page that begins here: a `next` of the list with the same filter.
+    cursor: Option<String>,
+}
+
+/// Live changes as server-sent events.
+///
+/// `instance` has an instance as lists show it: each that is followed when the stream begins, and again when it has changed.
+/// `gone` has the id of one that is no longer there or no longer on the page. `overview` has everything at a glance, every two
+/// seconds. `problem` says that a look failed; the stream goes on. `ping` says nothing. A stream does not remember: after a
+/// break it begins anew.
+#[utoipa::path(
+    get, path = "/v1/events", tag = "overview", operation_id = "follow_events",
+    params(FilterParams, FollowParams),
+    responses(
+        (status = 200, content_type = "text/event-stream", body = String),
+        (status = "default", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn follow(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Query(filter, params): Query<FilterParams, FollowParams>,
+    stopping: Option<Extension<Stopping>>,
+) -> Result<impl IntoResponse, Problem> {
+    let followed = followed(filter, params)?;
+    let place = api.streams.clone().try_acquire_owned().map_err(|_| {
+        Problem::new(
+            Code::TooManyStreams,
+            "as many event streams are open as may be; close one or try again later",
+        )
+    })?;
+    let following = Following::new(api, caller, followed, place);
+    let events = stream::unfold(following, |mut following| async {
+        let event = following.next().await;
+        Some((Ok::<_, Infallible>(event), following))
+    });
+    let stopped = async move {
+        match stopping {
+            Some(Extension(stopping)) => stopping.stopped().await,
+            None => std::future::pending().await,
+        }
+    };
+    let ping = KeepAlive::new()
+        .interval(PING_EVERY)
+        .event(Event::default().event("ping").data("{}"));
+    let events = futures_util::StreamExt::take_until(events, Box::pin(stopped));
+    Ok((
+        // Proxies that gather what they pass on would hold events back.
+        [("x-accel-buffering", "no")],
+        Sse::new(events).keep_alive(ping),
+    ))
+}
+
+enum Followed {
+    Nobody,
+    Each(Vec<InstanceId>),
+    Page {
+        filter: FilterParams,
+        before: Option<InstanceId>,
+        limit: usize,
+    },
+}
+
+fn followed(filter: FilterParams, params: FollowParams) -> Result<Followed, Problem> {
+    let is_filtered =
+        filter != FilterParams::default() || params.limit.is_some() || params.cursor.is_some();
+    if params.id.is_empty() {
+        if !is_filtered {
+            return Ok(Followed::Nobody);
+        }
+        let page = PageParams {
+            limit: params.limit,
+            ..PageParams::default()
+        };
+        let question = Question::new("instances", &filter);
+        let before = params
+            .cursor
+            .as_deref()
+            .map(|cursor| question.position(cursor))
+            .transpose()?;
+        // What is wrong with the filter is said now, not in an event.
+        filter.filter(outlast_core::Timestamp(0))?;
+        return Ok(Followed::Page {
+            limit: page.limit()?,
+            before: before.map(InstanceId),
+            filter,
+        });
+    }
+    if is_filtered {
+        return Err(Problem::invalid(
+            "there are ids and a filter; follow one or the other",
+        ));
+    }
+    if params.id.len() > FOLLOWED_MAX {
+        return Err(Problem::invalid(format!(
+            "{} ids are more than the {FOLLOWED_MAX} that one stream follows",
+            params.id.len()
+        )));
+    }
+    let ids = params
+        .id
+        .iter()
+        .map(|id| parse_id(id))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(Followed::Each(ids))
+}
+
+/// One stream: what it follows, and what it has told.
+struct Following {
+    api: Arc<Api>,
+    caller: Arc<Caller>,
+    followed: Followed,
+    /// What was last told of each.
+    told: BTreeMap<InstanceId, Revision>,
+    waiting: VecDeque<Event>,
+    next_look: Instant,
+    next_overview: Instant,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Following {
+    fn new(
+        api: Arc<Api>,
+        caller: Arc<Caller>,
+        followed: Followed,
+        place: OwnedSemaphorePermit,
+    ) -> Following {
+        Following {
+            api,
+            caller,
+            followed,
+            told: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            next_look: Instant::now(),
+            next_overview: Instant::now(),
+            _place: place,
+        }
+    }
+
+    /// The next event. Nothing gathers while the other side does not read.
+    async fn next(&mut self) -> Event {
+        loop {
+            if let Some(event) = self.waiting.pop_front() {
+                return event;
+            }
+            let is_looking = !matches!(self.followed, Followed::Nobody);
+            let due = if is_looking {
+                self.next_look.min(self.next_overview)
+            } else {
+                self.next_overview
+            };
+            tokio::time::sleep_until(due).await;
+            let begun = Instant::now();
+            let least = if is_looking && self.next_look <= begun {
+                self.look().await
+            } else {
+                self.tell_overview().await
+            };
+            let next = begun + least.max(begun.elapsed() * REST);
+            if is_looking && due == self.next_look {
+                self.next_look = next;
+            } else {
+                self.next_overview = next;
+            }
+        }
+    }
+
+    async fn tell_overview(&mut self) -> Duration {
+        let overview = overview(&self.api, &self.caller.reach).await;
+        self.tell_or_complain("overview", overview);
+        OVERVIEW_EVERY
+    }
+
+    async fn look(&mut self) -> Duration {
+        let found = self.find().await;
+        match found {
+            Ok(found) => self.compare(found),
+            Err(problem) => self.complain(problem),
+        }
+        let every = self.api.settings.limits.look_every;
+        match &self.followed {
+            Followed::Each(ids) => every.max(EACH * u32::try_from(ids.len()).unwrap_or(u32::MAX)),
+            Followed::Page { .. } | Followed::Nobody => every,
+        }
+    }
+
+    async fn find(&self) -> Result<Vec<Instance>, Problem> {
+        let reach = &self.caller.reach;
+        match &self.followed {
+            Followed::Nobody => Ok(Vec::new()),
+            Followed::Each(ids) => {
+                let mut found = Vec::new();
+                for id in ids {
+                    let instance = self.api.client.get(*id).await?;
+                    found.extend(instance.filter(|instance| reach.has(instance)));
+                }
+                Ok(found)
+            }
+            Followed::Page {
+                filter,
+                before,
+                limit,
+            } => {
+                let wanted = Wanted {
+                    filter: self.api.filter(filter).await?,
+                    before: *before,
+                    limit: *limit,
+                };
+                Ok(self.api.page(reach, wanted, |_| true).await?.instances)
+            }
+        }
+    }
+
+    /// Tells what has changed since it was last told.
+    fn compare(&mut self, found: Vec<Instance>) {
+        #[derive(Serialize)]
+        struct Gone {
+            id: String,
+        }
+        let now: BTreeMap<_, _> = found
+            .iter()
+            .map(|instance| (instance.id, instance.revision))
+            .collect();
+        let before = std::mem::replace(&mut self.told, now);
+        for id in before.keys().filter(|id| !self.told.contains_key(id)) {
+            self.waiting
+                .extend(event("gone", &Gone { id: id.to_string() }));
+        }
+        for instance in found {
+            if before.get(&instance.id) != Some(&instance.revision) {
+                self.waiting
+                    .extend(event("instance", &InstanceBody::summary(instance)));
+            }
+        }
+    }
+
+    fn tell_or_complain<T: Serialize>(&mut self, name: &str, told: Result<T, Problem>) {
+        match told {
+            Ok(told) => self.waiting.extend(event(name, &told)),
+            Err(problem) => self.complain(problem),
+        }
+    }
+
+    fn complain(&mut self, problem: Problem) {
+        self.waiting
+            .extend(event("problem", &ProblemBody::from(problem)));
+    }
+}
+
+fn event(name: &str, told: &impl Serialize) -> Option<Event> {
+    Event::default().event(name).json_data(told).ok()
+}

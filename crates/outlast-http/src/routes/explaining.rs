@@ -1,0 +1,23 @@
+//! What an instance waits for, in one sentence.
+
+use crate::api::Api;
+use crate::auth::Reach;
+use crate::problem::Problem;
+use outlast_core::Instance;
+
+/// The sentence, as far as somebody with this reach may know.
+pub(crate) async fn sentence(
+    api: &Api,
+    reach: &Reach,
+    instance: &Instance,
+) -> Result<String, Problem> {
+    if reach.is_everything() || instance.partition_key.is_none() {
+        return Ok(api.client.explain(instance).await?);
+    }
+    // Who stands before it in the line of its partition key may be somebody else's.
+    let alone = Instance {
+        partition_key: None,
+        ..instance.clone()
+    };
+    Ok(api.client.explain(&alone).await?)
+}

@@ -1,0 +1,305 @@
+//! Parents and children.
+
+use crate::api::Api;
+use crate::auth::Reach;
+use crate::cursor::Question;
+use crate::extract::{Id, MayRead, Query};
+use crate::limits::{TREE_CHILDREN_MAX, TREE_DEPTH_DEFAULT, TREE_DEPTH_MAX, TREE_NODES_MAX};
+use crate::problem::{Problem, ProblemBody};
+use crate::query::{FilterParams, limit, number};
+use crate::reaching::Wanted;
+use crate::shape::{Counts, InstanceBody};
+use axum::Json;
+use axum::extract::State;
+use outlast_core::limits::{COUNT_MAX, PAGE_MAX};
+use outlast_core::{Filter, Instance, InstanceId};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Which children.
+#[derive(Debug, Default, Deserialize, Serialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+pub(crate) struct ChildrenParams {
+    /// Of this round.
+    #[param(value_type = Option<i32>)]
+    round: Option<String>,
+    /// In one of these statuses; repeated or separated by commas.
+    status: Vec<String>,
+    /// The `next` of the page before.
+    #[serde(skip_serializing)]
+    cursor: Option<String>,
+    /// How many, at most 200; 50 if not given.
+    #[serde(skip_serializing)]
+    #[param(value_type = Option<u32>)]
+    limit: Option<String>,
+}
+
+/// A page of children.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = ChildPage)]
+pub(crate) struct ChildrenBody {
+    /// Newest first.
+    children: Vec<InstanceBody>,
+    /// The `cursor` of the next page; null when this was the last.
+    next: Option<String>,
+}
+
+/// How deep to look.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+pub(crate) struct TreeParams {
+    /// How many levels below the root, at most 5; 3 if not given.
+    #[param(value_type = Option<u32>)]
+    depth: Option<String>,
+}
+
+/// An instance and what it started.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Tree)]
+pub(crate) struct TreeBody {
+    root: NodeBody,
+    /// Whether there are more than are shown.
+    truncated: bool,
+}
+
+/// An instance of a tree.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = TreeNode)]
+pub(crate) struct NodeBody {
+    instance: InstanceBody,
+    /// Its fan-outs, oldest first.
+    #[schema(no_recursion)]
+    rounds: Vec<RoundBody>,
+}
+
+/// One fan-out of an instance.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = TreeRound)]
+pub(crate) struct RoundBody {
+    /// From 1.
+    round: i32,
+    /// How many children of each status there are.
+    counts: Counts,
+    /// Whether all of them were counted.
+    exact: bool,
+    /// Some of them, oldest first.
+    #[schema(no_recursion)]
+    children: Vec<NodeBody>,
+}
+
+/// The children of an instance, newest first.
+#[utoipa::path(
+    get, path = "/v1/instances/{id}/children", tag = "instances", operation_id = "list_children",
+    params(("id" = String, Path), ChildrenParams),
+    responses((status = 200, body = ChildrenBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn children(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Id(id): Id,
+    Query(params, _): Query<ChildrenParams>,
+) -> Result<Json<ChildrenBody>, Problem> {
+    let question = Question::new("children", &(id.0, &params));
+    let before = params
+        .cursor
+        .as_deref()
+        .map(|cursor| question.position(cursor))
+        .transpose()?;
+    let round: Option<i32> = number("round", params.round.as_deref())?;
+    let limit = limit(params.limit.as_deref())?;
+    let filter = FilterParams {
+        parent: Some(id.to_string()),
+        status: params.status,
+        ..FilterParams::default()
+    };
+    api.instance(&caller.reach, id).await?;
+    let wanted = Wanted {
+        filter: api.filter(&filter).await?,
+        before: before.map(InstanceId),
+        limit,
+    };
+    let found = api
+        .page(&caller.reach, wanted, |child| {
+            round.is_none() || round_of(child) == round
+        })
+        .await?;
+    Ok(Json(ChildrenBody {
+        next: found.next.map(|next| question.cursor(next.0)),
+        children: found
+            .instances
+            .into_iter()
+            .map(InstanceBody::summary)
+            .collect(),
+    }))
+}
+
+fn round_of(child: &Instance) -> Option<i32> {
+    child.parent.as_ref().map(|parent| parent.round)
+}
+
+/// An instance with what it started and what those started, as far as a page can show it.
+#[utoipa::path(
+    get, path = "/v1/instances/{id}/tree", tag = "instances", operation_id = "get_tree",
+    params(("id" = String, Path), TreeParams),
+    responses((status = 200, body = TreeBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn tree(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Id(id): Id,
+    Query(params, _): Query<TreeParams>,
+) -> Result<Json<TreeBody>, Problem> {
+    let depth = number("depth", params.depth.as_deref())?.unwrap_or(TREE_DEPTH_DEFAULT);
+    if depth > TREE_DEPTH_MAX {
+        return Err(Problem::invalid(format!(
+            "depth is {depth}; the most is {TREE_DEPTH_MAX}"
+        )));
+    }
+    let root = api.instance(&caller.reach, id).await?;
+    let mut walk = Walk::new(&api, &caller.reach, depth);
+    walk.take(root, 0);
+    while let Some((id, level)) = walk.waiting.pop_front() {
+        walk.look_at(id, level).await?;
+    }
+    let truncated = walk.truncated;
+    let root = walk.assemble(id).ok_or_else(|| Problem::no_instance(id))?;
+    Ok(Json(TreeBody { root, truncated }))
+}
+
+/// Walks a family level by level, so that what does not fit is what is furthest away.
+struct Walk<'a> {
+    api: &'a Api,
+    reach: &'a Reach,
+    depth: usize,
+    taken: BTreeMap<InstanceId, Taken>,
+    waiting: VecDeque<(InstanceId, usize)>,
+    truncated: bool,
+}
+
+struct Taken {
+    instance: InstanceBody,
+    rounds: BTreeMap<i32, Round>,
+}
+
+#[derive(Default)]
+struct Round {
+    counts: Counts,
+    is_exact: bool,
+    children: Vec<InstanceId>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(api: &'a Api, reach: &'a Reach, depth: usize) -> Walk<'a> {
+        Walk {
+            api,
+            reach,
+            depth,
+            taken: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            truncated: false,
+        }
+    }
+
+    fn take(&mut self, instance: Instance, level: usize) {
+        let (id, has_children) = (instance.id, instance.round > 0);
+        let instance = InstanceBody::summary(instance);
+        let rounds = BTreeMap::new();
+        self.taken.insert(id, Taken { instance, rounds });
+        if has_children && level < self.depth {
+            self.waiting.push_back((id, level));
+        } else if has_children {
+            self.truncated = true;
+        }
+    }
+
+    /// Counts the children of an instance, and takes as many as there is room for.
+    async fn look_at(&mut self, id: InstanceId, level: usize) -> Result<(), Problem> {
+        let wanted = Wanted {
+            filter: Filter {
+                parent: Some(id),
+                ..Filter::default()
+            },
+            before: None,
+            limit: PAGE_MAX,
+        };
+        let found = self.api.page(self.reach, wanted, |_| true).await?;
+        self.truncated |= found.next.is_some();
+        let mut rounds = self
+            .rounds(id, &found.instances, found.next.is_none())
+            .await?;
+        // Pages are newest first, and a family is read from its eldest.
+        for child in found.instances.into_iter().rev() {
+            let Some(round) = round_of(&child).and_then(|round| rounds.get_mut(&round)) else {
+                continue;
+            };
+            if round.children.len() == TREE_CHILDREN_MAX || self.taken.len() == TREE_NODES_MAX {
+                self.truncated = true;
+                continue;
+            }
+            round.children.push(child.id);
+            self.take(child, level + 1);
+        }
+        if let Some(taken) = self.taken.get_mut(&id) {
+            taken.rounds = rounds;
+        }
+        Ok(())
+    }
+
+    /// The rounds of an instance with their counts: the store's, or, for who does not see all of it, of what was seen.
+    async fn rounds(
+        &self,
+        id: InstanceId,
+        seen: &[Instance],
+        is_all: bool,
+    ) -> Result<BTreeMap<i32, Round>, Problem> {
+        let mut rounds = BTreeMap::<i32, Round>::new();
+        if self.reach.is_everything() {
+            let stored = self.api.client.rounds(id).await?;
+            let counted: u64 = stored
+                .iter()
+                .flat_map(|it| &it.children)
+                .map(|(_, n)| n)
+                .sum();
+            for summary in stored {
+                let counts = summary.children.into_iter();
+                let counts = counts
+                    .map(|(status, count)| (status.as_str(), count))
+                    .collect();
+                let round = rounds.entry(summary.round).or_default();
+                round.counts = counts;
+                round.is_exact = counted < COUNT_MAX;
+            }
+        } else {
+            for child in seen {
+                let Some(round) = round_of(child) else {
+                    continue;
+                };
+                let round = rounds.entry(round).or_default();
+                *round.counts.entry(child.status.as_str()).or_default() += 1;
+                round.is_exact = is_all;
+            }
+        }
+        Ok(rounds)
+    }
+
+    fn assemble(&mut self, id: InstanceId) -> Option<NodeBody> {
+        let taken = self.taken.remove(&id)?;
+        let rounds = taken.rounds.into_iter().map(|(number, round)| RoundBody {
+            round: number,
+            counts: round.counts,
+            exact: round.is_exact,
+            children: round
+                .children
+                .into_iter()
+                .filter_map(|child| self.assemble(child))
+                .collect(),
+        });
+        Some(NodeBody {
+            instance: taken.instance,
+            rounds: rounds.collect(),
+        })
+    }
+}

@@ -1,0 +1,127 @@
+//! Looking at instances.
+
+use super::explaining::sentence;
+use crate::api::Api;
+use crate::auth::Reach;
+use crate::cursor::Question;
+use crate::extract::{Id, MayRead, Path, Query};
+use crate::problem::{Code, Problem, ProblemBody};
+use crate::query::{FilterParams, PageParams};
+use crate::reaching::Wanted;
+use crate::shape::{CountBody, InstanceBody};
+use axum::Json;
+use axum::extract::State;
+use outlast_core::{Instance, InstanceId};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// A page of instances.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = InstancePage)]
+pub(crate) struct PageBody {
+    /// Newest first.
+    pub(crate) instances: Vec<InstanceBody>,
+    /// The `cursor` of the next page; null when this was the last.
+    pub(crate) next: Option<String>,
+    /// False when the page is short because looking was given up for now: going on may find more.
+    pub(crate) scanned_all: bool,
+}
+
+/// A page of instances, newest first.
+#[utoipa::path(
+    get, path = "/v1/instances", tag = "instances", operation_id = "list_instances",
+    params(FilterParams, PageParams),
+    responses((status = 200, body = PageBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn list(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Query(filter, page): Query<FilterParams, PageParams>,
+) -> Result<Json<PageBody>, Problem> {
+    let question = Question::new("instances", &filter);
+    let before = page
+        .cursor
+        .as_deref()
+        .map(|cursor| question.position(cursor))
+        .transpose()?;
+    let is_full = page.is_full()?;
+    let wanted = Wanted {
+        filter: api.filter(&filter).await?,
+        before: before.map(InstanceId),
+        limit: page.limit()?,
+    };
+    let found = api.page(&caller.reach, wanted, |_| true).await?;
+    let shape = if is_full {
+        InstanceBody::whole
+    } else {
+        InstanceBody::summary
+    };
+    Ok(Json(PageBody {
+        instances: found.instances.into_iter().map(shape).collect(),
+        next: found.next.map(|next| question.cursor(next.0)),
+        scanned_all: found.scanned_all,
+    }))
+}
+
+/// How many instances fit.
+#[utoipa::path(
+    get, path = "/v1/instances/count", tag = "instances", operation_id = "count_instances",
+    params(FilterParams),
+    responses((status = 200, body = CountBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn count(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Query(filter, _): Query<FilterParams>,
+) -> Result<Json<CountBody>, Problem> {
+    let filter = api.filter(&filter).await?;
+    Ok(Json(api.count(&caller.reach, &filter).await?.into()))
+}
+
+/// One instance, with everything.
+#[utoipa::path(
+    get, path = "/v1/instances/{id}", tag = "instances", operation_id = "get_instance",
+    params(("id" = String, Path)),
+    responses((status = 200, body = InstanceBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn get(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Id(id): Id,
+) -> Result<Json<InstanceBody>, Problem> {
+    let instance = api.instance(&caller.reach, id).await?;
+    Ok(Json(whole(&api, &caller.reach, instance).await?))
+}
+
+/// The instance that holds a correlation key.
+#[utoipa::path(
+    get, path = "/v1/machines/{machine}/keys/{key}", tag = "instances", operation_id = "get_holder",
+    params(("machine" = String, Path), ("key" = String, Path)),
+    responses((status = 200, body = InstanceBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn holder(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Path((machine, key)): Path<(String, String)>,
+) -> Result<Json<InstanceBody>, Problem> {
+    let holder = api.holder(&caller.reach, &machine, &key).await?;
+    let instance = holder.ok_or_else(|| {
+        Problem::new(
+            Code::NotFound,
+            format!("no instance of {machine:?} holds the key {key:?}"),
+        )
+    })?;
+    Ok(Json(whole(&api, &caller.reach, instance).await?))
+}
+
+/// An instance with everything, the sentence too.
+pub(crate) async fn whole(
+    api: &Api,
+    reach: &Reach,
+    instance: Instance,
+) -> Result<InstanceBody, Problem> {
+    let waiting = sentence(api, reach, &instance).await?;
+    let mut body = InstanceBody::whole(instance);
+    body.waiting = Some(waiting);
+    Ok(body)
+}

@@ -1,0 +1,280 @@
+//! Machines: their steps, how many stand at each, and the ways between them that were seen.
+
+use super::workers::seen;
+use crate::api::Api;
+use crate::auth::Reach;
+use crate::extract::{MayRead, Path};
+use crate::limits::WINDOW_MINUTES;
+use crate::problem::{Code, Problem, ProblemBody};
+use crate::shape::{Counts, no_counts};
+use crate::surveyor::Glance;
+use crate::time::Moment;
+use axum::Json;
+use axum::extract::State;
+use outlast_core::{MachineOffer, Runs, Standing};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Machines by name and version.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Machines)]
+pub(crate) struct MachinesBody {
+    machines: Vec<MachineBody>,
+    /// When counting began.
+    surveyed_at: Moment,
+    /// Whether all instances were counted; else it is the first time and under way.
+    complete: bool,
+    /// How far back runs and transitions go.
+    window_minutes: i64,
+}
+
+/// A machine in one version.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Machine)]
+pub(crate) struct MachineBody {
+    name: String,
+    version: i32,
+    /// The queue its instances wait in unless they say otherwise; null when no running worker has it.
+    queue: Option<String>,
+    /// As they were written down, then others that were seen.
+    steps: Vec<StepBody>,
+    /// The ways that were taken.
+    transitions: Vec<TransitionBody>,
+    /// How many running workers have it.
+    workers: usize,
+}
+
+/// A step of a machine.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Step)]
+pub(crate) struct StepBody {
+    name: String,
+    /// Whether a running worker has it; else it was only seen.
+    declared: bool,
+    /// How many instances stand there, by status; of those that ended, it was the last.
+    counts: Counts,
+    /// How often it was run.
+    runs: u64,
+    /// How often it came to a retry or a stop.
+    failures: u64,
+    /// How long it ran on average; null when it did not.
+    mean_ms: Option<f64>,
+    /// Since when the longest-standing instance that has not ended has not moved.
+    oldest_updated_at: Option<Moment>,
+}
+
+/// A way from a step to the next.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Transition)]
+pub(crate) struct TransitionBody {
+    from: String,
+    /// Null when it ended.
+    to: Option<String>,
+    /// next, retry, wait, fan_out, done, stop or cancel.
+    outcome: String,
+    count: u64,
+    mean_ms: Option<f64>,
+}
+
+/// Every machine that is run or has instances.
+#[utoipa::path(
+    get, path = "/v1/machines", tag = "machines", operation_id = "list_machines",
+    responses((status = 200, body = MachinesBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn list(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+) -> Result<Json<MachinesBody>, Problem> {
+    let glance = api.surveyor.glance().await?;
+    Ok(Json(body(&glance, &caller.reach, None)))
+}
+
+/// The versions of one machine.
+#[utoipa::path(
+    get, path = "/v1/machines/{machine}", tag = "machines", operation_id = "get_machine",
+    params(("machine" = String, Path)),
+    responses((status = 200, body = MachinesBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn get(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Path(machine): Path<String>,
+) -> Result<Json<MachinesBody>, Problem> {
+    let glance = api.surveyor.glance().await?;
+    let body = body(&glance, &caller.reach, Some(&machine));
+    if body.machines.is_empty() && body.complete {
+        let detail = format!("no worker runs the machine {machine:?}, and it has no instances");
+        return Err(Problem::new(Code::NotFound, detail));
+    }
+    Ok(Json(body))
+}
+
+fn body(glance: &Glance, reach: &Reach, only: Option<&str>) -> MachinesBody {
+    let mut machines = Machines::default();
+    let is_wanted = |name: &str| reach.has_machine(name) && only.is_none_or(|only| only == name);
+    let alive = glance
+        .workers
+        .iter()
+        .filter(|worker| worker.lease_expires_at > glance.now);
+    for worker in alive.filter_map(|worker| seen(worker.clone(), reach)) {
+        let offers = worker
+            .machines
+            .iter()
+            .filter(|offer| is_wanted(&offer.name));
+        offers
+            .filter(|offer| reach.has_queue(&offer.queue))
+            .for_each(|offer| machines.offer(offer));
+    }
+    // Where instances stand is not counted by queue, so who sees some queues only does not see it.
+    if reach.queues.is_none() {
+        let standings = glance
+            .standings
+            .iter()
+            .filter(|standing| is_wanted(&standing.machine));
+        standings.for_each(|standing| machines.stand(standing));
+        let runs = glance
+            .traffic
+            .runs
+            .iter()
+            .filter(|runs| is_wanted(&runs.machine));
+        runs.for_each(|runs| machines.run(runs));
+    }
+    MachinesBody {
+        machines: machines.0.into_iter().map(Machine::body).collect(),
+        surveyed_at: Moment(glance.surveyed_at),
+        complete: glance.complete && reach.queues.is_none(),
+        window_minutes: WINDOW_MINUTES,
+    }
+}
+
+#[derive(Default)]
+struct Machines(BTreeMap<(String, i32), Machine>);
+
+#[derive(Default)]
+struct Machine {
+    queue: Option<String>,
+    workers: usize,
+    declared: Vec<String>,
+    steps: BTreeMap<String, Step>,
+    transitions: BTreeMap<(String, String, String), Time>,
+}
+
+#[derive(Default)]
+struct Step {
+    counts: BTreeMap<&'static str, u64>,
+    time: Time,
+    failures: u64,
+    oldest: Option<Moment>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Time {
+    count: u64,
+    micros: u64,
+}
+
+impl Time {
+    fn add(&mut self, runs: &Runs) {
+        self.count += runs.count;
+        self.micros += runs.micros;
+    }
+
+    fn mean_ms(self) -> Option<f64> {
+        (self.count > 0).then(|| (self.micros as f64 / self.count as f64).round() / 1000.0)
+    }
+}
+
+impl Machines {
+    fn of(&mut self, name: &str, version: i32) -> &mut Machine {
+        self.0.entry((name.to_owned(), version)).or_default()
+    }
+
+    fn offer(&mut self, offer: &MachineOffer) {
+        let machine = self.of(&offer.name, offer.version);
+        machine.workers += 1;
+        machine.queue.get_or_insert_with(|| offer.queue.clone());
+        for step in &offer.steps {
+            if !machine.declared.contains(step) {
+                machine.declared.push(step.clone());
+            }
+        }
+    }
+
+    fn stand(&mut self, standing: &Standing) {
+        let machine = self.of(&standing.machine, standing.version);
+        let step = machine.steps.entry(standing.step.clone()).or_default();
+        *step.counts.entry(standing.status.as_str()).or_default() += standing.instances;
+        if !standing.status.is_terminal() {
+            let oldest = Moment(standing.oldest_updated_at);
+            step.oldest = Some(step.oldest.map_or(oldest, |known| known.min(oldest)));
+        }
+    }
+
+    fn run(&mut self, runs: &Runs) {
+        let machine = self.of(&runs.machine, runs.version);
+        let step = machine.steps.entry(runs.step.clone()).or_default();
+        step.time.add(runs);
+        if is_failure(&runs.outcome) {
+            step.failures += runs.count;
+        }
+        let way = (runs.step.clone(), runs.next.clone(), runs.outcome.clone());
+        machine.transitions.entry(way).or_default().add(runs);
+    }
+}
+
+/// Whether a run that came to this outcome did not get on.
+pub(crate) fn is_failure(outcome: &str) -> bool {
+    matches!(outcome, "retry" | "stop")
+}
+
+impl Machine {
+    fn body(((name, version), mut machine): ((String, i32), Machine)) -> MachineBody {
+        let declared = std::mem::take(&mut machine.declared);
+        let mut steps: Vec<StepBody> = Vec::new();
+        for name in declared {
+            let step = machine.steps.remove(&name).unwrap_or_default();
+            steps.push(step.body(name, true));
+        }
+        steps.extend(
+            machine
+                .steps
+                .into_iter()
+                .map(|(name, step)| step.body(name, false)),
+        );
+        let transitions = machine
+            .transitions
+            .into_iter()
+            .map(|((from, to, outcome), time)| TransitionBody {
+                from,
+                to: (!to.is_empty()).then_some(to),
+                outcome,
+                count: time.count,
+                mean_ms: time.mean_ms(),
+            });
+        MachineBody {
+            name,
+            version,
+            queue: machine.queue,
+            steps,
+            transitions: transitions.collect(),
+            workers: machine.workers,
+        }
+    }
+}
+
+impl Step {
+    fn body(self, name: String, declared: bool) -> StepBody {
+        let mut counts = no_counts();
+        counts.extend(self.counts);
+        StepBody {
+            name,
+            declared,
+            counts,
+            runs: self.time.count,
+            failures: self.failures,
+            mean_ms: self.time.mean_ms(),
+            oldest_updated_at: self.oldest,
+        }
+    }
+}

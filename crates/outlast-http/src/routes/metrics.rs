@@ -1,0 +1,38 @@
+//! Figures for Prometheus.
+
+use crate::api::Api;
+use crate::extract::MayRead;
+use crate::problem::{Code, Problem, ProblemBody};
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+use std::sync::Arc;
+
+/// The figures of this process, in the text format of Prometheus.
+#[utoipa::path(
+    get, path = "/metrics", tag = "health", operation_id = "get_metrics",
+    responses(
+        (status = 200, body = String, content_type = "text/plain"),
+        (status = "default", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn metrics(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+) -> Result<impl IntoResponse, Problem> {
+    if !caller.reach.is_everything() {
+        let detail = "the figures are of everything, and this token reaches some of it";
+        return Err(Problem::new(Code::Forbidden, detail));
+    }
+    let Some(render) = &api.settings.metrics else {
+        let detail = "this program collects no figures for Prometheus; see docs/metrics.md";
+        return Err(Problem::new(Code::NotFound, detail));
+    };
+    Ok((
+        [(
+            header::CONTENT_TYPE,
+            "text/plain; version=0.0.4; charset=utf-8",
+        )],
+        render(),
+    ))
+}

@@ -1,0 +1,123 @@
+//! Everything at a glance: counts, charts, and what needs attention.
+
+use crate::api::Api;
+use crate::attention::{Attention, Standings, attention};
+use crate::auth::Reach;
+use crate::charts::{SeriesBody, series};
+use crate::extract::MayRead;
+use crate::problem::{Problem, ProblemBody};
+use crate::query::FilterParams;
+use crate::shape::{CountBody, Counts, no_counts};
+use crate::surveyor::Glance;
+use crate::time::Moment;
+use axum::Json;
+use axum::extract::State;
+use outlast_core::{Filter, RETRIES_ALARMING, Status};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// Everything at a glance.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Overview)]
+pub(crate) struct OverviewBody {
+    /// Instances by status.
+    counts: Counts,
+    /// When counting began.
+    surveyed_at: Moment,
+    /// Whether all instances were counted.
+    complete: bool,
+    /// What somebody should look at, the worst first.
+    attention: Vec<Attention>,
+    /// The last hour, by the minute.
+    series: SeriesBody,
+}
+
+/// Everything at a glance.
+#[utoipa::path(
+    get, path = "/v1/overview", tag = "overview", operation_id = "get_overview",
+    responses((status = 200, body = OverviewBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn get(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+) -> Result<Json<OverviewBody>, Problem> {
+    overview(&api, &caller.reach).await.map(Json)
+}
+
+/// The overview as far as a token reaches.
+pub(crate) async fn overview(api: &Api, reach: &Reach) -> Result<OverviewBody, Problem> {
+    let glance = api.surveyor.glance().await?;
+    let standings = match &reach.queues {
+        None => surveyed(&glance, reach),
+        Some(_) => counted(api, reach).await?,
+    };
+    Ok(OverviewBody {
+        attention: attention(&glance, reach, &standings),
+        series: series(&glance.traffic, glance.now, reach),
+        counts: standings.counts,
+        surveyed_at: Moment(glance.surveyed_at),
+        complete: standings.complete,
+    })
+}
+
+/// Where instances stand, from the survey.
+fn surveyed(glance: &Glance, reach: &Reach) -> Standings {
+    let mut standings = Standings {
+        counts: no_counts(),
+        complete: glance.complete,
+        without_deadline: nothing(glance.complete),
+        overdue: nothing(glance.complete),
+        retrying: nothing(glance.complete),
+    };
+    for standing in glance
+        .standings
+        .iter()
+        .filter(|standing| reach.has_machine(&standing.machine))
+    {
+        *standings
+            .counts
+            .entry(standing.status.as_str())
+            .or_default() += standing.instances;
+        standings.without_deadline.count += standing.without_deadline;
+        standings.overdue.count += standing.overdue;
+        standings.retrying.count += standing.retrying;
+    }
+    standings
+}
+
+fn nothing(exact: bool) -> CountBody {
+    CountBody { count: 0, exact }
+}
+
+/// The same, counted for a token that sees some queues only: the survey does not know queues.
+async fn counted(api: &Api, reach: &Reach) -> Result<Standings, Problem> {
+    let mut counts = no_counts();
+    let mut complete = true;
+    for status in Status::ALL {
+        let filter = Filter {
+            statuses: vec![status],
+            ..Filter::default()
+        };
+        let count = CountBody::from(api.count(reach, &filter).await?);
+        counts.insert(status.as_str(), count.count);
+        complete &= count.exact;
+    }
+    let with_deadline = |deadline: &str| FilterParams {
+        deadline: Some(deadline.to_owned()),
+        ..FilterParams::default()
+    };
+    let without_deadline = api.filter(&with_deadline("none")).await?;
+    let overdue = api.filter(&with_deadline("overdue")).await?;
+    let retrying = Filter {
+        statuses: vec![Status::Runnable, Status::Executing],
+        attempts_from: Some(RETRIES_ALARMING),
+        ..Filter::default()
+    };
+    Ok(Standings {
+        counts,
+        complete,
+        without_deadline: api.count(reach, &without_deadline).await?.into(),
+        overdue: api.count(reach, &overdue).await?.into(),
+        retrying: api.count(reach, &retrying).await?.into(),
+    })
+}

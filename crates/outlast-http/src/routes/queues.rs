@@ -1,0 +1,165 @@
+//! Queues: how deep they are, and pausing them.
+
+use super::operating::{ReasonBody, note};
+use crate::api::Api;
+use crate::auth::{Caller, Reach};
+use crate::extract::{MayOperate, MayRead, OptionalBody, Path};
+use crate::limits::QUEUES_COUNTED_MAX;
+use crate::problem::{Code, Problem, ProblemBody};
+use crate::shape::CountBody;
+use crate::time::Moment;
+use axum::Json;
+use axum::extract::State;
+use outlast_core::{Count, Filter, QueueSummary, Status, limits};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// Queues by name.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Queues)]
+pub(crate) struct QueuesBody {
+    /// Those that have work or are paused.
+    queues: Vec<QueueBody>,
+}
+
+/// A queue at a glance.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Queue)]
+pub(crate) struct QueueBody {
+    name: String,
+    paused: bool,
+    /// Could be taken now. For a token that sees some machines only: all that are runnable, of those machines.
+    eligible: CountBody,
+    /// Wait for their time; null for such a token.
+    delayed: Option<CountBody>,
+    executing: CountBody,
+    /// Since when the longest-waiting one could have been taken; null for such a token.
+    oldest_eligible_at: Option<Moment>,
+    /// Steps started in a minute, over the last one or two; null where nobody has counted.
+    rate_per_minute: Option<f64>,
+}
+
+/// Whether something has changed.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Changed)]
+pub(crate) struct ChangedBody {
+    /// False when it was like that already.
+    changed: bool,
+}
+
+/// Every queue that has work or is paused.
+#[utoipa::path(
+    get, path = "/v1/queues", tag = "queues", operation_id = "list_queues",
+    responses((status = 200, body = QueuesBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn list(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+) -> Result<Json<QueuesBody>, Problem> {
+    let glance = api.surveyor.glance().await?;
+    let summaries = api.client.queues().await?;
+    let within = summaries
+        .into_iter()
+        .filter(|queue| caller.reach.has_queue(&queue.name));
+    let mut queues = Vec::new();
+    match &caller.reach.machines {
+        None => queues.extend(within.map(|queue| {
+            let rate = glance.rate(&queue.name);
+            QueueBody::of(queue, rate)
+        })),
+        Some(_) => {
+            for queue in within.take(QUEUES_COUNTED_MAX) {
+                queues.extend(QueueBody::of_some_machines(&api, &caller.reach, queue).await?);
+            }
+        }
+    }
+    Ok(Json(QueuesBody { queues }))
+}
+
+impl QueueBody {
+    fn of(queue: QueueSummary, rate_per_minute: Option<f64>) -> QueueBody {
+        QueueBody {
+            name: queue.name,
+            paused: queue.paused,
+            eligible: queue.eligible.into(),
+            delayed: Some(queue.delayed.into()),
+            executing: queue.executing.into(),
+            oldest_eligible_at: queue.oldest_eligible_at.map(Moment),
+            rate_per_minute,
+        }
+    }
+
+    /// The queue as far as a token goes that sees some machines only; `None` when it has nothing of theirs.
+    async fn of_some_machines(
+        api: &Api,
+        reach: &Reach,
+        queue: QueueSummary,
+    ) -> Result<Option<QueueBody>, Problem> {
+        let of = |status| Filter {
+            queue: Some(queue.name.clone()),
+            statuses: vec![status],
+            ..Filter::default()
+        };
+        let eligible = api.count(reach, &of(Status::Runnable)).await?;
+        let executing = api.count(reach, &of(Status::Executing)).await?;
+        if (eligible, executing) == (Count::Exactly(0), Count::Exactly(0)) {
+            return Ok(None);
+        }
+        Ok(Some(QueueBody {
+            name: queue.name,
+            paused: queue.paused,
+            eligible: eligible.into(),
+            delayed: None,
+            executing: executing.into(),
+            oldest_eligible_at: None,
+            rate_per_minute: None,
+        }))
+    }
+}
+
+/// Stops a queue from giving out work; what runs goes on.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/pause", tag = "queues", operation_id = "pause_queue",
+    params(("queue" = String, Path)), request_body = Option<ReasonBody>,
+    responses((status = 200, body = ChangedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn pause(
+    State(api): State<Arc<Api>>,
+    MayOperate(caller): MayOperate,
+    Path(queue): Path<String>,
+    OptionalBody(body): OptionalBody<ReasonBody>,
+) -> Result<Json<ChangedBody>, Problem> {
+    check(&caller, &queue)?;
+    let changed = api.client.pause(&queue, note(&caller, body.reason)).await?;
+    Ok(Json(ChangedBody { changed }))
+}
+
+/// Lets a queue give out work again.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/resume", tag = "queues", operation_id = "resume_queue",
+    params(("queue" = String, Path)), request_body = Option<ReasonBody>,
+    responses((status = 200, body = ChangedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn resume(
+    State(api): State<Arc<Api>>,
+    MayOperate(caller): MayOperate,
+    Path(queue): Path<String>,
+    OptionalBody(body): OptionalBody<ReasonBody>,
+) -> Result<Json<ChangedBody>, Problem> {
+    check(&caller, &queue)?;
+    let changed = api
+        .client
+        .resume(&queue, note(&caller, body.reason))
+        .await?;
+    Ok(Json(ChangedBody { changed }))
+}
+
+/// A pause stops everybody's work in the queue, so it takes a token that everything in the queue belongs to.
+fn check(caller: &Caller, queue: &str) -> Result<(), Problem> {
+    limits::check_name("queue", queue)?;
+    if caller.reach.has_queue(queue) && caller.reach.machines.is_none() {
+        return Ok(());
+    }
+    let detail = format!("this token does not reach everything in the queue {queue:?}");
+    Err(Problem::new(Code::Forbidden, detail))
+}

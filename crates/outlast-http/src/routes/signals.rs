@@ -1,0 +1,222 @@
+//! Signals: sending them, and looking at an inbox.
+
+use crate::api::Api;
+use crate::auth::Caller;
+use crate::cursor::Question;
+use crate::extract::{Body, Id, MayRead, MaySignal, Path, Query};
+use crate::problem::{Code, Problem, ProblemBody};
+use crate::time::Moment;
+use axum::Json;
+use axum::extract::State;
+use outlast_core::limits::PAGE_MAX;
+use outlast_core::{Delivery, Json as Document, NewSignal, SignalId, SignalRow, Target};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A signal to send.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[schema(as = NewSignal)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewBody {
+    name: String,
+    /// Null if not given. Kept to the letter.
+    #[serde(default = "Document::null")]
+    #[schema(value_type = Option<serde_json::Value>, required = false)]
+    payload: Document,
+    /// Makes sending it again harmless, for as long as the instance is stored.
+    dedup_key: Option<String>,
+}
+
+/// What became of a signal.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Delivery)]
+pub(crate) struct DeliveryBody {
+    /// `delivered`, or `duplicate` when a signal with this dedup key was there before.
+    #[schema(value_type = DeliveryWord)]
+    pub(crate) delivery: &'static str,
+    /// The signal; null for a duplicate.
+    pub(crate) signal_id: Option<String>,
+    /// The instance it went to.
+    pub(crate) instance: String,
+    /// Whether it woke the instance.
+    pub(crate) woke: bool,
+}
+
+/// What became of a signal, in a word.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[allow(dead_code, reason = "only its schema is used")]
+pub(crate) enum DeliveryWord {
+    Delivered,
+    Duplicate,
+}
+
+/// A page of an inbox.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = SignalPage)]
+pub(crate) struct SignalsBody {
+    /// Oldest first.
+    signals: Vec<SignalBody>,
+    /// The `cursor` of the next page; null when this was the last.
+    next: Option<String>,
+}
+
+/// A signal as stored.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Signal)]
+pub(crate) struct SignalBody {
+    id: String,
+    name: String,
+    /// Kept to the letter; null in one that was consumed, of which only the dedup key is remembered.
+    #[schema(value_type = Option<serde_json::Value>)]
+    payload: Option<Document>,
+    dedup_key: Option<String>,
+    inserted_at: Moment,
+    consumed_at: Option<Moment>,
+}
+
+/// Where to go on.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+pub(crate) struct CursorParams {
+    /// The `next` of the page before.
+    cursor: Option<String>,
+}
+
+/// The signals of an instance that are stored, oldest first.
+#[utoipa::path(
+    get, path = "/v1/instances/{id}/signals", tag = "signals", operation_id = "list_signals",
+    params(("id" = String, Path), CursorParams),
+    responses((status = 200, body = SignalsBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn list(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Id(id): Id,
+    Query(page, _): Query<CursorParams>,
+) -> Result<Json<SignalsBody>, Problem> {
+    let question = Question::new("signals", &id.0);
+    let after = page
+        .cursor
+        .as_deref()
+        .map(|cursor| question.position(cursor))
+        .transpose()?;
+    api.instance(&caller.reach, id).await?;
+    let signals = api.client.signals(id, after.map(SignalId)).await?;
+    let last = signals.last().filter(|_| signals.len() == PAGE_MAX);
+    Ok(Json(SignalsBody {
+        next: last.map(|last| question.cursor(last.id.0)),
+        signals: signals.into_iter().map(SignalBody::of).collect(),
+    }))
+}
+
+impl SignalBody {
+    fn of(row: SignalRow) -> SignalBody {
+        SignalBody {
+            id: row.id.to_string(),
+            name: row.name,
+            payload: row.payload,
+            dedup_key: row.dedup_key,
+            inserted_at: Moment(row.inserted_at),
+            consumed_at: row.consumed_at.map(Moment),
+        }
+    }
+}
+
+/// Sends a signal to an instance.
+#[utoipa::path(
+    post, path = "/v1/instances/{id}/signals", tag = "signals", operation_id = "signal_instance",
+    params(("id" = String, Path)), request_body = NewBody,
+    responses((status = 200, body = DeliveryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn send(
+    State(api): State<Arc<Api>>,
+    MaySignal(caller): MaySignal,
+    Id(id): Id,
+    Body(body): Body<NewBody>,
+) -> Result<Json<DeliveryBody>, Problem> {
+    deliver(&api, &caller, Target::Id(id), body).await.map(Json)
+}
+
+/// Sends a signal to whoever holds a correlation key.
+#[utoipa::path(
+    post, path = "/v1/machines/{machine}/keys/{key}/signals", tag = "signals", operation_id = "signal_holder",
+    params(("machine" = String, Path), ("key" = String, Path)), request_body = NewBody,
+    responses((status = 200, body = DeliveryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn send_by_key(
+    State(api): State<Arc<Api>>,
+    MaySignal(caller): MaySignal,
+    Path((machine, key)): Path<(String, String)>,
+    Body(body): Body<NewBody>,
+) -> Result<Json<DeliveryBody>, Problem> {
+    deliver(&api, &caller, Target::Key { machine, key }, body)
+        .await
+        .map(Json)
+}
+
+async fn deliver(
+    api: &Api,
+    caller: &Caller,
+    target: Target,
+    body: NewBody,
+) -> Result<DeliveryBody, Problem> {
+    let target = within_reach(api, caller, target).await?;
+    let mut signal = NewSignal::new(target, body.name, body.payload);
+    signal.dedup_key = body.dedup_key;
+    signal.check()?;
+    send_one(api, signal).await
+}
+
+/// Sends a signal and says what became of it.
+pub(crate) async fn send_one(api: &Api, signal: NewSignal) -> Result<DeliveryBody, Problem> {
+    let answers = api.client.signal_rows(vec![signal]).await?;
+    match answers.into_iter().next().unwrap_or(Delivery::NoTarget) {
+        Delivery::Delivered { id, instance, woke } => Ok(DeliveryBody {
+            delivery: "delivered",
+            signal_id: Some(id.to_string()),
+            instance: instance.to_string(),
+            woke,
+        }),
+        Delivery::Duplicate { instance } => Ok(DeliveryBody {
+            delivery: "duplicate",
+            signal_id: None,
+            instance: instance.to_string(),
+            woke: false,
+        }),
+        Delivery::NoTarget => Err(no_target()),
+        Delivery::InboxFull { instance } => Err(Problem::new(
+            Code::InboxFull,
+            format!(
+                "instance {instance} holds as many signals as it may; it must consume some first"
+            ),
+        )),
+    }
+}
+
+/// The same target, if the caller reaches it. Who reaches some only is checked first, and what was checked is what is
+/// sent to.
+async fn within_reach(api: &Api, caller: &Caller, target: Target) -> Result<Target, Problem> {
+    if caller.reach.is_everything() {
+        return Ok(target);
+    }
+    let found = match &target {
+        Target::Id(id) => api
+            .client
+            .get(*id)
+            .await?
+            .filter(|instance| caller.reach.has(instance)),
+        Target::Key { machine, key } => api.holder(&caller.reach, machine, key).await?,
+    };
+    found
+        .map(|instance| Target::Id(instance.id))
+        .ok_or_else(no_target)
+}
+
+fn no_target() -> Problem {
+    Problem::new(
+        Code::NoTarget,
+        "there is no such instance, or it has ended; nobody would read the signal",
+    )
+}

@@ -1,0 +1,105 @@
+//! Waiting for an instance: a long poll.
+
+use super::instances::whole;
+use crate::api::Api;
+use crate::extract::{Id, MayRead, Query};
+use crate::limits::WAIT_MAX;
+use crate::problem::{Code, Problem, ProblemBody};
+use crate::query::number;
+use crate::serve::Stopping;
+use crate::shape::InstanceBody;
+use axum::extract::State;
+use axum::{Extension, Json};
+use outlast::WaitError;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long to wait, and for what.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+pub(crate) struct WaitParams {
+    /// At most so long; 30,000, which is also the most, if not given.
+    #[param(value_type = Option<u64>)]
+    timeout_ms: Option<String>,
+    /// `ended`, or `settled`: until nothing happens to it without a signal, a child or the time.
+    until: Option<String>,
+}
+
+/// What waiting has come to.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Waited)]
+pub(crate) struct WaitedBody {
+    /// Whether it came to that; else the time was up.
+    reached: bool,
+    instance: InstanceBody,
+}
+
+/// Waits until an instance has ended, or the time is up.
+#[utoipa::path(
+    get, path = "/v1/instances/{id}/wait", tag = "instances", operation_id = "wait_for_instance",
+    params(("id" = String, Path), WaitParams),
+    responses((status = 200, body = WaitedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn wait(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Id(id): Id,
+    Query(params, _): Query<WaitParams>,
+    stopping: Option<Extension<Stopping>>,
+) -> Result<Json<WaitedBody>, Problem> {
+    let timeout = number("timeout_ms", params.timeout_ms.as_deref())?;
+    let timeout = timeout.map_or(WAIT_MAX, Duration::from_millis);
+    if timeout > WAIT_MAX {
+        return Err(Problem::invalid(format!(
+            "timeout_ms is {}; the most is {}",
+            timeout.as_millis(),
+            WAIT_MAX.as_millis()
+        )));
+    }
+    let until_ended = match params.until.as_deref() {
+        None | Some("ended") => true,
+        Some("settled") => false,
+        Some(other) => {
+            return Err(Problem::invalid(format!(
+                "until {other:?} is neither ended nor settled"
+            )));
+        }
+    };
+    api.instance(&caller.reach, id).await?;
+    let _place = api.waits.try_acquire().map_err(|_| {
+        Problem::new(
+            Code::TooManyStreams,
+            "as many long polls are open as may be; try again later",
+        )
+    })?;
+    let waiting = async {
+        match until_ended {
+            true => api.client.wait_ended(id, timeout).await,
+            false => api.client.wait_settled(id, timeout).await,
+        }
+    };
+    let stopped = async {
+        match stopping {
+            Some(Extension(stopping)) => stopping.stopped().await,
+            None => std::future::pending().await,
+        }
+    };
+    let waited = tokio::select! {
+        waited = waiting => waited,
+        // Who waits is told how it stands, and asks whoever serves next.
+        () = stopped => Err(WaitError::TimedOut(Box::new(api.instance(&caller.reach, id).await?))),
+    };
+    let (reached, instance) = match waited {
+        Ok(instance) => (true, instance),
+        Err(WaitError::TimedOut(instance)) => (false, *instance),
+        Err(WaitError::NotFound) => return Err(Problem::no_instance(id)),
+        Err(WaitError::Store(error)) => return Err(error.into()),
+        Err(error) => return Err(Problem::new(Code::Internal, error.to_string())),
+    };
+    Ok(Json(WaitedBody {
+        reached,
+        instance: whole(&api, &caller.reach, instance).await?,
+    }))
+}

@@ -1,0 +1,73 @@
+//! Signed messages that become signals.
+
+use super::signals::{DeliveryBody, send_one};
+use crate::api::Api;
+use crate::extract::{Path, RawBody, parse, parse_id};
+use crate::problem::{Code, Problem, ProblemBody};
+use crate::signature::WebhookTarget;
+use axum::Json;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use outlast_core::{Json as Document, NewSignal, Target};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Takes a message in the form of Standard Webhooks and sends it on as a signal, with the message's id as dedup key.
+///
+/// No token is needed: the headers `webhook-id`, `webhook-timestamp` and `webhook-signature` say whose it is.
+#[utoipa::path(
+    post, path = "/v1/webhooks/{name}", tag = "signals", operation_id = "take_webhook", security(()),
+    params(
+        ("name" = String, Path), ("webhook-id" = String, Header), ("webhook-timestamp" = u64, Header),
+        ("webhook-signature" = String, Header),
+    ),
+    request_body = serde_json::Value,
+    responses((status = 200, body = DeliveryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn take(
+    State(api): State<Arc<Api>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    RawBody(body): RawBody,
+) -> Result<Json<DeliveryBody>, Problem> {
+    let route = api.settings.webhooks.get(&name).ok_or_else(|| {
+        Problem::new(
+            Code::NotFound,
+            format!("no webhook {name:?} is set up here"),
+        )
+    })?;
+    let id = route.verify(&headers, &body, SystemTime::now())?;
+    let document: Value = parse(&body)?;
+    let target = target(&route.target, &document)?;
+    let text = std::str::from_utf8(&body)
+        .map_err(|_| Problem::new(Code::InvalidJson, "the body is not UTF-8"))?;
+    let payload = Document::parse(text.trim())?;
+    let signal = NewSignal::new(target, route.signal.as_str(), payload).dedup_key(id);
+    signal.check()?;
+    send_one(&api, signal).await.map(Json)
+}
+
+fn target(target: &WebhookTarget, document: &Value) -> Result<Target, Problem> {
+    match target {
+        WebhookTarget::Id { pointer } => parse_id(&text_at(document, pointer)?).map(Target::Id),
+        WebhookTarget::Key { machine, pointer } => Ok(Target::Key {
+            machine: machine.clone(),
+            key: text_at(document, pointer)?,
+        }),
+    }
+}
+
+/// What is at a pointer: text, or a whole number as text.
+fn text_at(document: &Value, pointer: &str) -> Result<String, Problem> {
+    match document.pointer(pointer) {
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(Value::Number(number)) if number.is_i64() || number.is_u64() => Ok(number.to_string()),
+        Some(_) => Err(Problem::invalid(format!(
+            "at {pointer} the body has neither text nor a whole number"
+        ))),
+        None => Err(Problem::invalid(format!(
+            "the body has nothing at {pointer}"
+        ))),
+    }
+}

@@ -1,0 +1,208 @@
+//! Shapes that several routes answer with.
+
+use crate::time::Moment;
+use outlast_core::{Count, Instance, Json, Status};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Characters of an error that a list shows; the instance itself has all of it.
+const ERROR_IN_LISTS: usize = 300;
+
+/// An instance. Lists leave out `state`, `result` and `waiting`, and cut `last_error`.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Instance)]
+pub(crate) struct InstanceBody {
+    /// Decimal digits, as text: it may be larger than what a JavaScript number holds.
+    #[schema(example = "42")]
+    pub(crate) id: String,
+    pub(crate) machine: String,
+    pub(crate) version: i32,
+    pub(crate) step: String,
+    #[schema(value_type = StatusWord)]
+    pub(crate) status: Status,
+    pub(crate) queue: String,
+    /// Lower is more urgent.
+    pub(crate) priority: i16,
+    /// Grows with every change.
+    pub(crate) revision: i64,
+    /// How often the step was retried.
+    pub(crate) attempt: i32,
+    /// How often a worker died over the step.
+    pub(crate) crashes: i32,
+    /// The correlation key.
+    pub(crate) key: Option<String>,
+    /// Whether it still holds that key.
+    pub(crate) holds_key: bool,
+    pub(crate) partition_key: Option<String>,
+    pub(crate) parent: Option<ParentBody>,
+    /// The signals it waits for.
+    pub(crate) awaits: Option<Vec<String>>,
+    pub(crate) await_deadline: Option<Moment>,
+    pub(crate) children_pending: i32,
+    /// How often it has fanned out.
+    pub(crate) round: i32,
+    pub(crate) eligible_at: Moment,
+    /// Who runs it.
+    pub(crate) worker: Option<String>,
+    /// The W3C `traceparent` it belongs to.
+    pub(crate) trace: Option<String>,
+    pub(crate) inserted_at: Moment,
+    pub(crate) updated_at: Moment,
+    pub(crate) finished_at: Option<Moment>,
+    pub(crate) last_error: Option<String>,
+    /// Kept to the letter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>, required = false)]
+    pub(crate) state: Option<Json>,
+    /// Kept to the letter; null unless it is done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>, required = false)]
+    pub(crate) result: Option<Option<Json>>,
+    /// What it waits for and until when, in one sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub(crate) waiting: Option<String>,
+}
+
+/// Who spawned an instance.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Parent)]
+pub(crate) struct ParentBody {
+    /// The parent's id.
+    pub(crate) id: String,
+    /// The parent's fan-out, from 1.
+    pub(crate) round: i32,
+}
+
+/// Where an instance stands.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Status, rename_all = "snake_case")]
+#[allow(dead_code, reason = "only its schema is used")]
+pub(crate) enum StatusWord {
+    Runnable,
+    Executing,
+    AwaitingSignal,
+    AwaitingChildren,
+    Done,
+    Failed,
+    Cancelled,
+}
+
+impl InstanceBody {
+    /// As lists show it.
+    pub(crate) fn summary(instance: Instance) -> InstanceBody {
+        let mut body = InstanceBody::whole(instance);
+        body.state = None;
+        body.result = None;
+        body.last_error = body.last_error.map(shortened);
+        body
+    }
+
+    /// With everything but the sentence.
+    pub(crate) fn whole(instance: Instance) -> InstanceBody {
+        let Instance {
+            id,
+            machine,
+            version,
+            step,
+            state,
+            status,
+            revision,
+            entered: _,
+            trace,
+            result,
+            last_error,
+            queue,
+            priority,
+            eligible_at,
+            attempt,
+            crashes,
+            partition_key,
+            locked_by,
+            awaits,
+            await_deadline,
+            parent,
+            round,
+            children_pending,
+            dropped: _,
+            correlation_key,
+            correlation_scope: _,
+            holds_key,
+            inserted_at,
+            updated_at,
+            finished_at,
+        } = instance;
+        InstanceBody {
+            id: id.to_string(),
+            machine,
+            version,
+            step,
+            status,
+            queue,
+            priority,
+            revision: revision.0,
+            attempt,
+            crashes,
+            key: correlation_key,
+            holds_key,
+            partition_key,
+            parent: parent.map(|parent| ParentBody {
+                id: parent.id.to_string(),
+                round: parent.round,
+            }),
+            awaits,
+            await_deadline: await_deadline.map(Moment),
+            children_pending,
+            round,
+            eligible_at: Moment(eligible_at),
+            worker: locked_by.map(|worker| worker.to_string()),
+            trace,
+            inserted_at: Moment(inserted_at),
+            updated_at: Moment(updated_at),
+            finished_at: finished_at.map(Moment),
+            last_error,
+            state: Some(state),
+            result: Some(result),
+            waiting: None,
+        }
+    }
+}
+
+fn shortened(error: String) -> String {
+    match error.char_indices().nth(ERROR_IN_LISTS) {
+        Some((end, _)) => format!("{}…", &error[..end]),
+        None => error,
+    }
+}
+
+/// How many there are, counted up to a bound.
+#[derive(Clone, Copy, Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Count)]
+pub(crate) struct CountBody {
+    pub(crate) count: u64,
+    /// False when counting stopped at the bound: there are at least so many.
+    pub(crate) exact: bool,
+}
+
+impl From<Count> for CountBody {
+    fn from(count: Count) -> CountBody {
+        match count {
+            Count::Exactly(count) => CountBody { count, exact: true },
+            Count::AtLeast(count) => CountBody {
+                count,
+                exact: false,
+            },
+        }
+    }
+}
+
+/// How many of each status.
+pub(crate) type Counts = BTreeMap<&'static str, u64>;
+
+/// Every status with nothing.
+pub(crate) fn no_counts() -> Counts {
+    Status::ALL
+        .into_iter()
+        .map(|status| (status.as_str(), 0))
+        .collect()
+}

@@ -1,0 +1,298 @@
+//! Keeps an eye on everything while somebody looks: counts the table in slices, in the background, and remembers.
+//!
+//! Nothing runs while nobody asks. While somebody does, it takes at most a fifth of one connection's time, however large
+//! the table is: a small one is counted anew every second, a large one when its turn is done.
+
+use crate::limits::WINDOW_MINUTES;
+use crate::problem::{Code, Problem};
+use outlast::Client;
+use outlast_core::limits::SURVEY_MAX;
+use outlast_core::{
+    InstanceId, QueueSummary, Result, Standing, SurveyRequest, Timestamp, Traffic, Worker,
+    minute_of,
+};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// How long after the last question it goes on.
+const IDLE: Duration = Duration::from_secs(60);
+/// How often what is small is looked at.
+const EVERY: Duration = Duration::from_secs(1);
+/// How long one go at the table lasts, about.
+const GO: Duration = Duration::from_millis(100);
+/// How long it rests, for each part that it works.
+const REST: u32 = 4;
+/// Shortest and longest rest.
+const REST_MIN: Duration = Duration::from_millis(20);
+const REST_MAX: Duration = Duration::from_secs(30);
+/// What is older than this is not told as news.
+const STALE: Duration = Duration::from_secs(60);
+/// How long a question waits for the first answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+const MINUTE: i64 = 60_000_000;
+
+/// Everything at a glance, as it was not long ago.
+#[derive(Clone, Debug)]
+pub(crate) struct Glance {
+    taken: Instant,
+    /// The database's moment.
+    pub(crate) now: Timestamp,
+    pub(crate) queues: Vec<QueueSummary>,
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) traffic: Traffic,
+    /// Where instances stand.
+    pub(crate) standings: Arc<Vec<Standing>>,
+    /// When counting them began.
+    pub(crate) surveyed_at: Timestamp,
+    /// Whether all of them were counted; else it is the first time and under way.
+    pub(crate) complete: bool,
+}
+
+impl Glance {
+    /// Steps started in a minute from a queue, over the minute that runs and the one before.
+    pub(crate) fn rate(&self, queue: &str) -> Option<f64> {
+        let this_minute = minute_of(self.now);
+        let recent = self
+            .traffic
+            .delays
+            .iter()
+            .filter(|delays| delays.queue == queue);
+        let recent = recent.filter(|delays| delays.minute.0 >= this_minute.0 - MINUTE);
+        let started: u64 = recent.map(|delays| delays.count).sum();
+        let seconds = 60.0 + self.now.since(this_minute).as_secs_f64();
+        let known = self
+            .traffic
+            .delays
+            .iter()
+            .any(|delays| delays.queue == queue);
+        known.then(|| (started as f64 / seconds * 600.0).round() / 10.0)
+    }
+}
+
+/// Answers with a [`Glance`].
+#[derive(Debug)]
+pub(crate) struct Surveyor {
+    client: Client,
+    asked: Mutex<Asked>,
+    glances: watch::Sender<Option<Arc<Glance>>>,
+}
+
+#[derive(Debug)]
+struct Asked {
+    last: Instant,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Surveyor {
+    pub(crate) fn new(client: Client) -> Arc<Surveyor> {
+        let asked = Asked {
+            last: Instant::now(),
+            task: None,
+        };
+        Arc::new(Surveyor {
+            client,
+            asked: Mutex::new(asked),
+            glances: watch::Sender::new(None),
+        })
+    }
+
+    /// What there is to see. The first who asks waits until there is something.
+    pub(crate) async fn glance(self: &Arc<Surveyor>) -> Result<Arc<Glance>, Problem> {
+        self.wake();
+        let mut glances = self.glances.subscribe();
+        let fresh =
+            glances.wait_for(|glance| glance.as_ref().is_some_and(|it| it.taken.elapsed() < STALE));
+        let unavailable = || {
+            Problem::new(
+                Code::Unavailable,
+                "the database has not answered for a while; try again",
+            )
+        };
+        let glance = tokio::time::timeout(PATIENCE, fresh)
+            .await
+            .map_err(|_| unavailable())?;
+        let glance = glance.map_err(|_| unavailable())?;
+        glance.clone().ok_or_else(unavailable)
+    }
+
+    /// Starts looking, unless that is under way.
+    fn wake(self: &Arc<Surveyor>) {
+        let mut asked = lock(&self.asked);
+        asked.last = Instant::now();
+        // It also ends with its runtime.
+        if asked.task.as_ref().is_none_or(JoinHandle::is_finished) {
+            asked.task = Some(tokio::spawn(run(Arc::downgrade(self))));
+        }
+    }
+
+    /// Whether nobody has asked for long. Under the lock: who asks after this starts anew.
+    fn is_over(&self) -> bool {
+        let mut asked = lock(&self.asked);
+        let is_over = asked.last.elapsed() >= IDLE;
+        if is_over {
+            asked.task = None;
+        }
+        is_over
+    }
+}
+
+async fn run(surveyor: Weak<Surveyor>) {
+    let mut looking = Looking::default();
+    loop {
+        let Some(surveyor) = surveyor.upgrade().filter(|surveyor| !surveyor.is_over()) else {
+            return;
+        };
+        let begun = Instant::now();
+        let rest = match looking.run_once(&surveyor.client).await {
+            Ok(glance) => {
+                surveyor.glances.send_replace(Some(Arc::new(glance)));
+                looking.rest(begun.elapsed())
+            }
+            Err(error) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "the survey could not go on"
+                );
+                EVERY
+            }
+        };
+        drop(surveyor);
+        tokio::time::sleep(rest).await;
+    }
+}
+
+/// A walk over the table, and what it has seen.
+#[derive(Debug, Default)]
+struct Looking {
+    small: Option<Small>,
+    walk: Walk,
+    complete: Option<(Timestamp, Arc<Vec<Standing>>)>,
+}
+
+/// What is small enough to be looked at as a whole.
+#[derive(Debug)]
+struct Small {
+    taken: Instant,
+    now: Timestamp,
+    queues: Vec<QueueSummary>,
+    workers: Vec<Worker>,
+    traffic: Traffic,
+}
+
+#[derive(Debug, Default)]
+struct Walk {
+    begun_at: Option<Timestamp>,
+    after: Option<InstanceId>,
+    seen: BTreeMap<(String, i32, String, &'static str), Standing>,
+}
+
+impl Looking {
+    async fn run_once(&mut self, client: &Client) -> Result<Glance> {
+        let small = match self
+            .small
+            .take()
+            .filter(|small| small.taken.elapsed() < EVERY)
+        {
+            Some(small) => small,
+            None => Small::look(client).await?,
+        };
+        let begun_at = *self.walk.begun_at.get_or_insert(small.now);
+        let begun = Instant::now();
+        while begun.elapsed() < GO {
+            if self.walk.go_on(client).await? {
+                let walk = std::mem::take(&mut self.walk);
+                self.complete = Some((begun_at, Arc::new(walk.standings())));
+                break;
+            }
+        }
+        let (surveyed_at, standings) = match &self.complete {
+            Some((at, standings)) => (*at, standings.clone()),
+            None => (begun_at, Arc::new(self.walk.standings_so_far())),
+        };
+        let glance = Glance {
+            taken: small.taken,
+            now: small.now,
+            queues: small.queues.clone(),
+            workers: small.workers.clone(),
+            traffic: small.traffic.clone(),
+            standings,
+            surveyed_at,
+            complete: self.complete.is_some(),
+        };
+        self.small = Some(small);
+        Ok(glance)
+    }
+
+    /// How long to rest after so much work: until the next second when the walk is done.
+    fn rest(&self, worked: Duration) -> Duration {
+        let is_done = self.walk.begun_at.is_none();
+        let least = if is_done { EVERY } else { REST_MIN };
+        (worked * REST).clamp(least, REST_MAX)
+    }
+}
+
+impl Small {
+    async fn look(client: &Client) -> Result<Small> {
+        let now = client.now().await?;
+        let since = Timestamp(minute_of(now).0 - WINDOW_MINUTES * MINUTE);
+        Ok(Small {
+            taken: Instant::now(),
+            now,
+            queues: client.queues().await?,
+            workers: client.workers().await?,
+            traffic: client.traffic(since).await?,
+        })
+    }
+}
+
+impl Walk {
+    /// Looks at one slice; whether it was the last.
+    async fn go_on(&mut self, client: &Client) -> Result<bool> {
+        let request = SurveyRequest {
+            after: self.after,
+            limit: SURVEY_MAX,
+        };
+        let survey = client.survey(request).await?;
+        for standing in survey.groups {
+            let place = (
+                standing.machine.clone(),
+                standing.version,
+                standing.step.clone(),
+                standing.status.as_str(),
+            );
+            match self.seen.get_mut(&place) {
+                Some(seen) => add(seen, &standing),
+                None => {
+                    self.seen.insert(place, standing);
+                }
+            }
+        }
+        self.after = survey.next;
+        Ok(self.after.is_none())
+    }
+
+    fn standings(self) -> Vec<Standing> {
+        self.seen.into_values().collect()
+    }
+
+    fn standings_so_far(&self) -> Vec<Standing> {
+        self.seen.values().cloned().collect()
+    }
+}
+
+fn add(seen: &mut Standing, more: &Standing) {
+    seen.instances += more.instances;
+    seen.without_deadline += more.without_deadline;
+    seen.overdue += more.overdue;
+    seen.retrying += more.retrying;
+    seen.oldest_updated_at = seen.oldest_updated_at.min(more.oldest_updated_at);
+}
+
+/// What this lock guards is whole between any two statements.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,186 @@
+//! Machines that are worth looking at: they wait, fan out, fail, retry and end in every way.
+
+use outlast::prelude::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// An order that waits for its payment.
+pub(crate) struct Checkout;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+pub(crate) enum Order {
+    Start { number: u64 },
+    Charge { number: u64 },
+    Reserve { number: u64, paid: u64 },
+    Ship { number: u64 },
+    Notify { number: u64 },
+    Refund { number: u64 },
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct PaymentConfirmed {
+    pub(crate) amount: u64,
+}
+
+impl Signal for PaymentConfirmed {
+    const NAME: &'static str = "payment_confirmed";
+}
+
+impl Machine for Checkout {
+    const NAME: &'static str = "checkout";
+    const VERSION: i32 = 2;
+    type State = Order;
+    type Output = String;
+
+    async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> {
+        Ok(match state {
+            Order::Start { number } => wait_for([PaymentConfirmed::NAME])
+                .timeout(Duration::from_secs(3600))
+                .then(Order::Charge { number }),
+            Order::Charge { number } => match cx.received::<PaymentConfirmed>()? {
+                Some(paid) if paid.amount == 0 => Outcome::next(Order::Refund { number }),
+                Some(paid) => Outcome::next(Order::Reserve {
+                    number,
+                    paid: paid.amount,
+                }),
+                None => Outcome::stop("payment never came"),
+            },
+            Order::Reserve { number, paid } if number % 10 == 3 && cx.attempt() == 0 => {
+                Outcome::retry(
+                    Duration::ZERO,
+                    format_args!("the stock is being counted, order {number}, paid {paid}"),
+                )
+            }
+            Order::Reserve { number, .. } if number % 20 == 7 => {
+                Outcome::stop("the warehouse does not know this article")
+            }
+            Order::Reserve { number, .. } => Outcome::next(Order::Ship { number }),
+            Order::Ship { number } => Outcome::next(Order::Notify { number }),
+            Order::Notify { number } => Outcome::done(format!("order {number} is on its way")),
+            Order::Refund { .. } => Outcome::cancelled("nothing was paid"),
+        })
+    }
+}
+
+/// The same a year ago: some of its instances are still there.
+pub(crate) struct OldCheckout;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+pub(crate) enum OldOrder {
+    Start { number: u64 },
+    Ship { number: u64 },
+}
+
+impl Machine for OldCheckout {
+    const NAME: &'static str = "checkout";
+    const VERSION: i32 = 1;
+    type State = OldOrder;
+    type Output = u64;
+
+    async fn step(&self, state: OldOrder, _cx: &Context) -> StepResult<Self> {
+        Ok(match state {
+            OldOrder::Start { number } => {
+                wait_for([PaymentConfirmed::NAME]).then(OldOrder::Ship { number })
+            }
+            OldOrder::Ship { number } => Outcome::done(number),
+        })
+    }
+}
+
+/// An order that is packed line by line.
+pub(crate) struct Fulfilment;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+pub(crate) enum Parcel {
+    Pack { articles: Vec<String> },
+    Ship,
+}
+
+impl Machine for Fulfilment {
+    const NAME: &'static str = "fulfilment";
+    type State = Parcel;
+    type Output = u64;
+
+    async fn step(&self, state: Parcel, cx: &Context) -> StepResult<Self> {
+        Ok(match state {
+            Parcel::Pack { articles } => fan_out(
+                articles
+                    .into_iter()
+                    .map(|article| New::<LineItem>(Line::Pick { article })),
+            )
+            .then(Parcel::Ship),
+            Parcel::Ship => Outcome::done(cx.children::<LineItem>()?.len() as u64),
+        })
+    }
+}
+
+/// A line of it. A lamp is never there, and a chair has to come first.
+pub(crate) struct LineItem;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+pub(crate) enum Line {
+    Pick { article: String },
+    Wrap { article: String },
+}
+
+impl Machine for LineItem {
+    const NAME: &'static str = "line_item";
+    type State = Line;
+    type Output = String;
+
+    async fn step(&self, state: Line, _cx: &Context) -> StepResult<Self> {
+        Ok(match state {
+            Line::Pick { article } if article == "lamp" => Outcome::stop("no lamp in stock"),
+            Line::Pick { article } if article == "chair" => wait_for([Restocked::NAME])
+                .timeout(Duration::from_secs(86_400))
+                .then(Line::Wrap { article }),
+            Line::Pick { article } => Outcome::next(Line::Wrap { article }),
+            Line::Wrap { article } => Outcome::done(article),
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Restocked {}
+
+impl Signal for Restocked {
+    const NAME: &'static str = "restocked";
+}
+
+/// A mail that is not sent before the other side is well again.
+pub(crate) struct Mailing {
+    pub(crate) is_well: Arc<AtomicBool>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Mail {
+    pub(crate) to: String,
+}
+
+impl Job for Mailing {
+    const NAME: &'static str = "send_mail";
+    const QUEUE: &'static str = "mail";
+    const MAX_ATTEMPTS: u32 = 8;
+    type Args = Mail;
+    type Output = String;
+
+    async fn perform(&self, mail: Mail, cx: &Context) -> Result<String, JobError> {
+        if self.is_well.load(Ordering::SeqCst) {
+            return Ok(format!("sent to {}", mail.to));
+        }
+        if mail.to.starts_with("storm") && cx.attempt() == 5 {
+            return Err(JobError::retry_after(
+                Duration::from_secs(7200),
+                "the other side asks for patience",
+            ));
+        }
+        Err(JobError::retry_after(
+            Duration::ZERO,
+            format!("mail.example does not answer to {}", mail.to),
+        ))
+    }
+}

@@ -1,0 +1,276 @@
+//! One page of the browser: what a person does there, and what can be seen of it.
+
+use crate::devtools::{Browser, Link};
+use base64::Engine as _;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+
+/// How long the page may take to become what a test waits for.
+const PATIENCE_MS: u64 = 20_000;
+
+/// A page without history, cookies or storage of others.
+pub(crate) struct Page {
+    link: Arc<Link>,
+    session: String,
+}
+
+/// The colours a person asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Theme {
+    Light,
+    Dark,
+}
+
+impl Theme {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Theme::Light => "light",
+            Theme::Dark => "dark",
+        }
+    }
+}
+
+impl Page {
+    pub(crate) async fn open(browser: &Browser) -> Page {
+        let link = browser.link();
+        let context = link
+            .ask("Target.createBrowserContext", json!({}), None)
+            .await;
+        let context = context["browserContextId"].clone();
+        let target = link.ask(
+            "Target.createTarget",
+            json!({ "url": "about:blank", "browserContextId": context }),
+            None,
+        );
+        let target = target.await["targetId"].clone();
+        let attached = link
+            .ask(
+                "Target.attachToTarget",
+                json!({ "targetId": target, "flatten": true }),
+                None,
+            )
+            .await;
+        let session = attached["sessionId"]
+            .as_str()
+            .expect("a session has an id")
+            .to_owned();
+        let page = Page { link, session };
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            page.ask(&format!("{domain}.enable"), json!({})).await;
+        }
+        page.size(1360, 860).await;
+        page
+    }
+
+    async fn ask(&self, method: &str, params: Value) -> Value {
+        self.link.ask(method, params, Some(&self.session)).await
+    }
+
+    pub(crate) async fn size(&self, width: u32, height: u32) {
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500 });
+        self.ask("Emulation.setDeviceMetricsOverride", size).await;
+    }
+
+    /// What the system says the person likes.
+    pub(crate) async fn prefer(&self, theme: Theme) {
+        let feature = json!({ "name": "prefers-color-scheme", "value": theme.word() });
+        self.ask(
+            "Emulation.setEmulatedMedia",
+            json!({ "features": [feature] }),
+        )
+        .await;
+    }
+
+    pub(crate) async fn go(&self, url: &str) {
+        let went = self.ask("Page.navigate", json!({ "url": url })).await;
+        assert!(
+            went.get("errorText").is_none(),
+            "{url}: {}",
+            went["errorText"]
+        );
+        self.until(
+            "document.readyState === 'complete' && document.querySelector('main')",
+            "the page to load",
+        )
+        .await;
+    }
+
+    /// The value of an expression in the page.
+    pub(crate) async fn value(&self, expression: &str) -> Value {
+        let params = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true, "userGesture": true });
+        let answer = self.ask("Runtime.evaluate", params).await;
+        assert!(
+            answer.get("exceptionDetails").is_none(),
+            "{expression}\n{}",
+            answer["exceptionDetails"]
+        );
+        answer["result"]["value"].clone()
+    }
+
+    /// The text of what a selector finds first, or of nothing.
+    pub(crate) async fn text(&self, selector: &str) -> String {
+        let text = self
+            .value(&format!(
+                "document.querySelector({})?.textContent ?? ''",
+                json!(selector)
+            ))
+            .await;
+        text.as_str().expect("text is text").to_owned()
+    }
+
+    /// Waits until an expression is true; `what` says what was waited for when it never is.
+    pub(crate) async fn until(&self, condition: &str, what: &str) {
+        let wait = format!(
+            "new Promise((resolve) => {{
+                const end = performance.now() + {PATIENCE_MS};
+                const look = () => {{
+                    let seen = false;
+                    try {{ seen = Boolean({condition}); }} catch {{ /* not there yet */ }}
+                    if (seen || performance.now() > end) resolve(seen);
+                    else setTimeout(look, 15);
+                }};
+                look();
+            }})"
+        );
+        if self.value(&wait).await != true {
+            let shown = self.value("document.body?.innerText ?? ''").await;
+            panic!(
+                "waited in vain for {what}: {condition}\nthe page shows:\n{}",
+                shown.as_str().unwrap_or_default()
+            );
+        }
+    }
+
+    /// Waits until the text of the page, or of a part of it, contains something.
+    pub(crate) async fn until_text(&self, selector: &str, text: &str) {
+        let condition = format!(
+            "document.querySelector({}).textContent.includes({})",
+            json!(selector),
+            json!(text)
+        );
+        self.until(&condition, text).await;
+    }
+
+    /// Clicks in the middle of what a selector finds first, with a real pointer: what is covered or off the page is
+    /// not clicked.
+    pub(crate) async fn click(&self, selector: &str) {
+        let find = format!("document.querySelector({})", json!(selector));
+        self.click_on(&find, selector).await;
+    }
+
+    /// Clicks the button or link with this text.
+    pub(crate) async fn press(&self, text: &str) {
+        let find = format!(
+            "[...document.querySelectorAll('dialog[open] button, dialog[open] a')].concat([...document.querySelectorAll('button, a')])
+                .find((each) => each.textContent.trim() === {})",
+            json!(text)
+        );
+        self.click_on(&find, text).await;
+    }
+
+    async fn click_on(&self, find: &str, what: &str) {
+        self.until(&format!("(() => {{ const it = {find}; return it && !it.disabled && it.getClientRects().length > 0; }})()"), what).await;
+        let place = format!(
+            "(() => {{
+                const it = {find};
+                it.scrollIntoView({{ block: 'center', inline: 'center', behavior: 'instant' }});
+                const box = it.getClientRects()[0];
+                return [box.x + box.width / 2, box.y + box.height / 2];
+            }})()"
+        );
+        let place = self.value(&place).await;
+        for (kind, count) in [("mouseMoved", 0), ("mousePressed", 1), ("mouseReleased", 1)] {
+            let event = json!({ "type": kind, "x": place[0], "y": place[1], "button": if count > 0 { "left" } else { "none" }, "clickCount": count });
+            self.ask("Input.dispatchMouseEvent", event).await;
+        }
+    }
+
+    /// Types into what has the focus.
+    pub(crate) async fn write(&self, text: &str) {
+        self.ask("Input.insertText", json!({ "text": text })).await;
+    }
+
+    /// Presses a key: a letter, `Enter` or `Escape`.
+    pub(crate) async fn key(&self, key: &str) {
+        let code = match key {
+            "Enter" => 13,
+            "Escape" => 27,
+            letter => u32::from(letter.to_ascii_uppercase().as_bytes()[0]),
+        };
+        let text = match key {
+            "Enter" => "\r",
+            "Escape" => "",
+            letter => letter,
+        };
+        let down =
+            json!({ "type": "keyDown", "key": key, "text": text, "windowsVirtualKeyCode": code });
+        self.ask("Input.dispatchKeyEvent", down).await;
+        self.ask(
+            "Input.dispatchKeyEvent",
+            json!({ "type": "keyUp", "key": key, "windowsVirtualKeyCode": code }),
+        )
+        .await;
+    }
+
+    pub(crate) async fn address(&self) -> String {
+        self.value("location.pathname + location.search")
+            .await
+            .as_str()
+            .expect("an address is text")
+            .to_owned()
+    }
+
+    /// Takes a picture of what is visible.
+    pub(crate) async fn picture(&self, file: &Path) {
+        let taken = self
+            .ask("Page.captureScreenshot", json!({ "format": "png" }))
+            .await;
+        let bytes = taken["data"].as_str().expect("a picture is base64");
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode(bytes)
+            .expect("a picture is base64");
+        std::fs::create_dir_all(file.parent().expect("it is in a folder"))
+            .expect("a folder can be made");
+        std::fs::write(file, bytes).expect("a picture can be kept");
+    }
+
+    /// Checks what must hold of every page: nothing complained, and no request left this machine.
+    pub(crate) fn check_quiet(&self, allowed: &[&str]) {
+        for event in self.link.told(&self.session) {
+            let params = &event["params"];
+            let trouble = match event["method"].as_str().unwrap_or_default() {
+                "Runtime.exceptionThrown" => Some(params["exceptionDetails"].to_string()),
+                "Runtime.consoleAPICalled"
+                    if params["type"] == "error" || params["type"] == "warning" =>
+                {
+                    Some(params["args"].to_string())
+                }
+                "Log.entryAdded"
+                    if params["entry"]["level"] == "error"
+                        || params["entry"]["level"] == "warning" =>
+                {
+                    Some(params["entry"].to_string())
+                }
+                "Network.requestWillBeSent" => {
+                    leaving(params["request"]["url"].as_str().unwrap_or_default())
+                }
+                _ => None,
+            };
+            if let Some(trouble) = trouble {
+                assert!(
+                    allowed.iter().any(|allowed| trouble.contains(allowed)),
+                    "the page has trouble: {trouble}"
+                );
+            }
+        }
+    }
+}
+
+/// A request that does not stay on this machine.
+fn leaving(url: &str) -> Option<String> {
+    let stays = ["http://127.0.0.1:", "data:", "about:", "blob:"]
+        .iter()
+        .any(|start| url.starts_with(start));
+    (!stays).then(|| format!("a request to {url}"))
+}

@@ -1,0 +1,296 @@
+//! Every screen with data, in both themes, at both widths, at any address.
+
+use crate::Visit;
+use crate::page::{Page, Theme};
+use crate::stage::{Cast, Setting, Stage};
+use std::path::PathBuf;
+
+/// A screen: its name, its path and what must be seen there.
+struct Screen {
+    name: &'static str,
+    path: String,
+    seen: Vec<(&'static str, &'static str)>,
+}
+
+fn screens(cast: &Cast) -> Vec<Screen> {
+    let screen = |name, path: String, seen: &[(&'static str, &'static str)]| Screen {
+        name,
+        path,
+        seen: seen.to_vec(),
+    };
+    vec![
+        screen(
+            "overview",
+            String::new(),
+            &[
+                ("main", "Needs attention"),
+                (".attention", "retried 5 times or more"),
+                (".attention", "no deadline"),
+                ("main", "Steps run per minute"),
+                ("main table", "checkout"),
+            ],
+        ),
+        screen(
+            "machines",
+            "machines".into(),
+            &[("main", "fulfilment"), ("main", "send_mail")],
+        ),
+        screen(
+            "machine",
+            "machine?name=checkout&without=1".into(),
+            &[
+                ("main", "Version 2"),
+                (".graph", "reserve"),
+                (".graph", "notify"),
+                (".graph", "done"),
+            ],
+        ),
+        screen(
+            "versions",
+            "machine?name=checkout".into(),
+            &[("main", "Version 1"), ("main", "Version 2")],
+        ),
+        screen(
+            "instances",
+            "instances".into(),
+            &[
+                ("table", "line_item"),
+                ("table", "awaiting signal"),
+                ("table", "no lamp in stock"),
+            ],
+        ),
+        screen(
+            "instance",
+            format!("instances/{}", cast.waiting),
+            &[
+                ("[data-waiting]", "payment_confirmed"),
+                ("json-view", "\"number\": 40"),
+                (".signal-form", "Send signal"),
+            ],
+        ),
+        screen(
+            "failed",
+            format!("instances/{}", cast.failed),
+            &[
+                ("[data-error]", "mail.example does not answer"),
+                (".head", "Retry"),
+            ],
+        ),
+        screen(
+            "family",
+            format!("instances/{}/family", cast.parent),
+            &[
+                ("[data-join]", "37 of 50, 2 failed"),
+                (".family", "35 done"),
+                (".family", "no lamp in stock"),
+            ],
+        ),
+        screen(
+            "queues",
+            "queues".into(),
+            &[("table", "mail"), ("table", "reports"), ("table", "Pause")],
+        ),
+        screen(
+            "workers",
+            "workers".into(),
+            &[
+                (".worker", "shop-1"),
+                (".worker", "alive"),
+                (".worker", "checkout v2"),
+            ],
+        ),
+    ]
+}
+
+async fn look(page: &Page, base: &str, screen: &Screen) {
+    page.go(&format!("{base}{}", screen.path)).await;
+    for (selector, text) in &screen.seen {
+        page.until_text(selector, text).await;
+    }
+}
+
+/// Engines count in memory and write their counts down every few seconds.
+async fn traffic_is_counted(page: &Page, base: &str) {
+    page.go(base).await;
+    page.until(
+        "[...document.querySelectorAll('.chart .bars')].some((bars) => bars.children.length > 0)",
+        "the first bar of a chart",
+    )
+    .await;
+    page.until(
+        "[...document.querySelectorAll('.tile b')].some((count) => count.textContent !== '0')",
+        "the survey",
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_screen_shows_the_data_in_both_themes() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::sqlite(Setting::default()).await;
+    let cast = stage.populate().await;
+    traffic_is_counted(&visit.page, &stage.ui).await;
+    for theme in [Theme::Light, Theme::Dark] {
+        visit.page.prefer(theme).await;
+        for screen in screens(&cast) {
+            look(&visit.page, &stage.ui, &screen).await;
+            let ground = visit
+                .page
+                .value("getComputedStyle(document.body).backgroundColor")
+                .await;
+            assert_eq!(
+                ground == "rgb(19, 20, 24)",
+                theme == Theme::Dark,
+                "{} is {ground}",
+                screen.name
+            );
+            visit
+                .page
+                .until(
+                    "document.querySelector('.connection').dataset.state === 'live'",
+                    "the stream",
+                )
+                .await;
+            visit
+                .page
+                .picture(&pictures().join(format!("{}-{}.png", screen.name, theme.word())))
+                .await;
+        }
+    }
+    visit.end().await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_screen_shows_the_data_of_postgresql() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::postgres(Setting::default()).await;
+    let cast = stage.populate().await;
+    traffic_is_counted(&visit.page, &stage.ui).await;
+    for screen in screens(&cast) {
+        look(&visit.page, &stage.ui, &screen).await;
+    }
+    visit.end().await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_screen_works_below_a_prefix_and_on_a_phone() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let setting = Setting {
+        prefix: "/admin/outlast",
+        ..Setting::default()
+    };
+    let stage = Stage::sqlite(setting).await;
+    let cast = stage.populate().await;
+    visit.page.size(390, 800).await;
+    traffic_is_counted(&visit.page, &stage.ui).await;
+    for screen in screens(&cast) {
+        look(&visit.page, &stage.ui, &screen).await;
+        let (wide, room) = (
+            visit
+                .page
+                .value("document.documentElement.scrollWidth")
+                .await,
+            visit.page.value("innerWidth").await,
+        );
+        assert_eq!(wide, room, "{} is wider than a phone", screen.name);
+        visit
+            .page
+            .picture(&pictures().join(format!("{}-phone.png", screen.name)))
+            .await;
+    }
+    visit.page.click(".nav a[href$='/queues']").await;
+    visit.page.until_text("h1", "Queues").await;
+    assert_eq!(visit.page.address().await, "/admin/outlast/ui/queues");
+    visit.end().await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_control_has_a_name_and_text_can_be_read_in_both_themes() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::sqlite(Setting::default()).await;
+    let cast = stage.populate().await;
+    for theme in [Theme::Light, Theme::Dark] {
+        visit.page.prefer(theme).await;
+        for screen in screens(&cast) {
+            if screen.name == "overview" {
+                traffic_is_counted(&visit.page, &stage.ui).await;
+            }
+            look(&visit.page, &stage.ui, &screen).await;
+            let nameless = visit.page.value(NAMELESS).await;
+            assert_eq!(
+                nameless,
+                serde_json::json!([]),
+                "without a name on {}",
+                screen.name
+            );
+            let pale = visit.page.value(PALE).await;
+            assert_eq!(
+                pale,
+                serde_json::json!([]),
+                "hard to read on {} when it is {}",
+                screen.name,
+                theme.word()
+            );
+        }
+    }
+    visit.end().await;
+    stage.end().await;
+}
+
+/// Links, buttons and fields that a screen reader could not name.
+const NAMELESS: &str = r#"[...document.querySelectorAll('a, button, input, select, textarea')]
+    .filter((each) => each.getClientRects().length > 0)
+    .filter((each) => !(each.textContent.trim() || each.getAttribute('aria-label') || each.title || each.closest('label')))
+    .map((each) => each.outerHTML)"#;
+
+/// Texts whose contrast with what is behind them is below 4.5:1.
+const PALE: &str = r#"(() => {
+    const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+    const rgba = (color) => {
+        canvas.clearRect(0, 0, 1, 1);
+        canvas.fillStyle = color;
+        canvas.fillRect(0, 0, 1, 1);
+        const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
+        return [r, g, b, a / 255];
+    };
+    const over = ([r, g, b, a], [x, y, z]) => [r * a + x * (1 - a), g * a + y * (1 - a), b * a + z * (1 - a), 1];
+    const behind = (element) => {
+        const layers = [];
+        for (let each = element; each; each = each.parentElement) layers.push(rgba(getComputedStyle(each).backgroundColor));
+        return layers.reverse().reduce((ground, layer) => over(layer, ground), [255, 255, 255, 1]);
+    };
+    const light = (color) => color.slice(0, 3)
+        .map((part) => part / 255)
+        .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
+        .reduce((sum, part, index) => sum + part * [0.2126, 0.7152, 0.0722][index], 0);
+    const pale = new Set();
+    const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) {
+        const element = walk.currentNode.parentElement;
+        if (!walk.currentNode.data.trim() || element.closest('svg, option, datalist, noscript, :disabled') || element.getClientRects().length === 0) continue;
+        const ground = behind(element);
+        const [one, two] = [light(over(rgba(getComputedStyle(element).color), ground)), light(ground)];
+        const contrast = (Math.max(one, two) + 0.05) / (Math.min(one, two) + 0.05);
+        if (contrast < 4.5) pale.add(`${walk.currentNode.data.trim().slice(0, 40)} (${element.className}) ${contrast.toFixed(2)}`);
+    }
+    return [...pale];
+})()"#;
+
+/// Beside what cargo builds.
+fn pictures() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target =
+        target.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target"));
+    target.join("screenshots")
+}

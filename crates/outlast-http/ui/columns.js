@@ -1,0 +1,72 @@
+// The columns of a list of instances, and which of them somebody wants to see.
+
+import { span, whole } from './format.js';
+import { plainText } from './viewer.js';
+import { dialog, statusOf, time } from './parts.js';
+import { href } from './router.js';
+import { h } from './view.js';
+
+const STORED = 'outlast.columns';
+const FIRST = ['id', 'machine', 'step', 'status', 'key', 'attempt', 'updated_at', 'last_error'];
+
+export const COLUMNS = [
+  { name: 'id', label: 'Id', class: 'id', cell: (each) => h('a', { href: href(`instances/${each.id}`) }, each.id) },
+  { name: 'machine', label: 'Machine', class: 'clip', cell: (each) => each.machine },
+  { name: 'version', label: 'Version', class: 'right', cell: (each) => `v${each.version}` },
+  { name: 'step', label: 'Step', class: 'clip', cell: (each) => each.step },
+  { name: 'status', label: 'Status', cell: (each) => statusOf(each.status) },
+  { name: 'queue', label: 'Queue', class: 'clip', cell: (each) => each.queue },
+  { name: 'priority', label: 'Priority', class: 'right', cell: (each) => each.priority },
+  { name: 'key', label: 'Key', class: 'clip', cell: (each) => each.key },
+  { name: 'partition_key', label: 'Partition key', class: 'clip', cell: (each) => each.partition_key },
+  { name: 'parent', label: 'Parent', class: 'id', cell: (each) => each.parent && h('a', { href: href(`instances/${each.parent.id}`) }, each.parent.id) },
+  { name: 'attempt', label: 'Attempt', class: 'right', cell: (each) => whole(each.attempt) },
+  { name: 'crashes', label: 'Crashes', class: 'right', cell: (each) => whole(each.crashes) },
+  { name: 'awaits', label: 'Awaits', class: 'clip', cell: (each) => each.awaits?.join(', ') },
+  { name: 'await_deadline', label: 'Deadline', cell: (each) => each.await_deadline && time(each.await_deadline) },
+  { name: 'children_pending', label: 'Children open', class: 'right', cell: (each) => (each.status === 'awaiting_children' ? whole(each.children_pending) : '') },
+  { name: 'eligible_at', label: 'Eligible', cell: (each) => time(each.eligible_at) },
+  { name: 'inserted_at', label: 'Inserted', cell: (each) => time(each.inserted_at) },
+  { name: 'updated_at', label: 'Updated', cell: (each) => time(each.updated_at) },
+  { name: 'finished_at', label: 'Finished', cell: (each) => each.finished_at && time(each.finished_at) },
+  { name: 'took', label: 'Took', class: 'right', cell: (each) => each.finished_at && span(Date.parse(each.finished_at) - Date.parse(each.inserted_at)) },
+  { name: 'worker', label: 'Worker', class: 'id', cell: (each) => each.worker },
+  { name: 'last_error', label: 'Last error', class: 'clip wider', cell: (each) => each.last_error && h('span', { title: each.last_error, class: 'soft' }, oneLine(each.last_error)) },
+];
+
+/** The columns that are shown. */
+export function chosen() {
+  let names = null;
+  try {
+    names = JSON.parse(localStorage.getItem(STORED));
+  } catch {
+    // Storage may be forbidden or hold something else; then the first choice is ours.
+  }
+  const wanted = Array.isArray(names) ? names : FIRST;
+  return COLUMNS.filter((column) => column.name === 'id' || wanted.includes(column.name));
+}
+
+/** Asks which columns to show. */
+export async function choose() {
+  const names = new Set(chosen().map((column) => column.name));
+  const agreed = await dialog((close) => [
+    h('h2', {}, 'Columns'),
+    h('div', { class: 'columns-choice' }, COLUMNS.slice(1).map((column) => h('label', { class: 'check' },
+      h('input', { type: 'checkbox', name: column.name, checked: names.has(column.name), onchange: (event) => (event.target.checked ? names.add(column.name) : names.delete(column.name)) }), column.label))),
+    h('div', { class: 'actions' },
+      h('button', { type: 'button', class: 'quiet', onclick: () => { names.clear(); FIRST.forEach((name) => names.add(name)); close(true); } }, 'As at first'),
+      h('button', { type: 'submit', class: 'primary' }, 'Show these')),
+  ]);
+  if (!agreed) return;
+  try {
+    localStorage.setItem(STORED, JSON.stringify([...names]));
+  } catch {
+    // Then the choice is not remembered.
+  }
+}
+
+/** The first line of an error, short enough for a table. */
+function oneLine(text) {
+  const line = text.slice(0, 300).split('\n')[0];
+  return h('span', { mounted: (element) => element.replaceChildren(...plainText(line)), key: line });
+}

@@ -1,0 +1,111 @@
+// Family: an instance with its children, and theirs. Each round has its join's meter; the children of a round are folded
+// by status, those that need a look unfolded.
+
+import { get } from '../api.js';
+import { joinMeter } from '../family-parts.js';
+import { numberOf, plural, STATUSES, whole, words } from '../format.js';
+import { follow, repeat } from '../live.js';
+import { attempt, glyph, problem, skeletons, statusOf, time } from '../parts.js';
+import { href } from '../router.js';
+import { h } from '../view.js';
+
+const DEPTH = 4;
+const UNFOLDED = new Set(['failed', 'executing', 'awaiting_children']);
+const GATHER_MS = 500;
+// Events tell of the children; what is further down is looked at now and then.
+const REFRESH_MS = 5_000;
+
+export function screen({ parts: [id], signal, draw }) {
+  let root = null;
+  let truncated = false;
+  let failed = null;
+  let gathering = null;
+  const folds = new Map();
+  // Children beyond those that come with the tree, by parent, round and status.
+  const further = new Map();
+
+  load();
+  repeat(load, REFRESH_MS, signal);
+  follow({ parent: id, limit: 50 }, { instance: soon, gone: soon }, load, signal);
+
+  function soon() {
+    gathering ??= setTimeout(() => {
+      gathering = null;
+      if (!signal.aborted) load();
+    }, GATHER_MS);
+  }
+
+  async function load() {
+    try {
+      const tree = await get(`instances/${id}/tree`, { depth: DEPTH }, signal);
+      root = tree.root;
+      truncated = tree.truncated;
+      failed = null;
+    } catch (error) {
+      if (error.name === 'AbortError') return;
+      failed = error;
+    }
+    draw();
+  }
+
+  async function loadMore(parent, round, status, place) {
+    const before = further.get(place) ?? { children: [], next: undefined };
+    const page = await attempt(() => get(`instances/${parent}/children`, { round, status, cursor: before.next, limit: 100 }, signal));
+    if (!page) return;
+    further.set(place, { children: [...before.children, ...page.children], next: page.next });
+    draw();
+  }
+
+  function describe() {
+    const it = root?.instance ?? root;
+    return [
+      h('p', { class: 'crumb' }, h('a', { href: href('instances') }, 'Instances'), ' / ', h('a', { href: href(`instances/${id}`) }, id), ' /'),
+      h('div', { class: 'head' }, h('h1', {}, 'Family'), it && h('span', { class: 'faint' }, `of ${it.machine} ${it.id}`),
+        it?.parent && h('div', { class: 'actions' }, h('a', { class: 'button', href: href(`instances/${it.parent.id}/family`) }, 'Up to its parent'))),
+      failed && problem(failed, load),
+      !root && !failed && h('div', { class: 'card' }, skeletons(10)),
+      root && h('div', { class: 'card family' }, member(root, { alone: true })),
+      root && (root.rounds ?? []).length === 0 && h('p', { class: 'faint' }, 'It has no children. They show up here once a step fans out.'),
+      truncated && h('p', { class: 'faint' }, 'The family is larger than what is drawn here; open a member to see its own.'),
+    ];
+  }
+
+  /** One member: its line, then its rounds. */
+  function member(node, { alone = false } = {}) {
+    const it = node.instance ?? node;
+    const rounds = node.rounds ?? [];
+    return h('div', { class: 'member', key: it.id },
+      h('div', { class: 'member-line', 'data-row': it.id },
+        h('a', { href: href(`instances/${it.id}`), class: 'mono' }, it.id),
+        h('span', { class: 'what' }, `${it.machine} · ${it.step}`), it.key && h('code', { class: 'faint what' }, it.key),
+        h('span', { class: 'member-status' }, alone && statusOf(it.status)),
+        h('span', { class: 'faint member-time' }, time(it.updated_at))),
+      it.status === 'failed' && it.last_error && h('p', { class: 'member-error' }, it.last_error.slice(0, 200)),
+      rounds.length > 0 && h('div', { class: 'rounds' }, [...rounds].reverse().map((round) => roundOf(it.id, round))));
+  }
+
+  function roundOf(parent, round) {
+    return h('div', { class: 'round', key: round.round }, joinMeter(round),
+      STATUSES.filter((status) => numberOf(round.counts?.[status]) > 0).map((status) => group(parent, round, status)));
+  }
+
+  function group(parent, round, status) {
+    const place = `${parent} ${round.round} ${status}`;
+    const all = numberOf(round.counts[status]);
+    const given = (round.children ?? []).filter((child) => (child.instance ?? child).status === status);
+    const extra = further.get(place);
+    const known = extra ? unique([...given, ...extra.children]) : given;
+    const open = folds.get(place) ?? (UNFOLDED.has(status) || all <= 3);
+    return h('details', { key: status, open, ontoggle: (event) => { folds.set(place, event.target.open); } },
+      h('summary', { class: `is-${status}` }, h('span', { class: 'status' }, glyph(status), `${whole(all)} ${words(status)}`)),
+      h('div', { class: 'members' }, known.map((child) => member(child)),
+        known.length < all && extra?.next !== null && h('button', { class: 'small quiet', onclick: () => loadMore(parent, round.round, status, place) }, known.length === 0 ? 'Show them' : `Show more of ${plural(all, 'child', 'children')}`)));
+  }
+
+  return { title: () => `Family of ${id}`, describe };
+}
+
+function unique(children) {
+  const seen = new Map(children.map((child) => [(child.instance ?? child).id, child]));
+  return [...seen.values()];
+}

@@ -1,0 +1,163 @@
+// Instance: what it waits for in one sentence, what it carries, what happened to it, and what can be done.
+
+import { get, post, remove } from '../api.js';
+import { joinMeter } from '../family-parts.js';
+import { ENDED, plural, span, whole, words } from '../format.js';
+import { follow, repeat } from '../live.js';
+import { attempt, card, confirm, empty, problem, skeletons, statusOf, time, toast } from '../parts.js';
+import { go, href } from '../router.js';
+import { signalForm } from '../signal-form.js';
+import { h } from '../view.js';
+import { plainText } from '../viewer.js';
+
+const GATHER_MS = 150;
+// Events tell of the instance; its inbox and children are looked at now and then too.
+const REFRESH_MS = 5_000;
+
+export function screen({ parts: [id], signal, draw }) {
+  let instance = null;
+  let signals = null;
+  let family = null;
+  let operations = null;
+  let failed = null;
+  let gone = false;
+  let gathering = null;
+  const form = signalForm(id, { draw, sent: () => load() });
+
+  load();
+  repeat(load, REFRESH_MS, signal);
+  follow({ id }, { instance: soon, gone: () => { gone = true; draw(); } }, load, signal);
+
+  /** Several events in a row are one reason to look. */
+  function soon(news) {
+    if (news.revision === instance?.revision) return;
+    gathering ??= setTimeout(() => {
+      gathering = null;
+      if (!signal.aborted) load();
+    }, GATHER_MS);
+  }
+
+  async function load() {
+    try {
+      const [it, inbox, tree, done] = await Promise.all([
+        get(`instances/${id}`, {}, signal),
+        get(`instances/${id}/signals`, {}, signal),
+        get(`instances/${id}/tree`, { depth: 1 }, signal),
+        get(`instances/${id}/operations`, {}, signal),
+      ]);
+      instance = it;
+      signals = inbox.signals;
+      family = tree.root;
+      operations = done.operations;
+      failed = null;
+    } catch (error) {
+      if (error.name === 'AbortError') return;
+      // What is shown stays; a deleted instance says so itself.
+      if (gone || (instance && error.code === 'not_found')) gone = true;
+      else failed = error;
+    }
+    draw();
+  }
+
+  async function operate(verb, asked) {
+    const agreed = await confirm(asked);
+    if (!agreed) return;
+    await attempt(() => post(`instances/${id}/${verb}`, agreed), asked.done);
+    load();
+  }
+
+  async function destroy() {
+    const agreed = await confirm({ title: `Delete instance ${id}?`, text: 'Its row, inbox and children’s link to it are gone for good.', action: 'Delete', danger: true });
+    if (!agreed) return;
+    const deleted = await attempt(() => remove(`instances/${id}`, agreed));
+    if (deleted) {
+      toast(`Instance ${id} deleted.`);
+      go(href('instances'));
+    }
+  }
+
+  function describe() {
+    return [
+      h('p', { class: 'crumb' }, h('a', { href: href('instances') }, 'Instances'), ' / ',
+        instance && h('a', { href: href('machine', { name: instance.machine }) }, instance.machine), instance && ` v${instance.version}`,
+        instance?.parent && [' / child of ', h('a', { href: href(`instances/${instance.parent.id}`) }, instance.parent.id)]),
+      h('div', { class: 'head' }, h('h1', {}, `Instance ${id}`), instance && !gone && h('span', { class: `pill is-${instance.status}`, 'data-status': instance.status }, statusOf(instance.status)), instance && !gone && buttons()),
+      gone && h('div', { class: 'problem' }, h('strong', {}, 'It is gone'), 'This instance was deleted or collected. What is below is what was last seen.'),
+      failed && problem(failed, load),
+      !instance && !failed && h('div', { class: 'card' }, skeletons(10)),
+      instance && h('div', { class: 'stack' },
+        instance.waiting && h('p', { class: `waiting is-${instance.status}`, 'data-waiting': true, 'aria-live': 'polite' }, instance.waiting),
+        h('div', { class: 'halves' },
+          h('div', { class: 'stack' }, facts(), errorCard(), data('State', instance.state), instance.result !== null && instance.result !== undefined && data('Result', instance.result)),
+          h('div', { class: 'stack' }, !ENDED.has(instance.status) && !gone && card('Send a signal', null, h('div', { class: 'body' }, form(instance))), inbox(), children(), history()))),
+    ];
+  }
+
+  function buttons() {
+    const ended = ENDED.has(instance.status);
+    return h('div', { class: 'actions' },
+      (family?.rounds?.length > 0 || instance.parent) && h('a', { class: 'button', href: href(`instances/${id}/family`) }, 'Family'),
+      (instance.status === 'failed' || instance.status === 'cancelled') && h('button', { onclick: () => operate('retry', { title: `Retry instance ${id}?`, text: `It runs step ${instance.step} again, with the state it has.`, action: 'Retry', done: `Instance ${id} runs again.` }) }, 'Retry'),
+      !ended && h('button', { class: 'danger', onclick: () => operate('cancel', { title: `Cancel instance ${id}?`, text: 'It ends where it is. A step that runs now is told and its outcome is not written.', action: 'Cancel it', danger: true, done: `Instance ${id} is cancelled.` }) }, 'Cancel'),
+      ended && h('button', { class: 'danger', onclick: destroy }, 'Delete'));
+  }
+
+  function facts() {
+    const it = instance;
+    const rows = [
+      ['Step', it.step], ['Attempt', whole(it.attempt)], ['Crashes', whole(it.crashes)],
+      ['Queue', h('a', { href: href('instances', { queue: it.queue }) }, it.queue)], ['Priority', it.priority], ['Revision', whole(it.revision)],
+      it.key !== null && ['Key', it.key], it.partition_key !== null && ['Partition key', h('a', { href: href('instances', { partition_key: it.partition_key }) }, it.partition_key)],
+      it.awaits && ['Awaits', it.awaits.join(', ')], it.awaits && ['Until', time(it.await_deadline, 'no deadline')],
+      it.status === 'awaiting_children' && ['Children open', whole(it.children_pending)],
+      it.worker && ['Worker', h('a', { href: href('workers') }, it.worker)],
+      it.status === 'runnable' && ['Eligible', time(it.eligible_at)],
+      ['Inserted', time(it.inserted_at)], ['Updated', time(it.updated_at)],
+      it.finished_at && ['Finished', time(it.finished_at)],
+      it.finished_at && ['Took', span(Date.parse(it.finished_at) - Date.parse(it.inserted_at))],
+    ];
+    return card('Facts', null, h('dl', { class: 'facts body' }, rows.filter(Boolean).map(([name, value]) => h('div', { key: name }, h('dt', {}, name), h('dd', {}, value)))));
+  }
+
+  function errorCard() {
+    if (!instance.last_error) return null;
+    return card(ENDED.has(instance.status) ? 'Error' : 'Last error', copyButton(instance.last_error),
+      h('div', { class: 'body' }, h('pre', { class: 'well', key: instance.last_error, 'data-error': true, mounted: (element) => element.replaceChildren(...plainText(instance.last_error)) })));
+  }
+
+  function inbox() {
+    if (signals.length === 0) return card('Inbox', null, empty('No signals', 'Signals sent to this instance are listed here, those it has consumed too.'));
+    return card('Inbox', h('span', { class: 'badge' }, signals.length), h('ul', { class: 'list' }, signals.map((each) => h('li', { key: each.id },
+      h('div', { class: 'line' }, h('b', {}, each.name), each.dedup_key && h('code', { class: 'faint' }, each.dedup_key),
+        h('span', { class: 'faint end-of-line' }, 'came ', time(each.inserted_at), each.consumed_at ? [', consumed ', time(each.consumed_at)] : ', waiting')),
+      each.payload && h('div', { class: 'well' }, h('json-view', { raw: each.payload }))))));
+  }
+
+  function children() {
+    const rounds = family?.rounds ?? [];
+    if (rounds.length === 0) return null;
+    return card('Children', h('span', { class: 'actions' }, h('a', { href: href(`instances/${id}/family`) }, 'Whole family'), h('a', { href: href('instances', { parent: id }) }, 'As a list')),
+      h('div', { class: 'body stack' }, rounds.map((round) => joinMeter(round))));
+  }
+
+  function history() {
+    if (!operations || operations.length === 0) return null;
+    return card('Operations', null, h('ul', { class: 'list' }, operations.map((each, index) => h('li', { key: `${each.at} ${index}` },
+      h('div', { class: 'line' }, h('b', {}, words(each.verb)), ` by ${each.by}`, each.status_before && h('span', { class: 'faint' }, ` when it was ${words(each.status_before)}`), h('span', { class: 'faint end-of-line' }, time(each.at))),
+      each.reason && h('p', { class: 'soft' }, each.reason)))));
+  }
+
+  return { title: () => (instance ? `${instance.machine} ${id}` : `Instance ${id}`), describe };
+}
+
+function data(title, raw) {
+  return card(title, raw && copyButton(raw.text), h('div', { class: 'body' }, raw
+    ? h('div', { class: 'well', 'data-json': title.toLowerCase() }, h('json-view', { raw }))
+    : h('p', { class: 'faint' }, 'null')));
+}
+
+function copyButton(text) {
+  return h('span', { class: 'actions' },
+    h('span', { class: 'faint' }, text.length > 1000 ? plural(text.length, 'character') : ''),
+    h('button', { class: 'quiet small', onclick: () => attempt(() => navigator.clipboard.writeText(text), 'Copied.') }, 'Copy'));
+}

@@ -1,0 +1,229 @@
+// Instances: a table by any filter, page after page, and what can be done to all that match.
+
+import { get } from '../api.js';
+import { actOnAll, hindrance, VERBS } from '../bulk.js';
+import { choose, chosen } from '../columns.js';
+import { FIELDS, inWords, isEmpty, MORE_FIELDS, read, toAddress, toQuery } from '../filters.js';
+import { counted, plural, STATUSES, words } from '../format.js';
+import { follow, repeat } from '../live.js';
+import { empty, glyph, problem, skeletons } from '../parts.js';
+import { go, href } from '../router.js';
+import { h } from '../view.js';
+
+const PAGE = 50;
+const TYPING_MS = 250;
+const COUNT_MS = 10_000;
+
+export function screen({ query, signal, draw }) {
+  let filter = read(query);
+  let cursor = query.get('cursor');
+  let more = MORE_FIELDS.some((field) => query.has(field.name));
+  let page = null;
+  let count = null;
+  let failed = null;
+  let suggestions = { machines: [], steps: [], queues: [] };
+  let typing = null;
+  let asked = new AbortController();
+  const fresh = new Set();
+  const changed = new Map();
+
+  start();
+  loadSuggestions();
+  repeat(recount, COUNT_MS, signal);
+
+  /** A new filter or page: what was asked before does not matter any more. */
+  function start() {
+    asked.abort();
+    asked = new AbortController();
+    const ends = AbortSignal.any([signal, asked.signal]);
+    page = null;
+    count = null;
+    fresh.clear();
+    changed.clear();
+    load(ends).then(() => {
+      if (ends.aborted || !page) return;
+      const ids = page.instances.map((each) => each.id);
+      const watched = cursor ? { id: ids } : { ...toQuery(filter), limit: PAGE };
+      if (!cursor || ids.length > 0) follow(watched, { instance: heard, gone }, () => load(ends), ends);
+    });
+    draw();
+  }
+
+  async function load(ends) {
+    try {
+      [page, count] = await Promise.all([
+        get('instances', { ...toQuery(filter), limit: PAGE, cursor }, ends),
+        get('instances/count', toQuery(filter), ends),
+      ]);
+      failed = null;
+      fresh.clear();
+    } catch (error) {
+      if (error.name === 'AbortError') return;
+      failed = error;
+    }
+    draw();
+  }
+
+  async function recount() {
+    const of = filter;
+    const fresher = await get('instances/count', toQuery(of), signal).catch(() => null);
+    if (fresher && of === filter) count = fresher;
+    draw();
+  }
+
+  async function loadSuggestions() {
+    const [machines, queues] = await Promise.all([get('machines', {}, signal), get('queues', {}, signal)]).catch(() => [null, null]);
+    if (!machines) return;
+    suggestions = {
+      machines: [...new Set(machines.machines.map((each) => each.name))],
+      steps: machines.machines.flatMap((each) => each.steps.map((step) => [each.name, step.name])),
+      queues: queues.queues.map((each) => each.name),
+    };
+    draw();
+  }
+
+  function heard(instance) {
+    const index = page?.instances.findIndex((each) => each.id === instance.id) ?? -1;
+    if (index >= 0) {
+      // A stream begins with how everything is.
+      if (page.instances[index].revision === instance.revision) return;
+      page.instances[index] = instance;
+      mark(instance.id, filter.statuses.length > 0 && !filter.statuses.includes(instance.status));
+    } else if (page && !cursor && BigInt(instance.id) > BigInt(page.instances[0]?.id ?? 0)) {
+      fresh.add(instance.id);
+    }
+    draw();
+  }
+
+  /** What is gone from the page's end has only made room for newer ones. */
+  function gone({ id }) {
+    const index = page?.instances.findIndex((each) => each.id === id) ?? -1;
+    if (index >= 0 && index < page.instances.length - fresh.size) mark(id, true);
+  }
+
+  /** A changed row lights up; one that the filter does not match any more fades. */
+  function mark(id, left) {
+    const before = changed.get(id);
+    changed.set(id, { turn: (before?.turn ?? 0) + 1, left });
+    draw();
+  }
+
+  function set(change, { soon = false } = {}) {
+    clearTimeout(typing);
+    filter = { statuses: change.statuses ?? filter.statuses, values: { ...filter.values, ...change.values } };
+    for (const name in filter.values) if (filter.values[name] === '') delete filter.values[name];
+    const apply = () => go(href('instances', toAddress(filter)), { replace: true });
+    if (soon) typing = setTimeout(apply, TYPING_MS);
+    else apply();
+    draw();
+  }
+
+  async function act(verb) {
+    const done = await actOnAll(verb, filter);
+    if (done !== null) start();
+  }
+
+  function describe() {
+    return [
+      h('div', { class: 'head' }, h('h1', {}, 'Instances'),
+        h('span', { class: 'faint', 'aria-live': 'polite', 'data-total': true }, count ? (isEmpty(filter) ? plural(count, 'instance') : `${counted(count)} match`) : ' '),
+        h('div', { class: 'actions' },
+          Object.entries(VERBS).map(([verb, { name, danger }]) => {
+            const why = hindrance(verb, filter);
+            return h('button', { class: danger ? 'danger' : '', disabled: Boolean(why) || count?.count === 0, title: why ?? `${name} everything that the filter matches; it is counted first`, onclick: () => act(verb) }, `${name} all …`);
+          }))),
+      filterBar(),
+      failed && problem(failed, start),
+      !failed && h('section', { class: 'card', 'aria-label': 'Instances' }, table(), foot()),
+    ];
+  }
+
+  function filterBar() {
+    const extra = MORE_FIELDS.filter((field) => filter.values[field.name]).length;
+    return h('form', { class: 'filters', role: 'search', 'aria-label': 'Filter', onsubmit: (event) => event.preventDefault() },
+      h('div', { class: 'statuses', role: 'group', 'aria-label': 'Status' }, STATUSES.map((status) => {
+        const on = filter.statuses.includes(status);
+        return h('button', { type: 'button', class: `small is-${status}`, 'aria-pressed': String(on), onclick: () => set({ statuses: on ? filter.statuses.filter((each) => each !== status) : [...filter.statuses, status] }) },
+          h('span', { class: 'status' }, glyph(status)), words(status));
+      })),
+      h('div', { class: 'fields' }, FIELDS.map((field, index) => fieldOf(field, index === 0)), more && MORE_FIELDS.map((field) => fieldOf(field, false))),
+      h('div', { class: 'actions' },
+        h('button', { type: 'button', class: 'quiet small', 'aria-expanded': String(more), onclick: () => { more = !more; draw(); } }, more ? 'Fewer filters' : `More filters${extra ? ` (${extra} set)` : ''}`),
+        !isEmpty(filter) && h('button', { type: 'button', class: 'quiet small', onclick: () => go(href('instances')) }, 'Clear'),
+        h('button', { type: 'button', class: 'quiet small', onclick: () => choose().then(draw) }, 'Columns'),
+        fresh.size > 0 && h('button', { type: 'button', class: 'small primary', onclick: start }, `${plural(fresh.size, 'newer one')}: show`)));
+  }
+
+  function fieldOf(field, search) {
+    const value = filter.values[field.name] ?? '';
+    const props = { name: field.name, class: value ? 'set' : '', value: field.moment ? value.slice(0, 16) : value, key: field.name };
+    if (field.choices) {
+      return h('label', { key: field.name }, field.label, h('select', { ...props, onchange: (event) => set({ values: { [field.name]: event.target.value } }) },
+        field.choices.map(([each, text]) => h('option', { value: each, selected: each === value }, text))));
+    }
+    const steps = suggestions.steps.filter(([machine]) => !filter.values.machine || machine === filter.values.machine).map(([, step]) => step);
+    const options = field.suggest === 'steps' ? [...new Set(steps)] : suggestions[field.suggest];
+    return h('label', { key: field.name }, field.label,
+      h('input', {
+        ...props, 'data-search': search, autocomplete: 'off', spellcheck: 'false', placeholder: 'any',
+        type: field.moment ? 'datetime-local' : 'text', inputmode: field.digits ? 'numeric' : null,
+        list: options ? `suggest-${field.name}` : null,
+        oninput: (event) => set({ values: { [field.name]: field.moment ? utc(event.target.value) : event.target.value } }, { soon: true }),
+      }),
+      options && h('datalist', { id: `suggest-${field.name}` }, options.slice(0, 100).map((option) => h('option', { value: option }))));
+  }
+
+  function table() {
+    if (!page) return skeletons(12);
+    if (page.instances.length === 0) return nothing();
+    const columns = chosen();
+    return h('div', { class: 'table' }, h('table', { class: 'instances' },
+      h('thead', {}, h('tr', {}, columns.map((column) => h('th', { key: column.name, class: column.class, scope: 'col' }, column.label)))),
+      h('tbody', {}, page.instances.map((each) => {
+        const mine = changed.get(each.id);
+        return h('tr', { key: each.id, 'data-row': each.id, class: mine ? `${mine.left ? 'gone' : `changed-${mine.turn % 2}`}` : '' },
+          columns.map((column) => h('td', { key: column.name, class: column.class, title: column.class?.includes('clip') ? plain(each[column.name]) : null }, column.cell(each))));
+      }))));
+  }
+
+  function nothing() {
+    if (page.next) {
+      return empty('Nothing here yet', 'Among the instances looked at so far none fits this filter. There are older ones.',
+        h('button', { onclick: older }, 'Look further'));
+    }
+    if (isEmpty(filter)) return empty('No instances', 'Nothing is stored yet. Insert one from your program, with `outlast insert` or with POST /v1/instances, and it shows up here.');
+    return empty('Nothing matches', `No instance fits: ${inWords(filter)}.`, h('button', { onclick: () => go(href('instances')) }, 'Clear the filter'));
+  }
+
+  function older() {
+    go(href('instances', { ...toAddress(filter), cursor: page.next }));
+  }
+
+  function foot() {
+    if (!page || (page.instances.length === 0 && !cursor)) return null;
+    return h('footer', { class: 'pager' },
+      h('span', { class: 'faint' }, 'Newest first'),
+      h('div', { class: 'actions' },
+        h('button', { disabled: !cursor, onclick: () => go(href('instances', toAddress(filter))) }, 'Newest'),
+        h('button', { disabled: !cursor, onclick: () => history.back() }, 'Newer'),
+        h('button', { disabled: !page.next, onclick: older, 'data-older': true }, 'Older')));
+  }
+
+  return {
+    title: () => 'Instances',
+    describe,
+    moved(next) {
+      filter = read(next);
+      cursor = next.get('cursor');
+      start();
+    },
+  };
+}
+
+function plain(value) {
+  return typeof value === 'string' ? value : null;
+}
+
+function utc(local) {
+  return local ? `${local}:00Z` : '';
+}

@@ -1,0 +1,211 @@
+// Machine: drawn as a graph. Its steps with live counts, failures and mean time, edges as thick as the traffic,
+// versions side by side.
+
+import { get } from '../api.js';
+import { plural, short, span, STATUSES, whole, words } from '../format.js';
+import { curve, layout } from '../graph.js';
+import { follow } from '../live.js';
+import { empty, glyph, problem, skeletons, time } from '../parts.js';
+import { go, href } from '../router.js';
+import { h } from '../view.js';
+
+const STEP = { width: 164, height: 74 };
+const END = { width: 112, height: 34 };
+const MARGIN = 26;
+// An outcome that leads to no step ends the instance.
+const ENDS = { done: 'done', stop: 'failed', cancel: 'cancelled' };
+const HUES = { next: 'flow', wait: 'awaiting_signal', fan_out: 'awaiting_children', retry: 'warning', done: 'done', stop: 'failed', cancel: 'cancelled' };
+const MEANINGS = { next: 'goes on', wait: 'waits for a signal, then goes on', fan_out: 'starts children and joins them', retry: 'tries again', done: 'is done', stop: 'fails', cancel: 'is cancelled' };
+// Smaller than this nobody reads it; then the layers go below each other.
+const SCALE_MIN = 0.8;
+
+export function screen({ query, signal, draw }) {
+  let name = query.get('name') ?? '';
+  let hidden = new Set(query.getAll('without'));
+  let versions = null;
+  let surveyed = null;
+  let failed = null;
+
+  load();
+  follow({}, { overview: load }, load, signal);
+  addEventListener('resize', draw, { signal });
+
+  async function load() {
+    try {
+      const answer = await get('machines', {}, signal);
+      versions = answer.machines.filter((machine) => machine.name === name).sort((a, b) => b.version - a.version);
+      surveyed = answer.surveyed_at;
+      failed = null;
+    } catch (error) {
+      if (error.name === 'AbortError') return;
+      failed = error;
+    }
+    draw();
+  }
+
+  function toggle(version) {
+    const next = new Set(hidden);
+    if (!next.delete(version)) next.add(version);
+    go(href('machine', { name, without: [...next] }), { replace: true });
+  }
+
+  function describe() {
+    const shown = versions?.filter((each) => !hidden.has(String(each.version))) ?? [];
+    return [
+      h('p', { class: 'crumb' }, h('a', { href: href('machines') }, 'Machines'), ' /'),
+      h('div', { class: 'head' }, h('h1', {}, name),
+        versions?.length > 1 && h('div', { class: 'actions', role: 'group', 'aria-label': 'Versions' }, versions.map((each) =>
+          h('button', { class: 'small', 'aria-pressed': String(!hidden.has(String(each.version))), onclick: () => toggle(String(each.version)) }, `v${each.version}`)))),
+      failed && problem(failed, load),
+      !versions && !failed && h('div', { class: 'card' }, skeletons(8)),
+      versions?.length === 0 && h('div', { class: 'card' }, empty('Nobody knows this machine', 'No engine that runs it has registered, and no instance of it is stored.', h('a', { href: href('machines') }, 'See all machines'))),
+      h('div', { class: 'versions' }, shown.map((each) => versionCard(each, room(shown.length)))),
+      versions?.length > 0 && key(),
+    ];
+  }
+
+  function versionCard(machine, width) {
+    const alive = machine.steps.reduce((sum, step) => sum + STATUSES.slice(0, 4).reduce((all, status) => all + (step.counts?.[status] ?? 0), 0), 0);
+    return h('section', { key: machine.version, class: 'card', 'aria-label': `Version ${machine.version}` },
+      h('header', {}, h('h2', {}, `Version ${machine.version}`),
+        h('span', { class: 'faint' }, `${whole(alive)} alive · `, machine.workers ? `${plural(machine.workers, 'worker')} ${machine.workers === 1 ? 'runs' : 'run'} it` : 'no worker runs it', ' · counted ', time(surveyed, 'now')),
+        h('span', { class: 'actions' }, h('a', { href: href('instances', { machine: name, version: machine.version }) }, 'Instances'))),
+      h('div', { class: 'graph-room', tabindex: '0', role: 'group', 'aria-label': `Graph of ${name}, version ${machine.version}` }, graph(machine, width)),
+      h('details', { class: 'as-table' }, h('summary', {}, 'As a table'), stepTable(machine)));
+  }
+
+  return {
+    title: () => name,
+    describe,
+    moved(next) {
+      hidden = new Set(next.getAll('without'));
+      if (name !== next.get('name')) {
+        name = next.get('name') ?? '';
+        versions = null;
+        load();
+      }
+      draw();
+    },
+  };
+}
+
+/** How wide a graph can be when `count` of them stand side by side. */
+function room(count) {
+  const all = (document.querySelector('main')?.clientWidth ?? innerWidth) - 60;
+  return count > 1 && all > 800 ? all / count - 16 : all;
+}
+
+function graph(machine, available) {
+  const edges = edgesOf(machine);
+  const most = Math.max(1, ...edges.map((edge) => edge.weight));
+  const beside = layout(nodesOf(machine, edges), edges);
+  const down = available / (beside.width + 2 * MARGIN) < SCALE_MIN;
+  const drawn = down ? layout(nodesOf(machine, edges), edges, { down }) : beside;
+  const width = drawn.width + 2 * MARGIN;
+  const height = drawn.height + 2 * MARGIN + 10;
+  const scale = Math.max(SCALE_MIN, Math.min(1, available / width));
+  return h('div', { class: 'graph-size', style: { width: `${width * scale}px`, height: `${height * scale}px` } }, h('div', { class: 'graph', style: { width: `${width}px`, height: `${height}px`, transform: `scale(${scale.toFixed(3)})` } },
+    h('svg', { viewBox: `${-MARGIN} ${-MARGIN - 10} ${width} ${height}`, width, height, 'aria-hidden': 'true' },
+      drawn.edges.map(({ edge, points }) => edgeOf(edge, points, most, down)),
+      edges.filter((edge) => edge.from === edge.to).map((edge) => loop(edge, drawn.nodes.get(edge.from), most))),
+    [...drawn.nodes].map(([id, box]) => (ENDS[id.slice(4)] && id.startsWith('end:') ? endOf(machine, ENDS[id.slice(4)], box) : stepOf(machine, id, box)))));
+}
+
+/** Steps are told apart from ends by a prefix: a step may be called "done". */
+function edgesOf(machine) {
+  return (machine.transitions ?? []).map((each) => ({
+    from: `at:${each.from}`,
+    to: each.to ? `at:${each.to}` : each.outcome === 'retry' ? `at:${each.from}` : `end:${each.outcome}`,
+    weight: each.count,
+    outcome: each.outcome,
+    mean: each.mean_ms,
+  }));
+}
+
+function nodesOf(machine, edges) {
+  const steps = new Set(machine.steps.map((step) => `at:${step.name}`));
+  for (const edge of edges) for (const id of [edge.from, edge.to]) if (id.startsWith('at:')) steps.add(id);
+  const ends = Object.keys(ENDS).map((outcome) => `end:${outcome}`).filter((id) => edges.some((edge) => edge.to === id));
+  return [...[...steps].map((id) => ({ id, ...STEP })), ...ends.map((id) => ({ id, ...END, last: true }))];
+}
+
+function edgeOf(edge, points, most, down) {
+  const thick = thickness(edge, most);
+  const tip = points.at(-1);
+  const before = points.at(-2);
+  const forward = down ? Math.sign(tip[1] - before[1]) || 1 : Math.sign(tip[0] - before[0]) || 1;
+  const reach = 5 + thick;
+  const short_of = down ? [tip[0], tip[1] - forward * reach] : [tip[0] - forward * reach, tip[1]];
+  const half = 3 + thick * 0.75;
+  const head = down
+    ? `${tip[0]},${tip[1]} ${tip[0] - half},${short_of[1]} ${tip[0] + half},${short_of[1]}`
+    : `${tip[0]},${tip[1]} ${short_of[0]},${tip[1] - half} ${short_of[0]},${tip[1] + half}`;
+  const middle = middleOf(points);
+  return h('g', { key: `${edge.from}>${edge.to}>${edge.outcome}`, class: 'edge', style: { '--hue': `var(--${HUES[edge.outcome] ?? 'flow'})` } },
+    h('title', {}, told(edge)),
+    h('path', { class: 'reach', d: curve([...points.slice(0, -1), short_of], { down }) }),
+    h('path', { class: edge.outcome === 'wait' || edge.outcome === 'fan_out' ? 'way parked' : 'way', d: curve([...points.slice(0, -1), short_of], { down }), 'stroke-width': thick }),
+    h('polygon', { points: head }),
+    h('text', { x: middle[0], y: middle[1] - (down ? 0 : thick / 2 + 4), 'text-anchor': 'middle' }, short(edge.weight)));
+}
+
+/** A step that tries again comes back to itself. */
+function loop(edge, box, most) {
+  if (!box) return null;
+  const thick = thickness(edge, most);
+  const [from, to, top] = [box.x + box.width - 52, box.x + box.width - 22, box.y];
+  return h('g', { key: `${edge.from} again`, class: 'edge', style: { '--hue': 'var(--warning)' } },
+    h('title', {}, told(edge)),
+    h('path', { class: 'way', d: `M${from} ${top}C${from - 4} ${top - 26} ${to + 4} ${top - 26} ${to} ${top - 6}`, 'stroke-width': Math.min(4, thick) }),
+    h('polygon', { points: `${to - 0.5},${top} ${to - 4.5},${top - 8} ${to + 5},${top - 7}` }),
+    h('text', { x: to + 9, y: top - 10 }, short(edge.weight)));
+}
+
+function thickness(edge, most) {
+  return edge.weight === 0 ? 1 : 1.4 + 8 * (edge.weight / most) ** 0.7;
+}
+
+function told(edge) {
+  const name = (id) => id.slice(id.indexOf(':') + 1);
+  const to = edge.to.startsWith('end:') ? '' : ` to ${name(edge.to)}`;
+  return `${name(edge.from)} ${MEANINGS[edge.outcome] ?? edge.outcome}${edge.outcome === 'retry' ? '' : to}: ${plural(edge.weight, 'time')}${edge.mean === undefined || edge.mean === null ? '' : `, ${span(edge.mean)} on average`}`;
+}
+
+function middleOf(points) {
+  const index = Math.floor((points.length - 1) / 2);
+  return points.length % 2 ? points[index] : [(points[index][0] + points[index + 1][0]) / 2, (points[index][1] + points[index + 1][1]) / 2];
+}
+
+function stepOf(machine, id, box) {
+  const name = id.slice(3);
+  const step = machine.steps.find((each) => each.name === name) ?? { counts: {} };
+  const filter = { machine: machine.name, version: machine.version, step: name };
+  const statuses = STATUSES.filter((status) => status !== 'done' && status !== 'cancelled' && step.counts?.[status] > 0);
+  return h('div', { key: id, class: `step${step.declared === false ? ' undeclared' : ''}${step.counts?.failed ? ' failing' : ''}`, 'data-row': true, style: { left: `${box.x + MARGIN}px`, top: `${box.y + MARGIN + 10}px`, width: `${box.width}px`, height: `${box.height}px` } },
+    h('a', { class: 'over', href: href('instances', filter), title: step.declared === false ? `${name}: no registered engine knows this step` : name }, name),
+    h('span', { class: 'chips' }, statuses.length === 0
+      ? h('span', { class: 'faint' }, 'nobody here')
+      : statuses.map((status) => h('a', { key: status, class: `status is-${status}`, href: href('instances', { ...filter, status }), title: `${whole(step.counts[status])} ${words(status)}`, 'data-step-count': `${name} ${status}` }, glyph(status), short(step.counts[status])))),
+    h('span', { class: 'faint', title: step.runs ? `run ${plural(step.runs, 'time')} lately, ${span(step.mean_ms)} on average; ${whole(step.failures)} of them came to a retry or a failure` : null },
+      step.runs ? [`${short(step.runs)} × ${span(step.mean_ms)}`, step.failures ? h('span', { class: 'bad' }, ` · ${short(step.failures)} failed`) : ''] : 'not run lately'));
+}
+
+function endOf(machine, status, box) {
+  const total = machine.steps.reduce((sum, step) => sum + (step.counts?.[status] ?? 0), 0);
+  return h('a', { key: `end ${status}`, class: `end is-${status}`, href: href('instances', { machine: machine.name, version: machine.version, status }), title: `${whole(total)} ${status}`, style: { left: `${box.x + MARGIN}px`, top: `${box.y + MARGIN + 10}px`, width: `${box.width}px`, height: `${box.height}px` } },
+    glyph(status), words(status), h('b', {}, short(total)));
+}
+
+function stepTable(machine) {
+  return h('div', { class: 'table' }, h('table', {},
+    h('thead', {}, h('tr', {}, h('th', {}, 'Step'), STATUSES.map((status) => h('th', { class: 'right' }, words(status))), h('th', { class: 'right' }, 'Run'), h('th', { class: 'right' }, 'Failed'), h('th', { class: 'right' }, 'Mean'))),
+    h('tbody', {}, machine.steps.map((step) => h('tr', { key: step.name },
+      h('td', {}, step.name), STATUSES.map((status) => h('td', { class: 'right' }, whole(step.counts?.[status] ?? 0))),
+      h('td', { class: 'right' }, whole(step.runs ?? 0)), h('td', { class: 'right' }, whole(step.failures ?? 0)), h('td', { class: 'right' }, span(step.mean_ms)))))));
+}
+
+function key() {
+  return h('ul', { class: 'key faint', 'aria-label': 'What the colours mean' }, Object.entries(MEANINGS).map(([outcome, meaning]) =>
+    h('li', {}, h('i', { class: outcome === 'wait' || outcome === 'fan_out' ? 'parked' : '', style: { '--hue': `var(--${HUES[outcome]})` } }), meaning)),
+  h('li', {}, 'the thicker, the more often'));
+}

@@ -1,0 +1,63 @@
+// Workers: who is there, until when its lease holds, which versions it runs and what it works on.
+
+import { get } from '../api.js';
+import { counted, numberOf, plural } from '../format.js';
+import { follow, repeat } from '../live.js';
+import { empty, problem, skeletons, time } from '../parts.js';
+import { href } from '../router.js';
+import { h } from '../view.js';
+
+const REFRESH_MS = 3_000;
+
+export function screen({ signal, draw }) {
+  let workers = null;
+  let failed = null;
+
+  load();
+  repeat(load, REFRESH_MS, signal);
+  follow({}, {}, load, signal);
+
+  async function load() {
+    try {
+      workers = (await get('workers', {}, signal)).workers;
+      failed = null;
+    } catch (error) {
+      if (error.name === 'AbortError') return;
+      failed = error;
+    }
+    draw();
+  }
+
+  function describe() {
+    const alive = workers?.filter((worker) => worker.alive).length ?? 0;
+    return [
+      h('div', { class: 'head' }, h('h1', {}, 'Workers'), workers && h('span', { class: 'faint' }, `${alive} of ${workers.length} alive`)),
+      failed && problem(failed, load),
+      !workers && !failed && h('div', { class: 'card' }, skeletons(6)),
+      workers?.length === 0 && h('div', { class: 'card' }, empty('No workers', 'No engine has registered with this store, so nothing runs. Start one: `Engine::builder(store).machine(…).start()`.')),
+      workers && h('div', { class: 'columns workers' }, workers.map((worker) => workerCard(worker))),
+    ];
+  }
+
+  return { title: () => 'Workers', describe };
+}
+
+function workerCard(worker) {
+  return h('section', { key: worker.id, class: `card worker${worker.alive ? '' : ' expired'}`, 'aria-label': worker.name },
+    h('header', {}, h('h2', {}, worker.name), h('span', { class: 'faint' }, worker.host), h('span', { class: 'actions' },
+      h('span', { class: `pill ${worker.alive ? 'is-done' : 'is-failed'}` }, worker.alive ? 'alive' : 'lease expired'))),
+    h('div', { class: 'body stack' },
+      h('dl', { class: 'facts' }, [
+        ['Executing', counted(worker.executing)],
+        ['Lease', time(worker.lease_expires_at)],
+        ['Heard of', time(worker.heartbeat_at)],
+        ['Started', time(worker.started_at)],
+        ['Program', worker.version || '–'],
+        ['Id', h('span', { class: 'mono' }, worker.id)],
+      ].map(([name, value]) => h('div', { key: name }, h('dt', {}, name), h('dd', {}, value)))),
+      !worker.alive && numberOf(worker.executing) > 0 && h('p', { class: 'bad' }, `${plural(worker.executing, 'instance')} it held will be given to others.`),
+      h('div', {}, h('h3', {}, 'Queues'), h('p', { class: 'tags' }, worker.queues.map((queue) => h('a', { class: 'tag', key: queue, href: href('instances', { queue }) }, queue)))),
+      h('div', {}, h('h3', {}, 'Machines'), (worker.machines ?? []).length === 0
+        ? h('p', { class: 'faint' }, 'It has not said which.')
+        : h('p', { class: 'tags' }, worker.machines.map((machine) => h('a', { class: 'tag', key: `${machine.name} ${machine.version}`, href: href('machine', { name: machine.name }), title: (machine.steps ?? []).join(', ') }, machine.name, h('span', { class: 'faint' }, ` v${machine.version} · ${plural((machine.steps ?? []).length, 'step')}`)))))));
+}

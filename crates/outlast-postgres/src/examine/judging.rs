@@ -1,0 +1,306 @@
+//! What is found good, and what is not: facts in, findings out.
+
+use super::apart;
+use outlast_core::{Finding, Timestamp, size, span};
+use std::time::{Duration, SystemTime};
+
+/// A transaction of our own takes milliseconds, and one of a user seconds.
+const OPEN_MAX: Duration = Duration::from_secs(300);
+/// After this the table has grown for as long as nothing was removed from it.
+const OPEN_SERIOUS: Duration = Duration::from_secs(3_600);
+/// Whoever sits idle in a transaction also holds its locks.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+/// Clocks within this are as good as the same: nothing is decided by the other's.
+const CLOCKS_MAX: Duration = Duration::from_secs(2);
+/// At two thousand million transactions the server stops to protect what is stored.
+const TRANSACTIONS_MAX: i64 = 500_000_000;
+const TRANSACTIONS_SERIOUS: i64 = 1_500_000_000;
+/// Below this the table is small whatever part of it is dead.
+const DEAD_MIN: i64 = 10_000;
+/// The indexes of an instance take some hundred bytes.
+const INDEX_BYTES_PER_INSTANCE_MAX: u64 = 4_096;
+const INDEX_BYTES_MIN: u64 = 64 * 1024 * 1024;
+
+/// The server and its settings.
+pub(super) struct Server {
+    pub(super) version: i32,
+    pub(super) version_text: String,
+    pub(super) is_standby: bool,
+    pub(super) is_read_only: bool,
+    pub(super) isolation: String,
+    pub(super) synchronous_commit: String,
+    pub(super) fsync: bool,
+    pub(super) full_page_writes: bool,
+    pub(super) autovacuum: bool,
+    pub(super) connections: i64,
+    pub(super) connections_max: i64,
+    /// Since the oldest row that was not frozen.
+    pub(super) transactions: i64,
+    pub(super) clock: Timestamp,
+}
+
+impl Server {
+    pub(super) fn findings(&self) -> [Finding; 7] {
+        [
+            self.server_version(),
+            self.writable(),
+            self.durability(),
+            self.autovacuum(),
+            self.isolation(),
+            self.connections(),
+            self.transaction_ids(),
+        ]
+    }
+
+    fn server_version(&self) -> Finding {
+        let found = format!("the server is PostgreSQL {}", self.version_text);
+        match self.version {
+            140_000.. => Finding::fine("server_version", found),
+            _ => Finding::serious("server_version", found, "use version 14 or later"),
+        }
+    }
+
+    fn writable(&self) -> Finding {
+        const CHECK: &str = "writable";
+        match (self.is_standby, self.is_read_only) {
+            (true, _) => Finding::serious(
+                CHECK,
+                "the server is a standby, on which nothing can be written",
+                "connect to the primary, or name all servers in the URL with target_session_attrs=read-write",
+            ),
+            (false, true) => Finding::serious(
+                CHECK,
+                "transactions of this role are read-only (default_transaction_read_only)",
+                "turn the setting off for the role or the database",
+            ),
+            (false, false) => Finding::fine(CHECK, "the server is a primary and takes writes"),
+        }
+    }
+
+    fn durability(&self) -> Finding {
+        const CHECK: &str = "durability";
+        if !self.fsync || !self.full_page_writes {
+            let off = if self.fsync {
+                "full_page_writes"
+            } else {
+                "fsync"
+            };
+            let found = format!("{off} is off: a crash of the machine can destroy the database");
+            let remedy = format!("set {off} = on in postgresql.conf and reload");
+            return Finding::serious(CHECK, found, remedy);
+        }
+        match self.synchronous_commit.as_str() {
+            "off" => Finding::serious(
+                CHECK,
+                "synchronous_commit is off: a crash can take back what was answered as committed",
+                "set synchronous_commit = on for the role or the database",
+            ),
+            level => Finding::fine(
+                CHECK,
+                format!("fsync and full_page_writes are on, synchronous_commit is {level}"),
+            ),
+        }
+    }
+
+    fn autovacuum(&self) -> Finding {
+        match self.autovacuum {
+            true => Finding::fine("autovacuum", "autovacuum is on"),
+            false => Finding::warning(
+                "autovacuum",
+                "autovacuum is off: the tables grow with every step that is run",
+                "set autovacuum = on in postgresql.conf and reload",
+            ),
+        }
+    }
+
+    fn isolation(&self) -> Finding {
+        let found = format!("transactions begin as {}", self.isolation);
+        match self.isolation.as_str() {
+            "read committed" => Finding::fine("isolation", found),
+            _ => Finding::warning(
+                "isolation",
+                found
+                    + ": inserts and signals in transactions of your own may have to be tried again",
+                "set default_transaction_isolation = 'read committed', or be ready to try again",
+            ),
+        }
+    }
+
+    fn connections(&self) -> Finding {
+        const CHECK: &str = "connections";
+        let (used, max) = (self.connections, self.connections_max.max(1));
+        let found = format!("{used} of {max} connections are in use");
+        let remedy = "lower max_connections of the stores, put a pooler in front, or raise max_connections of the server";
+        match used * 100 / max {
+            ..80 => Finding::fine(CHECK, found),
+            80..95 => Finding::warning(CHECK, found, remedy),
+            _ => Finding::serious(CHECK, found, remedy),
+        }
+    }
+
+    fn transaction_ids(&self) -> Finding {
+        const CHECK: &str = "transaction_ids";
+        let millions = self.transactions / 1_000_000;
+        let found = format!(
+            "the oldest row was written {millions} million transactions ago, of 2,000 million there may be"
+        );
+        let remedy = "see what keeps autovacuum from freezing (old transactions, replication slots), and vacuum the database";
+        match self.transactions {
+            ..=TRANSACTIONS_MAX => Finding::fine(CHECK, found),
+            ..=TRANSACTIONS_SERIOUS => Finding::warning(CHECK, found, remedy),
+            _ => Finding::serious(CHECK, found, remedy),
+        }
+    }
+}
+
+/// Somebody who keeps a transaction or a snapshot open.
+pub(super) struct Holder {
+    /// A session, a prepared transaction or a replication slot.
+    pub(super) kind: String,
+    pub(super) name: String,
+    /// For how long; a slot does not say.
+    pub(super) open: Option<Duration>,
+    pub(super) is_idle: bool,
+    pub(super) keeps_rows: bool,
+}
+
+pub(super) fn holders(holders: &[Holder]) -> [Finding; 2] {
+    [old_snapshots(holders), idle_transactions(holders)]
+}
+
+/// A slot is only among the holders when it is far behind.
+fn old_snapshots(holders: &[Holder]) -> Finding {
+    const CHECK: &str = "old_snapshots";
+    let is_old =
+        |holder: &&Holder| holder.keeps_rows && holder.open.is_none_or(|open| open >= OPEN_MAX);
+    let old: Vec<_> = holders.iter().filter(is_old).collect();
+    let Some(oldest) = old.first() else {
+        return Finding::fine(CHECK, "nobody keeps dead rows from being removed");
+    };
+    let since = oldest.open.map_or_else(
+        || "a million transactions and more".to_owned(),
+        |open| span(open),
+    );
+    let found = format!(
+        "{} {} keeps dead rows from being removed since {since}{}",
+        oldest.kind,
+        oldest.name,
+        others(old.len())
+    );
+    let remedy = "end it (pg_terminate_backend, rollback prepared, pg_drop_replication_slot), and set idle_in_transaction_session_timeout";
+    match oldest.open {
+        Some(open) if open < OPEN_SERIOUS => Finding::warning(CHECK, found, remedy),
+        Some(_) | None => Finding::serious(CHECK, found, remedy),
+    }
+}
+
+fn idle_transactions(holders: &[Holder]) -> Finding {
+    const CHECK: &str = "idle_transactions";
+    let is_idle =
+        |holder: &&Holder| holder.is_idle && holder.open.is_some_and(|open| open >= IDLE_MAX);
+    let idle: Vec<_> = holders.iter().filter(is_idle).collect();
+    let Some(Holder {
+        kind,
+        name,
+        open: Some(open),
+        ..
+    }) = idle.first()
+    else {
+        return Finding::fine(CHECK, "nobody sits idle in a transaction");
+    };
+    let found = format!(
+        "{kind} {name} sits idle in a transaction since {}, with its locks{}",
+        span(*open),
+        others(idle.len())
+    );
+    Finding::warning(
+        CHECK,
+        found,
+        "find the program that leaves it open, and set idle_in_transaction_session_timeout",
+    )
+}
+
+fn others(all: usize) -> String {
+    match all {
+        0 | 1 => String::new(),
+        2 => ", and 1 other".to_owned(),
+        all => format!(", and {} others", all - 1),
+    }
+}
+
+/// How much of the table is of use.
+pub(super) struct Space {
+    pub(super) live: i64,
+    pub(super) dead: i64,
+    pub(super) vacuumed: Option<Duration>,
+    pub(super) table_bytes: u64,
+    pub(super) index_bytes: u64,
+}
+
+impl Space {
+    pub(super) fn findings(&self) -> [Finding; 2] {
+        [self.dead_rows(), self.index_size()]
+    }
+
+    fn dead_rows(&self) -> Finding {
+        const CHECK: &str = "dead_rows";
+        let vacuumed = self.vacuumed.map_or_else(
+            || "never vacuumed".to_owned(),
+            |ago| format!("last vacuumed {} ago", span(ago)),
+        );
+        let found = format!(
+            "the table of instances has {} live and {} dead rows in {}, {vacuumed}",
+            self.live,
+            self.dead,
+            size(self.table_bytes)
+        );
+        if self.dead < DEAD_MIN.max(self.live / 5) {
+            return Finding::fine(CHECK, found);
+        }
+        Finding::warning(
+            CHECK,
+            found,
+            "see that autovacuum runs and that no old snapshot is in its way; vacuum the table by hand meanwhile",
+        )
+    }
+
+    fn index_size(&self) -> Finding {
+        const CHECK: &str = "index_size";
+        let live = u64::try_from(self.live).unwrap_or_default();
+        let found = format!(
+            "the indexes of {live} instances take {}",
+            size(self.index_bytes)
+        );
+        let allowed = INDEX_BYTES_MIN.max(live.saturating_mul(INDEX_BYTES_PER_INSTANCE_MAX));
+        if self.index_bytes <= allowed {
+            return Finding::fine(CHECK, found);
+        }
+        Finding::warning(
+            CHECK,
+            found,
+            "rebuild them with `reindex table concurrently`",
+        )
+    }
+}
+
+/// The server's clock, asked for between two moments of ours.
+pub(super) fn clocks(from: SystemTime, to: SystemTime, clock: Timestamp) -> Finding {
+    const CHECK: &str = "clocks";
+    let apart = apart(from, to, clock);
+    if apart <= CLOCKS_MAX {
+        return Finding::fine(CHECK, "the clocks of the server and of this machine agree");
+    }
+    let found = format!(
+        "the clocks of the server and of this machine are {} apart",
+        span(apart)
+    );
+    Finding::warning(
+        CHECK,
+        found,
+        "synchronise both; instances go by the server's, and what a program says about time by its own",
+    )
+}
+
+#[cfg(test)]
+#[path = "judging_tests.rs"]
+mod tests;

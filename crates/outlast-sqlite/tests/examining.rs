@@ -1,0 +1,120 @@
+//! What an examination finds, good and bad.
+#![allow(clippy::unwrap_used, reason = "what a test cannot do, it fails with")]
+
+mod scene;
+
+use outlast_core::{Finding, Inspect, Json, ManualClock, Outcome, Severity, Store};
+use outlast_sqlite::{Sqlite, Synchronous};
+use std::time::Duration;
+
+async fn found(store: &Sqlite, check: &str) -> Finding {
+    let findings = store.examine().await.unwrap();
+    let mut of_check = findings.iter().filter(|finding| finding.check == check);
+    let found = of_check.next().cloned();
+    assert!(of_check.next().is_none(), "{check} is there once");
+    found.unwrap_or_else(|| panic!("{check} is not in {findings:?}"))
+}
+
+#[tokio::test]
+async fn a_file_as_it_should_be_is_fine_in_everything() {
+    let (_folder, path) = scene::new_path();
+    let store = Sqlite::open(&path).unwrap();
+    scene::insert(&store, vec![scene::order()]).await;
+    let findings = store.examine().await.unwrap();
+    assert!(findings.len() >= 9, "{findings:?}");
+    for finding in findings.iter().filter(|it| it.check != "disk_room") {
+        assert_eq!(finding.severity, Severity::Fine, "{finding:?}");
+        assert!(finding.remedy.is_empty() && !finding.found.is_empty());
+    }
+    store.close().await;
+    assert!(store.examine().await.is_err());
+}
+
+#[tokio::test]
+async fn what_a_loss_of_power_takes_is_said() {
+    for (level, expected) in [
+        (Synchronous::Full, Severity::Fine),
+        (Synchronous::Normal, Severity::Warning),
+        (Synchronous::Off, Severity::Serious),
+    ] {
+        let (_folder, path) = scene::new_path();
+        let store = Sqlite::options().synchronous(level).open(&path).unwrap();
+        assert_eq!(found(&store, "durability").await.severity, expected);
+        store.close().await;
+    }
+    let store = Sqlite::in_memory().unwrap();
+    assert_eq!(
+        found(&store, "durability").await.severity,
+        Severity::Warning
+    );
+    assert_eq!(found(&store, "journal_mode").await.severity, Severity::Fine);
+}
+
+#[tokio::test]
+async fn claims_of_a_dead_worker_are_found() {
+    let clock = ManualClock::default();
+    let store = scene::in_memory(&clock);
+    let worker = scene::worker(&store).await;
+    scene::insert(&store, vec![scene::order(); 3]).await;
+    assert_eq!(scene::claim(&store, worker, 2).await.claims.len(), 2);
+    assert_eq!(found(&store, "stuck_leases").await.severity, Severity::Fine);
+    clock.advance(Duration::from_secs(10 * 24 * 3600));
+    let stuck = found(&store, "stuck_leases").await;
+    assert_eq!(stuck.severity, Severity::Warning);
+    assert!(
+        stuck.found.starts_with("2 claims held by 1 dead worker"),
+        "{stuck:?}"
+    );
+}
+
+#[tokio::test]
+async fn waits_that_nobody_wakes_are_found() {
+    let clock = ManualClock::default();
+    let store = scene::in_memory(&clock);
+    let worker = scene::worker(&store).await;
+    scene::insert(&store, vec![scene::order()]).await;
+    let claim = scene::claim(&store, worker, 1).await.claims.remove(0);
+    let mut park = scene::done(claim.reference());
+    park.outcome = Outcome::Wait {
+        names: vec!["paid".into()],
+        step: "ship".into(),
+        state: Json::null(),
+        timeout: Some(Duration::from_secs(60)),
+    };
+    store.commit(vec![park]).await.unwrap();
+    clock.advance(Duration::from_secs(65));
+    assert_eq!(
+        found(&store, "overdue_timers").await.severity,
+        Severity::Fine
+    );
+    clock.advance(Duration::from_secs(30));
+    let overdue = found(&store, "overdue_timers").await;
+    assert_eq!(overdue.severity, Severity::Warning);
+    assert_eq!(
+        overdue.found,
+        "1 wait should have been woken, the first 35 s ago"
+    );
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_found() {
+    let (_folder, path) = scene::new_path();
+    let store = Sqlite::open(&path).unwrap();
+    scene::insert(&store, vec![scene::order(); 2_000]).await;
+    store.close().await;
+    // An index says something else than its table.
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    raw.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false)
+        .unwrap();
+    raw.execute_batch(
+        "pragma writable_schema = on;
+         update sqlite_schema set rootpage = (select rootpage from sqlite_schema where name = 'signals')
+         where name = 'operations';",
+    )
+    .unwrap();
+    drop(raw);
+    let store = Sqlite::open(&path).unwrap();
+    let damage = found(&store, "integrity").await;
+    assert_eq!(damage.severity, Severity::Serious, "{damage:?}");
+    store.close().await;
+}

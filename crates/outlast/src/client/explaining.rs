@@ -1,0 +1,106 @@
+//! Why an instance is where it is, in one plain sentence.
+
+use super::Client;
+use super::sentence::{Ahead, Surroundings, sentence};
+use outlast_core::{Filter, Instance, InstanceId, ListRequest, Result, Status, Timestamp};
+
+/// How many that share a partition key are looked at to find the one in front. A longer line is only said to be one.
+const LINE_MAX: usize = 100;
+/// How many pages are read for them: a page looks at a bounded part of the table.
+const LINE_PAGES_MAX: usize = 5;
+
+impl Client {
+    /// What the instance waits for and until when, in one sentence whose subject is the instance: `waits for signal
+    /// payment_confirmed until 15:04:05 UTC (in 12 min)`, `is due in queue mail, which is paused`, `done 3 min ago`.
+    ///
+    /// It is a sentence for people, and its words may change. The store is asked only for what this instance's
+    /// status makes worth knowing, and never for more than a few bounded pages.
+    pub async fn explain(&self, instance: &Instance) -> Result<String> {
+        let now = self.store.now().await?;
+        let around = match instance.status {
+            Status::Runnable if instance.eligible_at <= now => self.due(instance, now).await?,
+            Status::Executing => Surroundings {
+                workers: self.store.workers().await?,
+                ..Surroundings::at(now)
+            },
+            Status::AwaitingChildren => {
+                let rounds = self.store.rounds(instance.id).await?;
+                Surroundings {
+                    round: rounds.into_iter().find(|it| it.round == instance.round),
+                    ..Surroundings::at(now)
+                }
+            }
+            Status::Runnable
+            | Status::AwaitingSignal
+            | Status::Done
+            | Status::Failed
+            | Status::Cancelled => Surroundings::at(now),
+        };
+        Ok(sentence(instance, &around))
+    }
+
+    /// What may keep an instance whose time has come from being claimed.
+    async fn due(&self, instance: &Instance, now: Timestamp) -> Result<Surroundings> {
+        let queues = self.store.queues().await?;
+        let queue = queues.into_iter().find(|it| it.name == instance.queue);
+        let is_paused = queue.as_ref().is_some_and(|queue| queue.paused);
+        // Whoever stands still because of the queue has no other reason to know.
+        let (workers, ahead) = match is_paused {
+            true => (Vec::new(), None),
+            false => (
+                self.store.workers().await?,
+                self.in_front_of(instance).await?,
+            ),
+        };
+        Ok(Surroundings {
+            queue,
+            workers,
+            ahead,
+            ..Surroundings::at(now)
+        })
+    }
+
+    /// Who goes first among those that share its partition key, if that is somebody else.
+    async fn in_front_of(&self, instance: &Instance) -> Result<Option<Ahead>> {
+        let Some(key) = &instance.partition_key else {
+            return Ok(None);
+        };
+        let (executing, _) = self.line(key, Status::Executing, 1).await?;
+        if let Some(ahead) = executing.first() {
+            return Ok(Some(Ahead::Runs(ahead.id)));
+        }
+        let (line, is_whole) = self.line(key, Status::Runnable, LINE_MAX).await?;
+        if !is_whole {
+            return Ok(Some(Ahead::Line));
+        }
+        let turn = |it: &Instance| (it.priority, it.eligible_at, it.id);
+        let first = line.iter().min_by_key(|it| turn(it));
+        Ok(first
+            .filter(|first| turn(first) < turn(instance))
+            .map(|first| Ahead::IsFirst(first.id)))
+    }
+
+    /// Those of a partition key in one status, and whether these are all.
+    async fn line(&self, key: &str, status: Status, limit: usize) -> Result<(Vec<Instance>, bool)> {
+        let (mut line, mut before): (Vec<Instance>, Option<InstanceId>) = (Vec::new(), None);
+        for _ in 0..LINE_PAGES_MAX {
+            let filter = Filter {
+                partition_key: Some(key.to_owned()),
+                statuses: vec![status],
+                ..Filter::default()
+            };
+            let request = ListRequest {
+                filter,
+                before,
+                limit: limit - line.len(),
+            };
+            let page = self.store.list(request).await?;
+            line.extend(page.instances);
+            before = page.next;
+            if before.is_none() || line.len() >= limit {
+                break;
+            }
+        }
+        Ok((line, before.is_none()))
+    }
+}

@@ -1,0 +1,304 @@
+//! The words for where an instance stands: facts in, a sentence out.
+
+use outlast_core::{
+    Instance, InstanceId, QueueSummary, RoundSummary, Status, Timestamp, Worker, WorkerId, span,
+};
+
+/// How much of an error a sentence quotes.
+const ERROR_CHARS_MAX: usize = 160;
+
+/// What there is to know around an instance; what nobody asked for is empty.
+#[derive(Debug)]
+pub(super) struct Surroundings {
+    /// The store's present moment.
+    pub(super) now: Timestamp,
+    /// The queue it is in.
+    pub(super) queue: Option<QueueSummary>,
+    /// Every registered worker.
+    pub(super) workers: Vec<Worker>,
+    /// Who of its partition key goes first.
+    pub(super) ahead: Option<Ahead>,
+    /// The children it waits for.
+    pub(super) round: Option<RoundSummary>,
+}
+
+/// Who of a partition key goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ahead {
+    /// This one, which is executing.
+    Runs(InstanceId),
+    /// This one, which is runnable.
+    IsFirst(InstanceId),
+    /// Somebody in a line that is too long to look through.
+    Line,
+}
+
+impl Surroundings {
+    /// Nothing but the time.
+    pub(super) fn at(now: Timestamp) -> Surroundings {
+        Surroundings {
+            now,
+            queue: None,
+            workers: Vec::new(),
+            ahead: None,
+            round: None,
+        }
+    }
+
+    fn is_alive(&self, worker: &Worker) -> bool {
+        worker.lease_expires_at > self.now
+    }
+}
+
+/// What the instance waits for.
+pub(super) fn sentence(instance: &Instance, around: &Surroundings) -> String {
+    let now = around.now;
+    match instance.status {
+        Status::Runnable if instance.eligible_at > now => delayed(instance, now),
+        Status::Runnable => due(instance, around),
+        Status::Executing => executing(instance, around),
+        Status::AwaitingSignal => awaiting_signal(instance, now),
+        Status::AwaitingChildren => awaiting_children(instance, around),
+        Status::Done | Status::Failed | Status::Cancelled => ended(instance, now),
+    }
+}
+
+fn delayed(instance: &Instance, now: Timestamp) -> String {
+    let (step, at) = (&instance.step, instance.eligible_at);
+    if instance.attempt == 0 {
+        return format!("runs step {step} {}", until("at", at, now));
+    }
+    let wait = span(at.since(now));
+    let attempt = instance.attempt + 1;
+    match &instance.last_error {
+        Some(error) => format!(
+            "retries step {step} in {wait} (attempt {attempt}): last error {}",
+            quoted(error)
+        ),
+        None => format!("runs step {step} again in {wait} (attempt {attempt})"),
+    }
+}
+
+fn due(instance: &Instance, around: &Surroundings) -> String {
+    let queue = &instance.queue;
+    if around.queue.as_ref().is_some_and(|queue| queue.paused) {
+        return format!("waits in queue {queue}, which is paused");
+    }
+    let serving: Vec<_> = around
+        .workers
+        .iter()
+        .filter(|worker| around.is_alive(worker) && worker.queues.contains(queue))
+        .collect();
+    if serving.is_empty() {
+        return format!("is due in queue {queue}, and no live worker serves that queue");
+    }
+    if let Some(lack) = lack(instance, &serving) {
+        return format!("is due in queue {queue}, and no live worker there {lack}");
+    }
+    match around.ahead {
+        Some(Ahead::Runs(other)) => {
+            return format!(
+                "waits behind instance {other}, which has the same partition key and runs"
+            );
+        }
+        Some(Ahead::IsFirst(other)) => {
+            return format!(
+                "waits behind instance {other}, which has the same partition key and goes first"
+            );
+        }
+        Some(Ahead::Line) => {
+            return "waits in a long line of instances with the same partition key".to_owned();
+        }
+        None => {}
+    }
+    let since = span(around.now.since(instance.eligible_at));
+    let workers = match serving.len() {
+        1 => "1 live worker serves".to_owned(),
+        several => format!("{several} live workers serve"),
+    };
+    format!("is due in queue {queue} since {since}; {workers} that queue")
+}
+
+/// What none of the workers has that it would take. One that does not say what it has may have everything.
+fn lack(instance: &Instance, serving: &[&Worker]) -> Option<String> {
+    if serving.iter().any(|worker| worker.machines.is_empty()) {
+        return None;
+    }
+    let (machine, version) = (&instance.machine, instance.version);
+    let offers = serving.iter().flat_map(|worker| &worker.machines);
+    let fitting: Vec<_> = offers
+        .filter(|offer| offer.name == *machine && offer.version == version)
+        .collect();
+    if fitting.is_empty() {
+        return Some(format!("has machine {machine} version {version}"));
+    }
+    let knows = fitting
+        .iter()
+        .any(|offer| offer.steps.is_empty() || offer.steps.contains(&instance.step));
+    (!knows).then(|| {
+        format!(
+            "knows step {} of machine {machine} version {version}",
+            instance.step
+        )
+    })
+}
+
+fn executing(instance: &Instance, around: &Surroundings) -> String {
+    let (step, now) = (&instance.step, around.now);
+    let is_its = |worker: &&Worker| Some(worker.id) == instance.locked_by;
+    let Some(worker) = around.workers.iter().find(is_its) else {
+        let WorkerId(id) = instance.locked_by.unwrap_or(WorkerId(0));
+        return format!("runs step {step} on worker {id}, which is not registered any more");
+    };
+    let (name, ends) = (&worker.name, worker.lease_expires_at);
+    if around.is_alive(worker) {
+        let since = span(now.since(instance.updated_at));
+        let left = span(ends.since(now));
+        return format!("runs step {step} on worker {name} (since {since}; lease ends in {left})");
+    }
+    let ago = span(now.since(ends));
+    format!(
+        "runs step {step} on worker {name}, whose lease ended {ago} ago; the reaper gives it back"
+    )
+}
+
+fn awaiting_signal(instance: &Instance, now: Timestamp) -> String {
+    let names = instance.awaits.as_deref().unwrap_or_default();
+    let deadline = instance.await_deadline;
+    let Some(what) = alternatives(names) else {
+        return match deadline {
+            Some(at) => format!("sleeps {}", until("until", at, now)),
+            None => "sleeps without an end".to_owned(),
+        };
+    };
+    match deadline {
+        Some(at) => format!("waits for signal {what} {}", until("until", at, now)),
+        None => format!("waits for signal {what}, without a deadline"),
+    }
+}
+
+fn awaiting_children(instance: &Instance, around: &Surroundings) -> String {
+    let pending = u64::try_from(instance.children_pending).unwrap_or_default();
+    let counts = around.round.as_ref().map(|round| &round.children[..]);
+    let counts = counts.unwrap_or_default();
+    let stored: u64 = counts.iter().map(|(_, children)| children).sum();
+    let of = |status: Status| counts.iter().find(|(it, _)| *it == status);
+    let of = |status: Status| of(status).map_or(0, |(_, children)| *children);
+    let ended_badly = [
+        (Status::Failed, "failed"),
+        (Status::Cancelled, "been cancelled"),
+    ];
+    let badly: Vec<_> = ended_badly
+        .into_iter()
+        .filter_map(|(status, how)| match of(status) {
+            0 => None,
+            1 => Some(format!("1 has {how}")),
+            several => Some(format!("{several} have {how}")),
+        })
+        .collect();
+    let children = match stored.max(pending) {
+        1 => "its child".to_owned(),
+        all if all == pending => format!("all of its {all} children"),
+        all => format!("{pending} of {all} children"),
+    };
+    let mut sentence = format!("waits for {children}");
+    for bad in badly {
+        sentence += &format!(", {bad}");
+    }
+    sentence
+}
+
+fn ended(instance: &Instance, now: Timestamp) -> String {
+    let status = instance.status;
+    let at = instance.finished_at.unwrap_or(instance.updated_at);
+    let ago = span(now.since(at));
+    match (&instance.last_error, status) {
+        (Some(error), Status::Failed | Status::Cancelled) => {
+            format!(
+                "{status} {ago} ago at step {}: {}",
+                instance.step,
+                quoted(error)
+            )
+        }
+        (_, _) => format!("{status} {ago} ago"),
+    }
+}
+
+/// `a`, `a or b`, `a, b or c`; nothing of nothing.
+fn alternatives(names: &[String]) -> Option<String> {
+    let (last, before) = names.split_last()?;
+    Some(match before {
+        [] => last.clone(),
+        before => format!("{} or {last}", before.join(", ")),
+    })
+}
+
+/// A moment with how far it is: `until 15:04:05 UTC (in 12 min)`.
+fn until(preposition: &str, at: Timestamp, now: Timestamp) -> String {
+    let moment = moment(at, now);
+    match at > now {
+        true => format!("{preposition} {moment} (in {})", span(at.since(now))),
+        false => format!(
+            "{preposition} {moment}, which was {} ago: the timers wake it",
+            span(now.since(at))
+        ),
+    }
+}
+
+/// The first line of an error, cut where a sentence would become a page.
+fn quoted(error: &str) -> String {
+    let line = error.lines().next().unwrap_or_default();
+    let mut cut: String = line.chars().take(ERROR_CHARS_MAX).collect();
+    if cut.len() < error.trim_end().len() {
+        cut.push('…');
+    }
+    cut
+}
+
+/// The time of day, with the date unless that is today's; in UTC, which is the same for everybody who reads it.
+fn moment(at: Timestamp, now: Timestamp) -> String {
+    const SECONDS_PER_DAY: i64 = 86_400;
+    let seconds = at.0.div_euclid(1_000_000);
+    let (day, second) = (
+        seconds.div_euclid(SECONDS_PER_DAY),
+        seconds.rem_euclid(SECONDS_PER_DAY),
+    );
+    let today = now.0.div_euclid(1_000_000).div_euclid(SECONDS_PER_DAY);
+    let time = format!(
+        "{:02}:{:02}:{:02} UTC",
+        second / 3_600,
+        second / 60 % 60,
+        second % 60
+    );
+    match day == today {
+        true => time,
+        false => {
+            let (year, month, day) = date(day);
+            format!("{year:04}-{month:02}-{day:02} {time}")
+        }
+    }
+}
+
+/// Year, month and day of a day counted from 1970. Years begin in March here, so that a leap day ends one.
+fn date(days_since_1970: i64) -> (i64, i64, i64) {
+    const DAYS_PER_400_YEARS: i64 = 146_097;
+    const DAYS_FROM_MARCH_OF_YEAR_0: i64 = 719_468;
+    let days = days_since_1970 + DAYS_FROM_MARCH_OF_YEAR_0;
+    let cycle = days.div_euclid(DAYS_PER_400_YEARS);
+    let day_of_cycle = days.rem_euclid(DAYS_PER_400_YEARS);
+    // Every fourth year has a day more, but not every hundredth, and again every four-hundredth.
+    let year_of_cycle = (day_of_cycle - day_of_cycle / 1_460 + day_of_cycle / 36_524
+        - day_of_cycle / 146_096)
+        / 365;
+    let first = 365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100;
+    let day_of_year = day_of_cycle - first;
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = (month_from_march + 2) % 12 + 1;
+    let year = cycle * 400 + year_of_cycle + i64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+#[path = "sentence_tests.rs"]
+mod tests;

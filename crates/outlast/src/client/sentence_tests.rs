@@ -1,0 +1,330 @@
+//! One table: what is known, and the words for it.
+
+use super::*;
+use outlast_core::{Count, Json, MachineOffer, Revision};
+use std::time::Duration;
+
+/// 2026-01-01 15:00:00 UTC.
+const NOW: Timestamp = Timestamp(1_767_279_600_000_000);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn instance(status: Status) -> Instance {
+    Instance {
+        id: InstanceId(7),
+        machine: "checkout".into(),
+        version: 2,
+        step: "charge".into(),
+        state: Json::null(),
+        status,
+        revision: Revision(3),
+        entered: Revision(2),
+        trace: None,
+        result: None,
+        last_error: None,
+        queue: "default".into(),
+        priority: 0,
+        eligible_at: NOW - SECOND * 5,
+        attempt: 0,
+        crashes: 0,
+        partition_key: None,
+        locked_by: None,
+        awaits: None,
+        await_deadline: None,
+        parent: None,
+        round: 1,
+        children_pending: 0,
+        dropped: Vec::new(),
+        correlation_key: None,
+        correlation_scope: None,
+        holds_key: false,
+        inserted_at: NOW - SECOND * 60,
+        updated_at: NOW - SECOND * 3,
+        finished_at: None,
+    }
+}
+
+fn worker(machine: &str, steps: &[&str]) -> Worker {
+    Worker {
+        id: WorkerId(1),
+        name: "web-1".into(),
+        host: "host".into(),
+        version: "1".into(),
+        queues: vec!["default".into()],
+        machines: vec![MachineOffer {
+            name: machine.into(),
+            version: 2,
+            queue: "default".into(),
+            steps: steps.iter().map(|step| (*step).into()).collect(),
+        }],
+        started_at: NOW - SECOND * 60,
+        heartbeat_at: NOW - SECOND * 3,
+        lease_expires_at: NOW + SECOND * 27,
+    }
+}
+
+fn with(workers: Vec<Worker>) -> Surroundings {
+    Surroundings {
+        workers,
+        ..Surroundings::at(NOW)
+    }
+}
+
+fn able() -> Worker {
+    worker("checkout", &["charge"])
+}
+
+#[track_caller]
+fn says(instance: &Instance, around: &Surroundings, expected: &str) {
+    assert_eq!(sentence(instance, around), expected);
+}
+
+#[test]
+fn a_wait_for_signals_says_which_and_until_when() {
+    let names = |names: &[&str]| Some(names.iter().map(|name| (*name).into()).collect());
+    let deadline = |seconds: i64| Some(Timestamp(NOW.0 + seconds * 1_000_000));
+    for (awaits, await_deadline, expected) in [
+        (
+            names(&["payment_confirmed"]),
+            deadline(725),
+            "waits for signal payment_confirmed until 15:12:05 UTC (in 12 min)",
+        ),
+        (
+            names(&["paid", "refused", "expired"]),
+            deadline(86_400),
+            "waits for signal paid, refused or expired until 2026-01-02 15:00:00 UTC (in 24 h)",
+        ),
+        (
+            names(&["paid"]),
+            None,
+            "waits for signal paid, without a deadline",
+        ),
+        (
+            names(&["paid"]),
+            deadline(-3),
+            "waits for signal paid until 14:59:57 UTC, which was 3 s ago: the timers wake it",
+        ),
+        (
+            names(&[]),
+            deadline(40),
+            "sleeps until 15:00:40 UTC (in 40 s)",
+        ),
+    ] {
+        let parked = Instance {
+            awaits,
+            await_deadline,
+            ..instance(Status::AwaitingSignal)
+        };
+        says(&parked, &Surroundings::at(NOW), expected);
+    }
+}
+
+#[test]
+fn a_join_says_how_many_are_missing_and_how_many_went_wrong() {
+    use Status::{AwaitingSignal, Cancelled, Done, Failed};
+    for (children_pending, children, expected) in [
+        (
+            13,
+            vec![(AwaitingSignal, 13), (Done, 35), (Failed, 2)],
+            "waits for 13 of 50 children, 2 have failed",
+        ),
+        (1, vec![(AwaitingSignal, 1)], "waits for its child"),
+        (
+            3,
+            vec![(AwaitingSignal, 3)],
+            "waits for all of its 3 children",
+        ),
+        (
+            1,
+            vec![(AwaitingSignal, 1), (Failed, 1), (Cancelled, 2)],
+            "waits for 1 of 4 children, 1 has failed, 2 have been cancelled",
+        ),
+        (4, vec![], "waits for all of its 4 children"),
+    ] {
+        let joining = Instance {
+            children_pending,
+            ..instance(Status::AwaitingChildren)
+        };
+        let around = Surroundings {
+            round: Some(RoundSummary { round: 1, children }),
+            ..Surroundings::at(NOW)
+        };
+        says(&joining, &around, expected);
+    }
+}
+
+#[test]
+fn what_is_due_says_what_keeps_it() {
+    let due = instance(Status::Runnable);
+    let paused = Surroundings {
+        queue: Some(QueueSummary {
+            name: "default".into(),
+            paused: true,
+            eligible: Count::Exactly(1),
+            delayed: Count::Exactly(0),
+            executing: Count::Exactly(0),
+            oldest_eligible_at: None,
+        }),
+        ..with(vec![able()])
+    };
+    let dead = Worker {
+        lease_expires_at: NOW,
+        ..able()
+    };
+    let elsewhere = Worker {
+        queues: vec!["mail".into()],
+        ..able()
+    };
+    let silent = Worker {
+        machines: Vec::new(),
+        ..able()
+    };
+    let behind = |ahead| Surroundings {
+        ahead: Some(ahead),
+        ..with(vec![able()])
+    };
+    for (around, expected) in [
+        (paused, "waits in queue default, which is paused"),
+        (
+            with(vec![]),
+            "is due in queue default, and no live worker serves that queue",
+        ),
+        (
+            with(vec![dead, elsewhere]),
+            "is due in queue default, and no live worker serves that queue",
+        ),
+        (
+            with(vec![worker("mailer", &["charge"])]),
+            "is due in queue default, and no live worker there has machine checkout version 2",
+        ),
+        (
+            with(vec![worker("checkout", &["ship"])]),
+            "is due in queue default, and no live worker there knows step charge of machine checkout version 2",
+        ),
+        (
+            behind(Ahead::Runs(InstanceId(17))),
+            "waits behind instance 17, which has the same partition key and runs",
+        ),
+        (
+            behind(Ahead::IsFirst(InstanceId(17))),
+            "waits behind instance 17, which has the same partition key and goes first",
+        ),
+        (
+            behind(Ahead::Line),
+            "waits in a long line of instances with the same partition key",
+        ),
+        (
+            with(vec![able()]),
+            "is due in queue default since 5 s; 1 live worker serves that queue",
+        ),
+        (
+            with(vec![able(), silent]),
+            "is due in queue default since 5 s; 2 live workers serve that queue",
+        ),
+    ] {
+        says(&due, &around, expected);
+    }
+}
+
+#[test]
+fn what_starts_later_says_when_and_what_went_wrong_before() {
+    let later = Instance {
+        eligible_at: NOW + SECOND * 40,
+        ..instance(Status::Runnable)
+    };
+    let around = Surroundings::at(NOW);
+    says(
+        &later,
+        &around,
+        "runs step charge at 15:00:40 UTC (in 40 s)",
+    );
+    let again = Instance {
+        attempt: 2,
+        ..later
+    };
+    says(
+        &again,
+        &around,
+        "runs step charge again in 40 s (attempt 3)",
+    );
+    let failing = Instance {
+        last_error: Some("card declined\nby the bank".into()),
+        ..again
+    };
+    says(
+        &failing,
+        &around,
+        "retries step charge in 40 s (attempt 3): last error card declined…",
+    );
+}
+
+#[test]
+fn what_runs_says_where_and_whether_anybody_still_does() {
+    let running = Instance {
+        locked_by: Some(WorkerId(1)),
+        ..instance(Status::Executing)
+    };
+    says(
+        &running,
+        &with(vec![able()]),
+        "runs step charge on worker web-1 (since 3 s; lease ends in 27 s)",
+    );
+    let expired = Worker {
+        lease_expires_at: NOW - SECOND * 120,
+        ..able()
+    };
+    says(
+        &running,
+        &with(vec![expired]),
+        "runs step charge on worker web-1, whose lease ended 2 min ago; the reaper gives it back",
+    );
+    says(
+        &running,
+        &with(vec![]),
+        "runs step charge on worker 1, which is not registered any more",
+    );
+}
+
+#[test]
+fn what_has_ended_says_when_and_why() {
+    let at = Some(NOW - SECOND * 180);
+    let done = Instance {
+        finished_at: at,
+        last_error: Some("an earlier one".into()),
+        ..instance(Status::Done)
+    };
+    says(&done, &Surroundings::at(NOW), "done 3 min ago");
+    let failed = Instance {
+        status: Status::Failed,
+        last_error: Some("x".repeat(500)),
+        ..done
+    };
+    let expected = format!(
+        "failed 3 min ago at step charge: {}…",
+        "x".repeat(ERROR_CHARS_MAX)
+    );
+    says(&failed, &Surroundings::at(NOW), &expected);
+    let cancelled = Instance {
+        status: Status::Cancelled,
+        last_error: None,
+        ..failed
+    };
+    says(&cancelled, &Surroundings::at(NOW), "cancelled 3 min ago");
+}
+
+#[test]
+fn dates_are_those_of_the_calendar() {
+    for (days, expected) in [
+        (0, (1970, 1, 1)),
+        (-1, (1969, 12, 31)),
+        (59, (1970, 3, 1)),
+        (11_016, (2000, 2, 29)),
+        (11_017, (2000, 3, 1)),
+        (20_454, (2026, 1, 1)),
+        (20_818, (2026, 12, 31)),
+        (47_540, (2100, 2, 28)),
+        (47_541, (2100, 3, 1)),
+        (-719_162, (1, 1, 1)),
+    ] {
+        assert_eq!(date(days), expected, "{days}");
+    }
+}

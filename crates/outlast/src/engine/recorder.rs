@@ -1,0 +1,73 @@
+//! Adds what was run here to the store's counts, for people to see.
+
+use super::backoff::jittered;
+use super::lane::Lane;
+use super::node::Node;
+use crate::metrics;
+use outlast_core::limits::TRAFFIC_MAX;
+use outlast_core::{Error, Traffic, minute_of};
+use std::sync::Arc;
+use std::time::Duration;
+
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// Takes the counts out of memory every two seconds and records them.
+///
+/// Nothing depends on them, so little is done for them. Those of a record that failed are dropped: it may have been
+/// written unseen, and to count twice would be worse than not to count. A crash loses those of its last seconds.
+pub(crate) struct Recorder {
+    node: Arc<Node>,
+    lanes: Vec<Arc<Lane>>,
+}
+
+impl Recorder {
+    pub(crate) fn new(node: Arc<Node>, lanes: Vec<Arc<Lane>>) -> Recorder {
+        Recorder { node, lanes }
+    }
+
+    /// Once more when the engine has stopped: by then every step has run.
+    pub(crate) async fn run(self) {
+        loop {
+            let stopped = tokio::select! {
+                biased;
+                () = self.node.stop.everything.cancelled() => true,
+                () = tokio::time::sleep(jittered(INTERVAL)) => false,
+            };
+            if let Err(error) = self.run_once().await {
+                metrics::store_error("recorder");
+                tracing::debug!(%error, "could not record what was run; leaving it out");
+            }
+            if stopped {
+                return;
+            }
+        }
+    }
+
+    /// Records what has been counted since. The minute is the store's: the clocks of nodes may differ.
+    pub(crate) async fn run_once(&self) -> Result<(), Error> {
+        if self.node.tally.is_empty() && self.lanes.iter().all(|lane| lane.waits.is_empty()) {
+            return Ok(());
+        }
+        let store = self.node.store();
+        let minute = minute_of(store.now().await?);
+        let waits = |lane: &Arc<Lane>| lane.waits.take(&lane.queue, minute);
+        let mut counted = Traffic {
+            runs: self.node.tally.take(minute),
+            delays: self.lanes.iter().flat_map(waits).collect(),
+        };
+        while !counted.is_empty() {
+            store.record(next_batch(&mut counted)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// As many counts as go at once.
+fn next_batch(left: &mut Traffic) -> Traffic {
+    let runs = left.runs.len().min(TRAFFIC_MAX);
+    let delays = left.delays.len().min(TRAFFIC_MAX - runs);
+    Traffic {
+        runs: left.runs.drain(..runs).collect(),
+        delays: left.delays.drain(..delays).collect(),
+    }
+}
