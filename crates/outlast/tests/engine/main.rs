@@ -18,6 +18,7 @@ mod observing;
 mod outages;
 mod outcomes;
 mod partitions;
+mod recording;
 mod run_ahead;
 mod scheduling;
 mod setup;
