@@ -8,22 +8,31 @@ use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_sent_by_clicking_finishes_an_instance() {
-    let Some(visit) = Visit::start().await else { return };
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
     let stage = Stage::sqlite(Setting::default()).await;
     let id = stage.checkout(1).await;
     let page = &visit.page;
     page.go(&format!("{}instances/{id}", stage.ui)).await;
-    page.until("document.querySelector('.signal-form [name=name]').value === 'payment_confirmed'", "the name it waits for").await;
+    page.until(
+        "document.querySelector('.signal-form [name=name]').value === 'payment_confirmed'",
+        "the name it waits for",
+    )
+    .await;
 
     page.click(".signal-form textarea").await;
     page.write("{\"amount\": 12").await;
     page.press("Send signal").await;
-    page.until_text(".field-problem", "} is missing at character 14").await;
+    page.until_text(".field-problem", "} is missing at character 14")
+        .await;
     page.write("}").await;
     page.press("Send signal").await;
 
-    page.until("document.querySelector('[data-status=done]')", "its end").await;
-    page.until_text("[data-json=result]", "order 1 is on its way").await;
+    page.until("document.querySelector('[data-status=done]')", "its end")
+        .await;
+    page.until_text("[data-json=result]", "order 1 is on its way")
+        .await;
     stage.reaches(id, Status::Done).await;
     visit.end().await;
     stage.end().await;
@@ -31,15 +40,23 @@ async fn a_signal_sent_by_clicking_finishes_an_instance() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paused_queue_stops_and_a_resumed_one_goes_on() {
-    let Some(visit) = Visit::start().await else { return };
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
     let stage = Stage::sqlite(Setting::default()).await;
     stage.is_well.store(true, Ordering::SeqCst);
-    stage.mail("later@mail.example", Duration::from_secs(3600)).await;
+    stage
+        .mail("later@mail.example", Duration::from_secs(3600))
+        .await;
     let page = &visit.page;
     page.go(&format!("{}queues", stage.ui)).await;
 
     page.click("[aria-label='Pause mail']").await;
-    page.until("document.querySelector('dialog[open] [name=reason]')", "the question").await;
+    page.until(
+        "document.querySelector('dialog[open] [name=reason]')",
+        "the question",
+    )
+    .await;
     page.write("the other side is moving house").await;
     page.press("Pause").await;
     page.until_text("[data-row='mail']", "paused").await;
@@ -48,22 +65,33 @@ async fn a_paused_queue_stops_and_a_resumed_one_goes_on() {
     let now = stage.engine.get(mail).await.unwrap().unwrap();
     assert_eq!(now.status, Status::Runnable);
     let reasons = stage.engine.operations(None).await.unwrap();
-    assert_eq!(reasons[0].reason.as_deref(), Some("the other side is moving house"));
+    assert_eq!(
+        reasons[0].reason.as_deref(),
+        Some("the other side is moving house")
+    );
 
     page.click("[aria-label='Resume mail']").await;
     page.press("Resume").await;
     stage.reaches(mail, Status::Done).await;
-    page.until("!document.querySelector(\"[data-row='mail']\")?.textContent.includes('paused')", "the queue to go on").await;
+    page.until(
+        "!document.querySelector(\"[data-row='mail']\")?.textContent.includes('paused')",
+        "the queue to go on",
+    )
+    .await;
     visit.end().await;
     stage.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn acting_on_all_changes_what_the_filter_matches_and_nothing_else() {
-    let Some(visit) = Visit::start().await else { return };
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
     let stage = Stage::sqlite(Setting::default()).await;
     for number in 0..5 {
-        let mail = stage.mail(&format!("{number}@mail.example"), Duration::ZERO).await;
+        let mail = stage
+            .mail(&format!("{number}@mail.example"), Duration::ZERO)
+            .await;
         stage.reaches(mail, Status::Failed).await;
     }
     let parent = stage.fulfilment(0, 3, 0).await;
@@ -71,36 +99,53 @@ async fn acting_on_all_changes_what_the_filter_matches_and_nothing_else() {
     stage.is_well.store(true, Ordering::SeqCst);
     let page = &visit.page;
 
-    page.go(&format!("{}instances?machine=send_mail&status=failed", stage.ui)).await;
+    page.go(&format!(
+        "{}instances?machine=send_mail&status=failed",
+        stage.ui
+    ))
+    .await;
     page.until_text("[data-total]", "5 match").await;
     page.press("Retry all …").await;
-    page.until_text("dialog", "5 instances will be retried").await;
+    page.until_text("dialog", "5 instances will be retried")
+        .await;
     page.press("Retry 5").await;
-    page.until_text("[data-bulk=finished]", "5 instances retried.").await;
+    page.until_text("[data-bulk=finished]", "5 instances retried.")
+        .await;
     page.press("Close").await;
     page.until_text("[data-total]", "0 match").await;
     assert_eq!(ended(&stage, "send_mail", Status::Done, 5).await, 5);
-    assert_eq!(ended(&stage, "line_item", Status::Failed, 3).await, 3, "another machine's were touched");
+    assert_eq!(
+        ended(&stage, "line_item", Status::Failed, 3).await,
+        3,
+        "another machine's were touched"
+    );
 
-    page.go(&format!("{}instances?machine=line_item", stage.ui)).await;
+    page.go(&format!("{}instances?machine=line_item", stage.ui))
+        .await;
     page.until_text("[data-total]", "3 match").await;
     page.press("Delete all …").await;
     page.press("Delete 3").await;
-    page.until_text("[data-bulk=finished]", "3 instances deleted.").await;
+    page.until_text("[data-bulk=finished]", "3 instances deleted.")
+        .await;
     page.press("Close").await;
     page.until_text("main", "Nothing matches").await;
     assert_eq!(ended(&stage, "send_mail", Status::Done, 5).await, 5);
 
     stage.checkout(1).await;
     stage.checkout(2).await;
-    page.go(&format!("{}instances?key=order%3A1", stage.ui)).await;
+    page.go(&format!("{}instances?key=order%3A1", stage.ui))
+        .await;
     page.until_text("[data-total]", "1 match").await;
     page.press("Cancel all …").await;
     page.press("Cancel 1").await;
-    page.until_text("[data-bulk=finished]", "1 instance cancelled.").await;
+    page.until_text("[data-bulk=finished]", "1 instance cancelled.")
+        .await;
     page.press("Close").await;
     assert_eq!(ended(&stage, "checkout", Status::Cancelled, 1).await, 1);
-    assert_eq!(ended(&stage, "checkout", Status::AwaitingSignal, 1).await, 1);
+    assert_eq!(
+        ended(&stage, "checkout", Status::AwaitingSignal, 1).await,
+        1
+    );
     visit.end().await;
     stage.end().await;
 }
@@ -132,7 +177,9 @@ async fn of(stage: &Stage, machine: &str, status: Status) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_instance_is_retried_cancelled_and_deleted_by_hand() {
-    let Some(visit) = Visit::start().await else { return };
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
     let stage = Stage::sqlite(Setting::default()).await;
     let mail = stage.mail("ada@mail.example", Duration::ZERO).await;
     stage.reaches(mail, Status::Failed).await;
@@ -140,13 +187,19 @@ async fn one_instance_is_retried_cancelled_and_deleted_by_hand() {
     let page = &visit.page;
     page.go(&format!("{}instances/{mail}", stage.ui)).await;
     page.press("Retry").await;
-    page.until("document.querySelector('dialog[open] [name=reason]')", "the question").await;
+    page.until(
+        "document.querySelector('dialog[open] [name=reason]')",
+        "the question",
+    )
+    .await;
     page.write("the other side is well").await;
     page.key("Enter").await;
-    page.until("document.querySelector('[data-status=done]')", "its end").await;
+    page.until("document.querySelector('[data-status=done]')", "its end")
+        .await;
     page.until_text("main", "the other side is well").await;
     page.press("Delete").await;
-    page.until("document.querySelector('dialog[open]')", "the question").await;
+    page.until("document.querySelector('dialog[open]')", "the question")
+        .await;
     page.press("Delete").await;
     page.until_text("h1", "Instances").await;
     assert!(stage.engine.get(mail).await.unwrap().is_none());
@@ -155,7 +208,11 @@ async fn one_instance_is_retried_cancelled_and_deleted_by_hand() {
     page.go(&format!("{}instances/{order}", stage.ui)).await;
     page.press("Cancel").await;
     page.press("Cancel it").await;
-    page.until("document.querySelector('[data-status=cancelled]')", "its end").await;
+    page.until(
+        "document.querySelector('[data-status=cancelled]')",
+        "its end",
+    )
+    .await;
     page.go(&format!("{}instances/{mail}", stage.ui)).await;
     page.until_text(".problem", "not_found").await;
     visit.end_but_for(&["404"]).await;
@@ -164,7 +221,9 @@ async fn one_instance_is_retried_cancelled_and_deleted_by_hand() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_is_asked_for_and_kept_for_the_tab() {
-    let Some(visit) = Visit::start().await else { return };
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
     let (secret, token) = admin();
     let setting = Setting {
         token: Some(token),
@@ -174,7 +233,11 @@ async fn a_token_is_asked_for_and_kept_for_the_tab() {
     stage.checkout(1).await;
     let page = &visit.page;
     page.go(&format!("{}instances", stage.ui)).await;
-    page.until("document.querySelector('dialog[open] [name=token]')", "the question").await;
+    page.until(
+        "document.querySelector('dialog[open] [name=token]')",
+        "the question",
+    )
+    .await;
     page.write("not this one").await;
     page.key("Enter").await;
     page.until_text("dialog[open]", "not accepted").await;
@@ -182,13 +245,21 @@ async fn a_token_is_asked_for_and_kept_for_the_tab() {
     page.write(&secret).await;
     page.key("Enter").await;
     page.until_text("table", "checkout").await;
-    page.until("document.querySelector('.connection').dataset.state === 'live'", "the stream, with the token too").await;
+    page.until(
+        "document.querySelector('.connection').dataset.state === 'live'",
+        "the stream, with the token too",
+    )
+    .await;
 
     page.go(&format!("{}queues", stage.ui)).await;
     page.until_text("h1", "Queues").await;
     assert_eq!(page.value("document.querySelector('dialog') === null && localStorage.length === 0 && !document.cookie").await, true);
     page.press("Sign out").await;
-    page.until("document.querySelector('dialog[open] [name=token]')", "the question again").await;
+    page.until(
+        "document.querySelector('dialog[open] [name=token]')",
+        "the question again",
+    )
+    .await;
     visit.end_but_for(&["401"]).await;
     stage.end().await;
 }

@@ -40,7 +40,10 @@ pub(crate) fn chromium() -> Option<PathBuf> {
     let mut folders = std::env::split_paths(&path);
     folders.find_map(|folder| {
         let names = ["chromium", "chromium-browser", "google-chrome"];
-        names.map(|name| folder.join(name)).into_iter().find(|program| program.is_file())
+        names
+            .map(|name| folder.join(name))
+            .into_iter()
+            .find(|program| program.is_file())
     })
 }
 
@@ -48,7 +51,9 @@ impl Browser {
     /// Starts one; `None`, with a word, where there is none.
     pub(crate) fn start() -> Option<Browser> {
         let Some(program) = chromium() else {
-            eprintln!("skipped: no Chromium on PATH; ./scripts/test.sh installs it, or name it in OUTLAST_TEST_CHROMIUM");
+            eprintln!(
+                "skipped: no Chromium on PATH; ./scripts/test.sh installs it, or name it in OUTLAST_TEST_CHROMIUM"
+            );
             return None;
         };
         let profile = tempfile::tempdir().expect("a temporary folder can be made");
@@ -56,10 +61,23 @@ impl Browser {
         let mut child = Command::new("sh")
             .args(["-c", r#"exec "$0" "$@" 3<&0 4>&1 0</dev/null 1>&2"#])
             .arg(program)
-            .args(["--headless=new", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu"])
-            .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+            .args([
+                "--headless=new",
+                "--remote-debugging-pipe",
+                "--no-first-run",
+                "--disable-gpu",
+            ])
+            .args([
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+            ])
             // Only our own pages are opened, and root, who runs tests in containers, has no sandbox.
-            .args(["--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars"])
+            .args([
+                "--no-sandbox",
+                "--disable-dev-shm-usage",
+                "--hide-scrollbars",
+            ])
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .arg("about:blank")
             .stdin(Stdio::piped())
@@ -74,7 +92,10 @@ impl Browser {
             asked: Mutex::default(),
             told: Mutex::default(),
         });
-        tokio::spawn(listen(link.clone(), child.stdout.take().expect("it was piped")));
+        tokio::spawn(listen(
+            link.clone(),
+            child.stdout.take().expect("it was piped"),
+        ));
         Some(Browser {
             link,
             child,
@@ -91,7 +112,9 @@ impl Browser {
         let asked = self.link.ask("Browser.close", json!({}), None).await;
         assert_eq!(asked, json!({}));
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
-        ended.expect("Chromium ends when it is told").expect("its end can be seen");
+        ended
+            .expect("Chromium ends when it is told")
+            .expect("its end can be seen");
     }
 }
 
@@ -100,24 +123,41 @@ impl Link {
     pub(crate) async fn ask(&self, method: &str, params: Value, session: Option<&str>) -> Value {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let (answer, answered) = oneshot::channel();
-        self.asked.lock().expect("nobody panics with it").insert(id, answer);
+        self.asked
+            .lock()
+            .expect("nobody panics with it")
+            .insert(id, answer);
         let mut message = json!({ "id": id, "method": method, "params": params });
         if let Some(session) = session {
             message["sessionId"] = session.into();
         }
         let mut bytes = message.to_string().into_bytes();
         bytes.push(0);
-        self.to.lock().await.write_all(&bytes).await.expect("Chromium listens");
+        self.to
+            .lock()
+            .await
+            .write_all(&bytes)
+            .await
+            .expect("Chromium listens");
         let answer = tokio::time::timeout(PATIENCE, answered).await;
-        let mut answer = answer.unwrap_or_else(|_| panic!("no answer to {method}")).expect("Chromium has not ended");
-        assert!(answer.get("error").is_none(), "{method} was refused: {}", answer["error"]);
+        let mut answer = answer
+            .unwrap_or_else(|_| panic!("no answer to {method}"))
+            .expect("Chromium has not ended");
+        assert!(
+            answer.get("error").is_none(),
+            "{method} was refused: {}",
+            answer["error"]
+        );
         answer["result"].take()
     }
 
     /// What a session has told by itself so far.
     pub(crate) fn told(&self, session: &str) -> Vec<Value> {
         let told = self.told.lock().expect("nobody panics with it");
-        told.iter().filter(|event| event["sessionId"] == session).cloned().collect()
+        told.iter()
+            .filter(|event| event["sessionId"] == session)
+            .cloned()
+            .collect()
     }
 }
 
@@ -134,11 +174,19 @@ async fn listen(link: Arc<Link>, from: ChildStdout) {
         let message: Value = serde_json::from_slice(&message).expect("Chromium speaks JSON");
         match message["id"].as_u64() {
             Some(id) => {
-                let asked = link.asked.lock().expect("nobody panics with it").remove(&id);
+                let asked = link
+                    .asked
+                    .lock()
+                    .expect("nobody panics with it")
+                    .remove(&id);
                 // Who asked may have given up.
                 asked.map(|asked| asked.send(message));
             }
-            None => link.told.lock().expect("nobody panics with it").push(message),
+            None => link
+                .told
+                .lock()
+                .expect("nobody panics with it")
+                .push(message),
         }
     }
 }

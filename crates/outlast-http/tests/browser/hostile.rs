@@ -7,7 +7,10 @@ use serde_json::json;
 
 /// Inserts an instance whose state is this text, as it is.
 async fn insert(page: &Page, name: &str, state: &str) -> String {
-    let body = format!(r#"{{"machine":"hostile","step":{},"queue":"nobody","state":{state}}}"#, json!(name));
+    let body = format!(
+        r#"{{"machine":"hostile","step":{},"queue":"nobody","state":{state}}}"#,
+        json!(name)
+    );
     let insert = format!(
         "fetch(new URL('../v1/instances', document.baseURI), {{ method: 'POST', headers: {{ 'content-type': 'application/json' }}, body: {} }})
             .then((answer) => answer.json()).then((answer) => answer.id ?? JSON.stringify(answer))",
@@ -31,7 +34,9 @@ async fn shown(page: &Page) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_payloads_stay_text_to_the_letter() {
-    let Some(visit) = Visit::start().await else { return };
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
     let stage = Stage::sqlite(Setting::default()).await;
     let page = &visit.page;
     page.go(&stage.ui).await;
@@ -50,20 +55,35 @@ async fn hostile_payloads_stay_text_to_the_letter() {
     for state in states {
         let id = insert(page, attack, &state).await;
         page.go(&format!("{}instances/{id}", stage.ui)).await;
-        page.until("document.querySelector('[data-json=state] json-view')?.textContent", "its state").await;
+        page.until(
+            "document.querySelector('[data-json=state] json-view')?.textContent",
+            "its state",
+        )
+        .await;
         // What is folded is opened.
         page.until("[...document.querySelectorAll('json-view [aria-expanded=false]')].every((fold) => fold.click()) && !document.querySelector('json-view [aria-expanded=false]')", "everything to unfold").await;
         let seen = shown(page).await;
         assert_eq!(without_layout(&seen), without_layout(&state));
-        assert!(page.text("main").await.contains(attack), "the step's name is not shown as it is");
+        assert!(
+            page.text("main").await.contains(attack),
+            "the step's name is not shown as it is"
+        );
     }
-    assert_eq!(page.value("window.hit === undefined && !document.querySelector('main img, main script')").await, true);
+    assert_eq!(
+        page.value("window.hit === undefined && !document.querySelector('main img, main script')")
+            .await,
+        true
+    );
 
     page.go(&format!("{}instances", stage.ui)).await;
     page.until_text("table", "<script>").await;
     page.go(&format!("{}machine?name=hostile", stage.ui)).await;
     page.until_text("main", "hostile").await;
-    page.go(&format!("{}machine?name={}", stage.ui, "%3Cimg%20src%3Dx%20onerror%3Dwindow.hit%3D1%3E")).await;
+    page.go(&format!(
+        "{}machine?name={}",
+        stage.ui, "%3Cimg%20src%3Dx%20onerror%3Dwindow.hit%3D1%3E"
+    ))
+    .await;
     page.until_text("h1", "<img").await;
     assert_eq!(page.value("window.hit === undefined").await, true);
     visit.end().await;
@@ -86,23 +106,37 @@ fn without_layout(json: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_megabyte_is_shown_in_parts_and_whole_on_demand() {
-    let Some(visit) = Visit::start().await else { return };
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
     let stage = Stage::sqlite(Setting::default()).await;
     let page = &visit.page;
     page.go(&stage.ui).await;
     let id = insert(page, "long", &format!("\"{}END\"", "x".repeat(1_000_000))).await;
     page.go(&format!("{}instances/{id}", stage.ui)).await;
-    page.until_text("json-view", "show all 1,000,005 characters").await;
+    page.until_text("json-view", "show all 1,000,005 characters")
+        .await;
     assert!(shown(page).await.len() < 10_000);
     page.press("… show all 1,000,005 characters").await;
-    page.until("document.querySelector('json-view').textContent.endsWith('xEND\"')", "all of it").await;
+    page.until(
+        "document.querySelector('json-view').textContent.endsWith('xEND\"')",
+        "all of it",
+    )
+    .await;
     assert_eq!(shown(page).await.len(), 1_000_005);
 
-    let list = (0..20_000).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
+    let list = (0..20_000)
+        .map(|number| number.to_string())
+        .collect::<Vec<_>>()
+        .join(",");
     let id = insert(page, "many", &format!("[{list}]")).await;
     page.go(&format!("{}instances/{id}", stage.ui)).await;
     page.press("… show 100 more").await;
-    page.until("document.querySelectorAll('json-view .number').length === 200", "the next ones").await;
+    page.until(
+        "document.querySelectorAll('json-view .number').length === 200",
+        "the next ones",
+    )
+    .await;
     visit.end().await;
     stage.end().await;
 }

@@ -10,34 +10,56 @@ const MARKED: &str = "window.mark === 'the same page'";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_happens_shows_without_loading_the_page_again() {
-    let Some(visit) = Visit::start().await else { return };
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
     let stage = Stage::sqlite(Setting::default()).await;
     let id = stage.checkout(1).await;
     let page = &visit.page;
 
     page.go(&format!("{}instances", stage.ui)).await;
     page.value(MARK).await;
-    page.until_text(&format!("[data-row='{id}']"), "awaiting signal").await;
-    page.until("document.querySelector('.connection').dataset.state === 'live'", "the stream").await;
+    page.until_text(&format!("[data-row='{id}']"), "awaiting signal")
+        .await;
+    page.until(
+        "document.querySelector('.connection').dataset.state === 'live'",
+        "the stream",
+    )
+    .await;
     stage.pay(1, 100).await;
     page.until_text(&format!("[data-row='{id}']"), "done").await;
 
     let newer = stage.checkout(2).await;
     page.until_text(".filters", "1 newer one: show").await;
     page.press("1 newer one: show").await;
-    page.until_text(&format!("[data-row='{newer}']"), "awaiting signal").await;
+    page.until_text(&format!("[data-row='{newer}']"), "awaiting signal")
+        .await;
 
     page.click(&format!("[data-row='{newer}'] a")).await;
-    page.until("document.querySelector('[data-status=awaiting_signal]')", "the instance").await;
+    page.until(
+        "document.querySelector('[data-status=awaiting_signal]')",
+        "the instance",
+    )
+    .await;
     stage.pay(2, 100).await;
-    page.until("document.querySelector('[data-status=done]')", "its end").await;
-    page.until_text("[data-json=result]", "order 2 is on its way").await;
+    page.until("document.querySelector('[data-status=done]')", "its end")
+        .await;
+    page.until_text("[data-json=result]", "order 2 is on its way")
+        .await;
 
     page.press("Overview").await;
-    page.until("document.querySelector('[data-count=done]').textContent === '2'", "two that are done").await;
+    page.until(
+        "document.querySelector('[data-count=done]').textContent === '2'",
+        "two that are done",
+    )
+    .await;
     stage.checkout(3).await;
     stage.pay(3, 100).await;
-    page.until("document.querySelector('[data-count=done]').textContent === '3'", "three that are done").await;
+    page.until(
+        "document.querySelector('[data-count=done]').textContent === '3'",
+        "three that are done",
+    )
+    .await;
 
     page.go(&format!("{}machine?name=checkout", stage.ui)).await;
     page.value(MARK).await;
@@ -52,44 +74,83 @@ async fn what_happens_shows_without_loading_the_page_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_stream_is_mended_and_nothing_is_missed() {
-    let Some(visit) = Visit::start().await else { return };
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
     let mut stage = Stage::sqlite(Setting::default()).await;
     let id = stage.checkout(1).await;
     let page = &visit.page;
     page.go(&format!("{}instances/{id}", stage.ui)).await;
     page.value(MARK).await;
-    page.until("document.querySelector('.connection').dataset.state === 'live'", "the stream").await;
+    page.until(
+        "document.querySelector('.connection').dataset.state === 'live'",
+        "the stream",
+    )
+    .await;
 
     stage.hang_up();
-    page.until("document.querySelector('.connection').dataset.state === 'polling'", "that it is broken").await;
+    page.until(
+        "document.querySelector('.connection').dataset.state === 'polling'",
+        "that it is broken",
+    )
+    .await;
     stage.pay(1, 100).await;
     stage.reaches(id, Status::Done).await;
     stage.pick_up();
-    page.until("document.querySelector('[data-status=done]')", "what happened meanwhile").await;
-    page.until("document.querySelector('.connection').dataset.state === 'live'", "the stream again").await;
+    page.until(
+        "document.querySelector('[data-status=done]')",
+        "what happened meanwhile",
+    )
+    .await;
+    page.until(
+        "document.querySelector('.connection').dataset.state === 'live'",
+        "the stream again",
+    )
+    .await;
     assert_eq!(page.value(MARKED).await, true);
-    visit.end_but_for(&["ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE"]).await;
+    visit
+        .end_but_for(&[
+            "ERR_CONNECTION_REFUSED",
+            "ERR_INCOMPLETE_CHUNKED_ENCODING",
+            "ERR_CONNECTION_RESET",
+            "ERR_EMPTY_RESPONSE",
+        ])
+        .await;
     stage.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_join_counts_up_while_one_looks() {
-    let Some(visit) = Visit::start().await else { return };
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
     let stage = Stage::sqlite(Setting::default()).await;
     let parent = stage.fulfilment(2, 1, 1).await;
     stage.reaches(parent, Status::AwaitingChildren).await;
     let page = &visit.page;
-    page.go(&format!("{}instances/{parent}/family", stage.ui)).await;
+    page.go(&format!("{}instances/{parent}/family", stage.ui))
+        .await;
     page.until_text("[data-join='1']", "3 of 4, 1 failed").await;
     page.value(MARK).await;
-    page.until("document.querySelector('.connection').dataset.state === 'live'", "the stream").await;
+    page.until(
+        "document.querySelector('.connection').dataset.state === 'live'",
+        "the stream",
+    )
+    .await;
     let waiting = stage.engine.list(outlast::ListRequest {
-        filter: outlast::Filter { statuses: vec![Status::AwaitingSignal], ..outlast::Filter::default() },
+        filter: outlast::Filter {
+            statuses: vec![Status::AwaitingSignal],
+            ..outlast::Filter::default()
+        },
         before: None,
         limit: 1,
     });
     let waiting = waiting.await.expect("the store answers").instances[0].id;
-    stage.engine.signal(waiting, crate::machines::Restocked {}).await.expect("it is delivered");
+    stage
+        .engine
+        .signal(waiting, crate::machines::Restocked {})
+        .await
+        .expect("it is delivered");
     page.until_text("[data-join='1']", "4 of 4, 1 failed").await;
     assert_eq!(page.value(MARKED).await, true);
     visit.end().await;

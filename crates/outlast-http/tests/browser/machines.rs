@@ -40,13 +40,21 @@ impl Machine for Checkout {
                 .then(Order::Charge { number }),
             Order::Charge { number } => match cx.received::<PaymentConfirmed>()? {
                 Some(paid) if paid.amount == 0 => Outcome::next(Order::Refund { number }),
-                Some(paid) => Outcome::next(Order::Reserve { number, paid: paid.amount }),
+                Some(paid) => Outcome::next(Order::Reserve {
+                    number,
+                    paid: paid.amount,
+                }),
                 None => Outcome::stop("payment never came"),
             },
             Order::Reserve { number, paid } if number % 10 == 3 && cx.attempt() == 0 => {
-                Outcome::retry(Duration::ZERO, format_args!("the stock is being counted, order {number}, paid {paid}"))
+                Outcome::retry(
+                    Duration::ZERO,
+                    format_args!("the stock is being counted, order {number}, paid {paid}"),
+                )
             }
-            Order::Reserve { number, .. } if number % 20 == 7 => Outcome::stop("the warehouse does not know this article"),
+            Order::Reserve { number, .. } if number % 20 == 7 => {
+                Outcome::stop("the warehouse does not know this article")
+            }
             Order::Reserve { number, .. } => Outcome::next(Order::Ship { number }),
             Order::Ship { number } => Outcome::next(Order::Notify { number }),
             Order::Notify { number } => Outcome::done(format!("order {number} is on its way")),
@@ -73,7 +81,9 @@ impl Machine for OldCheckout {
 
     async fn step(&self, state: OldOrder, _cx: &Context) -> StepResult<Self> {
         Ok(match state {
-            OldOrder::Start { number } => wait_for([PaymentConfirmed::NAME]).then(OldOrder::Ship { number }),
+            OldOrder::Start { number } => {
+                wait_for([PaymentConfirmed::NAME]).then(OldOrder::Ship { number })
+            }
             OldOrder::Ship { number } => Outcome::done(number),
         })
     }
@@ -96,7 +106,12 @@ impl Machine for Fulfilment {
 
     async fn step(&self, state: Parcel, cx: &Context) -> StepResult<Self> {
         Ok(match state {
-            Parcel::Pack { articles } => fan_out(articles.into_iter().map(|article| New::<LineItem>(Line::Pick { article }))).then(Parcel::Ship),
+            Parcel::Pack { articles } => fan_out(
+                articles
+                    .into_iter()
+                    .map(|article| New::<LineItem>(Line::Pick { article })),
+            )
+            .then(Parcel::Ship),
             Parcel::Ship => Outcome::done(cx.children::<LineItem>()?.len() as u64),
         })
     }
@@ -120,7 +135,9 @@ impl Machine for LineItem {
     async fn step(&self, state: Line, _cx: &Context) -> StepResult<Self> {
         Ok(match state {
             Line::Pick { article } if article == "lamp" => Outcome::stop("no lamp in stock"),
-            Line::Pick { article } if article == "chair" => wait_for([Restocked::NAME]).timeout(Duration::from_secs(86_400)).then(Line::Wrap { article }),
+            Line::Pick { article } if article == "chair" => wait_for([Restocked::NAME])
+                .timeout(Duration::from_secs(86_400))
+                .then(Line::Wrap { article }),
             Line::Pick { article } => Outcome::next(Line::Wrap { article }),
             Line::Wrap { article } => Outcome::done(article),
         })
@@ -156,8 +173,14 @@ impl Job for Mailing {
             return Ok(format!("sent to {}", mail.to));
         }
         if mail.to.starts_with("storm") && cx.attempt() == 5 {
-            return Err(JobError::retry_after(Duration::from_secs(7200), "the other side asks for patience"));
+            return Err(JobError::retry_after(
+                Duration::from_secs(7200),
+                "the other side asks for patience",
+            ));
         }
-        Err(JobError::retry_after(Duration::ZERO, format!("mail.example does not answer to {}", mail.to)))
+        Err(JobError::retry_after(
+            Duration::ZERO,
+            format!("mail.example does not answer to {}", mail.to),
+        ))
     }
 }

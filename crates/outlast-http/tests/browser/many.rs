@@ -13,7 +13,9 @@ const INSTANCES: u64 = 100_000;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_paint_comes_within_a_second() {
-    let Some(visit) = Visit::start().await else { return };
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
     let stage = Stage::sqlite(Setting::default()).await;
     stage.checkout(1).await;
     let mut best = Duration::MAX;
@@ -29,8 +31,11 @@ async fn the_first_paint_comes_within_a_second() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn screens_stay_quick_with_very_many_instances() {
-    let Some(visit) = Visit::start().await else { return };
-    let count = std::env::var("OUTLAST_TEST_INSTANCES").map_or(INSTANCES, |count| count.parse().unwrap());
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let count =
+        std::env::var("OUTLAST_TEST_INSTANCES").map_or(INSTANCES, |count| count.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let started = Instant::now();
     fill(&folder.path().join("many.db"), count);
@@ -43,15 +48,45 @@ async fn screens_stay_quick_with_very_many_instances() {
     let started = Instant::now();
     let failed = count / 50;
     page.until(&format!("document.querySelector('[data-count=failed]').title !== '' || document.querySelector('.tile.is-failed').title.startsWith('{}')", with_commas(failed)), "the survey").await;
-    page.until(&format!("document.querySelector('.tile.is-failed').title === '{} failed'", with_commas(failed)), "all of them to be counted").await;
-    eprintln!("first paint {paint:?}, everything counted after {:?}", started.elapsed());
+    page.until(
+        &format!(
+            "document.querySelector('.tile.is-failed').title === '{} failed'",
+            with_commas(failed)
+        ),
+        "all of them to be counted",
+    )
+    .await;
+    eprintln!(
+        "first paint {paint:?}, everything counted after {:?}",
+        started.elapsed()
+    );
 
     for (what, path, seen) in [
-        ("the newest", "instances", "document.querySelectorAll('[data-row]').length === 50"),
-        ("the failed", "instances?status=failed&machine=machine_1", "document.querySelectorAll('[data-row]').length === 50"),
-        ("one by its key", "instances?key=key%3A77", "document.querySelectorAll('[data-row]').length === 1"),
-        ("the queues", "queues", "document.querySelectorAll('[data-row]').length > 0"),
-        ("the machines", "machines", "document.querySelectorAll('[data-row]').length >= 4"),
+        (
+            "the newest",
+            "instances",
+            "document.querySelectorAll('[data-row]').length === 50",
+        ),
+        (
+            "the failed",
+            "instances?status=failed&machine=machine_1",
+            "document.querySelectorAll('[data-row]').length === 50",
+        ),
+        (
+            "one by its key",
+            "instances?key=key%3A77",
+            "document.querySelectorAll('[data-row]').length === 1",
+        ),
+        (
+            "the queues",
+            "queues",
+            "document.querySelectorAll('[data-row]').length > 0",
+        ),
+        (
+            "the machines",
+            "machines",
+            "document.querySelectorAll('[data-row]').length >= 4",
+        ),
     ] {
         let started = Instant::now();
         page.go(&format!("{}{path}", stage.ui)).await;
@@ -67,12 +102,24 @@ async fn screens_stay_quick_with_very_many_instances() {
 async fn first_paint(visit: &Visit) -> Duration {
     let entry = "performance.getEntriesByName('first-contentful-paint')[0]";
     visit.page.until(entry, "the first paint").await;
-    Duration::from_secs_f64(visit.page.value(&format!("{entry}.startTime / 1000")).await.as_f64().unwrap())
+    Duration::from_secs_f64(
+        visit
+            .page
+            .value(&format!("{entry}.startTime / 1000"))
+            .await
+            .as_f64()
+            .unwrap(),
+    )
 }
 
 fn with_commas(number: u64) -> String {
     let digits = number.to_string();
-    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap()).collect();
+    let groups: Vec<_> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .map(|group| std::str::from_utf8(group).unwrap())
+        .collect();
     groups.join(",")
 }
 

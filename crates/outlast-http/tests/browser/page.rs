@@ -34,12 +34,27 @@ impl Theme {
 impl Page {
     pub(crate) async fn open(browser: &Browser) -> Page {
         let link = browser.link();
-        let context = link.ask("Target.createBrowserContext", json!({}), None).await;
+        let context = link
+            .ask("Target.createBrowserContext", json!({}), None)
+            .await;
         let context = context["browserContextId"].clone();
-        let target = link.ask("Target.createTarget", json!({ "url": "about:blank", "browserContextId": context }), None);
+        let target = link.ask(
+            "Target.createTarget",
+            json!({ "url": "about:blank", "browserContextId": context }),
+            None,
+        );
         let target = target.await["targetId"].clone();
-        let attached = link.ask("Target.attachToTarget", json!({ "targetId": target, "flatten": true }), None).await;
-        let session = attached["sessionId"].as_str().expect("a session has an id").to_owned();
+        let attached = link
+            .ask(
+                "Target.attachToTarget",
+                json!({ "targetId": target, "flatten": true }),
+                None,
+            )
+            .await;
+        let session = attached["sessionId"]
+            .as_str()
+            .expect("a session has an id")
+            .to_owned();
         let page = Page { link, session };
         for domain in ["Page", "Runtime", "Log", "Network"] {
             page.ask(&format!("{domain}.enable"), json!({})).await;
@@ -60,26 +75,47 @@ impl Page {
     /// What the system says the person likes.
     pub(crate) async fn prefer(&self, theme: Theme) {
         let feature = json!({ "name": "prefers-color-scheme", "value": theme.word() });
-        self.ask("Emulation.setEmulatedMedia", json!({ "features": [feature] })).await;
+        self.ask(
+            "Emulation.setEmulatedMedia",
+            json!({ "features": [feature] }),
+        )
+        .await;
     }
 
     pub(crate) async fn go(&self, url: &str) {
         let went = self.ask("Page.navigate", json!({ "url": url })).await;
-        assert!(went.get("errorText").is_none(), "{url}: {}", went["errorText"]);
-        self.until("document.readyState === 'complete' && document.querySelector('main')", "the page to load").await;
+        assert!(
+            went.get("errorText").is_none(),
+            "{url}: {}",
+            went["errorText"]
+        );
+        self.until(
+            "document.readyState === 'complete' && document.querySelector('main')",
+            "the page to load",
+        )
+        .await;
     }
 
     /// The value of an expression in the page.
     pub(crate) async fn value(&self, expression: &str) -> Value {
         let params = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true, "userGesture": true });
         let answer = self.ask("Runtime.evaluate", params).await;
-        assert!(answer.get("exceptionDetails").is_none(), "{expression}\n{}", answer["exceptionDetails"]);
+        assert!(
+            answer.get("exceptionDetails").is_none(),
+            "{expression}\n{}",
+            answer["exceptionDetails"]
+        );
         answer["result"]["value"].clone()
     }
 
     /// The text of what a selector finds first, or of nothing.
     pub(crate) async fn text(&self, selector: &str) -> String {
-        let text = self.value(&format!("document.querySelector({})?.textContent ?? ''", json!(selector))).await;
+        let text = self
+            .value(&format!(
+                "document.querySelector({})?.textContent ?? ''",
+                json!(selector)
+            ))
+            .await;
         text.as_str().expect("text is text").to_owned()
     }
 
@@ -99,13 +135,20 @@ impl Page {
         );
         if self.value(&wait).await != true {
             let shown = self.value("document.body?.innerText ?? ''").await;
-            panic!("waited in vain for {what}: {condition}\nthe page shows:\n{}", shown.as_str().unwrap_or_default());
+            panic!(
+                "waited in vain for {what}: {condition}\nthe page shows:\n{}",
+                shown.as_str().unwrap_or_default()
+            );
         }
     }
 
     /// Waits until the text of the page, or of a part of it, contains something.
     pub(crate) async fn until_text(&self, selector: &str, text: &str) {
-        let condition = format!("document.querySelector({}).textContent.includes({})", json!(selector), json!(text));
+        let condition = format!(
+            "document.querySelector({}).textContent.includes({})",
+            json!(selector),
+            json!(text)
+        );
         self.until(&condition, text).await;
     }
 
@@ -160,21 +203,35 @@ impl Page {
             "Escape" => "",
             letter => letter,
         };
-        let down = json!({ "type": "keyDown", "key": key, "text": text, "windowsVirtualKeyCode": code });
+        let down =
+            json!({ "type": "keyDown", "key": key, "text": text, "windowsVirtualKeyCode": code });
         self.ask("Input.dispatchKeyEvent", down).await;
-        self.ask("Input.dispatchKeyEvent", json!({ "type": "keyUp", "key": key, "windowsVirtualKeyCode": code })).await;
+        self.ask(
+            "Input.dispatchKeyEvent",
+            json!({ "type": "keyUp", "key": key, "windowsVirtualKeyCode": code }),
+        )
+        .await;
     }
 
     pub(crate) async fn address(&self) -> String {
-        self.value("location.pathname + location.search").await.as_str().expect("an address is text").to_owned()
+        self.value("location.pathname + location.search")
+            .await
+            .as_str()
+            .expect("an address is text")
+            .to_owned()
     }
 
     /// Takes a picture of what is visible.
     pub(crate) async fn picture(&self, file: &Path) {
-        let taken = self.ask("Page.captureScreenshot", json!({ "format": "png" })).await;
+        let taken = self
+            .ask("Page.captureScreenshot", json!({ "format": "png" }))
+            .await;
         let bytes = taken["data"].as_str().expect("a picture is base64");
-        let bytes = base64::engine::general_purpose::STANDARD.decode(bytes).expect("a picture is base64");
-        std::fs::create_dir_all(file.parent().expect("it is in a folder")).expect("a folder can be made");
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode(bytes)
+            .expect("a picture is base64");
+        std::fs::create_dir_all(file.parent().expect("it is in a folder"))
+            .expect("a folder can be made");
         std::fs::write(file, bytes).expect("a picture can be kept");
     }
 
@@ -184,13 +241,27 @@ impl Page {
             let params = &event["params"];
             let trouble = match event["method"].as_str().unwrap_or_default() {
                 "Runtime.exceptionThrown" => Some(params["exceptionDetails"].to_string()),
-                "Runtime.consoleAPICalled" if params["type"] == "error" || params["type"] == "warning" => Some(params["args"].to_string()),
-                "Log.entryAdded" if params["entry"]["level"] == "error" || params["entry"]["level"] == "warning" => Some(params["entry"].to_string()),
-                "Network.requestWillBeSent" => leaving(params["request"]["url"].as_str().unwrap_or_default()),
+                "Runtime.consoleAPICalled"
+                    if params["type"] == "error" || params["type"] == "warning" =>
+                {
+                    Some(params["args"].to_string())
+                }
+                "Log.entryAdded"
+                    if params["entry"]["level"] == "error"
+                        || params["entry"]["level"] == "warning" =>
+                {
+                    Some(params["entry"].to_string())
+                }
+                "Network.requestWillBeSent" => {
+                    leaving(params["request"]["url"].as_str().unwrap_or_default())
+                }
                 _ => None,
             };
             if let Some(trouble) = trouble {
-                assert!(allowed.iter().any(|allowed| trouble.contains(allowed)), "the page has trouble: {trouble}");
+                assert!(
+                    allowed.iter().any(|allowed| trouble.contains(allowed)),
+                    "the page has trouble: {trouble}"
+                );
             }
         }
     }
@@ -198,6 +269,8 @@ impl Page {
 
 /// A request that does not stay on this machine.
 fn leaving(url: &str) -> Option<String> {
-    let stays = ["http://127.0.0.1:", "data:", "about:", "blob:"].iter().any(|start| url.starts_with(start));
+    let stays = ["http://127.0.0.1:", "data:", "about:", "blob:"]
+        .iter()
+        .any(|start| url.starts_with(start));
     (!stays).then(|| format!("a request to {url}"))
 }

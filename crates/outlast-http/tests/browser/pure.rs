@@ -6,16 +6,28 @@ use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_json_reader_keeps_what_is_raw_and_refuses_what_is_not_json() {
-    let Some(visit) = Visit::start().await else { return };
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
     let stage = Stage::sqlite(Setting::default()).await;
     visit.page.go(&stage.ui).await;
     let kept = r#"import('./json.js').then(({ parse }) => {
         const read = parse(' {"id": "7", "state": {"n" : 9223372036854775807, "s": "}\\"]"} , "list":[1, {"state": [ ]}, null], "n": -1.5e2}', new Set(['state']));
         return [read.id, read.state.text, read.list[0], read.list[1].state.text, read.list[2], read.n];
     })"#;
-    let expected = json!(["7", r#"{"n" : 9223372036854775807, "s": "}\"]"}"#, 1, "[ ]", null, -150.0]);
+    let expected = json!([
+        "7",
+        r#"{"n" : 9223372036854775807, "s": "}\"]"}"#,
+        1,
+        "[ ]",
+        null,
+        -150.0
+    ]);
     let seen = visit.page.value(&from_base(kept)).await;
-    assert_eq!(seen.to_string().replace("-150.0", "-150"), expected.to_string().replace("-150.0", "-150"));
+    assert_eq!(
+        seen.to_string().replace("-150.0", "-150"),
+        expected.to_string().replace("-150.0", "-150")
+    );
 
     // As the browser's own reader sees it, which knows everything but the letter of numbers.
     let refused = r#"import('./json.js').then(({ problemOf }) => ['', ' ', '{', '[1,]', '{"a":}', '{"a"}', '{a:1}', "'x'", '01', '1.', '.5', '+1', '1e', 'nul', 'truefalse', '"\n"', '"\\x"', '"', '[1 2]', '{} {}', '[}', '{"a":1,}', 'NaN', '"\\u12"',
@@ -32,7 +44,9 @@ async fn the_json_reader_keeps_what_is_raw_and_refuses_what_is_not_json() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn graphs_of_any_shape_are_laid_out_without_overlaps() {
-    let Some(visit) = Visit::start().await else { return };
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
     let stage = Stage::sqlite(Setting::default()).await;
     visit.page.go(&stage.ui).await;
     // Made by a small generator with a fixed seed: circles, lone nodes, double edges and all.

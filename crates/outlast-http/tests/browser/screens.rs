@@ -19,16 +19,86 @@ fn screens(cast: &Cast) -> Vec<Screen> {
         seen: seen.to_vec(),
     };
     vec![
-        screen("overview", String::new(), &[("main", "Needs attention"), (".attention", "retried 5 times or more"), (".attention", "no deadline"), ("main", "Steps run per minute"), ("main table", "checkout")]),
-        screen("machines", "machines".into(), &[("main", "fulfilment"), ("main", "send_mail")]),
-        screen("machine", "machine?name=checkout&without=1".into(), &[("main", "Version 2"), (".graph", "reserve"), (".graph", "notify"), (".graph", "done")]),
-        screen("versions", "machine?name=checkout".into(), &[("main", "Version 1"), ("main", "Version 2")]),
-        screen("instances", "instances".into(), &[("table", "line_item"), ("table", "awaiting signal"), ("table", "no lamp in stock")]),
-        screen("instance", format!("instances/{}", cast.waiting), &[("[data-waiting]", "payment_confirmed"), ("json-view", "\"number\": 40"), (".signal-form", "Send signal")]),
-        screen("failed", format!("instances/{}", cast.failed), &[("[data-error]", "mail.example does not answer"), (".head", "Retry")]),
-        screen("family", format!("instances/{}/family", cast.parent), &[("[data-join]", "37 of 50, 2 failed"), (".family", "35 done"), (".family", "no lamp in stock")]),
-        screen("queues", "queues".into(), &[("table", "mail"), ("table", "reports"), ("table", "Pause")]),
-        screen("workers", "workers".into(), &[(".worker", "shop-1"), (".worker", "alive"), (".worker", "checkout v2")]),
+        screen(
+            "overview",
+            String::new(),
+            &[
+                ("main", "Needs attention"),
+                (".attention", "retried 5 times or more"),
+                (".attention", "no deadline"),
+                ("main", "Steps run per minute"),
+                ("main table", "checkout"),
+            ],
+        ),
+        screen(
+            "machines",
+            "machines".into(),
+            &[("main", "fulfilment"), ("main", "send_mail")],
+        ),
+        screen(
+            "machine",
+            "machine?name=checkout&without=1".into(),
+            &[
+                ("main", "Version 2"),
+                (".graph", "reserve"),
+                (".graph", "notify"),
+                (".graph", "done"),
+            ],
+        ),
+        screen(
+            "versions",
+            "machine?name=checkout".into(),
+            &[("main", "Version 1"), ("main", "Version 2")],
+        ),
+        screen(
+            "instances",
+            "instances".into(),
+            &[
+                ("table", "line_item"),
+                ("table", "awaiting signal"),
+                ("table", "no lamp in stock"),
+            ],
+        ),
+        screen(
+            "instance",
+            format!("instances/{}", cast.waiting),
+            &[
+                ("[data-waiting]", "payment_confirmed"),
+                ("json-view", "\"number\": 40"),
+                (".signal-form", "Send signal"),
+            ],
+        ),
+        screen(
+            "failed",
+            format!("instances/{}", cast.failed),
+            &[
+                ("[data-error]", "mail.example does not answer"),
+                (".head", "Retry"),
+            ],
+        ),
+        screen(
+            "family",
+            format!("instances/{}/family", cast.parent),
+            &[
+                ("[data-join]", "37 of 50, 2 failed"),
+                (".family", "35 done"),
+                (".family", "no lamp in stock"),
+            ],
+        ),
+        screen(
+            "queues",
+            "queues".into(),
+            &[("table", "mail"), ("table", "reports"), ("table", "Pause")],
+        ),
+        screen(
+            "workers",
+            "workers".into(),
+            &[
+                (".worker", "shop-1"),
+                (".worker", "alive"),
+                (".worker", "checkout v2"),
+            ],
+        ),
     ]
 }
 
@@ -42,13 +112,23 @@ async fn look(page: &Page, base: &str, screen: &Screen) {
 /// Engines count in memory and write their counts down every few seconds.
 async fn traffic_is_counted(page: &Page, base: &str) {
     page.go(base).await;
-    page.until("[...document.querySelectorAll('.chart .bars')].some((bars) => bars.children.length > 0)", "the first bar of a chart").await;
-    page.until("[...document.querySelectorAll('.tile b')].some((count) => count.textContent !== '0')", "the survey").await;
+    page.until(
+        "[...document.querySelectorAll('.chart .bars')].some((bars) => bars.children.length > 0)",
+        "the first bar of a chart",
+    )
+    .await;
+    page.until(
+        "[...document.querySelectorAll('.tile b')].some((count) => count.textContent !== '0')",
+        "the survey",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_screen_shows_the_data_in_both_themes() {
-    let Some(visit) = Visit::start().await else { return };
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
     let stage = Stage::sqlite(Setting::default()).await;
     let cast = stage.populate().await;
     traffic_is_counted(&visit.page, &stage.ui).await;
@@ -56,10 +136,27 @@ async fn every_screen_shows_the_data_in_both_themes() {
         visit.page.prefer(theme).await;
         for screen in screens(&cast) {
             look(&visit.page, &stage.ui, &screen).await;
-            let ground = visit.page.value("getComputedStyle(document.body).backgroundColor").await;
-            assert_eq!(ground == "rgb(19, 20, 24)", theme == Theme::Dark, "{} is {ground}", screen.name);
-            visit.page.until("document.querySelector('.connection').dataset.state === 'live'", "the stream").await;
-            visit.page.picture(&pictures().join(format!("{}-{}.png", screen.name, theme.word()))).await;
+            let ground = visit
+                .page
+                .value("getComputedStyle(document.body).backgroundColor")
+                .await;
+            assert_eq!(
+                ground == "rgb(19, 20, 24)",
+                theme == Theme::Dark,
+                "{} is {ground}",
+                screen.name
+            );
+            visit
+                .page
+                .until(
+                    "document.querySelector('.connection').dataset.state === 'live'",
+                    "the stream",
+                )
+                .await;
+            visit
+                .page
+                .picture(&pictures().join(format!("{}-{}.png", screen.name, theme.word())))
+                .await;
         }
     }
     visit.end().await;
@@ -68,7 +165,9 @@ async fn every_screen_shows_the_data_in_both_themes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_screen_shows_the_data_of_postgresql() {
-    let Some(visit) = Visit::start().await else { return };
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
     let stage = Stage::postgres(Setting::default()).await;
     let cast = stage.populate().await;
     traffic_is_counted(&visit.page, &stage.ui).await;
@@ -81,7 +180,9 @@ async fn every_screen_shows_the_data_of_postgresql() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_screen_works_below_a_prefix_and_on_a_phone() {
-    let Some(visit) = Visit::start().await else { return };
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
     let setting = Setting {
         prefix: "/admin/outlast",
         ..Setting::default()
@@ -92,9 +193,18 @@ async fn every_screen_works_below_a_prefix_and_on_a_phone() {
     traffic_is_counted(&visit.page, &stage.ui).await;
     for screen in screens(&cast) {
         look(&visit.page, &stage.ui, &screen).await;
-        let (wide, room) = (visit.page.value("document.documentElement.scrollWidth").await, visit.page.value("innerWidth").await);
+        let (wide, room) = (
+            visit
+                .page
+                .value("document.documentElement.scrollWidth")
+                .await,
+            visit.page.value("innerWidth").await,
+        );
         assert_eq!(wide, room, "{} is wider than a phone", screen.name);
-        visit.page.picture(&pictures().join(format!("{}-phone.png", screen.name))).await;
+        visit
+            .page
+            .picture(&pictures().join(format!("{}-phone.png", screen.name)))
+            .await;
     }
     visit.page.click(".nav a[href$='/queues']").await;
     visit.page.until_text("h1", "Queues").await;
@@ -105,7 +215,9 @@ async fn every_screen_works_below_a_prefix_and_on_a_phone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_control_has_a_name_and_text_can_be_read_in_both_themes() {
-    let Some(visit) = Visit::start().await else { return };
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
     let stage = Stage::sqlite(Setting::default()).await;
     let cast = stage.populate().await;
     for theme in [Theme::Light, Theme::Dark] {
@@ -116,9 +228,20 @@ async fn every_control_has_a_name_and_text_can_be_read_in_both_themes() {
             }
             look(&visit.page, &stage.ui, &screen).await;
             let nameless = visit.page.value(NAMELESS).await;
-            assert_eq!(nameless, serde_json::json!([]), "without a name on {}", screen.name);
+            assert_eq!(
+                nameless,
+                serde_json::json!([]),
+                "without a name on {}",
+                screen.name
+            );
             let pale = visit.page.value(PALE).await;
-            assert_eq!(pale, serde_json::json!([]), "hard to read on {} when it is {}", screen.name, theme.word());
+            assert_eq!(
+                pale,
+                serde_json::json!([]),
+                "hard to read on {} when it is {}",
+                screen.name,
+                theme.word()
+            );
         }
     }
     visit.end().await;
@@ -167,6 +290,7 @@ const PALE: &str = r#"(() => {
 /// Beside what cargo builds.
 fn pictures() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let target = target.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target"));
+    let target =
+        target.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target"));
     target.join("screenshots")
 }

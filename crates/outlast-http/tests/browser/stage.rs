@@ -1,7 +1,8 @@
 //! What the browser looks at: a store, an engine that runs machines on it, and the router on a port of this machine.
 
 use crate::machines::{
-    Checkout, Fulfilment, Line, LineItem, Mail, Mailing, OldCheckout, OldOrder, Order, Parcel, PaymentConfirmed,
+    Checkout, Fulfilment, Line, LineItem, Mail, Mailing, OldCheckout, OldOrder, Order, Parcel,
+    PaymentConfirmed,
 };
 use axum::Router;
 use outlast::prelude::*;
@@ -59,15 +60,24 @@ impl Stage {
     /// On PostgreSQL, in a schema of its own.
     pub(crate) async fn postgres(setting: Setting) -> Stage {
         let schema = unique_schema();
-        let store = Postgres::options(&postgres_url()).expect("the address can be read").schema(&schema).connect();
-        let mut stage = Stage::on(Engine::builder(store.await.expect("the server can be used")), setting).await;
+        let store = Postgres::options(&postgres_url())
+            .expect("the address can be read")
+            .schema(&schema)
+            .connect();
+        let mut stage = Stage::on(
+            Engine::builder(store.await.expect("the server can be used")),
+            setting,
+        )
+        .await;
         stage.schema = Some(schema);
         stage
     }
 
     async fn on(engine: EngineBuilder, setting: Setting) -> Stage {
         let is_well = Arc::new(AtomicBool::new(false));
-        let mailing = Mailing { is_well: is_well.clone() };
+        let mailing = Mailing {
+            is_well: is_well.clone(),
+        };
         let engine = engine
             .name("shop-1")
             .machine(Checkout)
@@ -80,7 +90,10 @@ impl Stage {
             .start()
             .await
             .expect("the engine starts");
-        let settings = setting.token.into_iter().fold(Settings::new(), Settings::token);
+        let settings = setting
+            .token
+            .into_iter()
+            .fold(Settings::new(), Settings::token);
         let router = outlast_http::router(engine.client().clone(), settings);
         let app = match setting.prefix {
             "" => router,
@@ -130,31 +143,60 @@ impl Stage {
 
     pub(crate) async fn mail(&self, to: &str, delay: Duration) -> InstanceId {
         let new = New::<Mailing>(Mail { to: to.to_owned() }).delay(delay);
-        self.engine.insert(new).await.expect("it is inserted").id().expect("it has no key").get()
+        self.engine
+            .insert(new)
+            .await
+            .expect("it is inserted")
+            .id()
+            .expect("it has no key")
+            .get()
     }
 
     pub(crate) async fn pay(&self, number: u64, amount: u64) {
         let key = Checkout::key(format!("order:{number}"));
-        self.engine.signal(key, PaymentConfirmed { amount }).await.expect("it is delivered");
+        self.engine
+            .signal(key, PaymentConfirmed { amount })
+            .await
+            .expect("it is delivered");
     }
 
     /// An order of so many articles, of which lamps fail and chairs wait.
-    pub(crate) async fn fulfilment(&self, tables: usize, lamps: usize, chairs: usize) -> InstanceId {
+    pub(crate) async fn fulfilment(
+        &self,
+        tables: usize,
+        lamps: usize,
+        chairs: usize,
+    ) -> InstanceId {
         let of = |article: &str, count: usize| vec![article.to_owned(); count];
         let articles = [of("table", tables), of("lamp", lamps), of("chair", chairs)].concat();
         let new = New::<Fulfilment>(Parcel::Pack { articles });
-        self.engine.insert(new).await.expect("it is inserted").id().expect("it has no key").get()
+        self.engine
+            .insert(new)
+            .await
+            .expect("it is inserted")
+            .id()
+            .expect("it has no key")
+            .get()
     }
 
     /// Waits until an instance has come to a status.
     pub(crate) async fn reaches(&self, id: InstanceId, status: Status) {
         let end = Instant::now() + PATIENCE;
         loop {
-            let now = self.engine.get(id).await.expect("the store answers").expect("it is there").status;
+            let now = self
+                .engine
+                .get(id)
+                .await
+                .expect("the store answers")
+                .expect("it is there")
+                .status;
             if now == status {
                 return;
             }
-            assert!(Instant::now() < end, "instance {id} is {now} and does not become {status}");
+            assert!(
+                Instant::now() < end,
+                "instance {id} is {now} and does not become {status}"
+            );
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -166,7 +208,8 @@ impl Stage {
             orders.push(self.checkout(number).await);
         }
         for number in 1..=30 {
-            self.pay(number, if number % 11 == 0 { 0 } else { number * 10 }).await;
+            self.pay(number, if number % 11 == 0 { 0 } else { number * 10 })
+                .await;
         }
         for number in 1..=3 {
             let old = New::<OldCheckout>(OldOrder::Start { number });
@@ -174,13 +217,18 @@ impl Stage {
         }
         let parent = self.fulfilment(35, 2, 13).await;
         self.fulfilment(4, 0, 0).await;
-        let stray = New::<LineItem>(Line::Pick { article: "table".into() }).queue("reports");
+        let stray = New::<LineItem>(Line::Pick {
+            article: "table".into(),
+        })
+        .queue("reports");
         self.engine.insert(stray).await.expect("it is inserted");
         let failed = self.mail("ada@mail.example", Duration::ZERO).await;
         for name in ["bob", "storm-1", "storm-2", "eve"] {
-            self.mail(&format!("{name}@mail.example"), Duration::ZERO).await;
+            self.mail(&format!("{name}@mail.example"), Duration::ZERO)
+                .await;
         }
-        self.mail("later@mail.example", Duration::from_secs(3600)).await;
+        self.mail("later@mail.example", Duration::from_secs(3600))
+            .await;
         self.reaches(failed, Status::Failed).await;
         self.reaches(parent, Status::AwaitingChildren).await;
         for &id in &orders[..1] {
@@ -208,13 +256,21 @@ pub(crate) fn admin() -> (String, Token) {
 }
 
 fn serve(listener: TcpListener, app: Router) -> Runtime {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
     let runtime = runtime.expect("a runtime can be made");
-    listener.set_nonblocking(true).expect("a socket can be told");
+    listener
+        .set_nonblocking(true)
+        .expect("a socket can be told");
     runtime.spawn(async move {
-        let listener = tokio::net::TcpListener::from_std(listener).expect("the runtime takes a socket");
+        let listener =
+            tokio::net::TcpListener::from_std(listener).expect("the runtime takes a socket");
         let app = app.into_make_service_with_connect_info::<SocketAddr>();
-        axum::serve(listener, app).await.expect("a server goes on until it is ended");
+        axum::serve(listener, app)
+            .await
+            .expect("a server goes on until it is ended");
     });
     runtime
 }
@@ -228,13 +284,26 @@ fn postgres_url() -> String {
 /// A name that no other test, thread or process uses.
 fn unique_schema() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let micros = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970").as_micros();
-    format!("b{}_{micros}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    let micros = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("the clock is past 1970")
+        .as_micros();
+    format!(
+        "b{}_{micros}_{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    )
 }
 
 async fn drop_schema(schema: &str) {
-    let (client, connection) = tokio_postgres::connect(&postgres_url(), tokio_postgres::NoTls).await.expect("the test server answers");
+    let (client, connection) = tokio_postgres::connect(&postgres_url(), tokio_postgres::NoTls)
+        .await
+        .expect("the test server answers");
     tokio::spawn(connection);
-    let sql = format!("set client_min_messages = warning; drop schema if exists \"{schema}\" cascade");
-    client.batch_execute(&sql).await.expect("the schema is dropped");
+    let sql =
+        format!("set client_min_messages = warning; drop schema if exists \"{schema}\" cascade");
+    client
+        .batch_execute(&sql)
+        .await
+        .expect("the schema is dropped");
 }
