@@ -221,7 +221,10 @@ async fn a_key_of_another_tenant_is_not_given_away<S: Store + Inspect + Clone>(s
         .ok();
     let answer = tenants.of_queue.post("/v1/instances", new("qa")).await;
     assert_eq!(answer.code(), "conflict");
-    assert_eq!(answer.json()["detail"], "the key \"order\" is held by another instance");
+    assert_eq!(
+        answer.json()["detail"],
+        "the key \"order\" is held by another instance"
+    );
     let batch = tenants
         .of_queue
         .post("/v1/instances/batch", json!({"instances": [new("qa")]}))

@@ -177,7 +177,10 @@ async fn further_connections_wait_until_there_is_a_place() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_ends_streams_and_answers_who_waits() {
     let api = Asking::new(Sqlite::in_memory().unwrap());
-    let limits = Limits { waits: 1, ..Limits::default() };
+    let limits = Limits {
+        waits: 1,
+        ..Limits::default()
+    };
     let settings = Settings::new().limits(limits);
     let server = Server::start(api, settings, ServeLimits::default()).await;
     let id = server.api.insert("m", "default").await;
@@ -187,7 +190,10 @@ async fn a_stop_ends_streams_and_answers_who_waits() {
     let mut idle = server.connect().await;
     let begun = std::time::Instant::now();
     server.stop().await;
-    assert!(begun.elapsed() < Duration::from_secs(8), "nobody had to be cut");
+    assert!(
+        begun.elapsed() < Duration::from_secs(8),
+        "nobody had to be cut"
+    );
     read_to_end(&mut stream).await;
     let answer = read_to_end(&mut waiting).await;
     assert!(answer.contains("\"reached\":false"), "{answer}");
@@ -212,4 +218,28 @@ async fn a_wait_under_way(server: &Server, id: &str) -> TcpStream {
             }
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_come_to_an_end_is_cut_after_the_grace() {
+    let limits = ServeLimits {
+        grace: Duration::from_millis(100),
+        ..ServeLimits::default()
+    };
+    let server = server(limits).await;
+    let mut slow = server.connect().await;
+    let request = format!(
+        "POST /v1/instances HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{",
+        server.address
+    );
+    slow.write_all(request.as_bytes()).await.unwrap();
+    // Its request is under way once another one behind it has been answered.
+    let mut other = server.ask("/healthz", "connection: close\r\n").await;
+    read_to_end(&mut other).await;
+    let begun = std::time::Instant::now();
+    server.stop().await;
+    assert!(begun.elapsed() < Duration::from_secs(8));
+    let mut rest = Vec::new();
+    let _ = timeout(LONG, slow.read_to_end(&mut rest)).await.unwrap();
+    assert_eq!(rest, b"");
 }
