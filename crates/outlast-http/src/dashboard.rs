@@ -50,7 +50,10 @@ pub(crate) async fn file(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    if let Some((name, bytes)) = find(&path).filter(|(name, _)| *name != INDEX) {
+    if path == INDEX {
+        return page(&prefix(&api, &full, &uri), &headers);
+    }
+    if let Some((name, bytes)) = find(&path) {
         return Ok(answer(media_type(name), bytes.to_vec(), &headers));
     }
     let accepts = headers

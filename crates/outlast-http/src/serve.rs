@@ -49,6 +49,9 @@ pub async fn serve(
     let places = Arc::new(Semaphore::new(limits.connections));
     let graceful = GracefulShutdown::new();
     let stopping = Stopping::default();
+    let cut = CancellationToken::new();
+    // However this ends: also when it is dropped.
+    let _cut = cut.clone().drop_guard();
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
         let accepted = tokio::select! {
@@ -58,17 +61,24 @@ pub async fn serve(
         let (stream, peer, place) = accepted;
         let connection = connection(stream, peer, router.clone(), &limits, &stopping);
         let connection = graceful.watch(connection);
+        let cut = cut.clone();
         tokio::spawn(async move {
             let _place = place;
-            if let Err(error) = connection.await {
+            let served = tokio::select! {
+                served = connection => served,
+                () = cut.cancelled() => return,
+            };
+            if let Err(error) = served {
                 tracing::debug!(%error, %peer, "a connection broke");
             }
         });
     }
     drop(listener);
     stopping.0.cancel();
-    // Who has not come to an end by then is cut when the caller's runtime goes.
-    let _ = tokio::time::timeout(limits.grace, graceful.shutdown()).await;
+    let ended = tokio::time::timeout(limits.grace, graceful.shutdown()).await;
+    if ended.is_err() {
+        tracing::warn!(grace = ?limits.grace, "connections that did not come to an end are cut");
+    }
     Ok(())
 }
 

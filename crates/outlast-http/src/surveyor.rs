@@ -130,9 +130,9 @@ impl Surveyor {
     }
 
     /// Whether nobody has asked for long. Under the lock: who asks after this starts anew.
-    fn is_over(&self) -> bool {
+    fn is_over(&self, now: Instant) -> bool {
         let mut asked = lock(&self.asked);
-        let is_over = asked.last.elapsed() >= IDLE;
+        let is_over = now.saturating_duration_since(asked.last) >= IDLE;
         if is_over {
             asked.task = None;
         }
@@ -143,7 +143,10 @@ impl Surveyor {
 async fn run(surveyor: Weak<Surveyor>) {
     let mut looking = Looking::default();
     loop {
-        let Some(surveyor) = surveyor.upgrade().filter(|surveyor| !surveyor.is_over()) else {
+        let Some(surveyor) = surveyor
+            .upgrade()
+            .filter(|surveyor| !surveyor.is_over(Instant::now()))
+        else {
             return;
         };
         let begun = Instant::now();
@@ -295,4 +298,78 @@ fn add(seen: &mut Standing, more: &Standing) {
 /// What this lock guards is whole between any two statements.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+    use super::*;
+    use outlast::Sqlite;
+    use outlast_core::{Json, NewInstance, Status};
+
+    fn surveyor() -> Arc<Surveyor> {
+        Surveyor::new(Client::new(Sqlite::in_memory().unwrap()))
+    }
+
+    #[tokio::test]
+    async fn it_is_over_a_minute_after_the_last_question_and_not_before() {
+        let surveyor = surveyor();
+        let begun = Instant::now();
+        surveyor.wake();
+        assert!(!surveyor.is_over(begun + IDLE / 2));
+        let again = Instant::now();
+        surveyor.wake();
+        assert!(!surveyor.is_over(again), "somebody has just asked");
+        assert!(surveyor.is_over(Instant::now() + IDLE));
+        assert!(
+            lock(&surveyor.asked).task.is_none(),
+            "who asks now starts anew"
+        );
+    }
+
+    #[tokio::test]
+    async fn it_ends_with_the_router_it_belongs_to() {
+        let surveyor = surveyor();
+        surveyor.glance().await.unwrap();
+        let task = lock(&surveyor.asked).task.take().unwrap();
+        drop(surveyor);
+        task.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_table_of_several_slices_is_counted_whole() {
+        let surveyor = surveyor();
+        let many = SURVEY_MAX * 2 + 7;
+        let rows = (0..many).map(|_| NewInstance::new("m", "s", Json::null()));
+        surveyor.client.insert_rows(rows.collect()).await.unwrap();
+        let mut looking = Looking::default();
+        let glance = loop {
+            let glance = looking.run_once(&surveyor.client).await.unwrap();
+            if glance.complete {
+                break glance;
+            }
+        };
+        let [standing] = glance.standings.as_slice() else {
+            panic!("{:?}", glance.standings);
+        };
+        assert_eq!(standing.instances, many as u64);
+        assert_eq!(standing.status, Status::Runnable);
+    }
+
+    #[test]
+    fn it_rests_four_times_as_long_as_it_works() {
+        let mut looking = Looking::default();
+        assert_eq!(
+            looking.rest(Duration::from_millis(3)),
+            EVERY,
+            "the walk is done"
+        );
+        assert_eq!(looking.rest(Duration::from_secs(1)), Duration::from_secs(4));
+        looking.walk.begun_at = Some(Timestamp(0));
+        assert_eq!(
+            looking.rest(Duration::from_millis(100)),
+            Duration::from_millis(400)
+        );
+        assert_eq!(looking.rest(Duration::from_secs(60)), REST_MAX);
+    }
 }

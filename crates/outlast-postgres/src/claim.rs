@@ -135,7 +135,11 @@ async fn look(
         Some(worker) => column(worker, "is_alive")?,
         None => false,
     };
-    if !was_alive && look.looked_at == 0 {
+    let found_nothing = look.looked_at == 0;
+    #[cfg(outlast_mutants)]
+    let found_nothing =
+        found_nothing || outlast_core::mutant::is("claim-beside-a-renewal-is-untold");
+    if !was_alive && found_nothing {
         return Err(Failure::Verb(Error::LeaseExpired {
             operation: "claim",
             worker: request.worker,

@@ -131,6 +131,10 @@ impl TimeLimits {
     pub(crate) fn for_life(&self) -> String {
         let settings = self.settings(Purpose::Write);
         let settings = settings.map(|(name, value)| format!("set {name} = {value}; "));
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("isolation-of-the-database") {
+            return settings.collect();
+        }
         settings.collect::<String>() + "set default_transaction_isolation = 'read committed'"
     }
 

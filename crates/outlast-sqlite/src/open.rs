@@ -49,6 +49,17 @@ pub(crate) fn open(options: &Options, path: Option<&Path>) -> Result<Connections
     Ok(Connections { writer, readers })
 }
 
+/// The version of the schema in a file that is there.
+pub(crate) fn schema_version(path: &Path) -> Result<i64> {
+    let found = || {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(Options::default().busy_timeout)?;
+        migrate::version(&connection)
+    };
+    found().map_err(|error| error::unopened(Some(path), error))
+}
+
 /// The path of a file, or none for the name that SQLite gives to the memory.
 pub(crate) fn file(path: Option<&Path>) -> Option<&Path> {
     path.filter(|path| *path != Path::new(":memory:"))

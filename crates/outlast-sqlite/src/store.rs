@@ -72,6 +72,11 @@ impl Sqlite {
         MIGRATIONS
     }
 
+    /// The version of the schema in the file at `path`; 0 when there is none in it. Changes nothing.
+    pub fn schema_version(path: impl AsRef<Path>) -> Result<i64> {
+        open::schema_version(path.as_ref())
+    }
+
     /// How many transactions this store has committed since it was opened. Verbs that wait together
     /// share one.
     pub fn transactions(&self) -> u64 {

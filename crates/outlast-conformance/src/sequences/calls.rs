@@ -4,10 +4,11 @@ use super::ids::Ids;
 use crate::Database;
 use outlast_core::{
     Cancelled, Child, Claim, ClaimRef, ClaimRequest, Claimed, CollectRequest, Collected, Commit,
-    Committed, DeleteAnswer, Delivered, Delivery, DroppedChild, ErrorKind, Fired, Heartbeat,
-    Inserted, Inserts, InstanceId, NewInstance, NewSignal, NewWorker, Note, QueueNames,
-    ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result, Retried,
-    SignalOrInsert, SignalledOrInserted, Taker, Target, WorkerId,
+    Committed, Count, DeleteAnswer, Delivered, Delivery, DroppedChild, ErrorKind, Fired, Heartbeat,
+    Inserted, Inserts, InstanceId, ListRequest, NewInstance, NewSignal, NewWorker, Note,
+    QueueNames, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
+    Retried, RoundSummary, SignalOrInsert, SignalledOrInserted, Survey, SurveyRequest, Taker,
+    Target, Timestamp, Traffic, WorkerId,
 };
 use std::time::Duration;
 
@@ -33,6 +34,12 @@ pub(super) enum Call {
     Delete(Vec<InstanceId>, Note),
     Pause(String, Note),
     Resume(String, Note),
+    Survey(SurveyRequest),
+    Rounds(InstanceId),
+    /// A page and how many there are in all.
+    Search(ListRequest),
+    /// Counts, and what there is then.
+    Record(Traffic),
 }
 
 /// What a verb answered.
@@ -56,6 +63,10 @@ pub(super) enum Reply {
     Retried(Retried),
     Deleted(Vec<DeleteAnswer>),
     Changed(bool),
+    Surveyed(Survey),
+    Rounds(Vec<RoundSummary>),
+    Found(Vec<InstanceId>, Option<InstanceId>, Count),
+    Recorded(Traffic),
     Refused(ErrorKind, String),
 }
 
@@ -94,6 +105,18 @@ impl Call {
             Call::Delete(ids, note) => Reply::Deleted(store.delete(ids, note).await?),
             Call::Pause(queue, note) => Reply::Changed(store.pause(&queue, note).await?),
             Call::Resume(queue, note) => Reply::Changed(store.resume(&queue, note).await?),
+            Call::Survey(request) => Reply::Surveyed(store.survey(request).await?),
+            Call::Rounds(id) => Reply::Rounds(store.rounds(id).await?),
+            Call::Search(request) => {
+                let count = store.count(request.filter.clone()).await?;
+                let page = store.list(request).await?;
+                let ids = page.instances.iter().map(|row| row.id).collect();
+                Reply::Found(ids, page.next, count)
+            }
+            Call::Record(traffic) => {
+                store.record(traffic).await?;
+                Reply::Recorded(store.traffic(Timestamp(0)).await?)
+            }
         })
     }
 
@@ -133,7 +156,14 @@ impl Call {
             Call::Cancel(named, _) | Call::Retry(named, _) | Call::Delete(named, _) => {
                 ids.rename_all(named);
             }
-            Call::SignalOrInsert(_)
+            Call::Survey(request) => request.after.iter_mut().for_each(|it| ids.rename(it)),
+            Call::Rounds(id) => ids.rename(id),
+            Call::Search(request) => {
+                let parent = request.filter.parent.iter_mut();
+                parent.for_each(|it| ids.rename(it));
+            }
+            Call::Record(_)
+            | Call::SignalOrInsert(_)
             | Call::Register(_)
             | Call::Reap(_)
             | Call::Fire(_)
@@ -191,7 +221,14 @@ impl Reply {
                     }
                 }
             }
-            Reply::Committed(_)
+            Reply::Surveyed(survey) => survey.next.iter_mut().for_each(|it| ids.rename(it)),
+            Reply::Found(found, next, _) => {
+                ids.rename_all(found);
+                next.iter_mut().for_each(|it| ids.rename(it));
+            }
+            Reply::Rounds(_)
+            | Reply::Recorded(_)
+            | Reply::Committed(_)
             | Reply::Released(_)
             | Reply::Beat(_)
             | Reply::Deregistered
@@ -224,6 +261,10 @@ impl Reply {
             | Reply::Collected(_)
             | Reply::Deleted(_)
             | Reply::Changed(_)
+            | Reply::Surveyed(_)
+            | Reply::Rounds(_)
+            | Reply::Found(..)
+            | Reply::Recorded(_)
             | Reply::Refused(..) => QueueNames::new(),
         }
     }

@@ -18,6 +18,7 @@ mod calls;
 mod compare;
 mod ids;
 mod invariants;
+mod looks;
 #[cfg(test)]
 mod mutants;
 mod pair;

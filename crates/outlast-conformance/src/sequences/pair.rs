@@ -4,6 +4,7 @@ use super::calls::{Call, Reply};
 use super::compare;
 use super::ids::Ids;
 use super::invariants;
+use super::looks;
 use super::resolve::{Sender, new_worker};
 use super::state::State;
 use super::steps::{self, QUEUES, Step};
@@ -15,6 +16,9 @@ use outlast_core::{
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
+
+/// How many verbs there are to a question.
+const LOOK_EVERY: usize = 3;
 
 /// What is wrong, if anything.
 type Agreement<T = ()> = Result<T, Vec<String>>;
@@ -56,14 +60,34 @@ impl Pair {
     /// Sends `steps`, then whatever it takes until everything has ended.
     pub(super) async fn follow(&mut self, steps: &[Step]) -> Agreement {
         self.send(Call::Register(new_worker(60))).await?;
-        for step in steps {
+        for (nth, step) in steps.iter().enumerate() {
             if let Step::Pass(time) = step {
                 self.pass(*time);
             } else if let Some(call) = self.sender.resolve(step, &self.state, self.clock.now()) {
                 self.send(call).await?;
             }
+            if nth.is_multiple_of(LOOK_EVERY) {
+                self.look(nth).await?;
+            }
         }
         self.settle().await
+    }
+
+    /// Asks both sides what people ask. It changes no state.
+    async fn look(&mut self, nth: usize) -> Agreement {
+        let now = self.clock.now();
+        let call = looks::question(nth + self.state.instances.len(), &self.state, now);
+        let model = call.clone().send(&self.model).await;
+        let renamed = call.clone().renamed(&self.to_store);
+        let store = renamed.send(self.subject.store.as_ref()).await;
+        let store = store.renamed(&self.to_model);
+        let differences = compare::answers(&call, &model, &store, &self.state, now);
+        if !differences.is_empty() {
+            self.trail.push(format!("{call:?}"));
+            return Err(differences);
+        }
+        self.tally.count(&call, &model, &self.state, &self.state);
+        Ok(())
     }
 
     fn pass(&mut self, seconds: u64) {

@@ -5,8 +5,9 @@ use super::state::State;
 use super::steps::{self, Decision, Kind, Letter, Pick, QUEUES, Row, Step};
 use outlast_core::{
     Answer, Claim, ClaimRef, ClaimRequest, CollectRequest, Commit, Inserted, Instance, InstanceId,
-    NewInstance, NewSignal, NewWorker, Note, Outcome, Proceed, ReapRequest, ReconcileRequest,
-    Release, SignalId, SignalOrInsert, Status, Taker, Target, Ties, Timestamp, WorkerId,
+    MachineOffer, NewInstance, NewSignal, NewWorker, Note, Outcome, Proceed, ReapRequest,
+    ReconcileRequest, Release, SignalId, SignalOrInsert, Status, Taker, Target, Ties, Timestamp,
+    WorkerId,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -417,7 +418,12 @@ pub(super) fn new_worker(lease: u64) -> NewWorker {
         name: "worker".into(),
         host: "host".into(),
         version: "1.0".into(),
-        machines: Vec::new(),
+        machines: vec![MachineOffer {
+            name: "a".into(),
+            version: 1,
+            queue: QUEUES[0].into(),
+            steps: vec!["start".into(), "next".into()],
+        }],
         queues: QUEUES.map(String::from).into(),
         lease: Duration::from_secs(lease),
     }

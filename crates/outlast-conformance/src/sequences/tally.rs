@@ -3,7 +3,7 @@
 use super::calls::{Call, Reply};
 use super::state::State;
 use outlast_core::{
-    Answer, CancelAnswer, DeleteAnswer, Delivery, Heartbeat, Inserted, Outcome, Proceed,
+    Answer, CancelAnswer, Count, DeleteAnswer, Delivery, Heartbeat, Inserted, Outcome, Proceed,
     ReleaseAnswer, RetryAnswer, SignalledOrInserted, Status,
 };
 use std::collections::BTreeMap;
@@ -222,6 +222,16 @@ fn other_kinds(call: &Call, reply: &Reply) -> Vec<String> {
         Reply::Changed(true) => vec![format!("{}: changed", name_of(call))],
         Reply::Changed(false) => vec![format!("{}: as it was", name_of(call))],
         Reply::Reconciled(_) => vec!["reconcile: looked".into()],
+        Reply::Surveyed(it) => {
+            let more = it.next.map(|_| "survey: more".to_owned());
+            let some = if_any(&it.groups, "survey: some");
+            some.into_iter().chain(more).collect()
+        }
+        Reply::Rounds(rounds) => if_any(rounds, "rounds: some").into_iter().collect(),
+        Reply::Found(_, Some(_), _) => vec!["search: more".into()],
+        Reply::Found(_, None, Count::Exactly(0)) => vec!["search: none".into()],
+        Reply::Found(_, None, _) => vec!["search: some".into()],
+        Reply::Recorded(it) => if_any(&it.runs, "record: recorded").into_iter().collect(),
         Reply::Registered(_) => vec!["register: registered".into()],
         Reply::Inserted(_)
         | Reply::Claimed(_)
@@ -263,11 +273,15 @@ fn name_of(call: &Call) -> &'static str {
         Call::Delete(..) => "delete",
         Call::Pause(..) => "pause",
         Call::Resume(..) => "resume",
+        Call::Survey(_) => "survey",
+        Call::Rounds(_) => "rounds",
+        Call::Search(_) => "search",
+        Call::Record(_) => "record",
     }
 }
 
 /// Every kind of answer a run of the usual size must have seen.
-const EXPECTED: [&str; 33] = [
+const EXPECTED: [&str; 35] = [
     "insert: new, insert: claimed, insert: duplicate, insert: Conflict",
     "claim: some, claim: none, claim: paused, claim: Conflict",
     "claim: with awaited, claim: with a pack, claim: with children, claim: with dropped",
@@ -299,6 +313,8 @@ const EXPECTED: [&str; 33] = [
     "pause: changed, pause: as it was",
     "resume: changed, resume: as it was",
     "reconcile: looked",
+    "survey: some, survey: more, rounds: some, record: recorded",
+    "search: some, search: none, search: more",
     "join: one less, join: one more again, join: released",
     "key: released alive",
 ];

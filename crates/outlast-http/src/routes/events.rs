@@ -190,33 +190,32 @@ impl Following {
                 return event;
             }
             let is_looking = !matches!(self.followed, Followed::Nobody);
-            let due = if is_looking {
-                self.next_look.min(self.next_overview)
+            let is_look = is_looking && self.next_look <= self.next_overview;
+            let due = if is_look {
+                self.next_look
             } else {
                 self.next_overview
             };
             tokio::time::sleep_until(due).await;
             let begun = Instant::now();
-            let least = if is_looking && self.next_look <= begun {
-                self.look().await
+            if is_look {
+                let least = self.look().await;
+                self.next_look = begun + least.max(begun.elapsed() * REST);
             } else {
-                self.tell_overview().await
-            };
-            let next = begun + least.max(begun.elapsed() * REST);
-            if is_looking && due == self.next_look {
-                self.next_look = next;
-            } else {
-                self.next_overview = next;
+                self.tell_overview().await;
+                self.next_overview = begun + OVERVIEW_EVERY.max(begun.elapsed() * REST);
             }
         }
     }
 
-    async fn tell_overview(&mut self) -> Duration {
-        let overview = overview(&self.api, &self.caller.reach).await;
-        self.tell_or_complain("overview", overview);
-        OVERVIEW_EVERY
+    async fn tell_overview(&mut self) {
+        match overview(&self.api, &self.caller.reach).await {
+            Ok(overview) => self.waiting.extend(event("overview", &overview)),
+            Err(problem) => self.complain(problem),
+        }
     }
 
+    /// Looks, and says how long it is until the next look at least.
     async fn look(&mut self) -> Duration {
         let found = self.find().await;
         match found {
@@ -277,13 +276,6 @@ impl Following {
                 self.waiting
                     .extend(event("instance", &InstanceBody::summary(instance)));
             }
-        }
-    }
-
-    fn tell_or_complain<T: Serialize>(&mut self, name: &str, told: Result<T, Problem>) {
-        match told {
-            Ok(told) => self.waiting.extend(event(name, &told)),
-            Err(problem) => self.complain(problem),
         }
     }
 

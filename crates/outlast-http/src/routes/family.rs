@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Which children.
-#[derive(Debug, Default, Deserialize, Serialize, utoipa::IntoParams)]
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
 pub(crate) struct ChildrenParams {
@@ -28,10 +28,8 @@ pub(crate) struct ChildrenParams {
     /// In one of these statuses; repeated or separated by commas.
     status: Vec<String>,
     /// The `next` of the page before.
-    #[serde(skip_serializing)]
     cursor: Option<String>,
     /// How many, at most 200; 50 if not given.
-    #[serde(skip_serializing)]
     #[param(value_type = Option<u32>)]
     limit: Option<String>,
 }
@@ -71,7 +69,6 @@ pub(crate) struct TreeBody {
 pub(crate) struct NodeBody {
     instance: InstanceBody,
     /// Its fan-outs, oldest first.
-    #[schema(no_recursion)]
     rounds: Vec<RoundBody>,
 }
 
@@ -102,7 +99,7 @@ pub(crate) async fn children(
     Id(id): Id,
     Query(params, _): Query<ChildrenParams>,
 ) -> Result<Json<ChildrenBody>, Problem> {
-    let question = Question::new("children", &(id.0, &params));
+    let question = Question::new("children", &(id.0, &params.round, &params.status));
     let before = params
         .cursor
         .as_deref()

@@ -94,8 +94,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("highest-id-mark", "commit/park", "and s.id not in (select unnest(g.received))",
         "and s.id > coalesce((select max(r) from unnest(g.received) r), 0)"),
 
-    // #13: a claim or a delivery beside which a dead lease is renewed.
-    ("dead-lease-is-not-held", "lease/hold", "where w.id = $1", "where w.id = $1 and w.lease_expires_at > outlast.now()"),
+    // #13: a delivery beside which a dead lease is renewed.
     ("delivery-for-a-dead-lease-locks-nothing", "deliver/lock",
         "where w.id = $2::bigint", "where w.id = $2::bigint and w.lease_expires_at > outlast.now()"),
 

@@ -19,6 +19,7 @@ mod observing;
 mod outages;
 mod outcomes;
 mod partitions;
+mod recording;
 mod run_ahead;
 mod scheduling;
 mod setup;

@@ -1,0 +1,432 @@
+//! `outlast retry`, `cancel` and `delete`: of one, of some, of all that fit.
+
+use super::operator::Operator;
+use crate::bar::bar;
+use crate::database::Database;
+use crate::failure::Failure;
+use crate::filters::{Filters, instance_id};
+use crate::output::{Format, Output, note};
+use crate::{object, words};
+use clap::Args;
+use outlast::{
+    CancelAnswer, Client, Count, DeleteAnswer, Filter, InstanceId, ListRequest, Note, RetryAnswer,
+    Status,
+};
+use serde_json::json;
+use std::io::{BufRead, IsTerminal, Write};
+
+/// How many are done in one transaction.
+const BATCH: usize = 500;
+
+/// Arguments of `retry`, `cancel` and `delete`.
+#[derive(Args, Debug)]
+pub(crate) struct BulkArgs {
+    /// Which ones, by their ids; `-` reads ids from stdin. Or say which with filters
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    #[command(flatten)]
+    filters: Filters,
+    /// Every instance that it can be done to
+    #[arg(long)]
+    all: bool,
+    /// Do it without asking
+    #[arg(short, long)]
+    yes: bool,
+    /// Only say how many it would be
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    operator: Operator,
+}
+
+/// What is done to instances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Retry,
+    Cancel,
+    Delete,
+}
+
+/// What became of one instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Became {
+    Done,
+    Refused(String),
+    NotFound,
+}
+
+pub(crate) async fn run(
+    verb: Verb,
+    args: &BulkArgs,
+    database: &Database,
+    output: &Output,
+) -> Result<(), Failure> {
+    let client = &database.client;
+    let asks_for_filter = args.all || !args.filters.is_empty();
+    match (args.ids.is_empty(), asks_for_filter) {
+        (false, false) => by_ids(verb, args, client, output).await,
+        (true, true) => by_filter(verb, args, client, output).await,
+        (true, false) => Err(Failure::Usage(format!(
+            "nothing says which instances to {}: give ids, filters, or --all",
+            verb.word()
+        ))),
+        (false, true) => Err(Failure::Usage(
+            "ids and filters do not go together: give one of them".to_owned(),
+        )),
+    }
+}
+
+async fn by_ids(
+    verb: Verb,
+    args: &BulkArgs,
+    client: &Client,
+    output: &Output,
+) -> Result<(), Failure> {
+    let ids = read_ids(&args.ids)?;
+    let matched = Count::Exactly(ids.len() as u64);
+    if args.dry_run {
+        return tell_matched(matched, output);
+    }
+    // One that was named on the command line is meant.
+    if ids.len() > 1 || args.ids == ["-"] {
+        agree(&verb.question(matched), args.yes)?;
+    }
+    let mut tally = Tally::default();
+    let bar = bar(verb.gerund(), Some(matched));
+    for batch in ids.chunks(BATCH) {
+        let became = verb.perform(client, batch, args.operator.note()).await?;
+        tally.add(batch, &became, output)?;
+        bar.inc(batch.len() as u64);
+    }
+    bar.finish_and_clear();
+    tally.print(verb, output)?;
+    tally.into_failure()
+}
+
+async fn by_filter(
+    verb: Verb,
+    args: &BulkArgs,
+    client: &Client,
+    output: &Output,
+) -> Result<(), Failure> {
+    let mut filter = args.filters.at(client.now().await?);
+    filter.statuses = verb.narrowed(&filter.statuses)?;
+    let matched = client.count(filter.clone()).await?;
+    if args.dry_run {
+        return tell_matched(matched, output);
+    }
+    let mut tally = Tally::default();
+    if matched == Count::Exactly(0) {
+        note("nothing fits");
+        return tally.print(verb, output);
+    }
+    agree(&verb.question(matched), args.yes)?;
+    let bar = bar(verb.gerund(), Some(matched));
+    let mut before = None;
+    // What comes in meanwhile has higher ids than where this is.
+    loop {
+        let (ids, next) = page(client, &filter, before).await?;
+        let became = verb.perform(client, &ids, args.operator.note()).await?;
+        tally.add(&ids, &became, output)?;
+        bar.inc(ids.len() as u64);
+        before = next;
+        if before.is_none() {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    // What has moved on since it was listed is no failure: it does not fit any more.
+    tally.print(verb, output)
+}
+
+async fn page(
+    client: &Client,
+    filter: &Filter,
+    before: Option<InstanceId>,
+) -> Result<(Vec<InstanceId>, Option<InstanceId>), Failure> {
+    let request = ListRequest {
+        filter: filter.clone(),
+        before,
+        limit: BATCH,
+    };
+    let page = client.list(request).await?;
+    Ok((page.instances.iter().map(|it| it.id).collect(), page.next))
+}
+
+/// Asks whether to go on; refuses where nobody could answer.
+pub(crate) fn agree(question: &str, yes: bool) -> Result<(), Failure> {
+    if yes {
+        return Ok(());
+    }
+    let (input, mut error) = (std::io::stdin(), std::io::stderr());
+    if !input.is_terminal() || !error.is_terminal() {
+        return Err(Failure::Refused(format!(
+            "{question} Nobody is here to answer; give --yes to do it without being asked"
+        )));
+    }
+    write!(error, "{question} [y/N] ")?;
+    error.flush()?;
+    let mut answer = String::new();
+    input.lock().read_line(&mut answer)?;
+    match answer.trim().to_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Failure::Refused("nothing was done".to_owned())),
+    }
+}
+
+/// The ids on the command line, or those on stdin: one per line, or several with spaces.
+fn read_ids(given: &[String]) -> Result<Vec<InstanceId>, Failure> {
+    let read = |text: &str| instance_id(text).map_err(Failure::Usage);
+    if given != ["-"] {
+        return given.iter().map(|text| read(text)).collect();
+    }
+    let mut ids = Vec::new();
+    for line in std::io::stdin().lock().lines() {
+        let line =
+            line.map_err(|error| Failure::Usage(format!("stdin cannot be read: {error}")))?;
+        for text in line.split_whitespace() {
+            ids.push(read(text)?);
+        }
+    }
+    Ok(ids)
+}
+
+fn tell_matched(matched: Count, output: &Output) -> Result<(), Failure> {
+    match output.format {
+        Format::Json => output.json(&object::count(matched)),
+        Format::Table | Format::Ids => output.line(words::count(matched)),
+    }
+}
+
+impl Verb {
+    fn word(self) -> &'static str {
+        match self {
+            Verb::Retry => "retry",
+            Verb::Cancel => "cancel",
+            Verb::Delete => "delete",
+        }
+    }
+
+    fn gerund(self) -> &'static str {
+        match self {
+            Verb::Retry => "retrying",
+            Verb::Cancel => "cancelling",
+            Verb::Delete => "deleting",
+        }
+    }
+
+    fn participle(self) -> &'static str {
+        match self {
+            Verb::Retry => "retried",
+            Verb::Cancel => "cancelled",
+            Verb::Delete => "deleted",
+        }
+    }
+
+    fn question(self, matched: Count) -> String {
+        let noun = match matched {
+            Count::Exactly(1) => "instance",
+            Count::Exactly(_) | Count::AtLeast(_) => "instances",
+        };
+        format!("{} {} {noun}?", self.word(), words::count(matched))
+    }
+
+    /// In which statuses it can be done.
+    fn is_for(self, status: Status) -> bool {
+        match self {
+            Verb::Retry => matches!(status, Status::Failed | Status::Cancelled),
+            Verb::Cancel => !status.is_terminal(),
+            Verb::Delete => status.is_terminal(),
+        }
+    }
+
+    /// Of the statuses that were asked for, those in which it can be done. To retry means the failed unless said
+    /// otherwise: whoever cancelled something meant it.
+    fn narrowed(self, asked: &[Status]) -> Result<Vec<Status>, Failure> {
+        if let Some(wrong) = asked.iter().find(|status| !self.is_for(**status)) {
+            return Err(Failure::Usage(format!(
+                "instances that are {wrong} cannot be {}; leave that status out",
+                self.participle()
+            )));
+        }
+        Ok(match (self, asked.is_empty()) {
+            (_, false) => asked.to_vec(),
+            (Verb::Retry, true) => vec![Status::Failed],
+            (Verb::Cancel | Verb::Delete, true) => {
+                let all = Status::ALL.into_iter();
+                all.filter(|status| self.is_for(*status)).collect()
+            }
+        })
+    }
+
+    async fn perform(
+        self,
+        client: &Client,
+        ids: &[InstanceId],
+        note: Note,
+    ) -> Result<Vec<Became>, Failure> {
+        let ids = ids.to_vec();
+        Ok(match self {
+            Verb::Retry => {
+                let answers = client.retry_all(ids, note).await?;
+                answers.into_iter().map(Became::from).collect()
+            }
+            Verb::Cancel => {
+                let answers = client.cancel_all(ids, note).await?;
+                answers.into_iter().map(Became::from).collect()
+            }
+            Verb::Delete => {
+                let answers = client.delete_all(ids, note).await?;
+                answers.into_iter().map(Became::from).collect()
+            }
+        })
+    }
+}
+
+impl From<RetryAnswer> for Became {
+    fn from(answer: RetryAnswer) -> Became {
+        match answer {
+            RetryAnswer::Retried => Became::Done,
+            RetryAnswer::NotEndedBadly(status) => Became::Refused(format!(
+                "is {status}; only what has failed or was cancelled is retried"
+            )),
+            RetryAnswer::NotFound => Became::NotFound,
+        }
+    }
+}
+
+impl From<CancelAnswer> for Became {
+    fn from(answer: CancelAnswer) -> Became {
+        match answer {
+            CancelAnswer::Cancelled(_) => Became::Done,
+            CancelAnswer::AlreadyEnded(status) => {
+                Became::Refused(format!("has ended already: it is {status}"))
+            }
+            CancelAnswer::NotFound => Became::NotFound,
+        }
+    }
+}
+
+impl From<DeleteAnswer> for Became {
+    fn from(answer: DeleteAnswer) -> Became {
+        match answer {
+            DeleteAnswer::Deleted => Became::Done,
+            DeleteAnswer::NotEnded(status) => Became::Refused(format!(
+                "is {status}; only what has ended is deleted, cancel it first"
+            )),
+            DeleteAnswer::ParentLives(parent) => Became::Refused(format!(
+                "has the parent {parent}, which lives and may still read its result"
+            )),
+            DeleteAnswer::NotFound => Became::NotFound,
+        }
+    }
+}
+
+/// What became of all of them.
+#[derive(Debug, Default)]
+struct Tally {
+    changed: u64,
+    refused: u64,
+    not_found: u64,
+}
+
+impl Tally {
+    /// Adds a batch, and says of each that could not be done why not.
+    fn add(
+        &mut self,
+        ids: &[InstanceId],
+        became: &[Became],
+        output: &Output,
+    ) -> Result<(), Failure> {
+        for (id, became) in ids.iter().zip(became) {
+            match became {
+                Became::Done => {
+                    self.changed += 1;
+                    if output.format == Format::Ids {
+                        output.line(id.to_string())?;
+                    }
+                }
+                Became::Refused(why) => {
+                    self.refused += 1;
+                    note(format!("instance {id} {why}"));
+                }
+                Became::NotFound => {
+                    self.not_found += 1;
+                    note(format!("there is no instance {id}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn print(&self, verb: Verb, output: &Output) -> Result<(), Failure> {
+        let said = format!("{} {}", self.changed, verb.participle());
+        match output.format {
+            Format::Json => output.json(&json!({
+                "changed": self.changed,
+                "refused": self.refused,
+                "not_found": self.not_found,
+            })),
+            Format::Table => output.line(said),
+            Format::Ids => {
+                note(said);
+                Ok(())
+            }
+        }
+    }
+
+    /// What was named and could not be done is a failure.
+    fn into_failure(self) -> Result<(), Failure> {
+        match (self.not_found, self.refused) {
+            (0, 0) => Ok(()),
+            (0, refused) => Err(Failure::Refused(format!("{refused} could not be done"))),
+            (not_found, 0) => Err(Failure::NotFound(format!("{not_found} not found"))),
+            (not_found, refused) => Err(Failure::Refused(format!(
+                "{refused} could not be done, and {not_found} not found"
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verb_is_narrowed_to_what_it_can_be_done_to() {
+        let all = |verb: Verb| verb.narrowed(&[]).unwrap();
+        assert_eq!(all(Verb::Retry), [Status::Failed]);
+        let ended = [Status::Done, Status::Failed, Status::Cancelled];
+        assert_eq!(all(Verb::Delete), ended);
+        assert_eq!(all(Verb::Cancel).len(), 4);
+        let cancelled = Verb::Retry.narrowed(&[Status::Cancelled]).unwrap();
+        assert_eq!(cancelled, [Status::Cancelled]);
+        let failure = Verb::Cancel.narrowed(&[Status::Done]).unwrap_err();
+        assert_eq!(failure.code(), 2);
+    }
+
+    #[test]
+    fn a_question_says_how_many() {
+        assert_eq!(Verb::Retry.question(Count::Exactly(1)), "retry 1 instance?");
+        let many = Verb::Delete.question(Count::AtLeast(100_000));
+        assert_eq!(many, "delete 100000+ instances?");
+    }
+
+    #[test]
+    fn what_was_named_and_not_done_is_a_failure() {
+        let code = |refused, not_found| {
+            let tally = Tally {
+                changed: 1,
+                refused,
+                not_found,
+            };
+            tally
+                .into_failure()
+                .map_or_else(|failure| failure.code(), |()| 0)
+        };
+        assert_eq!(code(0, 0), 0);
+        assert_eq!(code(0, 1), 3);
+        assert_eq!(code(1, 0), 4);
+        assert_eq!(code(1, 1), 4);
+    }
+}

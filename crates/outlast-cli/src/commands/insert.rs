@@ -1,0 +1,114 @@
+//! `outlast insert`: starting an instance.
+
+use crate::database::Database;
+use crate::failure::Failure;
+use crate::filters;
+use crate::output::{Format, Output, note};
+use crate::parameters::Payload;
+use crate::words;
+use clap::Args;
+use outlast::{NewInstance, Scope, Status, Timestamp};
+use outlast_core::{Inserted, Start};
+use serde_json::json;
+use std::time::Duration;
+
+/// Arguments of `insert`.
+#[derive(Args, Debug)]
+pub(crate) struct InsertArgs {
+    /// The machine
+    machine: String,
+    /// The step to start at
+    step: String,
+    #[command(flatten)]
+    payload: Payload,
+    /// The version of the machine
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    machine_version: i32,
+    /// The queue to wait in
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    queue: String,
+    /// Lower goes first
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        allow_negative_numbers = true
+    )]
+    priority: i16,
+    /// Start after this long, such as 5m
+    #[arg(long, value_name = "DURATION", value_parser = words::duration, conflicts_with = "at")]
+    delay: Option<Duration>,
+    /// Start at this moment, such as 2026-11-16T14:20:00Z
+    #[arg(long, value_name = "WHEN", value_parser = words::timestamp)]
+    at: Option<Timestamp>,
+    /// The correlation key: its address, and what makes it unique
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// In which statuses it keeps the key to itself; until it ends unless said otherwise
+    #[arg(
+        long,
+        value_name = "STATUS",
+        value_delimiter = ',',
+        requires = "key",
+        value_parser = filters::status
+    )]
+    unique_in: Vec<Status>,
+    /// Instances with the same partition key run one at a time
+    #[arg(long, value_name = "KEY")]
+    partition_key: Option<String>,
+}
+
+impl InsertArgs {
+    fn row(&self) -> Result<NewInstance, Failure> {
+        let state = self.payload.json()?;
+        let start = match (self.delay, self.at) {
+            (Some(delay), _) => Start::After(delay),
+            (None, Some(at)) => Start::At(at),
+            (None, None) => Start::Now,
+        };
+        let mut row = NewInstance::new(&self.machine, &self.step, state)
+            .version(self.machine_version)
+            .queue(&self.queue)
+            .priority(self.priority)
+            .start(start);
+        if let Some(key) = &self.partition_key {
+            row = row.partition_key(key);
+        }
+        if let Some(key) = &self.key {
+            row = row.correlation(key, self.scope()?);
+        }
+        Ok(row)
+    }
+
+    fn scope(&self) -> Result<Scope, Failure> {
+        if self.unique_in.is_empty() {
+            return Ok(Scope::LIVE);
+        }
+        let scope = Scope::of(self.unique_in.iter().copied());
+        scope.map_err(|invalid| Failure::Usage(invalid.to_string()))
+    }
+}
+
+pub(crate) async fn run(
+    args: &InsertArgs,
+    database: &Database,
+    output: &Output,
+) -> Result<(), Failure> {
+    let answers = database.client.insert_rows(vec![args.row()?]).await?;
+    let (id, created) = match answers.into_iter().next() {
+        Some(Inserted::New { id, .. }) => (id, true),
+        Some(Inserted::Duplicate { holder: Some(id) }) => (id, false),
+        Some(Inserted::Duplicate { holder: None }) | None => {
+            let words = "its key was occupied by an instance that has just ended; try again";
+            return Err(Failure::Refused(words.to_owned()));
+        }
+    };
+    match created {
+        true => note(format!("inserted instance {id}")),
+        false => note(format!("not inserted: instance {id} holds the key")),
+    }
+    match output.format {
+        Format::Json => output.json(&json!({"id": id.to_string(), "created": created})),
+        Format::Table | Format::Ids => output.line(id.to_string()),
+    }
+}

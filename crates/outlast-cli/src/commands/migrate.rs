@@ -1,0 +1,162 @@
+//! `outlast migrate`: the schema of a database.
+
+use crate::database::{DatabaseArgs, Place, needed_by_sqlite};
+use crate::failure::Failure;
+use crate::output::{Format, Output, note};
+use clap::Args;
+use outlast::postgres::{Options, Roles, SCHEMA_VERSION, migrations_sql};
+use outlast::{Postgres, Sqlite, Store};
+use serde_json::json;
+use std::path::Path;
+
+/// Arguments of `migrate`.
+#[derive(Args, Debug)]
+pub(crate) struct MigrateArgs {
+    /// Print the SQL instead of running it: of PostgreSQL unless --database names a file
+    #[arg(long, conflicts_with = "status")]
+    print: bool,
+    /// Print the version that the database has, and the one that this build needs
+    #[arg(long)]
+    status: bool,
+    /// Give this role of the server the rights of engines and operators afterwards
+    #[arg(long, value_name = "ROLE")]
+    worker: Vec<String>,
+    /// Give this role the right to start and signal instances, and no other
+    #[arg(long, value_name = "ROLE")]
+    enqueuer: Vec<String>,
+    /// Give this role the right to look
+    #[arg(long, value_name = "ROLE")]
+    reader: Vec<String>,
+}
+
+pub(crate) async fn run(
+    args: &MigrateArgs,
+    database: &DatabaseArgs,
+    output: &Output,
+) -> Result<(), Failure> {
+    let place = match (database.place(), args.print) {
+        (Ok(place), _) => place,
+        // To print it, no database is needed.
+        (Err(_), true) => Place::of("postgres://", &database.schema),
+        (Err(failure), false) => return Err(failure),
+    };
+    match place {
+        Place::Postgres { schema, .. } if args.print => print_postgres(args, &schema, output),
+        Place::Sqlite(_) if args.print => print_sqlite(args, output),
+        Place::Postgres { url, schema } => {
+            let options = Postgres::options(&url)?.schema(schema).max_connections(1);
+            on_postgres(args, options, output).await
+        }
+        Place::Sqlite(path) => on_sqlite(args, &path, output).await,
+    }
+}
+
+async fn on_postgres(args: &MigrateArgs, options: Options, output: &Output) -> Result<(), Failure> {
+    let found = options.schema_version().await? as u64;
+    let versions = Versions {
+        found,
+        needed: SCHEMA_VERSION as u64,
+    };
+    if args.status {
+        return versions.print(output);
+    }
+    options.clone().connect().await?.close().await;
+    let roles = args.roles();
+    if roles != Roles::new() {
+        options.grant(&roles).await?;
+        note("the roles have their rights");
+    }
+    versions.migrated(output)
+}
+
+async fn on_sqlite(args: &MigrateArgs, path: &Path, output: &Output) -> Result<(), Failure> {
+    refuse_roles(args)?;
+    let found = match path.exists() {
+        true => Sqlite::schema_version(path)?,
+        false => 0,
+    };
+    let versions = Versions {
+        found: found.unsigned_abs(),
+        needed: needed_by_sqlite().unsigned_abs(),
+    };
+    if args.status {
+        return versions.print(output);
+    }
+    Sqlite::open(path)?.close().await;
+    versions.migrated(output)
+}
+
+fn print_postgres(args: &MigrateArgs, schema: &str, output: &Output) -> Result<(), Failure> {
+    let wrong = |invalid: outlast::Invalid| Failure::Usage(invalid.to_string());
+    output.line(migrations_sql(schema).map_err(wrong)?.trim_end())?;
+    let roles = args.roles();
+    if roles != Roles::new() {
+        output.line("")?;
+        output.line(roles.sql(schema).map_err(wrong)?.trim_end())?;
+    }
+    Ok(())
+}
+
+fn print_sqlite(args: &MigrateArgs, output: &Output) -> Result<(), Failure> {
+    refuse_roles(args)?;
+    for migration in Sqlite::migrations() {
+        let heading = format!("-- Migration {}: {}", migration.version, migration.name);
+        output.line(heading)?;
+        output.line(migration.sql.trim_end())?;
+    }
+    Ok(())
+}
+
+fn refuse_roles(args: &MigrateArgs) -> Result<(), Failure> {
+    match args.roles() == Roles::new() {
+        true => Ok(()),
+        false => Err(Failure::Usage(
+            "SQLite has no roles: who may write the file may do everything".to_owned(),
+        )),
+    }
+}
+
+impl MigrateArgs {
+    fn roles(&self) -> Roles {
+        let roles = Roles::new();
+        let roles = self
+            .worker
+            .iter()
+            .fold(roles, |roles, name| roles.worker(name));
+        let roles = self
+            .enqueuer
+            .iter()
+            .fold(roles, |roles, name| roles.enqueuer(name));
+        self.reader
+            .iter()
+            .fold(roles, |roles, name| roles.reader(name))
+    }
+}
+
+/// The version that was found, and the one that is needed.
+struct Versions {
+    found: u64,
+    needed: u64,
+}
+
+impl Versions {
+    fn print(&self, output: &Output) -> Result<(), Failure> {
+        let Versions { found, needed } = self;
+        match output.format {
+            Format::Json => output.json(&json!({"version": found, "needed": needed})),
+            Format::Table | Format::Ids => output.line(format!("version {found}, needed {needed}")),
+        }
+    }
+
+    fn migrated(&self, output: &Output) -> Result<(), Failure> {
+        let Versions { found, needed } = self;
+        match found == needed {
+            true => note("nothing to do: the schema is up to date"),
+            false => note(format!("migrated from version {found} to {needed}")),
+        }
+        match output.format {
+            Format::Json => output.json(&json!({"version": needed, "was": found})),
+            Format::Table | Format::Ids => output.line(format!("version {needed}")),
+        }
+    }
+}

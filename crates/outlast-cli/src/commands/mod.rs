@@ -1,0 +1,97 @@
+//! One file per command.
+
+pub(crate) mod bulk;
+pub(crate) mod collect;
+pub(crate) mod completions;
+pub(crate) mod doctor;
+pub(crate) mod get;
+pub(crate) mod insert;
+pub(crate) mod list;
+pub(crate) mod migrate;
+pub(crate) mod operator;
+pub(crate) mod queues;
+pub(crate) mod serve;
+pub(crate) mod signal;
+pub(crate) mod target;
+pub(crate) mod token;
+pub(crate) mod tree;
+pub(crate) mod watch;
+pub(crate) mod workers;
+
+use crate::args::{Cli, Command};
+use crate::database::Database;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::{demo, top};
+use bulk::Verb;
+
+/// Does what was asked for.
+pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
+    tell(cli.verbose);
+    let output = Output::new(cli.output);
+    match &cli.command {
+        // These open their databases themselves, or need none.
+        Command::Completions(args) => return completions::run(args, &output),
+        Command::Token(args) => return token::run(args, &output),
+        Command::Migrate(args) => return migrate::run(args, &cli.database, &output).await,
+        Command::Demo(args) => return demo::run(args, &cli.database.schema, &output).await,
+        Command::Serve(_)
+        | Command::Insert(_)
+        | Command::Signal(_)
+        | Command::Get(_)
+        | Command::List(_)
+        | Command::Count(_)
+        | Command::Watch(_)
+        | Command::Tree(_)
+        | Command::Retry(_)
+        | Command::Cancel(_)
+        | Command::Delete(_)
+        | Command::Queues(_)
+        | Command::Workers
+        | Command::Collect(_)
+        | Command::Top(_)
+        | Command::Doctor(_) => {}
+    }
+    let database = cli.database.open().await?;
+    let result = on(&database, &cli.command, &output).await;
+    database.close().await;
+    result
+}
+
+async fn on(database: &Database, command: &Command, output: &Output) -> Result<(), Failure> {
+    match command {
+        Command::Insert(args) => insert::run(args, database, output).await,
+        Command::Signal(args) => signal::run(args, database, output).await,
+        Command::Get(args) => get::run(args, database, output).await,
+        Command::List(args) => list::run(args, database, output).await,
+        Command::Count(args) => list::count(args, database, output).await,
+        Command::Watch(args) => watch::run(args, database, output).await,
+        Command::Tree(args) => tree::run(args, database, output).await,
+        Command::Retry(args) => bulk::run(Verb::Retry, args, database, output).await,
+        Command::Cancel(args) => bulk::run(Verb::Cancel, args, database, output).await,
+        Command::Delete(args) => bulk::run(Verb::Delete, args, database, output).await,
+        Command::Queues(args) => queues::run(args, database, output).await,
+        Command::Workers => workers::run(database, output).await,
+        Command::Collect(args) => collect::run(args, database, output).await,
+        Command::Top(args) => top::run(args, database).await,
+        Command::Doctor(args) => doctor::run(args, database, output).await,
+        Command::Serve(args) => serve::run(args, database, output).await,
+        Command::Completions(_) | Command::Token(_) | Command::Migrate(_) | Command::Demo(_) => {
+            Ok(())
+        }
+    }
+}
+
+/// What the parts of the program tell goes to stderr.
+fn tell(verbose: u8) {
+    let level = match verbose {
+        0 => tracing::Level::WARN,
+        1 => tracing::Level::INFO,
+        _ => tracing::Level::DEBUG,
+    };
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+}

@@ -1,0 +1,66 @@
+//! `outlast serve`: the HTTP API and the dashboard of a database.
+
+use super::token::read_tokens;
+use crate::database::Database;
+use crate::face::Face;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::stopping;
+use clap::Args;
+use outlast_http::Settings;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+/// Arguments of `serve`.
+#[derive(Args, Debug)]
+pub(crate) struct ServeArgs {
+    /// The address to listen at; one that others can reach needs --tokens
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
+    address: IpAddr,
+    /// The port; 0 takes any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 7700)]
+    port: u16,
+    /// Let in only who has one of the tokens in this file: one line each, as `outlast token` prints it
+    #[arg(long, value_name = "FILE", env = "OUTLAST_TOKENS")]
+    tokens: Option<PathBuf>,
+    /// Answer requests to this host name
+    #[arg(long, value_name = "HOST")]
+    allow_host: Vec<String>,
+    /// Let pages of this origin change things, such as https://outlast.example.com
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Vec<String>,
+    /// Where a proxy in front makes this appear, such as /outlast
+    #[arg(long, value_name = "PATH")]
+    base_path: Option<String>,
+}
+
+impl ServeArgs {
+    fn settings(&self) -> Result<Settings, Failure> {
+        let mut settings = Settings::new();
+        if let Some(file) = &self.tokens {
+            settings = read_tokens(file)?
+                .into_iter()
+                .fold(settings, Settings::token);
+        }
+        settings = self.allow_host.iter().fold(settings, Settings::allow_host);
+        settings = self
+            .allow_origin
+            .iter()
+            .fold(settings, Settings::allow_origin);
+        Ok(match &self.base_path {
+            Some(path) => settings.base_path(path),
+            None => settings,
+        })
+    }
+}
+
+pub(crate) async fn run(
+    args: &ServeArgs,
+    database: &Database,
+    output: &Output,
+) -> Result<(), Failure> {
+    let address = SocketAddr::new(args.address, args.port);
+    let face = Face::at(address, args.settings()?).await?.with_metrics()?;
+    face.serve(database.client.clone(), output, stopping::asked())
+        .await
+}

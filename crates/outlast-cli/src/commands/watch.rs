@@ -1,0 +1,75 @@
+//! `outlast watch`: what becomes of an instance.
+
+use super::target::{find, target};
+use crate::database::Database;
+use crate::failure::Failure;
+use crate::object::InstanceObject;
+use crate::output::{Format, Output, note};
+use crate::words::{duration, harmless, time_of_day};
+use clap::Args;
+use outlast::{Instance, Status, Target};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long after a look comes the next. Nobody tells this process, so it has to look.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Arguments of `watch`.
+#[derive(Args, Debug)]
+pub(crate) struct WatchArgs {
+    /// Which one: the id of an instance, or MACHINE/KEY
+    #[arg(value_name = "ID|MACHINE/KEY", value_parser = target)]
+    target: Target,
+    /// Give up after this long
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    timeout: Option<Duration>,
+}
+
+pub(crate) async fn run(
+    args: &WatchArgs,
+    database: &Database,
+    output: &Output,
+) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let first = find(&database.client, &args.target).await?;
+    // By its id from here on: it gives its key up when it ends.
+    let target = Target::Id(first.id);
+    let mut seen = None;
+    loop {
+        let instance = find(&database.client, &target).await?;
+        if seen != Some(instance.revision) {
+            seen = Some(instance.revision);
+            print(&instance, database, output).await?;
+        }
+        match instance.status {
+            Status::Done => return Ok(()),
+            Status::Failed | Status::Cancelled => return Err(Failure::Seen),
+            Status::Runnable
+            | Status::Executing
+            | Status::AwaitingSignal
+            | Status::AwaitingChildren => {}
+        }
+        if args
+            .timeout
+            .is_some_and(|timeout| begun.elapsed() >= timeout)
+        {
+            note("the time is up");
+            return Err(Failure::Seen);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn print(it: &Instance, database: &Database, output: &Output) -> Result<(), Failure> {
+    let waiting = database.client.explain(it).await?;
+    match output.format {
+        Format::Json => output.json(&InstanceObject::full(it).waiting(waiting)),
+        Format::Ids => output.line(it.id.to_string()),
+        Format::Table => output.line(format!(
+            "{}  {}  {}",
+            time_of_day(it.updated_at),
+            it.status,
+            harmless(&waiting)
+        )),
+    }
+}

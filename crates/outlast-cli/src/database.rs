@@ -1,0 +1,178 @@
+//! Which database, and opening it.
+
+use crate::failure::Failure;
+use clap::Args;
+use outlast::postgres::Migrations;
+use outlast::{Client, Inspect, Postgres, Sqlite, Store};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Which database.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DatabaseArgs {
+    /// The database: postgres://user@host/name, or the path of an SQLite file
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "URL|PATH",
+        env = "OUTLAST_DATABASE",
+        hide_env_values = true
+    )]
+    pub(crate) database: Option<String>,
+
+    /// The schema in a PostgreSQL database
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        env = "OUTLAST_SCHEMA",
+        default_value = "outlast"
+    )]
+    pub(crate) schema: String,
+}
+
+/// Where a database is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Postgres { url: String, schema: String },
+    Sqlite(PathBuf),
+}
+
+impl DatabaseArgs {
+    /// Where the database is that was named.
+    pub(crate) fn place(&self) -> Result<Place, Failure> {
+        let Some(database) = self.database.as_deref().filter(|it| !it.is_empty()) else {
+            let words = "no database is named; give --database postgres://user@host/name or --database FILE, or set OUTLAST_DATABASE";
+            return Err(Failure::Usage(words.to_owned()));
+        };
+        Ok(Place::of(database, &self.schema))
+    }
+
+    /// Opens the database, which must have this version's schema.
+    pub(crate) async fn open(&self) -> Result<Database, Failure> {
+        self.place()?.open().await
+    }
+}
+
+impl Place {
+    pub(crate) fn of(database: &str, schema: &str) -> Place {
+        let is_url = ["postgres://", "postgresql://"]
+            .iter()
+            .any(|it| database.starts_with(it));
+        match is_url {
+            true => Place::Postgres {
+                url: database.to_owned(),
+                schema: schema.to_owned(),
+            },
+            false => Place::Sqlite(database.strip_prefix("sqlite:").unwrap_or(database).into()),
+        }
+    }
+
+    /// Opens what is there: nothing is created and no schema is changed.
+    async fn open(&self) -> Result<Database, Failure> {
+        match self {
+            Place::Postgres { url, schema } => {
+                let options = Postgres::options(url)?.schema(schema).max_connections(4);
+                let store = options.migrations(Migrations::Check).connect().await;
+                Ok(Database::of(store.map_err(with_migrate)?))
+            }
+            Place::Sqlite(path) => {
+                check_file(path)?;
+                Ok(Database::of(Sqlite::open(path)?))
+            }
+        }
+    }
+}
+
+fn with_migrate(error: outlast::Error) -> Failure {
+    match Failure::from(error) {
+        Failure::Database(words) if words.contains("run the migrations") => {
+            Failure::Database(words.replace("run the migrations", "run `outlast migrate`"))
+        }
+        failure => failure,
+    }
+}
+
+/// A path that was mistyped must not become a new database.
+fn check_file(path: &Path) -> Result<(), Failure> {
+    let shown = path.display();
+    if !path.exists() {
+        return Err(Failure::Database(format!(
+            "there is no file {shown}; name another, or create it with `outlast migrate --database {shown}`"
+        )));
+    }
+    let (found, needed) = (Sqlite::schema_version(path)?, needed_by_sqlite());
+    if found < needed {
+        return Err(Failure::Database(format!(
+            "{shown} has version {found} of the schema and this build needs {needed}; run `outlast migrate --database {shown}`"
+        )));
+    }
+    Ok(())
+}
+
+/// The version of the schema that this build works with.
+pub(crate) fn needed_by_sqlite() -> i64 {
+    Sqlite::migrations()
+        .last()
+        .map_or(0, |migration| migration.version)
+}
+
+/// A database that is open.
+pub(crate) struct Database {
+    /// Everything a program can do.
+    pub(crate) client: Client,
+    /// What only engines do: collecting.
+    pub(crate) store: Arc<dyn Store>,
+}
+
+impl Database {
+    pub(crate) fn of(store: impl Store + Inspect + Clone) -> Database {
+        Database {
+            client: Client::new(store.clone()),
+            store: Arc::new(store),
+        }
+    }
+
+    /// Lets go of it.
+    pub(crate) async fn close(self) {
+        self.store.close().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_of_postgresql_and_the_rest_are_files() {
+        let postgres = |url: &str| Place::Postgres {
+            url: url.to_owned(),
+            schema: "outlast".to_owned(),
+        };
+        for (database, expected) in [
+            (
+                "postgres://me@host/shop",
+                postgres("postgres://me@host/shop"),
+            ),
+            (
+                "postgresql://me@host/shop",
+                postgres("postgresql://me@host/shop"),
+            ),
+            ("shop.db", Place::Sqlite("shop.db".into())),
+            ("sqlite:shop.db", Place::Sqlite("shop.db".into())),
+        ] {
+            assert_eq!(Place::of(database, "outlast"), expected);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_not_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("typo.db");
+        let failure = check_file(&path).unwrap_err();
+        assert_eq!(failure.code(), 5);
+        assert!(failure.words().unwrap().contains("outlast migrate"));
+        assert!(!path.exists());
+    }
+}

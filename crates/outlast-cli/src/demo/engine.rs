@@ -1,0 +1,67 @@
+//! The engine of the demonstration, on either store.
+
+use super::machines::{Approval, Checkout, Invoice, LineItem, Order};
+use crate::database::Place;
+use crate::failure::Failure;
+use outlast::{Client, Engine, EngineBuilder, Postgres, Sqlite, Store};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long what has ended can be looked at. It bounds what is stored, however long the demonstration runs.
+const RETENTION: Duration = Duration::from_secs(900);
+/// Steps here take moments.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// An engine that runs.
+pub(super) struct Running {
+    engine: Engine,
+    store: Arc<dyn Store>,
+}
+
+impl Running {
+    /// Opens the database, makes it if there is none, and starts.
+    pub(super) async fn start(place: &Place) -> Result<Running, Failure> {
+        match place {
+            Place::Sqlite(path) => {
+                let store = Sqlite::open(path)?;
+                let engine = configured(Engine::builder(store.clone())).start().await?;
+                Ok(Running {
+                    engine,
+                    store: Arc::new(store),
+                })
+            }
+            Place::Postgres { url, schema } => {
+                let store = Postgres::options(url)?.schema(schema).connect().await?;
+                let engine = configured(Engine::builder(store.clone())).start().await?;
+                Ok(Running {
+                    engine,
+                    store: Arc::new(store),
+                })
+            }
+        }
+    }
+
+    pub(super) fn client(&self) -> Client {
+        self.engine.client().clone()
+    }
+
+    /// Lets what runs come to its end, and lets go of the database.
+    pub(super) async fn stop(self) {
+        self.engine.shutdown().await;
+        self.store.close().await;
+    }
+}
+
+fn configured(builder: EngineBuilder) -> EngineBuilder {
+    builder
+        .machine(Checkout)
+        .machine(Order)
+        .machine(LineItem)
+        .machine(Invoice)
+        .machine(Approval)
+        .queue("default", 20)
+        .queue("mail", 5)
+        .name("demo")
+        .retention(RETENTION)
+        .grace(GRACE)
+}

@@ -1,0 +1,65 @@
+//! Asks a person, and decides without one after a while.
+
+use super::work;
+use outlast::prelude::*;
+
+/// An expense that somebody is to approve.
+pub(in crate::demo) struct Approval;
+
+/// Where an approval stands.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+pub(in crate::demo) enum Request {
+    Ask { expense: u64, amount: u64 },
+    Decide { expense: u64, amount: u64 },
+}
+
+/// Somebody agrees.
+#[derive(Serialize, Deserialize)]
+pub(in crate::demo) struct Approved {
+    pub(in crate::demo) by: String,
+}
+
+impl Signal for Approved {
+    const NAME: &'static str = "approved";
+}
+
+/// Somebody does not.
+#[derive(Serialize, Deserialize)]
+pub(in crate::demo) struct Rejected {
+    pub(in crate::demo) by: String,
+}
+
+impl Signal for Rejected {
+    const NAME: &'static str = "rejected";
+}
+
+impl Machine for Approval {
+    const NAME: &'static str = "approval";
+    type State = Request;
+    type Output = String;
+
+    async fn step(&self, state: Request, cx: &Context) -> StepResult<Self> {
+        Ok(match state {
+            Request::Ask { expense, amount } => wait_for([Approved::NAME, Rejected::NAME])
+                .timeout(Duration::from_secs(45))
+                .then(Request::Decide { expense, amount }),
+            Request::Decide { expense, amount } => {
+                work(Duration::from_secs(1)).await;
+                if let Some(rejected) = cx.received::<Rejected>()? {
+                    return Ok(Outcome::stop(format!("rejected by {}", rejected.by)));
+                }
+                match cx.received::<Approved>()? {
+                    Some(approved) => {
+                        Outcome::done(format!("expense {expense} approved by {}", approved.by))
+                    }
+                    // Nobody looked: what is small enough needs nobody.
+                    None if amount < 100 => {
+                        Outcome::done(format!("expense {expense} is small enough"))
+                    }
+                    None => Outcome::cancelled("nobody answered in time"),
+                }
+            }
+        })
+    }
+}

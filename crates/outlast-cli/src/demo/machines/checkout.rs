@@ -1,0 +1,49 @@
+//! Waits for a payment, and gives up when none comes.
+
+use super::work;
+use outlast::prelude::*;
+
+/// A checkout.
+pub(in crate::demo) struct Checkout;
+
+/// Where a checkout stands.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+pub(in crate::demo) enum Payment {
+    Start { order: u64, amount: u64 },
+    Paid { order: u64, amount: u64 },
+    Ship { order: u64 },
+}
+
+/// Money has come.
+#[derive(Serialize, Deserialize)]
+pub(in crate::demo) struct PaymentConfirmed {
+    pub(in crate::demo) amount: u64,
+}
+
+impl Signal for PaymentConfirmed {
+    const NAME: &'static str = "payment_confirmed";
+}
+
+impl Machine for Checkout {
+    const NAME: &'static str = "checkout";
+    type State = Payment;
+    type Output = String;
+
+    async fn step(&self, state: Payment, cx: &Context) -> StepResult<Self> {
+        Ok(match state {
+            Payment::Start { order, amount } => wait_for([PaymentConfirmed::NAME])
+                .timeout(Duration::from_secs(60))
+                .then(Payment::Paid { order, amount }),
+            Payment::Paid { order, amount } => match cx.received::<PaymentConfirmed>()? {
+                Some(paid) if paid.amount == amount => Outcome::next(Payment::Ship { order }),
+                Some(paid) => Outcome::stop(format!("paid {} instead of {amount}", paid.amount)),
+                None => Outcome::cancelled("payment never came"),
+            },
+            Payment::Ship { order } => {
+                work(Duration::from_secs(2)).await;
+                Outcome::done(format!("order {order} is on its way"))
+            }
+        })
+    }
+}

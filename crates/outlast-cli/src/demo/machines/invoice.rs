@@ -1,0 +1,38 @@
+//! A job that often fails and is tried again, later each time.
+
+use super::{happens, work};
+use outlast::prelude::*;
+
+/// Sends an invoice through a mail server that is often busy.
+pub(in crate::demo) struct Invoice;
+
+/// What to send.
+#[derive(Serialize, Deserialize)]
+pub(in crate::demo) struct Mail {
+    pub(in crate::demo) to: String,
+    pub(in crate::demo) invoice: u64,
+}
+
+impl Job for Invoice {
+    const NAME: &'static str = "send_invoice";
+    const QUEUE: &'static str = "mail";
+    const MAX_ATTEMPTS: u32 = 6;
+
+    type Args = Mail;
+    type Output = String;
+
+    async fn perform(&self, mail: Mail, cx: &Context) -> Result<String, JobError> {
+        work(Duration::from_millis(500)).await;
+        if happens(3) {
+            return Err(JobError::fatal(format!("{} is no address", mail.to)));
+        }
+        if happens(55) {
+            return Err(JobError::retry("the mail server is busy (451)"));
+        }
+        Ok(format!(
+            "invoice {} was sent at try {}",
+            mail.invoice,
+            cx.attempt() + 1
+        ))
+    }
+}

@@ -1,0 +1,73 @@
+//! `outlast demo`: sample machines that keep running, on a database of their own.
+//!
+//! `machines` is what runs, `feeder` starts and signals it at a gentle pace, `engine` puts it on a database. What people
+//! look at it with is served as `outlast serve` does.
+
+mod engine;
+mod feeder;
+mod machines;
+
+use crate::database::Place;
+use crate::face::Face;
+use crate::failure::Failure;
+use crate::output::{Output, note};
+use crate::stopping;
+use clap::Args;
+use engine::Running;
+use outlast_http::Settings;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use tokio_util::sync::CancellationToken;
+
+/// Arguments of `demo`.
+#[derive(Args, Debug)]
+pub(crate) struct DemoArgs {
+    /// The folder for the SQLite database
+    #[arg(long, value_name = "PATH", default_value = "outlast-demo")]
+    folder: PathBuf,
+    /// Run on this PostgreSQL server instead
+    #[arg(long, value_name = "URL", conflicts_with = "folder")]
+    postgres: Option<String>,
+    /// The port on 127.0.0.1; 0 takes any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 7700)]
+    port: u16,
+}
+
+impl DemoArgs {
+    fn place(&self, schema: &str) -> Result<Place, Failure> {
+        if let Some(url) = &self.postgres {
+            return Ok(Place::Postgres {
+                url: url.clone(),
+                schema: schema.to_owned(),
+            });
+        }
+        std::fs::create_dir_all(&self.folder).map_err(|error| {
+            let folder = self.folder.display();
+            Failure::Failed(format!("the folder {folder} cannot be made: {error}"))
+        })?;
+        Ok(Place::Sqlite(self.folder.join("demo.db")))
+    }
+}
+
+/// Runs until it is told to stop. Started again, it goes on where it was.
+pub(crate) async fn run(args: &DemoArgs, schema: &str, output: &Output) -> Result<(), Failure> {
+    let place = args.place(schema)?;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
+    let face = Face::at(address, Settings::new()).await?.with_metrics()?;
+    let running = Running::start(&place).await?;
+    note(match &place {
+        Place::Sqlite(path) => format!("sample machines run on {}", path.display()),
+        Place::Postgres { schema, .. } => format!("sample machines run in schema {schema}"),
+    });
+    let stop = CancellationToken::new();
+    let feeder = tokio::spawn(feeder::feed(running.client(), stop.clone()));
+    let served = face
+        .serve(running.client(), output, stopping::asked())
+        .await;
+    note("stopping: what runs is finished first");
+    stop.cancel();
+    // It stops between two of its rounds, and a panic of its would have been told already.
+    let _ = feeder.await;
+    running.stop().await;
+    served
+}

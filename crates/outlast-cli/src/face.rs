@@ -1,0 +1,70 @@
+//! The HTTP API and the dashboard, served by this process.
+
+use crate::failure::Failure;
+use crate::output::{Output, note};
+use metrics_exporter_prometheus::PrometheusBuilder;
+use outlast::Client;
+use outlast_http::{ServeLimits, Settings};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// How often what the recorder has gathered is folded together: it grows until then.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// What listens, before anybody is let in.
+pub(crate) struct Face {
+    listener: TcpListener,
+    settings: Settings,
+    address: SocketAddr,
+}
+
+impl Face {
+    /// Listens at `address`. Where others can reach it, the settings must have a token.
+    pub(crate) async fn at(address: SocketAddr, settings: Settings) -> Result<Face, Failure> {
+        let guarded = outlast_http::check_address(address, &settings);
+        guarded.map_err(|error| Failure::Refused(error.to_string()))?;
+        let cannot = |error| {
+            Failure::Failed(format!(
+                "{address} cannot be listened at: {error}; another port is chosen with --port, any free one with 0"
+            ))
+        };
+        let listener = TcpListener::bind(address).await.map_err(cannot)?;
+        let address = listener.local_addr().map_err(cannot)?;
+        Ok(Face {
+            listener,
+            settings,
+            address,
+        })
+    }
+
+    /// Counts what this process does, for `/metrics`. Before anything is to be counted.
+    pub(crate) fn with_metrics(mut self) -> Result<Face, Failure> {
+        let recorder = PrometheusBuilder::new().install_recorder();
+        let recorder = recorder.map_err(|error| Failure::Failed(error.to_string()))?;
+        let upkeep = recorder.clone();
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(UPKEEP).await;
+                upkeep.run_upkeep();
+            }
+        });
+        self.settings = self.settings.metrics(move || recorder.render());
+        Ok(self)
+    }
+
+    /// Serves until `stop` comes. The address is printed: it is what one needs to know.
+    pub(crate) async fn serve(
+        self,
+        client: Client,
+        output: &Output,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), Failure> {
+        output.line(format!("http://{}/", self.address))?;
+        note("Ctrl-C stops it");
+        let router = outlast_http::router(client, self.settings);
+        let served = outlast_http::serve(self.listener, router, ServeLimits::default(), stop);
+        let failed = |error| Failure::Failed(format!("serving failed: {error}"));
+        served.await.map_err(failed)
+    }
+}

@@ -1,0 +1,137 @@
+//! What can go wrong, and the exit code that says so.
+
+use outlast::{Error, ErrorKind, SetupError};
+use std::io;
+
+/// The exit codes, as `--help` has them.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0  it worked
+  1  it did not: something failed, or `doctor` found something serious
+  2  the command line is wrong
+  3  there is no such instance
+  4  refused: it cannot be done to this instance as it is, or nobody said yes
+  5  the database cannot be reached or used";
+
+/// Why a command ends early.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Something failed.
+    Failed(String),
+    /// Something failed, and the output has said it already.
+    Seen,
+    /// The command line asks for what cannot be.
+    Usage(String),
+    /// There is nothing by that name.
+    NotFound(String),
+    /// It cannot be done as things are, or nobody agreed to it.
+    Refused(String),
+    /// The database cannot be reached or used.
+    Database(String),
+    /// Nobody reads what is written.
+    Unread,
+}
+
+impl Failure {
+    /// What to tell; nothing when it is known.
+    pub(crate) fn words(&self) -> Option<&str> {
+        match self {
+            Failure::Failed(words)
+            | Failure::Usage(words)
+            | Failure::NotFound(words)
+            | Failure::Refused(words)
+            | Failure::Database(words) => Some(words),
+            Failure::Seen | Failure::Unread => None,
+        }
+    }
+
+    /// The exit code; see [`EXIT_CODES`].
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Failure::Unread => 0,
+            Failure::Failed(_) | Failure::Seen => 1,
+            Failure::Usage(_) => 2,
+            Failure::NotFound(_) => 3,
+            Failure::Refused(_) => 4,
+            Failure::Database(_) => 5,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let words = with_causes(&error);
+        match error.kind() {
+            ErrorKind::Invalid if matches!(error, Error::Invalid { .. }) => Failure::Usage(words),
+            ErrorKind::Invalid | ErrorKind::Transient | ErrorKind::Corrupt | ErrorKind::Closed => {
+                Failure::Database(words)
+            }
+            ErrorKind::Conflict => Failure::Refused(words),
+        }
+    }
+}
+
+impl From<SetupError> for Failure {
+    fn from(error: SetupError) -> Failure {
+        match error {
+            SetupError::Store(error) => error.into(),
+            other => Failure::Failed(with_causes(&other)),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::Unread,
+            _ => Failure::Failed(format!("writing failed: {error}")),
+        }
+    }
+}
+
+/// An error with what caused it, each said once.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let said = next.to_string();
+        if !words.contains(&said) {
+            words += &format!(": {said}");
+        }
+        cause = next.source();
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_has_the_code_that_help_promises() {
+        let word = String::new;
+        for (failure, code) in [
+            (Failure::Failed(word()), 1),
+            (Failure::Seen, 1),
+            (Failure::Usage(word()), 2),
+            (Failure::NotFound(word()), 3),
+            (Failure::Refused(word()), 4),
+            (Failure::Database(word()), 5),
+        ] {
+            assert_eq!(failure.code(), code);
+            assert!(EXIT_CODES.contains(&format!("\n  {code}  ")));
+        }
+    }
+
+    #[test]
+    fn errors_of_the_store_are_told_apart() {
+        let closed = Error::Closed { operation: "get" };
+        assert_eq!(Failure::from(closed).code(), 5);
+        let invalid = outlast::Invalid::new("queue", "is empty").during("insert");
+        let failure = Failure::from(invalid);
+        assert_eq!(failure.code(), 2);
+        assert_eq!(failure.words(), Some("insert: queue is empty"));
+        let unread = io::Error::from(io::ErrorKind::BrokenPipe);
+        assert_eq!(Failure::from(unread).code(), 0);
+    }
+}

@@ -1,0 +1,127 @@
+//! Which instances: the same filters in every command that takes them.
+
+use crate::words::{self, Moment};
+use clap::{Args, ValueEnum};
+use outlast::{Deadline, Filter, InstanceId, Status, Timestamp};
+
+/// Filters; an instance must fit all that are given.
+#[derive(Args, Clone, Debug, Default, PartialEq)]
+#[command(next_help_heading = "Filters")]
+pub(crate) struct Filters {
+    /// Of this machine
+    #[arg(long, value_name = "NAME")]
+    pub(crate) machine: Option<String>,
+    /// Of this version of the machine
+    #[arg(long, value_name = "N")]
+    pub(crate) machine_version: Option<i32>,
+    /// At this step
+    #[arg(long, value_name = "NAME")]
+    pub(crate) step: Option<String>,
+    /// In one of these statuses; several with commas, or by giving it again
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = status)]
+    pub(crate) status: Vec<Status>,
+    /// In this queue
+    #[arg(long, value_name = "NAME")]
+    pub(crate) queue: Option<String>,
+    /// With this correlation key, held or released
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    /// With this partition key
+    #[arg(long, value_name = "KEY")]
+    pub(crate) partition_key: Option<String>,
+    /// Started by this instance
+    #[arg(long, value_name = "ID", value_parser = instance_id)]
+    pub(crate) parent: Option<InstanceId>,
+    /// Inserted at or after this moment (2026-11-16T14:20:00Z), or not longer ago than this (2h)
+    #[arg(long, value_name = "WHEN", value_parser = words::moment)]
+    pub(crate) since: Option<Moment>,
+    /// Inserted before this moment, or longer ago than this
+    #[arg(long, value_name = "WHEN", value_parser = words::moment)]
+    pub(crate) until: Option<Moment>,
+    /// Whose last error contains this
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) error: Option<String>,
+    /// Retried at least so often at its step
+    #[arg(long, value_name = "N")]
+    pub(crate) attempts: Option<i32>,
+    /// Waiting for a signal without a deadline, or past it
+    #[arg(long, value_name = "WHICH")]
+    pub(crate) deadline: Option<WhichDeadline>,
+}
+
+/// What is asked of a deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WhichDeadline {
+    /// There is none
+    None,
+    /// It has passed
+    Overdue,
+}
+
+impl Filters {
+    /// Whether nothing is asked for.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Filters::default()
+    }
+
+    /// The same as the store understands it. Ages are from `now`.
+    pub(crate) fn at(&self, now: Timestamp) -> Filter {
+        Filter {
+            machine: self.machine.clone(),
+            version: self.machine_version,
+            step: self.step.clone(),
+            statuses: self.status.clone(),
+            queue: self.queue.clone(),
+            correlation_key: self.key.clone(),
+            partition_key: self.partition_key.clone(),
+            parent: self.parent,
+            inserted_from: self.since.map(|moment| moment.before(now)),
+            inserted_until: self.until.map(|moment| moment.before(now)),
+            error: self.error.clone(),
+            attempts_from: self.attempts,
+            deadline: self.deadline.map(|which| match which {
+                WhichDeadline::None => Deadline::None,
+                WhichDeadline::Overdue => Deadline::Before(now),
+            }),
+        }
+    }
+}
+
+/// Reads the word of a status.
+pub(crate) fn status(word: &str) -> Result<Status, String> {
+    word.trim()
+        .parse()
+        .map_err(|invalid: outlast::Invalid| invalid.to_string())
+}
+
+/// Reads the id of an instance.
+pub(crate) fn instance_id(text: &str) -> Result<InstanceId, String> {
+    let id = text.trim().parse().map(InstanceId);
+    id.map_err(|_| format!("{text:?} is no id of an instance; ids are whole numbers"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_given_fits_everything() {
+        assert!(Filters::default().is_empty());
+        assert_eq!(Filters::default().at(Timestamp(0)), Filter::default());
+        let filters = Filters {
+            deadline: Some(WhichDeadline::Overdue),
+            ..Filters::default()
+        };
+        assert!(!filters.is_empty());
+        let filter = filters.at(Timestamp(7));
+        assert_eq!(filter.deadline, Some(Deadline::Before(Timestamp(7))));
+    }
+
+    #[test]
+    fn ids_and_statuses_say_what_they_are() {
+        assert_eq!(instance_id(" 42\n"), Ok(InstanceId(42)));
+        assert!(instance_id("x").unwrap_err().contains("whole numbers"));
+        assert_eq!(status("done"), Ok(Status::Done));
+        assert!(status("paused").unwrap_err().contains("runnable"));
+    }
+}

@@ -1,0 +1,45 @@
+//! The `outlast` command: insert, signal, look at and operate instances, and a demonstration.
+//!
+//! Data goes to stdout, everything else to stderr. What went wrong is an exit code (`failure.rs`), so that scripts
+//! need not read words. Each command is a file under `commands/`; all of them talk to the database directly.
+
+mod args;
+mod bar;
+mod commands;
+mod database;
+mod demo;
+mod face;
+mod failure;
+mod filters;
+mod object;
+mod output;
+mod parameters;
+mod stopping;
+mod table;
+mod top;
+mod words;
+
+use args::Cli;
+use clap::Parser;
+use failure::Failure;
+use std::io::Write;
+use std::process::ExitCode;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = commands::run(cli).await;
+    let failure = match result {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(failure) => failure,
+    };
+    if let Some(words) = failure.words() {
+        // Nobody may be listening, and then there is nobody to tell.
+        let _ = writeln!(std::io::stderr(), "error: {words}");
+    }
+    match failure {
+        // Whoever reads has seen enough: `outlast list | head` is not a failure.
+        Failure::Unread => ExitCode::SUCCESS,
+        failure => ExitCode::from(failure.code()),
+    }
+}

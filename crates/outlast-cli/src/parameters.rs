@@ -1,0 +1,153 @@
+//! `-p key=value` and `-p key:=json`, and the JSON they become.
+
+use crate::failure::Failure;
+use clap::Args;
+use outlast::Json;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::io::Read;
+
+/// The largest document that is read from stdin: more could not be stored.
+const BYTES_MAX: u64 = outlast::limits::JSON_BYTES_MAX as u64;
+
+/// One member of an object, its value kept as it was written.
+#[derive(Clone, Debug)]
+pub(crate) struct Parameter {
+    key: String,
+    value: Box<RawValue>,
+}
+
+impl PartialEq for Parameter {
+    fn eq(&self, other: &Parameter) -> bool {
+        self.key == other.key && self.value.get() == other.value.get()
+    }
+}
+
+/// Reads `key=value` (a string) or `key:=json`.
+pub(crate) fn parameter(text: &str) -> Result<Parameter, String> {
+    let wrong = || format!("{text:?} is neither key=value nor key:=json");
+    let (key, value) = text.split_once('=').ok_or_else(wrong)?;
+    let (key, value) = match key.strip_suffix(':') {
+        Some(key) => {
+            let value = RawValue::from_string(value.to_owned());
+            let value = value.map_err(|error| format!("the value of {key} is no JSON: {error}"))?;
+            (key, value)
+        }
+        None => {
+            let value = serde_json::value::to_raw_value(value);
+            (key, value.map_err(|error| error.to_string())?)
+        }
+    };
+    if key.is_empty() {
+        return Err(wrong());
+    }
+    Ok(Parameter {
+        key: key.to_owned(),
+        value,
+    })
+}
+
+/// What an instance or a signal carries.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Payload {
+    /// One member of what it carries: `key=value` is a string, `key:=json` any JSON
+    #[arg(short = 'p', long = "param", value_name = "KEY=VALUE", value_parser = parameter)]
+    pub(crate) parameters: Vec<Parameter>,
+
+    /// All of what it carries, as JSON; `-` reads it from stdin. Members given with -p are put into it
+    #[arg(long, visible_alias = "payload", value_name = "JSON")]
+    pub(crate) state: Option<String>,
+}
+
+impl Payload {
+    /// The document; `null` when nothing was given.
+    pub(crate) fn json(&self) -> Result<Json, Failure> {
+        let whole = match self.state.as_deref() {
+            Some("-") => Some(read_stdin()?),
+            Some(text) => Some(text.to_owned()),
+            None => None,
+        };
+        let text = match (whole, self.parameters.is_empty()) {
+            (Some(text), true) => text.trim().to_owned(),
+            (None, true) => "null".to_owned(),
+            (whole, false) => merged(whole.as_deref(), &self.parameters)?,
+        };
+        Json::parse(text).map_err(|invalid| Failure::Usage(invalid.to_string()))
+    }
+}
+
+fn merged(whole: Option<&str>, parameters: &[Parameter]) -> Result<String, Failure> {
+    let members = serde_json::from_str(whole.unwrap_or("{}"));
+    let mut members: BTreeMap<String, Box<RawValue>> = members.map_err(|error| {
+        Failure::Usage(format!(
+            "--state must be a JSON object where -p is given: {error}"
+        ))
+    })?;
+    for parameter in parameters {
+        members.insert(parameter.key.clone(), parameter.value.clone());
+    }
+    serde_json::to_string(&members).map_err(|error| Failure::Failed(error.to_string()))
+}
+
+fn read_stdin() -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = std::io::stdin()
+        .take(BYTES_MAX + 1)
+        .read_to_string(&mut text);
+    read.map_err(|error| Failure::Usage(format!("stdin cannot be read: {error}")))?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(parameters: &[&str], state: Option<&str>) -> Result<String, Failure> {
+        let parameters = parameters.iter().map(|text| parameter(text).unwrap());
+        let payload = Payload {
+            parameters: parameters.collect(),
+            state: state.map(str::to_owned),
+        };
+        payload.json().map(|json| json.as_str().to_owned())
+    }
+
+    #[test]
+    fn values_are_strings_unless_they_are_said_to_be_json() {
+        let said = payload(
+            &["number=42", "amount:=100", "note=a=b", "lines:=[1, 2]"],
+            None,
+        );
+        assert_eq!(
+            said.unwrap(),
+            r#"{"amount":100,"lines":[1, 2],"note":"a=b","number":"42"}"#
+        );
+        assert_eq!(payload(&[], None).unwrap(), "null");
+    }
+
+    #[test]
+    fn big_numbers_stay_as_they_were_written() {
+        let said = payload(
+            &["n:=123456789012345678901234567890"],
+            Some(r#"{"m":1.10}"#),
+        );
+        assert_eq!(
+            said.unwrap(),
+            r#"{"m":1.10,"n":123456789012345678901234567890}"#
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        assert!(parameter("amount").unwrap_err().contains("key=value"));
+        assert!(parameter("=x").is_err());
+        assert!(
+            parameter("a:={")
+                .unwrap_err()
+                .contains("the value of a is no JSON")
+        );
+        let failure = payload(&["a=b"], Some("[]")).unwrap_err();
+        assert_eq!(failure.code(), 2);
+        assert!(failure.words().unwrap().contains("must be a JSON object"));
+        assert_eq!(payload(&[], Some("{")).unwrap_err().code(), 2);
+    }
+}

@@ -1,0 +1,134 @@
+//! `outlast top`: the whole database on one screen.
+//!
+//! `snapshot` asks, `tally` counts everything a slice at a time, `view` draws what is known.
+
+mod snapshot;
+mod tally;
+mod view;
+
+use crate::database::Database;
+use crate::failure::Failure;
+use crate::words::duration;
+use clap::Args;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use snapshot::{Snapshot, Watcher};
+use std::io::IsTerminal;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// How often the keyboard's thread looks whether anybody still listens.
+const LISTENING: Duration = Duration::from_millis(250);
+
+/// Arguments of `top`.
+#[derive(Args, Debug)]
+pub(crate) struct TopArgs {
+    /// How long after a look comes the next
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
+    every: Duration,
+}
+
+/// What somebody at the keyboard wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    Quit,
+    Redraw,
+}
+
+pub(crate) async fn run(args: &TopArgs, database: &Database) -> Result<(), Failure> {
+    if !std::io::stdout().is_terminal() {
+        let words = "top needs a terminal; `outlast count`, `outlast queues -o json` and their like are for scripts";
+        return Err(Failure::Usage(words.to_owned()));
+    }
+    let terminal = ratatui::try_init()?;
+    let result = watch(args, database, terminal).await;
+    ratatui::restore();
+    result
+}
+
+async fn watch(
+    args: &TopArgs,
+    database: &Database,
+    mut terminal: DefaultTerminal,
+) -> Result<(), Failure> {
+    let mut wishes = listen();
+    let mut watcher = Watcher::default();
+    let mut seen = Snapshot::default();
+    loop {
+        match watcher.look(&database.client).await {
+            Ok(snapshot) => seen = snapshot,
+            // The screen stays, and says so: the database may come back.
+            Err(error) => seen.trouble = Some(error.to_string()),
+        }
+        terminal.draw(|frame| view::draw(frame, &seen))?;
+        let next_look = tokio::time::sleep(args.every);
+        tokio::pin!(next_look);
+        loop {
+            tokio::select! {
+                () = &mut next_look => break,
+                wish = wishes.recv() => match wish {
+                    Some(Wish::Redraw) => { terminal.draw(|frame| view::draw(frame, &seen))?; }
+                    Some(Wish::Quit) | None => return Ok(()),
+                },
+            }
+        }
+    }
+}
+
+/// A thread of its own reads the keyboard, which cannot be awaited. It ends when nobody listens any more.
+fn listen() -> mpsc::Receiver<Wish> {
+    let (tell, wishes) = mpsc::channel(16);
+    std::thread::spawn(move || {
+        while !tell.is_closed() {
+            let wish = match event::poll(LISTENING) {
+                Ok(true) => event::read().ok().and_then(|event| wish_of(&event)),
+                Ok(false) => None,
+                Err(_) => return,
+            };
+            if let Some(wish) = wish
+                && tell.blocking_send(wish).is_err()
+            {
+                return;
+            }
+        }
+    });
+    wishes
+}
+
+fn wish_of(event: &Event) -> Option<Wish> {
+    match event {
+        Event::Key(key) if key.kind == KeyEventKind::Press => match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => Some(Wish::Quit),
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Some(Wish::Quit),
+            _ => None,
+        },
+        Event::Resize(_, _) => Some(Wish::Redraw),
+        Event::Key(_)
+        | Event::Mouse(_)
+        | Event::Paste(_)
+        | Event::FocusGained
+        | Event::FocusLost => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui::crossterm::event::KeyEvent;
+
+    #[test]
+    fn q_escape_and_control_c_quit_and_nothing_else_does() {
+        let pressed = |code, modifiers| wish_of(&Event::Key(KeyEvent::new(code, modifiers)));
+        assert_eq!(
+            pressed(KeyCode::Char('q'), KeyModifiers::NONE),
+            Some(Wish::Quit)
+        );
+        assert_eq!(pressed(KeyCode::Esc, KeyModifiers::NONE), Some(Wish::Quit));
+        assert_eq!(
+            pressed(KeyCode::Char('c'), KeyModifiers::CONTROL),
+            Some(Wish::Quit)
+        );
+        assert_eq!(pressed(KeyCode::Char('c'), KeyModifiers::NONE), None);
+        assert_eq!(wish_of(&Event::Resize(80, 24)), Some(Wish::Redraw));
+    }
+}

@@ -1,0 +1,62 @@
+//! What the screen shows, asked for at one moment.
+
+use super::tally::{Counts, Tally};
+use outlast::{
+    Client, Error, Filter, Instance, ListRequest, QueueSummary, Status, Timestamp, Worker,
+};
+
+/// How many failures are shown.
+const FAILURES: usize = 20;
+
+/// Everything that is known.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    pub(super) now: Timestamp,
+    pub(super) counts: Counts,
+    pub(super) queues: Vec<QueueSummary>,
+    pub(super) workers: Vec<Worker>,
+    /// The newest.
+    pub(super) failures: Vec<Instance>,
+    /// Why there is nothing newer.
+    pub(super) trouble: Option<String>,
+}
+
+impl Default for Snapshot {
+    fn default() -> Snapshot {
+        Snapshot {
+            now: Timestamp(0),
+            counts: Counts::default(),
+            queues: Vec::new(),
+            workers: Vec::new(),
+            failures: Vec::new(),
+            trouble: None,
+        }
+    }
+}
+
+/// Looks again and again.
+#[derive(Debug, Default)]
+pub(super) struct Watcher {
+    tally: Tally,
+}
+
+impl Watcher {
+    pub(super) async fn look(&mut self, client: &Client) -> Result<Snapshot, Error> {
+        let failed = ListRequest {
+            filter: Filter {
+                statuses: vec![Status::Failed],
+                ..Filter::default()
+            },
+            before: None,
+            limit: FAILURES,
+        };
+        Ok(Snapshot {
+            now: client.now().await?,
+            counts: self.tally.look(client).await?,
+            queues: client.queues().await?,
+            workers: client.workers().await?,
+            failures: client.list(failed).await?.instances,
+            trouble: None,
+        })
+    }
+}

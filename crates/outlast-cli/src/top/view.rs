@@ -1,0 +1,178 @@
+//! Draws what is known.
+
+use super::snapshot::Snapshot;
+use crate::commands::workers::lease;
+use crate::words::{count, harmless, relative, time_of_day};
+use outlast::{Instance, QueueSummary, Status, Timestamp, Worker};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Style, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Paragraph, Row, Table};
+
+/// The whole screen.
+pub(super) fn draw(frame: &mut Frame<'_>, seen: &Snapshot) {
+    let queues = seen.queues.len().clamp(1, 8) as u16 + 2;
+    let workers = seen.workers.len().clamp(1, 6) as u16 + 2;
+    let areas = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(3),
+        Constraint::Length(queues + 1),
+        Constraint::Length(workers + 1),
+        Constraint::Min(3),
+    ]);
+    let [head, counts, queues, workers, failures] = areas.areas(frame.area());
+    frame.render_widget(heading(seen), head);
+    frame.render_widget(statuses(seen), counts);
+    draw_queues(frame, queues, &seen.queues, seen.now);
+    draw_workers(frame, workers, &seen.workers, seen.now);
+    draw_failures(frame, failures, &seen.failures, seen.now);
+}
+
+fn heading(seen: &Snapshot) -> Paragraph<'_> {
+    let mut parts = vec![
+        Span::from("outlast top").bold(),
+        Span::from(format!("  {} UTC  ", time_of_day(seen.now))),
+        Span::from("q quits").dim(),
+    ];
+    if let Some(trouble) = &seen.trouble {
+        let words = format!("  not up to date: {}", harmless(trouble));
+        parts.push(Span::from(words).red());
+    }
+    Paragraph::new(Line::from(parts))
+}
+
+fn statuses(seen: &Snapshot) -> Paragraph<'_> {
+    let mut parts = Vec::new();
+    for status in Status::ALL {
+        let number = seen
+            .counts
+            .by_status
+            .get(&status)
+            .copied()
+            .unwrap_or_default();
+        let style = match number {
+            0 => Style::new().dim(),
+            _ => Style::new().fg(colour(status)),
+        };
+        let more = if seen.counts.complete { "" } else { "+" };
+        parts.push(Span::styled(format!("{number}{more} {status}   "), style));
+    }
+    let title = match seen.counts.complete {
+        true => " instances ",
+        false => " instances (still counting) ",
+    };
+    Paragraph::new(Line::from(parts)).block(Block::bordered().title(title))
+}
+
+fn colour(status: Status) -> Color {
+    match status {
+        Status::Runnable => Color::Cyan,
+        Status::Executing => Color::Blue,
+        Status::AwaitingSignal | Status::AwaitingChildren => Color::Yellow,
+        Status::Done => Color::Green,
+        Status::Failed => Color::Red,
+        Status::Cancelled => Color::DarkGray,
+    }
+}
+
+fn draw_queues(frame: &mut Frame<'_>, area: Rect, queues: &[QueueSummary], now: Timestamp) {
+    let rows = queues.iter().map(|queue| {
+        let oldest = queue.oldest_eligible_at.map(|at| relative(at, now));
+        let row = Row::new([
+            harmless(&queue.name),
+            count(queue.eligible),
+            count(queue.delayed),
+            count(queue.executing),
+            oldest.unwrap_or_default(),
+            if queue.paused { "paused" } else { "" }.to_owned(),
+        ]);
+        if queue.paused { row.yellow() } else { row }
+    });
+    let widths = [
+        Constraint::Fill(2),
+        Constraint::Length(9),
+        Constraint::Length(9),
+        Constraint::Length(9),
+        Constraint::Length(12),
+        Constraint::Length(7),
+    ];
+    let headings = ["queue", "due", "delayed", "executing", "oldest due", ""];
+    draw_table(frame, area, " queues ", &headings, rows.collect(), &widths);
+}
+
+fn draw_workers(frame: &mut Frame<'_>, area: Rect, workers: &[Worker], now: Timestamp) {
+    let rows = workers.iter().map(|worker| {
+        let row = Row::new([
+            worker.id.to_string(),
+            harmless(&worker.name),
+            harmless(&worker.host),
+            harmless(&worker.queues.join(", ")),
+            relative(worker.started_at, now),
+            lease(worker, now),
+        ]);
+        let is_alive = worker.lease_expires_at > now;
+        if is_alive { row } else { row.red() }
+    });
+    let widths = [
+        Constraint::Length(6),
+        Constraint::Fill(1),
+        Constraint::Fill(1),
+        Constraint::Fill(1),
+        Constraint::Length(11),
+        Constraint::Length(16),
+    ];
+    let headings = ["id", "worker", "host", "queues", "started", "lease"];
+    draw_table(frame, area, " workers ", &headings, rows.collect(), &widths);
+}
+
+fn draw_failures(frame: &mut Frame<'_>, area: Rect, failures: &[Instance], now: Timestamp) {
+    let rows = failures.iter().map(|it| {
+        Row::new([
+            it.id.to_string(),
+            harmless(&it.machine),
+            harmless(&it.step),
+            relative(it.finished_at.unwrap_or(it.updated_at), now),
+            harmless(it.last_error.as_deref().unwrap_or_default()),
+        ])
+    });
+    let widths = [
+        Constraint::Length(9),
+        Constraint::Length(16),
+        Constraint::Length(14),
+        Constraint::Length(11),
+        Constraint::Fill(1),
+    ];
+    let headings = ["id", "machine", "step", "failed", "error"];
+    draw_table(
+        frame,
+        area,
+        " newest failures ",
+        &headings,
+        rows.collect(),
+        &widths,
+    );
+}
+
+/// A table in a frame, or a dash where there is nothing.
+fn draw_table(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    title: &'static str,
+    headings: &[&'static str],
+    rows: Vec<Row<'_>>,
+    widths: &[Constraint],
+) {
+    let block = Block::bordered().title(title);
+    if rows.is_empty() {
+        frame.render_widget(Paragraph::new("none").dim().block(block), area);
+        return;
+    }
+    let header = Row::new(headings.iter().copied()).bold();
+    let table = Table::new(rows, widths).header(header).block(block);
+    frame.render_widget(table, area);
+}
+
+#[cfg(test)]
+#[path = "view_tests.rs"]
+mod tests;

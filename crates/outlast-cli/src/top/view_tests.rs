@@ -1,0 +1,85 @@
+//! What is on the screen, read back from it.
+
+use super::*;
+use crate::top::snapshot::Watcher;
+use outlast::{Client, Json, NewInstance, Note, Sqlite};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+fn screen(seen: &Snapshot, width: u16, height: u16) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, seen)).unwrap();
+    let buffer = terminal.backend().buffer();
+    let line = |y| {
+        (0..width)
+            .map(|x| buffer[(x, y)].symbol())
+            .collect::<String>()
+    };
+    (0..height).map(line).collect()
+}
+
+#[track_caller]
+fn line_with<'a>(screen: &'a [String], words: &str) -> &'a str {
+    let found = screen.iter().find(|line| line.contains(words));
+    found.unwrap_or_else(|| panic!("{words:?} is not on the screen:\n{}", screen.join("\n")))
+}
+
+#[test]
+fn with_nothing_known_the_screen_says_so() {
+    let screen = screen(&Snapshot::default(), 100, 30);
+    line_with(&screen, "outlast top");
+    line_with(&screen, "instances (still counting)");
+    assert_eq!(
+        screen.iter().filter(|line| line.contains("none")).count(),
+        3
+    );
+}
+
+#[tokio::test]
+async fn counts_queues_and_failures_are_on_the_screen() {
+    let client = Client::new(Sqlite::in_memory().unwrap());
+    let rows = (0..3).map(|_| NewInstance::new("checkout", "start", Json::null()).queue("mail"));
+    let inserted = client.insert_rows(rows.collect()).await.unwrap();
+    let first = inserted[0].new_id().unwrap();
+    client.cancel(first, Note::by("ada")).await.unwrap();
+    client.pause("mail", Note::by("ada")).await.unwrap();
+    let seen = Watcher::default().look(&client).await.unwrap();
+    let screen = screen(&seen, 120, 30);
+    let counts = line_with(&screen, "runnable");
+    assert!(
+        counts.contains("2 runnable") && counts.contains("1 cancelled"),
+        "{counts}"
+    );
+    let queue = line_with(&screen, "mail");
+    assert!(queue.contains("paused"), "{queue}");
+}
+
+#[tokio::test]
+async fn what_instances_say_cannot_steer_the_terminal_and_trouble_is_told() {
+    let client = Client::new(Sqlite::in_memory().unwrap());
+    let row = NewInstance::new("checkout", "charge", Json::null());
+    let id = client.insert_rows(vec![row]).await.unwrap()[0]
+        .new_id()
+        .unwrap();
+    let mut failed = client.get(id).await.unwrap().unwrap();
+    failed.last_error = Some("card \u{1b}[31mdeclined".into());
+    let seen = Snapshot {
+        failures: vec![failed],
+        trouble: Some("the server is gone".into()),
+        ..Snapshot::default()
+    };
+    let screen = screen(&seen, 120, 30);
+    let failure = line_with(&screen, "declined");
+    assert!(
+        failure.contains("charge") && !failure.contains('\u{1b}'),
+        "{failure}"
+    );
+    line_with(&screen, "not up to date: the server is gone");
+}
+
+#[test]
+fn a_small_screen_is_no_reason_to_panic() {
+    for (width, height) in [(1, 1), (20, 5), (80, 10)] {
+        screen(&Snapshot::default(), width, height);
+    }
+}

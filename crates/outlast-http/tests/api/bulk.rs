@@ -1,0 +1,90 @@
+//! Acting on everything that a filter matches.
+
+use crate::support::{Asking, on_both_stores};
+use outlast_core::{Inspect, Json, NewInstance, Store};
+use serde_json::json;
+
+on_both_stores![
+    a_dry_run_counts_and_changes_nothing,
+    everything_is_done_page_by_page_and_once,
+    a_verb_leaves_alone_what_it_has_nothing_to_do_for,
+];
+
+async fn a_dry_run_counts_and_changes_nothing<S: Store + Inspect + Clone>(store: S) {
+    let api = Asking::new(store);
+    for machine in ["a", "a", "b"] {
+        api.insert(machine, "default").await;
+    }
+    let body =
+        json!({"filter": {"machine": "a", "status": ["runnable"], "version": 1}, "dry_run": true});
+    let counted = api.post("/v1/bulk/cancel", body).await.ok();
+    assert_eq!(counted, json!({"count": 2, "exact": true, "next": null}));
+    assert_eq!(
+        api.get("/v1/instances/count?status=runnable").await.ok()["count"],
+        3
+    );
+}
+
+async fn everything_is_done_page_by_page_and_once<S: Store + Inspect + Clone>(store: S) {
+    let api = Asking::new(store);
+    let rows = (0..1200).map(|_| NewInstance::new("m", "s", Json::null()));
+    api.client.insert_rows(rows.collect()).await.unwrap();
+    for (verb, status) in [
+        ("cancel", "cancelled"),
+        ("retry", "runnable"),
+        ("cancel", "cancelled"),
+    ] {
+        let (mut cursor, mut changed, mut pages) = (json!(null), 0, 0);
+        loop {
+            let body = json!({"filter": {"machine": "m"}, "cursor": cursor, "reason": "test"});
+            let answer = api.post(&format!("/v1/bulk/{verb}"), body).await.ok();
+            assert!(answer["matched"].as_u64().unwrap() <= 500);
+            changed += answer["changed"].as_u64().unwrap();
+            cursor = answer["next"].clone();
+            pages += 1;
+            if cursor.is_null() {
+                break;
+            }
+        }
+        assert_eq!(changed, 1200, "{verb}");
+        assert!(pages >= 3);
+        let counted = api
+            .get(&format!("/v1/instances/count?status={status}"))
+            .await
+            .ok();
+        assert_eq!(counted["count"], 1200);
+    }
+    let body = json!({"filter": {}, "cursor": "AAAA"});
+    assert_eq!(
+        api.post("/v1/bulk/delete", body).await.code(),
+        "invalid_request"
+    );
+}
+
+async fn a_verb_leaves_alone_what_it_has_nothing_to_do_for<S: Store + Inspect + Clone>(store: S) {
+    let api = Asking::new(store);
+    let (live, ended) = (
+        api.insert("m", "default").await,
+        api.insert("m", "default").await,
+    );
+    api.post(&format!("/v1/instances/{ended}/cancel"), json!({}))
+        .await
+        .ok();
+    let deleted = api
+        .post("/v1/bulk/delete", json!({"filter": {}}))
+        .await
+        .ok();
+    assert_eq!(
+        (&deleted["matched"], &deleted["changed"]),
+        (&json!(1), &json!(1))
+    );
+    let nothing = api
+        .post(
+            "/v1/bulk/retry",
+            json!({"filter": {"status": ["runnable"]}}),
+        )
+        .await
+        .ok();
+    assert_eq!(nothing, json!({"matched": 0, "changed": 0, "next": null}));
+    api.get(&format!("/v1/instances/{live}")).await.ok();
+}

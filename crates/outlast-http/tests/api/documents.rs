@@ -1,0 +1,435 @@
+//! The document of the API is true: its routes are the router's, and what routes answer is what it says.
+
+use crate::support::{Asking, eventually, running};
+use axum::body::Body;
+use axum::http::Method;
+use outlast::Sqlite;
+use outlast_http::{Settings, WebhookRoute, WebhookSecret};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What a response of this status must look like.
+fn schema(document: &Value, path: &str, method: &str, status: u16) -> Option<Value> {
+    let responses = &document["paths"][path][method]["responses"];
+    let response = responses
+        .get(status.to_string())
+        .or_else(|| responses.get("default"))?;
+    let content = response["content"].as_object()?.values().next()?;
+    let mut schema = content["schema"].clone();
+    schema["components"] = document["components"].clone();
+    Some(schema)
+}
+
+fn check(document: &Value, path: &str, method: &str, status: u16, body: &Value) {
+    let schema = schema(document, path, method, status)
+        .unwrap_or_else(|| panic!("{method} {path} has no schema for {status}"));
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let wrong: Vec<_> = validator
+        .iter_errors(body)
+        .map(|error| format!("{} at {}", error, error.instance_path()))
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "{method} {path} {status}: {wrong:?}\n{body}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_every_route_answers_is_what_the_document_says() {
+    let store = Sqlite::in_memory().unwrap();
+    let engine = running(store.clone()).await;
+    let secret = WebhookSecret::generate().unwrap().1;
+    let webhook = WebhookRoute::to_key("checkout", "/order", "paid", secret.clone());
+    let settings = Settings::new()
+        .webhook("shop", webhook)
+        .metrics(String::new);
+    let api = Asking::with(store, settings);
+    let document = api.get("/v1/openapi.json").await.ok();
+
+    let parcel = json!({"machine": "parcel", "step": "begin", "state": {"items": 2}, "key": "parcel:1", "partition_key": "p"});
+    let parent = api.post("/v1/instances", parcel).await.ok()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    api.get(&format!("/v1/instances/{parent}/wait?until=settled"))
+        .await
+        .ok();
+    let order =
+        json!({"machine": "checkout", "step": "start", "state": {"number": 1}, "key": "order:1"});
+    let waits = api.post("/v1/instances", order).await.ok()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    api.get(&format!("/v1/instances/{waits}/wait?until=settled"))
+        .await
+        .ok();
+    let failed = api
+        .post(
+            "/v1/instances",
+            json!({"machine": "fails", "step": "perform"}),
+        )
+        .await
+        .ok()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    api.get(&format!("/v1/instances/{failed}/wait")).await.ok();
+    let ended = api.insert("m", "nobody").await;
+    api.post(
+        &format!("/v1/instances/{ended}/cancel"),
+        json!({"reason": "test"}),
+    )
+    .await
+    .ok();
+    api.insert("m", "nobody").await;
+    eventually("the survey has seen something", async || {
+        let overview = api.get("/v1/overview").await.ok();
+        let ways = api.get("/v1/machines/checkout").await.ok();
+        !overview["attention"].as_array().unwrap().is_empty()
+            && !ways["machines"][0]["transitions"]
+                .as_array()
+                .unwrap()
+                .is_empty()
+    })
+    .await;
+
+    let signed_body = r#"{"order":"order:1"}"#;
+    let at = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
+    let asked: Vec<(&str, &str, String, Value)> = vec![
+        (
+            "get",
+            "/v1/instances",
+            "/v1/instances?full=true".into(),
+            Value::Null,
+        ),
+        (
+            "post",
+            "/v1/instances",
+            "/v1/instances".into(),
+            json!({"machine": "m", "step": "s", "key": "k"}),
+        ),
+        (
+            "post",
+            "/v1/instances",
+            "/v1/instances".into(),
+            json!({"machine": "m", "step": "s", "key": "k"}),
+        ),
+        (
+            "post",
+            "/v1/instances",
+            "/v1/instances".into(),
+            json!({"machine": ""}),
+        ),
+        (
+            "post",
+            "/v1/instances/batch",
+            "/v1/instances/batch".into(),
+            json!({"instances": [{"machine": "m", "step": "s"}, {"machine": "", "step": ""}]}),
+        ),
+        (
+            "get",
+            "/v1/instances/count",
+            "/v1/instances/count".into(),
+            Value::Null,
+        ),
+        (
+            "get",
+            "/v1/instances/{id}",
+            format!("/v1/instances/{waits}"),
+            Value::Null,
+        ),
+        (
+            "get",
+            "/v1/instances/{id}",
+            format!("/v1/instances/{failed}"),
+            Value::Null,
+        ),
+        (
+            "get",
+            "/v1/instances/{id}",
+            format!("/v1/instances/{parent}"),
+            Value::Null,
+        ),
+        (
+            "get",
+            "/v1/instances/{id}",
+            "/v1/instances/99999".into(),
+            Value::Null,
+        ),
+        (
+            "get",
+            "/v1/instances/{id}/wait",
+            format!("/v1/instances/{waits}/wait?timeout_ms=1"),
+            Value::Null,
+        ),
+        (
+            "get",
+            "/v1/instances/{id}/children",
+            format!("/v1/instances/{parent}/children"),
+            Value::Null,
+        ),
+        (
+            "get",
+            "/v1/instances/{id}/tree",
+            format!("/v1/instances/{parent}/tree"),
+            Value::Null,
+        ),
+        (
+            "get",
+            "/v1/instances/{id}/operations",
+            format!("/v1/instances/{ended}/operations"),
+            Value::Null,
+        ),
+        (
+            "post",
+            "/v1/instances/{id}/signals",
+            format!("/v1/instances/{parent}/signals"),
+            json!({"name": "n", "payload": [1], "dedup_key": "d"}),
+        ),
+        (
+            "post",
+            "/v1/instances/{id}/signals",
+            format!("/v1/instances/{parent}/signals"),
+            json!({"name": "n", "payload": [1], "dedup_key": "d"}),
+        ),
+        (
+            "get",
+            "/v1/instances/{id}/signals",
+            format!("/v1/instances/{parent}/signals"),
+            Value::Null,
+        ),
+        (
+            "post",
+            "/v1/instances/{id}/retry",
+            format!("/v1/instances/{failed}/retry"),
+            json!({"reason": "again"}),
+        ),
+        (
+            "post",
+            "/v1/instances/{id}/retry",
+            format!("/v1/instances/{waits}/retry"),
+            json!({}),
+        ),
+        (
+            "get",
+            "/v1/machines/{machine}/keys/{key}",
+            "/v1/machines/checkout/keys/order:1".into(),
+            Value::Null,
+        ),
+        (
+            "post",
+            "/v1/machines/{machine}/keys/{key}/signals",
+            "/v1/machines/checkout/keys/order:1/signals".into(),
+            json!({"name": "other"}),
+        ),
+        (
+            "post",
+            "/v1/webhooks/{name}",
+            "/v1/webhooks/shop".into(),
+            json!(signed_body),
+        ),
+        (
+            "post",
+            "/v1/instances/{id}/cancel",
+            format!("/v1/instances/{parent}/cancel"),
+            json!({}),
+        ),
+        (
+            "delete",
+            "/v1/instances/{id}",
+            format!("/v1/instances/{ended}"),
+            Value::Null,
+        ),
+        (
+            "post",
+            "/v1/bulk/{verb}",
+            "/v1/bulk/cancel".into(),
+            json!({"filter": {}, "dry_run": true}),
+        ),
+        (
+            "post",
+            "/v1/bulk/{verb}",
+            "/v1/bulk/retry".into(),
+            json!({"filter": {"status": ["failed"]}}),
+        ),
+        ("get", "/v1/queues", "/v1/queues".into(), Value::Null),
+        (
+            "post",
+            "/v1/queues/{queue}/pause",
+            "/v1/queues/q/pause".into(),
+            json!({}),
+        ),
+        (
+            "post",
+            "/v1/queues/{queue}/resume",
+            "/v1/queues/q/resume".into(),
+            json!({}),
+        ),
+        ("get", "/v1/workers", "/v1/workers".into(), Value::Null),
+        ("get", "/v1/machines", "/v1/machines".into(), Value::Null),
+        (
+            "get",
+            "/v1/machines/{machine}",
+            "/v1/machines/checkout".into(),
+            Value::Null,
+        ),
+        ("get", "/v1/overview", "/v1/overview".into(), Value::Null),
+        ("get", "/healthz", "/healthz".into(), Value::Null),
+        ("get", "/readyz", "/readyz".into(), Value::Null),
+        (
+            "get",
+            "/v1/openapi.json",
+            "/v1/openapi.json".into(),
+            Value::Null,
+        ),
+    ];
+    let mut answered = BTreeSet::new();
+    for (method, path, address, body) in asked {
+        let text = body
+            .as_str()
+            .map_or_else(|| body.to_string(), str::to_owned);
+        let mut request = api.request(
+            method.to_uppercase().parse().unwrap(),
+            &address,
+            if body.is_null() {
+                Body::empty()
+            } else {
+                Body::from(text)
+            },
+        );
+        let headers = request.headers_mut();
+        headers.insert("content-type", "application/json".parse().unwrap());
+        headers.insert("webhook-id", "m".parse().unwrap());
+        headers.insert("webhook-timestamp", at.to_string().parse().unwrap());
+        headers.insert(
+            "webhook-signature",
+            secret
+                .sign("m", at, signed_body.as_bytes())
+                .parse()
+                .unwrap(),
+        );
+        let answer = api.send(request).await;
+        check(
+            &document,
+            path,
+            method,
+            answer.status.as_u16(),
+            &answer.json(),
+        );
+        if answer.status.is_success() {
+            answered.insert((method.to_owned(), path.to_owned()));
+        }
+    }
+    engine.shutdown().await;
+
+    // Every route has been asked and has answered; two are not JSON and are looked at elsewhere.
+    let mut documented = routes(&document);
+    for elsewhere in [("get", "/v1/events"), ("get", "/metrics")] {
+        assert!(documented.remove(&(elsewhere.0.to_owned(), elsewhere.1.to_owned())));
+    }
+    assert_eq!(answered, documented);
+}
+
+fn routes(document: &Value) -> BTreeSet<(String, String)> {
+    let paths = document["paths"].as_object().unwrap().iter();
+    paths
+        .flat_map(|(path, item)| {
+            item.as_object()
+                .unwrap()
+                .keys()
+                .map(|method| (method.clone(), path.clone()))
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_route_of_the_document_is_one_of_the_router_and_no_other_method_is() {
+    let api = Asking::new(Sqlite::in_memory().unwrap());
+    let document = api.get("/v1/openapi.json").await.ok();
+    let documented = routes(&document);
+    let paths: BTreeSet<_> = documented.iter().map(|(_, path)| path.clone()).collect();
+    for path in &paths {
+        let address = path
+            .replace("{id}", "1")
+            .replace("{machine}", "m")
+            .replace("{key}", "k");
+        let address = address
+            .replace("{queue}", "q")
+            .replace("{name}", "n")
+            .replace("{verb}", "retry");
+        for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
+            let is_documented = documented.contains(&(method.to_lowercase(), path.clone()));
+            // Streams do not end by themselves.
+            if is_documented && path == "/v1/events" {
+                continue;
+            }
+            let request = api.request(method.parse::<Method>().unwrap(), &address, Body::empty());
+            let answer = api.send(request).await;
+            assert_eq!(
+                answer.status != 405,
+                is_documented,
+                "{method} {address}: {answer:?}"
+            );
+            if answer.status == 404 {
+                assert!(
+                    !answer.text.contains("there is nothing at"),
+                    "{address} is no route"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_for_people_has_every_route_and_no_other() {
+    let api = Asking::new(Sqlite::in_memory().unwrap());
+    let document = api.get("/v1/openapi.json").await.ok();
+    let page = include_str!("../../../../docs/http.md");
+    let written: BTreeSet<(String, String)> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `"))
+        .filter_map(|line| line.split('`').next())
+        .filter_map(|route| route.split_once(' '))
+        .map(|(method, path)| (method.to_lowercase(), path.to_owned()))
+        .collect();
+    assert_eq!(written, routes(&document));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_parameter_of_the_document_is_taken() {
+    let api = Asking::new(Sqlite::in_memory().unwrap());
+    let id = api.insert("m", "default").await;
+    let document = api.get("/v1/openapi.json").await.ok();
+    let mut asked = 0;
+    for (method, path) in routes(&document) {
+        if path == "/v1/events" {
+            continue;
+        }
+        let operation = &document["paths"][&path][&method];
+        let empty = Vec::new();
+        for parameter in operation["parameters"].as_array().unwrap_or(&empty) {
+            if parameter["in"] != "query" {
+                continue;
+            }
+            let name = parameter["name"].as_str().unwrap();
+            let address = format!("{}?{name}=1", path.replace("{id}", &id));
+            let answer = api
+                .send(api.request(
+                    method.to_uppercase().parse().unwrap(),
+                    &address,
+                    Body::empty(),
+                ))
+                .await;
+            assert!(
+                !answer.text.contains("there is no parameter"),
+                "{address}: {answer:?}"
+            );
+            asked += 1;
+        }
+    }
+    assert!(asked > 30, "{asked}");
+}

@@ -1,0 +1,172 @@
+//! Overview, machines and workers.
+
+use crate::support::{Asking, eventually, on_both_stores, running};
+use outlast::Engine;
+use outlast_core::{Inspect, MachineOffer, NewWorker, Store};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+on_both_stores![
+    the_overview_counts_and_says_what_needs_attention,
+    a_machine_is_shown_with_its_steps_counts_and_ways,
+    a_worker_is_shown_with_what_it_runs,
+    a_worker_that_died_needs_attention,
+];
+
+fn kinds(overview: &Value) -> Vec<&str> {
+    overview["attention"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["kind"].as_str().unwrap())
+        .collect()
+}
+
+async fn the_overview_counts_and_says_what_needs_attention<S: Store + Inspect + Clone>(store: S) {
+    let engine: Engine = running(store.clone()).await;
+    let api = Asking::new(store);
+    let new = json!({"machine": "checkout", "step": "start", "state": {"number": 1}});
+    let id = api.post("/v1/instances", new).await.ok()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    api.get(&format!("/v1/instances/{id}/wait?until=settled"))
+        .await
+        .ok();
+    api.insert("m", "nobody serves this").await;
+    api.post("/v1/queues/stopped/pause", json!({})).await.ok();
+    api.insert("m", "stopped").await;
+
+    eventually("everything is seen", async || {
+        let overview = api.get("/v1/overview").await.ok();
+        overview["counts"]["runnable"] == 2
+            && overview["counts"]["awaiting_signal"] == 1
+            && kinds(&overview).len() == 3
+    })
+    .await;
+    let overview = api.get("/v1/overview").await.ok();
+    assert_eq!(
+        kinds(&overview),
+        ["unserved_queue", "paused_queue", "no_deadline"]
+    );
+    assert_eq!(overview["complete"], true);
+    assert_eq!(overview["series"]["minutes"].as_array().unwrap().len(), 60);
+    // Each leads to what it counts.
+    for item in overview["attention"].as_array().unwrap() {
+        let filter = item["filter"].as_str().unwrap();
+        let listed = api.get(&format!("/v1/instances/count?{filter}")).await.ok();
+        assert_eq!(listed["count"], item["count"], "{item}");
+        assert!(item["sentence"].as_str().unwrap().ends_with('.'), "{item}");
+    }
+    eventually("runs are counted", async || {
+        let overview = api.get("/v1/overview").await.ok();
+        let runs = overview["series"]["runs"].as_array().unwrap();
+        runs.iter().map(|n| n.as_u64().unwrap()).sum::<u64>() >= 1
+    })
+    .await;
+    engine.shutdown().await;
+}
+
+async fn a_machine_is_shown_with_its_steps_counts_and_ways<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store.clone()).await;
+    let api = Asking::new(store);
+    for number in 0..3 {
+        let new = json!({"machine": "checkout", "step": "start", "state": {"number": number}});
+        let id = api.post("/v1/instances", new).await.ok()["id"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        api.get(&format!("/v1/instances/{id}/wait?until=settled"))
+            .await
+            .ok();
+    }
+    eventually("the steps are counted and the ways are seen", async || {
+        let body = api.get("/v1/machines/checkout").await.ok();
+        let machine = &body["machines"][0];
+        machine["steps"][1]["counts"]["awaiting_signal"] == 3
+            && machine["transitions"][0]["count"] == 3
+    })
+    .await;
+    let body = api.get("/v1/machines/checkout").await.ok();
+    let machine = &body["machines"][0];
+    assert_eq!(
+        (&machine["name"], &machine["version"]),
+        (&json!("checkout"), &json!(1))
+    );
+    assert_eq!(
+        (&machine["queue"], &machine["workers"]),
+        (&json!("default"), &json!(1))
+    );
+    let steps: Vec<_> = machine["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| (&step["name"], &step["declared"]))
+        .collect();
+    assert_eq!(
+        steps,
+        [
+            (&json!("start"), &json!(true)),
+            (&json!("ship"), &json!(true))
+        ]
+    );
+    assert_eq!(machine["steps"][0]["runs"], 3);
+    let way = &machine["transitions"][0];
+    assert_eq!(
+        (&way["from"], &way["to"], &way["outcome"]),
+        (&json!("start"), &json!("ship"), &json!("wait"))
+    );
+    let all = api.get("/v1/machines").await.ok();
+    assert_eq!(all["machines"].as_array().unwrap().len(), 3);
+    engine.shutdown().await;
+}
+
+async fn a_worker_is_shown_with_what_it_runs<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store.clone()).await;
+    let api = Asking::new(store);
+    let workers = api.get("/v1/workers").await.ok();
+    let worker = &workers["workers"][0];
+    assert_eq!(worker["alive"], true);
+    assert_eq!(worker["queues"], json!(["default", "other"]));
+    let machines: Vec<_> = worker["machines"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|machine| &machine["name"])
+        .collect();
+    assert_eq!(machines.len(), 3);
+    assert_eq!(worker["executing"], json!({"count": 0, "exact": true}));
+    engine.shutdown().await;
+    assert_eq!(api.get("/v1/workers").await.ok()["workers"], json!([]));
+}
+
+async fn a_worker_that_died_needs_attention<S: Store + Inspect + Clone>(store: S) {
+    let worker = NewWorker {
+        name: "gone".into(),
+        host: "h".into(),
+        version: "1".into(),
+        queues: vec!["default".into()],
+        machines: vec![MachineOffer {
+            name: "m".into(),
+            version: 1,
+            queue: "default".into(),
+            steps: vec!["s".into()],
+        }],
+        lease: Duration::from_millis(100),
+    };
+    store.register(worker).await.unwrap();
+    let api = Asking::new(store);
+    eventually("its lease runs out", async || {
+        let overview = api.get("/v1/overview").await.ok();
+        kinds(&overview) == ["expired_leases"] && overview["attention"][0]["count"] == 1
+    })
+    .await;
+    let workers = api.get("/v1/workers").await.ok();
+    assert_eq!(
+        (
+            &workers["workers"][0]["name"],
+            &workers["workers"][0]["alive"]
+        ),
+        (&json!("gone"), &json!(false))
+    );
+}

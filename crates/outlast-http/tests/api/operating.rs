@@ -1,0 +1,131 @@
+//! Retry, cancel, delete, pause and resume.
+
+use crate::support::{Asking, on_both_stores, running};
+use outlast_core::{Inspect, Store};
+use serde_json::json;
+
+on_both_stores![
+    what_failed_is_retried_and_that_is_recorded,
+    what_lives_is_cancelled_and_then_deleted,
+    a_paused_queue_gives_nothing_out_until_it_is_resumed,
+];
+
+async fn what_failed_is_retried_and_that_is_recorded<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store.clone()).await;
+    let api = Asking::new(store);
+    let id = api
+        .post(
+            "/v1/instances",
+            json!({"machine": "fails", "step": "perform"}),
+        )
+        .await
+        .ok()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let ended = api.get(&format!("/v1/instances/{id}/wait")).await.ok();
+    assert_eq!(ended["instance"]["status"], "failed");
+    engine.shutdown().await;
+    let path = format!("/v1/instances/{id}");
+    assert_eq!(
+        api.post(&format!("{path}/retry"), json!({"reason": "mended"}))
+            .await
+            .ok()["answer"],
+        "retried"
+    );
+    assert_eq!(
+        api.post(&format!("{path}/retry"), json!({})).await.code(),
+        "not_failed"
+    );
+    let operations = api.get(&format!("{path}/operations")).await.ok();
+    let first = &operations["operations"][0];
+    assert_eq!(
+        (&first["verb"], &first["reason"], &first["by"]),
+        (&json!("retry"), &json!("mended"), &json!("http"))
+    );
+    assert_eq!(first["status_before"], "failed");
+}
+
+async fn what_lives_is_cancelled_and_then_deleted<S: Store + Inspect + Clone>(store: S) {
+    let api = Asking::new(store);
+    let id = api.insert("m", "default").await;
+    let path = format!("/v1/instances/{id}");
+    assert_eq!(api.delete(&path).await.code(), "not_ended");
+    // The body may be left out.
+    let request = api.request(
+        axum::http::Method::POST,
+        &format!("{path}/cancel"),
+        axum::body::Body::empty(),
+    );
+    assert_eq!(api.send(request).await.ok()["answer"], "cancelled");
+    assert_eq!(
+        api.post(&format!("{path}/cancel"), json!({})).await.code(),
+        "already_ended"
+    );
+    assert_eq!(
+        api.delete(&format!("{path}?reason=tidy")).await.ok()["answer"],
+        "deleted"
+    );
+    assert_eq!(api.delete(&path).await.code(), "not_found");
+    assert_eq!(api.get(&path).await.code(), "not_found");
+    for verb in ["cancel", "retry"] {
+        assert_eq!(
+            api.post(&format!("{path}/{verb}"), json!({})).await.code(),
+            "not_found"
+        );
+    }
+}
+
+async fn a_paused_queue_gives_nothing_out_until_it_is_resumed<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let engine = running(store.clone()).await;
+    let api = Asking::new(store);
+    assert_eq!(
+        api.post("/v1/queues/default/pause", json!({"reason": "deploy"}))
+            .await
+            .ok()["changed"],
+        true
+    );
+    assert_eq!(
+        api.post("/v1/queues/default/pause", json!({})).await.ok()["changed"],
+        false
+    );
+    let new = json!({"machine": "checkout", "step": "start", "state": {"number": 1}});
+    let id = api.post("/v1/instances", new).await.ok()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let queues = api.get("/v1/queues").await.ok();
+    let queue = &queues["queues"][0];
+    assert_eq!(
+        (&queue["name"], &queue["paused"]),
+        (&json!("default"), &json!(true))
+    );
+    assert_eq!(queue["eligible"], json!({"count": 1, "exact": true}));
+    assert!(queue["oldest_eligible_at"].is_string());
+    let waited = api
+        .get(&format!(
+            "/v1/instances/{id}/wait?until=settled&timeout_ms=100"
+        ))
+        .await
+        .ok();
+    assert_eq!(waited["reached"], false);
+    assert!(
+        waited["instance"]["waiting"]
+            .as_str()
+            .unwrap()
+            .contains("paused"),
+        "{waited}"
+    );
+    assert_eq!(
+        api.post("/v1/queues/default/resume", json!({})).await.ok()["changed"],
+        true
+    );
+    let waited = api
+        .get(&format!("/v1/instances/{id}/wait?until=settled"))
+        .await
+        .ok();
+    assert_eq!(waited["reached"], true);
+    engine.shutdown().await;
+}

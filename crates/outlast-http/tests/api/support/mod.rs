@@ -1,0 +1,119 @@
+//! Runs a test on both stores, and asks a router as a client would.
+
+pub(crate) mod asking;
+pub(crate) mod machines;
+
+use futures_util::FutureExt;
+use outlast::{Engine, Postgres, Sqlite, Store};
+use outlast_core::Inspect;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio_postgres::NoTls;
+
+pub(crate) use asking::{Answer, Asking};
+pub(crate) use machines::*;
+
+/// Longer than anything here takes: who waits for so long waits in vain.
+pub(crate) const LONG: Duration = Duration::from_secs(30);
+
+/// Makes a test on each store of every function named. Each takes the store:
+/// `async fn a_sentence<S: Store + Inspect + Clone>(store: S)`.
+macro_rules! on_both_stores {
+    ($($name:ident),+ $(,)?) => {
+        mod sqlite {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    crate::support::on_sqlite(super::$name).await;
+                }
+            )+
+        }
+
+        mod postgres {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    crate::support::on_postgres(super::$name).await;
+                }
+            )+
+        }
+    };
+}
+pub(crate) use on_both_stores;
+
+/// Runs a test on SQLite in memory.
+pub(crate) async fn on_sqlite<T: Future<Output = ()>>(test: impl FnOnce(Sqlite) -> T) {
+    let store = Sqlite::in_memory().expect("a store in memory can be opened");
+    test(store.clone()).await;
+    store.close().await;
+}
+
+/// Runs a test in a schema of its own, which goes when the test is over, however it went.
+pub(crate) async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(Postgres) -> T) {
+    let schema = unique_schema();
+    let store = Postgres::options(&url())
+        .expect("the URL can be read")
+        .schema(&schema)
+        .connect()
+        .await
+        .expect("the test server can be used");
+    let tested = AssertUnwindSafe(test(store.clone())).catch_unwind().await;
+    store.close().await;
+    drop_schema(&schema).await;
+    if let Err(panic) = tested {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// An engine with every machine of these tests.
+pub(crate) async fn running(store: impl Store + Inspect) -> Engine {
+    Engine::builder(store)
+        .machine(Checkout)
+        .machine(Parcel)
+        .machine(Fails)
+        .queue("default", 10)
+        .queue("other", 10)
+        .start()
+        .await
+        .unwrap()
+}
+
+/// Asks until the answer is yes: for what nobody can be told of.
+pub(crate) async fn eventually(what: &str, mut ask: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !ask().await {
+        assert!(begun.elapsed() < LONG, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn url() -> String {
+    std::env::var("OUTLAST_TEST_POSTGRES_URL").expect(
+        "OUTLAST_TEST_POSTGRES_URL is not set: run ./scripts/test.sh, which starts a private PostgreSQL, or name a server",
+    )
+}
+
+/// A name that no other test, thread or process uses.
+fn unique_schema() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let micros = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("the clock is past 1970")
+        .as_micros();
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("h{}_{micros}_{next}", std::process::id())
+}
+
+async fn drop_schema(schema: &str) {
+    let (client, connection) = tokio_postgres::connect(&url(), NoTls)
+        .await
+        .expect("the test server answers");
+    tokio::spawn(connection);
+    let sql =
+        format!("set client_min_messages = warning; drop schema if exists \"{schema}\" cascade");
+    client
+        .batch_execute(&sql)
+        .await
+        .expect("the schema is dropped");
+}

@@ -1,0 +1,274 @@
+//! What an engine has run is counted in the store, for people to see.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+use crate::support::through::{Break, Through};
+use crate::support::{LONG, eventually, insert, on_both_stores};
+use outlast::prelude::*;
+use outlast::{MachineOffer, Runs, Survey, SurveyRequest, Timestamp, Traffic};
+use outlast_core::{Inspect, Store};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+on_both_stores!(
+    what_ran_is_counted_by_step_outcome_and_what_follows,
+    starts_are_counted_by_how_long_they_had_waited,
+    counts_arrive_while_the_engine_runs,
+    engines_add_to_the_same_counts,
+    counts_whose_record_broke_are_dropped_and_nothing_else_is,
+    a_record_that_was_written_unseen_is_not_written_twice,
+    a_worker_tells_which_machines_it_has,
+    a_client_surveys_everything_and_counts_the_children_of_one,
+);
+
+/// Goes every way a step can go.
+#[derive(Clone)]
+struct Ways {
+    failed: Arc<AtomicU32>,
+}
+
+impl Ways {
+    fn new() -> Ways {
+        Ways {
+            failed: Arc::default(),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Way {
+    Begin,
+    Flaky,
+    Nap,
+    Family,
+    Join,
+    End,
+    Broken,
+}
+
+impl Machine for Ways {
+    const NAME: &'static str = "ways";
+    const VERSION: i32 = 3;
+    type State = Way;
+    type Output = ();
+
+    async fn step(&self, state: Way, _: &Context) -> StepResult<Self> {
+        Ok(match state {
+            Way::Begin => Outcome::next(Way::Flaky),
+            Way::Flaky if self.failed.fetch_add(1, Ordering::SeqCst) == 0 => {
+                Outcome::retry(Duration::ZERO, "not yet")
+            }
+            Way::Flaky => Outcome::next(Way::Nap),
+            Way::Nap => sleep(Duration::from_millis(1)).then(Way::Family),
+            Way::Family => fan_out([New::<Ways>(Way::End)]).then(Way::Join),
+            Way::Join | Way::End => Outcome::done(()),
+            Way::Broken => Outcome::stop("it is broken"),
+        })
+    }
+}
+
+async fn start(store: impl Store + Inspect) -> Engine {
+    let builder = Engine::builder(store).machine(Ways::new());
+    builder.queue("default", 10).start().await.unwrap()
+}
+
+/// Everything that was recorded, whatever the minute.
+async fn recorded(client: &Client) -> Traffic {
+    let traffic = client.traffic(Timestamp(0)).await.unwrap();
+    assert!(
+        traffic
+            .runs
+            .iter()
+            .all(|runs| runs.minute.0 % 60_000_000 == 0)
+    );
+    traffic
+}
+
+/// How often each way was gone.
+fn ways(traffic: &Traffic) -> BTreeSet<(&str, &str, &str, u64)> {
+    // A test may go over the end of a minute.
+    let sum = |of: &Runs| {
+        let same =
+            |it: &&Runs| (&it.step, &it.outcome, &it.next) == (&of.step, &of.outcome, &of.next);
+        traffic.runs.iter().filter(same).map(|it| it.count).sum()
+    };
+    let ways = traffic.runs.iter();
+    ways.map(|it| {
+        (
+            it.step.as_str(),
+            it.outcome.as_str(),
+            it.next.as_str(),
+            sum(it),
+        )
+    })
+    .collect()
+}
+
+fn starts(traffic: &Traffic) -> u64 {
+    traffic.delays.iter().map(|delays| delays.count).sum()
+}
+
+async fn what_ran_is_counted_by_step_outcome_and_what_follows<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let engine = start(store.clone()).await;
+    let whole = insert(&engine, New::<Ways>(Way::Begin)).await;
+    engine.wait(whole, LONG).await.unwrap();
+    let broken = insert(&engine, New::<Ways>(Way::Broken)).await;
+    engine.wait(broken, LONG).await.unwrap_err();
+    engine.shutdown().await;
+
+    let traffic = recorded(&Client::new(store)).await;
+    let expected = BTreeSet::from([
+        ("begin", "next", "flaky", 1),
+        ("flaky", "retry", "flaky", 1),
+        ("flaky", "next", "nap", 1),
+        ("nap", "wait", "family", 1),
+        ("family", "fan_out", "join", 1),
+        ("end", "done", "", 1),
+        ("join", "done", "", 1),
+        ("broken", "stop", "", 1),
+    ]);
+    assert_eq!(ways(&traffic), expected);
+    let of_this_machine = |it: &Runs| it.machine == "ways" && it.version == 3;
+    assert!(traffic.runs.iter().all(of_this_machine));
+}
+
+async fn starts_are_counted_by_how_long_they_had_waited<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    // Longer than the first bins, and known before anybody runs it.
+    let client = Client::new(store.clone());
+    insert(&client, New::<Ways>(Way::End)).await;
+    let inserted = client.now().await.unwrap();
+    eventually("it has waited", async || {
+        client.now().await.unwrap().since(inserted) > Duration::from_millis(20)
+    })
+    .await;
+    let engine = start(store).await;
+    let second = insert(&engine, New::<Ways>(Way::End)).await;
+    engine.wait(second, LONG).await.unwrap();
+    eventually("both are recorded", async || {
+        starts(&recorded(&client).await) == 2
+    })
+    .await;
+    engine.shutdown().await;
+
+    let traffic = recorded(&client).await;
+    assert!(traffic.delays.iter().all(|it| it.queue == "default"));
+    // 20 ms and more are in the bin from 16 ms on, or a later one.
+    let late = traffic.delays.iter().filter(|it| it.bin >= 5);
+    assert!(late.map(|it| it.count).sum::<u64>() >= 1, "{traffic:?}");
+}
+
+async fn counts_arrive_while_the_engine_runs<S: Store + Inspect + Clone>(store: S) {
+    let engine = start(store).await;
+    let id = insert(&engine, New::<Ways>(Way::End)).await;
+    engine.wait(id, LONG).await.unwrap();
+    eventually("it is recorded", async || {
+        !recorded(&engine).await.runs.is_empty()
+    })
+    .await;
+    engine.shutdown().await;
+}
+
+async fn engines_add_to_the_same_counts<S: Store + Inspect + Clone>(store: S) {
+    let engines = [start(store.clone()).await, start(store.clone()).await];
+    for engine in &engines {
+        let many = (0..20).map(|_| New::<Ways>(Way::End));
+        engine.insert_many(many).await.unwrap();
+    }
+    let client = Client::new(store);
+    eventually("everything has ended", async || {
+        let done = outlast::Filter {
+            statuses: vec![Status::Done],
+            ..outlast::Filter::default()
+        };
+        client.count(done).await.unwrap() == outlast::Count::Exactly(40)
+    })
+    .await;
+    for engine in &engines {
+        engine.shutdown().await;
+    }
+    let traffic = recorded(&client).await;
+    assert_eq!(ways(&traffic), BTreeSet::from([("end", "done", "", 40)]));
+    assert_eq!(starts(&traffic), 40);
+}
+
+async fn counts_whose_record_broke_are_dropped_and_nothing_else_is<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let breaking =
+        Through::new(store.clone()).breaking(|verb| (verb == "record").then_some(Break::Before));
+    let engine = start(breaking).await;
+    let id = insert(&engine, New::<Ways>(Way::End)).await;
+    engine.wait(id, LONG).await.unwrap();
+    assert!(engine.shutdown().await.in_time);
+    let client = Client::new(store);
+    assert_eq!(recorded(&client).await, Traffic::default());
+    let ended = client.get(id.get()).await.unwrap().unwrap();
+    assert_eq!(ended.status, Status::Done);
+    assert_eq!(client.workers().await.unwrap(), [], "it stopped as usual");
+}
+
+async fn a_record_that_was_written_unseen_is_not_written_twice<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let breaking =
+        Through::new(store.clone()).breaking(|verb| (verb == "record").then_some(Break::After));
+    let engine = start(breaking).await;
+    let id = insert(&engine, New::<Ways>(Way::End)).await;
+    engine.wait(id, LONG).await.unwrap();
+    eventually("it is recorded", async || {
+        !recorded(&engine).await.runs.is_empty()
+    })
+    .await;
+    engine.shutdown().await;
+    let traffic = recorded(&Client::new(store)).await;
+    assert_eq!(ways(&traffic), BTreeSet::from([("end", "done", "", 1)]));
+}
+
+async fn a_worker_tells_which_machines_it_has<S: Store + Inspect + Clone>(store: S) {
+    let engine = start(store).await;
+    let workers = engine.workers().await.unwrap();
+    let steps = ["begin", "flaky", "nap", "family", "join", "end", "broken"];
+    let expected = MachineOffer {
+        name: "ways".into(),
+        version: 3,
+        queue: "default".into(),
+        steps: steps.map(String::from).into(),
+    };
+    assert_eq!(workers[0].machines, [expected]);
+    engine.shutdown().await;
+}
+
+async fn a_client_surveys_everything_and_counts_the_children_of_one<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let engine = start(store).await;
+    let id = insert(&engine, New::<Ways>(Way::Begin)).await;
+    engine.wait(id, LONG).await.unwrap();
+    let request = SurveyRequest {
+        after: None,
+        limit: 100,
+    };
+    let Survey { groups, next } = engine.survey(request).await.unwrap();
+    assert_eq!(next, None);
+    let standing: Vec<_> = groups.iter().map(|it| (it.place(), it.instances)).collect();
+    let expected = [
+        (("ways", 3, "end", Status::Done), 1),
+        (("ways", 3, "join", Status::Done), 1),
+    ];
+    assert_eq!(standing, expected);
+    let rounds = engine.rounds(id.get()).await.unwrap();
+    assert_eq!(rounds.len(), 1);
+    assert_eq!(rounds[0].children, [(Status::Done, 1)]);
+    engine.shutdown().await;
+}
