@@ -34,6 +34,11 @@ impl Table {
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.table.add_row(cells);
+        // Nothing before the first column, so that lines begin where other lines do.
+        let columns = self.table.column_iter_mut();
+        columns.for_each(|column| {
+            column.set_padding((0, 2));
+        });
     }
 
     /// The lines, without the spaces that end them.

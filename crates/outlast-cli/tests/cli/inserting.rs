@@ -1,0 +1,129 @@
+//! Starting and signalling.
+
+use crate::support::{LONG, Site, on_both_databases};
+use outlast::{InstanceId, Status, Target};
+use serde_json::json;
+
+on_both_databases!(
+    an_instance_is_inserted_with_all_that_is_said,
+    a_state_comes_from_stdin_and_keeps_big_numbers,
+    an_occupied_key_answers_its_holder,
+    a_signal_finishes_an_instance,
+    a_signal_twice_is_a_duplicate_and_one_to_nobody_is_not_found,
+);
+
+async fn an_instance_is_inserted_with_all_that_is_said(site: &Site) {
+    let ran = site
+        .run([
+            "insert",
+            "checkout",
+            "start",
+            "-p",
+            "order=42",
+            "-p",
+            "amount:=100",
+            "--key",
+            "order:42",
+            "--queue",
+            "mail",
+            "--priority",
+            "-3",
+            "--delay",
+            "1h",
+            "--partition-key",
+            "ada",
+            "--machine-version",
+            "2",
+        ])
+        .succeeds();
+    let id = ran.line();
+    assert_eq!(ran.err(), format!("inserted instance {id}\n"));
+    let seen = site
+        .run(["get", "checkout/order:42", "-o", "json"])
+        .succeeds()
+        .json();
+    let it = &seen["instance"];
+    assert_eq!(it["id"], json!(id));
+    assert_eq!(it["state"], json!({"order": "42", "amount": 100}));
+    assert_eq!(
+        (&it["queue"], &it["priority"]),
+        (&json!("mail"), &json!(-3))
+    );
+    assert_eq!(
+        (&it["version"], &it["partition_key"]),
+        (&json!(2), &json!("ada"))
+    );
+    let waiting = it["waiting"].as_str().unwrap();
+    assert!(waiting.starts_with("runs step start at "), "{waiting}");
+}
+
+async fn a_state_comes_from_stdin_and_keeps_big_numbers(site: &Site) {
+    let state = r#"{"big": 123456789012345678901234567890, "price": 1.10}"#;
+    let ran = site
+        .run_with(["insert", "checkout", "start", "--state", "-"], state)
+        .succeeds();
+    let stored = site.run(["get", &ran.line(), "--state"]).succeeds();
+    assert_eq!(stored.line(), state);
+}
+
+async fn an_occupied_key_answers_its_holder(site: &Site) {
+    let insert = [
+        "insert", "checkout", "start", "--key", "order:42", "-o", "json",
+    ];
+    let first = site.run(insert).succeeds().json();
+    let second = site.run(insert).succeeds();
+    assert_eq!(second.json(), json!({"id": first["id"], "created": false}));
+    assert!(second.err().contains("holds the key"), "{}", second.err());
+    assert_eq!(site.run(["count"]).succeeds().line(), "1");
+}
+
+async fn a_signal_finishes_an_instance(site: &Site) {
+    let engine = site.engine().await;
+    let id = site
+        .run(["insert", "clerk", "park", "-p", "number:=7", "--key", "k"])
+        .succeeds()
+        .line();
+    let id = InstanceId(id.parse().unwrap());
+    let parked = engine.wait_settled(Target::Id(id), LONG).await.unwrap();
+    assert_eq!(parked.status, Status::AwaitingSignal);
+    let seen = site.run(["get", &id.to_string()]).succeeds().out();
+    assert!(
+        seen.starts_with(&format!("instance {id} waits for signal paid until ")),
+        "{seen}"
+    );
+    let sent = site
+        .run(["signal", "clerk/k", "paid", "-p", "amount:=100"])
+        .succeeds();
+    assert_eq!(sent.line(), "delivered");
+    engine.wait_ended(Target::Id(id), LONG).await.unwrap();
+    assert_eq!(
+        site.run(["get", &id.to_string(), "--result"])
+            .succeeds()
+            .line(),
+        "7"
+    );
+    // What has ended takes no signals.
+    site.run(["signal", &id.to_string(), "paid"]).ends_with(4);
+    engine.stop().await;
+}
+
+async fn a_signal_twice_is_a_duplicate_and_one_to_nobody_is_not_found(site: &Site) {
+    let id = site.run(["insert", "checkout", "start"]).succeeds().line();
+    let send = ["signal", &id, "paid", "--dedup", "evt-7", "-o", "json"];
+    assert_eq!(
+        site.run(send).succeeds().json()["delivery"],
+        json!("delivered")
+    );
+    assert_eq!(
+        site.run(send).succeeds().json()["delivery"],
+        json!("duplicate")
+    );
+    let nobody = site.run(["signal", "4711", "paid"]).ends_with(3);
+    assert!(
+        nobody.err().contains("there is no instance 4711"),
+        "{}",
+        nobody.err()
+    );
+    assert_eq!(nobody.out(), "");
+    site.run(["signal", "checkout/nobody", "paid"]).ends_with(3);
+}

@@ -1,0 +1,241 @@
+//! Listing, counting, watching, families, queues and workers.
+
+use crate::support::{LONG, Ran, Site, on_both_databases};
+use outlast::{InstanceId, Target};
+use serde_json::json;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+on_both_databases!(
+    filters_narrow_lists_and_counts,
+    a_list_goes_on_where_it_ended,
+    a_closed_pipe_is_no_failure,
+    watch_prints_what_becomes_of_an_instance,
+    watch_of_a_failure_says_so_by_its_code,
+    a_tree_shows_the_family,
+    queues_are_paused_and_resumed,
+    workers_are_listed,
+);
+
+async fn filters_narrow_lists_and_counts(site: &Site) {
+    let mut ids = Vec::new();
+    for (machine, queue) in [("a", "mail"), ("a", "default"), ("b", "mail")] {
+        ids.push(
+            site.run(["insert", machine, "start", "--queue", queue])
+                .succeeds()
+                .line(),
+        );
+    }
+    site.run(["cancel", &ids[0]]).succeeds();
+    let listed = |ran: Ran| {
+        ran.succeeds()
+            .out()
+            .lines()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        listed(site.run(["list", "-o", "ids"])),
+        [&*ids[2], &ids[1], &ids[0]]
+    );
+    assert_eq!(
+        listed(site.run(["list", "-o", "ids", "--machine", "a"])),
+        [&*ids[1], &ids[0]]
+    );
+    assert_eq!(
+        listed(site.run([
+            "list",
+            "-o",
+            "ids",
+            "--queue",
+            "mail",
+            "--status",
+            "runnable,failed"
+        ])),
+        [&*ids[2]]
+    );
+    assert_eq!(
+        listed(site.run(["list", "-o", "ids", "--error", "cancelled by ada"])),
+        [&*ids[0]]
+    );
+    assert_eq!(site.run(["count", "--since", "1h"]).succeeds().line(), "3");
+    let none = site
+        .run(["count", "--until", "1h", "-o", "json"])
+        .succeeds();
+    assert_eq!(none.json(), json!({"count": 0, "exact": true}));
+    // For people: headings, and no colours where nobody sees them.
+    let table = site.run(["list"]).succeeds().out();
+    assert!(table.starts_with("ID "), "{table}");
+    assert_eq!(table.lines().count(), 4);
+    assert!(!table.contains('\u{1b}'));
+}
+
+async fn a_list_goes_on_where_it_ended(site: &Site) {
+    for _ in 0..5 {
+        site.run(["insert", "a", "start"]).succeeds();
+    }
+    let first = site.run(["list", "-n", "2", "-o", "ids"]).succeeds();
+    let last = first.out().lines().last().unwrap().to_owned();
+    assert!(
+        first.err().contains(&format!("--before {last}")),
+        "{}",
+        first.err()
+    );
+    let rest = site
+        .run(["list", "--all", "--before", &last, "-o", "ids"])
+        .succeeds();
+    assert_eq!(rest.out().lines().count(), 3);
+    assert_eq!(rest.err(), "");
+}
+
+async fn a_closed_pipe_is_no_failure(site: &Site) {
+    site.run(["insert", "a", "start"]).succeeds();
+    let mut command = site.command(["list", "-o", "json"]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Nobody reads.
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&ended.stderr), "");
+}
+
+async fn watch_prints_what_becomes_of_an_instance(site: &Site) {
+    let engine = site.engine().await;
+    let id = site
+        .run(["insert", "clerk", "park", "-p", "number:=7"])
+        .succeeds()
+        .line();
+    engine
+        .wait_settled(Target::Id(InstanceId(id.parse().unwrap())), LONG)
+        .await
+        .unwrap();
+    let mut command = site.command(["watch", &id]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    assert!(
+        first.contains("awaiting_signal  waits for signal paid"),
+        "{first}"
+    );
+    site.run(["signal", &id, "paid"]).succeeds();
+    let last = lines.map(Result::unwrap).last().unwrap();
+    assert!(last.contains("  done  done "), "{last}");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    engine.stop().await;
+}
+
+async fn watch_of_a_failure_says_so_by_its_code(site: &Site) {
+    let engine = site.engine().await;
+    let id = site.run(["insert", "clerk", "fail"]).succeeds().line();
+    let watched = site.run(["watch", &id, "-o", "json"]).ends_with(1);
+    let last = watched.json_lines().pop().unwrap();
+    assert_eq!(last["status"], json!("failed"));
+    assert_eq!(last["last_error"], json!("out of stock"));
+    engine.stop().await;
+    // Nothing becomes of this one: nobody runs it any more.
+    let id = site.run(["insert", "clerk", "fail"]).succeeds().line();
+    let watched = site.run(["watch", &id, "--timeout", "1ms"]).ends_with(1);
+    assert!(
+        watched.err().contains("the time is up"),
+        "{}",
+        watched.err()
+    );
+    site.run(["watch", "4711"]).ends_with(3);
+}
+
+async fn a_tree_shows_the_family(site: &Site) {
+    let engine = site.engine().await;
+    let id = site.run(["insert", "clerk", "fan_out"]).succeeds().line();
+    let root = Target::Id(InstanceId(id.parse().unwrap()));
+    engine.wait_settled(root, LONG).await.unwrap();
+    let children = site
+        .run(["list", "--parent", &id, "-o", "ids"])
+        .succeeds()
+        .out();
+    for child in children.lines() {
+        let child = Target::Id(InstanceId(child.parse().unwrap()));
+        engine.wait_settled(child, LONG).await.unwrap();
+    }
+    let tree = site.run(["tree", &id]).succeeds().out();
+    assert!(
+        tree.contains("waits for 1 of 3 children, 1 has failed"),
+        "{tree}"
+    );
+    assert!(
+        tree.contains("round 1: 1 awaiting_signal, 1 done, 1 failed"),
+        "{tree}"
+    );
+    assert_eq!(
+        tree.matches("├─").count() + tree.matches("└─").count(),
+        3,
+        "{tree}"
+    );
+    let folded = site
+        .run(["tree", &id, "--children", "1", "-o", "json"])
+        .succeeds()
+        .json();
+    assert_eq!(folded["children"].as_array().unwrap().len(), 1);
+    assert_eq!(folded["more"], json!(2));
+    let shallow = site
+        .run(["tree", &id, "--depth", "0", "-o", "ids"])
+        .succeeds();
+    assert_eq!(shallow.line(), id);
+    engine.stop().await;
+}
+
+async fn queues_are_paused_and_resumed(site: &Site) {
+    site.run(["insert", "a", "start", "--queue", "mail"])
+        .succeeds();
+    let paused = site
+        .run([
+            "queues", "pause", "mail", "--reason", "a flood", "-o", "json",
+        ])
+        .succeeds();
+    assert_eq!(paused.json(), json!({"queue": "mail", "changed": true}));
+    let queue = site.run(["queues", "-o", "json"]).succeeds().json();
+    assert_eq!(
+        (&queue["name"], &queue["paused"]),
+        (&json!("mail"), &json!(true))
+    );
+    assert_eq!(queue["eligible"], json!({"count": 1, "exact": true}));
+    let waiting = site.run(["list", "-o", "ids"]).succeeds().line();
+    let seen = site.run(["get", &waiting]).succeeds().out();
+    assert!(
+        seen.contains("waits in queue mail, which is paused"),
+        "{seen}"
+    );
+    site.run(["queues", "resume", "mail"]).succeeds();
+    let again = site.run(["queues", "resume", "mail"]).succeeds();
+    assert!(again.err().contains("already"), "{}", again.err());
+    let table = site.run(["queues"]).succeeds().out();
+    assert!(
+        table.contains("mail") && !table.contains("paused"),
+        "{table}"
+    );
+}
+
+async fn workers_are_listed(site: &Site) {
+    assert!(
+        site.run(["workers"])
+            .succeeds()
+            .err()
+            .contains("no worker is registered")
+    );
+    let engine = site.engine().await;
+    let worker = site.run(["workers", "-o", "json"]).succeeds().json();
+    assert_eq!(
+        (&worker["name"], &worker["alive"]),
+        (&json!("desk"), &json!(true))
+    );
+    assert_eq!(worker["machines"][0]["name"], json!("clerk"));
+    let table = site.run(["workers"]).succeeds().out();
+    assert!(
+        table.contains("clerk/1") && table.contains("ends in"),
+        "{table}"
+    );
+    engine.stop().await;
+}
