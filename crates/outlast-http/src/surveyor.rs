@@ -32,7 +32,7 @@ const REST_MAX: Duration = Duration::from_secs(30);
 /// What is older than this is not told as news.
 const STALE: Duration = Duration::from_secs(60);
 /// How long a question waits for the first answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 const MINUTE: i64 = 60_000_000;
 
 /// Everything at a glance, as it was not long ago.

@@ -101,7 +101,7 @@ enum Followed {
     Nobody,
     Each(Vec<InstanceId>),
     Page {
-        filter: FilterParams,
+        filter: Box<FilterParams>,
         before: Option<InstanceId>,
         limit: usize,
     },
@@ -129,7 +129,7 @@ fn followed(filter: FilterParams, params: FollowParams) -> Result<Followed, Prob
         return Ok(Followed::Page {
             limit: page.limit()?,
             before: before.map(InstanceId),
-            filter,
+            filter: Box::new(filter),
         });
     }
     if is_filtered {
