@@ -6,6 +6,9 @@ use crate::failure::EXIT_CODES;
 use crate::output::Format;
 use clap::{Parser, Subcommand};
 
+/// Where help lists what every command takes.
+pub(crate) const EVERYWHERE: &str = "Everywhere";
+
 /// State machines that outlast the process: start, signal, look at and operate instances.
 #[derive(Debug, Parser)]
 #[command(name = "outlast", version, max_term_width = 100, after_help = EXIT_CODES)]
@@ -19,13 +22,14 @@ pub(crate) struct Cli {
         short,
         long,
         global = true,
+        help_heading = EVERYWHERE,
         value_name = "FORMAT",
         default_value = "table"
     )]
     pub(crate) output: Format,
 
     /// Tell more of what happens, on stderr; twice for everything
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, help_heading = EVERYWHERE, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 
     #[command(subcommand)]

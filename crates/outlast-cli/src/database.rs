@@ -1,5 +1,6 @@
 //! Which database, and opening it.
 
+use crate::args::EVERYWHERE;
 use crate::failure::Failure;
 use clap::Args;
 use outlast::postgres::Migrations;
@@ -15,6 +16,7 @@ pub(crate) struct DatabaseArgs {
         short,
         long,
         global = true,
+        help_heading = EVERYWHERE,
         value_name = "URL|PATH",
         env = "OUTLAST_DATABASE",
         hide_env_values = true
@@ -25,6 +27,7 @@ pub(crate) struct DatabaseArgs {
     #[arg(
         long,
         global = true,
+        help_heading = EVERYWHERE,
         value_name = "NAME",
         env = "OUTLAST_SCHEMA",
         default_value = "outlast"
@@ -85,13 +88,13 @@ impl Place {
     }
 }
 
+/// An older schema is mended by a command of this program.
 fn with_migrate(error: outlast::Error) -> Failure {
-    match Failure::from(error) {
-        Failure::Database(words) if words.contains("run the migrations") => {
-            Failure::Database(words.replace("run the migrations", "run `outlast migrate`"))
-        }
-        failure => failure,
+    let failure = Failure::from(error);
+    if let Failure::Database(words) = &failure {
+        return Failure::Database(words.replace("run the migrations", "run `outlast migrate`"));
     }
+    failure
 }
 
 /// A path that was mistyped must not become a new database.

@@ -73,19 +73,19 @@ impl From<Error> for Failure {
 
 impl From<SetupError> for Failure {
     fn from(error: SetupError) -> Failure {
-        match error {
-            SetupError::Store(error) => error.into(),
-            other => Failure::Failed(with_causes(&other)),
+        if let SetupError::Store(error) = error {
+            return error.into();
         }
+        Failure::Failed(with_causes(&error))
     }
 }
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
-        match error.kind() {
-            io::ErrorKind::BrokenPipe => Failure::Unread,
-            _ => Failure::Failed(format!("writing failed: {error}")),
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Failure::Unread;
         }
+        Failure::Failed(format!("writing failed: {error}"))
     }
 }
 

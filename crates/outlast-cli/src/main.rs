@@ -21,14 +21,12 @@ mod words;
 
 use args::Cli;
 use clap::Parser;
-use failure::Failure;
 use std::io::Write;
 use std::process::ExitCode;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let result = commands::run(cli).await;
+    let result = commands::run(Cli::parse()).await;
     let failure = match result {
         Ok(()) => return ExitCode::SUCCESS,
         Err(failure) => failure,
@@ -37,9 +35,6 @@ async fn main() -> ExitCode {
         // Nobody may be listening, and then there is nobody to tell.
         let _ = writeln!(std::io::stderr(), "error: {words}");
     }
-    match failure {
-        // Whoever reads has seen enough: `outlast list | head` is not a failure.
-        Failure::Unread => ExitCode::SUCCESS,
-        failure => ExitCode::from(failure.code()),
-    }
+    // Whoever reads has seen enough: `outlast list | head` is not a failure, and has the code 0.
+    ExitCode::from(failure.code())
 }

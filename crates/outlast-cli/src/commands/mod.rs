@@ -34,7 +34,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Completions(args) => return completions::run(args, &output),
         Command::Token(args) => return token::run(args, &output),
         Command::Migrate(args) => return migrate::run(args, &cli.database, &output).await,
-        Command::Demo(args) => return demo::run(args, &cli.database.schema, &output).await,
+        Command::Demo(args) => return demo::run(args, &cli.database, &output).await,
         Command::Serve(_)
         | Command::Insert(_)
         | Command::Signal(_)

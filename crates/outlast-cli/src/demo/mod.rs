@@ -7,7 +7,7 @@ mod engine;
 mod feeder;
 mod machines;
 
-use crate::database::Place;
+use crate::database::{DatabaseArgs, Place};
 use crate::face::Face;
 use crate::failure::Failure;
 use crate::output::{Output, note};
@@ -50,8 +50,13 @@ impl DemoArgs {
 }
 
 /// Runs until it is told to stop. Started again, it goes on where it was.
-pub(crate) async fn run(args: &DemoArgs, schema: &str, output: &Output) -> Result<(), Failure> {
-    let place = args.place(schema)?;
+pub(crate) async fn run(
+    args: &DemoArgs,
+    database: &DatabaseArgs,
+    output: &Output,
+) -> Result<(), Failure> {
+    refuse_database(database)?;
+    let place = args.place(&database.schema)?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
     let face = Face::at(address, Settings::new()).await?.with_metrics()?;
     let running = Running::start(&place).await?;
@@ -70,4 +75,16 @@ pub(crate) async fn run(args: &DemoArgs, schema: &str, output: &Output) -> Resul
     let _ = feeder.await;
     running.stop().await;
     served
+}
+
+/// Whoever names a database does not want sample machines in it, or meant `--postgres`. One that stands in the
+/// environment is meant for the other commands.
+fn refuse_database(database: &DatabaseArgs) -> Result<(), Failure> {
+    let in_environment = std::env::var("OUTLAST_DATABASE").ok();
+    match database.database.is_some() && database.database != in_environment {
+        true => Err(Failure::Usage(
+            "demo has a database of its own: choose its place with --folder, or a server with --postgres".to_owned(),
+        )),
+        false => Ok(()),
+    }
 }

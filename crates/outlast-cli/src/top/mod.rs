@@ -97,11 +97,12 @@ fn listen() -> mpsc::Receiver<Wish> {
 
 fn wish_of(event: &Event) -> Option<Wish> {
     match event {
-        Event::Key(key) if key.kind == KeyEventKind::Press => match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => Some(Wish::Quit),
-            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Some(Wish::Quit),
-            _ => None,
-        },
+        Event::Key(key) if key.kind == KeyEventKind::Press => {
+            let is_interrupt = key.modifiers.contains(KeyModifiers::CONTROL);
+            let quits = matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
+                || (is_interrupt && key.code == KeyCode::Char('c'));
+            quits.then_some(Wish::Quit)
+        }
         Event::Resize(_, _) => Some(Wish::Redraw),
         Event::Key(_)
         | Event::Mouse(_)

@@ -22,6 +22,8 @@ fn a_wrong_command_line_ends_with_2() {
     run(["-d", "x.db", "insert", "a", "b", "--delay", "soon"]).ends_with(2);
     run(["-d", "x.db", "get", "nonsense"]).ends_with(2);
     run([]).ends_with(2);
+    let demo = run(["demo", "--database", "x.db"]).ends_with(2);
+    assert!(demo.err().contains("--folder"), "{}", demo.err());
 }
 
 #[test]

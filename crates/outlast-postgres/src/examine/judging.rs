@@ -146,8 +146,8 @@ impl Server {
         );
         let remedy = "see what keeps autovacuum from freezing (old transactions, replication slots), and vacuum the database";
         match self.transactions {
-            ..=TRANSACTIONS_MAX => Finding::fine(CHECK, found),
-            ..=TRANSACTIONS_SERIOUS => Finding::warning(CHECK, found, remedy),
+            ..TRANSACTIONS_MAX => Finding::fine(CHECK, found),
+            TRANSACTIONS_MAX..TRANSACTIONS_SERIOUS => Finding::warning(CHECK, found, remedy),
             _ => Finding::serious(CHECK, found, remedy),
         }
     }
@@ -177,10 +177,9 @@ fn old_snapshots(holders: &[Holder]) -> Finding {
     let Some(oldest) = old.first() else {
         return Finding::fine(CHECK, "nobody keeps dead rows from being removed");
     };
-    let since = oldest.open.map_or_else(
-        || "a million transactions and more".to_owned(),
-        |open| span(open),
-    );
+    let since = oldest
+        .open
+        .map_or_else(|| "a million transactions and more".to_owned(), span);
     let found = format!(
         "{} {} keeps dead rows from being removed since {since}{}",
         oldest.kind,

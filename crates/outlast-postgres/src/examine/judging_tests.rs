@@ -35,9 +35,12 @@ fn a_good_server_is_fine_in_everything() {
     }
 }
 
+/// A check, how to spoil what it looks at, and what it finds then.
+type Case = (&'static str, fn(&mut Server), Severity);
+
 #[test]
 fn each_bad_setting_is_found() {
-    let cases: [(&str, fn(&mut Server), Severity); 12] = [
+    let cases: [Case; 12] = [
         ("server_version", |it| it.version = 130_001, Serious),
         ("writable", |it| it.is_standby = true, Serious),
         ("writable", |it| it.is_read_only = true, Serious),
