@@ -20,6 +20,9 @@ use tokio::sync::mpsc;
 /// How often the keyboard's thread looks whether anybody still listens.
 const LISTENING: Duration = Duration::from_millis(250);
 
+/// Nobody reads faster, and every look costs the database something.
+const SHORTEST: Duration = Duration::from_millis(250);
+
 /// Arguments of `top`.
 #[derive(Args, Debug)]
 pub(crate) struct TopArgs {
@@ -61,7 +64,7 @@ async fn watch(
             Err(error) => seen.trouble = Some(error.to_string()),
         }
         terminal.draw(|frame| view::draw(frame, &seen))?;
-        let next_look = tokio::time::sleep(args.every);
+        let next_look = tokio::time::sleep(args.every.max(SHORTEST));
         tokio::pin!(next_look);
         loop {
             tokio::select! {
