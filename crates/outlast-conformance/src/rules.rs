@@ -159,11 +159,6 @@ macro_rules! every_rule {
                 every_filter_filters,
                 statuses_and_parents_filter,
                 a_released_key_is_still_to_be_searched_for,
-                an_error_is_searched_for_by_any_part_of_it,
-                attempts_filter_from_a_number_on,
-                waits_are_searched_for_by_their_deadline,
-                a_page_that_few_fit_ends_at_its_bound_and_says_where_to_go_on,
-                children_and_deadlines_far_back_are_found_at_once_or_page_by_page,
                 signals_are_listed_oldest_first_with_their_tombstones,
                 children_are_listed_by_round,
                 queues_show_what_waits_and_runs,
@@ -270,6 +265,14 @@ macro_rules! every_rule {
                 no_more_is_collected_than_asked_for,
                 a_retried_instance_is_not_collected,
                 collecting_an_empty_store_finds_nothing,
+            }
+            searching on One {
+                an_error_is_searched_for_by_any_part_of_it,
+                attempts_filter_from_a_number_on,
+                waits_are_searched_for_by_their_deadline,
+                a_page_that_few_fit_ends_at_its_bound_and_says_where_to_go_on,
+                children_and_deadlines_far_back_are_found_at_once_or_page_by_page,
+                more_children_than_a_page_may_read_are_listed_to_the_end,
             }
             signal_or_insert on One {
                 when_nobody_holds_the_key_it_starts_with_the_signal_in_its_inbox,

@@ -93,7 +93,7 @@ fn few(tx: &Tx<'_>, filter: &Filter) -> Result<Option<Way>, Fault> {
     let limit = conditions.bind(SCAN_MAX as i64 + 1);
     let index = way.index();
     let sql = format!(
-        "select count(*)\nfrom (select 1 from instances indexed by {index} where {found} and ?1 is not null limit {limit})"
+        "select count(*)\nfrom (select 1 from instances indexed by {index} where {found} limit {limit})"
     );
     let mut statement = tx.prepare_made(&sql)?;
     let found: i64 = statement.query_row(params_from_iter(conditions.values), |row| row.get(0))?;

@@ -21,6 +21,7 @@ pub mod partitions;
 pub mod races;
 pub mod reaping;
 pub mod retention;
+pub mod searching;
 pub mod signal_or_insert;
 pub mod signals;
 pub mod signals_and_claims;

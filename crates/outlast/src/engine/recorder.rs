@@ -25,21 +25,23 @@ impl Recorder {
         Recorder { node, lanes }
     }
 
-    /// Once more when the engine has stopped: by then every step has run.
-    pub(crate) async fn run(self) {
+    /// What is counted after the last look is left to the end of the stop: by then every step has run.
+    pub(crate) async fn run(self: Arc<Recorder>) {
         loop {
-            let stopped = tokio::select! {
+            tokio::select! {
                 biased;
-                () = self.node.stop.everything.cancelled() => true,
-                () = tokio::time::sleep(jittered(INTERVAL)) => false,
-            };
-            if let Err(error) = self.run_once().await {
-                metrics::store_error("recorder");
-                tracing::debug!(%error, "could not record what was run; leaving it out");
+                () = self.node.stop.everything.cancelled() => return,
+                () = tokio::time::sleep(jittered(INTERVAL)) => {}
             }
-            if stopped {
-                return;
-            }
+            self.record().await;
+        }
+    }
+
+    /// Records, or leaves it out.
+    pub(crate) async fn record(&self) {
+        if let Err(error) = self.run_once().await {
+            metrics::store_error("recorder");
+            tracing::debug!(%error, "could not record what was run; leaving it out");
         }
     }
 

@@ -50,6 +50,7 @@ pub struct Engine {
     /// Committers, heartbeat and the loops that keep house.
     upkeep: TaskTracker,
     watchdog: Option<WatchdogThread>,
+    recorder: Option<Arc<Recorder>>,
     /// A stop did not end in time; stopping again does not make it so.
     late: AtomicBool,
 }
@@ -81,6 +82,7 @@ impl Engine {
             work: TaskTracker::new(),
             upkeep: TaskTracker::new(),
             watchdog: None,
+            recorder: None,
             late: AtomicBool::new(false),
             node,
         };
@@ -119,8 +121,9 @@ impl Engine {
             let picker = Picker::new(node.clone(), lane, executor.clone(), self.work.clone());
             self.work.spawn(picker.run());
         }
-        self.upkeep
-            .spawn(Recorder::new(node.clone(), self.lanes.clone()).run());
+        let recorder = Arc::new(Recorder::new(node.clone(), self.lanes.clone()));
+        self.upkeep.spawn(recorder.clone().run());
+        self.recorder = Some(recorder);
         let intake = Arc::new(Intake::new(
             node.clone(),
             self.lanes.clone(),
@@ -165,6 +168,9 @@ impl Engine {
         self.upkeep.close();
         // A store that does not answer must not hold up the stop.
         let _ = tokio::time::timeout(LAST_CALLS, self.upkeep.wait()).await;
+        if let Some(recorder) = &self.recorder {
+            let _ = tokio::time::timeout(LAST_WORDS, recorder.record()).await;
+        }
         self.deregister().await;
         // What other nodes do not hear they find out.
         let _ = tokio::time::timeout(LAST_WORDS, node.client.hub.flushed()).await;
