@@ -80,8 +80,16 @@ impl Finding {
     /// leases has been over.
     pub fn stuck_leases(claims: Count, workers: u64, longest: Duration) -> Finding {
         const CHECK: &str = "stuck_leases";
-        if workers == 0 || longest < LEASES_MAY_BE_OVER {
+        if workers == 0 {
             return Finding::fine(CHECK, "every claim belongs to a worker that is alive");
+        }
+        if longest < LEASES_MAY_BE_OVER {
+            let found = format!(
+                "{} of a worker whose lease ended {} ago: about to be given back",
+                counted(claims, "claim"),
+                span(longest)
+            );
+            return Finding::fine(CHECK, found);
         }
         let found = format!(
             "{} held by {}, whose first lease ended {} ago",

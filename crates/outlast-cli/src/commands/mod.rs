@@ -6,6 +6,7 @@ pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod get;
 pub(crate) mod insert;
+pub(crate) mod lines;
 pub(crate) mod list;
 pub(crate) mod migrate;
 pub(crate) mod operator;
@@ -16,6 +17,7 @@ pub(crate) mod target;
 pub(crate) mod token;
 pub(crate) mod tree;
 pub(crate) mod watch;
+pub(crate) mod webhooks;
 pub(crate) mod workers;
 
 use crate::args::{Cli, Command};

@@ -1,6 +1,7 @@
 //! `outlast serve`: the HTTP API and the dashboard of a database.
 
 use super::token::read_tokens;
+use super::webhooks::read_webhooks;
 use crate::database::Database;
 use crate::face::Face;
 use crate::failure::Failure;
@@ -23,6 +24,10 @@ pub(crate) struct ServeArgs {
     /// Let in only who has one of the tokens in this file: one line each, as `outlast token` prints it
     #[arg(long, value_name = "FILE", env = "OUTLAST_TOKENS")]
     tokens: Option<PathBuf>,
+    /// Turn signed messages (Standard Webhooks) into signals, as this file says: one line each, NAME signal=NAME
+    /// machine=NAME key=/pointer/into/the/body secret=whsec_…; they are taken at /v1/webhooks/NAME
+    #[arg(long, value_name = "FILE", env = "OUTLAST_WEBHOOKS")]
+    webhooks: Option<PathBuf>,
     /// Answer requests to this host name
     #[arg(long, value_name = "HOST")]
     allow_host: Vec<String>,
@@ -41,6 +46,12 @@ impl ServeArgs {
             settings = read_tokens(file)?
                 .into_iter()
                 .fold(settings, Settings::token);
+        }
+        if let Some(file) = &self.webhooks {
+            let webhooks = read_webhooks(file)?.into_iter();
+            settings = webhooks.fold(settings, |settings, (name, route)| {
+                settings.webhook(name, route)
+            });
         }
         settings = self.allow_host.iter().fold(settings, Settings::allow_host);
         settings = self

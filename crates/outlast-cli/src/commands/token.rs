@@ -3,6 +3,7 @@
 //! A file of tokens has a line for each: its name, its role, the hash of its secret, and how far it reaches. The
 //! secret is nowhere but with whoever it was given to.
 
+use super::lines::read_lines;
 use crate::failure::Failure;
 use crate::output::{Format, Output, note};
 use clap::Args;
@@ -62,21 +63,15 @@ impl TokenArgs {
     }
 }
 
-/// The tokens in a file. Empty lines and those that begin with # say nothing.
+/// The tokens in a file.
 pub(crate) fn read_tokens(file: &Path) -> Result<Vec<Token>, Failure> {
-    let shown = file.display();
-    let text = std::fs::read_to_string(file);
-    let text = text.map_err(|error| Failure::Usage(format!("{shown} cannot be read: {error}")))?;
-    let lines = text.lines().map(str::trim).enumerate();
-    let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    let tokens = lines.map(|(position, line)| {
-        let wrong = |why| Failure::Usage(format!("line {} of {shown}: {why}", position + 1));
-        read_token(line).map_err(wrong)
-    });
-    let tokens = tokens.collect::<Result<Vec<_>, _>>()?;
+    let tokens = read_lines(file, read_token)?;
     match tokens.is_empty() {
         // An empty file would mean that nobody needs a token.
-        true => Err(Failure::Usage(format!("{shown} has no token in it"))),
+        true => Err(Failure::Usage(format!(
+            "{} has no token in it",
+            file.display()
+        ))),
         false => Ok(tokens),
     }
 }

@@ -1,0 +1,21 @@
+//! Files with a line for each thing: tokens, webhooks.
+
+use crate::failure::Failure;
+use std::path::Path;
+
+/// What the lines of a file say. Empty lines and those that begin with # say nothing.
+pub(crate) fn read_lines<T>(
+    file: &Path,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Result<Vec<T>, Failure> {
+    let shown = file.display();
+    let text = std::fs::read_to_string(file);
+    let text = text.map_err(|error| Failure::Usage(format!("{shown} cannot be read: {error}")))?;
+    let lines = text.lines().map(str::trim).enumerate();
+    let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let things = lines.map(|(position, line)| {
+        let wrong = |why| Failure::Usage(format!("line {} of {shown}: {why}", position + 1));
+        read(line).map_err(wrong)
+    });
+    things.collect()
+}
