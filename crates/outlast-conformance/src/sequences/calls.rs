@@ -160,7 +160,8 @@ impl Call {
             Call::Rounds(id) => ids.rename(id),
             Call::Search(request) => {
                 let parent = request.filter.parent.iter_mut();
-                parent.for_each(|it| ids.rename(it));
+                let named = parent.chain(&mut request.before);
+                named.for_each(|it| ids.rename(it));
             }
             Call::Record(_)
             | Call::SignalOrInsert(_)
