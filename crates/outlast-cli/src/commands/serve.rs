@@ -31,7 +31,7 @@ pub(crate) struct ServeArgs {
     /// Answer requests to this host name
     #[arg(long, value_name = "HOST")]
     allow_host: Vec<String>,
-    /// Let pages of this origin change things, such as https://outlast.example.com
+    /// Let pages of this origin change things, such as `https://outlast.example.com`
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
     /// Where a proxy in front makes this appear, such as /outlast

@@ -181,7 +181,14 @@ struct Worker {
 }
 
 impl Worker {
+    /// One that is ready for work.
     fn start(place: &str) -> Worker {
+        let worker = Worker::spawn(place);
+        worker.says("started");
+        worker
+    }
+
+    fn spawn(place: &str) -> Worker {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "crashing::a_worker", "--ignored", "--nocapture"]);
         command.env("OUTLAST_TEST_WORKER", place);
@@ -197,9 +204,7 @@ impl Worker {
                 }
             }
         });
-        let worker = Worker { process, words };
-        worker.says("started");
-        worker
+        Worker { process, words }
     }
 
     /// Waits for this word; what it says before is passed over.
@@ -229,6 +234,21 @@ impl Worker {
         let pid = self.process.id().to_string();
         let kill = Command::new("kill").args([signal, &pid]).status().unwrap();
         assert!(kill.success());
+    }
+}
+
+impl Worker {
+    /// `SIGSTOP`, at a moment when it does not hold the file that everybody writes to.
+    async fn freeze(&self, client: &Client) {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        loop {
+            self.signal("-STOP");
+            let write = client.resume("nobody's", Note::by("the test"));
+            if tokio::time::timeout(PATIENCE, write).await.is_ok() {
+                return;
+            }
+            self.signal("-CONT");
+        }
     }
 }
 
@@ -310,7 +330,7 @@ where
     let client = Client::new(store);
     let id = insert(&client, New::<Victim>(Fate::Haunt)).await;
     zombie.says(&running(id));
-    zombie.signal("-STOP");
+    zombie.freeze(&client).await;
     let engine = engine.start().await.unwrap();
     let ended = engine.wait(id, LONG).await.unwrap();
     assert_eq!((ended.by.as_str(), ended.attempt), ("test", 1));
@@ -339,7 +359,8 @@ where
     let house = house.start().await.unwrap();
     let id = insert(&house, New::<Victim>(Fate::Abort)).await;
     for _ in 0..2 {
-        let mut worker = Worker::start(place);
+        // It may be dead before it says that it is ready.
+        let mut worker = Worker::spawn(place);
         worker.says(&running(id));
         worker.dies();
     }
