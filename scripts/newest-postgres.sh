@@ -23,7 +23,14 @@ main() {
     install_programs "$version"
     # A given server would be another version than the one asked for here.
     unset OUTLAST_TEST_POSTGRES_URL
-    OUTLAST_PG_BIN=$folder/node_modules/$package/native/bin ./scripts/test.sh -p outlast-postgres "$@"
+    export OUTLAST_PG_BIN=$folder/node_modules/$package/native/bin
+    # With everything else, as the tests are built: alone, what it depends on would be built once more with fewer
+    # features. Only nextest can leave the others out then.
+    if cargo nextest --version >/dev/null 2>&1; then
+        ./scripts/test.sh --workspace -E 'package(outlast-postgres)' "$@"
+    else
+        ./scripts/test.sh -p outlast-postgres "$@"
+    fi
 }
 
 require_npm() {
