@@ -32,7 +32,8 @@ run_tests() {
     # Users' drivers are features, and so are their tests.
     set -- --all-features "$@"
     if cargo nextest --version >/dev/null 2>&1; then
-        cargo nextest run "$@"
+        # Most tests wait for a disk, a server or a moment, so more of them than cores.
+        NEXTEST_TEST_THREADS=${NEXTEST_TEST_THREADS:-$(($(nproc) * 2))} cargo nextest run "$@"
     elif only_packages "$@"; then
         cargo test --no-fail-fast --all-targets "$@"
     else
