@@ -77,9 +77,7 @@ fn what_cannot_be_measured_is_refused_in_words() {
 
 #[tokio::test]
 async fn a_role_that_may_not_make_databases_is_refused_in_words() {
-    let url = std::env::var("OUTLAST_TEST_POSTGRES_URL").expect(
-        "OUTLAST_TEST_POSTGRES_URL is not set: run ./scripts/test.sh, which starts a private PostgreSQL, or name a server",
-    );
+    let url = outlast_testbed::shared::url();
     let config: Config = url.parse().expect("the address can be read");
     let (client, connection) = config.connect(NoTls).await.expect("the server answers");
     tokio::spawn(connection);

@@ -75,6 +75,15 @@ impl Standing {
     pub fn place(&self) -> (&str, i32, &str, Status) {
         (&self.machine, self.version, &self.step, self.status)
     }
+
+    /// Adds instances of the same place, from another slice.
+    pub fn add(&mut self, more: &Standing) {
+        self.instances += more.instances;
+        self.without_deadline += more.without_deadline;
+        self.overdue += more.overdue;
+        self.retrying += more.retrying;
+        self.oldest_updated_at = self.oldest_updated_at.min(more.oldest_updated_at);
+    }
 }
 
 /// The children of one round of an instance, counted.

@@ -152,17 +152,21 @@ fn stuck(queue: &QueueSummary, glance: &Glance) -> Option<Attention> {
     if matches!(queue.eligible, Count::Exactly(0)) {
         return None;
     }
-    let many = counted(count)?.words();
+    let waiting = match counted(count)? {
+        Counted::One => "1 instance waits".to_owned(),
+        Counted::Many(many) => format!("{} instances wait", many.to_lowercase()),
+    };
     let name = &queue.name;
     let (kind, severity, sentence) = if queue.paused {
-        let sentence =
-            format!("The queue {name} is paused with {many} waiting: resume it when they may run.");
+        let sentence = format!(
+            "The queue {name} is paused, and {waiting} in it: resume it when that may run."
+        );
         ("paused_queue", Severity::Warning, sentence)
     } else if is_served(name, glance) {
         return None;
     } else {
         let sentence = format!(
-            "No running worker takes work from the queue {name}, where {many} waits: start one that does."
+            "No running worker takes work from the queue {name}, where {waiting}: start one that does."
         );
         ("unserved_queue", Severity::Error, sentence)
     };
@@ -205,19 +209,10 @@ fn of_instances(
     }
 }
 
-/// How many, in words that fit a sentence.
+/// How many, in words that begin a sentence.
 enum Counted {
     One,
     Many(String),
-}
-
-impl Counted {
-    fn words(self) -> String {
-        match self {
-            Counted::One => "1 instance".into(),
-            Counted::Many(many) => format!("{many} instances"),
-        }
-    }
 }
 
 fn counted(count: CountBody) -> Option<Counted> {

@@ -1,13 +1,11 @@
 //! The last hour by the minute: what ran, what failed, and how long it waited.
 
 use crate::auth::Reach;
-use crate::limits::WINDOW_MINUTES;
+use crate::limits::{MINUTE, WINDOW_MINUTES};
 use crate::routes::is_failure;
 use crate::time::Moment;
 use outlast_core::{DELAY_BINS, Timestamp, Traffic, minute_of};
 use serde::Serialize;
-
-const MINUTE: i64 = 60_000_000;
 
 /// The last hour, by the minute; each list has one entry for each minute, the last for the one that runs.
 #[derive(Debug, Serialize, utoipa::ToSchema)]

@@ -32,6 +32,8 @@ pub(crate) const QUEUES_COUNTED_MAX: usize = 100;
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(30);
 /// How long the store may take to count as ready.
 pub(crate) const READY_WITHIN: Duration = Duration::from_secs(2);
+/// In the microseconds of timestamps.
+pub(crate) const MINUTE: i64 = 60_000_000;
 /// The past that charts and transitions show.
 pub(crate) const WINDOW_MINUTES: i64 = 60;
 

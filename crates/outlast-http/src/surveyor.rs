@@ -3,7 +3,7 @@
 //! Nothing runs while nobody asks. While somebody does, it takes at most a fifth of one connection's time, however large
 //! the table is: a small one is counted anew every second, a large one when its turn is done.
 
-use crate::limits::WINDOW_MINUTES;
+use crate::limits::{MINUTE, WINDOW_MINUTES};
 use crate::problem::{Code, Problem};
 use outlast::Client;
 use outlast_core::limits::SURVEY_MAX;
@@ -33,7 +33,6 @@ const REST_MAX: Duration = Duration::from_secs(30);
 const STALE: Duration = Duration::from_secs(60);
 /// How long a question waits for the first answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-const MINUTE: i64 = 60_000_000;
 
 /// Everything at a glance, as it was not long ago.
 #[derive(Clone, Debug)]
@@ -268,7 +267,7 @@ impl Walk {
                 standing.status.as_str(),
             );
             match self.seen.get_mut(&place) {
-                Some(seen) => add(seen, &standing),
+                Some(seen) => seen.add(&standing),
                 None => {
                     self.seen.insert(place, standing);
                 }
@@ -285,14 +284,6 @@ impl Walk {
     fn standings_so_far(&self) -> Vec<Standing> {
         self.seen.values().cloned().collect()
     }
-}
-
-fn add(seen: &mut Standing, more: &Standing) {
-    seen.instances += more.instances;
-    seen.without_deadline += more.without_deadline;
-    seen.overdue += more.overdue;
-    seen.retrying += more.retrying;
-    seen.oldest_updated_at = seen.oldest_updated_at.min(more.oldest_updated_at);
 }
 
 /// What this lock guards is whole between any two statements.

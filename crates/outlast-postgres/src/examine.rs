@@ -3,21 +3,19 @@
 mod judging;
 
 use crate::error::Failure;
+use crate::inspect::{COUNTED_MAX, counted};
 use crate::migrate::SCHEMA_VERSION;
 use crate::opening::Purpose;
 use crate::row::{column, duration, time};
 use crate::session::Session;
 use crate::statement::{self, Call, value};
 use judging::{Holder, Server, Space};
-use outlast_core::limits::COUNT_MAX;
-use outlast_core::{Count, Finding, OVERDUE_AFTER, Result, Timestamp, micros};
+use outlast_core::{Finding, OVERDUE_AFTER, Result, Timestamp, micros};
 use std::time::{Duration, SystemTime};
 use tokio_postgres::Row;
 
 /// How many open transactions are looked at.
 const HOLDERS_MAX: i64 = 100;
-/// One more than is told, to know whether there are more.
-const COUNTED_MAX: i64 = COUNT_MAX as i64 + 1;
 
 pub(crate) async fn examine(session: &Session) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
@@ -139,14 +137,6 @@ fn schema_version(row: &Row) -> Result<Finding, Failure> {
 fn longest(row: &Row) -> Result<Duration, Failure> {
     let longest = column::<Option<i64>>(row, "longest_us")?;
     Ok(duration(longest.unwrap_or_default()))
-}
-
-fn counted(instances: i64) -> Count {
-    let instances = instances.unsigned_abs();
-    match instances > COUNT_MAX {
-        true => Count::AtLeast(COUNT_MAX),
-        false => Count::Exactly(instances),
-    }
 }
 
 fn seconds(seconds: f64) -> Duration {

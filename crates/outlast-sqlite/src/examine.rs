@@ -1,11 +1,11 @@
 //! How the file and its database are.
 
 use crate::error::Fault;
+use crate::inspect::{COUNTED_MAX, counted};
 use crate::migrate;
 use crate::options::Synchronous;
 use crate::tx::Tx;
-use outlast_core::limits::COUNT_MAX;
-use outlast_core::{Count, Finding, OVERDUE_AFTER, size};
+use outlast_core::{Finding, OVERDUE_AFTER, size};
 use rusqlite::{Connection, params};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,8 +13,6 @@ use std::time::Duration;
 const STUCK_LEASES: &str = include_str!("../sql/examine/stuck_leases.sql");
 const OVERDUE_TIMERS: &str = include_str!("../sql/examine/overdue_timers.sql");
 
-/// One more than is told, to know whether there are more.
-const COUNTED_MAX: i64 = COUNT_MAX as i64 + 1;
 /// A log is written back at a few megabytes; one of this size is kept by a reader.
 const LOG_MAX: u64 = 256 * 1024 * 1024;
 /// Reading every page of a larger file takes longer than a question may.
@@ -219,14 +217,6 @@ fn judged_room(free: u64) -> Finding {
         ..ROOM_SERIOUS => Finding::serious(CHECK, found, remedy),
         ROOM_SERIOUS..ROOM_MIN => Finding::warning(CHECK, found, remedy),
         _ => Finding::fine(CHECK, found),
-    }
-}
-
-fn counted(instances: i64) -> Count {
-    let instances = instances.unsigned_abs();
-    match instances > COUNT_MAX {
-        true => Count::AtLeast(COUNT_MAX),
-        false => Count::Exactly(instances),
     }
 }
 

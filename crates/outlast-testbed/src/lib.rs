@@ -9,4 +9,5 @@ pub mod program;
 pub mod proxy;
 pub mod question;
 pub mod replicas;
+pub mod shared;
 pub mod small_disk;

@@ -60,7 +60,7 @@ pub const CLAIMED: &str = "outlast_claimed_total";
 pub const CLAIM_BATCH: &str = "outlast_claim_batch_size";
 /// How long asking for claims took, by `queue`.
 pub const CLAIM_SECONDS: &str = "outlast_claim_seconds";
-/// Claims given back unrun, by `reason` (stopping, waited, unknown_step, unreadable, grace_over).
+/// Claims given back unrun, by `reason` (stopping, waited, suspect, unknown_step, unreadable, grace_over).
 pub const RELEASED: &str = "outlast_released_total";
 /// Outcomes that were dropped because the claim was no longer this worker's, by `machine`.
 pub const LOST: &str = "outlast_lost_claims_total";

@@ -2,11 +2,10 @@
 
 use outlast::prelude::*;
 use outlast::{Postgres, Sqlite, Store};
+use outlast_testbed::shared::{drop_schema, unique_schema, url};
 use serde_json::Value;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 
 /// Longer than anything here takes.
@@ -75,15 +74,9 @@ impl Site {
 
     /// Removes what a test leaves on the server.
     pub(crate) async fn clear(self) {
-        if !self.is_postgres {
-            return;
+        if self.is_postgres {
+            drop_schema(&self.schema).await;
         }
-        let connecting = tokio_postgres::connect(&url(), tokio_postgres::NoTls).await;
-        let (client, connection) = connecting.expect("the test server answers");
-        tokio::spawn(connection);
-        let schema = &self.schema;
-        let sql = format!("set client_min_messages = warning; drop schema \"{schema}\" cascade");
-        client.batch_execute(&sql).await.unwrap();
     }
 
     /// The program with these arguments, on this database.
@@ -264,18 +257,4 @@ impl Ran {
         assert_eq!(lines.len(), 1, "{}", self.out());
         lines.remove(0)
     }
-}
-
-fn url() -> String {
-    std::env::var("OUTLAST_TEST_POSTGRES_URL").expect(
-        "OUTLAST_TEST_POSTGRES_URL is not set: run ./scripts/test.sh, which starts a private PostgreSQL, or name a server",
-    )
-}
-
-/// A name that no other test, thread or process uses.
-fn unique_schema() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("c{}_{}_{next}", std::process::id(), since.as_micros())
 }

@@ -76,14 +76,22 @@ impl Act {
         }
     }
 
-    /// The statuses in which there is something to do.
-    fn statuses(self) -> Vec<Status> {
-        let fits = |status: &Status| match self {
+    /// Whether there is something to do in this status.
+    fn is_for(self, status: Status) -> bool {
+        match self {
             Act::Retry => matches!(status, Status::Failed | Status::Cancelled),
             Act::Cancel => !status.is_terminal(),
             Act::Delete => status.is_terminal(),
-        };
-        Status::ALL.into_iter().filter(fits).collect()
+        }
+    }
+
+    /// Which statuses are meant when none is named. To retry means the failed: whoever cancelled something meant it.
+    fn meant(self) -> Vec<Status> {
+        let all = Status::ALL.into_iter();
+        match self {
+            Act::Retry => vec![Status::Failed],
+            Act::Cancel | Act::Delete => all.filter(|status| self.is_for(*status)).collect(),
+        }
     }
 }
 
@@ -110,7 +118,7 @@ pub(crate) async fn bulk(
         .as_deref()
         .map(|cursor| question.position(cursor))
         .transpose()?;
-    let Some(filter) = with_statuses(api.filter(&params).await?, &act.statuses()) else {
+    let Some(filter) = narrowed(api.filter(&params).await?, act) else {
         return Ok(Json(nothing(body.dry_run)));
     };
     if body.dry_run {
@@ -138,12 +146,12 @@ pub(crate) async fn bulk(
     }))
 }
 
-/// The filter with only those of its statuses; `None` when none is left.
-fn with_statuses(mut filter: Filter, allowed: &[Status]) -> Option<Filter> {
+/// The filter with only those of its statuses in which there is something to do; `None` when none is left.
+fn narrowed(mut filter: Filter, act: Act) -> Option<Filter> {
     if filter.statuses.is_empty() {
-        filter.statuses = allowed.to_vec();
+        filter.statuses = act.meant();
     } else {
-        filter.statuses.retain(|status| allowed.contains(status));
+        filter.statuses.retain(|status| act.is_for(*status));
     }
     (!filter.statuses.is_empty()).then_some(filter)
 }

@@ -36,7 +36,11 @@ async fn everything_is_done_page_by_page_and_once<S: Store + Inspect + Clone>(st
     ] {
         let (mut cursor, mut changed, mut pages) = (json!(null), 0, 0);
         loop {
-            let body = json!({"filter": {"machine": "m"}, "cursor": cursor, "reason": "test"});
+            let mut filter = json!({"machine": "m"});
+            if verb == "retry" {
+                filter["status"] = json!(["cancelled"]);
+            }
+            let body = json!({"filter": filter, "cursor": cursor, "reason": "test"});
             let answer = api.post(&format!("/v1/bulk/{verb}"), body).await.ok();
             assert!(answer["matched"].as_u64().unwrap() <= 500);
             changed += answer["changed"].as_u64().unwrap();
@@ -70,6 +74,9 @@ async fn a_verb_leaves_alone_what_it_has_nothing_to_do_for<S: Store + Inspect + 
     api.post(&format!("/v1/instances/{ended}/cancel"), json!({}))
         .await
         .ok();
+    // Whoever cancelled it meant it, unless the filter says otherwise.
+    let retried = api.post("/v1/bulk/retry", json!({"filter": {}})).await.ok();
+    assert_eq!(retried["matched"], 0);
     let deleted = api
         .post("/v1/bulk/delete", json!({"filter": {}}))
         .await

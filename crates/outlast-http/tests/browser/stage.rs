@@ -9,10 +9,11 @@ use outlast::prelude::*;
 use outlast::{EngineBuilder, InstanceId, Status};
 use outlast_core::{Store, Traffic};
 use outlast_http::{Role, Settings, Token};
+use outlast_testbed::shared::{drop_schema, unique_schema, url};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -66,7 +67,7 @@ impl Stage {
     /// On PostgreSQL, in a schema of its own.
     pub(crate) async fn postgres(setting: Setting) -> Stage {
         let schema = unique_schema();
-        let store = Postgres::options(&postgres_url())
+        let store = Postgres::options(&url())
             .expect("the address can be read")
             .schema(&schema)
             .connect();
@@ -288,37 +289,4 @@ fn serve(listener: TcpListener, app: Router) -> Runtime {
             .expect("a server goes on until it is ended");
     });
     runtime
-}
-
-fn postgres_url() -> String {
-    std::env::var("OUTLAST_TEST_POSTGRES_URL").expect(
-        "OUTLAST_TEST_POSTGRES_URL is not set: run ./scripts/test.sh, which starts a private PostgreSQL, or name a server",
-    )
-}
-
-/// A name that no other test, thread or process uses.
-fn unique_schema() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let micros = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .expect("the clock is past 1970")
-        .as_micros();
-    format!(
-        "b{}_{micros}_{}",
-        std::process::id(),
-        NEXT.fetch_add(1, Ordering::Relaxed)
-    )
-}
-
-async fn drop_schema(schema: &str) {
-    let (client, connection) = tokio_postgres::connect(&postgres_url(), tokio_postgres::NoTls)
-        .await
-        .expect("the test server answers");
-    tokio::spawn(connection);
-    let sql =
-        format!("set client_min_messages = warning; drop schema if exists \"{schema}\" cascade");
-    client
-        .batch_execute(&sql)
-        .await
-        .expect("the schema is dropped");
 }

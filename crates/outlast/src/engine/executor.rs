@@ -21,6 +21,7 @@ use tracing::Instrument;
 
 /// How long a claim waits for a slot before somebody else may have it.
 const SLOT_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Runs claims.
 ///
 /// Every claim is a task, and a task is as large as all that its future may hold at a time: what is rare is

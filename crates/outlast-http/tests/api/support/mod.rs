@@ -6,10 +6,9 @@ pub(crate) mod machines;
 use futures_util::FutureExt;
 use outlast::{Engine, Postgres, Sqlite, Store};
 use outlast_core::Inspect;
+use outlast_testbed::shared::{drop_schema, unique_schema, url};
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tokio_postgres::NoTls;
+use std::time::{Duration, Instant};
 
 pub(crate) use asking::{Answer, Asking};
 pub(crate) use machines::*;
@@ -86,34 +85,4 @@ pub(crate) async fn eventually(what: &str, mut ask: impl AsyncFnMut() -> bool) {
         assert!(begun.elapsed() < LONG, "never: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-}
-
-fn url() -> String {
-    std::env::var("OUTLAST_TEST_POSTGRES_URL").expect(
-        "OUTLAST_TEST_POSTGRES_URL is not set: run ./scripts/test.sh, which starts a private PostgreSQL, or name a server",
-    )
-}
-
-/// A name that no other test, thread or process uses.
-fn unique_schema() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let micros = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .expect("the clock is past 1970")
-        .as_micros();
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("h{}_{micros}_{next}", std::process::id())
-}
-
-async fn drop_schema(schema: &str) {
-    let (client, connection) = tokio_postgres::connect(&url(), NoTls)
-        .await
-        .expect("the test server answers");
-    tokio::spawn(connection);
-    let sql =
-        format!("set client_min_messages = warning; drop schema if exists \"{schema}\" cascade");
-    client
-        .batch_execute(&sql)
-        .await
-        .expect("the schema is dropped");
 }
