@@ -1,6 +1,7 @@
 //! `outlast retry`, `cancel` and `delete`: of one, of some, of all that fit.
 
 use super::operator::Operator;
+use super::verb::{Became, Verb};
 use crate::bar::bar;
 use crate::database::Database;
 use crate::failure::Failure;
@@ -8,10 +9,7 @@ use crate::filters::{Filters, instance_id};
 use crate::output::{Format, Output, note};
 use crate::{object, words};
 use clap::Args;
-use outlast::{
-    CancelAnswer, Client, Count, DeleteAnswer, Filter, InstanceId, ListRequest, Note, RetryAnswer,
-    Status,
-};
+use outlast::{Client, Count, Filter, InstanceId, ListRequest};
 use serde_json::json;
 use std::io::{BufRead, IsTerminal, Write};
 
@@ -37,22 +35,6 @@ pub(crate) struct BulkArgs {
     dry_run: bool,
     #[command(flatten)]
     operator: Operator,
-}
-
-/// What is done to instances.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
-    Retry,
-    Cancel,
-    Delete,
-}
-
-/// What became of one instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Became {
-    Done,
-    Refused(String),
-    NotFound,
 }
 
 pub(crate) async fn run(
@@ -198,130 +180,6 @@ fn tell_matched(matched: Count, output: &Output) -> Result<(), Failure> {
     }
 }
 
-impl Verb {
-    fn word(self) -> &'static str {
-        match self {
-            Verb::Retry => "retry",
-            Verb::Cancel => "cancel",
-            Verb::Delete => "delete",
-        }
-    }
-
-    fn gerund(self) -> &'static str {
-        match self {
-            Verb::Retry => "retrying",
-            Verb::Cancel => "cancelling",
-            Verb::Delete => "deleting",
-        }
-    }
-
-    fn participle(self) -> &'static str {
-        match self {
-            Verb::Retry => "retried",
-            Verb::Cancel => "cancelled",
-            Verb::Delete => "deleted",
-        }
-    }
-
-    fn question(self, matched: Count) -> String {
-        let noun = match matched {
-            Count::Exactly(1) => "instance",
-            Count::Exactly(_) | Count::AtLeast(_) => "instances",
-        };
-        format!("{} {} {noun}?", self.word(), words::count(matched))
-    }
-
-    /// In which statuses it can be done.
-    fn is_for(self, status: Status) -> bool {
-        match self {
-            Verb::Retry => matches!(status, Status::Failed | Status::Cancelled),
-            Verb::Cancel => !status.is_terminal(),
-            Verb::Delete => status.is_terminal(),
-        }
-    }
-
-    /// Of the statuses that were asked for, those in which it can be done. To retry means the failed unless said
-    /// otherwise: whoever cancelled something meant it.
-    fn narrowed(self, asked: &[Status]) -> Result<Vec<Status>, Failure> {
-        if let Some(wrong) = asked.iter().find(|status| !self.is_for(**status)) {
-            return Err(Failure::Usage(format!(
-                "instances that are {wrong} cannot be {}; leave that status out",
-                self.participle()
-            )));
-        }
-        Ok(match (self, asked.is_empty()) {
-            (_, false) => asked.to_vec(),
-            (Verb::Retry, true) => vec![Status::Failed],
-            (Verb::Cancel | Verb::Delete, true) => {
-                let all = Status::ALL.into_iter();
-                all.filter(|status| self.is_for(*status)).collect()
-            }
-        })
-    }
-
-    async fn perform(
-        self,
-        client: &Client,
-        ids: &[InstanceId],
-        note: Note,
-    ) -> Result<Vec<Became>, Failure> {
-        let ids = ids.to_vec();
-        Ok(match self {
-            Verb::Retry => {
-                let answers = client.retry_all(ids, note).await?;
-                answers.into_iter().map(Became::from).collect()
-            }
-            Verb::Cancel => {
-                let answers = client.cancel_all(ids, note).await?;
-                answers.into_iter().map(Became::from).collect()
-            }
-            Verb::Delete => {
-                let answers = client.delete_all(ids, note).await?;
-                answers.into_iter().map(Became::from).collect()
-            }
-        })
-    }
-}
-
-impl From<RetryAnswer> for Became {
-    fn from(answer: RetryAnswer) -> Became {
-        match answer {
-            RetryAnswer::Retried => Became::Done,
-            RetryAnswer::NotEndedBadly(status) => Became::Refused(format!(
-                "is {status}; only what has failed or was cancelled is retried"
-            )),
-            RetryAnswer::NotFound => Became::NotFound,
-        }
-    }
-}
-
-impl From<CancelAnswer> for Became {
-    fn from(answer: CancelAnswer) -> Became {
-        match answer {
-            CancelAnswer::Cancelled(_) => Became::Done,
-            CancelAnswer::AlreadyEnded(status) => {
-                Became::Refused(format!("has ended already: it is {status}"))
-            }
-            CancelAnswer::NotFound => Became::NotFound,
-        }
-    }
-}
-
-impl From<DeleteAnswer> for Became {
-    fn from(answer: DeleteAnswer) -> Became {
-        match answer {
-            DeleteAnswer::Deleted => Became::Done,
-            DeleteAnswer::NotEnded(status) => Became::Refused(format!(
-                "is {status}; only what has ended is deleted, cancel it first"
-            )),
-            DeleteAnswer::ParentLives(parent) => Became::Refused(format!(
-                "has the parent {parent}, which lives and may still read its result"
-            )),
-            DeleteAnswer::NotFound => Became::NotFound,
-        }
-    }
-}
-
 /// What became of all of them.
 #[derive(Debug, Default)]
 struct Tally {
@@ -391,26 +249,6 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_verb_is_narrowed_to_what_it_can_be_done_to() {
-        let all = |verb: Verb| verb.narrowed(&[]).unwrap();
-        assert_eq!(all(Verb::Retry), [Status::Failed]);
-        let ended = [Status::Done, Status::Failed, Status::Cancelled];
-        assert_eq!(all(Verb::Delete), ended);
-        assert_eq!(all(Verb::Cancel).len(), 4);
-        let cancelled = Verb::Retry.narrowed(&[Status::Cancelled]).unwrap();
-        assert_eq!(cancelled, [Status::Cancelled]);
-        let failure = Verb::Cancel.narrowed(&[Status::Done]).unwrap_err();
-        assert_eq!(failure.code(), 2);
-    }
-
-    #[test]
-    fn a_question_says_how_many() {
-        assert_eq!(Verb::Retry.question(Count::Exactly(1)), "retry 1 instance?");
-        let many = Verb::Delete.question(Count::AtLeast(100_000));
-        assert_eq!(many, "delete 100000+ instances?");
-    }
 
     #[test]
     fn what_was_named_and_not_done_is_a_failure() {

@@ -1,4 +1,4 @@
-//! One file per command.
+//! One file per command, and what several of them share.
 
 pub(crate) mod bulk;
 pub(crate) mod collect;
@@ -16,6 +16,7 @@ pub(crate) mod signal;
 pub(crate) mod target;
 pub(crate) mod token;
 pub(crate) mod tree;
+pub(crate) mod verb;
 pub(crate) mod watch;
 pub(crate) mod webhooks;
 pub(crate) mod workers;
@@ -25,7 +26,7 @@ use crate::database::Database;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::{demo, top};
-use bulk::Verb;
+use verb::Verb;
 
 /// Does what was asked for.
 pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {

@@ -10,8 +10,8 @@ use outlast_conformance::Subject;
 use outlast_core::ManualClock;
 use outlast_postgres::{Options, Postgres};
 use outlast_testbed::pooler::{Behind, Pooler};
+use tokio_postgres::Config;
 use tokio_postgres::config::Host;
-use tokio_postgres::{Config, NoTls};
 
 pub(crate) use outlast_testbed::shared::{connect as raw_to, drop_schema, unique_schema, url};
 

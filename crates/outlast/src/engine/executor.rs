@@ -1,18 +1,19 @@
 //! Runs claims: one task each, step after step, for as long as the claim is kept.
 
+mod guarding;
+mod leaving;
+
 use super::committer::{Outbox, Written};
 use super::faults::{Moment, Point};
 use super::lane::{Lane, Slot};
-use super::node::{Held, Node, Running};
+use super::node::{Held, Node};
 use super::obstacles::{Obstacle, Obstacles};
 use super::picker::Pick;
 use super::suspects::{Suspects, is_suspect};
 use crate::codec::{CodecError, Unreadable, Unwritable, plain_outcome};
-use crate::machine::{Context, Failure, Registered, Surroundings, Trouble};
+use crate::machine::{Context, Failure, Registered, Surroundings};
 use crate::metrics;
-use futures_util::FutureExt;
-use outlast_core::{Claim, Commit, Invalid, Outcome, Proceed, Release, ReleaseAnswer, Revision};
-use std::any::Any;
+use outlast_core::{Claim, Commit, Invalid, Outcome, Proceed, Revision};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -277,101 +278,6 @@ impl Executor {
         }
     }
 
-    /// The claim is not what it was held for. The store may still have the instance as this worker's: a first try
-    /// was written unseen with the claim kept, or a server that took over has forgotten a step. Nobody would run it.
-    fn lose(&self, claim: &Claim, held: &Held) -> Ran {
-        held.lost.cancel();
-        #[cfg(outlast_mutants)]
-        if outlast_core::mutant::is("unseen-commit-loses-its-claim") {
-            return Ran::Lost;
-        }
-        held.forsake();
-        self.node.client.wake(claim.queue.clone());
-        Ran::Lost
-    }
-
-    /// Runs the step, and asks `handle` when it has no outcome of its own. `None` when the grace of a stop
-    /// ran out first.
-    async fn decide(
-        &self,
-        machine: &Registered,
-        step: &'static str,
-        cx: &Context,
-        held: &Held,
-    ) -> Option<Outcome> {
-        let code = machine.step(cx);
-        match self.guarded(machine, step, cx, held, code).await? {
-            Ok(outcome) => Some(outcome),
-            Err(Trouble::Fatal(reason)) => {
-                metrics::failed(machine.name, step, "fatal");
-                self.log_failure("fatal", &reason);
-                Some(Outcome::Stop { reason })
-            }
-            Err(Trouble::Failure(failure)) => {
-                Box::pin(self.handle(machine, step, failure, cx, held)).await
-            }
-        }
-    }
-
-    async fn handle(
-        &self,
-        machine: &Registered,
-        step: &'static str,
-        failure: Failure,
-        cx: &Context,
-        held: &Held,
-    ) -> Option<Outcome> {
-        metrics::failed(machine.name, step, failure.kind());
-        let first = failure.to_string();
-        self.log_failure(failure.kind(), &first);
-        let code = machine.handle(failure, cx);
-        let handled = self.guarded(machine, step, cx, held, code).await?;
-        Some(handled.unwrap_or_else(|second| {
-            tracing::error!(
-                "handle failed too; the instance fails, and its last error says of what"
-            );
-            let reason = format!("{first}; then handle failed: {second}");
-            Outcome::Stop { reason }
-        }))
-    }
-
-    /// The text is left out unless it was asked for: user code wrote it, and it may quote what the instance carries. What
-    /// is stored with the instance has it.
-    fn log_failure(&self, kind: &'static str, failure: &str) {
-        let failure = self.node.settings.failures_in_logs.then_some(failure);
-        tracing::warn!(kind, failure, "the step failed");
-    }
-
-    /// User code under its limit of time, with panics caught; encoding its outcome is part of it. `None` when
-    /// the grace of a stop ran out first.
-    async fn guarded(
-        &self,
-        machine: &Registered,
-        step: &'static str,
-        cx: &Context,
-        held: &Held,
-        code: impl Future<Output = Result<Outcome, Trouble>>,
-    ) -> Option<Result<Outcome, Trouble>> {
-        let _running = held.run(Running {
-            claim: cx.claim().reference(),
-            machine: machine.name,
-            step,
-            limit: machine.timeout,
-            since: Instant::now(),
-            left_behind: false,
-        });
-        let result = tokio::select! {
-            biased;
-            () = self.node.stop.grace.cancelled() => return None,
-            result = tokio::time::timeout(machine.timeout, AssertUnwindSafe(code).catch_unwind()) => result,
-        };
-        Some(match result {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(panic)) => Err(Trouble::Failure(Failure::Panic(panic_message(&*panic)))),
-            Err(_) => Err(Trouble::Failure(Failure::Timeout(machine.timeout))),
-        })
-    }
-
     async fn write(&self, claim: &Claim, outcome: Outcome) -> Written {
         if !self.node.client.coding.is_none() {
             return Box::pin(self.write_encoded(claim, outcome)).await;
@@ -411,113 +317,6 @@ impl Executor {
             outcome = metrics::outcome_word(&commit.outcome),
         );
         self.outbox.write(commit, &claim.queue).instrument(span)
-    }
-
-    /// A step that this build does not know, perhaps of a newer one: left for who does.
-    async fn leave_unknown_step(&self, claim: &Claim, held: &Held) -> Ran {
-        let step = (claim.machine.clone(), claim.version, claim.step.clone());
-        let met = self
-            .obstacles
-            .meet(Obstacle::UnknownStep(step.0, step.1, step.2));
-        if met.is_new {
-            tracing::warn!(
-                machine = claim.machine, version = claim.version, step = claim.step, instance = %claim.id,
-                "this build does not know the step; it is left in the queue for one that does"
-            );
-        }
-        let pause = met.pause;
-        #[cfg(outlast_mutants)]
-        if outlast_core::mutant::is("unknown-step-is-charged") {
-            let (state, error) = (claim.state.clone(), None);
-            let retry = Outcome::Retry {
-                state,
-                delay: pause,
-                error,
-            };
-            self.write(claim, retry).await;
-            return Ran::Finished;
-        }
-        #[cfg(outlast_mutants)]
-        let pause = match outlast_core::mutant::is("pause-of-an-unknown-step-does-not-grow") {
-            true => Duration::from_secs(1),
-            false => pause,
-        };
-        self.release(claim, held, pause, "unknown_step").await
-    }
-
-    /// An instance whose values cannot be read here. With a key that is not here yet it is left for who has it;
-    /// when its state was changed in the database it ends, since nobody ever will read that.
-    async fn leave_unreadable(
-        &self,
-        machine: &Registered,
-        step: &'static str,
-        claim: Box<Claim>,
-        unreadable: Unreadable,
-        held: &Held,
-    ) -> Ran {
-        if unreadable.error.may_pass() {
-            return self.put_aside(&claim, &unreadable, held).await;
-        }
-        metrics::failed(machine.name, step, "unreadable");
-        tracing::error!(instance = %claim.id, machine = claim.machine, "{unreadable}; the instance fails");
-        let reason = unreadable.to_string();
-        let written = self.write(&claim, Outcome::Stop { reason }).await;
-        match self.conclude(machine, claim, written, held).await {
-            Ok(_) => Ran::Finished,
-            Err(ran) => ran,
-        }
-    }
-
-    /// Leaves an instance to whoever can read and write what it carries.
-    async fn put_aside(&self, claim: &Claim, unreadable: &Unreadable, held: &Held) -> Ran {
-        let met = self.obstacles.meet(Obstacle::of(&unreadable.error));
-        if met.is_new {
-            tracing::warn!(
-                instance = %claim.id, machine = claim.machine, version = claim.version, step = claim.step,
-                "{unreadable}; it is left in the queue for a node that can read it"
-            );
-        }
-        self.release(claim, held, met.pause, "unreadable").await
-    }
-
-    async fn give_up(&self, cx: &Context, held: &Held) -> Ran {
-        tracing::warn!(
-            "the step did not end within the grace of the stop; its claim is given back"
-        );
-        self.release(cx.claim(), held, Duration::ZERO, "grace_over")
-            .await
-    }
-
-    async fn release(
-        &self,
-        claim: &Claim,
-        held: &Held,
-        pause: Duration,
-        reason: &'static str,
-    ) -> Ran {
-        metrics::released(reason);
-        let release = Release {
-            claim: claim.reference(),
-            pause,
-        };
-        match self.node.store().release(vec![release]).await {
-            Ok(released) => {
-                let mut hints = outlast_core::Hints::now(released.woken);
-                if !pause.is_zero() {
-                    hints.queue(&claim.queue, pause);
-                }
-                self.node.client.hub.publish(self.node.store(), hints);
-                match released.answers.first() {
-                    Some(ReleaseAnswer::Released) => Ran::Released,
-                    Some(ReleaseAnswer::Lost) | None => self.lose(claim, held),
-                }
-            }
-            Err(error) => {
-                tracing::warn!(instance = %claim.id, %error, "could not give a claim back; trying again later");
-                held.forsake();
-                Ran::Released
-            }
-        }
     }
 
     fn context(&self, claim: Box<Claim>, held: &Held) -> Context {
@@ -596,10 +395,4 @@ fn next_claim(
     claim.crashes = 0;
     claim.waited = Duration::ZERO;
     claim
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a value that is no text".to_owned())
 }

@@ -1,0 +1,137 @@
+//! Claims that are not run to their end here: given back, left for others, or lost.
+
+use super::{Executor, Ran};
+use crate::codec::Unreadable;
+use crate::engine::node::Held;
+use crate::engine::obstacles::Obstacle;
+use crate::machine::{Context, Registered};
+use crate::metrics;
+use outlast_core::{Claim, Hints, Outcome, Release, ReleaseAnswer};
+use std::time::Duration;
+
+impl Executor {
+    /// A step that this build does not know, perhaps of a newer one: left for who does.
+    pub(super) async fn leave_unknown_step(&self, claim: &Claim, held: &Held) -> Ran {
+        let step = (claim.machine.clone(), claim.version, claim.step.clone());
+        let met = self
+            .obstacles
+            .meet(Obstacle::UnknownStep(step.0, step.1, step.2));
+        if met.is_new {
+            tracing::warn!(
+                machine = claim.machine, version = claim.version, step = claim.step, instance = %claim.id,
+                "this build does not know the step; it is left in the queue for one that does"
+            );
+        }
+        let pause = met.pause;
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("unknown-step-is-charged") {
+            let (state, error) = (claim.state.clone(), None);
+            let retry = Outcome::Retry {
+                state,
+                delay: pause,
+                error,
+            };
+            self.write(claim, retry).await;
+            return Ran::Finished;
+        }
+        #[cfg(outlast_mutants)]
+        let pause = match outlast_core::mutant::is("pause-of-an-unknown-step-does-not-grow") {
+            true => Duration::from_secs(1),
+            false => pause,
+        };
+        self.release(claim, held, pause, "unknown_step").await
+    }
+
+    /// An instance whose values cannot be read here. With a key that is not here yet it is left for who has it;
+    /// when its state was changed in the database it ends, since nobody ever will read that.
+    pub(super) async fn leave_unreadable(
+        &self,
+        machine: &Registered,
+        step: &'static str,
+        claim: Box<Claim>,
+        unreadable: Unreadable,
+        held: &Held,
+    ) -> Ran {
+        if unreadable.error.may_pass() {
+            return self.put_aside(&claim, &unreadable, held).await;
+        }
+        metrics::failed(machine.name, step, "unreadable");
+        tracing::error!(instance = %claim.id, machine = claim.machine, "{unreadable}; the instance fails");
+        let reason = unreadable.to_string();
+        let written = self.write(&claim, Outcome::Stop { reason }).await;
+        match self.conclude(machine, claim, written, held).await {
+            Ok(_) => Ran::Finished,
+            Err(ran) => ran,
+        }
+    }
+
+    /// Leaves an instance to whoever can read and write what it carries.
+    pub(super) async fn put_aside(
+        &self,
+        claim: &Claim,
+        unreadable: &Unreadable,
+        held: &Held,
+    ) -> Ran {
+        let met = self.obstacles.meet(Obstacle::of(&unreadable.error));
+        if met.is_new {
+            tracing::warn!(
+                instance = %claim.id, machine = claim.machine, version = claim.version, step = claim.step,
+                "{unreadable}; it is left in the queue for a node that can read it"
+            );
+        }
+        self.release(claim, held, met.pause, "unreadable").await
+    }
+
+    pub(super) async fn give_up(&self, cx: &Context, held: &Held) -> Ran {
+        tracing::warn!(
+            "the step did not end within the grace of the stop; its claim is given back"
+        );
+        self.release(cx.claim(), held, Duration::ZERO, "grace_over")
+            .await
+    }
+
+    pub(super) async fn release(
+        &self,
+        claim: &Claim,
+        held: &Held,
+        pause: Duration,
+        reason: &'static str,
+    ) -> Ran {
+        metrics::released(reason);
+        let release = Release {
+            claim: claim.reference(),
+            pause,
+        };
+        match self.node.store().release(vec![release]).await {
+            Ok(released) => {
+                let mut hints = Hints::now(released.woken);
+                if !pause.is_zero() {
+                    hints.queue(&claim.queue, pause);
+                }
+                self.node.client.hub.publish(self.node.store(), hints);
+                match released.answers.first() {
+                    Some(ReleaseAnswer::Released) => Ran::Released,
+                    Some(ReleaseAnswer::Lost) | None => self.lose(claim, held),
+                }
+            }
+            Err(error) => {
+                tracing::warn!(instance = %claim.id, %error, "could not give a claim back; trying again later");
+                held.forsake();
+                Ran::Released
+            }
+        }
+    }
+
+    /// The claim is not what it was held for. The store may still have the instance as this worker's: a first try
+    /// was written unseen with the claim kept, or a server that took over has forgotten a step. Nobody would run it.
+    pub(super) fn lose(&self, claim: &Claim, held: &Held) -> Ran {
+        held.lost.cancel();
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("unseen-commit-loses-its-claim") {
+            return Ran::Lost;
+        }
+        held.forsake();
+        self.node.client.wake(claim.queue.clone());
+        Ran::Lost
+    }
+}
