@@ -6,8 +6,8 @@ import { parse, Raw } from './json.js';
 const ROOT = new URL('../v1/', document.baseURI);
 const TOKEN = 'outlast.token';
 const PATIENCE_MS = 35_000;
-// People's data, which is never turned into numbers.
-const RAW = new Set(['state', 'result', 'payload']);
+// Members that hold people's data, which is never turned into numbers.
+export const RAW = new Set(['state', 'result', 'payload']);
 
 /** What the API says when it refuses: a problem with a stable code. */
 export class Problem extends Error {

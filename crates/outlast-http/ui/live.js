@@ -1,13 +1,12 @@
 // Live changes: a stream of server-sent events, opened again when it breaks, and polling while there is none.
 // Read with fetch and not with EventSource, which cannot send a token.
 
-import { address, open } from './api.js';
+import { address, open, RAW } from './api.js';
 import { parse } from './json.js';
 
 const SILENCE_MS = 25_000;
 const POLL_MS = 5_000;
 const WAITS_MS = [500, 1_000, 2_000, 5_000, 10_000];
-const RAW = new Set(['state', 'result', 'payload']);
 
 /** How the page hears of changes: `live`, `polling` or `connecting`. Whoever wants to know sets `changed`. */
 export const connection = { state: 'connecting', changed: () => {} };
