@@ -5,13 +5,18 @@
     reason = "these words are said in tests, which an unexpected error fails"
 )]
 
+mod family;
+mod flows;
+
+pub(crate) use family::*;
+pub(crate) use flows::*;
+
 use crate::Subject;
-use outlast_core::Clock;
 use outlast_core::{
-    Answer, Claim, ClaimRef, ClaimRequest, Claimed, Commit, Committed, Delivered, Delivery,
-    Inserted, Instance, InstanceId, Json, MachineVersion, NewInstance, NewSignal, NewWorker, Note,
-    Outcome, Proceed, ReapRequest, Reaped, Release, ReleaseAnswer, Revision, SignalId, SignalRow,
-    Start, Status, Taker, Target, Timestamp, WorkerId,
+    Answer, Claim, ClaimRef, ClaimRequest, Claimed, Clock, Commit, Committed, Delivered, Delivery,
+    HeldClaim, Inserted, Instance, InstanceId, Join, Json, MachineVersion, NewInstance, NewSignal,
+    NewWorker, Note, Outcome, Proceed, ReapRequest, Reaped, Release, ReleaseAnswer, Revision,
+    SignalId, SignalRow, Start, Status, Taker, Target, Timestamp, WorkerId,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,11 +108,7 @@ pub(crate) fn wait_at_most(names: &[&str], limit: Duration) -> Outcome {
 }
 
 pub(crate) fn fan_out(children: Vec<NewInstance>) -> Outcome {
-    Outcome::FanOut {
-        children,
-        step: "joined".into(),
-        state: json(r#"{"at":"fan"}"#),
-    }
+    fan_out_with(children, Join::default())
 }
 
 pub(crate) fn done() -> Outcome {
@@ -256,7 +257,7 @@ impl Subject {
     pub(crate) async fn commit(&self, claim: &Claim, outcome: Outcome) -> Status {
         match self.try_commit(claim, outcome).await {
             Answer::Committed { status, .. } => status,
-            answer @ (Answer::Lost | Answer::Rejected(_)) => {
+            answer @ (Answer::Cancel(_) | Answer::Lost | Answer::Rejected(_)) => {
                 panic!("the outcome of {} was not committed: {answer:?}", claim.id)
             }
         }
@@ -292,6 +293,15 @@ impl Subject {
     }
 
     pub(crate) async fn claims_of(&self, worker: WorkerId) -> Vec<ClaimRef> {
+        self.held_claims(worker)
+            .await
+            .into_iter()
+            .map(|it| it.claim)
+            .collect()
+    }
+
+    /// The claims of the worker, with the cancels that wait to be answered.
+    pub(crate) async fn held_claims(&self, worker: WorkerId) -> Vec<HeldClaim> {
         self.store.claims_of(worker).await.unwrap()
     }
 

@@ -2,8 +2,8 @@
 
 use crate::limits::{self, CLAIM_MAX, Hidden, MACHINES_MAX, QUEUES_MAX};
 use crate::{
-    ClaimRef, InstanceId, Invalid, Json, NewInstance, Revision, SignalId, Status, Ties, Timestamp,
-    WorkerId,
+    CancelRequest, ClaimRef, ClosePolicy, InstanceId, Invalid, Joined, Json, NewInstance, Revision,
+    SignalId, Status, Ties, Timestamp, WorkerId,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -131,17 +131,33 @@ pub struct Claim {
     pub parent: Option<Parent>,
     /// How many fan-outs it has made.
     pub round: i32,
+    /// Which run of a workflow it is, counted from 1; 1 for others.
+    pub run: i32,
+    /// How many events the history of that run has.
+    pub events: i32,
     /// The names of the wait that led here; empty when it was none.
     pub awaits: Vec<String>,
     /// Every signal it has not consumed, oldest first.
     pub inbox: Vec<Signal>,
     /// The children of the current round, in the order they were asked for, as they stand after this
-    /// claim. They have ended, unless an operator retried one of them or ended the wait.
+    /// claim. A workflow's are not here: it knows whom it waits for and asks for those. They have ended, unless the join was decided without them, a cancel came first, or an operator retried
+    /// one of them.
     pub children: Vec<Child>,
     /// Children of the current round that were not started because their key was occupied.
     pub dropped: Vec<DroppedChild>,
+    /// Why the join of the current round woke the instance. It stays until the next fan-out; `None` when nothing was
+    /// joined, and when a cancel came first.
+    pub joined: Option<Joined>,
+    /// The child of the current round whose bad end was counted first ([`Barrier::first_failure`](crate::Barrier)).
+    pub first_failure: Option<InstanceId>,
+    /// The cancel that was requested, answered or not.
+    pub cancel: Option<CancelRequest>,
+    /// Whether it has a place in a window of its parent's children, for which others wait.
+    pub windowed: bool,
     /// How long it had been eligible when it was claimed.
     pub waited: Duration,
+    /// When that was, by the store's clock; `None` where nobody was told, at an insert that handed it over.
+    pub claimed_at: Option<Timestamp>,
 }
 
 impl Claim {
@@ -164,11 +180,18 @@ impl Claim {
             correlation_key: row.correlation.map(|correlation| correlation.key),
             parent: None,
             round: 0,
+            run: 1,
+            events: 0,
             awaits: Vec::new(),
             inbox: Vec::new(),
             children: Vec::new(),
             dropped: Vec::new(),
+            joined: None,
+            first_failure: None,
+            cancel: None,
+            windowed: false,
             waited: Duration::ZERO,
+            claimed_at: None,
         }
     }
 
@@ -185,7 +208,14 @@ impl Claim {
         Ties {
             parent: self.parent.is_some(),
             partition_key: self.partition_key.is_some(),
+            children: self.round > 0,
+            window: self.windowed,
         }
+    }
+
+    /// Whether the machine is to decide about a cancel, instead of running its step.
+    pub fn is_to_answer_cancel(&self) -> bool {
+        self.cancel.as_ref().is_some_and(|cancel| !cancel.answered)
     }
 
     /// The signals the wait was for: those of the inbox whose name was awaited.
@@ -194,6 +224,15 @@ impl Claim {
             .iter()
             .filter(|signal| self.awaits.contains(&signal.name))
     }
+}
+
+/// A claim as the store has it for its worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldClaim {
+    /// Which claim.
+    pub claim: ClaimRef,
+    /// A cancel that was requested and is not answered yet.
+    pub cancel: Option<CancelRequest>,
 }
 
 /// A signal that waits to be consumed.
@@ -227,10 +266,18 @@ pub struct Child {
     pub id: InstanceId,
     /// The parent's fan-out that started it.
     pub round: i32,
+    /// Its position in that fan-out, counted from 0.
+    pub position: i32,
+    /// What becomes of it when its parent ends before it does.
+    pub on_parent_close: ClosePolicy,
+    /// Whether it waits for a place in the window of its round: it has not started.
+    pub held: bool,
     /// Its machine.
     pub machine: String,
     /// Its machine's version.
     pub version: i32,
+    /// Which run of a workflow it is in; 1 for others.
+    pub run: i32,
     /// Where it stands; terminal for the children of a round that has joined.
     pub status: Status,
     /// Its last state.
@@ -239,6 +286,8 @@ pub struct Child {
     pub result: Option<Json>,
     /// Its error, when it failed or was cancelled.
     pub last_error: Option<String>,
+    /// When it ended.
+    pub finished_at: Option<Timestamp>,
 }
 
 impl fmt::Debug for Child {
@@ -246,12 +295,17 @@ impl fmt::Debug for Child {
         f.debug_struct("Child")
             .field("id", &self.id)
             .field("round", &self.round)
+            .field("position", &self.position)
+            .field("on_parent_close", &self.on_parent_close)
+            .field("held", &self.held)
             .field("machine", &self.machine)
             .field("version", &self.version)
+            .field("run", &self.run)
             .field("status", &self.status)
             .field("state", &self.state)
             .field("result", &self.result)
             .field("last_error", &self.last_error.as_deref().map(Hidden))
+            .field("finished_at", &self.finished_at)
             .finish()
     }
 }

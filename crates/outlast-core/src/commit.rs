@@ -2,7 +2,8 @@
 
 use crate::limits::{self, AWAITED_NAMES_MAX, BATCH_MAX, CHILDREN_MAX, Hidden};
 use crate::{
-    Claim, InstanceId, Invalid, Json, NewInstance, QueueNames, Revision, SignalId, Status,
+    CancelRequest, Claim, Flowing, InstanceId, Invalid, Join, Json, NewEvent, NewInstance,
+    QueueNames, Revision, SignalId, Status, Timestamp,
 };
 use std::collections::HashSet;
 use std::fmt;
@@ -27,8 +28,13 @@ pub struct Commit {
     pub received: Vec<SignalId>,
     /// What the step decided.
     pub outcome: Outcome,
+    /// Whether it is what the machine decided about a cancel ([`Claim::is_to_answer_cancel`]). Any outcome but a retry
+    /// then settles that cancel: what comes after is what was decided.
+    pub answers_cancel: bool,
     /// What the instance is tied to, from its claim.
     pub ties: Ties,
+    /// What is added to the history of the run that the instance is in before this outcome, with it or not at all.
+    pub events: Vec<NewEvent>,
 }
 
 /// What else of the store an instance is tied to. It was fixed when the instance was inserted, so whoever has
@@ -39,6 +45,10 @@ pub struct Ties {
     pub parent: bool,
     /// It may have a partition key, behind which others wait.
     pub partition_key: bool,
+    /// It may have children, who are told of its end.
+    pub children: bool,
+    /// It may have a place in a window of its parent's children, for which others wait.
+    pub window: bool,
 }
 
 impl Ties {
@@ -46,6 +56,8 @@ impl Ties {
     pub const UNKNOWN: Ties = Ties {
         parent: true,
         partition_key: true,
+        children: true,
+        window: true,
     };
 }
 
@@ -58,6 +70,10 @@ impl Ties {
 /// | `Retry` | runnable | + 1 | now + delay | kept | kept |
 /// | `Wait` | awaiting signal; runnable when an unreceived match is in the inbox | as it was | now | the names | kept |
 /// | `FanOut` | awaiting children; runnable when none was started | 0 | now | cleared | the received are consumed |
+/// | `Flow`, keep the claim | executing | 0 | as it was | cleared | the received are consumed |
+/// | `Flow`, requeue | runnable | 0 | now | cleared | the received are consumed |
+/// | `Flow`, park | awaiting children when ends are awaited, else awaiting signal; runnable when one of what it waits for is there | 0 | now | the names | the received are consumed |
+/// | `Renew` | runnable | 0 | now | cleared | the received are consumed |
 /// | `Done` | done | as it was | as it was | cleared | emptied |
 /// | `Stop` | failed | as it was | as it was | cleared | emptied |
 /// | `Cancel` | cancelled | as it was | as it was | cleared | emptied |
@@ -66,6 +82,40 @@ impl Ties {
 /// claim unless it is kept. `Done`, `Stop` and `Cancel` leave `step` and `state` as they were, set
 /// `finished_at`, and join the parent. `last_error` is the reason of `Stop` and `Cancel`; a `Retry`
 /// with an error sets it, one without keeps it; the others clear it.
+///
+/// **A cancel that is not answered yet** changes what an outcome does that does not answer it: a `Wait` and a `FanOut`
+/// lead to runnable, eligible now, and the fan-out starts no children (it counts as a round all the same); a `Retry` is
+/// eligible now. Nothing of the old course begins any more; what the machine decides about the cancel comes next. A `Next`
+/// that keeps its claim keeps it, and the answer tells the cancel.
+///
+/// **A fan-out** that starts children parks until its [`Join`] is decided: by what it starts with (a quorum of more than
+/// were started), by ends of children, by its deadline, or by a cancel. The woken step sees why ([`Claim::joined`]).
+///
+/// **A flow** leaves `step`, `state` and `entered` as they were; with children it begins a round. Its round is joined by
+/// nobody unless it parks for it. A flow that parks and expects ends is woken by a child that was not started as by a bad
+/// end. One that meets a cancel which it does not answer is not written when it parks or starts children: the answer is
+/// [`Answer::Cancel`], and the claim is kept. One that goes on without children is written, and the answer tells the cancel
+/// if the claim is kept.
+///
+/// A park looks once, when what was received is consumed and the children are started: at the inbox, and at the awaited
+/// children of earlier commits as they were before this batch ([`Ends`](crate::Ends)). What it finds there keeps it from
+/// parking. A cancel that it answers does not.
+///
+/// | a park for ends | `joining` | `children_pending` | `Barrier::started` | `failed` | `joined` |
+/// |---|---|---|---|---|---|
+/// | waits | the rounds | what is left of the count | the count | 0 | none |
+/// | goes on: one has ended badly, is gone, or was not started | the rounds | what is left, at least 0 | the count | the bad | failure |
+/// | goes on: enough have ended | the rounds | 0 | the count | 0 | all |
+/// | goes on: only a signal is there | the rounds | what is left | the count | 0 | none |
+///
+/// In all of these `first_failure` is none, `rest` is to abandon, `until` is [`FailFast`](crate::Until::FailFast), and the
+/// `window` is that of the children this very commit starts. Any other flow leaves the barrier and `children_pending` as
+/// they were (a barrier of nobody, if there was none and it starts children); its `joining` is empty when it starts children
+/// or has one, so that ends it does not wait for are not counted. A machine's fan-out has no `joining`, whatever was there.
+///
+/// **A renewal** begins a run: `run + 1` with an empty history; the histories of all but the last
+/// [`RUNS_KEPT`](crate::limits::RUNS_KEPT) runs are removed, the present one included in the count. It begins a visit of its
+/// step (`entered`). Children, rounds and `joining` stay as they are. A cancel that it does not answer comes next.
 ///
 /// `Debug` shows neither states, results nor reasons.
 #[derive(Clone, PartialEq, Eq)]
@@ -99,13 +149,29 @@ pub enum Outcome {
         /// How long to wait at most.
         timeout: Option<Duration>,
     },
-    /// Start children and park until all of them have ended, then go to `step`.
+    /// Start children and park until their join is decided, then go to `step`.
     FanOut {
         /// The children, in the order the step will see them.
         children: Vec<NewInstance>,
+        /// What wakes the instance.
+        join: Join,
         /// The step to go to.
         step: String,
         /// The state it takes.
+        state: Json,
+    },
+    /// A workflow goes on or waits, where it is.
+    Flow {
+        /// The children it starts, as a round of their own; none begins no round.
+        children: Vec<NewInstance>,
+        /// How many of them run at a time; `None` starts all of them.
+        window: Option<u32>,
+        /// What comes next.
+        then: Flowing,
+    },
+    /// A workflow begins anew, as the same instance: at the same step, with another state and an empty history.
+    Renew {
+        /// The state it begins with.
         state: Json,
     },
     /// The end, well.
@@ -162,14 +228,27 @@ impl fmt::Debug for Outcome {
                 .finish(),
             Outcome::FanOut {
                 children,
+                join,
                 step,
                 state,
             } => f
                 .debug_struct("FanOut")
                 .field("children", children)
+                .field("join", join)
                 .field("step", step)
                 .field("state", state)
                 .finish(),
+            Outcome::Flow {
+                children,
+                window,
+                then,
+            } => f
+                .debug_struct("Flow")
+                .field("children", children)
+                .field("window", window)
+                .field("then", then)
+                .finish(),
+            Outcome::Renew { state } => f.debug_struct("Renew").field("state", state).finish(),
             Outcome::Done { result } => f.debug_struct("Done").field("result", result).finish(),
             Outcome::Stop { reason } => f
                 .debug_struct("Stop")
@@ -202,18 +281,61 @@ impl Outcome {
             Outcome::Next { .. }
             | Outcome::Retry { .. }
             | Outcome::Wait { .. }
-            | Outcome::FanOut { .. } => None,
+            | Outcome::FanOut { .. }
+            | Outcome::Flow { .. }
+            | Outcome::Renew { .. } => None,
         }
     }
 
     /// Whether it consumes the signals the step received.
     pub fn consumes(&self) -> bool {
-        matches!(self, Outcome::Next { .. } | Outcome::FanOut { .. })
+        match self {
+            Outcome::Next { .. }
+            | Outcome::FanOut { .. }
+            | Outcome::Flow { .. }
+            | Outcome::Renew { .. } => true,
+            Outcome::Retry { .. }
+            | Outcome::Wait { .. }
+            | Outcome::Done { .. }
+            | Outcome::Stop { .. }
+            | Outcome::Cancel { .. } => false,
+        }
     }
 
-    /// Whether it starts children.
+    /// Whether it is a machine's fan-out.
     pub fn is_fan_out(&self) -> bool {
         matches!(self, Outcome::FanOut { .. })
+    }
+
+    /// The children it starts.
+    pub fn children(&self) -> &[NewInstance] {
+        match self {
+            Outcome::FanOut { children, .. } | Outcome::Flow { children, .. } => children,
+            Outcome::Next { .. }
+            | Outcome::Retry { .. }
+            | Outcome::Wait { .. }
+            | Outcome::Renew { .. }
+            | Outcome::Done { .. }
+            | Outcome::Stop { .. }
+            | Outcome::Cancel { .. } => &[],
+        }
+    }
+
+    /// Whether it begins a round: a fan-out always does, a workflow when it starts children.
+    pub fn begins_round(&self) -> bool {
+        self.is_fan_out() || !self.children().is_empty()
+    }
+
+    /// What a workflow waits for, if it is one that does.
+    pub fn park(&self) -> Option<&crate::Park> {
+        let Outcome::Flow {
+            then: Flowing::Park(park),
+            ..
+        } = self
+        else {
+            return None;
+        };
+        Some(park)
     }
 
     /// Whether the claim lives on.
@@ -222,6 +344,9 @@ impl Outcome {
             self,
             Outcome::Next {
                 proceed: Proceed::KeepClaim,
+                ..
+            } | Outcome::Flow {
+                then: Flowing::Proceed(Proceed::KeepClaim),
                 ..
             }
         )
@@ -239,8 +364,21 @@ impl Outcome {
                 timeout,
                 ..
             } => check_wait(names, step, *timeout),
-            Outcome::FanOut { children, step, .. } => check_fan_out(children, step),
-            Outcome::Done { .. } | Outcome::Stop { .. } | Outcome::Cancel { .. } => Ok(()),
+            Outcome::FanOut {
+                children,
+                join,
+                step,
+                ..
+            } => join.check().and_then(|()| check_fan_out(children, step)),
+            Outcome::Flow {
+                children,
+                window,
+                then,
+            } => check_flow(children, *window, then),
+            Outcome::Renew { .. }
+            | Outcome::Done { .. }
+            | Outcome::Stop { .. }
+            | Outcome::Cancel { .. } => Ok(()),
         }
     }
 }
@@ -263,6 +401,27 @@ fn check_wait(names: &[String], step: &str, timeout: Option<Duration>) -> Result
 
 fn check_fan_out(children: &[NewInstance], step: &str) -> Result<(), Invalid> {
     limits::check_name("step", step)?;
+    check_children(children)
+}
+
+fn check_flow(
+    children: &[NewInstance],
+    window: Option<u32>,
+    then: &Flowing,
+) -> Result<(), Invalid> {
+    let join = Join {
+        window,
+        ..Join::default()
+    };
+    join.check()?;
+    check_children(children)?;
+    match then {
+        Flowing::Proceed(_) => Ok(()),
+        Flowing::Park(park) => park.check(),
+    }
+}
+
+fn check_children(children: &[NewInstance]) -> Result<(), Invalid> {
     limits::check_batch("fan-out", children.len(), CHILDREN_MAX)?;
     for (position, child) in children.iter().enumerate() {
         child
@@ -279,8 +438,16 @@ impl Commit {
             claim: claim.reference(),
             received: claim.awaited().map(|signal| signal.id).collect(),
             outcome,
+            answers_cancel: claim.is_to_answer_cancel(),
             ties: claim.ties(),
+            events: Vec::new(),
         }
+    }
+
+    /// Whether it can be stored.
+    pub fn check(&self) -> Result<(), Invalid> {
+        self.outcome.check()?;
+        NewEvent::check_all(&self.events)
     }
 
     /// Whether a batch of this size can be taken.
@@ -294,7 +461,7 @@ impl Commit {
         let mut named = HashSet::new();
         commits
             .iter()
-            .map(|commit| match commit.outcome.check() {
+            .map(|commit| match commit.check() {
                 Err(invalid) => Some(Answer::Rejected(invalid)),
                 Ok(()) if named.insert(commit.claim) => None,
                 Ok(()) => Some(Answer::Lost),
@@ -312,7 +479,14 @@ pub enum Answer {
         revision: Revision,
         /// The status it led to.
         status: Status,
+        /// When the claim is kept: a cancel that came meanwhile and is to be answered next.
+        cancel: Option<CancelRequest>,
+        /// When it was written, by the store's clock: the moment of its events that have none of their own.
+        at: Timestamp,
     },
+    /// A cancel came first that a workflow's outcome does not answer. Nothing was written, and the claim is kept: the
+    /// workflow is to be told, and comes to another outcome.
+    Cancel(CancelRequest),
     /// The claim was no longer this worker's; nothing was written. The same answer comes when an
     /// outcome is sent again after its first try succeeded unseen (PROTOCOL §3 #13).
     Lost,
@@ -328,6 +502,8 @@ pub struct Committed {
     /// The queues in which something may now be claimed: own requeues, children, parents released,
     /// neighbours of a partition key.
     pub woken: QueueNames,
+    /// Whether children are to be told of an end or of a join: [`cascade`](crate::Store::cascade) has something to do.
+    pub cascades: bool,
 }
 
 /// A claim to give back untouched.

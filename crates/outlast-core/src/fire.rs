@@ -10,6 +10,8 @@ pub struct Fired {
     pub woken_instances: Vec<InstanceId>,
     /// The queues in which something may now be claimed.
     pub woken: QueueNames,
+    /// Whether children are to be told that their join was decided without them.
+    pub cascades: bool,
     /// How long until the next deadline; zero when one has already come.
     pub next_due_in: Option<Duration>,
 }

@@ -14,6 +14,10 @@ pub struct Hints {
     pub deadline: Option<Duration>,
     /// Instances that ended: for whoever waits for them.
     pub ended: Vec<InstanceId>,
+    /// Instances that were asked to end or were ended while a worker ran them: for that worker.
+    pub told: Vec<InstanceId>,
+    /// Whether children are to be told of their parents' ends.
+    pub cascades: bool,
 }
 
 impl Hints {
@@ -30,7 +34,11 @@ impl Hints {
 
     /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
-        self.queues.is_empty() && self.deadline.is_none() && self.ended.is_empty()
+        self.queues.is_empty()
+            && self.deadline.is_none()
+            && self.ended.is_empty()
+            && self.told.is_empty()
+            && !self.cascades
     }
 
     /// That this queue has something in `due_in`.
@@ -60,6 +68,8 @@ impl Hints {
             self.deadline(due_in);
         }
         self.ended.extend(other.ended);
+        self.told.extend(other.told);
+        self.cascades |= other.cascades;
     }
 }
 

@@ -29,6 +29,10 @@ id! {
     SignalId
 }
 id! {
+    /// One record of what an operator did, or a parent to its children.
+    OperationId
+}
+id! {
     /// One registered worker: the owner of claims.
     WorkerId
 }

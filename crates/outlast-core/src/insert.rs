@@ -1,7 +1,7 @@
 //! Bringing instances into the store.
 
 use crate::limits::{self, BATCH_MAX};
-use crate::{InstanceId, Invalid, Json, QueueNames, Revision, Scope, Timestamp};
+use crate::{ClosePolicy, InstanceId, Invalid, Json, QueueNames, Revision, Scope, Timestamp};
 use std::time::Duration;
 
 /// An instance to insert, or a child to spawn.
@@ -28,6 +28,8 @@ pub struct NewInstance {
     /// The trace it belongs to, a W3C `traceparent`: kept verbatim and handed to every claim, so that
     /// one trace spans all its steps and those of its children.
     pub trace: Option<String>,
+    /// Of a child: what becomes of it when its parent ends before it does. It means nothing for others.
+    pub on_parent_close: ClosePolicy,
 }
 
 /// A correlation key and how long it is occupied.
@@ -102,6 +104,7 @@ impl NewInstance {
             partition_key: None,
             correlation: None,
             trace: None,
+            on_parent_close: ClosePolicy::Abandon,
         }
     }
 
@@ -152,6 +155,12 @@ impl NewInstance {
     /// Belonging to this trace: a W3C `traceparent`.
     pub fn trace(mut self, trace: impl Into<String>) -> NewInstance {
         self.trace = Some(trace.into());
+        self
+    }
+
+    /// As a child, treated like this when its parent ends before it does.
+    pub fn on_parent_close(mut self, policy: ClosePolicy) -> NewInstance {
+        self.on_parent_close = policy;
         self
     }
 

@@ -2,8 +2,9 @@
 
 use crate::limits::{self, Hidden, PAGE_MAX};
 use crate::{
-    Child, DroppedChild, Finding, InstanceId, Invalid, Json, MachineOffer, Parent, Result,
-    Revision, RoundSummary, Scope, SignalId, Status, Survey, SurveyRequest, Timestamp, Traffic,
+    Barrier, CancelRequest, Child, ClosePolicy, DroppedChild, Event, Family, Finding,
+    HistoryRequest, InstanceId, Invalid, Json, MachineOffer, OperationId, Parent, Result, Revision,
+    RoundSummary, RunSummary, Scope, SignalId, Status, Survey, SurveyRequest, Timestamp, Traffic,
     Verb, WorkerId,
 };
 use async_trait::async_trait;
@@ -52,9 +53,28 @@ pub trait Inspect: Send + Sync + 'static {
     /// [`PAGE_MAX`](crate::limits::PAGE_MAX).
     async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>>;
 
+    /// What was done to the children of an instance because of it: its end, its join, or a tree that was ended. In the
+    /// order it was done, at most [`PAGE_MAX`](crate::limits::PAGE_MAX) after `after`.
+    async fn closures(
+        &self,
+        parent: InstanceId,
+        after: Option<OperationId>,
+    ) -> Result<Vec<Operation>>;
+
+    /// How an instance and all that descend from it stand; `None` when there is no such instance. Counted up to
+    /// [`COUNT_MAX`](crate::limits::COUNT_MAX) in all.
+    async fn family(&self, id: InstanceId) -> Result<Option<Family>>;
+
     /// How the children of an instance stand, by round. Counted up to [`COUNT_MAX`](crate::limits::COUNT_MAX)
     /// children in all, the newest rounds first; answered in the order of the rounds.
     async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>>;
+
+    /// Events of one run of a workflow, in their order; at most
+    /// [`HISTORY_PAGE_MAX`](crate::limits::HISTORY_PAGE_MAX). None when there is no such instance or run.
+    async fn history(&self, request: HistoryRequest) -> Result<Vec<Event>>;
+
+    /// The runs of a workflow whose history is stored, in their order; one without events is not there.
+    async fn histories(&self, id: InstanceId) -> Result<Vec<RunSummary>>;
 
     /// Counts a slice of all instances, in the order of their ids, by where they stand. Each slice is a moment
     /// of its own; a walk over all of them counts no instance twice.
@@ -95,10 +115,27 @@ pub struct Instance {
     pub partition_key: Option<String>,
     pub locked_by: Option<WorkerId>,
     pub awaits: Option<Vec<String>>,
+    /// Until when it waits at most: for a signal, or for its children.
     pub await_deadline: Option<Timestamp>,
     pub parent: Option<Parent>,
+    /// Its position in its parent's fan-out.
+    pub position: Option<i32>,
+    /// What becomes of it when its parent ends before it does.
+    pub on_parent_close: ClosePolicy,
+    /// Whether it waits for a place in the window of its parent's fan-out; `None` when that has no window.
+    pub held: Option<bool>,
+    pub cancel: Option<CancelRequest>,
     pub round: i32,
+    /// Which run of a workflow it is in; 1 for others.
+    pub run: i32,
+    /// How many events the history of that run has.
+    pub events: i32,
+    /// The rounds whose ends are counted while a workflow waits, or were when it last waited. `None` for who is none, and
+    /// for one that has started no children.
+    pub joining: Option<Vec<i32>>,
     pub children_pending: i32,
+    /// How its last fan-out joins, or its last park for ends; `None` when it has begun no round.
+    pub barrier: Option<Barrier>,
     pub dropped: Vec<DroppedChild>,
     pub correlation_key: Option<String>,
     pub correlation_scope: Option<Scope>,
@@ -107,6 +144,14 @@ pub struct Instance {
     pub inserted_at: Timestamp,
     pub updated_at: Timestamp,
     pub finished_at: Option<Timestamp>,
+}
+
+impl Instance {
+    /// Whether it is known to be a workflow: it has a history, or has begun another run. One that has never been claimed
+    /// cannot be told from a machine.
+    pub fn has_history(&self) -> bool {
+        self.run > 1 || self.events > 0
+    }
 }
 
 impl fmt::Debug for Instance {
@@ -133,8 +178,16 @@ impl fmt::Debug for Instance {
             .field("awaits", &self.awaits)
             .field("await_deadline", &self.await_deadline)
             .field("parent", &self.parent)
+            .field("position", &self.position)
+            .field("on_parent_close", &self.on_parent_close)
+            .field("held", &self.held)
+            .field("cancel", &self.cancel)
             .field("round", &self.round)
+            .field("run", &self.run)
+            .field("events", &self.events)
+            .field("joining", &self.joining)
             .field("children_pending", &self.children_pending)
+            .field("barrier", &self.barrier)
             .field("dropped", &self.dropped)
             .field("correlation_key", &self.correlation_key)
             .field("correlation_scope", &self.correlation_scope)
@@ -169,6 +222,10 @@ pub struct Filter {
     pub inserted_from: Option<Timestamp>,
     /// Inserted before this.
     pub inserted_until: Option<Timestamp>,
+    /// Ended at or after this. What has not ended does not fit.
+    pub ended_from: Option<Timestamp>,
+    /// Ended before this. What has not ended does not fit.
+    pub ended_until: Option<Timestamp>,
     /// Its last error contains this, in the same letters. What a codec has encoded is not found.
     pub error: Option<String>,
     /// It has been retried at least so often at its step.
@@ -227,6 +284,8 @@ impl Filter {
         let moments = [
             ("inserted_from", self.inserted_from),
             ("inserted_until", self.inserted_until),
+            ("ended_from", self.ended_from),
+            ("ended_until", self.ended_until),
             ("deadline", before),
         ];
         for (what, moment) in moments {
@@ -298,7 +357,8 @@ pub struct QueueSummary {
     pub name: String,
     /// Whether it gives out work.
     pub paused: bool,
-    /// How many are runnable and due, those behind a partition key among them.
+    /// How many are runnable and due, those behind a partition key among them. Children that wait for a place in a
+    /// window are in no queue yet.
     pub eligible: Count,
     /// How many wait for their time.
     pub delayed: Count,
@@ -331,9 +391,11 @@ pub struct Worker {
     pub lease_expires_at: Timestamp,
 }
 
-/// Something an operator did.
+/// Something an operator did, or a parent to its children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
+    /// Its id; they grow.
+    pub id: OperationId,
     /// What.
     pub verb: Verb,
     /// To which instance.
@@ -344,6 +406,8 @@ pub struct Operation {
     pub by: String,
     /// Why.
     pub reason: Option<String>,
+    /// The parent because of which it was done, when it was done by a cascade.
+    pub cause: Option<InstanceId>,
     /// What the instance was before.
     pub status_before: Option<Status>,
     /// When.

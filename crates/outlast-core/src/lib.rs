@@ -35,8 +35,10 @@ mod commit;
 mod deliver;
 mod error;
 mod examine;
+mod family;
 mod fire;
 mod hint;
+mod history;
 mod id;
 mod insert;
 mod inspect;
@@ -54,7 +56,8 @@ mod survey;
 mod traffic;
 
 pub use claim::{
-    Child, Claim, ClaimRequest, Claimed, DroppedChild, MachineVersion, Parent, Signal, Taker,
+    Child, Claim, ClaimRequest, Claimed, DroppedChild, HeldClaim, MachineVersion, Parent, Signal,
+    Taker,
 };
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp, micros};
 pub use collect::{CollectRequest, Collected};
@@ -64,9 +67,16 @@ pub use commit::{
 pub use deliver::{Delivered, Delivery, NewSignal, SignalOrInsert, SignalledOrInserted, Target};
 pub use error::{Error, ErrorKind, Invalid, Result, Source};
 pub use examine::{Finding, Severity, size, span};
+pub use family::{
+    Barrier, CancelRequest, CascadeAction, CascadeRequest, Cascaded, ClosePolicy, Extent, Family,
+    Join, Joined, Until, ended_note, joined_note,
+};
 pub use fire::Fired;
 pub use hint::{Hints, Listen};
-pub use id::{InstanceId, Revision, SignalId, WorkerId};
+pub use history::{
+    Due, Ends, Event, EventKind, Flowing, HistoryRequest, NewEvent, Park, RunSummary,
+};
+pub use id::{InstanceId, OperationId, Revision, SignalId, WorkerId};
 pub use insert::{Correlation, Inserted, Inserts, NewInstance, Start};
 pub use inspect::{
     Count, Deadline, Filter, Inspect, Instance, ListRequest, Operation, Page, QueueSummary,
@@ -74,7 +84,10 @@ pub use inspect::{
 };
 pub use json::Json;
 pub use lease::{Heartbeat, MachineOffer, NewWorker};
-pub use operate::{CancelAnswer, Cancelled, DeleteAnswer, Note, Retried, RetryAnswer, Verb};
+pub use operate::{
+    CancelAnswer, Cancelled, DeleteAnswer, Note, Retried, RetryAnswer, TerminateAnswer, Terminated,
+    Verb,
+};
 pub use reap::{ReapRequest, Reaped, gave_up};
 pub use reconcile::{ReconcileRequest, Reconciled};
 pub use status::{Scope, Status};

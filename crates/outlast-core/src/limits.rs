@@ -92,6 +92,25 @@ pub const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Shortest lease: below it an ordinary pause of the process would look like a death.
 pub const LEASE_MIN: Duration = Duration::from_millis(100);
 
+/// Events of one commit: what a fan-out of the largest size leaves, twice.
+pub const EVENTS_MAX: usize = 2 * CHILDREN_MAX;
+
+/// Events of one run of a workflow: more take too long to run against. Whoever comes here is to
+/// begin a new run.
+pub const HISTORY_MAX: usize = 50_000;
+
+/// From so many events on a workflow is told that its history is long.
+pub const HISTORY_LONG: usize = 10_000;
+
+/// Bytes of one run's history, in what its events carry.
+pub const HISTORY_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Events read at a time.
+pub const HISTORY_PAGE_MAX: usize = 10_000;
+
+/// Runs of a workflow whose history is kept, the present one included.
+pub const RUNS_KEPT: i32 = 10;
+
 /// Checks a name of a machine: it is part of addresses, so it is plain text without separators.
 pub fn check_machine(name: &str) -> Result<(), Invalid> {
     check_name("machine", name)?;

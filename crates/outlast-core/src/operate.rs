@@ -35,11 +35,20 @@ impl Note {
         limits::check_name("operator", &self.by)
     }
 
-    /// The error of an instance that was cancelled with this note.
+    /// The reason of a cancel with this note, and the error of an instance that ends by it.
     pub fn cancellation(&self) -> String {
+        self.said("cancelled")
+    }
+
+    /// The error of an instance that was terminated with this note.
+    pub fn termination(&self) -> String {
+        self.said("terminated")
+    }
+
+    fn said(&self, what: &str) -> String {
         match &self.reason {
-            Some(reason) => limits::clean_error(&format!("cancelled by {}: {reason}", self.by)),
-            None => format!("cancelled by {}", self.by),
+            Some(reason) => limits::clean_error(&format!("{what} by {}: {reason}", self.by)),
+            None => format!("{what} by {}", self.by),
         }
     }
 
@@ -53,8 +62,10 @@ impl Note {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verb {
-    /// An instance was ended.
+    /// An instance was asked to end.
     Cancel,
+    /// An instance was ended.
+    Terminate,
     /// A failed or cancelled instance was started again.
     Retry,
     /// A queue stopped giving out work.
@@ -70,6 +81,7 @@ impl Verb {
     pub fn as_str(self) -> &'static str {
         match self {
             Verb::Cancel => "cancel",
+            Verb::Terminate => "terminate",
             Verb::Retry => "retry",
             Verb::Pause => "pause",
             Verb::Resume => "resume",
@@ -90,6 +102,7 @@ impl FromStr for Verb {
     fn from_str(word: &str) -> Result<Verb, Invalid> {
         [
             Verb::Cancel,
+            Verb::Terminate,
             Verb::Retry,
             Verb::Pause,
             Verb::Resume,
@@ -104,8 +117,13 @@ impl FromStr for Verb {
 /// What a cancel found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelAnswer {
-    /// It is cancelled; this is what it was.
-    Cancelled(Status),
+    /// It is asked to end; this is what it was.
+    Requested(Status),
+    /// It has been asked before, and has not ended yet; nothing was written.
+    AlreadyRequested(Status),
+    /// It is cancelled: it still waited for a place in the window of its parent's children, so nothing of it has run
+    /// and nothing is to be decided.
+    NeverStarted,
     /// It had already ended like this; nothing was written.
     AlreadyEnded(Status),
     /// There is no such instance.
@@ -119,6 +137,30 @@ pub struct Cancelled {
     pub answers: Vec<CancelAnswer>,
     /// The queues in which something may now be claimed.
     pub woken: QueueNames,
+    /// Whether descendants are to be told: [`cascade`](crate::Store::cascade) has something to do.
+    pub cascades: bool,
+}
+
+/// What a terminate found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TerminateAnswer {
+    /// It is cancelled; this is what it was.
+    Terminated(Status),
+    /// It had already ended like this; nothing was written.
+    AlreadyEnded(Status),
+    /// There is no such instance.
+    NotFound,
+}
+
+/// The answer to a terminate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Terminated {
+    /// One per id, in the caller's order.
+    pub answers: Vec<TerminateAnswer>,
+    /// The queues in which something may now be claimed.
+    pub woken: QueueNames,
+    /// Whether children are to be told: [`cascade`](crate::Store::cascade) has something to do.
+    pub cascades: bool,
 }
 
 /// What a retry found.
@@ -150,6 +192,8 @@ pub enum DeleteAnswer {
     NotEnded(Status),
     /// Its parent lives and may still read its result; nothing was written.
     ParentLives(InstanceId),
+    /// Its children are still to be told of its end ([`cascade`](crate::Store::cascade)); nothing was written.
+    Cascading,
     /// There is no such instance.
     NotFound,
 }

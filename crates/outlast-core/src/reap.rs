@@ -30,6 +30,8 @@ pub struct Reaped {
     pub removed: Vec<WorkerId>,
     /// The queues in which something may now be claimed.
     pub woken: QueueNames,
+    /// Whether children of those that failed are to be told.
+    pub cascades: bool,
     /// Whether asking again at once may find more.
     pub more: bool,
 }

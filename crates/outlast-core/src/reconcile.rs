@@ -25,7 +25,8 @@ pub struct Reconciled {
     /// Parents whose count of children did not fit and was mended, by id. Finding one is a fault of
     /// this software and worth a report.
     pub joins: Vec<InstanceId>,
-    /// Instances held behind a partition key that nobody uses, freed, by id. Likewise a fault.
+    /// Instances held behind a partition key that nobody uses, or for a place in a window in which nobody runs, freed,
+    /// by id. Likewise a fault.
     pub holds: Vec<InstanceId>,
     /// The queues in which something may now be claimed.
     pub woken: QueueNames,

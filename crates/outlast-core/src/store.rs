@@ -1,11 +1,11 @@
 //! The verbs of a store.
 
 use crate::{
-    Cancelled, ClaimRef, ClaimRequest, Claimed, CollectRequest, Collected, Commit, Committed,
-    DeleteAnswer, Delivered, Fired, Heartbeat, Hints, Inserts, InstanceId, Listen, NewInstance,
-    NewSignal, NewWorker, Note, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release,
-    Released, Result, Retried, SignalOrInsert, SignalledOrInserted, Taker, Timestamp, Traffic,
-    WorkerId,
+    Cancelled, CascadeRequest, Cascaded, ClaimRequest, Claimed, CollectRequest, Collected, Commit,
+    Committed, DeleteAnswer, Delivered, Extent, Fired, Heartbeat, HeldClaim, Hints, Inserts,
+    InstanceId, Listen, NewInstance, NewSignal, NewWorker, Note, ReapRequest, Reaped,
+    ReconcileRequest, Reconciled, Release, Released, Result, Retried, SignalOrInsert,
+    SignalledOrInserted, Taker, Terminated, Timestamp, Traffic, WorkerId,
 };
 use async_trait::async_trait;
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ pub type QueueNames = BTreeSet<String>;
 /// second begin. So a claim that a worker knows of is told from one that it does not know of.
 ///
 /// **Order of locks**, the same in every verb: the worker's row; the verb's own instances by id;
-/// their parents by id; the next in line of their partition keys. Verbs of maintenance skip what
+/// those who get a place in a window; their parents by id; the next in line of their partition keys. Verbs of maintenance skip what
 /// somebody else holds. What the databases still find to be a deadlock is tried again a bounded
 /// number of times.
 ///
@@ -85,7 +85,15 @@ pub trait Store: Send + Sync + 'static {
     /// A child whose key is occupied is dropped and listed in
     /// [`Claim::dropped`](crate::Claim::dropped) of the step that joins. Children are started before
     /// anything else of the batch is written: a key that another outcome of the batch releases is still
-    /// occupied for them.
+    /// occupied for them. Workflows look at the children they wait for before that too: an end in the same batch has not
+    /// come yet for a park, and is counted with it afterwards like any.
+    ///
+    /// Ends are counted per parent, in one go: of the present round of a machine, of all rounds that a workflow waits for.
+    /// A workflow's count does not go below 0.
+    ///
+    /// Events are appended with any outcome that is written, and with none that is lost, rejected or answered with a
+    /// cancel. A claim that is named twice in a batch is lost the second time whatever the first was answered, unless
+    /// that was rejected.
     ///
     /// *Atomic* per outcome; the batch is usually one transaction, and is taken apart only to isolate a
     /// row that cannot be written. *Fence*: `revision`; a row whose fence does not match answers
@@ -100,18 +108,18 @@ pub trait Store: Send + Sync + 'static {
     /// [`BATCH_MAX`](crate::limits::BATCH_MAX). *Idempotent*: sent again, it answers `Lost`.
     async fn release(&self, releases: Vec<Release>) -> Result<Released>;
 
-    /// Everything that executes for `worker`, by id and with its revision now: for a worker that does not
+    /// Everything that executes for `worker`, by id, with its revision now and a cancel that waits to be answered: for a worker that does not
     /// know what a broken call gave it, and [releases](Store::release) what it has no other trace of. A claim
     /// of the worker that the database is still at, though nobody waits for it any more, is waited for.
     ///
     /// The answer is of one moment; claims that the worker runs meanwhile move on. *Atomic*. *Fence*: none,
     /// nothing is written. *Locks*: the worker's row. *Bound*: what one worker holds. *Idempotent*.
-    async fn claims_of(&self, worker: WorkerId) -> Result<Vec<ClaimRef>>;
+    async fn claims_of(&self, worker: WorkerId) -> Result<Vec<HeldClaim>>;
 
     /// Puts signals into inboxes and wakes who waits for them.
     ///
-    /// A signal wakes its target when that is awaiting signals and its name is among the awaited; the
-    /// target becomes runnable, eligible now, `awaits` kept, the deadline cleared. Otherwise it waits
+    /// A signal wakes its target when that is awaiting signals, or is a workflow awaiting children, and its name is among
+    /// the awaited; the target becomes runnable, eligible now, `awaits` kept, the deadline cleared. Otherwise it waits
     /// in the inbox. Signals of one batch arrive in the caller's order, as if sent one by one: the first
     /// match wakes, a dedup key of an earlier one makes a duplicate. No target goes before duplicate,
     /// duplicate before a full inbox.
@@ -163,22 +171,28 @@ pub trait Store: Send + Sync + 'static {
     /// *Bound*: `max` claims. *Idempotent*.
     async fn reap(&self, request: ReapRequest) -> Result<Reaped>;
 
-    /// Wakes waits whose deadline has come: runnable, eligible now, `attempt` and `awaits` as they were,
-    /// the deadline cleared. A timeout is a wake, not a failure.
+    /// Wakes waits, joins and parks of workflows whose deadline has come: runnable, eligible now, `attempt` and `awaits` as they were,
+    /// the deadline cleared. A timeout is a wake, not a failure. A join is decided by it
+    /// ([`Joined::Deadline`](crate::Joined::Deadline)).
     ///
     /// *Atomic*. *Locks*: own rows by deadline, skipping what others hold. *Bound*: `max`, at most
     /// [`BATCH_MAX`](crate::limits::BATCH_MAX). *Idempotent*.
     async fn fire(&self, max: usize) -> Result<Fired>;
 
     /// Removes instances that ended longer ago than the retention, with their signals and operations,
-    /// earliest end first. Children are spared while their parent lives (PROTOCOL §3 #6). Records of
+    /// earliest end first. Children are spared while their parent lives (PROTOCOL §3 #6), and parents while their
+    /// children are still to be told of the end. Records of
     /// operations that belong to no stored instance go when they are older than the retention.
+    ///
+    /// Histories go with their instance.
     ///
     /// *Atomic*. *Locks*: own rows, skipping what others hold. *Bound*: `max`. *Idempotent*.
     async fn collect(&self, request: CollectRequest) -> Result<Collected>;
 
-    /// Looks at one page of instances for joins that miscount and for holds nobody would end, and mends
-    /// them. It should never find any.
+    /// Looks at one page of instances for joins that miscount, for workflows that wait though all children of the rounds
+    /// they wait for have ended, and for holds nobody would end, and mends
+    /// them. It should never find any. Such a workflow is woken ([`Joined::All`](crate::Joined::All)); what it has counted
+    /// stays as it is, here and otherwise.
     ///
     /// *Atomic*. *Locks*: own rows by id. *Bound*: `max`. *Idempotent*.
     async fn reconcile(&self, request: ReconcileRequest) -> Result<Reconciled>;
@@ -190,24 +204,67 @@ pub trait Store: Send + Sync + 'static {
     /// [`TRAFFIC_MAX`](crate::limits::TRAFFIC_MAX). *Not idempotent*: what may have been counted is not sent again.
     async fn record(&self, traffic: Traffic) -> Result<()>;
 
+    /// Asks instances to end. Each answers by what its machine decides.
+    ///
+    /// One that waits, for signals or for children, is woken: runnable, eligible now, `awaits` kept, the deadline
+    /// cleared. One that is runnable is eligible now, if it was not; it keeps its place behind a partition key. Of one
+    /// that executes nothing else changes, and its next outcome meets the cancel ([`Outcome`](crate::Outcome)). One that
+    /// still waits for a place in a window ends at once. The next claim carries the cancel. The revision stays: a
+    /// claim is not lost by it.
+    ///
+    /// With [`Extent::Tree`] those that descend from it, from rounds up to its present one, are asked too, by
+    /// [`cascade`](Store::cascade): also when the instance itself has ended or was asked before.
+    ///
+    /// *Atomic* for the batch. *Locks*: own rows, and of those that never started parents and next in line.
+    /// *Idempotent*: sent again, it answers `AlreadyRequested`. Recorded when it changed anything.
+    async fn cancel(&self, ids: Vec<InstanceId>, extent: Extent, note: Note) -> Result<Cancelled>;
+
     /// Ends instances as cancelled, whatever they do: a running step's outcome is dropped by the fence.
-    /// `revision + 1`, the inbox emptied, the parent joined, as with
-    /// [`Outcome::Cancel`](crate::Outcome::Cancel). Children are left alone. Several are ended in the
-    /// order of their ids.
+    /// `revision + 1`, the inbox emptied, the parent joined, a place in a window passed on, children under a policy to
+    /// be told, as with [`Outcome::Cancel`](crate::Outcome::Cancel). Several are ended in the order of their ids.
+    ///
+    /// With [`Extent::Tree`] those that descend from it are ended too, by [`cascade`](Store::cascade): also when the
+    /// instance itself had ended before.
     ///
     /// *Atomic* for the batch. *Locks*: own rows, parents, next in line. *Idempotent*: sent again, it
     /// answers `AlreadyEnded`. Recorded.
-    async fn cancel(&self, ids: Vec<InstanceId>, note: Note) -> Result<Cancelled>;
+    async fn terminate(
+        &self,
+        ids: Vec<InstanceId>,
+        extent: Extent,
+        note: Note,
+    ) -> Result<Terminated>;
+
+    /// Tells children what became of their parent: durable work that ends of parents, joins and trees leave behind, so
+    /// that none of them waits for thousands of children.
+    ///
+    /// A cascade is left by the end of an instance that has live children under a policy
+    /// ([`NewInstance::on_parent_close`](crate::NewInstance::on_parent_close)), with [`ended_note`](crate::ended_note); by
+    /// a join that is decided while children of it live, when its [`rest`](crate::Join::rest) says so, with
+    /// [`joined_note`](crate::joined_note); and by [`Extent::Tree`], with the operator's note. It covers the children of
+    /// some rounds: at an end of all so far, at a join of that round, for a tree of all up to the present one. Children of
+    /// a machine's answer to a cancel come later and are not in it.
+    ///
+    /// One call takes the oldest cascade that nobody holds and up to `max` of its children, the latest round and the
+    /// highest id first, asks or ends each that lives as the policy says (as [`cancel`](Store::cancel) and
+    /// [`terminate`](Store::terminate) do), records it with the parent as its cause, and leaves the rest for the next
+    /// call. A cascade of a tree leaves one for each child that has fanned out, ended or not. What has ended, or was asked
+    /// before, is left alone.
+    ///
+    /// *Atomic*. *Locks*: the cascade, skipping what others hold; own rows, parents, next in line. *Bound*: `max`.
+    /// *Idempotent*.
+    async fn cascade(&self, request: CascadeRequest) -> Result<Cascaded>;
 
     /// Starts failed or cancelled instances again at the step where they ended: runnable, eligible now,
     /// `attempt` and `crashes` 0, `revision + 1`, `finished_at` cleared, `last_error` kept. A key that was
-    /// released stays released. While the parent still waits for that round, the child counts again.
+    /// released stays released. While the parent still waits for that round, the child counts again, unless the parent is a
+    /// workflow. A cancel that was requested is forgotten.
     ///
     /// *Atomic* for the batch. *Locks*: own rows, parents. *Idempotent*: sent again, it answers
     /// `NotEndedBadly`. Recorded (I4).
     async fn retry(&self, ids: Vec<InstanceId>, note: Note) -> Result<Retried>;
 
-    /// Removes ended instances now, with their signals and operations; the delete itself stays recorded.
+    /// Removes ended instances now, with their signals, histories and operations; the delete itself stays recorded.
     ///
     /// *Atomic* for the batch. *Locks*: own rows. *Idempotent*: sent again, it answers `NotFound`.
     async fn delete(&self, ids: Vec<InstanceId>, note: Note) -> Result<Vec<DeleteAnswer>>;

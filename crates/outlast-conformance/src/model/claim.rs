@@ -76,10 +76,10 @@ impl Tables {
             .collect()
     }
 
+    /// Those that are in the queue; who waits for a place in a window is not yet.
     fn runnable_in<'a>(&'a self, queue: &'a str) -> impl Iterator<Item = &'a Instance> {
-        self.instances
-            .values()
-            .filter(move |row| row.status == Status::Runnable && row.queue == queue)
+        let rows = self.instances.values().filter(|row| is_in_line(row));
+        rows.filter(move |row| row.queue == queue)
     }
 
     pub(super) fn take(&mut self, id: InstanceId, worker: WorkerId, now: Timestamp) {
@@ -112,15 +112,23 @@ impl Tables {
             correlation_key: row.correlation_key.clone(),
             parent: row.parent,
             round: row.round,
+            run: row.run,
+            events: row.events,
             awaits: row.awaits.clone().unwrap_or_default(),
             inbox: self.inbox(id).filter_map(presented).collect(),
-            children: if row.round > 0 {
+            // A workflow asks for those that it waits for.
+            children: if row.round > 0 && row.joining.is_none() {
                 self.children_of(id, Some(row.round)).collect()
             } else {
                 Vec::new()
             },
             dropped: row.dropped.clone(),
+            joined: row.barrier.and_then(|it| it.joined),
+            first_failure: row.barrier.and_then(|it| it.first_failure),
+            cancel: row.cancel.clone(),
+            windowed: row.held.is_some(),
             waited: now.since(row.eligible_at),
+            claimed_at: Some(now),
         })
     }
 
@@ -138,12 +146,17 @@ impl Tables {
             Some(Child {
                 id: row.id,
                 round: parent.round,
+                position: row.position.unwrap_or_default(),
+                on_parent_close: row.on_parent_close,
+                held: row.held == Some(true),
                 machine: row.machine.clone(),
                 version: row.version,
+                run: row.run,
                 status: row.status,
                 state: row.state.clone(),
                 result: row.result.clone(),
                 last_error: row.last_error.clone(),
+                finished_at: row.finished_at,
             })
         })
     }
@@ -152,23 +165,27 @@ impl Tables {
     fn next_due_in(&self, queue: &str, now: Timestamp) -> Option<Duration> {
         let due = self
             .runnable_in(queue)
-            .filter(|row| row.eligible_at > now && !self.is_held(row))
+            .filter(|row| row.eligible_at > now && !self.is_behind_its_key(row))
             .map(|row| row.eligible_at)
             .min()?;
         Some(due.since(now))
     }
 
     /// Whether another row of its partition key executes or goes first.
-    fn is_held(&self, row: &Instance) -> bool {
+    pub(super) fn is_behind_its_key(&self, row: &Instance) -> bool {
         let Some(key) = &row.partition_key else {
             return false;
         };
         self.instances.values().any(|other| {
             other.partition_key.as_ref() == Some(key)
                 && (other.status == Status::Executing
-                    || other.status == Status::Runnable && urgency(other) < urgency(row))
+                    || is_in_line(other) && urgency(other) < urgency(row))
         })
     }
+}
+
+fn is_in_line(row: &Instance) -> bool {
+    row.status == Status::Runnable && row.held != Some(true)
 }
 
 fn urgency(row: &Instance) -> (i16, Timestamp, InstanceId) {

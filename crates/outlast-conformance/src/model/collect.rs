@@ -12,7 +12,7 @@ impl Tables {
         let mut old: Vec<(Timestamp, InstanceId)> = self
             .instances
             .values()
-            .filter(|row| self.living_parent(row).is_none())
+            .filter(|row| self.living_parent(row).is_none() && !self.is_cascading(row.id))
             .filter_map(|row| Some((row.finished_at?, row.id)))
             .filter(|(finished_at, _)| *finished_at <= before)
             .collect();
@@ -33,6 +33,7 @@ impl Tables {
     /// Takes an instance out with everything that hangs on it.
     pub(super) fn remove(&mut self, id: InstanceId) {
         self.instances.remove(&id);
+        self.histories.remove(&id);
         self.signals.retain(|_, signal| signal.target != id);
         self.operations
             .retain(|operation| operation.instance != Some(id));

@@ -1,50 +1,66 @@
 //! Writing outcomes, and giving claims back.
 
 use super::Tables;
+use super::settle::{Effects, of_join};
 use super::tables::{change_status, make_runnable};
 use outlast_core::{
-    Answer, ClaimRef, Commit, Committed, DroppedChild, Instance, InstanceId, Json, NewInstance,
-    Outcome, Parent, Proceed, QueueNames, Release, ReleaseAnswer, Released, Result, SignalId,
-    Status, Timestamp, limits,
+    Answer, Barrier, CancelRequest, ClaimRef, Commit, Committed, DroppedChild, Instance,
+    InstanceId, Join, Json, NewInstance, Outcome, Parent, Proceed, QueueNames, Release,
+    ReleaseAnswer, Released, Result, SignalId, Status, Timestamp, limits,
 };
 use std::time::Duration;
 
 impl Tables {
     pub(super) fn commit(&mut self, commits: Vec<Commit>, now: Timestamp) -> Result<Committed> {
         Commit::check_batch(&commits).map_err(|invalid| invalid.during("commit"))?;
-        let mut answers: Vec<Answer> = vec![Answer::Lost; commits.len()];
-        let mut woken = QueueNames::new();
-        let (first_mentions, repeats) = first_mentions(commits);
-        // Children are started before anything else of the batch is written.
-        let (fan_outs, others): (Vec<_>, Vec<_>) = first_mentions
+        let mut answers = Commit::foregone(&commits);
+        let mut effects = Effects::default();
+        // Children are started, and workflows look at theirs, before anything else of the batch is written.
+        let (first, others): (Vec<_>, Vec<_>) = commits
             .into_iter()
-            .partition(|(_, commit)| matches!(commit.outcome, Outcome::FanOut { .. }));
-        for (position, commit) in fan_outs.into_iter().chain(others).chain(repeats) {
-            answers[position] = self.commit_one(commit, now, &mut woken);
+            .enumerate()
+            .filter(|(position, _)| answers[*position].is_none())
+            .partition(|(_, commit)| goes_first(&commit.outcome));
+        for (position, commit) in first.into_iter().chain(others) {
+            answers[position] = Some(self.commit_one(commit, now, &mut effects));
         }
-        Ok(Committed { answers, woken })
+        let settled = self.settle(effects, now);
+        Ok(Committed {
+            answers: answers.into_iter().flatten().collect(),
+            woken: settled.woken,
+            cascades: settled.cascades,
+        })
     }
 
-    fn commit_one(&mut self, commit: Commit, now: Timestamp, woken: &mut QueueNames) -> Answer {
-        if let Err(invalid) = commit.outcome.check() {
-            return Answer::Rejected(invalid);
-        }
+    fn commit_one(&mut self, commit: Commit, now: Timestamp, effects: &mut Effects) -> Answer {
         let Some(row) = self.claimed(commit.claim) else {
             return Answer::Lost;
         };
+        if let Some(cancel) = comes_first(row, &commit) {
+            return Answer::Cancel(cancel);
+        }
         row.revision = row.revision.next();
         row.crashes = 0;
         row.updated_at = now;
-        self.apply(commit, now, woken)
+        // An answer that is to be tried again is none yet.
+        let settles = commit.answers_cancel && !matches!(commit.outcome, Outcome::Retry { .. });
+        if let Some(cancel) = row.cancel.as_mut().filter(|_| settles) {
+            cancel.answered = true;
+        }
+        self.apply(commit, now, effects)
     }
 
-    fn apply(&mut self, commit: Commit, now: Timestamp, woken: &mut QueueNames) -> Answer {
+    fn apply(&mut self, commit: Commit, now: Timestamp, effects: &mut Effects) -> Answer {
         let Commit {
             claim: ClaimRef { id, .. },
             received,
             outcome,
+            answers_cancel,
             ties: _,
+            events,
         } = commit;
+        self.append(id, events, now);
+        let woken = &mut effects.woken;
         match outcome {
             Outcome::Next {
                 step,
@@ -55,7 +71,14 @@ impl Tables {
                 state,
                 delay,
                 error,
-            } => self.try_again(id, state, delay, error, now, woken),
+            } => {
+                // Nothing but the answer to a cancel may be put off.
+                let delay = match self.is_cancel_pending(id) && !answers_cancel {
+                    true => Duration::ZERO,
+                    false => delay,
+                };
+                self.try_again(id, state, delay, error, now, woken);
+            }
             Outcome::Wait {
                 names,
                 step,
@@ -64,23 +87,40 @@ impl Tables {
             } => self.park(id, &received, (step, state), names, timeout, now, woken),
             Outcome::FanOut {
                 children,
+                join,
                 step,
                 state,
-            } => self.fan_out(id, &received, (step, state), children, now, woken),
+            } => self.fan_out(id, &received, (step, state), (children, join), now, effects),
+            Outcome::Flow {
+                children,
+                window,
+                then,
+            } => self.flow(id, &received, (children, window), then, now, effects),
+            Outcome::Renew { state } => self.renew(id, &received, state, now, woken),
             Outcome::Done { result } => {
                 self.row(id).result = Some(result);
-                self.finish(id, Status::Done, None, now, woken);
+                self.finish(id, Status::Done, None, now, effects);
             }
-            Outcome::Stop { reason } => self.finish(id, Status::Failed, Some(reason), now, woken),
+            Outcome::Stop { reason } => self.finish(id, Status::Failed, Some(reason), now, effects),
             Outcome::Cancel { reason } => {
-                self.finish(id, Status::Cancelled, Some(reason), now, woken);
+                self.finish(id, Status::Cancelled, Some(reason), now, effects);
             }
         }
         let row = self.row(id);
         Answer::Committed {
             revision: row.revision,
             status: row.status,
+            cancel: row
+                .cancel
+                .clone()
+                .filter(|cancel| row.status == Status::Executing && !cancel.answered),
+            at: now,
         }
+    }
+
+    fn is_cancel_pending(&mut self, id: InstanceId) -> bool {
+        let cancel = self.row(id).cancel.as_ref();
+        cancel.is_some_and(|cancel| !cancel.answered)
     }
 
     fn go_on(
@@ -129,7 +169,7 @@ impl Tables {
         }
     }
 
-    /// Parks, unless a signal is there that the step was not handed (PROTOCOL §3 #11).
+    /// Parks, unless a signal is there that the step was not handed (PROTOCOL §3 #11), or a cancel that was not answered.
     #[allow(clippy::too_many_arguments, reason = "the fields of one outcome")]
     fn park(
         &mut self,
@@ -144,12 +184,13 @@ impl Tables {
         let unseen = self
             .inbox(id)
             .any(|signal| names.contains(&signal.name) && !received.contains(&signal.id));
+        let goes_on = unseen || self.is_cancel_pending(id);
         let row = self.row(id);
         progress(row, to);
         row.locked_by = None;
         row.awaits = Some(names);
         row.eligible_at = now;
-        if unseen {
+        if goes_on {
             make_runnable(row, now, woken);
         } else {
             change_status(row, Status::AwaitingSignal);
@@ -157,19 +198,24 @@ impl Tables {
         }
     }
 
-    /// Starts the children of a new round and parks until they have ended.
+    /// Starts the children of a new round and parks until their join is decided. With a cancel that was not answered
+    /// nothing of it begins, but it counts as a round.
     fn fan_out(
         &mut self,
         id: InstanceId,
         received: &[SignalId],
         to: (String, Json),
-        children: Vec<NewInstance>,
+        (children, join): (Vec<NewInstance>, Join),
         now: Timestamp,
-        woken: &mut QueueNames,
+        effects: &mut Effects,
     ) {
         self.consume(id, received, now);
         let round = self.row(id).round + 1;
-        let (started, dropped) = self.spawn(Parent { id, round }, children, now, woken);
+        let is_wished_to_end = self.is_cancel_pending(id);
+        let (started, dropped) = match is_wished_to_end {
+            true => (0, Vec::new()),
+            false => self.spawn(Parent { id, round }, children, join, now, effects),
+        };
         let row = self.row(id);
         progress(row, to);
         row.attempt = 0;
@@ -177,22 +223,38 @@ impl Tables {
         row.locked_by = None;
         row.eligible_at = now;
         row.round = round;
+        row.joining = None;
         row.children_pending = started;
         row.dropped = dropped;
-        if started == 0 {
-            make_runnable(row, now, woken);
+        row.barrier = Some(Barrier {
+            until: join.until,
+            window: join.window,
+            rest: join.rest,
+            started,
+            failed: 0,
+            first_failure: None,
+            joined: match is_wished_to_end {
+                true => None,
+                false => join.until.decided(started, started, 0),
+            },
+        });
+        if is_wished_to_end || row.barrier.is_some_and(|it| it.joined.is_some()) {
+            make_runnable(row, now, &mut effects.woken);
+            effects.decided.extend(of_join(row));
         } else {
             change_status(row, Status::AwaitingChildren);
+            row.await_deadline = join.deadline.map(|deadline| now + deadline);
         }
     }
 
     /// How many were started, and which were not because their key is occupied.
-    fn spawn(
+    pub(super) fn spawn(
         &mut self,
         parent: Parent,
         children: Vec<NewInstance>,
+        join: Join,
         now: Timestamp,
-        woken: &mut QueueNames,
+        effects: &mut Effects,
     ) -> (i32, Vec<DroppedChild>) {
         let (mut started, mut dropped) = (0, Vec::new());
         for (position, child) in (0..).zip(children) {
@@ -200,7 +262,12 @@ impl Tables {
             let key = child.correlation.as_ref().map(|it| it.key.clone());
             match self.add(child, Some(parent), now) {
                 Ok(id) => {
-                    self.hint(id, now, woken);
+                    let row = self.row(id);
+                    row.position = i32::try_from(position).ok();
+                    row.held = join
+                        .window
+                        .map(|places| i64::from(started) >= places.into());
+                    self.hint(id, now, &mut effects.woken);
                     started += 1;
                 }
                 Err(holder) => dropped.push(DroppedChild {
@@ -220,10 +287,10 @@ impl Tables {
         status: Status,
         reason: Option<String>,
         now: Timestamp,
-        woken: &mut QueueNames,
+        effects: &mut Effects,
     ) {
         self.row(id).last_error = reason.as_deref().map(limits::clean_error);
-        self.end(id, status, now, woken);
+        self.end(id, status, now, effects);
     }
 
     pub(super) fn release(&mut self, releases: &[Release], now: Timestamp) -> Result<Released> {
@@ -250,7 +317,7 @@ impl Tables {
             .filter(|row| row.status == Status::Executing && row.revision == claim.revision)
     }
 
-    fn row(&mut self, id: InstanceId) -> &mut Instance {
+    pub(super) fn row(&mut self, id: InstanceId) -> &mut Instance {
         self.instances
             .get_mut(&id)
             .expect("the fence has found this row in the same verb")
@@ -278,17 +345,14 @@ fn give_back(row: &mut Instance, pause: Duration, now: Timestamp, woken: &mut Qu
     }
 }
 
-type Positioned = Vec<(usize, Commit)>;
+fn goes_first(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::FanOut { .. } | Outcome::Flow { .. })
+}
 
-/// The commits with their positions: those that name a claim for the first time with an outcome that can
-/// be stored, and the rest.
-fn first_mentions(commits: Vec<Commit>) -> (Positioned, Positioned) {
-    let mut named = Vec::new();
-    commits.into_iter().enumerate().partition(|(_, commit)| {
-        let first = commit.outcome.check().is_ok() && !named.contains(&commit.claim);
-        if first {
-            named.push(commit.claim);
-        }
-        first
-    })
+/// The cancel that keeps a workflow from parking and from starting children, when it does not answer it.
+fn comes_first(row: &Instance, commit: &Commit) -> Option<CancelRequest> {
+    let is_flow = matches!(commit.outcome, Outcome::Flow { .. });
+    let begins = commit.outcome.park().is_some() || commit.outcome.begins_round();
+    let cancel = row.cancel.clone()?;
+    (is_flow && begins && !cancel.answered && !commit.answers_cancel).then_some(cancel)
 }

@@ -143,7 +143,9 @@ impl Tables {
     ) -> bool {
         let awaited = |row: &&mut Instance| {
             let awaits = row.awaits.as_deref().unwrap_or_default();
-            row.status == Status::AwaitingSignal && awaits.iter().any(|it| it == name)
+            let waits_for_ends = row.status == Status::AwaitingChildren && row.joining.is_some();
+            let waits = row.status == Status::AwaitingSignal || waits_for_ends;
+            waits && awaits.iter().any(|it| it == name)
         };
         match self.instances.get_mut(&instance).filter(awaited) {
             Some(row) => {

@@ -3,8 +3,8 @@
 use super::Tables;
 use super::tables::change_status;
 use outlast_core::{
-    Inserted, Inserts, Instance, InstanceId, NewInstance, Parent, QueueNames, Result, Revision,
-    Scope, Start, Status, Timestamp, WorkerId,
+    ClosePolicy, Inserted, Inserts, Instance, InstanceId, NewInstance, Parent, QueueNames, Result,
+    Revision, Scope, Start, Status, Timestamp, WorkerId,
 };
 
 impl Tables {
@@ -75,6 +75,7 @@ impl Tables {
     pub(super) fn hint(&self, id: InstanceId, now: Timestamp, woken: &mut QueueNames) {
         if let Some(row) = self.instances.get(&id)
             && row.status == Status::Runnable
+            && row.held != Some(true)
             && row.eligible_at <= now
         {
             woken.insert(row.queue.clone());
@@ -109,9 +110,17 @@ fn new_row(id: InstanceId, new: NewInstance, parent: Option<Parent>, now: Timest
         locked_by: None,
         awaits: None,
         await_deadline: None,
+        on_parent_close: parent.map_or(ClosePolicy::Abandon, |_| new.on_parent_close),
         parent,
+        position: None,
+        held: None,
+        cancel: None,
         round: 0,
+        run: 1,
+        events: 0,
+        joining: None,
         children_pending: 0,
+        barrier: None,
         dropped: Vec::new(),
         holds_key: key.is_some(),
         correlation_key: key,

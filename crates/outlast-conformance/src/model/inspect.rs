@@ -3,9 +3,9 @@
 use super::{Model, Tables};
 use async_trait::async_trait;
 use outlast_core::{
-    Child, Count, Deadline, Filter, Inspect, Instance, InstanceId, ListRequest, Operation, Page,
-    QueueSummary, Result, RoundSummary, SignalId, SignalRow, Status, Survey, SurveyRequest,
-    Timestamp, Traffic, Worker, limits,
+    Child, Count, Deadline, Event, Family, Filter, HistoryRequest, Inspect, Instance, InstanceId,
+    ListRequest, Operation, OperationId, Page, QueueSummary, Result, RoundSummary, RunSummary,
+    SignalId, SignalRow, Status, Survey, SurveyRequest, Timestamp, Traffic, Worker, limits,
 };
 use std::collections::BTreeSet;
 
@@ -83,8 +83,35 @@ impl Inspect for Model {
         })
     }
 
+    async fn closures(
+        &self,
+        parent: InstanceId,
+        after: Option<OperationId>,
+    ) -> Result<Vec<Operation>> {
+        self.alone("closures", |tables, _| {
+            let operations = tables.operations.iter();
+            Ok(operations
+                .filter(|it| it.cause == Some(parent) && Some(it.id) > after)
+                .take(limits::PAGE_MAX)
+                .cloned()
+                .collect())
+        })
+    }
+
+    async fn family(&self, id: InstanceId) -> Result<Option<Family>> {
+        self.alone("family", |tables, _| Ok(tables.family(id)))
+    }
+
     async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>> {
         self.alone("rounds", |tables, _| Ok(tables.rounds(id)))
+    }
+
+    async fn history(&self, request: HistoryRequest) -> Result<Vec<Event>> {
+        self.alone("history", |tables, _| tables.history(request))
+    }
+
+    async fn histories(&self, id: InstanceId) -> Result<Vec<RunSummary>> {
+        self.alone("histories", |tables, _| Ok(tables.runs(id)))
     }
 
     async fn survey(&self, request: SurveyRequest) -> Result<Survey> {
@@ -119,7 +146,10 @@ impl Tables {
     }
 
     fn queues(&self, now: Timestamp) -> Vec<QueueSummary> {
-        let working = |row: &&Instance| matches!(row.status, Status::Runnable | Status::Executing);
+        let working = |row: &&Instance| {
+            let is_held = row.held == Some(true);
+            matches!(row.status, Status::Runnable | Status::Executing) && !is_held
+        };
         let names: BTreeSet<&str> = self
             .instances
             .values()
@@ -138,6 +168,7 @@ impl Tables {
             self.instances
                 .values()
                 .filter(move |row| row.queue == name && row.status == status)
+                .filter(|row| row.held != Some(true))
         };
         let eligible = || rows_in(Status::Runnable).filter(|row| row.eligible_at <= now);
         QueueSummary {
@@ -178,6 +209,12 @@ fn fits(row: &Instance, filter: &Filter) -> bool {
         && filter
             .inserted_until
             .is_none_or(|until| row.inserted_at < until)
+        && filter
+            .ended_from
+            .is_none_or(|from| row.finished_at.is_some_and(|at| at >= from))
+        && filter
+            .ended_until
+            .is_none_or(|until| row.finished_at.is_some_and(|at| at < until))
         && filter.error.as_ref().is_none_or(|part| {
             let error = row.last_error.as_ref();
             error.is_some_and(|error| error.contains(part.as_str()))
@@ -188,6 +225,9 @@ fn fits(row: &Instance, filter: &Filter) -> bool {
             Some(Deadline::None) => {
                 row.status == Status::AwaitingSignal && row.await_deadline.is_none()
             }
-            Some(Deadline::Before(moment)) => row.await_deadline.is_some_and(|at| at < moment),
+            Some(Deadline::Before(moment)) => {
+                row.status == Status::AwaitingSignal
+                    && row.await_deadline.is_some_and(|at| at < moment)
+            }
         }
 }

@@ -4,11 +4,15 @@
 //! clever. Where a store and the model disagree, one of them reads the contract wrongly (I12). One
 //! file per verb, named as in the stores.
 
+mod cascade;
 mod claim;
 mod collect;
 mod commit;
 mod deliver;
+mod family;
 mod fire;
+mod flow;
+mod history;
 mod insert;
 mod inspect;
 mod lease;
@@ -16,6 +20,7 @@ mod operate;
 mod reap;
 mod reconcile;
 mod record;
+mod settle;
 mod survey;
 mod tables;
 
@@ -23,11 +28,11 @@ pub(crate) use tables::Tables;
 
 use async_trait::async_trait;
 use outlast_core::{
-    Cancelled, ClaimRef, ClaimRequest, Claimed, Clock, CollectRequest, Collected, Commit,
-    Committed, DeleteAnswer, Delivered, Error, Fired, Heartbeat, Inserts, InstanceId, ManualClock,
-    NewInstance, NewSignal, NewWorker, Note, ReapRequest, Reaped, ReconcileRequest, Reconciled,
-    Release, Released, Result, Retried, SignalOrInsert, SignalledOrInserted, Store, Taker,
-    Timestamp, Traffic, WorkerId,
+    Cancelled, CascadeRequest, Cascaded, ClaimRequest, Claimed, Clock, CollectRequest, Collected,
+    Commit, Committed, DeleteAnswer, Delivered, Error, Extent, Fired, Heartbeat, HeldClaim,
+    Inserts, InstanceId, ManualClock, NewInstance, NewSignal, NewWorker, Note, ReapRequest, Reaped,
+    ReconcileRequest, Reconciled, Release, Released, Result, Retried, SignalOrInsert,
+    SignalledOrInserted, Store, Taker, Terminated, Timestamp, Traffic, WorkerId,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -92,7 +97,7 @@ impl Store for Model {
         self.alone("release", |tables, now| tables.release(&releases, now))
     }
 
-    async fn claims_of(&self, worker: WorkerId) -> Result<Vec<ClaimRef>> {
+    async fn claims_of(&self, worker: WorkerId) -> Result<Vec<HeldClaim>> {
         self.alone("claims_of", |tables, _| {
             Ok(tables.claims_of(worker).collect())
         })
@@ -145,8 +150,25 @@ impl Store for Model {
         self.alone("record", |tables, now| tables.add_traffic(traffic, now))
     }
 
-    async fn cancel(&self, ids: Vec<InstanceId>, note: Note) -> Result<Cancelled> {
-        self.alone("cancel", |tables, now| tables.cancel(&ids, &note, now))
+    async fn cancel(&self, ids: Vec<InstanceId>, extent: Extent, note: Note) -> Result<Cancelled> {
+        self.alone("cancel", |tables, now| {
+            tables.cancel(&ids, extent, &note, now)
+        })
+    }
+
+    async fn terminate(
+        &self,
+        ids: Vec<InstanceId>,
+        extent: Extent,
+        note: Note,
+    ) -> Result<Terminated> {
+        self.alone("terminate", |tables, now| {
+            tables.terminate(&ids, extent, &note, now)
+        })
+    }
+
+    async fn cascade(&self, request: CascadeRequest) -> Result<Cascaded> {
+        self.alone("cascade", |tables, now| tables.cascade(request, now))
     }
 
     async fn retry(&self, ids: Vec<InstanceId>, note: Note) -> Result<Retried> {

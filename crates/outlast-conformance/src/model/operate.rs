@@ -1,40 +1,14 @@
 //! What people do to instances and queues.
 
 use super::Tables;
+use super::settle::ended_badly;
 use super::tables::make_runnable;
 use outlast_core::{
-    CancelAnswer, Cancelled, DeleteAnswer, InstanceId, Note, Operation, Result, Retried,
-    RetryAnswer, Status, Timestamp, Verb, limits,
+    DeleteAnswer, InstanceId, Note, Operation, OperationId, Parent, Result, Retried, RetryAnswer,
+    Status, Timestamp, Verb, limits,
 };
 
 impl Tables {
-    pub(super) fn cancel(
-        &mut self,
-        ids: &[InstanceId],
-        note: &Note,
-        now: Timestamp,
-    ) -> Result<Cancelled> {
-        check_request("cancel", ids, note)?;
-        let mut cancelled = Cancelled::default();
-        let mut answers = in_order_of_ids(ids, |id| {
-            let Some(row) = self.instances.get_mut(&id) else {
-                return CancelAnswer::NotFound;
-            };
-            let before = row.status;
-            if before.is_terminal() {
-                return CancelAnswer::AlreadyEnded(before);
-            }
-            row.revision = row.revision.next();
-            row.crashes = 0;
-            row.last_error = Some(note.cancellation());
-            self.end(id, Status::Cancelled, now, &mut cancelled.woken);
-            self.record(Verb::Cancel, id, before, note, now);
-            CancelAnswer::Cancelled(before)
-        });
-        cancelled.answers.append(&mut answers);
-        Ok(cancelled)
-    }
-
     pub(super) fn retry(
         &mut self,
         ids: &[InstanceId],
@@ -55,27 +29,44 @@ impl Tables {
             row.attempt = 0;
             row.crashes = 0;
             row.finished_at = None;
+            row.cancel = None;
             make_runnable(row, now, &mut retried.woken);
             self.count_again(id, now);
-            self.record(Verb::Retry, id, before, note, now);
+            self.record(Verb::Retry, id, before, note, None, now);
             RetryAnswer::Retried
         });
         retried.answers.append(&mut answers);
         Ok(retried)
     }
 
-    /// A parent that still waits for this round waits for the retried child too (I6).
+    /// A machine that still waits for this round waits for the retried child too (I6). A workflow does not: it was woken
+    /// by the bad end, or has not waited for this child.
     fn count_again(&mut self, child: InstanceId, now: Timestamp) {
         let Some(parent) = self.instances.get(&child).and_then(|row| row.parent) else {
             return;
         };
+        let earliest = self.first_to_fail(parent);
         let waits = |status, round| status == Status::AwaitingChildren && round == parent.round;
         if let Some(row) = self.instances.get_mut(&parent.id)
             && waits(row.status, row.round)
+            && row.joining.is_none()
+            && let Some(barrier) = row.barrier.as_mut()
         {
             row.children_pending += 1;
             row.updated_at = now;
+            barrier.failed -= 1;
+            if barrier.first_failure == Some(child) {
+                barrier.first_failure = earliest;
+            }
         }
+    }
+
+    /// Who of a round ended badly first, of those that still have.
+    fn first_to_fail(&self, round: Parent) -> Option<InstanceId> {
+        let rows = self.instances.values();
+        let bad = rows.filter(|row| row.parent == Some(round) && ended_badly(row));
+        bad.min_by_key(|row| (row.finished_at, row.id))
+            .map(|row| row.id)
     }
 
     pub(super) fn delete(
@@ -96,8 +87,11 @@ impl Tables {
             if let Some(parent) = self.living_parent(row) {
                 return DeleteAnswer::ParentLives(parent);
             }
+            if self.is_cascading(id) {
+                return DeleteAnswer::Cascading;
+            }
             self.remove(id);
-            self.record(Verb::Delete, id, before, note, now);
+            self.record(Verb::Delete, id, before, note, None, now);
             DeleteAnswer::Deleted
         }))
     }
@@ -120,33 +114,53 @@ impl Tables {
         Ok(changed)
     }
 
-    fn record(&mut self, verb: Verb, id: InstanceId, before: Status, note: &Note, at: Timestamp) {
-        self.operations.push(Operation {
-            verb,
+    pub(super) fn record(
+        &mut self,
+        verb: Verb,
+        id: InstanceId,
+        before: Status,
+        note: &Note,
+        cause: Option<InstanceId>,
+        at: Timestamp,
+    ) {
+        let record = Operation {
             instance: Some(id),
-            queue: None,
-            by: note.by.clone(),
-            reason: note.clean_reason(),
+            cause,
             status_before: Some(before),
-            at,
-        });
+            ..self.operation(verb, note, at)
+        };
+        self.operations.push(record);
     }
 
     fn record_queue(&mut self, verb: Verb, queue: &str, note: &Note, at: Timestamp) {
-        self.operations.push(Operation {
+        let record = Operation {
+            queue: Some(queue.to_owned()),
+            ..self.operation(verb, note, at)
+        };
+        self.operations.push(record);
+    }
+
+    /// Something that was done to nobody yet.
+    fn operation(&mut self, verb: Verb, note: &Note, at: Timestamp) -> Operation {
+        Operation {
+            id: OperationId(self.next_id()),
             verb,
             instance: None,
-            queue: Some(queue.to_owned()),
+            queue: None,
             by: note.by.clone(),
             reason: note.clean_reason(),
+            cause: None,
             status_before: None,
             at,
-        });
+        }
     }
 }
 
 /// Acts on each id, lowest first, and answers in the caller's order.
-fn in_order_of_ids<A>(ids: &[InstanceId], mut act: impl FnMut(InstanceId) -> A) -> Vec<A> {
+pub(super) fn in_order_of_ids<A>(
+    ids: &[InstanceId],
+    mut act: impl FnMut(InstanceId) -> A,
+) -> Vec<A> {
     let mut order: Vec<usize> = (0..ids.len()).collect();
     order.sort_by_key(|position| (ids[*position], *position));
     let mut answers: Vec<(usize, A)> = order
@@ -157,7 +171,11 @@ fn in_order_of_ids<A>(ids: &[InstanceId], mut act: impl FnMut(InstanceId) -> A) 
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-fn check_request(operation: &'static str, ids: &[InstanceId], note: &Note) -> Result<()> {
+pub(super) fn check_request(
+    operation: &'static str,
+    ids: &[InstanceId],
+    note: &Note,
+) -> Result<()> {
     limits::check_batch(operation, ids.len(), limits::BATCH_MAX)
         .and_then(|()| note.check())
         .map_err(|invalid| invalid.during(operation))

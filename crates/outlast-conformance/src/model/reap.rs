@@ -1,9 +1,11 @@
 //! Returning the claims of dead workers.
 
 use super::Tables;
+use super::settle::Effects;
 use super::tables::change_status;
 use outlast_core::{
-    ClaimRef, InstanceId, ReapRequest, Reaped, Result, Status, Timestamp, WorkerId, gave_up,
+    ClaimRef, HeldClaim, InstanceId, ReapRequest, Reaped, Result, Status, Timestamp, WorkerId,
+    gave_up,
 };
 
 impl Tables {
@@ -18,7 +20,7 @@ impl Tables {
         let mut lost: Vec<InstanceId> = dead
             .iter()
             .flat_map(|worker| self.claims_of(*worker))
-            .map(|claim| claim.id)
+            .map(|held| held.claim.id)
             .take(request.max)
             .collect();
         lost.sort();
@@ -27,9 +29,13 @@ impl Tables {
             more: !lost.is_empty() && lost.len() == request.max,
             ..Reaped::default()
         };
+        let mut effects = Effects::default();
         for id in lost {
-            self.reap_one(id, request.crashes_max, now, &mut reaped);
+            self.reap_one(id, request.crashes_max, now, &mut effects, &mut reaped);
         }
+        let settled = self.settle(effects, now);
+        reaped.woken = settled.woken;
+        reaped.cascades = settled.cascades;
         for worker in dead {
             if !self.has_claims(worker) {
                 self.workers.remove(&worker);
@@ -39,17 +45,27 @@ impl Tables {
         Ok(reaped)
     }
 
-    pub(super) fn claims_of(&self, worker: WorkerId) -> impl Iterator<Item = ClaimRef> {
+    pub(super) fn claims_of(&self, worker: WorkerId) -> impl Iterator<Item = HeldClaim> {
         self.instances
             .values()
             .filter(move |row| row.locked_by == Some(worker))
-            .map(|row| ClaimRef {
-                id: row.id,
-                revision: row.revision,
+            .map(|row| HeldClaim {
+                claim: ClaimRef {
+                    id: row.id,
+                    revision: row.revision,
+                },
+                cancel: row.cancel.clone().filter(|cancel| !cancel.answered),
             })
     }
 
-    fn reap_one(&mut self, id: InstanceId, crashes_max: i32, now: Timestamp, reaped: &mut Reaped) {
+    fn reap_one(
+        &mut self,
+        id: InstanceId,
+        crashes_max: i32,
+        now: Timestamp,
+        effects: &mut Effects,
+        reaped: &mut Reaped,
+    ) {
         let Some(row) = self.instances.get_mut(&id) else {
             return;
         };
@@ -60,11 +76,11 @@ impl Tables {
         if row.crashes > crashes_max {
             row.last_error = Some(gave_up(row.crashes, &row.step));
             reaped.failed.push(id);
-            self.end(id, Status::Failed, now, &mut reaped.woken);
+            self.end(id, Status::Failed, now, effects);
         } else {
             change_status(row, Status::Runnable);
             row.locked_by = None;
-            reaped.woken.insert(row.queue.clone());
+            effects.woken.insert(row.queue.clone());
             reaped.returned.push(id);
         }
     }

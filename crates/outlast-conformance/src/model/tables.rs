@@ -1,8 +1,10 @@
 //! What the model holds, and the moves that several verbs share.
 
+use super::cascade::Cascade;
+use super::settle::Effects;
 use outlast_core::{
-    Error, Instance, InstanceId, Operation, QueueNames, Result, Scope, SignalId, SignalRow, Status,
-    Timestamp, Traffic, Worker, WorkerId,
+    Error, Event, Instance, InstanceId, Operation, QueueNames, Result, Scope, SignalId, SignalRow,
+    Status, Timestamp, Traffic, Worker, WorkerId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Tables {
     pub(crate) instances: BTreeMap<InstanceId, Instance>,
     pub(crate) signals: BTreeMap<SignalId, SignalRow>,
+    /// Events by run, then in their order.
+    pub(crate) histories: BTreeMap<InstanceId, Vec<Event>>,
     pub(crate) workers: BTreeMap<WorkerId, Worker>,
     pub(crate) paused: BTreeSet<String>,
     /// In the order in which they were done.
     pub(crate) operations: Vec<Operation>,
+    /// Children that are still to be told of their parents, in the order in which they are to be.
+    pub(crate) cascades: BTreeMap<i64, Cascade>,
     /// Each key once and in order.
     pub(crate) traffic: Traffic,
     /// One count for rows of all kinds: an id mistaken for another's is then no id at all.
@@ -60,13 +66,13 @@ impl Tables {
         }
     }
 
-    /// Ends `id` with everything an end brings: no claim, no wait, no inbox, the parent joined.
+    /// Ends `id`: no claim, no wait, no inbox. What it means for others is left to [`settle`](Tables::settle).
     pub(super) fn end(
         &mut self,
         id: InstanceId,
         status: Status,
         now: Timestamp,
-        woken: &mut QueueNames,
+        effects: &mut Effects,
     ) {
         let inbox: Vec<SignalId> = self.inbox(id).map(|signal| signal.id).collect();
         self.consume(id, &inbox, now);
@@ -79,25 +85,8 @@ impl Tables {
         row.await_deadline = None;
         row.finished_at = Some(now);
         row.updated_at = now;
-        self.join(id, now, woken);
-    }
-
-    /// Counts the end of `child` with its parent, if that waits for this very round (I6).
-    fn join(&mut self, child: InstanceId, now: Timestamp, woken: &mut QueueNames) {
-        let Some(parent) = self.instances.get(&child).and_then(|row| row.parent) else {
-            return;
-        };
-        let Some(row) = self.instances.get_mut(&parent.id) else {
-            return;
-        };
-        if row.status != Status::AwaitingChildren || row.round != parent.round {
-            return;
-        }
-        row.children_pending -= 1;
-        row.updated_at = now;
-        if row.children_pending == 0 {
-            make_runnable(row, now, woken);
-        }
+        effects.ended.push((id, row.held == Some(false)));
+        row.held = row.held.map(|_| false);
     }
 
     /// Whether the parent of `row` is stored and has not ended.

@@ -3,12 +3,14 @@
 use super::ids::Ids;
 use crate::Database;
 use outlast_core::{
-    Cancelled, Child, Claim, ClaimRef, ClaimRequest, Claimed, CollectRequest, Collected, Commit,
-    Committed, Count, DeleteAnswer, Delivered, Delivery, DroppedChild, ErrorKind, Fired, Heartbeat,
-    Inserted, Inserts, InstanceId, ListRequest, NewInstance, NewSignal, NewWorker, Note,
-    QueueNames, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
-    Retried, RoundSummary, SignalOrInsert, SignalledOrInserted, Survey, SurveyRequest, Taker,
-    Target, Timestamp, Traffic, WorkerId,
+    Answer, CancelRequest, Cancelled, CascadeRequest, Cascaded, Child, Claim, ClaimRequest,
+    Claimed, CollectRequest, Collected, Commit, Committed, Count, DeleteAnswer, Delivered,
+    Delivery, DroppedChild, ErrorKind, Event, Extent, Family, Fired, Flowing, Heartbeat, HeldClaim,
+    HistoryRequest, Inserted, Inserts, InstanceId, ListRequest, NewInstance, NewSignal, NewWorker,
+    Note, Operation, OperationId, Outcome, Park, QueueNames, ReapRequest, Reaped, ReconcileRequest,
+    Reconciled, Release, Released, Result, Retried, RoundSummary, SignalOrInsert,
+    SignalledOrInserted, Survey, SurveyRequest, Taker, Target, Terminated, Timestamp, Traffic,
+    WorkerId, limits,
 };
 use std::time::Duration;
 
@@ -29,13 +31,18 @@ pub(super) enum Call {
     Fire(usize),
     Collect(CollectRequest),
     Reconcile(ReconcileRequest),
-    Cancel(Vec<InstanceId>, Note),
+    Cancel(Vec<InstanceId>, Extent, Note),
+    Terminate(Vec<InstanceId>, Extent, Note),
+    Cascade(CascadeRequest),
     Retry(Vec<InstanceId>, Note),
     Delete(Vec<InstanceId>, Note),
     Pause(String, Note),
     Resume(String, Note),
     Survey(SurveyRequest),
     Rounds(InstanceId),
+    Closures(InstanceId),
+    Family(InstanceId),
+    History(HistoryRequest),
     /// A page and how many there are in all.
     Search(ListRequest),
     /// Counts, and what there is then.
@@ -49,7 +56,7 @@ pub(super) enum Reply {
     Claimed(Claimed),
     Committed(Committed),
     Released(Released),
-    Claims(Vec<ClaimRef>),
+    Claims(Vec<HeldClaim>),
     Delivered(Delivered),
     SignalledOrInserted(SignalledOrInserted),
     Registered(WorkerId),
@@ -60,11 +67,16 @@ pub(super) enum Reply {
     Collected(Collected),
     Reconciled(Reconciled),
     Cancelled(Cancelled),
+    Terminated(Terminated),
+    Cascaded(Cascaded),
     Retried(Retried),
     Deleted(Vec<DeleteAnswer>),
     Changed(bool),
     Surveyed(Survey),
     Rounds(Vec<RoundSummary>),
+    Closures(Vec<Operation>),
+    Family(Option<Family>),
+    History(Vec<Event>),
     Found(Vec<InstanceId>, Option<InstanceId>, Count),
     Recorded(Traffic),
     Refused(ErrorKind, String),
@@ -100,13 +112,22 @@ impl Call {
             Call::Fire(max) => Reply::Fired(store.fire(max).await?),
             Call::Collect(request) => Reply::Collected(store.collect(request).await?),
             Call::Reconcile(request) => Reply::Reconciled(store.reconcile(request).await?),
-            Call::Cancel(ids, note) => Reply::Cancelled(store.cancel(ids, note).await?),
+            Call::Cancel(ids, extent, note) => {
+                Reply::Cancelled(store.cancel(ids, extent, note).await?)
+            }
+            Call::Terminate(ids, extent, note) => {
+                Reply::Terminated(store.terminate(ids, extent, note).await?)
+            }
+            Call::Cascade(request) => Reply::Cascaded(store.cascade(request).await?),
             Call::Retry(ids, note) => Reply::Retried(store.retry(ids, note).await?),
             Call::Delete(ids, note) => Reply::Deleted(store.delete(ids, note).await?),
             Call::Pause(queue, note) => Reply::Changed(store.pause(&queue, note).await?),
             Call::Resume(queue, note) => Reply::Changed(store.resume(&queue, note).await?),
             Call::Survey(request) => Reply::Surveyed(store.survey(request).await?),
             Call::Rounds(id) => Reply::Rounds(store.rounds(id).await?),
+            Call::Closures(parent) => Reply::Closures(closures(store, parent).await?),
+            Call::Family(id) => Reply::Family(store.family(id).await?),
+            Call::History(request) => Reply::History(store.history(request).await?),
             Call::Search(request) => {
                 let count = store.count(request.filter.clone()).await?;
                 let page = store.list(request).await?;
@@ -132,6 +153,16 @@ impl Call {
                         .received
                         .iter_mut()
                         .for_each(|it| ids.rename_signal(it));
+                    if let Outcome::Flow {
+                        then:
+                            Flowing::Park(Park {
+                                ends: Some(ends), ..
+                            }),
+                        ..
+                    } = &mut commit.outcome
+                    {
+                        ids.rename_all(&mut ends.children);
+                    }
                 }
             }
             Call::Release(releases) => {
@@ -153,17 +184,20 @@ impl Call {
                 ids.rename_worker(worker);
             }
             Call::Reconcile(request) => request.after.iter_mut().for_each(|it| ids.rename(it)),
-            Call::Cancel(named, _) | Call::Retry(named, _) | Call::Delete(named, _) => {
-                ids.rename_all(named);
-            }
+            Call::Cancel(named, ..)
+            | Call::Terminate(named, ..)
+            | Call::Retry(named, _)
+            | Call::Delete(named, _) => ids.rename_all(named),
             Call::Survey(request) => request.after.iter_mut().for_each(|it| ids.rename(it)),
-            Call::Rounds(id) => ids.rename(id),
+            Call::Rounds(id) | Call::Closures(id) | Call::Family(id) => ids.rename(id),
+            Call::History(request) => ids.rename(&mut request.id),
             Call::Search(request) => {
                 let parent = request.filter.parent.iter_mut();
                 let named = parent.chain(&mut request.before);
                 named.for_each(|it| ids.rename(it));
             }
-            Call::Record(_)
+            Call::Cascade(_)
+            | Call::Record(_)
             | Call::SignalOrInsert(_)
             | Call::Register(_)
             | Call::Reap(_)
@@ -188,7 +222,12 @@ impl Reply {
                 .claims
                 .iter_mut()
                 .for_each(|it| rename_claim(it, ids)),
-            Reply::Claims(claims) => claims.iter_mut().for_each(|it| ids.rename(&mut it.id)),
+            Reply::Claims(claims) => {
+                for held in claims {
+                    ids.rename(&mut held.claim.id);
+                    rename_reasons(&mut None, &mut held.cancel, ids);
+                }
+            }
             Reply::Delivered(delivered) => {
                 let answers = delivered.answers.iter_mut();
                 answers.for_each(|it| rename_delivery(it, ids));
@@ -222,18 +261,37 @@ impl Reply {
                     }
                 }
             }
+            Reply::Committed(committed) => {
+                for answer in &mut committed.answers {
+                    match answer {
+                        Answer::Committed { cancel, .. } => {
+                            rename_reasons(&mut None, cancel, ids);
+                        }
+                        Answer::Cancel(cancel) => ids.rename_in(&mut cancel.reason),
+                        Answer::Lost | Answer::Rejected(_) => {}
+                    }
+                }
+            }
+            Reply::Cascaded(cascaded) => {
+                ids.rename_all(&mut cascaded.requested);
+                ids.rename_all(&mut cascaded.ended);
+                ids.rename_all(&mut cascaded.running);
+            }
+            Reply::Closures(operations) => rename_operations(operations, ids),
             Reply::Surveyed(survey) => survey.next.iter_mut().for_each(|it| ids.rename(it)),
             Reply::Found(found, next, _) => {
                 ids.rename_all(found);
                 next.iter_mut().for_each(|it| ids.rename(it));
             }
             Reply::Rounds(_)
+            | Reply::Family(_)
+            | Reply::History(_)
             | Reply::Recorded(_)
-            | Reply::Committed(_)
             | Reply::Released(_)
             | Reply::Beat(_)
             | Reply::Deregistered
             | Reply::Cancelled(_)
+            | Reply::Terminated(_)
             | Reply::Retried(_)
             | Reply::Changed(_)
             | Reply::Refused(..) => {}
@@ -253,6 +311,8 @@ impl Reply {
             Reply::Fired(it) => std::mem::take(&mut it.woken),
             Reply::Reconciled(it) => std::mem::take(&mut it.woken),
             Reply::Cancelled(it) => std::mem::take(&mut it.woken),
+            Reply::Terminated(it) => std::mem::take(&mut it.woken),
+            Reply::Cascaded(it) => std::mem::take(&mut it.woken),
             Reply::Retried(it) => std::mem::take(&mut it.woken),
             Reply::Claimed(_)
             | Reply::Claims(_)
@@ -264,6 +324,9 @@ impl Reply {
             | Reply::Changed(_)
             | Reply::Surveyed(_)
             | Reply::Rounds(_)
+            | Reply::Closures(_)
+            | Reply::Family(_)
+            | Reply::History(_)
             | Reply::Found(..)
             | Reply::Recorded(_)
             | Reply::Refused(..) => QueueNames::new(),
@@ -294,9 +357,66 @@ fn rename_claim(claim: &mut Claim, ids: &Ids) {
         .inbox
         .iter_mut()
         .for_each(|it| ids.rename_signal(&mut it.id));
-    let rename_child = |child: &mut Child| ids.rename(&mut child.id);
+    let rename_child = |child: &mut Child| {
+        ids.rename(&mut child.id);
+        rename_reasons(&mut child.last_error, &mut None, ids);
+    };
     claim.children.iter_mut().for_each(rename_child);
     rename_dropped(&mut claim.dropped, ids);
+    rename_reasons(&mut None, &mut claim.cancel, ids);
+    claim.first_failure.iter_mut().for_each(|it| ids.rename(it));
+}
+
+/// What was done because of a parent names it.
+pub(super) fn rename_reasons(
+    error: &mut Option<String>,
+    cancel: &mut Option<CancelRequest>,
+    ids: &Ids,
+) {
+    error.iter_mut().for_each(|it| ids.rename_in(it));
+    cancel
+        .iter_mut()
+        .for_each(|it| ids.rename_in(&mut it.reason));
+}
+
+/// The operations by what they say: which ids they get is the store's, and those of one moment have no order that the
+/// contract speaks of.
+pub(super) fn rename_operations(operations: &mut [Operation], ids: &Ids) {
+    for operation in operations.iter_mut() {
+        let named = operation.instance.iter_mut().chain(&mut operation.cause);
+        named.for_each(|it| ids.rename(it));
+        rename_reasons(&mut operation.reason, &mut None, ids);
+    }
+    sort_operations(operations);
+}
+
+pub(super) fn sort_operations(operations: &mut [Operation]) {
+    operations.iter_mut().for_each(|it| it.id = OperationId(0));
+    operations.sort_by_key(|it| {
+        (
+            it.at,
+            it.verb.as_str(),
+            it.instance,
+            it.queue.clone(),
+            it.status_before,
+        )
+    });
+}
+
+/// All of them, page by page; each page goes on where the one before ended.
+async fn closures(store: &dyn Database, parent: InstanceId) -> Result<Vec<Operation>> {
+    let mut all: Vec<Operation> = Vec::new();
+    loop {
+        let after = all.last().map(|it| it.id);
+        let page = store.closures(parent, after).await?;
+        let last = page.len() < limits::PAGE_MAX;
+        all.extend(page);
+        if last {
+            assert!(all.is_sorted_by(|a, b| a.id < b.id), "their ids grow");
+            sort_operations(&mut all);
+            return Ok(all);
+        }
+    }
 }
 
 pub(super) fn rename_dropped(dropped: &mut [DroppedChild], ids: &Ids) {

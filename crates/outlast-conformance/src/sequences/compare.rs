@@ -1,8 +1,8 @@
 //! Where two answers or two states differ, in words.
 
 use super::calls::{Call, Reply};
-use super::state::State;
-use outlast_core::{Claimed, Instance, Json, SignalRow, Status, Timestamp, Worker};
+use super::state::{History, State};
+use outlast_core::{CancelRequest, Claimed, Instance, Json, SignalRow, Status, Timestamp, Worker};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
@@ -45,7 +45,8 @@ pub(super) fn answers(
 /// Whether `due` is when the next row of `queue` comes due. A row behind a partition key may be left out, and
 /// the stores are free in how far they look ahead for such holds.
 fn may_be_next_due(due: Option<Duration>, queue: &str, state: &State, now: Timestamp) -> bool {
-    let runnable = |row: &&Instance| row.status == Status::Runnable;
+    // Who waits for a place in a window comes due when it has one.
+    let runnable = |row: &&Instance| row.status == Status::Runnable && row.held != Some(true);
     let rows = state.instances.iter().filter(runnable);
     let mut delayed: Vec<&Instance> = rows
         .filter(|row| row.queue == queue && row.eligible_at > now)
@@ -76,11 +77,26 @@ pub(super) fn states(model: &State, store: &State) -> Vec<String> {
     let mut differences = rows("instance", &model.instances, &store.instances);
     differences.extend(rows("signal", &model.signals, &store.signals));
     differences.extend(rows("worker", &model.workers, &store.workers));
+    differences.extend(histories(model, store));
     if model.operations != store.operations {
         differences.extend(unequal("operations", &model.operations, &store.operations));
     }
     if model.queues != store.queues {
         differences.extend(unequal("queues", &model.queues, &store.queues));
+    }
+    differences
+}
+
+/// Those that were read of the store.
+fn histories(model: &State, store: &State) -> Vec<String> {
+    let nothing = History::default();
+    let mut differences = Vec::new();
+    for (id, stored) in &store.histories {
+        let expected = model.histories.get(id).unwrap_or(&nothing);
+        if expected != stored {
+            let what = format!("history of {id}");
+            differences.extend(unequal(&what, &expected.lines(), &stored.lines()));
+        }
     }
     differences
 }
@@ -107,12 +123,13 @@ impl Columns for Instance {
     fn columns(&self) -> Vec<(&'static str, String)> {
         let mut columns = columns![
             self; machine, version, step, status, revision, entered, trace, last_error, queue, priority, eligible_at,
-            attempt, crashes, partition_key, locked_by, awaits, await_deadline, parent, round,
-            children_pending, dropped, correlation_key, correlation_scope, holds_key, inserted_at,
+            attempt, crashes, partition_key, locked_by, awaits, await_deadline, parent, position,
+            on_parent_close, held, round, run, events, joining, children_pending, barrier, dropped, correlation_key, correlation_scope, holds_key, inserted_at,
             updated_at, finished_at,
         ];
         columns.push(("state", self.state.as_str().to_owned()));
         columns.push(("result", text(self.result.as_ref())));
+        columns.push(("cancel", cancel(self.cancel.as_ref())));
         columns
     }
 }
@@ -139,6 +156,11 @@ impl Columns for Worker {
             self; name, host, version, queues, started_at, heartbeat_at, lease_expires_at,
         ]
     }
+}
+
+/// A cancel with its reason, which `Debug` hides.
+fn cancel(request: Option<&CancelRequest>) -> String {
+    request.map_or("none".into(), |it| format!("{it:?} because {}", it.reason))
 }
 
 fn text(json: Option<&Json>) -> String {

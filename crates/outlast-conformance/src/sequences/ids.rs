@@ -39,6 +39,22 @@ impl Ids {
         ids.iter_mut().for_each(|id| self.rename(id));
     }
 
+    /// Renames the parents that a reason names.
+    pub(super) fn rename_in(&self, reason: &mut String) {
+        const BEFORE: &str = "parent ";
+        let parts: Vec<String> = reason
+            .split(BEFORE)
+            .map(|part| {
+                let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+                match part[..digits].parse() {
+                    Ok(id) => format!("{}{}", counterpart(&self.instances, id), &part[digits..]),
+                    Err(_) => part.to_owned(),
+                }
+            })
+            .collect();
+        *reason = parts.join(BEFORE);
+    }
+
     pub(super) fn rename_signal(&self, id: &mut SignalId) {
         id.0 = counterpart(&self.signals, id.0);
     }

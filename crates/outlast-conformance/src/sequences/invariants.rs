@@ -1,5 +1,10 @@
 //! What must be true of every state, whatever led there (PROTOCOL §4).
 
+mod family;
+mod flows;
+
+pub(super) use family::broken_at_rest;
+
 use super::state::State;
 use outlast_core::{Instance, SignalRow, Status};
 use std::collections::BTreeMap;
@@ -8,8 +13,10 @@ use std::collections::BTreeMap;
 pub(super) fn broken_in(state: &State) -> Vec<String> {
     let mut broken = Vec::new();
     for row in &state.instances {
-        broken.extend(broken_in_row(row).map(|what| format!("instance {}: {what}", row.id)));
+        let rules = broken_in_row(row).chain(family::broken_in_row(row));
+        broken.extend(rules.map(|what| format!("instance {}: {what}", row.id)));
         if row.status == Status::AwaitingChildren
+            && row.joining.is_none()
             && row.children_pending != live_children(row, state)
         {
             broken.push(format!(
@@ -18,6 +25,8 @@ pub(super) fn broken_in(state: &State) -> Vec<String> {
             ));
         }
     }
+    broken.extend(family::broken_in(state));
+    broken.extend(flows::broken_in(state));
     for signal in &state.signals {
         broken.extend(broken_in_signal(signal, state));
     }
@@ -52,6 +61,9 @@ pub(super) fn broken_between(before: &State, after: &State) -> Vec<String> {
                 old.id, old.status, new.status
             ));
         }
+        let forgotten = family::broken_between(old, new).into_iter();
+        let forgotten = forgotten.chain(flows::broken_between(old, new));
+        broken.extend(forgotten.map(|what| format!("instance {}: {what}", old.id)));
         if new.holds_key && !old.holds_key {
             broken.push(format!("I9: {} took its key back", old.id));
         }
@@ -71,8 +83,12 @@ fn broken_in_row(row: &Instance) -> impl Iterator<Item = &'static str> {
             "it executes if and only if somebody holds it",
         ),
         (
-            row.await_deadline.is_none() || row.status == Status::AwaitingSignal,
-            "only a wait has a deadline",
+            row.await_deadline.is_none()
+                || matches!(
+                    row.status,
+                    Status::AwaitingSignal | Status::AwaitingChildren
+                ),
+            "only a wait or a join has a deadline",
         ),
         (
             row.status != Status::AwaitingSignal

@@ -7,17 +7,20 @@ use super::calls::Call;
 use super::state::State;
 use super::steps::{self, QUEUES};
 use outlast_core::{
-    Deadline, Delays, Filter, InstanceId, ListRequest, Runs, Status, SurveyRequest, Timestamp,
-    Traffic, minute_of,
+    Deadline, Delays, Filter, HistoryRequest, Instance, InstanceId, ListRequest, Runs, Status,
+    SurveyRequest, Timestamp, Traffic, minute_of,
 };
 use std::time::Duration;
 
 /// What is asked at the place `nth`.
 pub(super) fn question(nth: usize, state: &State, now: Timestamp) -> Call {
     let mut dice = Dice(nth as u64);
-    match dice.roll(5) {
+    match dice.roll(8) {
         0 => Call::Record(traffic(&mut dice, now)),
         1 => Call::Rounds(any_instance(&mut dice, state)),
+        5 => Call::Closures(any_parent(&mut dice, state)),
+        6 => Call::Family(any_parent(&mut dice, state)),
+        7 => Call::History(history(&mut dice, state)),
         2 => Call::Survey(SurveyRequest {
             after: dice.maybe(2, |dice| any_instance(dice, state)),
             limit: 1 + dice.roll(20),
@@ -27,6 +30,25 @@ pub(super) fn question(nth: usize, state: &State, now: Timestamp) -> Call {
             before: dice.maybe(4, |dice| any_instance(dice, state)),
             limit: 1 + dice.roll(8),
         }),
+    }
+}
+
+/// A page of one that has any, if somebody has.
+fn history(dice: &mut Dice, state: &State) -> HistoryRequest {
+    let told = |row: &&Instance| row.run > 1 || row.events > 0;
+    let told: Vec<&Instance> = state.instances.iter().filter(told).collect();
+    let (id, run) = match told.is_empty() {
+        true => (any_instance(dice, state), 1),
+        false => {
+            let row = told[dice.roll(told.len())];
+            (row.id, row.run - dice.roll(2) as i32)
+        }
+    };
+    HistoryRequest {
+        id,
+        run,
+        after: dice.roll(3) as i32,
+        max: 1 + dice.roll(3),
     }
 }
 
@@ -41,6 +63,8 @@ fn filter(dice: &mut Dice, state: &State, now: Timestamp) -> Filter {
         0 => Deadline::None,
         _ => Deadline::Before(now + Duration::from_secs(dice.roll(30) as u64)),
     };
+    let lately =
+        |dice: &mut Dice| now + Duration::from_secs(1) - Duration::from_secs(dice.roll(60) as u64);
     Filter {
         machine: dice.maybe(4, |dice| steps::machine(dice.roll(2)).to_owned()),
         queue: dice.maybe(6, |dice| QUEUES[dice.roll(2)].to_owned()),
@@ -54,6 +78,8 @@ fn filter(dice: &mut Dice, state: &State, now: Timestamp) -> Filter {
         attempts_from: dice.maybe(5, |dice| dice.roll(3) as i32),
         deadline: dice.maybe(4, deadline),
         parent: dice.maybe(4, |dice| any_parent(dice, state)),
+        ended_from: dice.maybe(6, lately),
+        ended_until: dice.maybe(6, lately),
         ..Filter::default()
     }
 }

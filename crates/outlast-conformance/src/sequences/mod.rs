@@ -6,13 +6,13 @@
 //!
 //! | variable | does |
 //! |---|---|
-//! | `OUTLAST_SEQUENCES=500` | so many sequences instead of 64, always the same ones |
+//! | `OUTLAST_SEQUENCES=500` | so many sequences instead of 80, always the same ones |
 //! | `OUTLAST_SEQUENCE_VERBS=200` | of so many verbs instead of 80 |
 //! | `OUTLAST_SEED=42` | this one sequence, as a failure has printed it |
 //! | `OUTLAST_SEQUENCE_MINUTES=120` | fresh sequences for so long, with a line of progress a minute |
 //!
-//! Signals of instances that have none on either side are looked for after every eighth verb and at the
-//! end; everything else is compared after every verb.
+//! Signals of instances that have none on either side, and histories of instances that a verb has not touched, are
+//! looked for after every eighth verb and at the end; everything else is compared after every verb.
 
 mod calls;
 mod compare;
@@ -76,7 +76,7 @@ enum Extent {
     For(Duration),
 }
 
-const USUAL_SEQUENCES: u64 = 64;
+const USUAL_SEQUENCES: u64 = 80;
 const USUAL_VERBS: usize = 80;
 
 /// How many sequences are under way together: while one waits for its disk, another can go on.

@@ -6,13 +6,13 @@ use super::ids::Ids;
 use super::invariants;
 use super::looks;
 use super::resolve::{Sender, new_worker};
-use super::state::State;
+use super::state::{State, Wanted};
 use super::steps::{self, QUEUES, Step};
 use super::tally::Tally;
 use crate::{Database, Model, Subject};
 use outlast_core::{
-    ClaimRequest, Clock, CollectRequest, Commit, InstanceId, ManualClock, Note, Outcome,
-    ReapRequest, ReconcileRequest, Status,
+    CascadeRequest, Cascaded, ClaimRequest, Clock, CollectRequest, Commit, Extent, InstanceId,
+    ManualClock, Note, Outcome, ReapRequest, ReconcileRequest, Status,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -128,17 +128,27 @@ impl Pair {
         if self.trail.len().is_multiple_of(8) {
             return read(store, None).await;
         }
-        let mut inboxes: BTreeSet<InstanceId> = self.state.recipients();
-        inboxes.extend(before.recipients());
+        let mut wanted = Wanted {
+            inboxes: self.state.recipients(),
+            histories: before.retold(&self.state).collect(),
+        };
+        wanted.inboxes.extend(before.recipients());
         // A row that this very verb made has a signal, and it is not known yet which row of the store it is.
-        if inboxes.iter().any(|id| !self.to_store.knows(*id)) {
+        if wanted.all().any(|id| !self.to_store.knows(*id)) {
             return read(store, None).await;
         }
-        let renamed = inboxes.into_iter().map(|mut id| {
-            self.to_store.rename(&mut id);
-            id
-        });
-        read(store, Some(&renamed.collect())).await
+        let renamed = |ids: BTreeSet<InstanceId>| {
+            let renamed = ids.into_iter().map(|mut id| {
+                self.to_store.rename(&mut id);
+                id
+            });
+            renamed.collect()
+        };
+        let wanted = Wanted {
+            inboxes: renamed(wanted.inboxes),
+            histories: renamed(wanted.histories),
+        };
+        read(store, Some(&wanted)).await
     }
 
     /// Ends everything, in both, and sees that it can be ended (I2).
@@ -173,7 +183,9 @@ impl Pair {
         let waits = self.state.instances.iter();
         let waits = waits.filter(|row| row.status == Status::AwaitingSignal);
         let waits: Vec<InstanceId> = waits.map(|row| row.id).collect();
-        self.send(Call::Cancel(waits, Note::by("ada"))).await?;
+        self.send(Call::Terminate(waits, Extent::One, Note::by("ada")))
+            .await?;
+        self.tell_everybody().await?;
         let Reply::Registered(worker) = self.send(Call::Register(new_worker(60))).await? else {
             return Err(vec!["a worker was not registered".into()]);
         };
@@ -191,7 +203,9 @@ impl Pair {
                     outcome: Outcome::Done {
                         result: steps::state("at last"),
                     },
+                    answers_cancel: claim.is_to_answer_cancel(),
                     ties: claim.ties(),
+                    events: Vec::new(),
                 };
                 let commits = claimed.claims.iter().map(done).collect();
                 self.send(Call::Commit(commits)).await?;
@@ -200,8 +214,27 @@ impl Pair {
         Ok(())
     }
 
+    /// Cascades go on until nobody is left to be told.
+    async fn tell_everybody(&mut self) -> Agreement {
+        for _ in 0..10_000 {
+            let request = CascadeRequest { max: 3 };
+            if let Reply::Cascaded(Cascaded { more: false, .. }) =
+                self.send(Call::Cascade(request)).await?
+            {
+                let broken = invariants::broken_at_rest(&self.state);
+                return if broken.is_empty() {
+                    Ok(())
+                } else {
+                    Err(broken)
+                };
+            }
+        }
+        Err(vec!["I13: a cascade does not come to an end".into()])
+    }
+
     /// What has ended is collected, and then nothing is left (I1).
     async fn leave_nothing(&mut self) -> Agreement {
+        self.tell_everybody().await?;
         let everything = ReconcileRequest {
             after: None,
             max: 1_000,
@@ -224,7 +257,7 @@ impl Pair {
     }
 }
 
-async fn read(store: &dyn Database, inboxes: Option<&BTreeSet<InstanceId>>) -> Agreement<State> {
-    let state = State::read(store, inboxes).await;
+async fn read(store: &dyn Database, wanted: Option<&Wanted>) -> Agreement<State> {
+    let state = State::read(store, wanted).await;
     state.map_err(|error| vec![format!("the state cannot be read: {error}")])
 }

@@ -1,16 +1,23 @@
 //! Turning picks into ids: what a step means when it is run.
 
+mod flows;
+mod signal_or_insert;
+mod told;
+
 use super::calls::{Call, Reply};
 use super::state::State;
 use super::steps::{self, Decision, Kind, Letter, Pick, QUEUES, Row, Step};
+use flows::{events, fitting, flow};
 use outlast_core::{
-    Answer, Claim, ClaimRef, ClaimRequest, CollectRequest, Commit, Inserted, Instance, InstanceId,
-    MachineOffer, NewInstance, NewSignal, NewWorker, Note, Outcome, Proceed, ReapRequest,
-    ReconcileRequest, Release, SignalId, SignalOrInsert, Status, Taker, Target, Ties, Timestamp,
-    WorkerId,
+    Answer, CascadeRequest, Claim, ClaimRef, ClaimRequest, CollectRequest, Commit, Extent, Flowing,
+    Inserted, Instance, InstanceId, MachineOffer, NewInstance, NewSignal, NewWorker, Note, Outcome,
+    Park, Proceed, ReapRequest, ReconcileRequest, Release, SignalId, Status, Taker, Target,
+    Timestamp, WorkerId,
 };
+use signal_or_insert::signal_or_insert;
 use std::collections::BTreeSet;
 use std::time::Duration;
+use told::{answers_cancel, ties};
 
 /// What the one who sends the verbs remembers.
 #[derive(Debug, Default)]
@@ -85,7 +92,15 @@ impl Sender {
                 after: after.and_then(|it| self.any_instance(it)),
                 max: *max,
             }),
-            Step::Cancel(picks) => Call::Cancel(self.targets(picks, state, is_live)?, note()),
+            Step::Cancel { picks, tree } => {
+                let targets = self.family_targets(picks, *tree, state)?;
+                Call::Cancel(targets, extent(*tree), note())
+            }
+            Step::Terminate { picks, tree } => {
+                let targets = self.family_targets(picks, *tree, state)?;
+                Call::Terminate(targets, extent(*tree), note())
+            }
+            Step::Cascade { max } => Call::Cascade(CascadeRequest { max: *max }),
             Step::Retry(picks) => Call::Retry(self.targets(picks, state, ended_badly)?, note()),
             Step::Delete(picks) => Call::Delete(self.targets(picks, state, has_ended)?, note()),
             Step::Pause(queue) => Call::Pause(QUEUES[*queue].into(), note()),
@@ -130,6 +145,7 @@ impl Sender {
                     if let Answer::Committed {
                         revision,
                         status: Status::Executing,
+                        ..
                     } = answer
                     {
                         let claim = ClaimRef {
@@ -212,6 +228,18 @@ impl Sender {
         targets.collect()
     }
 
+    /// Those of a tree are mostly roots that have descendants, alive or not.
+    fn family_targets(&self, picks: &[Pick], tree: bool, state: &State) -> Option<Vec<InstanceId>> {
+        let has_fanned_out = |row: &Instance| row.round > 0;
+        let mut targets =
+            self.targets(picks, state, if tree { has_fanned_out } else { is_live })?;
+        if tree {
+            // Whole families end fast enough.
+            targets.truncate(1);
+        }
+        Some(targets)
+    }
+
     fn signals(&self, letters: &[Letter], state: &State) -> Option<Vec<NewSignal>> {
         let waits = |row: &Instance| row.status == Status::AwaitingSignal;
         let address = |letter: &Letter| {
@@ -223,6 +251,7 @@ impl Sender {
             }
             let wanted = match letter.target % 3 {
                 0 => is_live,
+                1 if state.instances.iter().any(waits_for_anything) => waits_for_anything,
                 _ => waits,
             };
             let target = self.targets(&[letter.target], state, wanted)?;
@@ -271,14 +300,12 @@ impl Sender {
                 continue;
             }
             let handed = decision.received.unwrap_or(awaited.len());
-            let goes_on = matches!(decision.kind, Kind::Keep | Kind::Requeue);
-            // Rounds follow each other, so that what is left of an older one can meet a newer one.
-            let kind = if goes_on && has_joined(claim.id, state) {
-                &Kind::FanOut(vec![Row::plain()])
-            } else {
-                &decision.kind
+            let row = state.instance(claim.id);
+            let kind = match row {
+                Some(row) => fitting(&decision.kind, decision.claim, row),
+                None => decision.kind.clone(),
             };
-            let mut outcome = outcome(kind, now);
+            let mut outcome = outcome(&kind, claim.id, state, now);
             if !awaited.is_empty() && !decision.claim.is_multiple_of(3) {
                 wait_for_the_same(&mut outcome, claim.id, state);
             }
@@ -286,7 +313,9 @@ impl Sender {
                 claim: *claim,
                 received: awaited.iter().copied().take(handed).collect(),
                 outcome,
+                answers_cancel: answers_cancel(claim.id, decision.claim, state),
                 ties: ties(claim.id, decision.claim, state),
+                events: events(decision.told, decision.claim, now),
             });
         }
         keep_keys_apart(&mut commits, state);
@@ -294,40 +323,18 @@ impl Sender {
     }
 }
 
-/// Mostly for a key that somebody holds, one who waits by preference; otherwise for the row's own.
-fn signal_or_insert(row: &Row, letter: &Letter, state: &State, now: Timestamp) -> SignalOrInsert {
-    let mut row = row.new_instance(now);
-    let holders = || state.instances.iter().filter(|it| it.holds_key);
-    let wanted: Vec<&Instance> = match letter.target % 4 {
-        0 => Vec::new(),
-        1 => holders().collect(),
-        2 => holders().filter(|it| has_ended(it)).collect(),
-        _ => {
-            let waits = |it: &&Instance| it.status == Status::AwaitingSignal;
-            holders().filter(waits).collect()
-        }
-    };
-    let holder = pick(&wanted, letter.target).copied();
-    if let (Some(holder), Some(correlation)) = (holder, &mut row.correlation) {
-        row.machine.clone_from(&holder.machine);
-        let key = holder.correlation_key.as_ref();
-        correlation.key = key.map_or_else(String::new, Clone::clone);
-    }
-    let awaited = holder.and_then(|it| pick(it.awaits.as_ref()?, letter.name).cloned());
-    SignalOrInsert {
-        row,
-        name: awaited.unwrap_or_else(|| steps::NAMES[letter.name].to_owned()),
-        payload: steps::state("sent"),
-        dedup_key: letter.dedup.map(|n| format!("d{n}")),
-    }
-}
-
 /// Lets a wait gather a pack: it waits again for what it was woken by.
 fn wait_for_the_same(outcome: &mut Outcome, id: InstanceId, state: &State) {
     let awaited = state.instance(id).and_then(|row| row.awaits.as_ref());
-    if let (Outcome::Wait { names, .. }, Some(awaited)) = (outcome, awaited)
-        && !names.is_empty()
-    {
+    let (Outcome::Wait { names, .. }
+    | Outcome::Flow {
+        then: Flowing::Park(Park { names, .. }),
+        ..
+    }) = outcome
+    else {
+        return;
+    };
+    if let Some(awaited) = awaited.filter(|_| !names.is_empty()) {
         names.clone_from(awaited);
     }
 }
@@ -349,7 +356,9 @@ fn keep_keys_apart(commits: &mut [Commit], state: &State) {
         .filter_map(|row| Some((row.machine.clone(), row.correlation_key.clone()?)))
         .collect();
     for commit in commits {
-        let Outcome::FanOut { children, .. } = &mut commit.outcome else {
+        let (Outcome::FanOut { children, .. } | Outcome::Flow { children, .. }) =
+            &mut commit.outcome
+        else {
             continue;
         };
         for child in children {
@@ -361,7 +370,7 @@ fn keep_keys_apart(commits: &mut [Commit], state: &State) {
     }
 }
 
-fn outcome(kind: &Kind, now: Timestamp) -> Outcome {
+fn outcome(kind: &Kind, id: InstanceId, state: &State, now: Timestamp) -> Outcome {
     let next = |step: &str, proceed| Outcome::Next {
         step: step.into(),
         state: steps::state("went on"),
@@ -392,10 +401,20 @@ fn outcome(kind: &Kind, now: Timestamp) -> Outcome {
             state: steps::state("waited"),
             timeout: None,
         },
-        Kind::FanOut(rows) => Outcome::FanOut {
+        Kind::FanOut(rows, joining) => Outcome::FanOut {
             children: new_instances(rows, now),
+            join: joining.join(),
             step: "joined".into(),
             state: steps::state("fanned out"),
+        },
+        Kind::Flow(flowing) => flow(flowing, id, state, now),
+        Kind::EndlessPark => Outcome::Flow {
+            children: Vec::new(),
+            window: None,
+            then: Flowing::Park(Park::default()),
+        },
+        Kind::Renew => Outcome::Renew {
+            state: steps::state("anew"),
         },
         Kind::Done => Outcome::Done {
             result: steps::state("well"),
@@ -443,7 +462,10 @@ fn is_held(claim: ClaimRef, state: &State) -> bool {
 fn queue_with_work(n: usize, state: &State, now: Timestamp) -> &'static str {
     let works = |queue: &&str| {
         let claimable = |row: &Instance| {
-            row.status == Status::Runnable && row.queue == *queue && row.eligible_at <= now
+            row.status == Status::Runnable
+                && row.held != Some(true)
+                && row.queue == *queue
+                && row.eligible_at <= now
         };
         state.instances.iter().any(claimable)
     };
@@ -456,19 +478,17 @@ fn parent_joins(row: &Instance, state: &State) -> bool {
     parent.is_some_and(|it| it.status == Status::AwaitingChildren)
 }
 
-/// What its claim told; now and then nothing is known.
-fn ties(id: InstanceId, pick: Pick, state: &State) -> Ties {
-    match state.instance(id) {
-        Some(row) if !pick.is_multiple_of(5) => Ties {
-            parent: row.parent.is_some(),
-            partition_key: row.partition_key.is_some(),
-        },
-        Some(_) | None => Ties::UNKNOWN,
+fn extent(tree: bool) -> Extent {
+    match tree {
+        true => Extent::Tree,
+        false => Extent::One,
     }
 }
 
-fn has_joined(id: InstanceId, state: &State) -> bool {
-    state.instance(id).is_some_and(|row| row.round > 0)
+/// Whether it is a workflow that waits for children and for signals.
+fn waits_for_anything(row: &Instance) -> bool {
+    let is_workflow = row.joining.is_some() && row.awaits.is_some();
+    is_workflow && row.status == Status::AwaitingChildren
 }
 
 fn is_live(row: &Instance) -> bool {

@@ -119,6 +119,10 @@ impl<'a, Open: AsyncFn(ManualClock) -> Subject> Shrinker<'a, Open> {
         for position in 0..trees.len() {
             self.simplify(&mut trees, position, &mut found).await;
         }
+        // Simpler steps may do without others, which may do only together.
+        for chunk in [3, 2, 1] {
+            while self.remove_chunks(&mut trees, chunk, &mut found).await {}
+        }
         found
     }
 

@@ -1,14 +1,14 @@
 //! The whole state of a store, as it can be read through `Inspect`.
 
-use super::calls::rename_dropped;
+use super::calls::{rename_dropped, rename_operations, rename_reasons, sort_operations};
 use super::ids::Ids;
 use crate::Database;
-use futures_util::future::{try_join_all, try_join5};
+use futures_util::future::{try_join, try_join_all, try_join4};
 use outlast_core::{
-    Filter, Instance, InstanceId, ListRequest, Operation, QueueSummary, Result, SignalRow, Worker,
-    limits,
+    Event, Filter, HistoryRequest, Instance, InstanceId, ListRequest, Operation, QueueSummary,
+    Result, RunSummary, SignalRow, Worker, limits,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything there is, in one order on both sides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,35 +18,90 @@ pub(super) struct State {
     pub(super) workers: Vec<Worker>,
     pub(super) operations: Vec<Operation>,
     pub(super) queues: Vec<QueueSummary>,
+    /// Those that were read.
+    pub(super) histories: BTreeMap<InstanceId, History>,
+}
+
+/// The history of an instance, of all runs that are stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct History {
+    pub(super) runs: Vec<RunSummary>,
+    pub(super) events: Vec<Event>,
+}
+
+impl History {
+    /// What there is, documents too, which `Debug` hides.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let runs = self.runs.iter().map(|run| format!("{run:?}"));
+        let events = self.events.iter();
+        let events = events.map(|it| format!("{it:?} {}", it.data.as_str()));
+        runs.chain(events).collect()
+    }
+
+    async fn read(store: &dyn Database, id: InstanceId) -> Result<(InstanceId, History)> {
+        let runs = store.histories(id).await?;
+        let mut events = Vec::new();
+        for run in &runs {
+            let request = HistoryRequest {
+                id,
+                run: run.run,
+                after: 0,
+                max: limits::HISTORY_PAGE_MAX,
+            };
+            events.extend(store.history(request).await?);
+        }
+        Ok((id, History { runs, events }))
+    }
+}
+
+/// Whose rows are read, of those that are read one by one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wanted {
+    pub(super) inboxes: BTreeSet<InstanceId>,
+    pub(super) histories: BTreeSet<InstanceId>,
+}
+
+impl Wanted {
+    pub(super) fn all(&self) -> impl Iterator<Item = &InstanceId> {
+        self.inboxes.iter().chain(&self.histories)
+    }
 }
 
 impl State {
-    /// Reads everything; of signals only those of `inboxes`, where that is given.
-    pub(super) async fn read(
-        store: &dyn Database,
-        inboxes: Option<&BTreeSet<InstanceId>>,
-    ) -> Result<State> {
+    /// Reads everything; of signals and histories only what is `wanted`, where that is given.
+    pub(super) async fn read(store: &dyn Database, wanted: Option<&Wanted>) -> Result<State> {
         let signals = |of: &BTreeSet<InstanceId>| {
             let inboxes = of.iter().map(|id| store.signals(*id, None));
             try_join_all(inboxes.collect::<Vec<_>>())
         };
-        let (instances, workers, operations, queues, mut inboxes_read) = try_join5(
+        let (instances, workers, operations, queues) = try_join4(
             all_instances(store),
             store.workers(),
             store.operations(None),
             store.queues(),
-            signals(inboxes.unwrap_or(&BTreeSet::new())),
         )
         .await?;
-        if inboxes.is_none() {
-            inboxes_read = signals(&instances.iter().map(|row| row.id).collect()).await?;
-        }
+        let everybody = || instances.iter().map(|row| row.id).collect();
+        let wanted = match wanted {
+            Some(wanted) => wanted.clone(),
+            None => Wanted {
+                inboxes: everybody(),
+                histories: everybody(),
+            },
+        };
+        let histories = wanted.histories.iter().map(|id| History::read(store, *id));
+        let (inboxes, histories) = try_join(
+            signals(&wanted.inboxes),
+            try_join_all(histories.collect::<Vec<_>>()),
+        )
+        .await?;
         let mut state = State {
             instances,
-            signals: inboxes_read.concat(),
+            signals: inboxes.concat(),
             workers,
             operations,
             queues,
+            histories: histories.into_iter().collect(),
         };
         state.sort();
         Ok(state)
@@ -61,6 +116,11 @@ impl State {
                 .for_each(|it| ids.rename_worker(it));
             row.parent.iter_mut().for_each(|it| ids.rename(&mut it.id));
             rename_dropped(&mut row.dropped, ids);
+            rename_reasons(&mut row.last_error, &mut row.cancel, ids);
+            if let Some(barrier) = &mut row.barrier {
+                let first = barrier.first_failure.iter_mut();
+                first.for_each(|it| ids.rename(it));
+            }
         }
         for signal in &mut self.signals {
             ids.rename_signal(&mut signal.id);
@@ -69,9 +129,13 @@ impl State {
         self.workers
             .iter_mut()
             .for_each(|it| ids.rename_worker(&mut it.id));
-        for operation in &mut self.operations {
-            operation.instance.iter_mut().for_each(|it| ids.rename(it));
-        }
+        rename_operations(&mut self.operations, ids);
+        let histories = std::mem::take(&mut self.histories).into_iter();
+        let renamed = histories.map(|(mut id, history)| {
+            ids.rename(&mut id);
+            (id, history)
+        });
+        self.histories = renamed.collect();
         self.sort();
         self
     }
@@ -86,19 +150,21 @@ impl State {
         self.signals.iter().map(|signal| signal.target).collect()
     }
 
-    /// Operations of one moment have no order that the contract speaks of.
+    /// Whose history this verb may have changed: it is written with its row, and goes with it.
+    pub(super) fn retold<'a>(&'a self, after: &'a State) -> impl Iterator<Item = InstanceId> {
+        let old = self.instances.iter();
+        let old = old.filter(|row| after.instance(row.id) != Some(row));
+        old.filter(|row| {
+            let told = |row: &Instance| row.run > 1 || row.events > 0;
+            told(row) || after.instance(row.id).is_some_and(told)
+        })
+        .map(|row| row.id)
+    }
+
     fn sort(&mut self) {
         self.instances.sort_by_key(|row| row.id);
         self.signals.sort_by_key(|signal| signal.id);
-        self.operations.sort_by_key(|it| {
-            (
-                it.at,
-                it.verb.as_str(),
-                it.instance,
-                it.queue.clone(),
-                it.status_before,
-            )
-        });
+        sort_operations(&mut self.operations);
     }
 }
 

@@ -4,7 +4,18 @@
 //! runs, so that a sequence still makes sense when shrinking takes steps out of it. The universe is small,
 //! so that things meet.
 
-use outlast_core::{Json, MachineVersion, NewInstance, Scope, Start, Status, Timestamp};
+mod flowing;
+mod joining;
+
+pub(super) use flowing::{Awaited, Flowing, Parking, Then};
+pub(super) use joining::Joining;
+
+use flowing::flowing;
+use joining::joining;
+use outlast_core::{
+    ClosePolicy, Json, MachineVersion, NewInstance, Scope, Start, Status, Timestamp,
+};
+use proptest::bool::weighted as weighted_bool;
 use proptest::collection::vec;
 use proptest::option::weighted;
 use proptest::prelude::*;
@@ -12,7 +23,10 @@ use std::time::Duration;
 
 pub(super) const QUEUES: [&str; 2] = ["default", "mail"];
 pub(super) const NAMES: [&str; 3] = ["x", "y", "z"];
-const MACHINES: [(&str, i32); 3] = [("a", 1), ("a", 2), ("b", 1)];
+const MACHINES: [(&str, i32); 4] = [("a", 1), ("a", 2), ("b", 1), (WORKFLOW, 1)];
+
+/// The machine whose instances are workflows.
+pub(super) const WORKFLOW: &str = "w";
 
 /// A number that picks one of what exists then.
 pub(super) type Pick = usize;
@@ -67,7 +81,17 @@ pub(super) enum Step {
         after: Option<Pick>,
         max: usize,
     },
-    Cancel(Vec<Pick>),
+    Cancel {
+        picks: Vec<Pick>,
+        tree: bool,
+    },
+    Terminate {
+        picks: Vec<Pick>,
+        tree: bool,
+    },
+    Cascade {
+        max: usize,
+    },
     Retry(Vec<Pick>),
     Delete(Vec<Pick>),
     Pause(usize),
@@ -86,6 +110,7 @@ pub(super) struct Row {
     partition: Option<usize>,
     correlation: Option<(usize, usize)>,
     trace: Option<usize>,
+    on_parent_close: usize,
 }
 
 /// What a step decides for one claim.
@@ -95,20 +120,25 @@ pub(super) struct Decision {
     /// How many of the awaited signals it says it was handed; all, unless it says fewer.
     pub(super) received: Option<usize>,
     pub(super) kind: Kind,
+    /// How many events it adds to the history.
+    pub(super) told: usize,
 }
 
-/// The outcomes, and two that can never be written.
+/// The outcomes, and some that can never be written.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     Keep,
     Requeue,
     Retry { delay: u64, error: bool },
     Wait { names: usize, timeout: Option<u64> },
-    FanOut(Vec<Row>),
+    FanOut(Vec<Row>, Joining),
+    Flow(Flowing),
+    Renew,
     Done,
     Stop,
     Cancel,
     EndlessSleep,
+    EndlessPark,
     NamelessStep,
 }
 
@@ -138,22 +168,25 @@ pub(super) enum Theme {
     Everything,
     Families,
     Signals,
+    Workflows,
 }
 
 impl Theme {
     pub(super) fn of(seed: u64) -> Theme {
-        match seed % 4 {
+        match seed % 5 {
             0 => Theme::Families,
             1 => Theme::Signals,
+            2 => Theme::Workflows,
             _ => Theme::Everything,
         }
     }
 
-    fn weigh<T>(self, everything: T, families: T, signals: T) -> T {
+    fn weigh<T>(self, everything: T, families: T, signals: T, workflows: T) -> T {
         match self {
             Theme::Everything => everything,
             Theme::Families => families,
             Theme::Signals => signals,
+            Theme::Workflows => workflows,
         }
     }
 }
@@ -161,84 +194,107 @@ impl Theme {
 /// Any step; which ones are likely depends on the theme.
 pub(super) fn step(theme: Theme) -> impl Strategy<Value = Step> {
     let queue = 0..QUEUES.len();
-    let weigh = |everything, families, signals| theme.weigh(everything, families, signals);
+    let weigh = |everything, families, signals, workflows| {
+        theme.weigh(everything, families, signals, workflows)
+    };
     prop_oneof![
-        weigh(14, 8, 8) => (vec(row(theme), 1..6), weighted(0.25, pick()))
+        weigh(14, 8, 8, 8) => (vec(row(theme), 1..6), weighted(0.25, pick()))
             .prop_map(|(rows, claim_for)| Step::Insert { rows, claim_for }),
-        weigh(22, 28, 24) => (pick(), queue.clone(), weighted(0.15, 0..8usize), 0..9usize)
+        weigh(22, 28, 24, 34) => (pick(), queue.clone(), weighted(0.15, 0..16usize), 0..9usize)
             .prop_map(|(worker, queue, machines, max)| Step::Claim { worker, queue, machines, max }),
-        weigh(28, 34, 28) => vec(decision(theme), 1..7).prop_map(Step::Commit),
-        weigh(4, 1, 1) => (vec(pick(), 1..3), prop_oneof![Just(0), 1..9u64])
+        weigh(28, 34, 28, 50) => vec(decision(theme), 1..7).prop_map(Step::Commit),
+        weigh(4, 1, 1, 1) => (vec(pick(), 1..3), prop_oneof![Just(0), 1..9u64])
             .prop_map(|(claims, pause)| Step::Release { claims, pause }),
-        weigh(2, 1, 1) => pick().prop_map(Step::ClaimsOf),
-        weigh(10, 2, 24) => (vec(letter(), 1..4), weighted(0.4, taker()))
+        weigh(2, 1, 1, 1) => pick().prop_map(Step::ClaimsOf),
+        weigh(10, 2, 24, 16) => (vec(letter(), 1..4), weighted(0.4, taker()))
             .prop_map(|(letters, claim_for)| Step::Deliver { letters, claim_for }),
-        weigh(5, 2, 12) => (keyed_row(theme), letter())
+        weigh(5, 2, 12, 2) => (keyed_row(theme), letter())
             .prop_map(|(row, letter)| Step::SignalOrInsert { row, letter }),
-        weigh(3, 1, 1) => (5..50u64).prop_map(|lease| Step::Register { lease }),
+        weigh(3, 1, 1, 1) => (5..50u64).prop_map(|lease| Step::Register { lease }),
         2 => (pick(), 5..50u64).prop_map(|(worker, lease)| Step::Heartbeat { worker, lease }),
-        weigh(2, 1, 1) => pick().prop_map(Step::Deregister),
-        weigh(6, 2, 2) => (prop_oneof![1 => 1..4usize, 2 => Just(100)], prop_oneof![Just(0), 1..4])
+        weigh(2, 1, 1, 1) => pick().prop_map(Step::Deregister),
+        weigh(6, 7, 2, 3) => (prop_oneof![1 => 1..4usize, 2 => Just(100)], prop_oneof![3 => Just(0), 1 => 1..4])
             .prop_map(|(max, crashes_max)| Step::Reap { max, crashes_max }),
-        weigh(5, 1, 5) => prop_oneof![1 => 1..3usize, 2 => Just(100)]
+        weigh(5, 1, 5, 4) => prop_oneof![1 => 1..3usize, 2 => Just(100)]
             .prop_map(|max| Step::Fire { max }),
-        weigh(3, 3, 1) => (prop_oneof![Just(0), 1..60u64], prop_oneof![1..4usize, Just(100)])
+        weigh(3, 3, 1, 2) => (prop_oneof![Just(0), 1..60u64], prop_oneof![1..4usize, Just(100)])
             .prop_map(|(retention, max)| Step::Collect { retention, max }),
         1 => (weighted(0.5, pick()), 1..50usize)
             .prop_map(|(after, max)| Step::Reconcile { after, max }),
-        weigh(4, 4, 1) => vec(pick(), 1..4).prop_map(Step::Cancel),
-        weigh(6, 12, 2) => vec(pick(), 1..4).prop_map(Step::Retry),
-        weigh(3, 2, 1) => vec(pick(), 1..4).prop_map(Step::Delete),
+        weigh(6, 6, 1, 12) => (vec(pick(), 1..4), weighted_bool(0.3))
+            .prop_map(|(picks, tree)| Step::Cancel { picks, tree }),
+        weigh(4, 4, 1, 2) => (vec(pick(), 1..4), weighted_bool(0.3))
+            .prop_map(|(picks, tree)| Step::Terminate { picks, tree }),
+        weigh(4, 10, 1, 3) => prop_oneof![1 => Just(0), 4 => 1..3usize, 2 => Just(100)]
+            .prop_map(|max| Step::Cascade { max }),
+        weigh(6, 12, 2, 5) => vec(pick(), 1..4).prop_map(Step::Retry),
+        weigh(3, 2, 1, 2) => vec(pick(), 1..4).prop_map(Step::Delete),
         1 => queue.clone().prop_map(Step::Pause),
-        weigh(3, 6, 6) => queue.prop_map(Step::Resume),
-        weigh(10, 3, 5) => prop_oneof![18 => 0..6u64, 6 => 6..40u64, 1 => 60..200_000u64]
+        weigh(3, 6, 6, 6) => queue.prop_map(Step::Resume),
+        weigh(10, 3, 5, 4) => prop_oneof![18 => 0..6u64, 6 => 6..40u64, 1 => 60..200_000u64]
             .prop_map(Step::Pass),
     ]
 }
 
 fn decision(theme: Theme) -> impl Strategy<Value = Decision> {
-    let weigh = |everything, families, signals| theme.weigh(everything, families, signals);
+    let weigh = |everything, families, signals, workflows| {
+        theme.weigh(everything, families, signals, workflows)
+    };
     let kind = prop_oneof![
-        weigh(3, 1, 1) => Just(Kind::Keep),
-        weigh(3, 2, 4) => Just(Kind::Requeue),
-        weigh(3, 1, 6) => (prop_oneof![Just(0), 1..9u64], any::<bool>())
+        weigh(4, 4, 1, 5) => Just(Kind::Keep),
+        weigh(3, 2, 4, 3) => Just(Kind::Requeue),
+        weigh(3, 1, 6, 2) => (prop_oneof![Just(0), 1..9u64], any::<bool>())
             .prop_map(|(delay, error)| Kind::Retry { delay, error }),
-        weigh(8, 1, 24) => (0..8usize, weighted(0.6, 0..20u64))
+        weigh(8, 1, 24, 3) => (0..8usize, weighted(0.6, 0..20u64))
             .prop_map(|(names, timeout)| Kind::Wait { names, timeout }),
-        weigh(8, 14, 1) => vec(row(theme), 0..4).prop_map(Kind::FanOut),
-        weigh(3, 6, 2) => Just(Kind::Done),
-        weigh(3, 8, 1) => Just(Kind::Stop),
+        weigh(8, 14, 1, 3) => (vec(row(theme), 0..5), joining())
+            .prop_map(|(rows, joining)| Kind::FanOut(rows, joining)),
+        weigh(3, 6, 2, 4) => Just(Kind::Done),
+        weigh(3, 8, 1, 4) => Just(Kind::Stop),
         1 => Just(Kind::Cancel),
+        weigh(4, 3, 4, 24) => flowing(theme).prop_map(Kind::Flow),
+        weigh(1, 1, 1, 2) => Just(Kind::Renew),
         1 => Just(Kind::EndlessSleep),
+        1 => Just(Kind::EndlessPark),
         1 => Just(Kind::NamelessStep),
     ];
-    (pick(), weighted(0.2, 0..3usize), kind).prop_map(|(claim, received, kind)| Decision {
-        claim,
-        received,
-        kind,
+    let told = prop_oneof![3 => Just(0), 2 => 1..4usize];
+    (pick(), weighted(0.2, 0..3usize), kind, told).prop_map(|(claim, received, kind, told)| {
+        Decision {
+            claim,
+            received,
+            kind,
+            told,
+        }
     })
 }
 
 fn row(theme: Theme) -> impl Strategy<Value = Row> {
-    let (keyed, known) = theme.weigh((0.4, 0.45), (0.1, 0.2), (0.1, 0.2));
+    let (keyed, known) = theme.weigh((0.4, 0.45), (0.1, 0.2), (0.1, 0.2), (0.1, 0.2));
+    let (machines, workflows) = theme.weigh((6, 1), (8, 1), (6, 1), (1, 2));
+    let last = MACHINES.len() - 1;
     (
-        0..MACHINES.len(),
+        prop_oneof![machines => 0..last, workflows => Just(last)],
         0..QUEUES.len(),
         -1..=1i16,
         prop_oneof![9 => Just(0), 2 => 1..20i64, 1 => -20..0i64],
         weighted(keyed, 0..3usize),
         weighted(known, (0..3usize, 0..5usize)),
         weighted(0.3, 0..2usize),
+        0..ClosePolicy::ALL.len(),
     )
         .prop_map(
-            |(machine, queue, priority, start, partition, correlation, trace)| Row {
-                machine,
-                queue,
-                priority,
-                start,
-                partition,
-                correlation,
-                trace,
+            |(machine, queue, priority, start, partition, correlation, trace, on_parent_close)| {
+                Row {
+                    machine,
+                    queue,
+                    priority,
+                    start,
+                    partition,
+                    correlation,
+                    trace,
+                    on_parent_close,
+                }
             },
         )
 }
@@ -257,7 +313,7 @@ fn taker() -> impl Strategy<Value = Taker> {
     (
         pick(),
         weighted(0.3, 0..QUEUES.len()),
-        weighted(0.15, 0..8usize),
+        weighted(0.15, 0..16usize),
     )
         .prop_map(|(worker, queue, machines)| Taker {
             worker,
@@ -292,6 +348,7 @@ impl Row {
             partition: None,
             correlation: None,
             trace: None,
+            on_parent_close: 0,
         }
     }
 
@@ -301,7 +358,8 @@ impl Row {
         let mut row = NewInstance::new(machine, "start", state("born"))
             .version(version)
             .queue(QUEUES[self.queue])
-            .priority(self.priority);
+            .priority(self.priority)
+            .on_parent_close(ClosePolicy::ALL[self.on_parent_close]);
         row.start = match self.start {
             0 => Start::Now,
             later @ 1.. => Start::After(Duration::from_secs(later.unsigned_abs())),

@@ -1,10 +1,14 @@
 //! What the sequences did: a generator that has gone blind shows here.
 
+mod expected;
+
 use super::calls::{Call, Reply};
 use super::state::State;
+use expected::EXPECTED;
 use outlast_core::{
-    Answer, CancelAnswer, Count, DeleteAnswer, Delivery, Heartbeat, Inserted, Outcome, Proceed,
-    ReleaseAnswer, RetryAnswer, SignalledOrInserted, Status,
+    Answer, CancelAnswer, Cascaded, Commit, Count, DeleteAnswer, Delivery, Flowing, Heartbeat,
+    Inserted, Outcome, Proceed, ReleaseAnswer, RetryAnswer, SignalledOrInserted, Status,
+    TerminateAnswer,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,6 +37,11 @@ impl Tally {
         for what in kinds_of(call, reply) {
             self.note(what);
         }
+        if let (Call::Commit(commits), Reply::Committed(committed)) = (call, reply) {
+            let answers = commits.iter().zip(&committed.answers);
+            let met = answers.filter_map(|(it, answer)| cancel_kind(it, answer, before));
+            met.for_each(|what| self.note(what));
+        }
         for old in &before.instances {
             let Some(new) = after.instance(old.id) else {
                 continue;
@@ -46,6 +55,28 @@ impl Tally {
             }
             if old.status == Status::AwaitingChildren && new.status == Status::Runnable {
                 self.note("join: released");
+            }
+            if old.joining.is_some() && old.status == Status::AwaitingChildren {
+                if new.status == Status::Runnable {
+                    self.note(format!("workflow woken: {}", name_of(call)));
+                } else if new.children_pending < old.children_pending {
+                    self.note("workflow: one less");
+                }
+            }
+            if new.round > old.round && new.joining.as_ref().is_some_and(|it| it.len() > 1) {
+                self.note("workflow: waits for several rounds");
+            }
+            if let Some(joined) = new.barrier.and_then(|it| it.joined)
+                && old.barrier.and_then(|it| it.joined).is_none()
+            {
+                self.note(format!("joined: {joined}"));
+            }
+            match (old.held, new.held) {
+                (Some(true), Some(false)) if new.status.is_terminal() => {
+                    self.note("window: ended without a place");
+                }
+                (Some(true), Some(false)) => self.note("window: a place was passed on"),
+                _ => {}
             }
             if old.holds_key && !new.holds_key && !new.status.is_terminal() {
                 self.note("key: released alive");
@@ -94,6 +125,11 @@ fn kinds_of(call: &Call, reply: &Reply) -> Vec<String> {
                     (claim.round > 1, "claim: later round"),
                     (claim.partition_key.is_some(), "claim: keyed"),
                     (claim.crashes > 0, "claim: crashed before"),
+                    (claim.is_to_answer_cancel(), "claim: to answer a cancel"),
+                    (claim.first_failure.is_some(), "claim: with a first failure"),
+                    (claim.windowed, "claim: with a place"),
+                    (claim.run > 1, "claim: later run"),
+                    (claim.events > 0, "claim: with a history"),
                 ];
                 let with = with.iter().filter(|(has, _)| *has);
                 kinds.extend(with.map(|(_, kind)| (*kind).to_owned()));
@@ -102,8 +138,12 @@ fn kinds_of(call: &Call, reply: &Reply) -> Vec<String> {
         }
         (Call::Commit(commits), Reply::Committed(committed)) => {
             let answers = commits.iter().zip(&committed.answers);
+            let left = committed
+                .cascades
+                .then(|| "commit: left a cascade".to_owned());
             answers
                 .map(|(it, answer)| commit_kind(&it.outcome, answer))
+                .chain(left)
                 .collect()
         }
         (_, reply) => other_kinds(call, reply),
@@ -121,7 +161,32 @@ fn insert_kind(row: &Inserted) -> &'static str {
 }
 
 fn commit_kind(outcome: &Outcome, answer: &Answer) -> String {
-    let outcome = match outcome {
+    let outcome = outcome_name(outcome);
+    match answer {
+        Answer::Committed { status, .. } => format!("commit {outcome}: {status}"),
+        Answer::Cancel(_) => format!("commit {outcome}: a cancel first"),
+        Answer::Lost => format!("commit {outcome}: lost"),
+        Answer::Rejected(_) => format!("commit {outcome}: rejected"),
+    }
+}
+
+/// How an outcome met a cancel that nobody had answered yet.
+fn cancel_kind(commit: &Commit, answer: &Answer, before: &State) -> Option<String> {
+    let row = before.instance(commit.claim.id)?;
+    row.cancel.as_ref().filter(|cancel| !cancel.answered)?;
+    let outcome = outcome_name(&commit.outcome);
+    let met = match commit.answers_cancel {
+        true => "answers",
+        false => "meets",
+    };
+    match answer {
+        Answer::Committed { .. } => Some(format!("{outcome} {met} a cancel")),
+        Answer::Cancel(_) | Answer::Lost | Answer::Rejected(_) => None,
+    }
+}
+
+fn outcome_name(outcome: &Outcome) -> &'static str {
+    match outcome {
         Outcome::Next {
             proceed: Proceed::KeepClaim,
             ..
@@ -133,15 +198,35 @@ fn commit_kind(outcome: &Outcome, answer: &Answer) -> String {
         Outcome::Retry { .. } => "retry",
         Outcome::Wait { .. } => "wait",
         Outcome::FanOut { .. } => "fan out",
+        Outcome::Flow {
+            then: Flowing::Proceed(Proceed::KeepClaim),
+            ..
+        } => "flow on",
+        Outcome::Flow {
+            then: Flowing::Proceed(Proceed::Requeue),
+            ..
+        } => "flow requeued",
+        Outcome::Flow {
+            then: Flowing::Park(_),
+            ..
+        } => "park",
+        Outcome::Renew { .. } => "renew",
         Outcome::Done { .. } => "done",
         Outcome::Stop { .. } => "stop",
         Outcome::Cancel { .. } => "cancel",
-    };
-    match answer {
-        Answer::Committed { status, .. } => format!("commit {outcome}: {status}"),
-        Answer::Lost => format!("commit {outcome}: lost"),
-        Answer::Rejected(_) => format!("commit {outcome}: rejected"),
     }
+}
+
+fn cascade_kinds(it: &Cascaded) -> Vec<String> {
+    let kinds = [
+        (it.requested.is_empty(), "cascade: requested"),
+        (it.ended.is_empty(), "cascade: ended"),
+        (it.running.is_empty(), "cascade: running"),
+        (!it.more, "cascade: more"),
+        (it != &Cascaded::default(), "cascade: nothing"),
+    ];
+    let kinds = kinds.into_iter().filter(|(not, _)| !not);
+    kinds.map(|(_, kind)| kind.to_owned()).collect()
 }
 
 fn other_kinds(call: &Call, reply: &Reply) -> Vec<String> {
@@ -181,14 +266,17 @@ fn other_kinds(call: &Call, reply: &Reply) -> Vec<String> {
                 if_any(&it.failed, "reap: failed"),
                 if_any(&it.removed, "reap: removed"),
                 more,
+                it.cascades.then(|| "reap: left a cascade".to_owned()),
             ]
             .into_iter()
             .flatten()
             .collect()
         }
-        Reply::Fired(it) => if_any(&it.woken_instances, "fire: woke")
-            .into_iter()
-            .collect(),
+        Reply::Fired(it) => {
+            let left = it.cascades.then(|| "fire: left a cascade".to_owned());
+            let woke = if_any(&it.woken_instances, "fire: woke");
+            woke.into_iter().chain(left).collect()
+        }
         Reply::Collected(it) => {
             let more = it.more.then(|| "collect: more".to_owned());
             let removed = if_any(&it.removed, "collect: removed");
@@ -196,12 +284,25 @@ fn other_kinds(call: &Call, reply: &Reply) -> Vec<String> {
         }
         Reply::Cancelled(it) => {
             let kind = |it: &CancelAnswer| match it {
-                CancelAnswer::Cancelled(status) => format!("cancel: {status}"),
+                CancelAnswer::Requested(status) => format!("cancel: {status}"),
+                CancelAnswer::AlreadyRequested(_) => "cancel: already requested".into(),
+                CancelAnswer::NeverStarted => "cancel: never started".into(),
                 CancelAnswer::AlreadyEnded(_) => "cancel: already ended".into(),
                 CancelAnswer::NotFound => "cancel: not found".into(),
             };
-            it.answers.iter().map(kind).collect()
+            let left = it.cascades.then(|| "cancel: left a cascade".to_owned());
+            it.answers.iter().map(kind).chain(left).collect()
         }
+        Reply::Terminated(it) => {
+            let kind = |it: &TerminateAnswer| match it {
+                TerminateAnswer::Terminated(status) => format!("terminate: {status}"),
+                TerminateAnswer::AlreadyEnded(_) => "terminate: already ended".into(),
+                TerminateAnswer::NotFound => "terminate: not found".into(),
+            };
+            let left = it.cascades.then(|| "terminate: left a cascade".to_owned());
+            it.answers.iter().map(kind).chain(left).collect()
+        }
+        Reply::Cascaded(it) => cascade_kinds(it),
         Reply::Retried(it) => {
             let kind = |it: &RetryAnswer| match it {
                 RetryAnswer::Retried => "retry: retried".to_owned(),
@@ -215,6 +316,7 @@ fn other_kinds(call: &Call, reply: &Reply) -> Vec<String> {
                 DeleteAnswer::Deleted => "delete: deleted".to_owned(),
                 DeleteAnswer::NotEnded(_) => "delete: not ended".to_owned(),
                 DeleteAnswer::ParentLives(_) => "delete: parent lives".to_owned(),
+                DeleteAnswer::Cascading => "delete: cascading".to_owned(),
                 DeleteAnswer::NotFound => "delete: not found".to_owned(),
             };
             answers.iter().map(kind).collect()
@@ -228,6 +330,10 @@ fn other_kinds(call: &Call, reply: &Reply) -> Vec<String> {
             some.into_iter().chain(more).collect()
         }
         Reply::Rounds(rounds) => if_any(rounds, "rounds: some").into_iter().collect(),
+        Reply::Closures(operations) => if_any(operations, "closures: some").into_iter().collect(),
+        Reply::Family(Some(_)) => vec!["family: counted".into()],
+        Reply::History(events) => if_any(events, "history: some").into_iter().collect(),
+        Reply::Family(None) => vec!["family: not found".into()],
         Reply::Found(_, Some(_), _) => vec!["search: more".into()],
         Reply::Found(_, None, Count::Exactly(0)) => vec!["search: none".into()],
         Reply::Found(_, None, _) => vec!["search: some".into()],
@@ -269,52 +375,18 @@ fn name_of(call: &Call) -> &'static str {
         Call::Collect(_) => "collect",
         Call::Reconcile(_) => "reconcile",
         Call::Cancel(..) => "cancel",
+        Call::Terminate(..) => "terminate",
+        Call::Cascade(_) => "cascade",
         Call::Retry(..) => "retry",
         Call::Delete(..) => "delete",
         Call::Pause(..) => "pause",
         Call::Resume(..) => "resume",
         Call::Survey(_) => "survey",
         Call::Rounds(_) => "rounds",
+        Call::Closures(_) => "closures",
+        Call::Family(_) => "family",
+        Call::History(_) => "history",
         Call::Search(_) => "search",
         Call::Record(_) => "record",
     }
 }
-
-/// Every kind of answer a run of the usual size must have seen.
-const EXPECTED: [&str; 35] = [
-    "insert: new, insert: claimed, insert: duplicate, insert: Conflict",
-    "claim: some, claim: none, claim: paused, claim: Conflict",
-    "claim: with awaited, claim: with a pack, claim: with children, claim: with dropped",
-    "claim: later round, claim: keyed, claim: crashed before",
-    "commit keep: executing, commit keep: lost",
-    "commit requeue: runnable, commit requeue: lost, commit requeue: rejected",
-    "commit retry: runnable, commit retry: lost",
-    "commit wait: awaiting_signal, commit wait: runnable, commit wait: lost",
-    "commit wait: rejected",
-    "commit fan out: awaiting_children, commit fan out: runnable, commit fan out: lost",
-    "commit done: done, commit done: lost",
-    "commit stop: failed, commit stop: lost",
-    "commit cancel: cancelled, commit cancel: lost",
-    "release: released, release: lost",
-    "claims of: some",
-    "deliver: woke, deliver: kept, deliver: duplicate, deliver: no target",
-    "deliver: claimed, deliver: claimed with a pack, deliver: Conflict",
-    "signal or insert: inserted, signal or insert: woke, signal or insert: kept",
-    "signal or insert: duplicate, signal or insert: no target, signal or insert: Invalid",
-    "register: registered, heartbeat: renewed, heartbeat: gone",
-    "deregister: removed, deregister: expired, deregister: unknown",
-    "reap: returned, reap: failed, reap: removed, reap: more",
-    "fire: woke",
-    "collect: removed, collect: more",
-    "cancel: runnable, cancel: executing, cancel: awaiting_signal, cancel: awaiting_children",
-    "cancel: already ended, cancel: not found",
-    "retry: retried, retry: not ended badly, retry: not found",
-    "delete: deleted, delete: not ended, delete: parent lives, delete: not found",
-    "pause: changed, pause: as it was",
-    "resume: changed, resume: as it was",
-    "reconcile: looked",
-    "survey: some, survey: more, rounds: some, record: recorded",
-    "search: some, search: none, search: more",
-    "join: one less, join: one more again, join: released",
-    "key: released alive",
-];

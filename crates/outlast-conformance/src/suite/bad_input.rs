@@ -3,7 +3,7 @@
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
-    Answer, ClaimRequest, CollectRequest, Count, Error, ErrorKind, Filter, ListRequest,
+    Answer, ClaimRequest, CollectRequest, Count, Error, ErrorKind, Filter, Join, ListRequest,
     MachineVersion, NewInstance, NewSignal, NewWorker, Note, Outcome, Result, Status,
     SurveyRequest, Target, limits,
 };
@@ -103,6 +103,7 @@ pub async fn an_outcome_that_cannot_be_stored_is_rejected(subject: &Subject) {
     let too_long = limits::DELAY_MAX + seconds(1);
     let fan_out_to = |step: &str| Outcome::FanOut {
         children: tasks(1),
+        join: Join::default(),
         step: step.into(),
         state: json("{}"),
     };
@@ -135,7 +136,9 @@ pub async fn an_endless_sleep_is_rejected_with_a_reason(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     match subject.try_commit(&claim, wait_for(&[])).await {
         Answer::Rejected(invalid) => assert!(invalid.to_string().contains("timeout")),
-        answer @ (Answer::Committed { .. } | Answer::Lost) => panic!("{answer:?}"),
+        answer @ (Answer::Committed { .. } | Answer::Cancel(_) | Answer::Lost) => {
+            panic!("{answer:?}")
+        }
     }
 }
 
@@ -173,9 +176,13 @@ pub async fn error_texts_are_cleaned(subject: &Subject) {
     }
     let id = subject.insert(task()).await;
     let note = Note::by("ada").because(nasty);
-    subject.store.cancel(vec![id], note.clone()).await.unwrap();
+    subject
+        .store
+        .terminate(vec![id], Extent::One, note.clone())
+        .await
+        .unwrap();
     let row = subject.get(id).await;
-    assert_eq!(row.last_error, Some(note.cancellation()));
+    assert_eq!(row.last_error, Some(note.termination()));
     let record = &subject.store.operations(Some(id)).await.unwrap()[0];
     assert_eq!(record.reason, Some(clean));
 }
@@ -185,7 +192,7 @@ pub async fn an_operator_without_a_proper_name_is_refused(subject: &Subject) {
     let before = subject.get(id).await;
     for by in ["", "a\u{0}", &long(limits::NAME_BYTES_MAX + 1)] {
         let note = || Note::by(by);
-        assert_invalid(subject.store.cancel(vec![id], note()).await);
+        assert_invalid(subject.store.terminate(vec![id], Extent::One, note()).await);
         assert_invalid(subject.store.retry(vec![id], note()).await);
         assert_invalid(subject.store.delete(vec![id], note()).await);
         assert_invalid(subject.store.pause(QUEUE, note()).await);

@@ -49,7 +49,9 @@ pub async fn rows_can_be_claimed_as_they_are_inserted(subject: &Subject) {
         claim,
         received: vec![],
         outcome: done(),
+        answers_cancel: false,
         ties: outlast_core::Ties::UNKNOWN,
+        events: Vec::new(),
     };
     subject.commit_all(vec![commit]).await;
     assert_eq!(subject.status(id).await, Status::Done);
@@ -77,7 +79,9 @@ pub async fn a_claim_at_the_insert_is_what_a_later_one_would_be(subject: &Subjec
     };
     let mut later = subject.store.claim(request).await.unwrap().claims.remove(0);
     assert!(later.revision > at_insert.revision);
+    assert_eq!(later.claimed_at, Some(subject.store.now().await.unwrap()));
     (later.revision, later.waited) = (at_insert.revision, at_insert.waited);
+    later.claimed_at = None;
     assert_eq!(later, at_insert);
     assert_eq!(later.ties(), at_insert.ties());
 }
@@ -142,7 +146,14 @@ pub async fn verbs_with_nothing_to_do_do_nothing(subject: &Subject) {
         Delivered::default()
     );
     assert_eq!(store.claims_of(worker).await.unwrap(), []);
-    assert_eq!(store.cancel(vec![], note()).await.unwrap().answers, []);
+    assert_eq!(
+        store
+            .terminate(vec![], Extent::One, note())
+            .await
+            .unwrap()
+            .answers,
+        []
+    );
     assert_eq!(store.retry(vec![], note()).await.unwrap().answers, []);
     assert_eq!(store.delete(vec![], note()).await.unwrap(), []);
     assert_eq!(store.operations(None).await.unwrap(), []);

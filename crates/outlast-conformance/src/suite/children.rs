@@ -81,7 +81,7 @@ pub async fn the_join_sees_failed_and_cancelled_children_too(subject: &Subject) 
     subject.commit(&claims[1], cancel()).await;
     subject
         .store
-        .cancel(vec![claims[2].id], note())
+        .terminate(vec![claims[2].id], Extent::One, note())
         .await
         .unwrap();
     assert_eq!(subject.status(parent).await, Status::AwaitingChildren);
@@ -94,7 +94,7 @@ pub async fn the_join_sees_failed_and_cancelled_children_too(subject: &Subject) 
     let expected = [
         Some("out of paper"),
         Some("no longer wanted"),
-        Some("cancelled by ada: a rule asks for it"),
+        Some("terminated by ada: a rule asks for it"),
         None,
     ];
     assert_eq!(errors.collect::<Vec<_>>(), expected);
@@ -352,7 +352,11 @@ pub async fn ten_thousand_children_are_spawned_and_joined(subject: &Subject) {
 pub async fn ending_a_parent_does_not_touch_its_children(subject: &Subject) {
     let (_, parent, claims) = family(subject, 2).await;
     let child = subject.get(claims[0].id).await;
-    subject.store.cancel(vec![parent], note()).await.unwrap();
+    subject
+        .store
+        .terminate(vec![parent], Extent::One, note())
+        .await
+        .unwrap();
     subject.assert_unchanged(&child).await;
     subject.commit(&claims[0], done()).await;
     let row = subject.get(parent).await;
@@ -370,7 +374,7 @@ pub async fn a_child_ends_once(subject: &Subject) {
     }
     subject
         .store
-        .cancel(vec![claims[0].id], note())
+        .terminate(vec![claims[0].id], Extent::One, note())
         .await
         .unwrap();
     assert_eq!(subject.get(parent).await.children_pending, 1);

@@ -336,7 +336,11 @@ pub async fn another_claim_of_an_instance_is_at_least_two_revisions_further(subj
     let claim = further(&last, subject.claim_the(worker, id).await);
 
     let last = ahead(subject, claim).await;
-    subject.store.cancel(vec![id], note()).await.unwrap();
+    subject
+        .store
+        .terminate(vec![id], Extent::One, note())
+        .await
+        .unwrap();
     subject.store.retry(vec![id], note()).await.unwrap();
     let claim = further(&last, subject.claim_the(worker, id).await);
 

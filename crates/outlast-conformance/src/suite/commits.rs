@@ -53,8 +53,7 @@ pub async fn a_kept_claim_commits_again_at_the_revision_it_was_told(subject: &Su
     for step in ["b", "c", "d"] {
         let answer = subject.try_commit(&claim, keep(step)).await;
         let revision = claim.revision.next();
-        let status = Status::Executing;
-        assert_eq!(answer, Answer::Committed { revision, status });
+        assert_eq!(answer, subject.committed(revision, Status::Executing));
         claim.revision = revision;
     }
     assert_eq!(subject.commit(&claim, done()).await, Status::Done);
@@ -181,7 +180,11 @@ pub async fn an_outcome_sent_again_is_lost(subject: &Subject) {
         let answer = subject.try_commit(&claim, outcome).await;
         assert_eq!(answer, Answer::Lost);
         subject.assert_unchanged(&row).await;
-        subject.store.cancel(vec![claim.id], note()).await.unwrap();
+        subject
+            .store
+            .terminate(vec![claim.id], Extent::One, note())
+            .await
+            .unwrap();
     }
 }
 
@@ -192,7 +195,11 @@ pub async fn an_outcome_for_a_row_that_does_not_execute_is_lost(subject: &Subjec
     let (_, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(2))).await;
     let mut ended = subject.claim_one(worker).await;
-    subject.store.cancel(vec![ended.id], note()).await.unwrap();
+    subject
+        .store
+        .terminate(vec![ended.id], Extent::One, note())
+        .await
+        .unwrap();
     ended.revision = ended.revision.next();
     let mut parked = ended.clone();
     parked.id = waiting;
@@ -247,10 +254,7 @@ pub async fn a_claim_named_twice_in_a_batch_commits_once(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     let twice = vec![commit_of(&claim, requeue("b")), commit_of(&claim, done())];
     let answers = subject.commit_all(twice).await.answers;
-    let first = Answer::Committed {
-        revision: claim.revision.next(),
-        status: Status::Runnable,
-    };
+    let first = subject.committed(claim.revision.next(), Status::Runnable);
     assert_eq!(answers, [first, Answer::Lost]);
     assert_eq!(subject.status(claim.id).await, Status::Runnable);
 }
@@ -275,7 +279,7 @@ pub async fn a_batch_may_mix_every_outcome(subject: &Subject) {
     let answers = subject.commit_all(commits.collect()).await.answers;
     for ((claim, answer), (_, status)) in claims.iter().zip(answers).zip(outcomes) {
         let revision = claim.revision.next();
-        assert_eq!(answer, Answer::Committed { revision, status });
+        assert_eq!(answer, subject.committed(revision, status));
         assert_eq!(subject.status(claim.id).await, status);
     }
 }
@@ -353,7 +357,11 @@ pub async fn committed_queues_are_hinted_at(subject: &Subject) {
     );
 
     let child = subject.ask(worker, "mail", 1).await.claims.remove(0);
-    subject.store.cancel(vec![], note()).await.unwrap();
+    subject
+        .store
+        .terminate(vec![], Extent::One, note())
+        .await
+        .unwrap();
     let retried = vec![commit_of(&child, again(seconds(0)))];
     assert!(subject.commit_all(retried).await.woken.contains("mail"));
 }

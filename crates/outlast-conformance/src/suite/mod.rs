@@ -9,17 +9,28 @@
     reason = "these are tests: the name of each is its sentence, and an unexpected error fails it"
 )]
 
+pub mod answering;
 pub mod bad_input;
 pub mod batches;
+pub mod cancelling;
+pub mod cascades;
 pub mod children;
 pub mod claims;
 pub mod commits;
+pub mod flow_ends;
+pub mod flow_parks;
+pub mod flows;
+pub mod histories;
 pub mod inspecting;
+pub mod join_deadlines;
+pub mod joins;
 pub mod leases;
 pub mod operators;
 pub mod partitions;
 pub mod races;
 pub mod reaping;
+pub mod renewals;
+pub mod rest_of_joins;
 pub mod retention;
 pub mod searching;
 pub mod signal_or_insert;
@@ -28,5 +39,7 @@ pub mod signals_and_claims;
 pub mod surveying;
 pub mod timers;
 pub mod traffic;
+pub mod trees;
 pub mod uniqueness;
 pub mod visits;
+pub mod windows;

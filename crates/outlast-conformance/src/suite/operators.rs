@@ -1,16 +1,16 @@
-//! What people do: cancel, retry, delete, pause, resume; each recorded beside its effect.
+//! What people do: terminate, retry, delete, pause, resume; each recorded beside its effect.
 
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
-    Answer, CancelAnswer, Claim, DeleteAnswer, Instance, InstanceId, Note, Operation, RetryAnswer,
-    Status, Verb, WorkerId,
+    Answer, Claim, DeleteAnswer, Instance, InstanceId, Note, Operation, OperationId, RetryAnswer,
+    Status, TerminateAnswer, Verb, WorkerId,
 };
 
-async fn cancel_one(subject: &Subject, id: InstanceId) -> CancelAnswer {
+async fn terminate_one(subject: &Subject, id: InstanceId) -> TerminateAnswer {
     subject
         .store
-        .cancel(vec![id], note())
+        .terminate(vec![id], Extent::One, note())
         .await
         .unwrap()
         .answers[0]
@@ -25,7 +25,10 @@ async fn delete_one(subject: &Subject, id: InstanceId) -> DeleteAnswer {
 }
 
 async fn operations(subject: &Subject, id: InstanceId) -> Vec<Operation> {
-    subject.store.operations(Some(id)).await.unwrap()
+    let mut operations = subject.store.operations(Some(id)).await.unwrap();
+    // Which ids they get is the store's.
+    operations.iter_mut().for_each(|it| it.id = OperationId(0));
+    operations
 }
 
 /// A claim of every kind of row: one instance in each status, in the order of a life.
@@ -53,23 +56,23 @@ async fn one_of_each(subject: &Subject) -> (WorkerId, Vec<InstanceId>) {
     (worker, ids)
 }
 
-pub async fn cancel_ends_whatever_lives(subject: &Subject) {
+pub async fn terminate_ends_whatever_lives(subject: &Subject) {
     let (_, ids) = one_of_each(subject).await;
     subject.pass(seconds(1));
     for (id, status) in ids.into_iter().zip(Status::ALL) {
         let before = subject.get(id).await;
-        let answer = cancel_one(subject, id).await;
+        let answer = terminate_one(subject, id).await;
         if status.is_terminal() {
-            assert_eq!(answer, CancelAnswer::AlreadyEnded(status));
+            assert_eq!(answer, TerminateAnswer::AlreadyEnded(status));
             subject.assert_unchanged(&before).await;
             assert_eq!(operations(subject, id).await, []);
             continue;
         }
-        assert_eq!(answer, CancelAnswer::Cancelled(status));
+        assert_eq!(answer, TerminateAnswer::Terminated(status));
         let expected = Instance {
             status: Status::Cancelled,
             revision: before.revision.next(),
-            last_error: Some("cancelled by ada: a rule asks for it".into()),
+            last_error: Some("terminated by ada: a rule asks for it".into()),
             locked_by: None,
             awaits: None,
             await_deadline: None,
@@ -82,35 +85,41 @@ pub async fn cancel_ends_whatever_lives(subject: &Subject) {
 }
 
 /// I3: the outcome of a step that runs on is dropped by the fence.
-pub async fn the_outcome_of_a_cancelled_step_is_lost(subject: &Subject) {
+pub async fn the_outcome_of_a_terminated_step_is_lost(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
-    cancel_one(subject, claim.id).await;
+    terminate_one(subject, claim.id).await;
     let row = subject.get(claim.id).await;
     assert_eq!(subject.try_commit(&claim, done()).await, Answer::Lost);
     subject.assert_unchanged(&row).await;
 }
 
-pub async fn cancelling_empties_the_inbox_and_joins_the_parent(subject: &Subject) {
+pub async fn terminating_empties_the_inbox_and_joins_the_parent(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(1))).await;
     let child = subject.claim_one(worker).await;
     subject.arrives(signal(child.id, "a")).await;
-    let cancelled = subject.store.cancel(vec![child.id], note()).await.unwrap();
+    let cancelled = subject
+        .store
+        .terminate(vec![child.id], Extent::One, note())
+        .await
+        .unwrap();
     assert!(cancelled.woken.contains(QUEUE));
     assert_eq!(subject.signals(child.id).await, []);
     assert_eq!(subject.status(parent.id).await, Status::Runnable);
 }
 
-pub async fn cancelling_is_recorded_and_harmless_when_repeated(subject: &Subject) {
+pub async fn terminating_is_recorded_and_harmless_when_repeated(subject: &Subject) {
     let id = subject.insert(task()).await;
     subject.pass(seconds(3));
-    let expected = CancelAnswer::Cancelled(Status::Runnable);
-    assert_eq!(cancel_one(subject, id).await, expected);
+    let expected = TerminateAnswer::Terminated(Status::Runnable);
+    assert_eq!(terminate_one(subject, id).await, expected);
     subject.pass(seconds(3));
-    let expected = CancelAnswer::AlreadyEnded(Status::Cancelled);
-    assert_eq!(cancel_one(subject, id).await, expected);
+    let expected = TerminateAnswer::AlreadyEnded(Status::Cancelled);
+    assert_eq!(terminate_one(subject, id).await, expected);
     let record = Operation {
-        verb: Verb::Cancel,
+        id: OperationId(0),
+        cause: None,
+        verb: Verb::Terminate,
         instance: Some(id),
         queue: None,
         by: "ada".into(),
@@ -121,28 +130,37 @@ pub async fn cancelling_is_recorded_and_harmless_when_repeated(subject: &Subject
     assert_eq!(operations(subject, id).await, [record]);
 }
 
-pub async fn a_batch_of_cancels_answers_in_the_callers_order(subject: &Subject) {
+pub async fn a_batch_of_terminates_answers_in_the_callers_order(subject: &Subject) {
     let ids = subject.insert_all(tasks(2)).await;
     let missing = InstanceId(987_654_321);
     let asked = vec![ids[1], missing, ids[0], ids[1]];
-    let answers = subject.store.cancel(asked, note()).await.unwrap().answers;
+    let answers = subject
+        .store
+        .terminate(asked, Extent::One, note())
+        .await
+        .unwrap()
+        .answers;
     let expected = [
-        CancelAnswer::Cancelled(Status::Runnable),
-        CancelAnswer::NotFound,
-        CancelAnswer::Cancelled(Status::Runnable),
-        CancelAnswer::AlreadyEnded(Status::Cancelled),
+        TerminateAnswer::Terminated(Status::Runnable),
+        TerminateAnswer::NotFound,
+        TerminateAnswer::Terminated(Status::Runnable),
+        TerminateAnswer::AlreadyEnded(Status::Cancelled),
     ];
     assert_eq!(answers, expected);
     assert_eq!(operations(subject, ids[1]).await.len(), 1);
 }
 
-/// A parent cancelled in the same verb is no longer joining, so its children join nobody.
-pub async fn parent_and_children_are_cancelled_in_one_verb(subject: &Subject) {
+/// A parent terminated in the same verb is no longer joining, so its children join nobody.
+pub async fn parent_and_children_are_terminated_in_one_verb(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(2))).await;
     let children = subject.claim_ids(worker, 2).await;
     let all = vec![children[1], parent.id, children[0]];
-    subject.store.cancel(all.clone(), note()).await.unwrap();
+    subject
+        .store
+        .terminate(all.clone(), Extent::One, note())
+        .await
+        .unwrap();
     for id in all {
         assert_eq!(subject.status(id).await, Status::Cancelled);
     }
@@ -150,11 +168,15 @@ pub async fn parent_and_children_are_cancelled_in_one_verb(subject: &Subject) {
 }
 
 /// PROTOCOL §3 #5.
-pub async fn siblings_cancelled_in_one_verb_all_count(subject: &Subject) {
+pub async fn siblings_terminated_in_one_verb_all_count(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(20))).await;
     let children = subject.claim_ids(worker, 20).await;
-    subject.store.cancel(children, note()).await.unwrap();
+    subject
+        .store
+        .terminate(children, Extent::One, note())
+        .await
+        .unwrap();
     let joined = subject.claim_the(worker, parent.id).await;
     assert_eq!(joined.children.len(), 20);
 }
@@ -214,7 +236,7 @@ pub async fn retrying_again_changes_nothing(subject: &Subject) {
 /// I3: an outcome from before the end must not meet the instance after its retry.
 pub async fn a_claim_from_before_the_end_is_lost_after_a_retry(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
-    cancel_one(subject, claim.id).await;
+    terminate_one(subject, claim.id).await;
     retry_one(subject, claim.id).await;
     assert_eq!(subject.try_commit(&claim, done()).await, Answer::Lost);
     assert_eq!(subject.status(claim.id).await, Status::Runnable);
@@ -237,11 +259,13 @@ pub async fn delete_removes_what_has_ended(subject: &Subject) {
 pub async fn a_delete_takes_signals_and_records_with_it_but_stays_recorded(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     subject.arrives(signal(claim.id, "a").dedup_key("k")).await;
-    cancel_one(subject, claim.id).await;
+    terminate_one(subject, claim.id).await;
     subject.pass(seconds(5));
     delete_one(subject, claim.id).await;
     assert_eq!(subject.signals(claim.id).await, []);
     let record = Operation {
+        id: OperationId(0),
+        cause: None,
         verb: Verb::Delete,
         instance: Some(claim.id),
         queue: None,
@@ -261,7 +285,7 @@ pub async fn a_child_of_a_living_parent_is_not_deleted(subject: &Subject) {
     subject.commit(&children[0], done()).await;
     let refused = DeleteAnswer::ParentLives(parent.id);
     assert_eq!(delete_one(subject, children[0].id).await, refused);
-    cancel_one(subject, parent.id).await;
+    terminate_one(subject, parent.id).await;
     assert_eq!(
         delete_one(subject, children[0].id).await,
         DeleteAnswer::Deleted
@@ -270,7 +294,7 @@ pub async fn a_child_of_a_living_parent_is_not_deleted(subject: &Subject) {
 
 pub async fn a_deleted_id_is_not_given_again(subject: &Subject) {
     let id = subject.insert(task()).await;
-    cancel_one(subject, id).await;
+    terminate_one(subject, id).await;
     delete_one(subject, id).await;
     assert!(subject.insert(task()).await > id);
 }
@@ -298,7 +322,7 @@ pub async fn what_runs_goes_on_in_a_paused_queue(subject: &Subject) {
     let kept = subject.try_commit(&claim, keep("b")).await;
     let revision = claim.revision.next();
     let status = Status::Executing;
-    assert_eq!(kept, Answer::Committed { revision, status });
+    assert_eq!(kept, subject.committed(revision, status));
     let mut claim = claim;
     claim.revision = revision;
     assert_eq!(subject.commit(&claim, done()).await, Status::Done);
@@ -314,9 +338,13 @@ pub async fn pausing_one_queue_does_not_pause_another(subject: &Subject) {
 pub async fn a_note_without_a_reason_is_enough(subject: &Subject) {
     let id = subject.insert(task()).await;
     let note = Note::by("grace");
-    subject.store.cancel(vec![id], note).await.unwrap();
+    subject
+        .store
+        .terminate(vec![id], Extent::One, note)
+        .await
+        .unwrap();
     let row = subject.get(id).await;
-    assert_eq!(row.last_error.as_deref(), Some("cancelled by grace"));
+    assert_eq!(row.last_error.as_deref(), Some("terminated by grace"));
     let record = &operations(subject, id).await[0];
     assert_eq!((record.by.as_str(), &record.reason), ("grace", &None));
 }

@@ -113,7 +113,11 @@ pub async fn every_way_to_give_up_a_claim_lets_the_next_one_through(subject: &Su
         assert!(next.id == second || next.id == first, "{outcome:?}");
         subject.commit(&next, done()).await;
         for id in [first, second] {
-            subject.store.cancel(vec![id], note()).await.unwrap();
+            subject
+                .store
+                .terminate(vec![id], Extent::One, note())
+                .await
+                .unwrap();
         }
     }
     subject.assert_sound().await;
@@ -127,15 +131,23 @@ pub async fn a_kept_claim_keeps_its_key(subject: &Subject) {
     assert_eq!(subject.claim_ids(worker, 10).await, []);
 }
 
-pub async fn release_cancel_and_reap_let_the_next_one_through(subject: &Subject) {
+pub async fn release_terminate_and_reap_let_the_next_one_through(subject: &Subject) {
     let worker = subject.worker().await;
     let ids = subject.insert_all(vec![keyed("a"); 4]).await;
     let claim = subject.claim_the(worker, ids[0]).await;
     subject.release(&claim, seconds(1_000)).await;
     subject.claim_the(worker, ids[1]).await;
-    subject.store.cancel(vec![ids[1]], note()).await.unwrap();
+    subject
+        .store
+        .terminate(vec![ids[1]], Extent::One, note())
+        .await
+        .unwrap();
     subject.claim_the(worker, ids[2]).await;
-    subject.store.cancel(vec![ids[3]], note()).await.unwrap();
+    subject
+        .store
+        .terminate(vec![ids[3]], Extent::One, note())
+        .await
+        .unwrap();
 
     subject.pass(LEASE);
     assert_eq!(subject.reap().await.returned, [ids[2]]);
@@ -152,11 +164,15 @@ pub async fn keys_are_compared_whole(subject: &Subject) {
     assert_eq!(subject.claim_ids(worker, 2_000).await, ids);
 }
 
-pub async fn a_cancelled_row_behind_a_key_does_not_hold_up_the_rest(subject: &Subject) {
+pub async fn a_terminated_row_behind_a_key_does_not_hold_up_the_rest(subject: &Subject) {
     let worker = subject.worker().await;
     let ids = subject.insert_all(vec![keyed("a"); 3]).await;
     let claim = subject.claim_the(worker, ids[0]).await;
-    subject.store.cancel(vec![ids[1]], note()).await.unwrap();
+    subject
+        .store
+        .terminate(vec![ids[1]], Extent::One, note())
+        .await
+        .unwrap();
     subject.commit(&claim, done()).await;
     assert_eq!(subject.claim_ids(worker, 10).await, [ids[2]]);
 }

@@ -4,8 +4,8 @@ use crate::vocabulary::*;
 use crate::{Database, Subject};
 use futures_util::future::join_all;
 use outlast_core::{
-    Answer, CancelAnswer, Claim, ClaimRequest, Delivery, Inserted, InstanceId, NewInstance,
-    SignalOrInsert, SignalledOrInserted, Status, WorkerId,
+    Answer, CancelAnswer, Claim, ClaimRequest, Delivery, Inserted, InstanceId, Joined, NewInstance,
+    Outcome, Park, SignalOrInsert, SignalledOrInserted, Status, TerminateAnswer, WorkerId,
 };
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -314,29 +314,29 @@ pub async fn a_signal_or_insert_that_races_a_park_is_never_lost(subject: &Subjec
     }
 }
 
-/// I3: of an outcome and a cancel, exactly one ends the instance.
-pub async fn an_outcome_that_races_a_cancel_wins_or_is_lost(subject: &Subject) {
+/// I3: of an outcome and a terminate, exactly one ends the instance.
+pub async fn an_outcome_that_races_a_terminate_wins_or_is_lost(subject: &Subject) {
     let worker = subject.worker_with(seconds(1_000)).await;
     for _ in 0..50 {
         let id = subject.insert(task()).await;
         let claim = subject.claim_the(worker, id).await;
         let ending = tokio::spawn(end(subject.store.clone(), claim));
         let store = subject.store.clone();
-        let cancelling = tokio::spawn(async move {
-            let cancelled = store.cancel(vec![id], note()).await;
-            cancelled.unwrap().answers[0]
+        let terminating = tokio::spawn(async move {
+            let terminated = store.terminate(vec![id], Extent::One, note()).await;
+            terminated.unwrap().answers[0]
         });
-        let (ended, cancelled) = (ending.await.unwrap(), cancelling.await.unwrap());
+        let (ended, terminated) = (ending.await.unwrap(), terminating.await.unwrap());
         let (lost, status) = (ended == Answer::Lost, subject.status(id).await);
         let expected = if lost {
             (
-                CancelAnswer::Cancelled(Status::Executing),
+                TerminateAnswer::Terminated(Status::Executing),
                 Status::Cancelled,
             )
         } else {
-            (CancelAnswer::AlreadyEnded(Status::Done), Status::Done)
+            (TerminateAnswer::AlreadyEnded(Status::Done), Status::Done)
         };
-        assert_eq!((cancelled, status), expected);
+        assert_eq!((terminated, status), expected);
     }
 }
 
@@ -382,5 +382,155 @@ pub async fn maintenance_at_once_returns_everything_once(subject: &Subject) {
     assert_eq!(returned, ids);
     for id in ids {
         assert_eq!(subject.get(id).await.crashes, 1);
+    }
+}
+
+async fn commits(store: Store, claim: Claim, outcome: Outcome) -> Answer {
+    let commits = vec![commit_with(&claim, outcome, events(1))];
+    store.commit(commits).await.unwrap().answers.remove(0)
+}
+
+/// I2, PROTOCOL §3 #2: the park has looked, or the end finds it parked.
+pub async fn an_end_that_races_a_park_for_it_is_never_lost(subject: &Subject) {
+    for end_of_it in [done(), stop()].iter().cycle().take(80) {
+        let (worker, claim) = subject.flowing(tasks(2)).await;
+        let children = subject.claim(worker, 2).await;
+        let until = for_ends(&[1], &ids_of(&children), 2);
+        subject.commit(&children[0], done()).await;
+        let store = &subject.store;
+        let parking = commits(store.clone(), claim.clone(), park(until));
+        let ending = commits(store.clone(), children[1].clone(), end_of_it.clone());
+        let (parking, ending) = (tokio::spawn(parking), tokio::spawn(ending));
+        let (parked, ended) = (parking.await.unwrap(), ending.await.unwrap());
+        assert!(matches!(parked, Answer::Committed { .. }), "{parked:?}");
+        assert!(matches!(ended, Answer::Committed { .. }), "{ended:?}");
+        let row = subject.get(claim.id).await;
+        assert_eq!(row.status, Status::Runnable, "lost");
+        let bad = i32::from(*end_of_it == stop());
+        assert_eq!(counts(&row), (0, bad));
+        let expected = match bad {
+            0 => Joined::All,
+            _ => Joined::Failure,
+        };
+        assert_eq!(joined(&row), Some(expected));
+        let claim = subject.claim_the(worker, claim.id).await;
+        assert_eq!(subject.claim_ids(worker, 9).await, [], "and only once");
+        subject.commit(&claim, done()).await;
+    }
+}
+
+/// I2, PROTOCOL §3 #2.
+pub async fn a_signal_that_races_a_park_for_children_is_never_lost(subject: &Subject) {
+    for _ in 0..80 {
+        let (worker, claim) = subject.flowing(tasks(1)).await;
+        let child = subject.claim_one(worker).await;
+        let until = for_anything(for_ends(&[1], &[child.id], 1));
+        let parking = tokio::spawn(commits(subject.store.clone(), claim.clone(), park(until)));
+        let store = subject.store.clone();
+        let signals = vec![signal(claim.id, "go")];
+        let sending = tokio::spawn(async move { store.deliver(signals, None).await.unwrap() });
+        let delivered = sending.await.unwrap().answers[0];
+        parking.await.unwrap();
+        assert!(matches!(delivered, Delivery::Delivered { .. }));
+        let row = subject.get(claim.id).await;
+        assert_eq!((row.status, row.await_deadline), (Status::Runnable, None));
+        let claim = subject.claim_the(worker, claim.id).await;
+        assert_eq!(
+            (names_of(claim.awaited()), claim.joined),
+            (vec!["go"], None)
+        );
+        subject.finish_all(&[claim, child]).await;
+    }
+}
+
+/// I13: it is told instead of parking, or it is woken.
+pub async fn a_cancel_that_races_a_park_is_never_slept_through(subject: &Subject) {
+    for _ in 0..80 {
+        let (worker, claim) = subject.flowing(tasks(1)).await;
+        let child = subject.claim_one(worker).await;
+        let until = for_anything(for_ends(&[1], &[child.id], 1));
+        let parking = tokio::spawn(commits(subject.store.clone(), claim.clone(), park(until)));
+        let (store, id) = (subject.store.clone(), claim.id);
+        let asking = tokio::spawn(async move {
+            let cancelled = store.cancel(vec![id], Extent::One, note()).await;
+            cancelled.unwrap().answers[0]
+        });
+        let (parked, asked) = (parking.await.unwrap(), asking.await.unwrap());
+        let row = subject.get(claim.id).await;
+        let claim = match parked {
+            Answer::Cancel(cancel) => {
+                assert_eq!(asked, CancelAnswer::Requested(Status::Executing));
+                assert_eq!(row.cancel, Some(cancel));
+                assert_eq!((row.revision, row.events), (claim.revision, 0));
+                claim
+            }
+            Answer::Committed { .. } => {
+                assert_eq!(asked, CancelAnswer::Requested(Status::AwaitingChildren));
+                assert_eq!((row.status, row.events), (Status::Runnable, 1));
+                let claim = subject.claim_the(worker, claim.id).await;
+                assert!(claim.is_to_answer_cancel());
+                claim
+            }
+            answer @ (Answer::Lost | Answer::Rejected(_)) => panic!("{answer:?}"),
+        };
+        assert_eq!(subject.history(id, 1).await.len(), row.events as usize);
+        subject.finish_all(&[claim, child]).await;
+    }
+}
+
+/// I6.
+pub async fn siblings_of_several_rounds_that_end_at_once_wake_a_workflow_once(subject: &Subject) {
+    for _ in 0..5 {
+        let (worker, claim) = subject.flowing(tasks(6)).await;
+        subject.commit(&claim, start(tasks(6))).await;
+        let children = subject.claim(worker, 12).await;
+        let until = for_ends(&[1, 2, 3], &ids_of(&children), 16);
+        let outcome = start_and_park(tasks(4), until);
+        subject.commit(&kept(&claim), outcome).await;
+        let newest = subject.claim(worker, 12).await;
+        let everybody = children.into_iter().chain(newest);
+        let ends = everybody.map(|it| end(subject.store.clone(), it));
+        for answer in at_once(ends).await {
+            assert!(matches!(answer, Answer::Committed { .. }));
+        }
+        let row = subject.get(claim.id).await;
+        assert_eq!((joined(&row), counts(&row)), (Some(Joined::All), (0, 0)));
+        let woken = subject.claim_the(worker, claim.id).await;
+        assert_eq!(subject.claim_ids(worker, 1).await, [], "and only once");
+        subject.commit(&woken, done()).await;
+    }
+}
+
+/// A signal, an end and a moment at once: one of them wakes it.
+pub async fn what_races_to_wake_a_workflow_wakes_it_once(subject: &Subject) {
+    for _ in 0..40 {
+        let until = Park {
+            deadline: for_time(0).deadline,
+            ..for_anything(for_ends(&[1], &[], 1))
+        };
+        let (worker, id, children) = subject.awaiting(tasks(1), until).await;
+        let before = subject.get(id).await;
+        let ending = tokio::spawn(end(subject.store.clone(), children[0].clone()));
+        let (sending, firing) = (subject.store.clone(), subject.store.clone());
+        let signals = vec![signal(id, "go")];
+        let sending = tokio::spawn(async move { sending.deliver(signals, None).await.unwrap() });
+        let firing = tokio::spawn(async move { firing.fire(10).await.unwrap() });
+        let answer = sending.await.unwrap().answers[0];
+        let by_signal = matches!(answer, Delivery::Delivered { woke: true, .. });
+        let by_time = firing.await.unwrap().woken_instances.contains(&id);
+        ending.await.unwrap();
+        let row = subject.get(id).await;
+        assert_eq!((row.status, row.await_deadline), (Status::Runnable, None));
+        assert_eq!(row.revision, before.revision);
+        let expected = match (by_signal, by_time) {
+            (true, false) => None,
+            (false, true) => Some(Joined::Deadline),
+            (false, false) => Some(Joined::All),
+            (true, true) => panic!("it was woken twice"),
+        };
+        assert_eq!(joined(&row), expected);
+        let claim = subject.claim_the(worker, id).await;
+        assert_eq!(subject.claim_ids(worker, 1).await, []);
+        subject.commit(&claim, done()).await;
     }
 }

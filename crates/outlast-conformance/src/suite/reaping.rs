@@ -75,7 +75,11 @@ pub async fn a_late_commit_after_reap_changes_nothing(subject: &Subject) {
             ReleaseAnswer::Lost
         );
         subject.assert_unchanged(&row).await;
-        subject.store.cancel(vec![claim.id], note()).await.unwrap();
+        subject
+            .store
+            .terminate(vec![claim.id], Extent::One, note())
+            .await
+            .unwrap();
     }
     let count = subject.store.count(Default::default()).await.unwrap();
     assert_eq!(count, outlast_core::Count::Exactly(8), "no child started");

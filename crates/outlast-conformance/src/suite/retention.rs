@@ -96,7 +96,11 @@ pub async fn children_of_older_rounds_are_spared_too(subject: &Subject) {
     subject.commit(&joined, wait_for(&["x"])).await;
     subject.pass(seconds(2 * DAY));
     assert_eq!(collect(subject, 1).await.removed, []);
-    subject.store.cancel(vec![parent.id], note()).await.unwrap();
+    subject
+        .store
+        .terminate(vec![parent.id], Extent::One, note())
+        .await
+        .unwrap();
     let both = vec![child.id, parent.id];
     assert_eq!(collect(subject, 0).await.removed, both);
 }
@@ -104,7 +108,11 @@ pub async fn children_of_older_rounds_are_spared_too(subject: &Subject) {
 pub async fn children_without_a_stored_parent_go(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(1))).await;
-    subject.store.cancel(vec![parent.id], note()).await.unwrap();
+    subject
+        .store
+        .terminate(vec![parent.id], Extent::One, note())
+        .await
+        .unwrap();
     assert_eq!(collect(subject, 0).await.removed, [parent.id]);
     let child = subject.claim_one(worker).await;
     assert_eq!(child.parent.map(|it| it.id), Some(parent.id));
@@ -125,7 +133,11 @@ pub async fn signals_and_tombstones_go_with_their_instance(subject: &Subject) {
 pub async fn operations_go_with_their_instance(subject: &Subject) {
     let id = subject.insert(task()).await;
     let other = subject.insert(task()).await;
-    subject.store.cancel(vec![id, other], note()).await.unwrap();
+    subject
+        .store
+        .terminate(vec![id, other], Extent::One, note())
+        .await
+        .unwrap();
     subject.store.retry(vec![other], note()).await.unwrap();
     subject.pass(seconds(1));
     collect(subject, 0).await;

@@ -1,4 +1,4 @@
-//! Searching: by error, by attempts, by deadline, and pages that few instances fit.
+//! Searching: by error, by attempts, by deadline, by end, and pages that few instances fit.
 
 use super::inspecting::list;
 use crate::Subject;
@@ -106,6 +106,65 @@ pub async fn waits_are_searched_for_by_their_deadline(subject: &Subject) {
     assert_eq!(list(subject, executing).await, [busy.id]);
 }
 
+pub async fn the_ended_are_searched_for_by_when_they_ended(subject: &Subject) {
+    let worker = subject.worker().await;
+    subject.insert_all(tasks(5)).await;
+    let claims = subject.claim(worker, 5).await;
+    let [first, second, third, parked, _busy] = &claims[..] else {
+        panic!("five are claimed");
+    };
+    let start = subject.now();
+    subject.commit(first, done()).await;
+    subject.commit(parked, wait_for(&["a"])).await;
+    subject.pass(seconds(10));
+    let reason = "out of paper".to_owned();
+    subject.commit(second, Outcome::Stop { reason }).await;
+    subject.pass(seconds(10));
+    let reason = "not wanted".to_owned();
+    subject.commit(third, Outcome::Cancel { reason }).await;
+    let at = |seconds_on: u64| Some(start + seconds(seconds_on));
+    let ended = async |ended_from, ended_until, statuses: &[Status]| {
+        let filter = Filter {
+            ended_from,
+            ended_until,
+            statuses: statuses.to_vec(),
+            ..Filter::default()
+        };
+        let ids = list(subject, filter.clone()).await;
+        let count = subject.store.count(filter).await.unwrap();
+        assert_eq!(count, Count::Exactly(ids.len() as u64));
+        ids
+    };
+    let (first, second, third) = (first.id, second.id, third.id);
+    let all = [third, second, first];
+    assert_eq!(ended(at(0), None, &[]).await, all);
+    assert_eq!(ended(None, at(60), &[]).await, all, "only what has ended");
+    assert_eq!(
+        ended(at(10), None, &[]).await,
+        [third, second],
+        "at or after"
+    );
+    assert_eq!(ended(None, at(10), &[]).await, [first], "before, not at");
+    assert_eq!(ended(at(10), at(20), &[]).await, [second]);
+    assert_eq!(ended(at(20), at(10), &[]).await, [] as [InstanceId; 0]);
+    assert_eq!(ended(at(0), None, &[Status::Failed]).await, [second]);
+    let alive = [Status::Executing];
+    assert_eq!(ended(at(0), None, &alive).await, [] as [InstanceId; 0]);
+}
+
+pub async fn what_is_retried_is_not_among_the_ended_any_more(subject: &Subject) {
+    let (_, claim) = subject.running(task()).await;
+    let reason = "out of paper".to_owned();
+    subject.commit(&claim, Outcome::Stop { reason }).await;
+    let ended = Filter {
+        ended_from: Some(subject.now()),
+        ..Filter::default()
+    };
+    assert_eq!(list(subject, ended.clone()).await, [claim.id]);
+    subject.store.retry(vec![claim.id], note()).await.unwrap();
+    assert_eq!(list(subject, ended).await, [] as [InstanceId; 0]);
+}
+
 /// More than one page may read, of which two fit: the newest and the oldest.
 pub async fn a_page_that_few_fit_ends_at_its_bound_and_says_where_to_go_on(subject: &Subject) {
     let rare = || task().queue("rare");
@@ -145,10 +204,13 @@ pub async fn a_page_that_few_fit_ends_at_its_bound_and_says_where_to_go_on(subje
 }
 
 /// The index of a filter finds what is far behind everything else.
-pub async fn children_and_deadlines_far_back_are_found_at_once_or_page_by_page(subject: &Subject) {
+pub async fn children_deadlines_and_ends_far_back_are_found_at_once_or_page_by_page(
+    subject: &Subject,
+) {
     let (worker, parent) = subject.running(task()).await;
-    subject.commit(&parent, fan_out(tasks(2))).await;
-    let children = subject.claim(worker, 2).await;
+    subject.commit(&parent, fan_out(tasks(3))).await;
+    let children = subject.claim(worker, 3).await;
+    subject.commit(&children[2], done()).await;
     subject
         .commit(&children[0], wait_at_most(&["a"], seconds(5)))
         .await;
@@ -159,7 +221,14 @@ pub async fn children_and_deadlines_far_back_are_found_at_once_or_page_by_page(s
                 parent: Some(parent.id),
                 ..Filter::default()
             },
-            vec![children[1].id, children[0].id],
+            vec![children[2].id, children[1].id, children[0].id],
+        ),
+        (
+            Filter {
+                ended_from: Some(subject.now()),
+                ..Filter::default()
+            },
+            vec![children[2].id],
         ),
         (
             Filter {

@@ -52,7 +52,11 @@ pub async fn when_nobody_holds_the_key_it_starts_with_the_signal_in_its_inbox(su
 
     // It is what an insert would have made.
     let started = subject.get(id).await;
-    subject.store.cancel(vec![id], note()).await.unwrap();
+    subject
+        .store
+        .terminate(vec![id], Extent::One, note())
+        .await
+        .unwrap();
     let inserted = subject.insert(row).await;
     let mut inserted = subject.get(inserted).await;
     inserted.id = id;

@@ -91,11 +91,13 @@ async fn wait_again(
         claim: claim.reference(),
         received,
         outcome: wait_for(&["a", "b", "c"]),
+        answers_cancel: false,
         ties: claim.ties(),
+        events: Vec::new(),
     };
     match subject.commit_all(vec![commit]).await.answers.remove(0) {
         Answer::Committed { status, .. } => status,
-        answer @ (Answer::Lost | Answer::Rejected(_)) => panic!("{answer:?}"),
+        answer @ (Answer::Cancel(_) | Answer::Lost | Answer::Rejected(_)) => panic!("{answer:?}"),
     }
 }
 
@@ -155,7 +157,11 @@ pub async fn progress_spares_latecomers_and_what_was_never_awaited(subject: &Sub
         subject.arrives(signal(id, "late")).await;
         subject.commit(&claim, outcome).await;
         assert_eq!(subject.inbox(id).await, ["other", "a", "late"]);
-        subject.store.cancel(vec![id], note()).await.unwrap();
+        subject
+            .store
+            .terminate(vec![id], Extent::One, note())
+            .await
+            .unwrap();
     }
 }
 
@@ -374,7 +380,9 @@ pub async fn signals_of_somebody_else_are_not_consumed(subject: &Subject) {
         claim: claim.reference(),
         received: vec![foreign, own, own, outlast_core::SignalId(987_654_321)],
         outcome: requeue("b"),
+        answers_cancel: false,
         ties: claim.ties(),
+        events: Vec::new(),
     };
     let answers = subject.commit_all(vec![commit]).await.answers;
     assert!(matches!(answers[0], Answer::Committed { .. }));
@@ -398,7 +406,11 @@ pub async fn an_inbox_takes_no_more_than_it_may(subject: &Subject) {
     assert_eq!(answers[1], full);
     assert_eq!(answers[2], Delivery::Duplicate { instance: id });
     assert_eq!(subject.status(id).await, Status::AwaitingSignal);
-    subject.store.cancel(vec![id], note()).await.unwrap();
+    subject
+        .store
+        .terminate(vec![id], Extent::One, note())
+        .await
+        .unwrap();
     subject.store.retry(vec![id], note()).await.unwrap();
     let claim = subject.claim_the(worker, id).await;
     assert_eq!(claim.inbox, []);

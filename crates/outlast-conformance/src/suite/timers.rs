@@ -167,10 +167,14 @@ pub async fn a_wait_without_a_timeout_never_fires(subject: &Subject) {
     assert_eq!(subject.status(id).await, Status::AwaitingSignal);
 }
 
-pub async fn what_was_cancelled_does_not_fire(subject: &Subject) {
+pub async fn what_was_terminated_does_not_fire(subject: &Subject) {
     let worker = subject.worker().await;
     let id = napping(subject, worker, seconds(10)).await;
-    subject.store.cancel(vec![id], note()).await.unwrap();
+    subject
+        .store
+        .terminate(vec![id], Extent::One, note())
+        .await
+        .unwrap();
     subject.pass(seconds(10));
     assert_eq!(fire(subject).await, Fired::default());
     assert_eq!(subject.status(id).await, Status::Cancelled);

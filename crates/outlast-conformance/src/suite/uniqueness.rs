@@ -27,7 +27,11 @@ async fn assert_free(subject: &Subject) {
     let found = subject.store.find("task", KEY).await.unwrap();
     assert_eq!(found.map(|row| row.id), None);
     let id = subject.insert(unique()).await;
-    subject.store.cancel(vec![id], note()).await.unwrap();
+    subject
+        .store
+        .terminate(vec![id], Extent::One, note())
+        .await
+        .unwrap();
 }
 
 /// I9. A duplicate is an answer, not an error.
@@ -110,7 +114,11 @@ pub async fn every_end_frees_a_key_of_the_default_scope(subject: &Subject) {
         assert_free(subject).await;
     }
     let id = subject.insert(unique()).await;
-    subject.store.cancel(vec![id], note()).await.unwrap();
+    subject
+        .store
+        .terminate(vec![id], Extent::One, note())
+        .await
+        .unwrap();
     assert_free(subject).await;
 }
 

@@ -107,7 +107,11 @@ pub async fn going_on_waiting_and_fanning_out_begin_a_visit(subject: &Subject) {
         let row = subject.get(claim.id).await;
         assert_eq!(row.revision, claim.revision.next(), "{what}");
         assert_eq!(row.entered, row.revision, "{what}");
-        subject.store.cancel(vec![claim.id], note()).await.unwrap();
+        subject
+            .store
+            .terminate(vec![claim.id], Extent::One, note())
+            .await
+            .unwrap();
         let worker = subject.worker().await;
         subject.claim(worker, 10).await;
     }
@@ -191,7 +195,11 @@ pub async fn an_end_and_an_operators_retry_stay_in_the_visit(subject: &Subject) 
         {
             let claim = subject.claim_the(worker, id).await;
             assert_eq!(claim.entered, visit, "the same step again");
-            subject.store.cancel(vec![id], note()).await.unwrap();
+            subject
+                .store
+                .terminate(vec![id], Extent::One, note())
+                .await
+                .unwrap();
             assert_eq!(entered(subject, id).await, visit, "an operator's end");
         }
     }

@@ -1,6 +1,8 @@
 //! Stores that break one rule each. The comparison must catch every one of them: a checker that has never
 //! failed proves nothing.
 
+mod family;
+mod flows;
 mod store;
 
 use super::shrink::{Found, try_seed, try_unshrunk};
@@ -66,9 +68,65 @@ enum Mutation {
     HandsOverFromPausedQueues,
     /// I7: what a delivery hands over comes without its inbox.
     HandsOverWithoutTheInbox,
+    /// I13: a cancel is answered and forgotten.
+    ForgetsCancels,
+    /// A cancel takes the claim of a running step away.
+    LosesTheClaimsOfTheCancelled,
+    /// A retried instance is still asked to end.
+    KeepsCancelsOnRetry,
+    /// I13: whatever a step decides counts as the answer to a cancel.
+    AnswersByAccident,
+    /// An answer that is to be tried again counts.
+    AnswersByRetry,
+    /// I13: the end of a parent concerns nobody.
+    ForgetsPolicies,
+    /// I13: a cascade is done after its first batch.
+    TellsOneBatch,
+    /// A cascade says that there is no more to do, whatever there is.
+    SaysThatNobodyIsLeft,
+    /// I13: a cascade goes on to children that came later.
+    TellsTheChildrenOfAnswers,
+    /// A parent is collected while its children are still to be told.
+    CollectsBeforeAllAreTold,
+    /// I2: nobody gets the place of one that has ended.
+    AdmitsNobody,
+    /// One end gives everybody a place.
+    AdmitsEverybody,
+    /// Who waits for a place is claimed.
+    ClaimsWithoutAPlace,
+    /// I6: bad ends are not told from good ones.
+    ForgetsFailures,
+    /// The choice of the first failure changes.
+    MovesTheFirstFailure,
+    /// An outcome of a machine writes no events.
+    TellsOfFlowsAlone,
+    /// An event has no moment of its own.
+    TellsTheMomentOfTheCommit,
+    /// I3: the events of a lost outcome are written.
+    TellsOfTheLost,
+    /// A history outlives its instance.
+    KeepsTheHistoriesOfTheRemoved,
+    /// A new run is no new visit.
+    RenewsWithinTheVisit,
+    /// I2: a park does not see what has ended meanwhile.
+    ParksWithoutLooking,
+    /// A park counts what has ended badly as done.
+    TakesBadEndsForGood,
+    /// I2: a child that was not started is waited for.
+    WaitsForTheDropped,
+    /// I6: the end of a child counts whichever round a workflow waits for.
+    CountsEveryRound,
+    /// I2: a signal does not wake a workflow that waits for children too.
+    SleepsThroughSignals,
+    /// A workflow waits for a retried child as a machine does.
+    CountsRetriedChildrenOfWorkflows,
+    /// A workflow is claimed with the children of its last round.
+    HandsOutChildrenOfWorkflows,
+    /// I13: a workflow parks though a cancel waits for its answer.
+    ParksInSpiteOfCancels,
 }
 
-const ALL: [Mutation; 27] = [
+const ALL: [Mutation; 55] = [
     Mutation::ForgetsTheFence,
     Mutation::CountsSiblingsOnce,
     Mutation::CountsOlderRounds,
@@ -96,6 +154,34 @@ const ALL: [Mutation; 27] = [
     Mutation::ReplacesEndedHolders,
     Mutation::HandsOverFromPausedQueues,
     Mutation::HandsOverWithoutTheInbox,
+    Mutation::ForgetsCancels,
+    Mutation::LosesTheClaimsOfTheCancelled,
+    Mutation::KeepsCancelsOnRetry,
+    Mutation::AnswersByAccident,
+    Mutation::AnswersByRetry,
+    Mutation::ForgetsPolicies,
+    Mutation::TellsOneBatch,
+    Mutation::SaysThatNobodyIsLeft,
+    Mutation::TellsTheChildrenOfAnswers,
+    Mutation::CollectsBeforeAllAreTold,
+    Mutation::AdmitsNobody,
+    Mutation::AdmitsEverybody,
+    Mutation::ClaimsWithoutAPlace,
+    Mutation::ForgetsFailures,
+    Mutation::MovesTheFirstFailure,
+    Mutation::TellsOfFlowsAlone,
+    Mutation::TellsTheMomentOfTheCommit,
+    Mutation::TellsOfTheLost,
+    Mutation::KeepsTheHistoriesOfTheRemoved,
+    Mutation::RenewsWithinTheVisit,
+    Mutation::ParksWithoutLooking,
+    Mutation::TakesBadEndsForGood,
+    Mutation::WaitsForTheDropped,
+    Mutation::CountsEveryRound,
+    Mutation::SleepsThroughSignals,
+    Mutation::CountsRetriedChildrenOfWorkflows,
+    Mutation::HandsOutChildrenOfWorkflows,
+    Mutation::ParksInSpiteOfCancels,
 ];
 
 #[tokio::test]
@@ -191,6 +277,13 @@ impl Mutant {
                 rows.filter(|it| it.parent.is_some())
                     .for_each(|it| it.trace = None);
             }
+            Mutation::ForgetsPolicies => family::forget_policies(tables),
+            Mutation::AdmitsNobody => family::keep_waiting(before, tables),
+            Mutation::AdmitsEverybody => family::admit_everybody(before, tables),
+            Mutation::ForgetsFailures => family::forget_failures(tables),
+            Mutation::MovesTheFirstFailure => family::move_first_failures(tables),
+            Mutation::RenewsWithinTheVisit => flows::stay_in_visits(before, tables),
+            Mutation::WaitsForTheDropped => flows::wait_for_the_dropped(before, tables),
             Mutation::ForgetsTheFence
             | Mutation::CollectsChildrenOfTheLiving
             | Mutation::ForgetsRetriedChildren
@@ -208,7 +301,28 @@ impl Mutant {
             | Mutation::DropsTheSignalThatStarts
             | Mutation::ReplacesEndedHolders
             | Mutation::HandsOverFromPausedQueues
-            | Mutation::HandsOverWithoutTheInbox => {}
+            | Mutation::HandsOverWithoutTheInbox
+            | Mutation::ForgetsCancels
+            | Mutation::LosesTheClaimsOfTheCancelled
+            | Mutation::KeepsCancelsOnRetry
+            | Mutation::AnswersByAccident
+            | Mutation::AnswersByRetry
+            | Mutation::TellsOneBatch
+            | Mutation::SaysThatNobodyIsLeft
+            | Mutation::TellsTheChildrenOfAnswers
+            | Mutation::CollectsBeforeAllAreTold
+            | Mutation::ClaimsWithoutAPlace
+            | Mutation::TellsOfFlowsAlone
+            | Mutation::TellsTheMomentOfTheCommit
+            | Mutation::TellsOfTheLost
+            | Mutation::KeepsTheHistoriesOfTheRemoved
+            | Mutation::ParksWithoutLooking
+            | Mutation::TakesBadEndsForGood
+            | Mutation::CountsEveryRound
+            | Mutation::SleepsThroughSignals
+            | Mutation::CountsRetriedChildrenOfWorkflows
+            | Mutation::HandsOutChildrenOfWorkflows
+            | Mutation::ParksInSpiteOfCancels => {}
         });
     }
 
@@ -220,6 +334,10 @@ impl Mutant {
             };
             if self.is(Mutation::ForgetsTheFence) && row.status == Status::Executing {
                 commit.claim.revision = row.revision;
+            }
+            self.bend_flow(commit);
+            if self.is(Mutation::AnswersByAccident) {
+                commit.answers_cancel = true;
             }
             let waits = matches!(commit.outcome, Outcome::Wait { .. });
             if self.is(Mutation::WakesOnWhatWasHandedOver) && waits {

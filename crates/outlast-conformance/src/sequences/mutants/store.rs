@@ -1,6 +1,6 @@
 //! A mutant as a store: every verb is the model's, bent before or spoiled after.
 
-use super::{Mutant, Mutation};
+use super::{Mutant, Mutation, family, flows};
 use async_trait::async_trait;
 use outlast_core::*;
 use std::collections::BTreeMap;
@@ -27,6 +27,12 @@ impl Store for Mutant {
                 if self.is(Mutation::IgnoresPartitionKeys) {
                     row.partition_key = None;
                 }
+                if self.is(Mutation::ClaimsWithoutAPlace) {
+                    row.held = row.held.map(|_| false);
+                }
+                if self.is(Mutation::HandsOutChildrenOfWorkflows) {
+                    row.joining = None;
+                }
                 if self.is(Mutation::ClaimsEarly) {
                     row.eligible_at = row.eligible_at - early;
                 }
@@ -39,6 +45,10 @@ impl Store for Mutant {
                 row.partition_key
                     .clone_from(&before.instances[id].partition_key);
                 row.eligible_at = before.instances[id].eligible_at;
+                row.joining.clone_from(&before.instances[id].joining);
+                if row.status == Status::Runnable {
+                    row.held = before.instances[id].held;
+                }
             }
         });
         self.spoil(&before);
@@ -48,13 +58,30 @@ impl Store for Mutant {
     async fn commit(&self, mut commits: Vec<Commit>) -> Result<Committed> {
         let before = self.tables();
         self.bend(&mut commits, &before);
+        self.tamper(|tables| self.hide(&commits, tables));
         let mut committed = self.model.commit(commits.clone()).await?;
+        self.tamper(|tables| self.unhide(&before, &commits, tables));
+        if self.is(Mutation::TellsOfTheLost) {
+            let answers = &committed.answers;
+            self.tamper(|tables| flows::tell_of_the_lost(&commits, answers, tables));
+        }
         if self.is(Mutation::ClaimsDoubleSuccess) {
             let mut first = BTreeMap::new();
             for (commit, answer) in commits.iter().zip(&mut committed.answers) {
                 let claim = (commit.claim.id, commit.claim.revision);
                 *answer = first.entry(claim).or_insert_with(|| answer.clone()).clone();
             }
+        }
+        if self.is(Mutation::AnswersByRetry) {
+            self.tamper(|tables| {
+                let rows = tables.instances.values_mut();
+                let retried = rows.filter(|row| {
+                    let old = before.instances.get(&row.id);
+                    old.is_some_and(|old| row.attempt > old.attempt)
+                });
+                let cancels = retried.filter_map(|row| row.cancel.as_mut());
+                cancels.for_each(|it| it.answered = true);
+            });
         }
         if self.is(Mutation::ForgetsAwaitsOnRetry) {
             self.tamper(|tables| {
@@ -79,7 +106,7 @@ impl Store for Mutant {
         released
     }
 
-    async fn claims_of(&self, worker: WorkerId) -> Result<Vec<ClaimRef>> {
+    async fn claims_of(&self, worker: WorkerId) -> Result<Vec<HeldClaim>> {
         self.model.claims_of(worker).await
     }
 
@@ -99,6 +126,13 @@ impl Store for Mutant {
                 dead.for_each(|row| row.status = Status::Runnable);
             });
         }
+        if self.is(Mutation::SleepsThroughSignals) {
+            self.tamper(|tables| {
+                let rows = tables.instances.values_mut();
+                let joining = rows.filter(|row| row.status == Status::AwaitingChildren);
+                joining.for_each(|row| row.awaits = None);
+            });
+        }
         let mut delivered = self.model.deliver(signals, claim_for).await;
         if let (Ok(delivered), true) = (&mut delivered, self.is(Mutation::HandsOverWithoutTheInbox))
         {
@@ -108,6 +142,7 @@ impl Store for Mutant {
             tables.paused.clone_from(&before.paused);
             for (id, row) in &mut tables.instances {
                 let old = &before.instances[id];
+                row.awaits.clone_from(&old.awaits);
                 if old.status.is_terminal() {
                     row.status = old.status;
                 }
@@ -173,8 +208,15 @@ impl Store for Mutant {
                     .for_each(|row| row.parent = None);
             });
         }
+        if self.is(Mutation::CollectsBeforeAllAreTold) {
+            self.tamper(|tables| tables.cascades.clear());
+        }
         let collected = self.model.collect(request).await;
         self.tamper(|tables| {
+            tables.cascades.clone_from(&before.cascades);
+            if self.is(Mutation::KeepsTheHistoriesOfTheRemoved) {
+                flows::keep_histories(&before, tables);
+            }
             for (id, row) in &mut tables.instances {
                 row.parent = before.instances[id].parent;
             }
@@ -186,16 +228,79 @@ impl Store for Mutant {
         self.model.reconcile(request).await
     }
 
-    async fn cancel(&self, ids: Vec<InstanceId>, note: Note) -> Result<Cancelled> {
+    async fn cancel(&self, ids: Vec<InstanceId>, extent: Extent, note: Note) -> Result<Cancelled> {
         let before = self.tables();
-        let cancelled = self.model.cancel(ids, note).await;
+        let cancelled = self.model.cancel(ids, extent, note).await;
+        self.tamper(|tables| {
+            if self.is(Mutation::ForgetsCancels) {
+                family::forget_cancels(&before, tables);
+            }
+            if self.is(Mutation::LosesTheClaimsOfTheCancelled) {
+                let rows = tables.instances.values_mut();
+                let ran = rows.filter(|row| row.status == Status::Executing);
+                let told = ran.filter(|row| row.cancel != before.instances[&row.id].cancel);
+                told.for_each(|row| row.revision = row.revision.next());
+            }
+        });
         self.spoil(&before);
         cancelled
     }
 
+    async fn terminate(
+        &self,
+        ids: Vec<InstanceId>,
+        extent: Extent,
+        note: Note,
+    ) -> Result<Terminated> {
+        let before = self.tables();
+        self.tamper(|tables| self.hide(&[], tables));
+        let terminated = self.model.terminate(ids, extent, note).await;
+        self.tamper(|tables| self.unhide(&before, &[], tables));
+        self.spoil(&before);
+        terminated
+    }
+
+    async fn cascade(&self, request: CascadeRequest) -> Result<Cascaded> {
+        let before = self.tables();
+        if self.is(Mutation::TellsTheChildrenOfAnswers) {
+            self.tamper(|tables| {
+                let cascades = tables.cascades.values_mut();
+                cascades.for_each(|it| it.before.0 = i32::MAX);
+            });
+        }
+        let mut cascaded = self.model.cascade(request).await?;
+        if self.is(Mutation::TellsOneBatch) {
+            let told = before.cascades.keys().next();
+            self.tamper(|tables| tables.cascades.retain(|key, _| Some(key) != told));
+        }
+        if self.is(Mutation::SaysThatNobodyIsLeft) {
+            cascaded.more = false;
+        }
+        self.spoil(&before);
+        Ok(cascaded)
+    }
+
     async fn retry(&self, ids: Vec<InstanceId>, note: Note) -> Result<Retried> {
         let before = self.tables();
+        if self.is(Mutation::CountsRetriedChildrenOfWorkflows) {
+            self.tamper(|tables| {
+                let rows = tables.instances.values_mut();
+                rows.for_each(|row| row.joining = None);
+            });
+        }
         let retried = self.model.retry(ids, note).await;
+        self.tamper(|tables| {
+            for (id, row) in &mut tables.instances {
+                row.joining.clone_from(&before.instances[id].joining);
+            }
+        });
+        if self.is(Mutation::KeepsCancelsOnRetry) {
+            self.tamper(|tables| {
+                for (id, row) in &mut tables.instances {
+                    row.cancel.clone_from(&before.instances[id].cancel);
+                }
+            });
+        }
         if self.is(Mutation::ForgetsRetriedChildren) {
             self.tamper(|tables| {
                 for (id, row) in &mut tables.instances {
@@ -208,7 +313,12 @@ impl Store for Mutant {
     }
 
     async fn delete(&self, ids: Vec<InstanceId>, note: Note) -> Result<Vec<DeleteAnswer>> {
-        self.model.delete(ids, note).await
+        let before = self.tables();
+        let deleted = self.model.delete(ids, note).await;
+        if self.is(Mutation::KeepsTheHistoriesOfTheRemoved) {
+            self.tamper(|tables| flows::keep_histories(&before, tables));
+        }
+        deleted
     }
 
     async fn pause(&self, queue: &str, note: Note) -> Result<bool> {
@@ -294,8 +404,28 @@ impl Inspect for Mutant {
         self.model.operations(instance).await
     }
 
+    async fn closures(
+        &self,
+        parent: InstanceId,
+        after: Option<OperationId>,
+    ) -> Result<Vec<Operation>> {
+        self.model.closures(parent, after).await
+    }
+
+    async fn family(&self, id: InstanceId) -> Result<Option<Family>> {
+        self.model.family(id).await
+    }
+
     async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>> {
         self.model.rounds(id).await
+    }
+
+    async fn history(&self, request: HistoryRequest) -> Result<Vec<Event>> {
+        self.model.history(request).await
+    }
+
+    async fn histories(&self, id: InstanceId) -> Result<Vec<RunSummary>> {
+        self.model.histories(id).await
     }
 
     async fn survey(&self, request: SurveyRequest) -> Result<Survey> {

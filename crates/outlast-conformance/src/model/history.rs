@@ -1,0 +1,71 @@
+//! The histories of workflows.
+
+use super::Tables;
+use outlast_core::{
+    Event, HistoryRequest, InstanceId, NewEvent, Result, RunSummary, Timestamp, limits,
+};
+
+impl Tables {
+    /// Adds to the history of the run that the instance is in.
+    pub(super) fn append(&mut self, id: InstanceId, events: Vec<NewEvent>, now: Timestamp) {
+        let Some(row) = self.instances.get_mut(&id) else {
+            return;
+        };
+        for event in events {
+            row.events += 1;
+            self.histories.entry(id).or_default().push(Event {
+                run: row.run,
+                seq: row.events,
+                at: event.at.unwrap_or(now),
+                kind: event.kind,
+                call: event.call,
+                name: event.name,
+                data: event.data,
+            });
+        }
+    }
+
+    /// Forgets what is older than the last runs.
+    pub(super) fn forget_runs(&mut self, id: InstanceId, present: i32) {
+        if let Some(history) = self.histories.get_mut(&id) {
+            history.retain(|event| event.run > present - limits::RUNS_KEPT);
+        }
+    }
+
+    pub(super) fn history(&self, request: HistoryRequest) -> Result<Vec<Event>> {
+        request
+            .check()
+            .map_err(|invalid| invalid.during("history"))?;
+        let events = self.events_of(request.id);
+        Ok(events
+            .filter(|event| event.run == request.run && event.seq > request.after)
+            .take(request.max)
+            .cloned()
+            .collect())
+    }
+
+    pub(super) fn runs(&self, id: InstanceId) -> Vec<RunSummary> {
+        let mut runs: Vec<RunSummary> = Vec::new();
+        for event in self.events_of(id) {
+            match runs.last_mut().filter(|it| it.run == event.run) {
+                Some(run) => {
+                    run.events += 1;
+                    run.last_at = event.at;
+                    run.last = event.kind;
+                }
+                None => runs.push(RunSummary {
+                    run: event.run,
+                    events: 1,
+                    started_at: event.at,
+                    last_at: event.at,
+                    last: event.kind,
+                }),
+            }
+        }
+        runs
+    }
+
+    fn events_of(&self, id: InstanceId) -> impl Iterator<Item = &Event> {
+        self.histories.get(&id).into_iter().flatten()
+    }
+}
