@@ -82,11 +82,12 @@ struct Look {
     next_due_in: Option<Duration>,
 }
 
-/// A claim, and whether its inbox must be loaded.
+/// A claim, and whether its inbox and its children must be loaded.
 struct Loadable {
     claim: Claim,
     eligible_at: SystemTime,
     has_inbox: bool,
+    has_children: bool,
 }
 
 impl Look {
@@ -153,6 +154,8 @@ impl Look {
     fn add(&mut self, row: &Row, queue: &str, now: SystemTime) -> Result<(), Failure> {
         match row::claim(row, queue, now) {
             Ok(claim) => self.claims.push(Loadable {
+                has_children: claim.round > 0
+                    && column::<Option<bool>>(row, "is_workflow")?.is_none(),
                 claim,
                 eligible_at: column(row, "eligible_at")?,
                 has_inbox: column::<Option<bool>>(row, "has_inbox")?.unwrap_or(false),
@@ -174,7 +177,9 @@ pub(crate) fn failing(claim: ClaimRef, failure: Failure) -> Commit {
         claim,
         received: Vec::new(),
         outcome: Outcome::Stop { reason },
+        answers_cancel: false,
         ties: Ties::UNKNOWN,
+        events: Vec::new(),
     }
 }
 
@@ -206,17 +211,20 @@ fn no_counts() -> Failure {
 /// and take it for a timeout.
 async fn load(session: &Session, mut claims: Vec<Loadable>) -> Result<Vec<Claim>> {
     claims.sort_by_key(|l| (l.claim.priority, l.eligible_at, l.claim.id));
-    let with_inbox: Vec<i64> = claims
-        .iter()
-        .filter(|l| l.has_inbox)
-        .map(|l| l.claim.id.0)
-        .collect();
+    let ids_where = |wanted: fn(&Loadable) -> bool| -> Vec<i64> {
+        let wanted = claims.iter().filter(|l| wanted(l));
+        wanted.map(|l| l.claim.id.0).collect()
+    };
+    let with = Loads {
+        inbox: ids_where(|l| l.has_inbox),
+        children: ids_where(|l| l.has_children),
+    };
     let mut claims: Vec<Claim> = claims.into_iter().map(|l| l.claim).collect();
-    let mut loaded = load_once(session, &mut claims, &with_inbox).await;
+    let mut loaded = load_once(session, &mut claims, &with).await;
     if let Err(failure) = &loaded
         && session.may_help(failure)
     {
-        loaded = load_once(session, &mut claims, &with_inbox).await;
+        loaded = load_once(session, &mut claims, &with).await;
     }
     match loaded {
         Ok(lost) => {
@@ -230,17 +238,26 @@ async fn load(session: &Session, mut claims: Vec<Loadable>) -> Result<Vec<Claim>
     }
 }
 
+/// The instances of claims that have something to load.
+struct Loads {
+    inbox: Vec<i64>,
+    children: Vec<i64>,
+}
+
 /// Answers the claims that were lost meanwhile.
 async fn load_once(
     session: &Session,
     claims: &mut [Claim],
-    with_inbox: &[i64],
+    with: &Loads,
 ) -> Result<HashSet<InstanceId>, Failure> {
-    let parents: Vec<&Claim> = claims.iter().filter(|claim| claim.round > 0).collect();
+    let with_inbox: HashSet<i64> = with.inbox.iter().copied().collect();
+    let with_children: HashSet<i64> = with.children.iter().copied().collect();
+    let is_parent = |claim: &&Claim| with_children.contains(&claim.id.0);
+    let parents: Vec<&Claim> = claims.iter().filter(is_parent).collect();
     let (loads_inbox, loads_children) = (!with_inbox.is_empty(), !parents.is_empty());
     let mut calls = Vec::new();
     if loads_inbox {
-        calls.push(statement::CLAIM_INBOX.with([value(with_inbox.to_vec())]));
+        calls.push(statement::CLAIM_INBOX.with([value(with.inbox.clone())]));
     }
     if loads_children {
         calls.push(
@@ -258,8 +275,7 @@ async fn load_once(
     if calls.is_empty() {
         return Ok(HashSet::new());
     }
-    let inboxes: HashSet<i64> = with_inbox.iter().copied().collect();
-    let is_loaded = |claim: &&Claim| claim.round > 0 || inboxes.contains(&claim.id.0);
+    let is_loaded = |claim: &&Claim| is_parent(claim) || with_inbox.contains(&claim.id.0);
     let loaded: Vec<ClaimRef> = claims
         .iter()
         .filter(is_loaded)
@@ -278,7 +294,8 @@ async fn load_once(
     if loads_children {
         for row in answers.next().unwrap_or_default() {
             if let Some(claim) = by_id.get_mut(&column(&row, "parent_id")?) {
-                claim.children.push(row::child(&row)?);
+                let nth = claim.children.len() as i32;
+                claim.children.push(row::child(&row, nth)?);
             }
         }
     }
@@ -373,11 +390,6 @@ pub(crate) fn claim_before(row: &Row) -> Result<ClaimRef, Failure> {
         id: instance_id(row)?,
         revision: Revision(column::<i64>(row, "revision")? - 1),
     })
-}
-
-/// The claims that a locking statement answered with.
-pub(crate) fn claim_refs(rows: &[Row]) -> Result<Vec<ClaimRef>, Failure> {
-    rows.iter().map(claim_of).collect()
 }
 
 pub(crate) fn claim_of(row: &Row) -> Result<ClaimRef, Failure> {

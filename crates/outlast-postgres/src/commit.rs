@@ -1,21 +1,28 @@
 //! Writing what steps decided.
 //!
-//! A commit is one pipeline: lock the own rows, spawn, consume, write the rows, empty the inboxes of those that
-//! ended, count them off their parents, and let the next in line through. Until the rows are written the fence
+//! A commit is one pipeline: lock the own rows, add to histories, spawn, consume, write the rows, empty the inboxes of those that
+//! ended, leave word for their children, pass their places in windows on, count them off their parents, and let the
+//! next in line through. What only families need is sent only where a claim says that there may be one. Until the rows are written the fence
 //! tells ours from lost ones; from then on, what this transaction has written does. So each statement can
 //! check for itself. Most batches begin with the writing: only who parks or consumes must look under a lock
-//! first.
+//! first, and a batch in which steps of workflows and of machines meet, whose rows are written by two statements.
 
-use crate::claim::{add_all, add_if, claim_of, ids_of, references};
+use crate::claim::{add_if, claim_of, ids_of, references};
 use crate::error::Failure;
-use crate::insert;
+use crate::flow::{self, Way, answering, way, yielding};
 use crate::opening::Purpose;
-use crate::row::{column, status};
+use crate::outcome::{
+    self, delay_us, error, has_keyed_children, join, names_literal, parks, received_literal,
+    result, state, status_after, step,
+};
+use crate::row::{column, pending_cancel, status, time};
 use crate::session::Session;
+use crate::spawn::spawning;
 use crate::statement::{self, Call, Parameter, documents, value};
+use crate::telling::Effects;
 use outlast_core::{
-    Answer, ClaimRef, Commit, Committed, Json, NewInstance, Outcome, Proceed, QueueNames, Result,
-    Status, limits, micros,
+    Answer, CancelRequest, ClaimRef, ClosePolicy, Commit, Committed, Join, Outcome, QueueNames,
+    Result, Status, Timestamp, Until,
 };
 use std::collections::HashMap;
 use tokio_postgres::Row;
@@ -26,14 +33,15 @@ pub(crate) async fn commit(session: &Session, commits: &[Commit]) -> Result<Comm
     let writable: Vec<usize> = (0..commits.len())
         .filter(|&position| answers[position].is_none())
         .collect();
-    let mut woken = QueueNames::new();
-    write(session, commits, &writable, &mut answers, &mut woken).await?;
+    let mut effects = Effects::default();
+    write(session, commits, &writable, &mut answers, &mut effects).await?;
     Ok(Committed {
         answers: answers
             .into_iter()
             .map(|answer| answer.unwrap_or(Answer::Lost))
             .collect(),
-        woken,
+        woken: effects.woken,
+        cascades: effects.cascades,
     })
 }
 
@@ -44,7 +52,7 @@ async fn write(
     commits: &[Commit],
     positions: &[usize],
     answers: &mut [Option<Answer>],
-    woken: &mut QueueNames,
+    effects: &mut Effects,
 ) -> Result<()> {
     let mut waiting = vec![positions];
     while let Some(positions) = waiting.pop() {
@@ -59,8 +67,9 @@ async fn write(
             .retry("commit", || Box::pin(write_or_blame(session, &batch)))
             .await?;
         match written {
-            Written::All(batch_answers, queues) => {
-                woken.extend(queues);
+            Written::All(batch_answers, batch_effects) => {
+                effects.woken.extend(batch_effects.woken);
+                effects.cascades |= batch_effects.cascades;
                 for (&position, answer) in positions.iter().zip(batch_answers) {
                     answers[position] = Some(answer);
                 }
@@ -79,13 +88,13 @@ async fn write(
 }
 
 enum Written {
-    All(Vec<Answer>, QueueNames),
+    All(Vec<Answer>, Effects),
     Blamed(Failure),
 }
 
 async fn write_or_blame(session: &Session, batch: &[&Commit]) -> Result<Written, Failure> {
     match write_once(session, batch).await {
-        Ok((answers, woken)) => Ok(Written::All(answers, woken)),
+        Ok((answers, effects)) => Ok(Written::All(answers, effects)),
         Err(failure) if failure.blames_a_row() => Ok(Written::Blamed(failure)),
         Err(failure) => Err(failure),
     }
@@ -94,55 +103,65 @@ async fn write_or_blame(session: &Session, batch: &[&Commit]) -> Result<Written,
 async fn write_once(
     session: &Session,
     batch: &[&Commit],
-) -> Result<(Vec<Answer>, QueueNames), Failure> {
+) -> Result<(Vec<Answer>, Effects), Failure> {
     let calls = calls(batch);
     let answers = session.transact(Purpose::Write, &calls).await?;
-    let mut woken = QueueNames::new();
-    let mut written = HashMap::new();
+    let mut effects = Effects::default();
+    let mut written = Found::default();
     for (call, rows) in calls.iter().zip(&answers) {
         match call.statement.name {
             name if name == statement::COMMIT_SPAWN.name
-                || name == statement::COMMIT_SPAWN_ALIKE.name =>
+                || name == statement::COMMIT_SPAWN_ALIKE.name
+                || name == statement::COMMIT_FILL_WINDOW.name =>
             {
-                add_each_if(&mut woken, rows, "eligible")?
+                add_each_if(&mut effects.woken, rows, "eligible")?
             }
-            name if name == statement::COMMIT_JOIN.name => {
-                add_each_if(&mut woken, rows, "released")?
+            name if name == statement::COMMIT_APPEND.name => written.add_appended(rows)?,
+            name if name == statement::COMMIT_ADVANCE.name
+                || name == statement::COMMIT_PROCEED.name =>
+            {
+                written.add_advanced(rows, &mut effects.woken)?
             }
-            name if name == statement::COMMIT_LET_THROUGH.name => add_all(&mut woken, rows)?,
-            name if name == statement::COMMIT_ADVANCE.name => {
-                add_written(&mut written, rows, false, &mut woken)?
+            name if name == statement::COMMIT_PARK.name || name == statement::COMMIT_RENEW.name => {
+                written.add_parked(rows, &mut effects.woken)?
             }
-            name if name == statement::COMMIT_PARK.name => {
-                add_written(&mut written, rows, true, &mut woken)?
+            name if name == statement::COMMIT_FLOW.name => {
+                written.add_flowed(rows, &mut effects.woken)?
             }
-            _ => {}
+            _ => effects.add(call.statement, rows)?,
         }
     }
-    let answers = batch
-        .iter()
-        .map(|commit| match written.remove(&commit.claim) {
-            Some(parked) => answer(commit, parked),
-            None => Answer::Lost,
-        })
-        .collect();
-    Ok((answers, woken))
+    let answers = batch.iter().map(|commit| written.answer(commit));
+    Ok((answers.collect(), effects))
 }
 
 /// The statements a batch needs, in the order of the locks.
 fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
     let mut calls = Vec::new();
-    if batch.iter().any(|commit| looks_before_it_writes(commit)) {
+    if locks_first(batch) {
         let all: Vec<ClaimRef> = batch.iter().map(|commit| commit.claim).collect();
         calls.push(statement::COMMIT_LOCK.with([value(ids_of(&all))]));
     }
+    calls.extend(flow::appending(batch));
     calls.extend(spawning(batch));
     calls.extend(consuming(batch));
+    // Before anything ends that a workflow of the batch waits for.
+    calls.extend(flow::flowing(batch));
+    calls.extend(flow::proceeding(batch));
+    calls.extend(flow::renewing(batch));
     calls.extend(advancing(batch));
     calls.extend(parking(batch));
     let ended = claims_where(batch, ends);
     if !ended.is_empty() {
         calls.push(clearing(&ended));
+    }
+    let parents = claims_where(batch, may_leave_a_cascade);
+    if !parents.is_empty() {
+        calls.push(closing(&parents));
+    }
+    let placed = claims_where(batch, |commit| commit.ties.window && ends(commit));
+    if !placed.is_empty() {
+        calls.push(admitting(&placed));
     }
     let joined = claims_where(batch, |commit| commit.ties.parent && ends(commit));
     if !joined.is_empty() {
@@ -155,9 +174,23 @@ fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
     calls
 }
 
-/// Whether what its inbox or its children hold decides what is written.
+/// Whether the first statement that writes may not be the first to lock: something is done or looked at before it, or it
+/// does not write all the rows, which two statements would lock in an order of their own.
+fn locks_first(batch: &[&Commit]) -> bool {
+    let proceed = |commit: &&&Commit| way(&commit.outcome) == Way::Proceeds;
+    let proceeding = batch.iter().filter(proceed).count();
+    let are_mixed = proceeding > 0 && proceeding < batch.len();
+    are_mixed || batch.iter().any(|commit| looks_before_it_writes(commit))
+}
+
+/// Whether what its inbox or its children hold decides what is written, or more than its row is.
 fn looks_before_it_writes(commit: &Commit) -> bool {
-    parks(&commit.outcome) || consumes_some(commit)
+    let looks = match way(&commit.outcome) {
+        Way::Machine => parks(&commit.outcome) || !commit.events.is_empty(),
+        Way::Proceeds => false,
+        Way::Begins | Way::Renews => true,
+    };
+    looks || consumes_some(commit)
 }
 
 /// Whether it takes signals out of an inbox that stays. The inbox of one that ends is emptied as a whole.
@@ -167,6 +200,14 @@ fn consumes_some(commit: &Commit) -> bool {
 
 fn ends(commit: &Commit) -> bool {
     commit.outcome.end().is_some()
+}
+
+/// Whether children may have to be told: of its end, or of a join that is decided as it begins.
+fn may_leave_a_cascade(commit: &Commit) -> bool {
+    match join(&commit.outcome) {
+        Some(join) => join.rest != ClosePolicy::Abandon,
+        None => commit.ties.children && ends(commit),
+    }
 }
 
 /// Whether somebody may wait behind it.
@@ -179,6 +220,16 @@ pub(crate) fn joining(ended: &[ClaimRef]) -> Call<'static> {
     statement::COMMIT_JOIN.with(references(ended))
 }
 
+/// What ends mean for those who wait for a place in a window, once this transaction has written them.
+pub(crate) fn admitting(ended: &[ClaimRef]) -> Call<'static> {
+    statement::COMMIT_ADMIT.with(references(ended))
+}
+
+/// What ends mean for the children, once this transaction has written them.
+pub(crate) fn closing(ended: &[ClaimRef]) -> Call<'static> {
+    statement::COMMIT_CLOSE.with(references(ended))
+}
+
 /// What an end means for the inbox.
 pub(crate) fn clearing<'a>(ended: &[ClaimRef]) -> Call<'a> {
     statement::COMMIT_CLEAR.with([value(ids_of(ended))])
@@ -189,77 +240,9 @@ fn claims_where(batch: &[&Commit], condition: impl Fn(&Commit) -> bool) -> Vec<C
     commits.map(|commit| commit.claim).collect()
 }
 
-/// Children in, and a report of those that were not started.
-fn spawning<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
-    let spawned: Vec<Spawned<'a>> = batch
-        .iter()
-        .flat_map(|commit| children_of(commit))
-        .collect();
-    if spawned.is_empty() {
-        return Vec::new();
-    }
-    let parents: Vec<ClaimRef> = spawned.iter().map(|s| s.parent).collect();
-    let mut parameters = Vec::from(references(&parents));
-    let children = spawned.iter().map(|s| s.child);
-    if insert::are_alike(children.clone()) {
-        parameters.push(value(documents(children.map(|child| Some(&child.state)))));
-        parameters.extend(insert::of_all(spawned[0].child));
-        return vec![statement::COMMIT_SPAWN_ALIKE.with(parameters)];
-    }
-    parameters.extend(insert::columns(children));
-    let mut calls = vec![statement::COMMIT_SPAWN.with(parameters)];
-
-    let keyed: Vec<(&Spawned<'a>, &'a str)> = spawned
-        .iter()
-        .filter_map(|s| s.child.correlation.as_ref().map(|c| (s, c.key.as_str())))
-        .collect();
-    if !keyed.is_empty() {
-        let parents: Vec<ClaimRef> = keyed.iter().map(|(s, _)| s.parent).collect();
-        let mut parameters = Vec::from(references(&parents));
-        parameters.push(value(
-            keyed.iter().map(|(s, _)| s.position).collect::<Vec<i32>>(),
-        ));
-        parameters.push(value(
-            keyed
-                .iter()
-                .map(|(s, _)| s.child.machine.as_str())
-                .collect::<Vec<_>>(),
-        ));
-        parameters.push(value(keyed.iter().map(|(_, key)| *key).collect::<Vec<_>>()));
-        calls.push(statement::COMMIT_REPORT_DROPPED.with(parameters));
-    }
-    calls
-}
-
-/// A child with the claim that starts it.
-struct Spawned<'a> {
-    parent: ClaimRef,
-    position: i32,
-    child: &'a NewInstance,
-}
-
-fn children_of(commit: &Commit) -> impl Iterator<Item = Spawned<'_>> {
-    let children = match &commit.outcome {
-        Outcome::FanOut { children, .. } => children.as_slice(),
-        Outcome::Next { .. }
-        | Outcome::Retry { .. }
-        | Outcome::Wait { .. }
-        | Outcome::Done { .. }
-        | Outcome::Stop { .. }
-        | Outcome::Cancel { .. } => &[],
-    };
-    children.iter().zip(0..).map(|(child, position)| Spawned {
-        parent: commit.claim,
-        position,
-        child,
-    })
-}
-
 fn consuming<'a>(batch: &[&Commit]) -> Option<Call<'a>> {
-    let consumers: Vec<&&Commit> = batch
-        .iter()
-        .filter(|commit| consumes_some(commit))
-        .collect();
+    let mut consumers: Vec<&Commit> = batch.to_vec();
+    consumers.retain(|commit| consumes_some(commit));
     if consumers.is_empty() {
         return None;
     }
@@ -269,13 +252,14 @@ fn consuming<'a>(batch: &[&Commit]) -> Option<Call<'a>> {
         .iter()
         .map(|commit| received_literal(commit))
         .collect();
-    Some(statement::COMMIT_CONSUME.with([ids, revisions, value(received)]))
+    let yields = yielding(&consumers);
+    Some(statement::COMMIT_CONSUME.with([ids, revisions, value(received), yields]))
 }
 
 /// The rows that go on or end.
 fn advancing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let mut rows: Vec<&'a Commit> = batch.to_vec();
-    rows.retain(|commit| !parks(&commit.outcome));
+    rows.retain(|commit| way(&commit.outcome) == Way::Machine && !parks(&commit.outcome));
     if rows.is_empty() {
         return None;
     }
@@ -301,6 +285,7 @@ fn advancing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
             value(outcomes().map(delay_us).collect::<Vec<_>>()),
             value(documents(outcomes().map(result))),
             value(outcomes().map(error).collect::<Vec<_>>()),
+            answering(&rows),
         ]),
     )
 }
@@ -315,17 +300,37 @@ fn parking<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let outcomes = || rows.iter().map(|commit| &commit.outcome);
     let [ids, revisions] = claimed(&rows);
     let received = rows.iter().map(|commit| received_literal(commit));
-    Some(statement::COMMIT_PARK.with([
-        ids,
-        revisions,
-        value(outcomes().map(Outcome::is_fan_out).collect::<Vec<bool>>()),
-        value(outcomes().map(step).collect::<Vec<_>>()),
-        value(documents(outcomes().map(state))),
-        value(outcomes().map(delay_us).collect::<Vec<_>>()),
-        value(outcomes().map(names_literal).collect::<Vec<_>>()),
-        value(received.collect::<Vec<_>>()),
-        value(outcomes().map(has_keyed_children).collect::<Vec<bool>>()),
-    ]))
+    let joins = || outcomes().map(join);
+    Some(
+        statement::COMMIT_PARK.with([
+            ids,
+            revisions,
+            value(outcomes().map(Outcome::is_fan_out).collect::<Vec<bool>>()),
+            value(outcomes().map(step).collect::<Vec<_>>()),
+            value(documents(outcomes().map(state))),
+            value(outcomes().map(delay_us).collect::<Vec<_>>()),
+            value(outcomes().map(names_literal).collect::<Vec<_>>()),
+            value(received.collect::<Vec<_>>()),
+            value(outcomes().map(has_keyed_children).collect::<Vec<bool>>()),
+            answering(&rows),
+            value(
+                joins()
+                    .map(|j| j.and_then(outcome::needs))
+                    .collect::<Vec<_>>(),
+            ),
+            value(joins().map(fails_fast).collect::<Vec<bool>>()),
+            value(outcomes().map(outcome::window).collect::<Vec<_>>()),
+            value(joins().map(rest).collect::<Vec<_>>()),
+        ]),
+    )
+}
+
+fn fails_fast(join: Option<&Join>) -> bool {
+    join.is_some_and(|join| join.until == Until::FailFast)
+}
+
+fn rest(join: Option<&Join>) -> Option<&'static str> {
+    join.and_then(|join| outcome::policy(join.rest))
 }
 
 fn claimed(rows: &[&Commit]) -> [Parameter<'static>; 2] {
@@ -333,162 +338,93 @@ fn claimed(rows: &[&Commit]) -> [Parameter<'static>; 2] {
     references(&claims)
 }
 
-fn parks(outcome: &Outcome) -> bool {
-    match outcome {
-        Outcome::Wait { .. } | Outcome::FanOut { .. } => true,
-        Outcome::Next { .. }
-        | Outcome::Retry { .. }
-        | Outcome::Done { .. }
-        | Outcome::Stop { .. }
-        | Outcome::Cancel { .. } => false,
+/// What the store decided about an outcome.
+enum Decided {
+    /// It went on or ended as the outcome says; when it keeps its claim, there may be a cancel to answer.
+    Advanced(Timestamp, Option<CancelRequest>),
+    /// It came to this.
+    Parked(Timestamp, Status),
+    /// It was not written: a cancel comes first.
+    Yielded(CancelRequest),
+}
+
+/// What the statements of a batch tell, by claim and not by instance: a batch may hold a lost claim beside the one
+/// that counts.
+#[derive(Default)]
+struct Found {
+    decided: HashMap<ClaimRef, Decided>,
+    /// When the events were written that were written apart from their outcome.
+    appended: HashMap<ClaimRef, Timestamp>,
+}
+
+impl Found {
+    fn add_appended(&mut self, rows: &[Row]) -> Result<(), Failure> {
+        for row in rows {
+            self.appended.insert(claim_of(row)?, time(row, "at")?);
+        }
+        Ok(())
+    }
+
+    /// Adds the claims whose outcomes were written, and the queues that have more to run.
+    fn add_advanced(&mut self, rows: &[Row], woken: &mut QueueNames) -> Result<(), Failure> {
+        self.decided.reserve(rows.len());
+        for row in rows {
+            add_woken(woken, row)?;
+            let decided = Decided::Advanced(time(row, "at")?, pending_cancel(row)?);
+            self.decided.insert(claim_of(row)?, decided);
+        }
+        Ok(())
+    }
+
+    fn add_parked(&mut self, rows: &[Row], woken: &mut QueueNames) -> Result<(), Failure> {
+        for row in rows {
+            add_woken(woken, row)?;
+            let decided = Decided::Parked(time(row, "at")?, status(row, "status")?);
+            self.decided.insert(claim_of(row)?, decided);
+        }
+        Ok(())
+    }
+
+    /// A workflow may have met a cancel instead.
+    fn add_flowed(&mut self, rows: &[Row], woken: &mut QueueNames) -> Result<(), Failure> {
+        for row in rows {
+            add_woken(woken, row)?;
+            let decided = match pending_cancel(row)? {
+                Some(cancel) => Decided::Yielded(cancel),
+                None => Decided::Parked(time(row, "at")?, status(row, "status")?),
+            };
+            self.decided.insert(claim_of(row)?, decided);
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, commit: &Commit) -> Answer {
+        let (at, status, cancel) = match self.decided.remove(&commit.claim) {
+            None => return Answer::Lost,
+            Some(Decided::Yielded(cancel)) => return Answer::Cancel(cancel),
+            Some(Decided::Advanced(at, cancel)) => (at, status_after(&commit.outcome), cancel),
+            Some(Decided::Parked(at, status)) => (at, status, None),
+        };
+        Answer::Committed {
+            revision: commit.claim.revision.next(),
+            status,
+            cancel,
+            // The moment of its events, when those were written before it.
+            at: self.appended.remove(&commit.claim).unwrap_or(at),
+        }
     }
 }
 
-/// Adds the claims whose outcomes were written, and the queues that have more to run. By claim and not by
-/// instance: a batch may hold a lost claim beside the one that counts.
-fn add_written(
-    written: &mut HashMap<ClaimRef, Option<Status>>,
-    rows: &[Row],
-    parked: bool,
-    woken: &mut QueueNames,
-) -> Result<(), Failure> {
-    written.reserve(rows.len());
-    for row in rows {
-        if let Some(queue) = column::<Option<&str>>(row, "woken")?
-            && !woken.contains(queue)
-        {
-            woken.insert(queue.to_owned());
-        }
-        let status = parked.then(|| status(row, "status")).transpose()?;
-        written.insert(claim_of(row)?, status);
+fn add_woken(woken: &mut QueueNames, row: &Row) -> Result<(), Failure> {
+    if let Some(queue) = column::<Option<&str>>(row, "woken")?
+        && !woken.contains(queue)
+    {
+        woken.insert(queue.to_owned());
     }
     Ok(())
-}
-
-/// Only of an instance that parks does the store decide what it comes to.
-fn answer(commit: &Commit, parked: Option<Status>) -> Answer {
-    Answer::Committed {
-        revision: commit.claim.revision.next(),
-        status: parked.unwrap_or_else(|| status_after(&commit.outcome)),
-    }
-}
-
-/// What an instance that does not park comes to.
-fn status_after(outcome: &Outcome) -> Status {
-    let going_on = match outcome.keeps_claim() {
-        true => Status::Executing,
-        false => Status::Runnable,
-    };
-    outcome.end().unwrap_or(going_on)
 }
 
 fn add_each_if(woken: &mut QueueNames, rows: &[Row], condition: &str) -> Result<(), Failure> {
     rows.iter()
         .try_for_each(|row| add_if(woken, row, condition))
-}
-
-fn step(outcome: &Outcome) -> Option<&str> {
-    match outcome {
-        Outcome::Next { step, .. } | Outcome::Wait { step, .. } | Outcome::FanOut { step, .. } => {
-            Some(step)
-        }
-        Outcome::Retry { .. }
-        | Outcome::Done { .. }
-        | Outcome::Stop { .. }
-        | Outcome::Cancel { .. } => None,
-    }
-}
-
-fn state(outcome: &Outcome) -> Option<&Json> {
-    match outcome {
-        Outcome::Next { state, .. }
-        | Outcome::Retry { state, .. }
-        | Outcome::Wait { state, .. }
-        | Outcome::FanOut { state, .. } => Some(state),
-        Outcome::Done { .. } | Outcome::Stop { .. } | Outcome::Cancel { .. } => None,
-    }
-}
-
-fn delay_us(outcome: &Outcome) -> Option<i64> {
-    match outcome {
-        Outcome::Retry { delay, .. } => Some(micros(*delay)),
-        Outcome::Wait { timeout, .. } => timeout.map(micros),
-        Outcome::Next {
-            proceed: Proceed::Requeue,
-            ..
-        } => Some(0),
-        Outcome::Next {
-            proceed: Proceed::KeepClaim,
-            ..
-        }
-        | Outcome::FanOut { .. }
-        | Outcome::Done { .. }
-        | Outcome::Stop { .. }
-        | Outcome::Cancel { .. } => None,
-    }
-}
-
-fn result(outcome: &Outcome) -> Option<&Json> {
-    let Outcome::Done { result } = outcome else {
-        return None;
-    };
-    Some(result)
-}
-
-fn error(outcome: &Outcome) -> Option<String> {
-    match outcome {
-        Outcome::Stop { reason } | Outcome::Cancel { reason } => Some(limits::clean_error(reason)),
-        Outcome::Retry { error, .. } => error.as_deref().map(limits::clean_error),
-        Outcome::Next { .. }
-        | Outcome::Wait { .. }
-        | Outcome::FanOut { .. }
-        | Outcome::Done { .. } => None,
-    }
-}
-
-fn has_keyed_children(outcome: &Outcome) -> bool {
-    let Outcome::FanOut { children, .. } = outcome else {
-        return false;
-    };
-    children.iter().any(|child| child.correlation.is_some())
-}
-
-/// The awaited names as an array literal: nested arrays of different lengths cannot be sent.
-fn names_literal(outcome: &Outcome) -> Option<String> {
-    let Outcome::Wait { names, .. } = outcome else {
-        return None;
-    };
-    let quoted: Vec<String> = names
-        .iter()
-        .map(|name| format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\"")))
-        .collect();
-    Some(format!("{{{}}}", quoted.join(",")))
-}
-
-fn received_literal(commit: &Commit) -> String {
-    let ids: Vec<String> = commit.received.iter().map(ToString::to_string).collect();
-    format!("{{{}}}", ids.join(","))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn awaited_names_are_quoted_as_an_array_literal() {
-        let wait = Outcome::Wait {
-            names: vec![
-                "plain".into(),
-                "with \"quotes\"".into(),
-                "back\\slash, {brace}".into(),
-            ],
-            step: "s".into(),
-            state: Json::null(),
-            timeout: None,
-        };
-        assert_eq!(
-            names_literal(&wait).as_deref(),
-            Some(r#"{"plain","with \"quotes\"","back\\slash, {brace}"}"#)
-        );
-    }
 }

@@ -1,4 +1,4 @@
-//! Waking waits whose deadline has come.
+//! Waking waits and joins whose deadline has come.
 
 use crate::error::Failure;
 use crate::opening::Purpose;
@@ -25,6 +25,7 @@ async fn fire_once(session: &Session, max: usize) -> Result<Fired, Failure> {
     for row in &answers[0] {
         fired.woken_instances.push(instance_id(row)?);
         fired.woken.insert(column(row, "queue")?);
+        fired.cascades |= column::<bool>(row, "cascades")?;
     }
     if let Some(row) = answers[1].first() {
         fired.next_due_in = Some(duration(column(row, "due_us")?));

@@ -52,6 +52,7 @@ pub(crate) fn are_alike<'a>(mut rows: impl Iterator<Item = &'a NewInstance> + Cl
             && row.start == first.start
             && row.partition_key == first.partition_key
             && row.trace == first.trace
+            && row.on_parent_close == first.on_parent_close
     };
     let has_no_key = |row: &NewInstance| row.correlation.is_none();
     rows.all(|row| has_no_key(row) && is_like_the_first(row))

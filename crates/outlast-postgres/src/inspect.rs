@@ -7,8 +7,8 @@ use crate::session::Session;
 use crate::statement::{self, Call, value};
 use outlast_core::limits::{COUNT_MAX, PAGE_MAX};
 use outlast_core::{
-    Child, Count, Filter, Instance, InstanceId, Operation, QueueSummary, Result, SignalId,
-    SignalRow, Status, Timestamp, Worker, WorkerId,
+    Child, Count, Filter, Instance, InstanceId, Operation, OperationId, QueueSummary, Result,
+    SignalId, SignalRow, Status, Timestamp, Worker, WorkerId,
 };
 use tokio_postgres::Row;
 
@@ -54,7 +54,7 @@ pub(crate) async fn children(
         value(after),
         value(PAGE_MAX as i64),
     ]);
-    ask(session, "children", call, row::child).await
+    ask(session, "children", call, |row| row::child(row, 0)).await
 }
 
 pub(crate) async fn queues(session: &Session) -> Result<Vec<QueueSummary>> {
@@ -96,19 +96,33 @@ pub(crate) async fn operations(
 ) -> Result<Vec<Operation>> {
     let call = statement::INSPECT_OPERATIONS
         .with([value(instance.map(|id| id.0)), value(PAGE_MAX as i64)]);
-    ask(session, "operations", call, |row| {
-        let before: Option<String> = column(row, "status_before")?;
-        Ok(Operation {
-            verb: column::<String>(row, "verb")?.parse()?,
-            instance: column::<Option<i64>>(row, "instance_id")?.map(InstanceId),
-            queue: column(row, "queue")?,
-            by: column(row, "operator")?,
-            reason: column(row, "reason")?,
-            status_before: before.map(|word| word.parse::<Status>()).transpose()?,
-            at: time(row, "at")?,
-        })
+    ask(session, "operations", call, operation).await
+}
+
+pub(crate) async fn closures(
+    session: &Session,
+    parent: InstanceId,
+    after: Option<OperationId>,
+) -> Result<Vec<Operation>> {
+    let after = after.map_or(i64::MIN, |id| id.0);
+    let call =
+        statement::INSPECT_CLOSURES.with([value(parent.0), value(after), value(PAGE_MAX as i64)]);
+    ask(session, "closures", call, operation).await
+}
+
+fn operation(row: &Row) -> Result<Operation, Failure> {
+    let before: Option<String> = column(row, "status_before")?;
+    Ok(Operation {
+        id: column(row, "id").map(OperationId)?,
+        verb: column::<String>(row, "verb")?.parse()?,
+        instance: column::<Option<i64>>(row, "instance_id")?.map(InstanceId),
+        queue: column(row, "queue")?,
+        by: column(row, "operator")?,
+        reason: column(row, "reason")?,
+        cause: column::<Option<i64>>(row, "cause_id")?.map(InstanceId),
+        status_before: before.map(|word| word.parse::<Status>()).transpose()?,
+        at: time(row, "at")?,
     })
-    .await
 }
 
 /// One question in a read-only transaction of its own.

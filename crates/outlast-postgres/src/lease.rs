@@ -1,11 +1,11 @@
 //! Being alive.
 
-use crate::claim::claim_refs;
+use crate::claim::claim_of;
 use crate::opening::Purpose;
-use crate::row::column;
+use crate::row::{column, pending_cancel};
 use crate::session::Session;
 use crate::statement::{self, value};
-use outlast_core::{ClaimRef, Heartbeat, Json, NewWorker, Result, WorkerId, limits, micros};
+use outlast_core::{Heartbeat, HeldClaim, Json, NewWorker, Result, WorkerId, limits, micros};
 use std::time::Duration;
 
 pub(crate) async fn register(session: &Session, worker: &NewWorker) -> Result<WorkerId> {
@@ -71,7 +71,7 @@ pub(crate) async fn deregister(session: &Session, worker: WorkerId) -> Result<()
 }
 
 /// The worker's row first: a claim holds it until it is over, also one whose caller has gone away.
-pub(crate) async fn claims(session: &Session, worker: WorkerId) -> Result<Vec<ClaimRef>> {
+pub(crate) async fn claims(session: &Session, worker: WorkerId) -> Result<Vec<HeldClaim>> {
     session
         .retry("claims_of", || {
             Box::pin(async move {
@@ -80,7 +80,13 @@ pub(crate) async fn claims(session: &Session, worker: WorkerId) -> Result<Vec<Cl
                     statement::LEASE_CLAIMS.with([value(worker.0)]),
                 ];
                 let answers = session.transact(Purpose::Write, &calls).await?;
-                claim_refs(&answers[1])
+                let held = answers[1].iter().map(|row| {
+                    Ok(HeldClaim {
+                        claim: claim_of(row)?,
+                        cancel: pending_cancel(row)?,
+                    })
+                });
+                held.collect()
             })
         })
         .await

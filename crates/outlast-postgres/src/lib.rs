@@ -21,6 +21,7 @@
 //! outlast.signal('checkout', 'order:42', 'payment_confirmed', '{"amount": 100}')` wakes it. Rust programs do
 //! the same with their own driver, by [`transaction`].
 
+mod cascade;
 mod claim;
 mod collect;
 mod commit;
@@ -32,6 +33,8 @@ mod enqueue;
 mod error;
 mod examine;
 mod fire;
+mod flow;
+mod history;
 mod insert;
 mod inspect;
 mod lease;
@@ -44,6 +47,7 @@ mod mutants;
 mod opening;
 mod operate;
 mod options;
+mod outcome;
 mod presence;
 mod reach;
 mod reap;
@@ -52,9 +56,11 @@ mod record;
 mod roles;
 mod row;
 mod session;
+mod spawn;
 mod statement;
 mod store;
 mod survey;
+mod telling;
 mod tls;
 pub mod transaction;
 

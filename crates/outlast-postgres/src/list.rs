@@ -73,6 +73,7 @@ fn cut(mut instances: Vec<Instance>, limit: usize, read_to: Option<InstanceId>) 
 enum Way {
     Parent,
     Deadline,
+    Ended,
     Executing,
 }
 
@@ -86,6 +87,11 @@ impl Way {
                 deadline: Some(Deadline::Before(_)),
                 ..
             } => Some(Way::Deadline),
+            Filter {
+                ended_from,
+                ended_until,
+                ..
+            } if ended_from.is_some() || ended_until.is_some() => Some(Way::Ended),
             Filter { statuses, .. } if *statuses == [Status::Executing] => Some(Way::Executing),
             Filter { .. } => None,
         }
@@ -95,6 +101,7 @@ impl Way {
         match self {
             Way::Parent => "parent",
             Way::Deadline => "deadline",
+            Way::Ended => "ended",
             Way::Executing => "executing",
         }
     }
@@ -138,5 +145,7 @@ fn filter(filter: &Filter) -> Vec<Parameter<'_>> {
         value(filter.attempts_from),
         value(without_deadline),
         value(deadline_before),
+        value(filter.ended_from.map(SystemTime::from)),
+        value(filter.ended_until.map(SystemTime::from)),
     ]
 }

@@ -34,12 +34,18 @@ impl Told {
         if let Some(due_in) = message.get("deadline") {
             hints.deadline(duration(due_in)?);
         }
+        let ids = |list: &Value| -> Option<Vec<InstanceId>> {
+            let ids = list.as_array()?.iter();
+            ids.map(|id| id.as_i64().map(InstanceId)).collect()
+        };
+        if let Some(cascades) = message.get("cascades") {
+            hints.cascades = cascades.as_bool()?;
+        }
+        if let Some(told) = message.get("told") {
+            hints.told = ids(told)?;
+        }
         if let Some(ended) = message.get("ended") {
-            let ids = ended
-                .as_array()?
-                .iter()
-                .map(|id| id.as_i64().map(InstanceId));
-            hints.ended = ids.collect::<Option<_>>()?;
+            hints.ended = ids(ended)?;
         }
         Some(Told {
             node: message.get("node")?.as_str()?.to_owned(),
@@ -57,7 +63,8 @@ pub(crate) fn probing(node: &str, probe: &str) -> String {
     json!({ "form": FORM, "node": node, "probe": probe }).to_string()
 }
 
-/// The hints as one message: the queues, then the deadline, then the ended, as far as there is room.
+/// The hints as one message: the queues, then the deadline, whether there are cascades, those who were told to end, and
+/// the ended, as far as there is room.
 /// Durations are in microseconds.
 pub(crate) fn message(node: &str, hints: &Hints) -> String {
     let mut message = Message::new(node);
@@ -67,6 +74,10 @@ pub(crate) fn message(node: &str, hints: &Hints) -> String {
     if let Some(due_in) = hints.deadline {
         message.part(&format!(",\"deadline\":{}", micros(due_in)));
     }
+    if hints.cascades {
+        message.part(",\"cascades\":true");
+    }
+    message.list("told", ['[', ']'], &hints.told, |id| id.to_string());
     message.list("ended", ['[', ']'], &hints.ended, |id| id.to_string());
     message.finish()
 }
@@ -139,6 +150,8 @@ mod tests {
         hints.queue("default", Duration::ZERO);
         hints.deadline(Duration::from_secs(10 * 366 * 24 * 3600));
         hints.ended = vec![InstanceId(1), InstanceId(i64::MAX)];
+        hints.told = vec![InstanceId(2)];
+        hints.cascades = true;
         let message = message("me", &hints);
         assert_eq!(read(&message), hints);
         assert_eq!(Told::read(&message).expect("it can be read").node, "me");
@@ -169,6 +182,30 @@ mod tests {
     }
 
     #[test]
+    fn who_was_told_to_end_is_told_before_who_ended() {
+        let mut hints = Hints {
+            cascades: true,
+            ..Hints::default()
+        };
+        hints.told = (1..=10_000).map(InstanceId).collect();
+        hints.ended = (1..=10_000).map(InstanceId).collect();
+        let message = message("me", &hints);
+        assert!(message.len() <= MESSAGE_BYTES_MAX, "{}", message.len());
+        let heard = read(&message);
+        assert!(heard.cascades);
+        assert!(heard.told.len() > 1_000);
+        assert_eq!(heard.told, hints.told[..heard.told.len()]);
+    }
+
+    /// Builds from before there were families say no more than this.
+    #[test]
+    fn a_message_without_families_is_read() {
+        let heard = read(r#"{"form":1,"node":"a","queues":{"q":0},"deadline":5,"ended":[7]}"#);
+        assert_eq!(heard.ended, [InstanceId(7)]);
+        assert!(heard.told.is_empty() && !heard.cascades);
+    }
+
+    #[test]
     fn a_message_of_another_form_is_not_read() {
         for message in [
             "",
@@ -181,6 +218,8 @@ mod tests {
             r#"{"form":1,"node":"a","queues":{"default":-1}}"#,
             r#"{"form":1,"node":"a","deadline":"soon"}"#,
             r#"{"form":1,"node":"a","ended":[1.5]}"#,
+            r#"{"form":1,"node":"a","told":{}}"#,
+            r#"{"form":1,"node":"a","cascades":1}"#,
         ] {
             assert!(Told::read(message).is_none(), "{message}");
         }

@@ -16,6 +16,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0004_fewer_checks.sql"),
     include_str!("../migrations/0005_roles.sql"),
     include_str!("../migrations/0006_machines_and_traffic.sql"),
+    include_str!("../migrations/0007_families.sql"),
+    include_str!("../migrations/0008_workflows.sql"),
 ];
 
 /// The version of the schema that this build works with.

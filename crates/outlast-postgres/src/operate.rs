@@ -1,22 +1,24 @@
 //! What people do to instances and queues.
 
-use crate::claim::{add_all, add_if, ids_of, references};
-use crate::commit::{clearing, joining};
+use crate::claim::{add_all, ids_of, references};
 use crate::error::Failure;
 use crate::opening::Purpose;
 use crate::row::{column, instance_id, status};
-use crate::session::Session;
+use crate::session::{Session, Transaction};
 use crate::statement::{self, Call, value};
+use crate::telling::{Effects, Found, Telling, claims, leaving, recording};
 use outlast_core::limits::{self, BATCH_MAX};
 use outlast_core::{
-    CancelAnswer, Cancelled, ClaimRef, DeleteAnswer, Error, InstanceId, Note, QueueNames, Result,
-    Retried, RetryAnswer, Revision, Status, Verb,
+    CancelAnswer, Cancelled, DeleteAnswer, Error, Extent, InstanceId, Note, QueueNames, Result,
+    Retried, RetryAnswer, Status, TerminateAnswer, Terminated, Verb,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use tokio_postgres::Row;
 
 pub(crate) async fn cancel(
     session: &Session,
     ids: &[InstanceId],
+    extent: Extent,
     note: &Note,
 ) -> Result<Cancelled> {
     check("cancel", ids, note)?;
@@ -24,48 +26,126 @@ pub(crate) async fn cancel(
         return Ok(Cancelled::default());
     }
     session
-        .retry("cancel", || Box::pin(cancel_once(session, ids, note)))
+        .retry("cancel", || {
+            Box::pin(cancel_once(session, ids, extent, note))
+        })
         .await
 }
 
 async fn cancel_once(
     session: &Session,
     ids: &[InstanceId],
+    extent: Extent,
     note: &Note,
 ) -> Result<Cancelled, Failure> {
     let mut transaction = session.begin(Purpose::Write).await?;
     let found = found(transaction.run(&[locking(ids)]).await?)?;
-    let alive = matching(&found, |status| !status.is_terminal());
-    let mut woken = QueueNames::new();
-    if !alive.is_empty() {
-        let [ids, revisions] = references(&alive);
-        // The rows end first: a parent cancelled together with its child no longer waits for it.
-        let calls = [
-            statement::OPERATE_CANCEL.with([ids, revisions, value(note.cancellation())]),
-            clearing(&alive),
-            joining(&alive),
-            statement::COMMIT_LET_THROUGH.with(references(&alive)),
-            recording(Verb::Cancel, note, &alive, &found),
-        ];
-        let answers = transaction.finish(&calls).await?;
-        for row in &answers[2] {
-            add_if(&mut woken, row, "released")?;
-        }
-        add_all(&mut woken, &answers[3])?;
-    } else {
-        transaction.finish(&[]).await?;
-    }
-    let mut fresh: BTreeSet<InstanceId> = alive.iter().map(|claim| claim.id).collect();
+    let mut telling = Telling::new(note, None);
+    found.values().for_each(|was| telling.cancel(was));
+    let tree = tree(extent, Verb::Cancel, note, &found);
+    let effects = tell(transaction, &telling, tree).await?;
+    let mut requested: BTreeSet<InstanceId> = telling.requested.iter().map(Found::id).collect();
+    let mut ended: BTreeSet<InstanceId> = telling.never_started.iter().map(Found::id).collect();
+    let asked = requested.clone();
+    // One that is named twice is found, the second time, as the first has left it.
     let answers = ids
         .iter()
         .map(|id| match found.get(id) {
             None => CancelAnswer::NotFound,
-            Some(was) if fresh.remove(id) => CancelAnswer::Cancelled(was.status),
+            Some(was) if requested.remove(id) => CancelAnswer::Requested(was.status),
+            Some(_) if ended.remove(id) => CancelAnswer::NeverStarted,
             Some(was) if was.status.is_terminal() => CancelAnswer::AlreadyEnded(was.status),
+            Some(was) if asked.contains(id) => CancelAnswer::AlreadyRequested(woken(was.status)),
+            Some(was) if was.is_asked() => CancelAnswer::AlreadyRequested(was.status),
             Some(_) => CancelAnswer::AlreadyEnded(Status::Cancelled),
         })
         .collect();
-    Ok(Cancelled { answers, woken })
+    Ok(Cancelled {
+        answers,
+        woken: effects.woken,
+        cascades: effects.cascades,
+    })
+}
+
+/// What an instance is after it was asked to end.
+fn woken(status: Status) -> Status {
+    match status {
+        Status::AwaitingSignal | Status::AwaitingChildren => Status::Runnable,
+        Status::Runnable
+        | Status::Executing
+        | Status::Done
+        | Status::Failed
+        | Status::Cancelled => status,
+    }
+}
+
+pub(crate) async fn terminate(
+    session: &Session,
+    ids: &[InstanceId],
+    extent: Extent,
+    note: &Note,
+) -> Result<Terminated> {
+    check("terminate", ids, note)?;
+    if ids.is_empty() {
+        return Ok(Terminated::default());
+    }
+    session
+        .retry("terminate", || {
+            Box::pin(terminate_once(session, ids, extent, note))
+        })
+        .await
+}
+
+async fn terminate_once(
+    session: &Session,
+    ids: &[InstanceId],
+    extent: Extent,
+    note: &Note,
+) -> Result<Terminated, Failure> {
+    let mut transaction = session.begin(Purpose::Write).await?;
+    let found = found(transaction.run(&[locking(ids)]).await?)?;
+    let mut telling = Telling::new(note, None);
+    found.values().for_each(|was| telling.terminate(was));
+    let tree = tree(extent, Verb::Terminate, note, &found);
+    let effects = tell(transaction, &telling, tree).await?;
+    let mut fresh: BTreeSet<InstanceId> = telling.terminated.iter().map(Found::id).collect();
+    let answers = ids
+        .iter()
+        .map(|id| match found.get(id) {
+            None => TerminateAnswer::NotFound,
+            Some(was) if fresh.remove(id) => TerminateAnswer::Terminated(was.status),
+            Some(was) if was.status.is_terminal() => TerminateAnswer::AlreadyEnded(was.status),
+            Some(_) => TerminateAnswer::AlreadyEnded(Status::Cancelled),
+        })
+        .collect();
+    Ok(Terminated {
+        answers,
+        woken: effects.woken,
+        cascades: effects.cascades,
+    })
+}
+
+/// What is left to tell those that descend from these, whether these have ended or not.
+fn tree<'a>(
+    extent: Extent,
+    verb: Verb,
+    note: &'a Note,
+    found: &'a BTreeMap<InstanceId, Found>,
+) -> Option<Call<'a>> {
+    match extent {
+        Extent::One => None,
+        Extent::Tree => leaving(verb.as_str(), note, found.values()),
+    }
+}
+
+async fn tell(
+    transaction: Transaction<'_>,
+    telling: &Telling<'_>,
+    tree: Option<Call<'_>>,
+) -> Result<Effects, Failure> {
+    let calls = telling.calls(tree);
+    let answers = transaction.finish(&calls).await?;
+    Telling::effects(&calls, &answers)
 }
 
 pub(crate) async fn retry(session: &Session, ids: &[InstanceId], note: &Note) -> Result<Retried> {
@@ -85,23 +165,23 @@ async fn retry_once(
 ) -> Result<Retried, Failure> {
     let mut transaction = session.begin(Purpose::Write).await?;
     let found = found(transaction.run(&[locking(ids)]).await?)?;
-    let bad = matching(&found, |status| {
-        matches!(status, Status::Failed | Status::Cancelled)
-    });
+    let ended_badly = |was: &&Found| matches!(was.status, Status::Failed | Status::Cancelled);
+    let bad: Vec<Found> = found.values().filter(ended_badly).copied().collect();
     let mut woken = QueueNames::new();
     if bad.is_empty() {
         transaction.finish(&[]).await?;
     } else {
+        let claims = claims(&bad);
         let calls = [
-            statement::OPERATE_LOCK_PARENTS.with([value(ids_of(&bad))]),
-            statement::OPERATE_REJOIN.with(references(&bad)),
-            statement::OPERATE_RETRY.with(references(&bad)),
-            recording(Verb::Retry, note, &bad, &found),
+            statement::OPERATE_LOCK_PARENTS.with([value(ids_of(&claims))]),
+            statement::OPERATE_REJOIN.with(references(&claims)),
+            statement::OPERATE_RETRY.with(references(&claims)),
+            recording(Verb::Retry, note, &bad, None),
         ];
         let answers = transaction.finish(&calls).await?;
         add_all(&mut woken, &answers[2])?;
     }
-    let mut fresh: BTreeSet<InstanceId> = bad.iter().map(|claim| claim.id).collect();
+    let mut fresh: BTreeSet<InstanceId> = bad.iter().map(Found::id).collect();
     let answers = ids
         .iter()
         .map(|id| match found.get(id) {
@@ -140,27 +220,24 @@ async fn delete_once(
     let answers = transaction
         .run(&[locking(ids), statement::OPERATE_DELETE.with([value(all)])])
         .await?;
-    let (mut verdicts, mut found, mut removed) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+    let found = found_in(&answers[0])?;
+    let (mut verdicts, mut removed) = (BTreeMap::new(), Vec::new());
     for row in &answers[1] {
         let (id, was) = (instance_id(row)?, status(row, "status")?);
-        let claim = ClaimRef {
-            id,
-            revision: Revision(0),
-        };
         let verdict = match column::<Option<i64>>(row, "parent_id")? {
             _ if column(row, "removed")? => {
-                removed.push(claim);
+                removed.extend(found.get(&id));
                 DeleteAnswer::Deleted
             }
-            Some(parent) if was.is_terminal() => DeleteAnswer::ParentLives(InstanceId(parent)),
-            _ => DeleteAnswer::NotEnded(was),
+            _ if !was.is_terminal() => DeleteAnswer::NotEnded(was),
+            Some(parent) => DeleteAnswer::ParentLives(InstanceId(parent)),
+            None => DeleteAnswer::Cascading,
         };
         verdicts.insert(id, verdict);
-        found.insert(id, Found { status: was, claim });
     }
-    removed.sort_by_key(|claim| claim.id);
+    removed.sort_by_key(Found::id);
     transaction
-        .finish(&[recording(Verb::Delete, note, &removed, &found)])
+        .finish(&[recording(Verb::Delete, note, &removed, None)])
         .await?;
     let mut gone = BTreeSet::new();
     Ok(ids
@@ -215,58 +292,13 @@ fn locking(ids: &[InstanceId]) -> Call<'static> {
     statement::OPERATE_LOCK.with([value(ids.iter().map(|id| id.0).collect::<Vec<i64>>())])
 }
 
-/// An instance as it was when the operator's transaction locked it.
-struct Found {
-    status: Status,
-    claim: ClaimRef,
+fn found(answers: Vec<Vec<Row>>) -> Result<BTreeMap<InstanceId, Found>, Failure> {
+    found_in(&answers[0])
 }
 
-fn found(answers: Vec<Vec<tokio_postgres::Row>>) -> Result<BTreeMap<InstanceId, Found>, Failure> {
-    answers[0]
-        .iter()
-        .map(|row| {
-            let id = instance_id(row)?;
-            let claim = ClaimRef {
-                id,
-                revision: column(row, "revision").map(Revision)?,
-            };
-            Ok((
-                id,
-                Found {
-                    status: status(row, "status")?,
-                    claim,
-                },
-            ))
-        })
+/// What the operator's transaction has locked.
+fn found_in(rows: &[Row]) -> Result<BTreeMap<InstanceId, Found>, Failure> {
+    rows.iter()
+        .map(|row| Found::read(row).map(|found| (found.id(), found)))
         .collect()
-}
-
-fn matching(
-    found: &BTreeMap<InstanceId, Found>,
-    condition: impl Fn(Status) -> bool,
-) -> Vec<ClaimRef> {
-    found
-        .values()
-        .filter(|was| condition(was.status))
-        .map(|was| was.claim)
-        .collect()
-}
-
-fn recording<'a>(
-    verb: Verb,
-    note: &'a Note,
-    changed: &[ClaimRef],
-    found: &BTreeMap<InstanceId, Found>,
-) -> Call<'a> {
-    let statuses: Vec<&'static str> = changed
-        .iter()
-        .map(|claim| found[&claim.id].status.as_str())
-        .collect();
-    statement::OPERATE_RECORD.with([
-        value(verb.as_str()),
-        value(note.by.as_str()),
-        value(note.clean_reason()),
-        value(changed.iter().map(|claim| claim.id.0).collect::<Vec<i64>>()),
-        value(statuses),
-    ])
 }

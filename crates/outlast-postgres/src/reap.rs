@@ -1,12 +1,13 @@
 //! Returning the claims of dead workers.
 
-use crate::claim::{add_all, add_if, references};
-use crate::commit::{clearing, joining};
+use crate::claim::{add_if, references};
+use crate::commit::{admitting, clearing, closing, joining};
 use crate::error::Failure;
 use crate::opening::Purpose;
 use crate::row::{column, instance_id};
 use crate::session::Session;
 use crate::statement::{self, Call, value};
+use crate::telling::Effects;
 use outlast_core::{
     ClaimRef, InstanceId, ReapRequest, Reaped, Result, Revision, WorkerId, gave_up,
 };
@@ -53,6 +54,9 @@ struct Verdicts {
     returned: Vec<ClaimRef>,
     failed: Vec<ClaimRef>,
     errors: Vec<String>,
+    /// Of those that fail, who has a place in a window, and who has fanned out.
+    placed: Vec<ClaimRef>,
+    parents: Vec<ClaimRef>,
 }
 
 fn judge(rows: &[Row], crashes_max: i32) -> Result<Verdicts, Failure> {
@@ -69,6 +73,12 @@ fn judge(rows: &[Row], crashes_max: i32) -> Result<Verdicts, Failure> {
             verdicts
                 .errors
                 .push(gave_up(crashes, &column::<String>(row, "step")?));
+            if column::<Option<bool>>(row, "held")?.is_some() {
+                verdicts.placed.push(claim);
+            }
+            if column::<i32>(row, "round")? > 0 {
+                verdicts.parents.push(claim);
+            }
         } else {
             verdicts.returned.push(claim);
         }
@@ -89,6 +99,12 @@ impl Verdicts {
         if !self.returned.is_empty() {
             calls.push(statement::REAP_RETURN.with(references(&self.returned)));
         }
+        if !self.parents.is_empty() {
+            calls.push(closing(&self.parents));
+        }
+        if !self.placed.is_empty() {
+            calls.push(admitting(&self.placed));
+        }
         if !self.failed.is_empty() {
             calls.push(joining(&self.failed));
         }
@@ -105,18 +121,12 @@ impl Verdicts {
             failed: sorted(&self.failed),
             ..Reaped::default()
         };
+        let mut effects = Effects::default();
         for (call, rows) in calls.iter().zip(answers) {
             match call.statement.name {
-                name if name == statement::COMMIT_LET_THROUGH.name => {
-                    add_all(&mut reaped.woken, rows)?
-                }
-                name if name == statement::COMMIT_JOIN.name => {
-                    rows.iter()
-                        .try_for_each(|row| add_if(&mut reaped.woken, row, "released"))?;
-                }
                 name if name == statement::REAP_RETURN.name => {
                     rows.iter()
-                        .try_for_each(|row| add_if(&mut reaped.woken, row, "eligible"))?;
+                        .try_for_each(|row| add_if(&mut effects.woken, row, "eligible"))?;
                 }
                 name if name == statement::REAP_REMOVE.name => {
                     reaped.removed = rows
@@ -124,9 +134,11 @@ impl Verdicts {
                         .map(|row| column(row, "id").map(WorkerId))
                         .collect::<Result<_, _>>()?;
                 }
-                _ => {}
+                _ => effects.add(call.statement, rows)?,
             }
         }
+        reaped.woken = effects.woken;
+        reaped.cascades = effects.cascades;
         reaped.removed.sort();
         Ok(reaped)
     }

@@ -1,6 +1,6 @@
 //! Looking for what should not exist.
 
-use crate::claim::{add_all, add_if};
+use crate::claim::add_if;
 use crate::error::Failure;
 use crate::opening::Purpose;
 use crate::row::{column, instance_id};
@@ -26,23 +26,29 @@ async fn reconcile_once(
     let page = transaction
         .run(&[statement::RECONCILE_PAGE.with([value(after), value(request.max as i64)])])
         .await?;
-    let (mut ids, mut joining) = (Vec::new(), Vec::new());
+    let (mut ids, mut joining, mut held) = (Vec::new(), Vec::new(), Vec::new());
     for row in &page[0] {
         let id = instance_id(row)?;
         ids.push(id.0);
         if column(row, "joins")? {
             joining.push(id.0);
         }
+        if column(row, "is_held")? {
+            held.push(id.0);
+        }
     }
     let next = (ids.len() == request.max)
         .then(|| ids.last().copied().map(InstanceId))
         .flatten();
     // Joins are counted under the parents' locks, which every child's end takes before it counts.
-    let calls = [
+    let mut calls = vec![
         statement::DELIVER_LOCK.with([value(joining.clone()), value(None::<i64>)]),
         statement::RECONCILE_JOINS.with([value(joining)]),
         statement::RECONCILE_HOLDS.with([value(ids)]),
     ];
+    if !held.is_empty() {
+        calls.push(statement::RECONCILE_WINDOWS.with([value(held)]));
+    }
     let answers = transaction.finish(&calls).await?;
     let mut reconciled = Reconciled {
         next,
@@ -52,10 +58,10 @@ async fn reconcile_once(
         reconciled.joins.push(instance_id(row)?);
         add_if(&mut reconciled.woken, row, "released")?;
     }
-    for row in &answers[2] {
+    for row in answers[2..].iter().flatten() {
         reconciled.holds.push(instance_id(row)?);
+        reconciled.woken.insert(column(row, "queue")?);
     }
-    add_all(&mut reconciled.woken, &answers[2])?;
     reconciled.joins.sort();
     reconciled.holds.sort();
     Ok(reconciled)

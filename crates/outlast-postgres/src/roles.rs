@@ -60,6 +60,13 @@ const TABLES: &[Table] = &[
         reader: "select",
     },
     Table {
+        name: "events",
+        // A history is never changed.
+        worker: "select, insert, delete",
+        enqueuer: "",
+        reader: "select",
+    },
+    Table {
         name: "signals",
         worker: "select, insert, update, delete",
         enqueuer: "",
@@ -81,6 +88,12 @@ const TABLES: &[Table] = &[
         name: "operations",
         // Records are locked before they are collected, for which one column will do. They are never changed.
         worker: "select, insert, update (id), delete",
+        enqueuer: "",
+        reader: "select",
+    },
+    Table {
+        name: "cascades",
+        worker: "select, insert, update, delete",
         enqueuer: "",
         reader: "select",
     },
@@ -113,6 +126,9 @@ const ENQUEUING: &[&str] = &[
 
 /// The clock, which every statement asks.
 const CLOCK: &[&str] = &["now()"];
+
+/// The rule of joins, for the statements that count children.
+const COUNTING: &[&str] = &["joined(integer, boolean, integer, integer, integer)"];
 
 impl Roles {
     /// Nobody but the owner.
@@ -191,7 +207,7 @@ fn revoke(sql: &mut String, schema: &str, roles: &[(Part, String)]) {
     for sequence in WORKER_SEQUENCES {
         revoke(format!("sequence \"{schema}\".{sequence}"));
     }
-    for function in CLOCK.iter().chain(ENQUEUING) {
+    for function in CLOCK.iter().chain(COUNTING).chain(ENQUEUING) {
         revoke(format!("function \"{schema}\".{function}"));
     }
 }
@@ -230,12 +246,12 @@ impl Part {
     }
 
     fn functions(self) -> impl Iterator<Item = &'static &'static str> {
-        let (first, second): (&[_], &[_]) = match self {
-            Part::Worker => (CLOCK, ENQUEUING),
-            Part::Enqueuer => (&[], ENQUEUING),
-            Part::Reader => (CLOCK, &[]),
+        let functions: &[&[_]] = match self {
+            Part::Worker => &[CLOCK, COUNTING, ENQUEUING],
+            Part::Enqueuer => &[ENQUEUING],
+            Part::Reader => &[CLOCK],
         };
-        first.iter().chain(second)
+        functions.iter().flat_map(|functions| functions.iter())
     }
 }
 

@@ -2,8 +2,9 @@
 
 use crate::error::Failure;
 use outlast_core::{
-    Child, Claim, DroppedChild, Error, Instance, InstanceId, Json, Parent, Revision, Scope, Signal,
-    SignalId, SignalRow, Status, Timestamp, WorkerId,
+    Barrier, CancelRequest, Child, Claim, ClosePolicy, DroppedChild, Error, Instance, InstanceId,
+    Joined, Json, Parent, Revision, Scope, Signal, SignalId, SignalRow, Status, Timestamp, Until,
+    WorkerId,
 };
 use std::time::{Duration, SystemTime};
 use tokio_postgres::Row;
@@ -70,11 +71,18 @@ pub(crate) fn claim(row: &Row, queue: &str, now: SystemTime) -> Result<Claim, Fa
         correlation_key: column(row, "correlation_key")?,
         parent: parent(row)?,
         round: column(row, "round")?,
+        run: column::<Option<i32>>(row, "run")?.unwrap_or(1),
+        events: column::<Option<i32>>(row, "events")?.unwrap_or(0),
         awaits: column::<Option<Vec<String>>>(row, "awaits")?.unwrap_or_default(),
         inbox: Vec::new(),
         children: Vec::new(),
         dropped: dropped(row)?,
+        joined: joined(row)?,
+        first_failure: column::<Option<i64>>(row, "first_failure")?.map(InstanceId),
+        cancel: cancel(row)?,
+        windowed: column::<Option<bool>>(row, "held")?.is_some(),
         waited: waited(row, now)?,
+        claimed_at: Some(now.into()),
     })
 }
 
@@ -106,16 +114,22 @@ pub(crate) fn signal_row(row: &Row) -> Result<SignalRow, Failure> {
     })
 }
 
-pub(crate) fn child(row: &Row) -> Result<Child, Failure> {
+/// A child. Those from before there were positions have none, and take the one that is given.
+pub(crate) fn child(row: &Row, unplaced: i32) -> Result<Child, Failure> {
     Ok(Child {
         id: instance_id(row)?,
         round: column(row, "parent_round")?,
+        position: column::<Option<i32>>(row, "parent_position")?.unwrap_or(unplaced),
+        on_parent_close: close_policy(row, "on_parent_close")?,
+        held: column::<Option<bool>>(row, "held")?.unwrap_or(false),
         machine: column(row, "fsm")?,
         version: column(row, "fsm_version")?,
+        run: column(row, "run")?,
         status: status(row, "status")?,
         state: json(row, "state")?,
         result: optional_json(row, "result")?,
         last_error: column(row, "last_error")?,
+        finished_at: optional_time(row, "finished_at")?,
     })
 }
 
@@ -142,8 +156,16 @@ pub(crate) fn instance(row: &Row) -> Result<Instance, Failure> {
         awaits: column(row, "awaits")?,
         await_deadline: optional_time(row, "await_deadline")?,
         parent: parent(row)?,
+        position: column(row, "parent_position")?,
+        on_parent_close: close_policy(row, "on_parent_close")?,
+        held: column(row, "held")?,
+        cancel: cancel(row)?,
         round: column(row, "round")?,
+        run: column(row, "run")?,
+        events: column(row, "events")?,
+        joining: column(row, "joining")?,
         children_pending: column(row, "children_pending")?,
+        barrier: barrier(row)?,
         dropped: dropped(row)?,
         correlation_key: column(row, "correlation_key")?,
         correlation_scope: scope(row)?,
@@ -161,6 +183,62 @@ fn parent(row: &Row) -> Result<Option<Parent>, Failure> {
         id: InstanceId(id),
         round,
     }))
+}
+
+/// What becomes of a child or of the rest: nothing is written where it goes on.
+pub(crate) fn close_policy(row: &Row, name: &str) -> Result<ClosePolicy, Failure> {
+    match column::<Option<&str>>(row, name)? {
+        Some(word) => Ok(word.parse()?),
+        None => Ok(ClosePolicy::Abandon),
+    }
+}
+
+fn joined(row: &Row) -> Result<Option<Joined>, Failure> {
+    let word: Option<&str> = column(row, "joined")?;
+    Ok(word.map(str::parse).transpose()?)
+}
+
+fn cancel(row: &Row) -> Result<Option<CancelRequest>, Failure> {
+    let answered = column::<Option<bool>>(row, "cancel_answered")?.unwrap_or(false);
+    Ok(pending_cancel(row)?.map(|cancel| CancelRequest { answered, ..cancel }))
+}
+
+/// The cancel of a statement that tells only of those that wait to be answered.
+pub(crate) fn pending_cancel(row: &Row) -> Result<Option<CancelRequest>, Failure> {
+    let Some(requested_at) = optional_time(row, "cancel_requested_at")? else {
+        return Ok(None);
+    };
+    Ok(Some(CancelRequest {
+        reason: column::<Option<String>>(row, "cancel_reason")?.unwrap_or_default(),
+        requested_at,
+        answered: false,
+    }))
+}
+
+fn barrier(row: &Row) -> Result<Option<Barrier>, Failure> {
+    let joins = column::<Option<Vec<i32>>>(row, "joining")?.is_some();
+    if column::<i32>(row, "round")? == 0 && !joins {
+        return Ok(None);
+    }
+    let window: Option<i32> = column(row, "join_window")?;
+    Ok(Some(Barrier {
+        until: until(row)?,
+        window: window.map(i32::unsigned_abs),
+        rest: close_policy(row, "join_rest")?,
+        started: column(row, "children_started")?,
+        failed: column(row, "children_failed")?,
+        first_failure: column::<Option<i64>>(row, "first_failure")?.map(InstanceId),
+        joined: joined(row)?,
+    }))
+}
+
+fn until(row: &Row) -> Result<Until, Failure> {
+    let needs: Option<i32> = column(row, "join_needs")?;
+    Ok(match needs {
+        Some(needs) => Until::Quorum(needs.unsigned_abs()),
+        None if column(row, "join_fails_fast")? => Until::FailFast,
+        None => Until::All,
+    })
 }
 
 fn dropped(row: &Row) -> Result<Vec<DroppedChild>, Failure> {

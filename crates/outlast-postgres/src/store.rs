@@ -4,17 +4,18 @@ use crate::options::Options;
 use crate::session::Session;
 use crate::transaction::Schema;
 use crate::{
-    claim, collect, commit, deliver, fire, insert, inspect, lease, list, listen, operate, reap,
-    reconcile, record, survey,
+    cascade, claim, collect, commit, deliver, fire, history, insert, inspect, lease, list, listen,
+    operate, reap, reconcile, record, survey,
 };
 use async_trait::async_trait;
 use outlast_core::{
-    Cancelled, Child, ClaimRef, ClaimRequest, Claimed, CollectRequest, Collected, Commit,
-    Committed, Count, DeleteAnswer, Delivered, Filter, Fired, Heartbeat, Hints, Inserts, Inspect,
-    Instance, InstanceId, ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note, Operation,
-    Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released,
-    Result, Retried, RoundSummary, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store,
-    Survey, SurveyRequest, Taker, Timestamp, Traffic, Worker, WorkerId,
+    Cancelled, CascadeRequest, Cascaded, Child, ClaimRequest, Claimed, CollectRequest, Collected,
+    Commit, Committed, Count, DeleteAnswer, Delivered, Event, Extent, Family, Filter, Fired,
+    Heartbeat, HeldClaim, Hints, HistoryRequest, Inserts, Inspect, Instance, InstanceId,
+    ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note, Operation, OperationId, Page,
+    QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
+    Retried, RoundSummary, RunSummary, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted,
+    Store, Survey, SurveyRequest, Taker, Terminated, Timestamp, Traffic, Worker, WorkerId,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -121,7 +122,7 @@ impl Store for Postgres {
         claim::release(&self.session, &releases).await
     }
 
-    async fn claims_of(&self, worker: WorkerId) -> Result<Vec<ClaimRef>> {
+    async fn claims_of(&self, worker: WorkerId) -> Result<Vec<HeldClaim>> {
         lease::claims(&self.session, worker).await
     }
 
@@ -165,8 +166,21 @@ impl Store for Postgres {
         record::record(&self.session, traffic).await
     }
 
-    async fn cancel(&self, ids: Vec<InstanceId>, note: Note) -> Result<Cancelled> {
-        operate::cancel(&self.session, &ids, &note).await
+    async fn cancel(&self, ids: Vec<InstanceId>, extent: Extent, note: Note) -> Result<Cancelled> {
+        operate::cancel(&self.session, &ids, extent, &note).await
+    }
+
+    async fn terminate(
+        &self,
+        ids: Vec<InstanceId>,
+        extent: Extent,
+        note: Note,
+    ) -> Result<Terminated> {
+        operate::terminate(&self.session, &ids, extent, &note).await
+    }
+
+    async fn cascade(&self, request: CascadeRequest) -> Result<Cascaded> {
+        cascade::cascade(&self.session, request).await
     }
 
     async fn retry(&self, ids: Vec<InstanceId>, note: Note) -> Result<Retried> {
@@ -249,8 +263,28 @@ impl Inspect for Postgres {
         inspect::operations(&self.session, instance).await
     }
 
+    async fn closures(
+        &self,
+        parent: InstanceId,
+        after: Option<OperationId>,
+    ) -> Result<Vec<Operation>> {
+        inspect::closures(&self.session, parent, after).await
+    }
+
+    async fn family(&self, id: InstanceId) -> Result<Option<Family>> {
+        survey::family(&self.session, id).await
+    }
+
     async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>> {
         survey::rounds(&self.session, id).await
+    }
+
+    async fn history(&self, request: HistoryRequest) -> Result<Vec<Event>> {
+        history::history(&self.session, request).await
+    }
+
+    async fn histories(&self, id: InstanceId) -> Result<Vec<RunSummary>> {
+        history::histories(&self.session, id).await
     }
 
     async fn survey(&self, request: SurveyRequest) -> Result<Survey> {

@@ -6,8 +6,8 @@ use crate::session::Session;
 use crate::statement::{self, value};
 use outlast_core::limits::COUNT_MAX;
 use outlast_core::{
-    InstanceId, OVERDUE_AFTER, RETRIES_ALARMING, Result, RoundSummary, Standing, Survey,
-    SurveyRequest, micros,
+    Family, InstanceId, OVERDUE_AFTER, RETRIES_ALARMING, Result, RoundSummary, Standing, Status,
+    Survey, SurveyRequest, micros,
 };
 
 pub(crate) async fn survey(session: &Session, request: SurveyRequest) -> Result<Survey> {
@@ -49,4 +49,24 @@ pub(crate) async fn rounds(session: &Session, id: InstanceId) -> Result<Vec<Roun
         ))
     });
     Ok(RoundSummary::of(counts.await?))
+}
+
+pub(crate) async fn family(session: &Session, id: InstanceId) -> Result<Option<Family>> {
+    let call = statement::INSPECT_FAMILY.with([value(id.0), value(COUNT_MAX as i64)]);
+    let counts = ask_planned(session, "family", call, |row| {
+        let members = column::<i64>(row, "members")?.unsigned_abs();
+        Ok((
+            status(row, "status")?,
+            members,
+            column::<bool>(row, "is_cut")?,
+        ))
+    });
+    let mut counts = counts.await?;
+    counts.sort_by_key(|(status, ..)| Status::ALL.iter().position(|known| known == status));
+    let complete = counts.iter().all(|(_, _, is_cut)| !is_cut);
+    let members = counts.into_iter().filter(|(_, members, _)| *members > 0);
+    let members: Vec<(Status, u64)> = members
+        .map(|(status, members, _)| (status, members))
+        .collect();
+    Ok((!members.is_empty()).then_some(Family { members, complete }))
 }

@@ -5,8 +5,8 @@
 mod support;
 
 use outlast_core::{
-    Answer, Claim, ErrorKind, Inspect, InstanceId, Json, ManualClock, NewSignal, Outcome, Status,
-    Store,
+    Answer, Claim, ErrorKind, Inspect, InstanceId, Join, Json, ManualClock, NewSignal, Outcome,
+    Status, Store,
 };
 use outlast_postgres::Postgres;
 use support::work::{
@@ -68,7 +68,7 @@ async fn outcomes_that_cannot_be_written_are_rejected_alone() {
                 assert_eq!(status, Status::Executing);
             }
             Answer::Committed { .. } => assert_eq!(status, Status::Done),
-            Answer::Lost => panic!("{} is lost", claim.id),
+            Answer::Lost | Answer::Cancel(_) => panic!("{}: {answer:?}", claim.id),
         }
     }
     let rejected = answers
@@ -86,6 +86,7 @@ async fn a_rejected_outcome_leaves_nothing_behind() {
     refuse_updates(&schema, "new.round = 1").await;
     let fan_out = Outcome::FanOut {
         children: vec![task(); 5],
+        join: Join::default(),
         step: "join".into(),
         state: claim.state.clone(),
     };

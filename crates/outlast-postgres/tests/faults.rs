@@ -8,9 +8,9 @@ mod support;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use outlast_core::{
-    Answer, Claim, Delivery, Error, ErrorKind, Filter, Heartbeat, Inspect, InstanceId, Json,
-    ListRequest, NewSignal, Note, Outcome, ReapRequest, ReconcileRequest, Status, Store, Target,
-    Timestamp, WorkerId,
+    Answer, CascadeRequest, Claim, Delivery, Error, ErrorKind, Extent, Filter, Heartbeat, Inspect,
+    InstanceId, Join, Json, ListRequest, NewSignal, Note, Outcome, ReapRequest, ReconcileRequest,
+    Status, Store, Target, Timestamp, WorkerId,
 };
 use outlast_postgres::{Conductor, Options, Postgres};
 use outlast_testbed::cluster::{Cluster, Stop};
@@ -209,6 +209,7 @@ async fn a_full_disk_is_transient_and_leaves_nothing_half_done() {
         &claim,
         Outcome::FanOut {
             children,
+            join: Join::default(),
             step: "joined".into(),
             state: Json::null(),
         },
@@ -477,7 +478,9 @@ async fn assert_closed(store: &Postgres, claim: &Claim) {
         store.fire(1).await.err(),
         store.collect(collect).await.err(),
         store.reconcile(reconcile).await.err(),
-        store.cancel(vec![id], note()).await.err(),
+        store.cancel(vec![id], Extent::One, note()).await.err(),
+        store.terminate(vec![id], Extent::One, note()).await.err(),
+        store.cascade(CascadeRequest { max: 1 }).await.err(),
         store.retry(vec![id], note()).await.err(),
         store.delete(vec![id], note()).await.err(),
         store.pause("default", note()).await.err(),
@@ -562,6 +565,7 @@ async fn an_outcome_whose_answer_was_lost_is_not_written_twice() {
     let parent = running(&remote).await;
     let fan_out = Outcome::FanOut {
         children: vec![task(), task()],
+        join: Join::default(),
         step: "joined".into(),
         state: Json::null(),
     };
@@ -708,6 +712,7 @@ async fn a_claim_that_is_lost_before_its_children_are_loaded_is_not_handed_out()
         let parent = running(store).await;
         let fan_out = Outcome::FanOut {
             children: vec![task()],
+            join: Join::default(),
             step: "join".into(),
             state: Json::null(),
         };
@@ -766,7 +771,13 @@ async fn a_claim_that_is_still_under_way_is_among_what_the_worker_holds() {
     let (claimed, held) = tokio::join!(claim, ask);
     let claim = claimed.unwrap().claims[0].reference();
     assert_eq!(claim.id, id);
-    assert_eq!(held.unwrap(), [claim]);
+    assert_eq!(
+        held.unwrap()
+            .iter()
+            .map(|held| held.claim)
+            .collect::<Vec<_>>(),
+        [claim]
+    );
     remote.close().await;
     named.close().await;
 }
@@ -889,6 +900,7 @@ async fn an_outcome_whose_claim_was_forgotten_and_taken_anew_is_not_written_by_h
     claims.armed.store(true, Ordering::SeqCst);
     let fan_out = Outcome::FanOut {
         children: vec![task(), task()],
+        join: Join::default(),
         step: "join".into(),
         state: Json::null(),
     };

@@ -11,6 +11,7 @@
     clippy::print_stdout,
     reason = "how many schedules there were is for people"
 )]
+#![allow(dead_code, reason = "the interleavings of families use the rest")]
 
 mod support;
 
@@ -19,6 +20,7 @@ mod interleavings {
     pub(crate) mod check;
     pub(crate) mod defects;
     pub(crate) mod gate;
+    pub(crate) mod play;
     pub(crate) mod scheduler;
     pub(crate) mod stage;
     pub(crate) mod world;
@@ -28,11 +30,10 @@ use interleavings::act::Act::{
     self, Claim, Collect, CommitClaimed, Deliver, DeliverFor, Deregister, Fire, Insert, Reap,
     Release, Retry, SignalOrInsert,
 };
-use interleavings::act::Decision::{self, Done, FanOut, Keep, Next, Park};
-use interleavings::defects;
-use interleavings::scheduler::{Report, Scenario};
-use interleavings::stage::{Stage, Start};
-use interleavings::world::World;
+use interleavings::act::Decision::{Done, FanOut, Keep, Next, Park};
+use interleavings::play::{beside, both, catch, commit, hold, pairs, survive, terminate};
+use interleavings::scheduler::Scenario;
+use interleavings::stage::Start;
 use std::slice::from_ref;
 
 /// Crashes that a step may cause before its instance fails.
@@ -51,7 +52,7 @@ async fn outcomes_signals_and_timers_on_one_executing_instance_can_meet_in_any_o
         Release(0),
         Deliver(0),
         Fire,
-        cancel([0]),
+        terminate([0]),
         Collect,
     ];
     hold(&pairs(Start::Executing, &acts)).await;
@@ -68,7 +69,7 @@ async fn a_reap_can_meet_every_other_verb_on_one_executing_instance() {
         Release(0),
         Deliver(0),
         Fire,
-        cancel([0]),
+        terminate([0]),
         Collect,
         Reap(CRASHES_MAX),
         Reap(0),
@@ -87,7 +88,7 @@ async fn a_claim_can_meet_every_other_verb_on_one_executing_instance() {
         Release(0),
         Deliver(0),
         Fire,
-        cancel([0]),
+        terminate([0]),
         Collect,
         Reap(CRASHES_MAX),
     ];
@@ -99,14 +100,14 @@ async fn verbs_on_one_parked_or_runnable_instance_can_meet_in_any_order() {
     let on_parked = [
         Deliver(0),
         Fire,
-        cancel([0]),
+        terminate([0]),
         Claim,
         Collect,
         commit(0, Done),
         commit(0, Park),
         Reap(CRASHES_MAX),
     ];
-    let on_runnable = [Deliver(0), Fire, cancel([0]), Claim, Collect];
+    let on_runnable = [Deliver(0), Fire, terminate([0]), Claim, Collect];
     // A stale outcome finds nothing to lock, and would multiply what it cannot change.
     let parked = pairs(Start::Parked, &on_parked).into_iter();
     let mut scenarios: Vec<Scenario> = parked.map(Scenario::briefly).collect();
@@ -122,12 +123,12 @@ async fn three_sessions_on_one_instance_can_meet_in_any_order() {
         executing(&[&[commit(0, Park)], &[Deliver(0)], &[Fire]]),
         executing(&[&[commit(0, Park)], &[Deliver(0)], &[Claim]]),
         executing(&[&[commit(0, Park)], &[Deliver(0)], &[Deliver(0)]]),
-        executing(&[&[commit(0, Park)], &[Deliver(0)], &[cancel([0])]]),
+        executing(&[&[commit(0, Park)], &[Deliver(0)], &[terminate([0])]]),
         executing(&[&[commit(0, Park)], &[Deliver(0)], &[Reap(CRASHES_MAX)]]),
-        executing(&[&[commit(0, Done)], &[Deliver(0)], &[cancel([0])]]),
+        executing(&[&[commit(0, Done)], &[Deliver(0)], &[terminate([0])]]),
         executing(&[&[commit(0, Done)], &[Deliver(0)], &[Collect]]),
         parked(&[&[Deliver(0)], &[Fire], &[Claim]]),
-        parked(&[&[Deliver(0)], &[Fire], &[cancel([0])]]),
+        parked(&[&[Deliver(0)], &[Fire], &[terminate([0])]]),
     ])
     .await;
 }
@@ -146,7 +147,7 @@ async fn a_delivery_that_claims_can_meet_whatever_else_happens_to_its_target() {
         Deliver(0),
         DeliverFor(0),
         Fire,
-        cancel([0]),
+        terminate([0]),
         Claim,
         Reap(CRASHES_MAX),
     ];
@@ -156,7 +157,7 @@ async fn a_delivery_that_claims_can_meet_whatever_else_happens_to_its_target() {
         Deliver(0),
         DeliverFor(0),
         Fire,
-        cancel([0]),
+        terminate([0]),
         Claim,
         Collect,
         commit(0, Park),
@@ -175,11 +176,11 @@ async fn what_a_delivery_has_claimed_can_be_ended_and_its_worker_can_go() {
     hold(&[
         parked(&[&claimed, &[Deliver(0)]]),
         parked(&[&claimed, &[Fire]]),
-        parked(&[&claimed, &[cancel([0])]]),
+        parked(&[&claimed, &[terminate([0])]]),
         parked(&[&[DeliverFor(0)], &[Deregister, Reap(CRASHES_MAX)]]),
         parked(&[&[DeliverFor(0)], &[Deregister], &[Deliver(0)]]).at_meetings(),
         parked(&[&[DeliverFor(0)], &[DeliverFor(0)], &[Fire]]).at_meetings(),
-        parked(&[&[DeliverFor(0)], &[Fire], &[cancel([0])]]).at_meetings(),
+        parked(&[&[DeliverFor(0)], &[Fire], &[terminate([0])]]).at_meetings(),
     ])
     .await;
 }
@@ -191,14 +192,14 @@ async fn two_children_can_end_in_any_order_and_their_parent_joins_once() {
     let family = |sessions: &[&[Act]]| Scenario::new(Start::Family, sessions).briefly();
     hold(&[
         family(&[&[commit(1, Done)], &[commit(2, Done)]]),
-        family(&[&[commit(1, Done)], &[cancel([2])]]),
-        family(&[&[cancel([1])], &[cancel([2])]]),
+        family(&[&[commit(1, Done)], &[terminate([2])]]),
+        family(&[&[terminate([1])], &[terminate([2])]]),
         family(&[&[both([1, 2])], &[both([2, 1])]]),
-        family(&[&[both([1, 2])], &[cancel([2])]]),
-        family(&[&[both([1, 2])], &[cancel([1, 2])]]),
+        family(&[&[both([1, 2])], &[terminate([2])]]),
+        family(&[&[both([1, 2])], &[terminate([1, 2])]]),
         family(&[&[commit(1, Done)], &[Deliver(0)]]),
-        family(&[&[commit(1, Done)], &[cancel([0])]]),
-        family(&[&[both([1, 2])], &[cancel([0])]]),
+        family(&[&[commit(1, Done)], &[terminate([0])]]),
+        family(&[&[both([1, 2])], &[terminate([0])]]),
         family(&[&[commit(1, Done)], &[Collect]]),
         family(&[&[both([1, 2])], &[Collect]]),
         family(&[&[both([1, 2])], &[Claim]]),
@@ -211,10 +212,10 @@ async fn a_child_can_fail_with_its_worker_while_its_sibling_ends() {
     let family = |sessions: &[&[Act]]| Scenario::new(Start::Family, sessions).briefly();
     hold(&[
         family(&[&[commit(1, Done)], &[Reap(0)]]),
-        family(&[&[cancel([1])], &[Reap(0)]]),
-        family(&[&[cancel([0])], &[Reap(0)]]),
+        family(&[&[terminate([1])], &[Reap(0)]]),
+        family(&[&[terminate([0])], &[Reap(0)]]),
         family(&[&[commit(2, Done)], &[Reap(0)]]),
-        family(&[&[cancel([2])], &[Reap(0)]]),
+        family(&[&[terminate([2])], &[Reap(0)]]),
     ])
     .await;
 }
@@ -228,7 +229,7 @@ async fn the_last_child_can_end_beside_whatever_happens_to_its_family() {
         family(&[&[commit(2, Done)], &[Collect]]),
         family(&[&[commit(2, Done)], &[Claim]]),
         family(&[&[commit(2, Done)], &[Retry(1)]]),
-        family(&[&[commit(2, Done)], &[cancel([0])]]),
+        family(&[&[commit(2, Done)], &[terminate([0])]]),
         family(&[&[commit(2, Done)], &[Reap(CRASHES_MAX)]]),
         zombie(&[&[commit(3, Done)], &[commit(2, Done)]]),
         zombie(&[&[commit(3, Done)], &[both([1, 2])]]),
@@ -240,12 +241,12 @@ async fn the_last_child_can_end_beside_whatever_happens_to_its_family() {
 async fn three_sessions_on_a_family_can_meet_in_any_order() {
     let family = |sessions: &[&[Act]]| Scenario::new(Start::Family, sessions).at_meetings();
     hold(&[
-        family(&[&[commit(1, Done)], &[commit(2, Done)], &[cancel([0])]]),
+        family(&[&[commit(1, Done)], &[commit(2, Done)], &[terminate([0])]]),
         family(&[&[commit(1, Done)], &[commit(2, Done)], &[Claim]]),
         family(&[&[commit(1, Done)], &[commit(2, Done)], &[Collect]]),
-        family(&[&[commit(1, Done)], &[commit(2, Done)], &[cancel([2])]]),
-        family(&[&[commit(1, Done)], &[Reap(0)], &[cancel([0])]]),
-        family(&[&[both([1, 2])], &[cancel([2])], &[cancel([1])]]),
+        family(&[&[commit(1, Done)], &[commit(2, Done)], &[terminate([2])]]),
+        family(&[&[commit(1, Done)], &[Reap(0)], &[terminate([0])]]),
+        family(&[&[both([1, 2])], &[terminate([2])], &[terminate([1])]]),
     ])
     .await;
 }
@@ -274,8 +275,8 @@ async fn a_claim_can_meet_whatever_the_running_neighbour_of_its_key_does() {
         commit(0, Next),
         commit(0, Park),
         Release(0),
-        cancel([0]),
-        cancel([1]),
+        terminate([0]),
+        terminate([1]),
         Deliver(1),
         Reap(CRASHES_MAX),
     ];
@@ -287,16 +288,17 @@ async fn a_claim_can_meet_whatever_the_running_neighbour_of_its_key_does() {
 #[tokio::test]
 async fn nobody_stays_aside_behind_a_key_that_is_free() {
     let aside = |sessions: &[&[Act]]| Scenario::new(Start::LineSetAside, sessions).briefly();
-    let mut scenarios: Vec<Scenario> = [commit(0, Done), commit(0, Next), Release(0), cancel([0])]
-        .iter()
-        .flat_map(|leaving| {
-            [Claim, cancel([1]), Deliver(1), Reap(CRASHES_MAX)]
-                .map(|other| aside(&[from_ref(leaving), &[other]]))
-        })
-        .collect();
+    let mut scenarios: Vec<Scenario> =
+        [commit(0, Done), commit(0, Next), Release(0), terminate([0])]
+            .iter()
+            .flat_map(|leaving| {
+                [Claim, terminate([1]), Deliver(1), Reap(CRASHES_MAX)]
+                    .map(|other| aside(&[from_ref(leaving), &[other]]))
+            })
+            .collect();
     scenarios.extend([
-        aside(&[&[cancel([1])], &[Claim]]),
-        aside(&[&[Reap(CRASHES_MAX)], &[cancel([1])]]),
+        aside(&[&[terminate([1])], &[Claim]]),
+        aside(&[&[Reap(CRASHES_MAX)], &[terminate([1])]]),
     ]);
     hold(&scenarios).await;
 }
@@ -306,7 +308,7 @@ async fn claims_of_one_key_can_meet_in_any_order_and_one_of_them_gets_it() {
     let idle = |sessions: &[&[Act]]| Scenario::new(Start::LineIdle, sessions).briefly();
     hold(&[
         idle(&[&[Claim], &[Claim]]),
-        idle(&[&[Claim], &[cancel([0])]]),
+        idle(&[&[Claim], &[terminate([0])]]),
         idle(&[&[Claim], &[Deliver(0)]]),
         idle(&[&[Claim], &[Deliver(1)]]),
         idle(&[&[Claim, CommitClaimed], &[Claim]]),
@@ -342,7 +344,7 @@ async fn a_signal_or_insert_can_meet_whatever_the_holder_of_the_key_does() {
         commit(0, FanOut),
         Release(0),
         Deliver(0),
-        cancel([0]),
+        terminate([0]),
         Claim,
         Collect,
         Reap(CRASHES_MAX),
@@ -352,9 +354,16 @@ async fn a_signal_or_insert_can_meet_whatever_the_holder_of_the_key_does() {
     ];
     let executing = beside(Start::HolderExecuting, &SignalOrInsert, &others).into_iter();
     let mut scenarios: Vec<Scenario> = executing.map(Scenario::briefly).collect();
-    let others = [Deliver(0), Fire, cancel([0]), Claim, Insert, SignalOrInsert];
+    let others = [
+        Deliver(0),
+        Fire,
+        terminate([0]),
+        Claim,
+        Insert,
+        SignalOrInsert,
+    ];
     scenarios.extend(beside(Start::HolderParked, &SignalOrInsert, &others));
-    let others = [commit(0, Done), commit(0, Park), cancel([0]), Insert];
+    let others = [commit(0, Done), commit(0, Park), terminate([0]), Insert];
     let for_ever = beside(Start::HolderForEver, &SignalOrInsert, &others).into_iter();
     scenarios.extend(for_ever.map(Scenario::briefly));
     hold(&scenarios).await;
@@ -372,7 +381,7 @@ async fn the_key_of_a_holder_that_ends_goes_to_one_of_two_who_ask_for_it() {
         holder(&[&end, &[SignalOrInsert], &[Insert]]),
         holder(&[&end, &[SignalOrInsert], &[Claim]]),
         holder(&[&[commit(0, Park)], &[SignalOrInsert], &[SignalOrInsert]]),
-        holder(&[&[cancel([0])], &[SignalOrInsert], &[commit(0, Park)]]),
+        holder(&[&[terminate([0])], &[SignalOrInsert], &[commit(0, Park)]]),
     ])
     .await;
 }
@@ -381,18 +390,18 @@ async fn the_key_of_a_holder_that_ends_goes_to_one_of_two_who_ask_for_it() {
 
 /// The operator's batch locks its rows by id, the parent first; the child locks itself, then its parent.
 #[tokio::test]
-async fn a_family_cancelled_at_once_beside_an_ending_child_survives_its_deadlock() {
+async fn a_family_terminated_at_once_beside_an_ending_child_survives_its_deadlock() {
     survive(Scenario::new(
         Start::Family,
-        &[&[commit(2, Done)], &[cancel([0, 2])]],
+        &[&[commit(2, Done)], &[terminate([0, 2])]],
     ))
     .await;
 }
 
 /// Each holds its own row and would let the other one through.
 #[tokio::test]
-async fn two_neighbours_of_a_line_cancelled_by_two_operators_survive_their_deadlock() {
-    let line = [&[cancel([1])][..], &[cancel([2])]];
+async fn two_neighbours_of_a_line_terminated_by_two_operators_survive_their_deadlock() {
+    let line = [&[terminate([1])][..], &[terminate([2])]];
     survive(Scenario::new(Start::LineSetAside, &line).briefly()).await;
 }
 
@@ -454,9 +463,9 @@ async fn a_signal_or_insert_that_does_not_lock_its_target_first_is_caught() {
 }
 
 #[tokio::test]
-async fn a_cancel_that_does_not_lock_first_is_caught() {
-    let end = Scenario::new(Start::Executing, &[&[commit(0, Done)], &[cancel([0])]]).briefly();
-    catch("cancel-does-not-lock", end, &["I3: untrue answer"]).await;
+async fn a_terminate_that_does_not_lock_first_is_caught() {
+    let end = Scenario::new(Start::Executing, &[&[commit(0, Done)], &[terminate([0])]]).briefly();
+    catch("terminate-does-not-lock", end, &["I3: untrue answer"]).await;
 }
 
 #[tokio::test]
@@ -520,77 +529,3 @@ async fn a_claim_that_overtakes_an_elder_whom_somebody_holds_is_caught() {
 
 const LOST_WAKE_UP: &str = "waits for signal go, which is in its inbox";
 const LEFT_ASIDE: &str = "is blocked, and nobody before it will let it through";
-
-/// Every schedule of these scenarios keeps what must be true.
-async fn hold(scenarios: &[Scenario]) -> Report {
-    let mut world = World::open().await;
-    let mut total = Report::default();
-    let mut set: Option<(Start, Stage)> = None;
-    for scenario in scenarios {
-        let stage = match &set {
-            Some((start, stage)) if *start == scenario.start => stage.clone(),
-            _ => scenario.start.set(&world).await,
-        };
-        set = Some((scenario.start, stage.clone()));
-        let report = scenario.explore(&mut world, &stage).await;
-        println!("{scenario}: {report}");
-        total.add_report(report);
-    }
-    world.close().await;
-    println!("{} scenarios: {total}", scenarios.len());
-    assert!(total.examples.is_empty(), "{}", total.examples.join("\n\n"));
-    total
-}
-
-/// The same, and some schedule is a deadlock: the scheduler does see them.
-async fn survive(mut scenario: Scenario) {
-    scenario.may_deadlock = true;
-    let report = hold(&[scenario]).await;
-    assert!(report.deadlocked > 0, "no schedule is a deadlock: {report}");
-}
-
-/// As it is, the scenario keeps what must be true; with this defect some schedules are seen to violate just this.
-async fn catch(mutant: &str, scenario: Scenario, violations: &[&str]) {
-    hold(from_ref(&scenario)).await;
-    let mut world = World::with_variants(defects::of(mutant)).await;
-    let stage = scenario.start.set(&world).await;
-    let report = scenario.explore(&mut world, &stage).await;
-    world.close().await;
-    println!(
-        "{scenario}: caught in {} of {} schedules",
-        report.violated, report.schedules
-    );
-    for violation in violations {
-        let mut examples = report.examples.iter();
-        assert!(
-            examples.any(|example| example.contains(violation)),
-            "{scenario}: no schedule shows {violation:?}: {report:?}"
-        );
-    }
-}
-
-/// Each two of these beside each other, and each beside itself.
-fn pairs(start: Start, acts: &[Act]) -> Vec<Scenario> {
-    (0..acts.len())
-        .flat_map(|first| beside(start, &acts[first], &acts[first..]))
-        .collect()
-}
-
-/// This beside each of the others.
-fn beside(start: Start, act: &Act, others: &[Act]) -> Vec<Scenario> {
-    let pair = |other: &Act| Scenario::new(start, &[from_ref(act), from_ref(other)]);
-    others.iter().map(pair).collect()
-}
-
-fn commit(place: usize, decision: Decision) -> Act {
-    Act::Commit(vec![(place, decision)])
-}
-
-/// Both end in one batch, in this order.
-fn both(places: [usize; 2]) -> Act {
-    Act::Commit(places.map(|place| (place, Done)).to_vec())
-}
-
-fn cancel<const N: usize>(places: [usize; N]) -> Act {
-    Act::Cancel(places.to_vec())
-}

@@ -65,7 +65,7 @@ rules_hold! {
         a_signal_that_races_a_park_is_never_lost,
         a_signal_that_races_an_end_is_dropped_with_it_or_refused,
         one_of_many_sends_under_one_key_arrives,
-        an_outcome_that_races_a_cancel_wins_or_is_lost,
+        an_outcome_that_races_a_terminate_wins_or_is_lost,
         of_the_same_outcome_sent_at_once_one_is_committed,
         maintenance_at_once_returns_everything_once,
     }

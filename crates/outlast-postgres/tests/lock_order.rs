@@ -6,8 +6,9 @@
 mod support;
 
 use outlast_core::{
-    Claim, CollectRequest, Commit, DeleteAnswer, InstanceId, Json, ManualClock, NewInstance,
-    NewSignal, NewWorker, Note, Outcome, ReapRequest, Store,
+    Claim, CollectRequest, Commit, DeleteAnswer, EventKind, Extent, Flowing, InstanceId, Join,
+    Json, ManualClock, NewEvent, NewInstance, NewSignal, NewWorker, Note, Outcome, Proceed,
+    ReapRequest, Store,
 };
 use outlast_postgres::Postgres;
 use outlast_testbed::program::eventually;
@@ -163,6 +164,44 @@ async fn who_parks_is_locked_in_the_order_of_the_ids() {
 }
 
 #[tokio::test]
+async fn steps_of_workflows_are_written_in_the_order_of_their_ids() {
+    let scene = Scene::open().await;
+    let claims = scene.three().await;
+    let (store, commits) = (scene.store.clone(), backwards(&claims, &flow(Vec::new())));
+    let verb = async move { store.commit(commits).await };
+    scene.goes_by_id(ids(&claims), verb).await;
+}
+
+/// Two statements write them, and the one that comes first has the highest.
+#[tokio::test]
+async fn steps_of_workflows_and_of_machines_are_locked_together_in_the_order_of_their_ids() {
+    let scene = Scene::open().await;
+    let claims = scene.three().await;
+    let mut commits = backwards(&claims, &done());
+    commits[0].outcome = flow(Vec::new());
+    let store = scene.store.clone();
+    let verb = async move { store.commit(commits).await };
+    scene.goes_by_id(ids(&claims), verb).await;
+}
+
+#[tokio::test]
+async fn outcomes_with_events_are_locked_in_the_order_of_their_ids() {
+    let scene = Scene::open().await;
+    let claims = scene.three().await;
+    let mut commits = backwards(&claims, &done());
+    commits[0].events.push(NewEvent {
+        kind: EventKind::RunCompleted,
+        call: None,
+        name: String::new(),
+        data: Json::null(),
+        at: None,
+    });
+    let store = scene.store.clone();
+    let verb = async move { store.commit(commits).await };
+    scene.goes_by_id(ids(&claims), verb).await;
+}
+
+#[tokio::test]
 async fn targets_of_signals_are_locked_in_the_order_of_their_ids() {
     let scene = Scene::open().await;
     let claims = scene.three().await;
@@ -181,7 +220,7 @@ async fn an_operator_locks_in_the_order_of_the_ids() {
     let note = Note::by("ada");
     let verb = async move {
         let backwards = targets.into_iter().rev().collect();
-        store.cancel(backwards, note).await
+        store.terminate(backwards, Extent::One, note).await
     };
     scene.goes_by_id(targets, verb).await;
 }
@@ -189,10 +228,22 @@ async fn an_operator_locks_in_the_order_of_the_ids() {
 /// The child of the last parent has the lowest id, so that the order of the children is the wrong one.
 #[tokio::test]
 async fn parents_are_counted_off_in_the_order_of_their_ids() {
+    counts_off([fan_out, fan_out, fan_out]).await;
+}
+
+/// Workflows that do not wait are locked too, and machines between them in their turn.
+#[tokio::test]
+async fn workflows_and_machines_are_counted_off_in_the_order_of_their_ids() {
+    counts_off([flow, flow, flow]).await;
+    counts_off([fan_out, flow, fan_out]).await;
+    counts_off([fan_out, fan_out, flow]).await;
+}
+
+async fn counts_off(start: [fn(Vec<NewInstance>) -> Outcome; 3]) {
     let scene = Scene::open().await;
     let parents = scene.three().await;
-    for parent in parents.iter().rev() {
-        commit(&scene.store, parent, fan_out(vec![task()])).await;
+    for (parent, start) in parents.iter().zip(start).rev() {
+        commit(&scene.store, parent, start(vec![task()])).await;
     }
     let worker = worker(&scene.store).await;
     let children = scene.store.claim(request(worker, 3)).await.unwrap().claims;
@@ -209,8 +260,17 @@ async fn parents_are_counted_off_in_the_order_of_their_ids() {
 fn fan_out(children: Vec<NewInstance>) -> Outcome {
     Outcome::FanOut {
         children,
+        join: Join::default(),
         step: "joined".into(),
         state: Json::null(),
+    }
+}
+
+fn flow(children: Vec<NewInstance>) -> Outcome {
+    Outcome::Flow {
+        children,
+        window: None,
+        then: Flowing::Proceed(Proceed::KeepClaim),
     }
 }
 
@@ -274,7 +334,10 @@ async fn removing_a_parent_does_not_wait_for_its_children() {
     let child = scene.store.claim(request(worker, 1)).await.unwrap().claims;
     let ended = vec![parent.id];
     let note = Note::by("ada");
-    let cancelled = scene.store.cancel(ended.clone(), note.clone()).await;
+    let cancelled = scene
+        .store
+        .terminate(ended.clone(), Extent::One, note.clone())
+        .await;
     cancelled.unwrap();
     let holder = scene.holding(child[0].id).await;
     let answers = scene.store.delete(ended, note).await.unwrap();

@@ -10,7 +10,8 @@ mod example;
 
 use futures_util::future::join_all;
 use outlast_core::{
-    Answer, ClaimRef, Commit, ErrorKind, Inspect, InstanceId, Revision, Status, Store, Ties,
+    Answer, ClaimRef, Commit, ErrorKind, Extent, Inspect, InstanceId, Joined, Note, Revision,
+    Status, Store, Ties, Verb,
 };
 use outlast_postgres::{Migrations, Options, Postgres, Roles, SCHEMA_VERSION, migrations_sql};
 use std::time::Duration;
@@ -233,6 +234,8 @@ async fn a_schema_of_the_first_version_keeps_its_rows_and_goes_on() {
         (None, r#"{"n": 1}"#)
     );
     let held = store.find("task", "held").await.unwrap().unwrap();
+    // One of a machine, as it was: in its first run, without a history.
+    assert_eq!((held.run, held.events, &held.joining), (1, 0, &None));
     assert_eq!(store.signals(held.id, None).await.unwrap().len(), 1);
     let commit = Commit {
         claim: ClaimRef {
@@ -241,14 +244,21 @@ async fn a_schema_of_the_first_version_keeps_its_rows_and_goes_on() {
         },
         received: Vec::new(),
         outcome: work::wait_for("later"),
+        answers_cancel: false,
         ties: Ties::UNKNOWN,
+        events: Vec::new(),
     };
     let committed = store.commit(vec![commit]).await.unwrap();
+    let [answer] = &committed.answers[..] else {
+        panic!("{committed:?}");
+    };
     let expected = Answer::Committed {
         revision: Revision(8),
         status: Status::Runnable,
+        cancel: None,
+        at: store.get(held.id).await.unwrap().unwrap().updated_at,
     };
-    assert_eq!(committed.answers, [expected]);
+    assert_eq!(*answer, expected);
     let claim = work::claim(&store, work::worker(&store).await).await;
     assert_eq!((claim.id, claim.entered), (held.id, Revision(8)));
     assert_eq!(claim.awaited().count(), 1);
@@ -264,6 +274,45 @@ async fn a_schema_of_the_first_version_keeps_its_rows_and_goes_on() {
         (new.trace.as_deref(), new.entered),
         (Some("t"), Revision(0))
     );
+    store.close().await;
+    drop_schema(&schema).await;
+}
+
+/// What waits for children has what its join is decided by, and old records say what was done.
+#[tokio::test]
+async fn a_family_from_before_there_were_joins_is_counted_and_joins() {
+    let (schema, raw) = (unique_schema(), raw().await);
+    let sql = migrations_sql(&schema).unwrap();
+    let (before, _) = sql.split_once("\n-- Migration 7\n").unwrap();
+    raw.batch_execute(before).await.unwrap();
+    let family = format!(
+        "select {schema}.insert('task', 'start') from generate_series(1, 4);
+         update {schema}.instances set status = 'awaiting_children', round = 1, children_pending = 1 where id = 1;
+         update {schema}.instances set parent_id = 1, parent_round = 1 where id > 1;
+         update {schema}.instances set status = 'failed', finished_at = now(), last_error = 'no' where id = 2;
+         update {schema}.instances set status = 'done', finished_at = now(), result = '1' where id = 3;
+         insert into {schema}.operations (verb, instance_id, operator, status_before, at)
+         values ('cancel', 2, 'somebody', 'runnable', now())"
+    );
+    raw.batch_execute(&family).await.unwrap();
+
+    let store = options(&schema).connect().await.unwrap();
+    let barrier = work::get(&store, InstanceId(1)).await.barrier.unwrap();
+    assert_eq!((barrier.started, barrier.failed), (3, 1));
+    assert_eq!(barrier.first_failure, Some(InstanceId(2)));
+    let children = store.children(InstanceId(1), None, None).await.unwrap();
+    let positions: Vec<i32> = children.iter().map(|child| child.position).collect();
+    assert_eq!(positions, [0, 1, 2]);
+    let operations = store.operations(Some(InstanceId(2))).await.unwrap();
+    assert_eq!(operations[0].verb, Verb::Terminate);
+
+    let ended = store.terminate(vec![InstanceId(4)], Extent::One, Note::by("test"));
+    let woken = ended.await.unwrap().woken;
+    assert_eq!(woken.into_iter().collect::<Vec<_>>(), ["default"]);
+    let claim = work::claim(&store, work::worker(&store).await).await;
+    assert_eq!((claim.id, claim.joined), (InstanceId(1), Some(Joined::All)));
+    let positions: Vec<i32> = claim.children.iter().map(|child| child.position).collect();
+    assert_eq!(positions, [0, 1, 2]);
     store.close().await;
     drop_schema(&schema).await;
 }

@@ -4,7 +4,7 @@
 
 mod support;
 
-use outlast_core::{Json, ManualClock, Outcome, ReconcileRequest, Status, Store};
+use outlast_core::{Join, Json, ManualClock, Outcome, ReconcileRequest, Status, Store};
 use outlast_postgres::Postgres;
 use support::work::{claim, commit, done, get, insert, request, running, task, worker};
 use support::{drop_schema, options, raw, unique_schema};
@@ -32,6 +32,7 @@ async fn reconcile_mends_a_join_that_miscounts() {
     let parent = running(&store).await;
     let fan_out = Outcome::FanOut {
         children: vec![task(), task()],
+        join: Join::default(),
         step: "joined".into(),
         state: Json::null(),
     };

@@ -7,7 +7,7 @@ mod support;
 
 use outlast_conformance::{Subject, Threads, suite, try_rule};
 use outlast_core::{
-    Delivery, Error, ErrorKind, Filter, Inserted, Inspect, InstanceId, Json, ListRequest,
+    Delivery, Error, ErrorKind, Extent, Filter, Inserted, Inspect, InstanceId, Json, ListRequest,
     ManualClock, NewInstance, NewSignal, Note, Outcome, Result, Scope, SignalOrInsert, Status,
     Store, SurveyRequest, Target,
 };
@@ -264,7 +264,10 @@ async fn an_enqueuers_signal_starts_its_target_when_nobody_holds_the_key() {
     // A holder that has ended and keeps its key is not replaced.
     let kept = task().correlation("kept", Scope::FOREVER);
     let kept = work::insert(&worker, kept).await;
-    worker.cancel(vec![kept], Note::by("test")).await.unwrap();
+    worker
+        .terminate(vec![kept], Extent::One, Note::by("test"))
+        .await
+        .unwrap();
     let third = web.signal_or_insert(request("kept")).await.unwrap();
     assert_eq!((third.inserted, third.delivery), (None, Delivery::NoTarget));
     web.close().await;
@@ -606,8 +609,8 @@ async fn every_object_of_the_schema_has_its_rights_decided() {
     let quoted = format!("\"{}\"", scene.schema);
     for row in admin.query(query, &[&quoted]).await.unwrap() {
         let (kind, name): (&str, &str) = (row.get(0), row.get(1));
-        let for_nobody =
-            name.starts_with("check_") || ["workers_id_seq", "operations_id_seq"].contains(&name);
+        let for_nobody = name.starts_with("check_")
+            || ["workers_id_seq", "operations_id_seq", "cascades_id_seq"].contains(&name);
         let end = if kind == "function" { "(" } else { " " };
         let is_decided = decided.contains(&format!("{quoted}.{name}{end}"));
         assert!(

@@ -5,8 +5,8 @@
 mod support;
 
 use outlast_core::{
-    Answer, Delivery, Inspect, Instance, InstanceId, Json, ManualClock, NewInstance, NewSignal,
-    Scope, Start, Status, Store, Target, Timestamp,
+    Answer, Delivery, Extent, Inspect, Instance, InstanceId, Json, ManualClock, NewInstance,
+    NewSignal, Scope, Start, Status, Store, Target, Timestamp,
 };
 use outlast_postgres::Postgres;
 use std::time::Duration;
@@ -245,7 +245,10 @@ async fn a_signal_has_the_same_answers_and_effects_as_a_delivery() {
     let (by_sql, by_store) = (parked(&both, "a").await, parked(&both, "b").await);
     let ended = parked(&both, "c").await;
     let note = outlast_core::Note::by("ada");
-    both.store.cancel(vec![ended], note).await.unwrap();
+    both.store
+        .terminate(vec![ended], Extent::One, note)
+        .await
+        .unwrap();
     let word = |delivery: &Delivery| match delivery {
         Delivery::Delivered { .. } => "delivered",
         Delivery::Duplicate { .. } => "duplicate",

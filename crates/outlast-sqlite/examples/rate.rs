@@ -1,11 +1,13 @@
 //! How fast the store is by itself: its verbs called one after the other, without an engine.
 //!
 //! ```text
-//! cargo run --release -p outlast-sqlite --example rate -- [drain|chain|keyed|insert]... [-n ROWS] [-b BATCH]
+//! cargo run --release -p outlast-sqlite --example rate -- [drain|chain|flow|keyed|insert|history|window]... [-n ROWS] [-b BATCH]
 //! ```
 //!
-//! `drain` claims and ends; `chain` has nine steps more before the end, on the same claim; `keyed` is a
-//! drain in which four rows share a partition key. The processor's time is that of the whole process, and
+//! `drain` claims and ends; `chain` has nine steps more before the end, on the same claim; `flow` is a chain of
+//! workflows, with an event of each step; `keyed` is a drain in which four rows share a partition key; `history` is one
+//! commit of so many events, and a reading of them; `window` is one fan-out whose children run fifty at a time, with
+//! the first tenth of them and the last beside the whole. The processor's time is that of the whole process, and
 //! says more than the time on the wall when others use the machine.
 #![allow(
     clippy::unwrap_used,
@@ -13,9 +15,11 @@
     reason = "a tool that prints what it saw"
 )]
 
+use outlast_core::limits::HISTORY_PAGE_MAX;
 use outlast_core::{
-    Answer, ClaimRef, ClaimRequest, Commit, Json, MachineVersion, NewInstance, NewWorker, Outcome,
-    Proceed, Store, Ties, WorkerId,
+    Answer, Claim, ClaimRef, ClaimRequest, Commit, EventKind, Flowing, HistoryRequest, Inspect,
+    Join, Json, MachineVersion, NewEvent, NewInstance, NewWorker, Outcome, Proceed, Store, Ties,
+    WorkerId,
 };
 use outlast_sqlite::Sqlite;
 use std::path::Path;
@@ -55,9 +59,11 @@ fn settings() -> Settings {
         }
     }
     if settings.workloads.is_empty() {
-        settings.workloads = ["insert", "drain", "chain", "keyed"]
-            .map(String::from)
-            .into();
+        settings.workloads = [
+            "insert", "drain", "chain", "flow", "keyed", "history", "window",
+        ]
+        .map(String::from)
+        .into();
     }
     settings
 }
@@ -66,21 +72,87 @@ async fn run(workload: &str, settings: &Settings, folder: &Path) {
     let store = Sqlite::open(folder.join("rate.db")).unwrap();
     let worker = worker(&store).await;
     let meter = Meter::start(&store);
+    if workload == "window" {
+        run_window(&store, worker, settings).await;
+        return store.close().await;
+    }
+    if workload == "history" {
+        run_history(&store, worker, settings).await;
+        return store.close().await;
+    }
     insert(&store, settings, workload == "keyed").await;
     let steps = match workload {
         "insert" => 0,
         "drain" | "keyed" => 1,
-        "chain" => 10,
+        "chain" | "flow" => 10,
         _ => panic!("there is no workload {workload}"),
     };
     if steps == 0 {
         meter.stop(workload, settings.rows, &store);
     } else {
         let meter = Meter::start(&store);
-        run_steps(&store, worker, settings, steps).await;
+        let is_flow = workload == "flow";
+        run_steps(&store, worker, settings, steps, is_flow).await;
         meter.stop(workload, settings.rows * steps, &store);
     }
     store.close().await;
+}
+
+const WINDOW: u32 = 50;
+
+async fn run_window(store: &Sqlite, worker: WorkerId, settings: &Settings) {
+    let row = || NewInstance::new("rate", "work", Json::null());
+    store.insert(vec![row()], None).await.unwrap();
+    let parent = claim(store, worker, 1).await.remove(0);
+    let fan_out = Outcome::FanOut {
+        children: vec![row(); settings.rows],
+        join: Join {
+            window: Some(WINDOW),
+            ..Join::default()
+        },
+        step: "joined".into(),
+        state: Json::null(),
+    };
+    let meter = Meter::start(store);
+    let fan_out = vec![Commit::of(&parent, fan_out)];
+    store.commit(fan_out).await.unwrap();
+    meter.stop("fan-out", settings.rows, store);
+    let tenth = settings.rows / 10;
+    let meter = Meter::start(store);
+    for (part, rows) in [
+        ("first tenth", tenth),
+        ("between", 8 * tenth),
+        ("last tenth", tenth),
+    ] {
+        let meter = Meter::start(store);
+        end_children(store, worker, rows).await;
+        meter.stop(part, rows, store);
+    }
+    meter.stop("window", 10 * tenth, store);
+}
+
+async fn end_children(store: &Sqlite, worker: WorkerId, rows: usize) {
+    let mut ended = 0;
+    while ended < rows {
+        let claims = claim(store, worker, (rows - ended).min(WINDOW as usize)).await;
+        ended += claims.len();
+        let done = |claim| {
+            let result = Json::null();
+            Commit::of(claim, Outcome::Done { result })
+        };
+        let commits = claims.iter().map(done).collect();
+        store.commit(commits).await.unwrap();
+    }
+}
+
+async fn claim(store: &Sqlite, worker: WorkerId, max: usize) -> Vec<Claim> {
+    let request = ClaimRequest {
+        worker,
+        queue: "default".into(),
+        machines: [MachineVersion::new("rate", 1)].into(),
+        max,
+    };
+    store.claim(request).await.unwrap().claims
 }
 
 async fn insert(store: &Sqlite, settings: &Settings, keyed: bool) {
@@ -100,16 +172,16 @@ async fn insert(store: &Sqlite, settings: &Settings, keyed: bool) {
     }
 }
 
-async fn run_steps(store: &Sqlite, worker: WorkerId, settings: &Settings, steps: usize) {
+async fn run_steps(
+    store: &Sqlite,
+    worker: WorkerId,
+    settings: &Settings,
+    steps: usize,
+    is_flow: bool,
+) {
     let mut ended = 0;
     while ended < settings.rows {
-        let request = ClaimRequest {
-            worker,
-            queue: "default".into(),
-            machines: [MachineVersion::new("rate", 1)].into(),
-            max: settings.batch,
-        };
-        let claims = store.claim(request).await.unwrap().claims;
+        let claims = claim(store, worker, settings.batch).await;
         let mut held: Vec<_> = claims
             .iter()
             .map(|it| (it.reference(), it.ties()))
@@ -117,7 +189,7 @@ async fn run_steps(store: &Sqlite, worker: WorkerId, settings: &Settings, steps:
         for left in (0..steps).rev() {
             let commits = held
                 .iter()
-                .map(|(claim, ties)| outcome(*claim, *ties, left))
+                .map(|(claim, ties)| outcome(*claim, *ties, left, is_flow))
                 .collect();
             let committed = store.commit(commits).await.unwrap();
             for ((claim, _), answer) in held.iter_mut().zip(committed.answers) {
@@ -131,10 +203,15 @@ async fn run_steps(store: &Sqlite, worker: WorkerId, settings: &Settings, steps:
     }
 }
 
-fn outcome(claim: ClaimRef, ties: Ties, left: usize) -> Commit {
+fn outcome(claim: ClaimRef, ties: Ties, left: usize, is_flow: bool) -> Commit {
     let document = Json::parse(format!(r#"{{"number":{},"left":{left}}}"#, claim.id)).unwrap();
+    let events = match is_flow {
+        true => vec![event(left as i32 + 1, document.clone())],
+        false => Vec::new(),
+    };
     let outcome = match left {
         0 => Outcome::Done { result: document },
+        _ if is_flow => go_on(),
         _ => Outcome::Next {
             step: "work".into(),
             state: document,
@@ -145,8 +222,52 @@ fn outcome(claim: ClaimRef, ties: Ties, left: usize) -> Commit {
         claim,
         received: Vec::new(),
         outcome,
+        answers_cancel: false,
         ties,
+        events,
     }
+}
+
+fn event(call: i32, data: Json) -> NewEvent {
+    NewEvent {
+        kind: EventKind::StepCompleted,
+        call: Some(call),
+        name: "work".into(),
+        data,
+        at: None,
+    }
+}
+
+fn go_on() -> Outcome {
+    Outcome::Flow {
+        children: Vec::new(),
+        window: None,
+        then: Flowing::Proceed(Proceed::KeepClaim),
+    }
+}
+
+async fn run_history(store: &Sqlite, worker: WorkerId, settings: &Settings) {
+    let row = NewInstance::new("rate", "work", Json::null());
+    store.insert(vec![row], None).await.unwrap();
+    let claim = claim(store, worker, 1).await.remove(0);
+    let mut commit = Commit::of(&claim, go_on());
+    let calls = 1..=settings.rows as i32;
+    let data = |call| Json::parse(format!(r#"{{"number":{call},"left":0}}"#)).unwrap();
+    commit.events = calls.map(|call| event(call, data(call))).collect();
+    let meter = Meter::start(store);
+    store.commit(vec![commit]).await.unwrap();
+    meter.stop("history", settings.rows, store);
+    let meter = Meter::start(store);
+    let mut request = HistoryRequest {
+        id: claim.id,
+        run: 1,
+        after: 0,
+        max: HISTORY_PAGE_MAX,
+    };
+    while let Some(last) = store.history(request).await.unwrap().last() {
+        request.after = last.seq;
+    }
+    meter.stop("its reading", settings.rows, store);
 }
 
 async fn worker(store: &Sqlite) -> WorkerId {

@@ -2,8 +2,9 @@
 
 use crate::decode::Columns;
 use crate::error::Fault;
+use crate::settle::{Effects, Ended};
 use crate::tx::Tx;
-use crate::{commit, decode, inbox, lease, line};
+use crate::{decode, inbox, lease, line};
 use outlast_core::{
     Claim, ClaimRequest, Claimed, InstanceId, MachineVersion, QueueNames, Revision, Taker,
     Timestamp, WorkerId, limits,
@@ -90,7 +91,7 @@ fn woken_claim(
     tx: &Tx<'_>,
     id: InstanceId,
     registered: &HashSet<(&str, i32)>,
-) -> Result<Option<Result<Claim, String>>, Fault> {
+) -> Result<Option<Result<Found, String>>, Fault> {
     let mut statement = tx.prepare(WOKEN)?;
     let mut rows = statement.query([id.0])?;
     let Some(row) = rows.next()? else {
@@ -211,13 +212,20 @@ struct Candidate {
     position: Position,
     partition_key: Option<String>,
     /// What would be claimed, or why it cannot be read. `None` when the worker does not have its machine.
-    claim: Option<Result<Claim, String>>,
+    claim: Option<Result<Found, String>>,
 }
 
 /// A row that was taken.
 struct Taken {
     id: InstanceId,
-    claim: Result<Claim, String>,
+    claim: Result<Found, String>,
+}
+
+/// The claim that taking a row gives.
+struct Found {
+    claim: Claim,
+    /// Whether it is a workflow's that has started children: it knows whom it waits for and asks for those.
+    is_flow: bool,
 }
 
 struct Walk<'a, 'c> {
@@ -347,7 +355,7 @@ impl<'a, 'c> Walk<'a, 'c> {
             return line::hold(self.tx, id);
         }
         take(self.tx, id, self.request.worker)?;
-        if let Ok(claim) = &mut claim {
+        if let Ok(Found { claim, .. }) = &mut claim {
             claim.partition_key = row.partition_key;
         }
         self.taken.push(Taken { id, claim });
@@ -371,8 +379,8 @@ fn claim_of(
     machine: &str,
     version: i32,
     mut columns: Columns<'_, '_>,
-) -> rusqlite::Result<Claim> {
-    Ok(Claim {
+) -> rusqlite::Result<Found> {
+    let claim = Claim {
         id: InstanceId(position.id),
         machine: machine.to_owned(),
         version,
@@ -388,13 +396,22 @@ fn claim_of(
         round: columns.next()?,
         awaits: columns.next_list()?,
         dropped: columns.next_list()?,
+        joined: columns.next_word()?,
+        first_failure: columns.next::<Option<i64>>()?.map(InstanceId),
+        cancel: columns.next_cancel()?,
+        windowed: columns.next::<Option<bool>>()?.is_some(),
+        run: columns.next()?,
+        events: columns.next()?,
         queue: queue.to_owned(),
         priority: position.priority as i16,
         partition_key: None,
         inbox: Vec::new(),
         children: Vec::new(),
         waited: tx.now.since(Timestamp(position.eligible_at)),
-    })
+        claimed_at: Some(tx.now),
+    };
+    let is_flow = columns.next()?;
+    Ok(Found { claim, is_flow })
 }
 
 /// What else the steps may look at. Read when everything is taken: a claim may have taken a parent together
@@ -402,16 +419,18 @@ fn claim_of(
 fn load_all(tx: &Tx<'_>, taken: Vec<Taken>) -> Result<Vec<Claim>, Fault> {
     let owners = inbox::owners(tx, taken.iter().map(|taken| taken.id))?;
     let mut claims = Vec::with_capacity(taken.len());
+    let mut effects = Effects::default();
     for Taken { id, claim } in taken {
         let loaded = match claim {
-            Ok(claim) => load(tx, claim, owners.contains(&id))?,
+            Ok(found) => load(tx, found, owners.contains(&id))?,
             Err(reason) => Err(reason),
         };
         match loaded {
             Ok(claim) => claims.push(claim),
-            Err(reason) => fail_unreadable(tx, id, &reason)?,
+            Err(reason) => fail_unreadable(tx, id, &reason, &mut effects)?,
         }
     }
+    effects.settle(tx)?;
     Ok(claims)
 }
 
@@ -429,12 +448,13 @@ fn take(tx: &Tx<'_>, id: InstanceId, worker: WorkerId) -> Result<(), Fault> {
     Ok(())
 }
 
-fn load(tx: &Tx<'_>, mut claim: Claim, has_inbox: bool) -> Result<Result<Claim, String>, Fault> {
+fn load(tx: &Tx<'_>, found: Found, has_inbox: bool) -> Result<Result<Claim, String>, Fault> {
+    let Found { mut claim, is_flow } = found;
     let mut load = || {
         if has_inbox {
             claim.inbox = inbox::read(tx, claim.id)?;
         }
-        if claim.round > 0 {
+        if claim.round > 0 && !is_flow {
             claim.children = tx
                 .prepare(CHILDREN)?
                 .query_map(params![claim.id.0, claim.round], decode::child)?
@@ -447,11 +467,18 @@ fn load(tx: &Tx<'_>, mut claim: Claim, has_inbox: bool) -> Result<Result<Claim, 
 }
 
 /// A row that cannot be decoded fails alone, with its reason (PROTOCOL §3 #12).
-fn fail_unreadable(tx: &Tx<'_>, id: InstanceId, reason: &str) -> Result<(), Fault> {
+fn fail_unreadable(
+    tx: &Tx<'_>,
+    id: InstanceId,
+    reason: &str,
+    effects: &mut Effects,
+) -> Result<(), Fault> {
     let error = limits::clean_error(&format!("the stored instance cannot be read: {reason}"));
     tracing::error!(instance = %id, error, "an instance was failed");
     let ended = tx
         .prepare(FAIL_UNREADABLE)?
-        .query_row(params![id.0, error, tx.now.0], commit::Ended::decode)?;
-    commit::follow_end(tx, id, &ended, &mut QueueNames::new())
+        .query_row(params![id.0, error, tx.now.0], Ended::decode)?;
+    inbox::empty(tx, id)?;
+    effects.ended(ended);
+    Ok(())
 }

@@ -9,6 +9,7 @@ use rusqlite::params;
 const DUE: &str = include_str!("../sql/collect/due.sql");
 const REMOVE_INSTANCE: &str = include_str!("../sql/collect/remove_instance.sql");
 const REMOVE_SIGNALS: &str = include_str!("../sql/collect/remove_signals.sql");
+const REMOVE_EVENTS: &str = include_str!("../sql/collect/remove_events.sql");
 const REMOVE_OPERATIONS: &str = include_str!("../sql/collect/remove_operations.sql");
 const REMOVE_STRAY_OPERATIONS: &str = include_str!("../sql/collect/remove_stray_operations.sql");
 
@@ -34,6 +35,7 @@ pub(crate) fn collect(tx: &Tx<'_>, request: CollectRequest) -> Result<Collected,
 /// Takes an ended instance out with everything that hangs on it.
 pub(crate) fn remove(tx: &Tx<'_>, id: InstanceId) -> Result<(), Fault> {
     tx.prepare(REMOVE_SIGNALS)?.execute([id.0])?;
+    tx.prepare(REMOVE_EVENTS)?.execute([id.0])?;
     tx.prepare(REMOVE_OPERATIONS)?.execute([id.0])?;
     tx.prepare(REMOVE_INSTANCE)?.execute([id.0])?;
     Ok(())

@@ -1,8 +1,8 @@
 //! From columns to the contract's types.
 
 use outlast_core::{
-    Child, Instance, InstanceId, Json, Operation, Parent, Revision, Signal, SignalId, SignalRow,
-    Status, Timestamp, Worker, WorkerId,
+    Barrier, CancelRequest, Child, ClosePolicy, Event, Instance, InstanceId, Json, Operation,
+    OperationId, Parent, Revision, Signal, SignalId, SignalRow, Timestamp, Until, Worker, WorkerId,
 };
 use rusqlite::Row;
 use rusqlite::types::{FromSql, Type};
@@ -34,8 +34,16 @@ pub(crate) fn instance(row: &Row<'_>) -> rusqlite::Result<Instance> {
         awaits: decoded(row, "awaits")?,
         await_deadline: optional_timestamp(row, "await_deadline")?,
         parent: parent(row)?,
+        position: row.get("parent_position")?,
+        on_parent_close: policy(row, "on_parent_close")?,
+        held: row.get("held")?,
+        cancel: cancel(row)?,
         round: row.get("round")?,
+        run: row.get("run")?,
+        events: row.get("events")?,
+        joining: decoded(row, "joining")?,
         children_pending: row.get("children_pending")?,
+        barrier: barrier(row)?,
         dropped: list(row, "children_dropped")?,
         correlation_key: row.get("correlation_key")?,
         correlation_scope: decoded(row, "correlation_scope")?,
@@ -50,13 +58,72 @@ pub(crate) fn child(row: &Row<'_>) -> rusqlite::Result<Child> {
     Ok(Child {
         id: InstanceId(row.get("id")?),
         round: row.get("parent_round")?,
+        position: row.get("parent_position")?,
+        on_parent_close: policy(row, "on_parent_close")?,
+        held: row.get::<_, Option<bool>>("held")? == Some(true),
         machine: row.get("fsm")?,
         version: row.get("fsm_version")?,
+        run: row.get("run")?,
         status: word(row, "status")?,
         state: json(row, "state")?,
         result: optional_json(row, "result")?,
         last_error: row.get("last_error")?,
+        finished_at: optional_timestamp(row, "finished_at")?,
     })
+}
+
+/// A cancel that was requested, answered or not.
+pub(crate) fn cancel(row: &Row<'_>) -> rusqlite::Result<Option<CancelRequest>> {
+    let requested_at = optional_timestamp(row, "cancel_requested_at")?;
+    let Some(requested_at) = requested_at else {
+        return Ok(None);
+    };
+    Ok(Some(CancelRequest {
+        reason: row.get("cancel_reason")?,
+        requested_at,
+        answered: row.get("cancel_answered")?,
+    }))
+}
+
+/// How the last fan-out stands, or the last park for ends; `None` before the first.
+fn barrier(row: &Row<'_>) -> rusqlite::Result<Option<Barrier>> {
+    let joining: Option<String> = row.get("joining")?;
+    if row.get::<_, i32>("round")? == 0 && joining.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(Barrier {
+        until: until(row)?,
+        window: row.get("join_window")?,
+        rest: policy(row, "join_rest")?,
+        started: row.get("children_started")?,
+        failed: row.get("children_failed")?,
+        first_failure: row.get::<_, Option<i64>>("first_failure")?.map(InstanceId),
+        joined: optional_word(row, "joined")?,
+    }))
+}
+
+/// What wakes a parent that has fanned out.
+pub(crate) fn until(row: &Row<'_>) -> rusqlite::Result<Until> {
+    let needed: Option<u32> = row.get("join_needs")?;
+    let fails_fast: bool = row.get("join_fails_fast")?;
+    Ok(match (needed, fails_fast) {
+        (Some(needed), _) => Until::Quorum(needed),
+        (None, true) => Until::FailFast,
+        (None, false) => Until::All,
+    })
+}
+
+/// A policy; the default is stored as none.
+pub(crate) fn policy(row: &Row<'_>, column: &str) -> rusqlite::Result<ClosePolicy> {
+    Ok(optional_word(row, column)?.unwrap_or_default())
+}
+
+/// The word of a policy as it is stored.
+pub(crate) fn stored(policy: ClosePolicy) -> Option<&'static str> {
+    match policy {
+        ClosePolicy::Abandon => None,
+        ClosePolicy::RequestCancel | ClosePolicy::Terminate => Some(policy.as_str()),
+    }
 }
 
 pub(crate) fn signal(row: &Row<'_>) -> rusqlite::Result<Signal> {
@@ -96,18 +163,28 @@ pub(crate) fn worker(row: &Row<'_>) -> rusqlite::Result<Worker> {
 }
 
 pub(crate) fn operation(row: &Row<'_>) -> rusqlite::Result<Operation> {
-    let before: Option<String> = row.get("status_before")?;
     Ok(Operation {
+        id: OperationId(row.get("id")?),
         verb: word(row, "verb")?,
         instance: row.get::<_, Option<i64>>("instance_id")?.map(InstanceId),
         queue: row.get("queue")?,
         by: row.get("operator")?,
         reason: row.get("reason")?,
-        status_before: before
-            .map(|word| word.parse::<Status>())
-            .transpose()
-            .map_err(|error| unreadable(row, "status_before", error))?,
+        cause: row.get::<_, Option<i64>>("cause_id")?.map(InstanceId),
+        status_before: optional_word(row, "status_before")?,
         at: Timestamp(row.get("at")?),
+    })
+}
+
+pub(crate) fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
+    Ok(Event {
+        run: row.get("run")?,
+        seq: row.get("seq")?,
+        at: Timestamp(row.get("at")?),
+        kind: word(row, "kind")?,
+        call: row.get("call")?,
+        name: row.get("name")?,
+        data: json(row, "data")?,
     })
 }
 
@@ -159,6 +236,29 @@ impl<'a, 's> Columns<'a, 's> {
         }))
     }
 
+    /// A cancel that was requested, answered or not.
+    pub(crate) fn next_cancel(&mut self) -> rusqlite::Result<Option<CancelRequest>> {
+        let (requested_at, reason): (Option<i64>, Option<String>) = (self.next()?, self.next()?);
+        let answered = self.next()?;
+        Ok(requested_at.zip(reason).map(|(at, reason)| CancelRequest {
+            reason,
+            requested_at: Timestamp(at),
+            answered,
+        }))
+    }
+
+    /// A word, if there is one.
+    pub(crate) fn next_word<T>(&mut self) -> rusqlite::Result<Option<T>>
+    where
+        T: FromStr<Err: Error + Send + Sync + 'static>,
+    {
+        let position = self.read;
+        let word: Option<String> = self.next()?;
+        word.map(|word| word.parse())
+            .transpose()
+            .map_err(|error| conversion(position, error))
+    }
+
     /// A list as JSON; empty when there is none.
     pub(crate) fn next_list<T: DeserializeOwned>(&mut self) -> rusqlite::Result<Vec<T>> {
         let position = self.read;
@@ -186,6 +286,16 @@ where
     word.parse().map_err(|error| unreadable(row, column, error))
 }
 
+fn optional_word<T>(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<T>>
+where
+    T: FromStr<Err: Error + Send + Sync + 'static>,
+{
+    let word: Option<String> = row.get(column)?;
+    word.map(|word| word.parse())
+        .transpose()
+        .map_err(|error| unreadable(row, column, error))
+}
+
 /// How many there are of something.
 pub(crate) fn count(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
     Ok(row.get::<_, i64>(column)?.unsigned_abs())
@@ -200,7 +310,10 @@ pub(crate) fn list<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite
     Ok(decoded(row, column)?.unwrap_or_default())
 }
 
-fn decoded<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<T>> {
+pub(crate) fn decoded<T: DeserializeOwned>(
+    row: &Row<'_>,
+    column: &str,
+) -> rusqlite::Result<Option<T>> {
     let text: Option<String> = row.get(column)?;
     text.map(|text| serde_json::from_str(&text))
         .transpose()

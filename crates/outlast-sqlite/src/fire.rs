@@ -1,8 +1,11 @@
-//! Waking waits whose deadline has come.
+//! Waking waits and joins whose deadline has come.
 
+use crate::cascade::Word;
 use crate::error::Fault;
+use crate::settle::Effects;
 use crate::tx::Tx;
-use outlast_core::{Fired, InstanceId, Timestamp};
+use crate::{decode, join};
+use outlast_core::{ClosePolicy, Fired, InstanceId, Joined, Status, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
 const DUE: &str = include_str!("../sql/fire/due.sql");
@@ -12,11 +15,22 @@ const WAKE: &str = include_str!("../sql/deliver/wake.sql");
 
 pub(crate) fn fire(tx: &Tx<'_>, max: usize) -> Result<Fired, Fault> {
     let mut fired = Fired::default();
-    for (id, queue) in due(tx, max)? {
-        tx.prepare(WAKE)?.execute(params![id.0, tx.now.0])?;
-        fired.woken_instances.push(id);
-        fired.woken.insert(queue);
+    let mut effects = Effects::default();
+    for due in due(tx, max)? {
+        match due.joins {
+            Some(joins) => {
+                join::wake(tx, due.id, Joined::Deadline)?;
+                effects.decided(joins.of_rest(due.id));
+            }
+            None => {
+                tx.prepare(WAKE)?.execute(params![due.id.0, tx.now.0])?;
+            }
+        }
+        fired.woken_instances.push(due.id);
+        effects.woken.insert(due.queue);
     }
+    effects.settle(tx)?;
+    (fired.woken, fired.cascades) = (effects.woken, effects.cascades);
     fired.next_due_in = tx
         .prepare(NEXT_DEADLINE)?
         .query_row([], |row| row.get(0).map(Timestamp))
@@ -25,10 +39,46 @@ pub(crate) fn fire(tx: &Tx<'_>, max: usize) -> Result<Fired, Fault> {
     Ok(fired)
 }
 
-fn due(tx: &Tx<'_>, max: usize) -> Result<Vec<(InstanceId, String)>, Fault> {
+/// An instance whose time is up.
+struct Due {
+    id: InstanceId,
+    queue: String,
+    /// When it waits for children: for which.
+    joins: Option<Joins>,
+}
+
+struct Joins {
+    round: i32,
+    pending: i32,
+    rest: ClosePolicy,
+}
+
+impl Joins {
+    fn of_rest(&self, parent: InstanceId) -> Option<Word> {
+        join::of_rest(
+            parent,
+            self.round,
+            self.pending,
+            self.rest,
+            Joined::Deadline,
+        )
+    }
+}
+
+fn due(tx: &Tx<'_>, max: usize) -> Result<Vec<Due>, Fault> {
     let mut statement = tx.prepare(DUE)?;
     let due = statement.query_map(params![tx.now.0, max as i64], |row| {
-        Ok((InstanceId(row.get("id")?), row.get("queue")?))
+        let joins = Joins {
+            round: row.get("round")?,
+            pending: row.get("children_pending")?,
+            rest: decode::policy(row, "join_rest")?,
+        };
+        let status: Status = decode::word(row, "status")?;
+        Ok(Due {
+            id: InstanceId(row.get("id")?),
+            queue: row.get("queue")?,
+            joins: (status == Status::AwaitingChildren).then_some(joins),
+        })
     })?;
     Ok(due.collect::<rusqlite::Result<_>>()?)
 }

@@ -2,7 +2,7 @@
 
 use crate::error::Fault;
 use crate::tx::Tx;
-use crate::{claim, lease};
+use crate::{claim, decode, lease};
 use outlast_core::{
     Inserted, Inserts, InstanceId, NewInstance, Parent, Revision, Scope, Start, Status, Timestamp,
     WorkerId,
@@ -51,11 +51,20 @@ pub(crate) enum Added {
     Occupied(Option<InstanceId>),
 }
 
+/// Where a child belongs.
+#[derive(Clone, Copy)]
+pub(crate) struct Birth {
+    pub(crate) parent: Parent,
+    pub(crate) position: u32,
+    /// Whether it waits for a place in the window of its siblings; `None` without a window.
+    pub(crate) held: Option<bool>,
+}
+
 /// Adds one row: executing when it is for a worker, runnable otherwise.
 pub(crate) fn add(
     tx: &Tx<'_>,
     new: &NewInstance,
-    parent: Option<Parent>,
+    birth: Option<Birth>,
     worker: Option<WorkerId>,
 ) -> Result<Added, Fault> {
     let (status, revision) = match worker {
@@ -75,12 +84,15 @@ pub(crate) fn add(
         eligible_at(tx, new).0,
         new.partition_key,
         worker.map(|worker| worker.0),
-        parent.map(|parent| parent.id.0),
-        parent.map(|parent| parent.round),
+        birth.map(|birth| birth.parent.id.0),
+        birth.map(|birth| birth.parent.round),
         correlation.map(|it| it.key.as_str()),
         correlation.map(|it| words(it.scope)),
         tx.now.0,
         new.trace,
+        birth.map(|birth| birth.position),
+        birth.and_then(|_| decode::stored(new.on_parent_close)),
+        birth.and_then(|birth| birth.held),
     ])?;
     if inserted == 1 {
         return Ok(Added::New(InstanceId(tx.connection.last_insert_rowid())));

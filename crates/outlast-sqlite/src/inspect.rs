@@ -6,8 +6,8 @@ use crate::error::Fault;
 use crate::tx::Tx;
 use outlast_core::limits::{COUNT_MAX, PAGE_MAX};
 use outlast_core::{
-    Child, Count, Instance, InstanceId, Operation, QueueSummary, SignalId, SignalRow, Timestamp,
-    Worker,
+    Child, Count, Instance, InstanceId, Operation, OperationId, QueueSummary, SignalId, SignalRow,
+    Timestamp, Worker,
 };
 use rusqlite::{OptionalExtension, Params, Row, params};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +26,7 @@ const COUNT_DELAYED: &str = include_str!("../sql/inspect/count_delayed.sql");
 const EXECUTING: &str = include_str!("../sql/inspect/executing.sql");
 const WORKERS: &str = include_str!("../sql/inspect/workers.sql");
 const OPERATIONS: &str = include_str!("../sql/inspect/operations.sql");
+const CLOSURES: &str = include_str!("../sql/inspect/closures.sql");
 const OPERATIONS_OF: &str = include_str!("../sql/inspect/operations_of.sql");
 
 pub(crate) fn get(tx: &Tx<'_>, id: InstanceId) -> Result<Option<Instance>, Fault> {
@@ -80,6 +81,16 @@ pub(crate) fn operations(
         Some(id) => all(tx, OPERATIONS_OF, params![id.0, limit], decode::operation),
         None => all(tx, OPERATIONS, [limit], decode::operation),
     }
+}
+
+pub(crate) fn closures(
+    tx: &Tx<'_>,
+    parent: InstanceId,
+    after: Option<OperationId>,
+) -> Result<Vec<Operation>, Fault> {
+    let after = after.map_or(i64::MIN, |id| id.0);
+    let values = params![parent.0, after, PAGE_MAX as i64];
+    all(tx, CLOSURES, values, decode::operation)
 }
 
 pub(crate) fn queues(tx: &Tx<'_>) -> Result<Vec<QueueSummary>, Fault> {

@@ -1,8 +1,11 @@
 //! Being alive: one lease per worker.
 
+use crate::decode;
 use crate::error::Fault;
 use crate::tx::Tx;
-use outlast_core::{ClaimRef, Error, Heartbeat, InstanceId, NewWorker, Revision, WorkerId};
+use outlast_core::{
+    ClaimRef, Error, Heartbeat, HeldClaim, InstanceId, NewWorker, Revision, WorkerId,
+};
 use rusqlite::params;
 use std::time::Duration;
 
@@ -67,13 +70,15 @@ pub(crate) fn remove_idle(tx: &Tx<'_>, worker: WorkerId) -> Result<bool, Fault> 
 }
 
 /// Everything `worker` holds, by id.
-pub(crate) fn claims(tx: &Tx<'_>, worker: WorkerId) -> Result<Vec<ClaimRef>, Fault> {
+pub(crate) fn claims(tx: &Tx<'_>, worker: WorkerId) -> Result<Vec<HeldClaim>, Fault> {
     let mut statement = tx.prepare(CLAIMS)?;
     let claims = statement.query_map([worker.0], |row| {
-        Ok(ClaimRef {
+        let claim = ClaimRef {
             id: InstanceId(row.get("id")?),
             revision: Revision(row.get("revision")?),
-        })
+        };
+        let cancel = decode::cancel(row)?.filter(|cancel| !cancel.answered);
+        Ok(HeldClaim { claim, cancel })
     })?;
     Ok(claims.collect::<rusqlite::Result<_>>()?)
 }

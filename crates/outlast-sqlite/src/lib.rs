@@ -44,6 +44,7 @@
 //! The statements are in `sql/`, one per file, and the schema is in `migrations/`; both are meant to be
 //! read.
 
+mod cascade;
 mod claim;
 mod collect;
 mod commit;
@@ -52,10 +53,12 @@ mod deliver;
 mod error;
 mod examine;
 mod fire;
+mod history;
 mod inbox;
 mod insert;
 mod inspect;
 mod job;
+mod join;
 mod lane;
 mod lease;
 mod line;
@@ -70,10 +73,12 @@ mod reader;
 mod reap;
 mod reconcile;
 mod record;
+mod settle;
 mod store;
 mod survey;
 pub mod transaction;
 mod tx;
+mod window;
 mod writer;
 
 pub use migrate::Migration;

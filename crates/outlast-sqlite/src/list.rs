@@ -6,7 +6,7 @@ use crate::error::Fault;
 use crate::inspect::{self, COUNTED_MAX, all, counted};
 use crate::tx::Tx;
 use outlast_core::limits::SCAN_MAX;
-use outlast_core::{Count, Deadline, Filter, InstanceId, ListRequest, Page, Status};
+use outlast_core::{Count, Deadline, Filter, InstanceId, ListRequest, Page, Status, Timestamp};
 use rusqlite::params_from_iter;
 use rusqlite::types::Value;
 
@@ -116,7 +116,8 @@ pub(crate) fn count(tx: &Tx<'_>, filter: &Filter) -> Result<Count, Fault> {
 #[derive(Clone, Copy)]
 enum Way {
     Parent(InstanceId),
-    Deadline(outlast_core::Timestamp),
+    Deadline(Timestamp),
+    Ended { from: Timestamp, until: Timestamp },
     Executing,
 }
 
@@ -131,6 +132,14 @@ impl Way {
                 deadline: Some(Deadline::Before(moment)),
                 ..
             } => Some(Way::Deadline(*moment)),
+            Filter {
+                ended_from,
+                ended_until,
+                ..
+            } if ended_from.is_some() || ended_until.is_some() => Some(Way::Ended {
+                from: ended_from.unwrap_or(Timestamp(i64::MIN)),
+                until: ended_until.unwrap_or(Timestamp(i64::MAX)),
+            }),
             Filter { statuses, .. } if *statuses == [Status::Executing] => Some(Way::Executing),
             Filter { .. } => None,
         }
@@ -140,6 +149,7 @@ impl Way {
         match self {
             Way::Parent(_) => "instances_parent",
             Way::Deadline(_) => "instances_deadline",
+            Way::Ended { .. } => "instances_finished",
             Way::Executing => "instances_locked",
         }
     }
@@ -148,6 +158,11 @@ impl Way {
         match self {
             Way::Parent(id) => format!("parent_id = {}", conditions.bind(id.0)),
             Way::Deadline(moment) => format!("await_deadline < {}", conditions.bind(moment.0)),
+            Way::Ended { from, until } => format!(
+                "finished_at >= {} and finished_at < {}",
+                conditions.bind(from.0),
+                conditions.bind(until.0)
+            ),
             Way::Executing => "status = 'executing'".to_owned(),
         }
     }
@@ -190,6 +205,8 @@ impl Conditions {
         add("parent_id =", filter.parent.map(|id| id.0.into()));
         add("inserted_at >=", filter.inserted_from.map(|at| at.0.into()));
         add("inserted_at <", filter.inserted_until.map(|at| at.0.into()));
+        add("finished_at >=", filter.ended_from.map(|at| at.0.into()));
+        add("finished_at <", filter.ended_until.map(|at| at.0.into()));
         add("attempt >=", filter.attempts_from.map(Value::from));
         parts.extend(self.deadline(filter.deadline));
         if let Some(error) = &filter.error {
@@ -210,7 +227,10 @@ impl Conditions {
     fn deadline(&mut self, deadline: Option<Deadline>) -> Option<String> {
         Some(match deadline? {
             Deadline::None => "status = 'awaiting_signal' and await_deadline is null".to_owned(),
-            Deadline::Before(moment) => format!("await_deadline < {}", self.bind(moment.0)),
+            Deadline::Before(moment) => {
+                let moment = self.bind(moment.0);
+                format!("status = 'awaiting_signal' and await_deadline < {moment}")
+            }
         })
     }
 }

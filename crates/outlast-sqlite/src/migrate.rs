@@ -26,6 +26,16 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "machines and traffic",
         sql: include_str!("../migrations/0004_machines_and_traffic.sql"),
     },
+    Migration {
+        version: 5,
+        name: "families",
+        sql: include_str!("../migrations/0005_families.sql"),
+    },
+    Migration {
+        version: 6,
+        name: "workflows",
+        sql: include_str!("../migrations/0006_workflows.sql"),
+    },
 ];
 
 /// One change of the schema.
@@ -135,7 +145,7 @@ fn tables(connection: &Connection, pattern: &str) -> rusqlite::Result<Vec<String
         .prepare(
             "select name from sqlite_schema
              where type = 'table' and name like ?1
-               and name in ('instances', 'signals', 'workers', 'queues', 'operations', 'runs', 'delays', 'meta')",
+               and name in ('instances', 'signals', 'workers', 'queues', 'operations', 'runs', 'delays', 'cascades', 'meta')",
         )?
         .query_map([pattern], |row| row.get(0))?
         .collect()

@@ -31,10 +31,45 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     // #6
     ("child-is-deleted-before-the-join", sql!("operate/live_parent"), "where child.id = ?1", "where false and child.id = ?1"),
     ("child-is-collected-before-the-join", sql!("collect/due"), "where parent.id = child.parent_id", "where false"),
-    ("late-end-hits-the-next-round", sql!("commit/join"), "and round = ?2", "and ?2 is not null"),
+    ("late-end-hits-the-next-round", sql!("commit/join"), "round = ?2, exists", "?2 is not null, exists"),
     ("dropped-children-vanish", sql!("commit/fan_out"), "children_dropped = ?7", "children_dropped = iif(?7 is null, '', '[]')"),
     ("retried-child-is-not-counted", sql!("operate/count_again"), "children_pending + 1", "children_pending + 0"),
     ("reconciler-mends-no-join", sql!("reconcile/mend_join"), "where id = ?1", "where false and id = ?1"),
+
+    // #6, of joins that are decided early
+    ("latest-failure-is-the-first", sql!("commit/join"), "coalesce(first_failure, ?5)", "coalesce(?5, first_failure)"),
+    ("late-end-is-counted", sql!("commit/join"), "and status = 'awaiting_children'", "and finished_at is null"),
+
+    // Windows
+    ("place-is-not-passed-on", sql!("window/next"), "limit ?3", "limit 0 * ?3"),
+    ("window-is-not-in-order", sql!("window/next"), "order by id", "order by id desc"),
+
+    // Cancels
+    ("cancel-loses-the-claim", sql!("operate/cancel"), "cancel_answered = 0,", "cancel_answered = 0, revision = revision + 1,"),
+    ("cancel-wakes-nobody", sql!("operate/hasten"), "where id = ?1", "where false and id = ?1"),
+    ("kept-claim-is-not-told", sql!("commit/next_keep"), "(?6 or cancel_requested_at is null or cancel_answered)", "?6 is not null"),
+    ("park-does-not-see-the-cancel", sql!("commit/fence"), "cancel_reason, cancel_answered", "cancel_reason, 1"),
+    ("cancel-is-answered-for-ever", sql!("operate/retry"), "cancel_requested_at = null,\n    cancel_reason = null,\n    cancel_answered = 0,", ""),
+
+    // Cascades
+    ("end-tells-nobody", sql!("commit/policed"), "where on_parent_close", "where false and on_parent_close"),
+    ("cascade-ends-after-a-batch", sql!("cascade/move_on"), "before_id = ?3", "before_id = 0 * ?3"),
+    ("parent-is-collected-before-the-cascade", sql!("collect/due"), "where cascades.parent_id = child.id", "where false"),
+
+    // Workflows
+    ("park-does-not-look-at-children", sql!("commit/ends"), "on child.id = awaited.value", "on child.id = awaited.value\nwhere false"),
+    ("gone-child-is-waited-for", sql!("commit/ends"), "count(*) - count(child.id) as gone", "0 as gone"),
+    ("unawaited-round-is-counted", sql!("commit/join"), "exists (select 1 from json_each(joining) where value = ?2)", "true"),
+    ("rounds-are-forgotten", sql!("commit/flow_join"), "joining = ?9", "joining = iif(?9 is null, null, '[]')"),
+    ("signal-passes-who-waits-for-children", sql!("deliver/target_by_id"),
+        "(status = 'awaiting_signal' or status = 'awaiting_children' and joining is not null)", "status = 'awaiting_signal'"),
+    ("retried-child-of-a-workflow-is-counted", sql!("operate/count_again"), " and joining is null", ""),
+    ("step-is-not-told-of-a-cancel", sql!("commit/flow_keep"), "(?5 or cancel_requested_at is null or cancel_answered)", "?5 is not null"),
+    ("flow-without-fence", sql!("commit/flow_keep"), "and revision = ?2 and status = 'executing'", "and ?2 is not null"),
+    ("renewal-goes-on-counting", sql!("commit/renew"), "events = 0,", "events = events,"),
+    ("runs-are-kept-for-ever", sql!("history/forget"), "where instance_id = ?1", "where false and instance_id = ?1"),
+    ("history-outlives-its-instance", sql!("collect/remove_events"), "where instance_id = ?1", "where false and instance_id = ?1"),
+    ("reconciler-wakes-no-workflow", sql!("reconcile/lives"), "where child.finished_at is null", "where true"),
 
     // #8
     ("two-of-a-key", sql!("claim/key_busy"), "where status = 'executing'", "where false and status = 'executing'"),

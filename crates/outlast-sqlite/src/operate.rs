@@ -1,17 +1,24 @@
 //! What people do to instances and queues, each act recorded beside its effect.
 
-use crate::commit::{self, Ended};
+use crate::cascade::Word;
 use crate::error::Fault;
+use crate::settle::{Effects, Ended};
 use crate::tx::Tx;
-use crate::{collect, decode};
+use crate::{collect, decode, inbox, line};
 use outlast_core::{
-    CancelAnswer, Cancelled, DeleteAnswer, InstanceId, Note, Parent, QueueNames, Retried,
-    RetryAnswer, Status, Verb,
+    CancelAnswer, Cancelled, CascadeAction, ClosePolicy, DeleteAnswer, Extent, InstanceId, Note,
+    Parent, QueueNames, Retried, RetryAnswer, Status, TerminateAnswer, Terminated, Timestamp, Verb,
 };
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{OptionalExtension, Row, params};
+use std::collections::BTreeSet;
 
 const STANDING: &str = include_str!("../sql/operate/standing.sql");
 const CANCEL: &str = include_str!("../sql/operate/cancel.sql");
+const HASTEN: &str = include_str!("../sql/operate/hasten.sql");
+const TERMINATE: &str = include_str!("../sql/operate/terminate.sql");
+const FIRST_FAILURE: &str = include_str!("../sql/operate/first_failure.sql");
+const SET_FIRST_FAILURE: &str = include_str!("../sql/operate/set_first_failure.sql");
+const IS_CASCADING: &str = include_str!("../sql/operate/is_cascading.sql");
 const RETRY: &str = include_str!("../sql/operate/retry.sql");
 const COUNT_AGAIN: &str = include_str!("../sql/operate/count_again.sql");
 const LIVE_PARENT: &str = include_str!("../sql/operate/live_parent.sql");
@@ -19,31 +26,160 @@ const RECORD: &str = include_str!("../sql/operate/record.sql");
 const PAUSE: &str = include_str!("../sql/operate/pause.sql");
 const RESUME: &str = include_str!("../sql/operate/resume.sql");
 
-/// Ends instances as cancelled.
-pub(crate) fn cancel(tx: &Tx<'_>, ids: &[InstanceId], note: &Note) -> Result<Cancelled, Fault> {
-    let mut woken = QueueNames::new();
-    let answers = by_id(ids, |id| cancel_one(tx, id, note, &mut woken))?;
-    Ok(Cancelled { answers, woken })
+/// Asks instances to end.
+pub(crate) fn cancel(
+    tx: &Tx<'_>,
+    ids: &[InstanceId],
+    extent: Extent,
+    note: &Note,
+) -> Result<Cancelled, Fault> {
+    let mut effects = Effects::default();
+    leave_for_trees(tx, ids, extent, CascadeAction::Cancel, note, &mut effects)?;
+    let answers = by_id(ids, |id| match standing(tx, id)? {
+        Some(row) => request_cancel(tx, &row, note, None, &mut effects),
+        None => Ok(CancelAnswer::NotFound),
+    })?;
+    effects.settle(tx)?;
+    Ok(Cancelled {
+        answers,
+        woken: effects.woken,
+        cascades: effects.cascades,
+    })
 }
 
-fn cancel_one(
+/// Ends instances as cancelled.
+pub(crate) fn terminate(
     tx: &Tx<'_>,
-    id: InstanceId,
+    ids: &[InstanceId],
+    extent: Extent,
     note: &Note,
-    woken: &mut QueueNames,
-) -> Result<CancelAnswer, Fault> {
-    let Some(before) = status(tx, id)? else {
-        return Ok(CancelAnswer::NotFound);
+) -> Result<Terminated, Fault> {
+    let mut effects = Effects::default();
+    leave_for_trees(
+        tx,
+        ids,
+        extent,
+        CascadeAction::Terminate,
+        note,
+        &mut effects,
+    )?;
+    let answers = by_id(ids, |id| match standing(tx, id)? {
+        Some(row) => put_an_end(tx, &row, note, None, &mut effects),
+        None => Ok(TerminateAnswer::NotFound),
+    })?;
+    effects.settle(tx)?;
+    Ok(Terminated {
+        answers,
+        woken: effects.woken,
+        cascades: effects.cascades,
+    })
+}
+
+/// Word for what descends from the instances: each tree once, by id, ended or not.
+fn leave_for_trees(
+    tx: &Tx<'_>,
+    ids: &[InstanceId],
+    extent: Extent,
+    action: CascadeAction,
+    note: &Note,
+    effects: &mut Effects,
+) -> Result<(), Fault> {
+    let roots: BTreeSet<InstanceId> = match extent {
+        Extent::One => return Ok(()),
+        Extent::Tree => ids.iter().copied().collect(),
     };
-    if before.is_terminal() {
-        return Ok(CancelAnswer::AlreadyEnded(before));
+    for id in roots {
+        let word = match standing(tx, id)? {
+            Some(row) => Word::of_tree(id, row.round, action, note),
+            None => None,
+        };
+        word.into_iter().for_each(|word| effects.tree(word));
     }
-    let ended = tx
-        .prepare(CANCEL)?
-        .query_row(params![id.0, note.cancellation(), tx.now.0], Ended::decode)?;
-    commit::follow_end(tx, id, &ended, woken)?;
-    record(tx, Verb::Cancel, Some((id, before)), None, note)?;
-    Ok(CancelAnswer::Cancelled(before))
+    Ok(())
+}
+
+/// Asks an instance to end. One that waits for a place in a window has not begun, and ends at once.
+pub(crate) fn request_cancel(
+    tx: &Tx<'_>,
+    row: &Standing,
+    note: &Note,
+    cause: Option<InstanceId>,
+    effects: &mut Effects,
+) -> Result<CancelAnswer, Fault> {
+    let before = row.status;
+    let answer = if before.is_terminal() {
+        return Ok(CancelAnswer::AlreadyEnded(before));
+    } else if row.held == Some(true) {
+        end(tx, row, note.cancellation(), effects)?;
+        CancelAnswer::NeverStarted
+    } else if row.is_cancelled {
+        return Ok(CancelAnswer::AlreadyRequested(before));
+    } else {
+        tx.prepare(CANCEL)?
+            .execute(params![row.id.0, note.cancellation(), tx.now.0])?;
+        hasten(tx, row, effects)?;
+        CancelAnswer::Requested(before)
+    };
+    record(tx, Verb::Cancel, Some((row.id, before)), None, note, cause)?;
+    Ok(answer)
+}
+
+/// Lets an instance that nobody runs come to its answer.
+fn hasten(tx: &Tx<'_>, row: &Standing, effects: &mut Effects) -> Result<(), Fault> {
+    let waits = match row.status {
+        Status::AwaitingSignal | Status::AwaitingChildren => true,
+        Status::Runnable => row.eligible_at > tx.now,
+        Status::Executing | Status::Done | Status::Failed | Status::Cancelled => false,
+    };
+    if !waits {
+        return Ok(());
+    }
+    tx.prepare(HASTEN)?.execute(params![row.id.0, tx.now.0])?;
+    effects.woken.insert(row.queue.clone());
+    // It may have become the first of its line.
+    if let Some(key) = row.partition_key.as_ref().filter(|_| row.blocked) {
+        line::let_through(tx, key, &mut effects.woken)?;
+    }
+    Ok(())
+}
+
+/// Ends an instance as cancelled, whatever it does.
+pub(crate) fn put_an_end(
+    tx: &Tx<'_>,
+    row: &Standing,
+    note: &Note,
+    cause: Option<InstanceId>,
+    effects: &mut Effects,
+) -> Result<TerminateAnswer, Fault> {
+    let before = row.status;
+    if before.is_terminal() {
+        return Ok(TerminateAnswer::AlreadyEnded(before));
+    }
+    end(tx, row, note.termination(), effects)?;
+    record(
+        tx,
+        Verb::Terminate,
+        Some((row.id, before)),
+        None,
+        note,
+        cause,
+    )?;
+    Ok(TerminateAnswer::Terminated(before))
+}
+
+fn end(tx: &Tx<'_>, row: &Standing, error: String, effects: &mut Effects) -> Result<(), Fault> {
+    tx.prepare(TERMINATE)?
+        .execute(params![row.id.0, error, tx.now.0])?;
+    inbox::empty(tx, row.id)?;
+    effects.ended(Ended {
+        id: row.id,
+        status: Status::Cancelled,
+        partition_key: row.partition_key.clone(),
+        parent: row.parent,
+        had_place: row.held == Some(false),
+        round: row.round,
+    });
+    Ok(())
 }
 
 /// Starts failed and cancelled instances again.
@@ -59,7 +195,7 @@ fn retry_one(
     note: &Note,
     woken: &mut QueueNames,
 ) -> Result<RetryAnswer, Fault> {
-    let Some(before) = status(tx, id)? else {
+    let Some(Standing { status: before, .. }) = standing(tx, id)? else {
         return Ok(RetryAnswer::NotFound);
     };
     if !matches!(before, Status::Failed | Status::Cancelled) {
@@ -71,12 +207,38 @@ fn retry_one(
             Ok((row.get("queue")?, decode::parent(row)?))
         })?;
     woken.insert(queue);
-    if let Some(Parent { id, round }) = parent {
-        tx.prepare(COUNT_AGAIN)?
-            .execute(params![id.0, round, tx.now.0])?;
+    if let Some(parent) = parent {
+        count_again(tx, id, parent)?;
     }
-    record(tx, Verb::Retry, Some((id, before)), None, note)?;
+    record(tx, Verb::Retry, Some((id, before)), None, note, None)?;
     Ok(RetryAnswer::Retried)
+}
+
+/// Counts a child again with its parent, if that waits for this very round (I6).
+fn count_again(tx: &Tx<'_>, child: InstanceId, parent: Parent) -> Result<(), Fault> {
+    let first_failure: Option<Option<i64>> = tx
+        .prepare(COUNT_AGAIN)?
+        .query_row(params![parent.id.0, parent.round, tx.now.0], |row| {
+            row.get("first_failure")
+        })
+        .optional()?;
+    if first_failure == Some(Some(child.0)) {
+        let next = first_to_fail(tx, parent)?;
+        tx.prepare(SET_FIRST_FAILURE)?
+            .execute(params![parent.id.0, next.map(|id| id.0)])?;
+    }
+    Ok(())
+}
+
+/// Who of a round ended badly first, of those that still have.
+pub(crate) fn first_to_fail(tx: &Tx<'_>, round: Parent) -> Result<Option<InstanceId>, Fault> {
+    let first = tx
+        .prepare(FIRST_FAILURE)?
+        .query_row(params![round.id.0, round.round], |row| {
+            row.get(0).map(InstanceId)
+        })
+        .optional()?;
+    Ok(first)
 }
 
 /// Removes ended instances; the record of that stays.
@@ -89,7 +251,7 @@ pub(crate) fn delete(
 }
 
 fn delete_one(tx: &Tx<'_>, id: InstanceId, note: &Note) -> Result<DeleteAnswer, Fault> {
-    let Some(before) = status(tx, id)? else {
+    let Some(Standing { status: before, .. }) = standing(tx, id)? else {
         return Ok(DeleteAnswer::NotFound);
     };
     if !before.is_terminal() {
@@ -102,8 +264,11 @@ fn delete_one(tx: &Tx<'_>, id: InstanceId, note: &Note) -> Result<DeleteAnswer, 
     if let Some(parent) = parent {
         return Ok(DeleteAnswer::ParentLives(parent));
     }
+    if tx.prepare(IS_CASCADING)?.exists([id.0])? {
+        return Ok(DeleteAnswer::Cascading);
+    }
     collect::remove(tx, id)?;
-    record(tx, Verb::Delete, Some((id, before)), None, note)?;
+    record(tx, Verb::Delete, Some((id, before)), None, note, None)?;
     Ok(DeleteAnswer::Deleted)
 }
 
@@ -111,7 +276,7 @@ fn delete_one(tx: &Tx<'_>, id: InstanceId, note: &Note) -> Result<DeleteAnswer, 
 pub(crate) fn pause(tx: &Tx<'_>, queue: &str, note: &Note) -> Result<bool, Fault> {
     let changed = tx.prepare(PAUSE)?.execute(params![queue, tx.now.0])? == 1;
     if changed {
-        record(tx, Verb::Pause, None, Some(queue), note)?;
+        record(tx, Verb::Pause, None, Some(queue), note, None)?;
     }
     Ok(changed)
 }
@@ -120,7 +285,7 @@ pub(crate) fn pause(tx: &Tx<'_>, queue: &str, note: &Note) -> Result<bool, Fault
 pub(crate) fn resume(tx: &Tx<'_>, queue: &str, note: &Note) -> Result<bool, Fault> {
     let changed = tx.prepare(RESUME)?.execute([queue])? == 1;
     if changed {
-        record(tx, Verb::Resume, None, Some(queue), note)?;
+        record(tx, Verb::Resume, None, Some(queue), note, None)?;
     }
     Ok(changed)
 }
@@ -140,12 +305,47 @@ fn by_id<A>(
     Ok(answers.into_iter().map(|(_, answer)| answer).collect())
 }
 
-fn status(tx: &Tx<'_>, id: InstanceId) -> Result<Option<Status>, Fault> {
-    let status = tx
+/// Where an instance stands, and what it is tied to.
+pub(crate) struct Standing {
+    pub(crate) id: InstanceId,
+    pub(crate) status: Status,
+    pub(crate) round: i32,
+    /// What becomes of it when its parent ends.
+    pub(crate) on_parent_close: ClosePolicy,
+    partition_key: Option<String>,
+    parent: Option<Parent>,
+    held: Option<bool>,
+    queue: String,
+    eligible_at: Timestamp,
+    blocked: bool,
+    /// Whether it was asked to end before.
+    is_cancelled: bool,
+}
+
+pub(crate) fn standing(tx: &Tx<'_>, id: InstanceId) -> Result<Option<Standing>, Fault> {
+    let standing = tx
         .prepare(STANDING)?
-        .query_row([id.0], |row| decode::word(row, "status"))
+        .query_row([id.0], Standing::decode)
         .optional()?;
-    Ok(status)
+    Ok(standing)
+}
+
+impl Standing {
+    fn decode(row: &Row<'_>) -> rusqlite::Result<Standing> {
+        Ok(Standing {
+            id: InstanceId(row.get("id")?),
+            status: decode::word(row, "status")?,
+            round: row.get("round")?,
+            on_parent_close: decode::policy(row, "on_parent_close")?,
+            partition_key: row.get("partition_key")?,
+            parent: decode::parent(row)?,
+            held: row.get("held")?,
+            queue: row.get("queue")?,
+            eligible_at: Timestamp(row.get("eligible_at")?),
+            blocked: row.get("blocked")?,
+            is_cancelled: row.get("is_cancelled")?,
+        })
+    }
 }
 
 fn record(
@@ -154,6 +354,7 @@ fn record(
     instance: Option<(InstanceId, Status)>,
     queue: Option<&str>,
     note: &Note,
+    cause: Option<InstanceId>,
 ) -> Result<(), Fault> {
     tx.prepare(RECORD)?.execute(params![
         verb.as_str(),
@@ -162,7 +363,8 @@ fn record(
         note.by,
         note.clean_reason(),
         instance.map(|(_, before)| before.as_str()),
-        tx.now.0
+        tx.now.0,
+        cause.map(|id| id.0)
     ])?;
     Ok(())
 }

@@ -1,9 +1,10 @@
 //! Returning the claims of dead workers.
 
-use crate::commit::{self, Ended, Left};
+use crate::commit::Left;
 use crate::error::Fault;
-use crate::lease;
+use crate::settle::{Effects, Ended};
 use crate::tx::Tx;
+use crate::{inbox, lease};
 use outlast_core::{InstanceId, ReapRequest, Reaped, Status, WorkerId, gave_up};
 use rusqlite::params;
 
@@ -15,16 +16,19 @@ const GIVE_UP: &str = include_str!("../sql/reap/give_up.sql");
 /// Returns claims of workers whose lease has expired, worker by worker.
 pub(crate) fn reap(tx: &Tx<'_>, request: ReapRequest) -> Result<Reaped, Fault> {
     let mut reaped = Reaped::default();
+    let mut effects = Effects::default();
     let mut left = request.max;
     for worker in expired(tx)? {
         for lost in claims(tx, worker, left)? {
             left -= 1;
-            reap_one(tx, &lost, request.crashes_max, &mut reaped)?;
+            reap_one(tx, &lost, request.crashes_max, &mut effects, &mut reaped)?;
         }
         if lease::remove_idle(tx, worker)? {
             reaped.removed.push(worker);
         }
     }
+    effects.settle(tx)?;
+    (reaped.woken, reaped.cascades) = (effects.woken, effects.cascades);
     reaped.returned.sort();
     reaped.failed.sort();
     reaped.more = left == 0 && request.max > 0;
@@ -42,29 +46,37 @@ fn reap_one(
     tx: &Tx<'_>,
     lost: &LostClaim,
     crashes_max: i32,
+    effects: &mut Effects,
     reaped: &mut Reaped,
 ) -> Result<(), Fault> {
     let crashes = lost.crashes + 1;
     if crashes > crashes_max {
-        give_up(tx, lost, crashes, reaped)?;
+        give_up(tx, lost, crashes, effects)?;
         reaped.failed.push(lost.id);
     } else {
         let left = tx
             .prepare(RETURN)?
             .query_row(params![lost.id.0, tx.now.0], Left::decode)?;
-        left.follow(tx, Status::Runnable, &mut reaped.woken)?;
+        left.follow(tx, Status::Runnable, &mut effects.woken)?;
         reaped.returned.push(lost.id);
     }
     Ok(())
 }
 
 /// A step that takes its worker down each time would run for ever (PROTOCOL §3 #14).
-fn give_up(tx: &Tx<'_>, lost: &LostClaim, crashes: i32, reaped: &mut Reaped) -> Result<(), Fault> {
+fn give_up(
+    tx: &Tx<'_>,
+    lost: &LostClaim,
+    crashes: i32,
+    effects: &mut Effects,
+) -> Result<(), Fault> {
     let error = gave_up(crashes, &lost.step);
     let ended = tx
         .prepare(GIVE_UP)?
         .query_row(params![lost.id.0, error, tx.now.0], Ended::decode)?;
-    commit::follow_end(tx, lost.id, &ended, &mut reaped.woken)
+    inbox::empty(tx, lost.id)?;
+    effects.ended(ended);
+    Ok(())
 }
 
 fn expired(tx: &Tx<'_>) -> Result<Vec<WorkerId>, Fault> {

@@ -1,13 +1,17 @@
 //! Looking for what should not exist, and mending it.
 
 use crate::error::Fault;
-use crate::line;
+use crate::join::Barrier;
+use crate::settle::Effects;
 use crate::tx::Tx;
-use outlast_core::{InstanceId, ReconcileRequest, Reconciled};
+use crate::{decode, join, line, operate, window};
+use outlast_core::{InstanceId, Joined, Parent, ReconcileRequest, Reconciled};
 use rusqlite::{Row, params};
+use std::collections::BTreeSet;
 
 const PAGE: &str = include_str!("../sql/reconcile/page.sql");
-const CHILDREN_LIVE: &str = include_str!("../sql/reconcile/children_live.sql");
+const CHILDREN: &str = include_str!("../sql/reconcile/children.sql");
+const LIVES: &str = include_str!("../sql/reconcile/lives.sql");
 const MEND_JOIN: &str = include_str!("../sql/reconcile/mend_join.sql");
 
 pub(crate) fn reconcile(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Reconciled, Fault> {
@@ -19,15 +23,31 @@ pub(crate) fn reconcile(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Reconc
             .filter(|_| page.len() == request.max),
         ..Reconciled::default()
     };
-    for row in &page {
-        if row.joins {
-            mend_join(tx, row, &mut found)?;
+    let mut effects = Effects::default();
+    let mut windows = BTreeSet::new();
+    for row in page {
+        match (row.joins, &row.joining) {
+            (Some(barrier), None) => mend_join(tx, barrier, &mut effects, &mut found)?,
+            (Some(barrier), Some(rounds)) => {
+                mend_wait(tx, barrier, rounds, &mut effects, &mut found)?;
+            }
+            (None, _) => {}
         }
         if let Some(key) = &row.held_behind {
-            let freed = line::let_through(tx, key, &mut found.woken)?;
+            let freed = line::let_through(tx, key, &mut effects.woken)?;
             found.holds.extend(freed);
         }
+        windows.extend(row.held_in);
     }
+    for round in windows {
+        if !window::is_used(tx, round)? {
+            found
+                .holds
+                .extend(window::admit(tx, round, 1, &mut effects.woken)?);
+        }
+    }
+    effects.settle(tx)?;
+    found.woken = effects.woken;
     found.holds.sort();
     if !(found.joins.is_empty() && found.holds.is_empty()) {
         tracing::error!(joins = ?found.joins, holds = ?found.holds, "mended what should not exist");
@@ -37,26 +57,29 @@ pub(crate) fn reconcile(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Reconc
 
 struct Suspect {
     id: InstanceId,
-    queue: String,
-    round: i32,
-    children_pending: i64,
-    /// Whether it waits for children.
-    joins: bool,
+    /// How its join stands, when it waits for children.
+    joins: Option<Barrier>,
+    /// The rounds that it waits for, when it is a workflow (JSON).
+    joining: Option<String>,
     /// The partition key it is held behind.
     held_behind: Option<String>,
+    /// The parent and the round in whose window it waits for a place.
+    held_in: Option<(InstanceId, i32)>,
 }
 
 impl Suspect {
     fn decode(row: &Row<'_>) -> rusqlite::Result<Suspect> {
-        let held: bool = row.get("blocked")?;
+        let id = InstanceId(row.get("id")?);
+        let (blocked, joins): (bool, bool) = (row.get("blocked")?, row.get("joins")?);
+        let held = row.get::<_, Option<bool>>("held")? == Some(true);
         let key: Option<String> = row.get("partition_key")?;
+        let parent = decode::parent(row)?.filter(|_| held);
         Ok(Suspect {
-            id: InstanceId(row.get("id")?),
-            queue: row.get("queue")?,
-            round: row.get("round")?,
-            children_pending: row.get("children_pending")?,
-            joins: row.get("joins")?,
-            held_behind: key.filter(|_| held),
+            id,
+            joins: joins.then(|| Barrier::decode(id, row)).transpose()?,
+            joining: row.get("joining")?,
+            held_behind: key.filter(|_| blocked && !held),
+            held_in: parent.map(|parent| (parent.id, parent.round)),
         })
     }
 }
@@ -68,19 +91,52 @@ fn page(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Vec<Suspect>, Fault> {
     Ok(page.collect::<rusqlite::Result<_>>()?)
 }
 
-/// A parent waits for exactly the children of its round that have not ended (I6).
-fn mend_join(tx: &Tx<'_>, parent: &Suspect, found: &mut Reconciled) -> Result<(), Fault> {
-    let live: i64 = tx
-        .prepare(CHILDREN_LIVE)?
-        .query_row(params![parent.id.0, parent.round], |row| row.get(0))?;
-    if live == parent.children_pending {
+/// A parent waits for exactly the children of its round that have not ended (I6), and only while they can still
+/// decide its join.
+fn mend_join(
+    tx: &Tx<'_>,
+    mut barrier: Barrier,
+    effects: &mut Effects,
+    found: &mut Reconciled,
+) -> Result<(), Fault> {
+    let round = Parent {
+        id: barrier.parent,
+        round: barrier.round,
+    };
+    let (live, failed) = tx
+        .prepare(CHILDREN)?
+        .query_row(params![round.id.0, round.round], |row| {
+            Ok((row.get("live")?, row.get("failed")?))
+        })?;
+    let counts_fit = (live, failed) == (barrier.pending, barrier.failed);
+    (barrier.pending, barrier.failed) = (live, failed);
+    if counts_fit && barrier.decided().is_none() {
         return Ok(());
     }
+    let first = operate::first_to_fail(tx, round)?.map(|id| id.0);
     tx.prepare(MEND_JOIN)?
-        .execute(params![parent.id.0, live, tx.now.0])?;
-    found.joins.push(parent.id);
-    if live == 0 {
-        found.woken.insert(parent.queue.clone());
+        .execute(params![round.id.0, live, failed, first, tx.now.0])?;
+    found.joins.push(round.id);
+    let word = barrier.decide(tx, &mut effects.woken)?;
+    effects.decided(word);
+    Ok(())
+}
+
+/// A workflow waits only while a child of the rounds that it names lives. Its count is of ends that it expects, not of
+/// children, so there is nothing to compare it with.
+fn mend_wait(
+    tx: &Tx<'_>,
+    barrier: Barrier,
+    rounds: &str,
+    effects: &mut Effects,
+    found: &mut Reconciled,
+) -> Result<(), Fault> {
+    let parent = barrier.parent;
+    if tx.prepare(LIVES)?.exists(params![parent.0, rounds])? {
+        return Ok(());
     }
+    join::wake(tx, parent, Joined::All)?;
+    effects.woken.insert(barrier.queue);
+    found.joins.push(parent);
     Ok(())
 }

@@ -9,17 +9,18 @@ use crate::open::{self, Connections};
 use crate::tx::Tx;
 use crate::writer::{Waits, Writer};
 use crate::{
-    Options, Synchronous, collect, commit, deliver, fire, insert, inspect, lease, list, operate,
-    reader, reap, reconcile, record, survey,
+    Options, Synchronous, cascade, collect, commit, deliver, fire, history, insert, inspect, lease,
+    list, operate, reader, reap, reconcile, record, survey,
 };
 use async_trait::async_trait;
 use outlast_core::{
-    Cancelled, Child, ClaimRef, ClaimRequest, Claimed, Clock, CollectRequest, Collected, Commit,
-    Committed, Count, DeleteAnswer, Delivered, Error, Filter, Fired, Heartbeat, Inserts, Inspect,
-    Instance, InstanceId, Invalid, ListRequest, NewInstance, NewSignal, NewWorker, Note, Operation,
-    Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released,
-    Result, Retried, RoundSummary, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Store,
-    Survey, SurveyRequest, Taker, Timestamp, Traffic, Worker, WorkerId, limits,
+    Cancelled, CascadeRequest, Cascaded, Child, ClaimRequest, Claimed, Clock, CollectRequest,
+    Collected, Commit, Committed, Count, DeleteAnswer, Delivered, Error, Event, Extent, Family,
+    Filter, Fired, Heartbeat, HeldClaim, HistoryRequest, Inserts, Inspect, Instance, InstanceId,
+    Invalid, ListRequest, NewInstance, NewSignal, NewWorker, Note, Operation, OperationId, Page,
+    QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
+    Retried, RoundSummary, RunSummary, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted,
+    Store, Survey, SurveyRequest, Taker, Terminated, Timestamp, Traffic, Worker, WorkerId, limits,
 };
 use std::fmt;
 use std::io;
@@ -236,7 +237,7 @@ impl Store for Sqlite {
             .await
     }
 
-    async fn claims_of(&self, worker: WorkerId) -> Result<Vec<ClaimRef>> {
+    async fn claims_of(&self, worker: WorkerId) -> Result<Vec<HeldClaim>> {
         self.admit("claims_of", || Ok(()))?;
         let question = move |tx: &Tx<'_>| lease::claims(tx, worker);
         // In the writer's turn: a claim that was asked for before comes first.
@@ -313,14 +314,38 @@ impl Store for Sqlite {
         ask(&self.inner.writer, "record", Promise::Forgettable, record).await
     }
 
-    async fn cancel(&self, ids: Vec<InstanceId>, note: Note) -> Result<Cancelled> {
+    async fn cancel(&self, ids: Vec<InstanceId>, extent: Extent, note: Note) -> Result<Cancelled> {
         self.admit("cancel", || {
             check_batch("cancel", &ids).and_then(|()| note.check())
         })?;
         if ids.is_empty() {
             return Ok(Cancelled::default());
         }
-        self.write("cancel", move |tx| operate::cancel(tx, &ids, &note))
+        self.write("cancel", move |tx| operate::cancel(tx, &ids, extent, &note))
+            .await
+    }
+
+    async fn terminate(
+        &self,
+        ids: Vec<InstanceId>,
+        extent: Extent,
+        note: Note,
+    ) -> Result<Terminated> {
+        self.admit("terminate", || {
+            check_batch("terminate", &ids).and_then(|()| note.check())
+        })?;
+        if ids.is_empty() {
+            return Ok(Terminated::default());
+        }
+        self.write("terminate", move |tx| {
+            operate::terminate(tx, &ids, extent, &note)
+        })
+        .await
+    }
+
+    async fn cascade(&self, request: CascadeRequest) -> Result<Cascaded> {
+        self.admit("cascade", || request.check())?;
+        self.write("cascade", move |tx| cascade::cascade(tx, request))
             .await
     }
 
@@ -437,8 +462,32 @@ impl Inspect for Sqlite {
             .await
     }
 
+    async fn closures(
+        &self,
+        parent: InstanceId,
+        after: Option<OperationId>,
+    ) -> Result<Vec<Operation>> {
+        self.read("closures", move |tx| inspect::closures(tx, parent, after))
+            .await
+    }
+
+    async fn family(&self, id: InstanceId) -> Result<Option<Family>> {
+        self.read("family", move |tx| survey::family(tx, id)).await
+    }
+
     async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>> {
         self.read("rounds", move |tx| survey::rounds(tx, id)).await
+    }
+
+    async fn history(&self, request: HistoryRequest) -> Result<Vec<Event>> {
+        self.admit("history", || request.check())?;
+        self.read("history", move |tx| history::history(tx, request))
+            .await
+    }
+
+    async fn histories(&self, id: InstanceId) -> Result<Vec<RunSummary>> {
+        self.read("histories", move |tx| history::histories(tx, id))
+            .await
     }
 
     async fn survey(&self, request: SurveyRequest) -> Result<Survey> {

@@ -1,17 +1,19 @@
-//! Counting everything, slice by slice, and the children of one instance.
+//! Counting everything, slice by slice, and the family of one instance.
 
 use crate::decode;
 use crate::error::Fault;
-use crate::inspect::all;
+use crate::inspect::{COUNTED_MAX, all};
 use crate::tx::Tx;
 use outlast_core::limits::COUNT_MAX;
 use outlast_core::{
-    InstanceId, OVERDUE_AFTER, RETRIES_ALARMING, RoundSummary, Standing, Survey, SurveyRequest,
-    Timestamp,
+    Family, InstanceId, OVERDUE_AFTER, RETRIES_ALARMING, RoundSummary, Standing, Status, Survey,
+    SurveyRequest, Timestamp,
 };
 use rusqlite::{Row, params};
+use std::collections::BTreeMap;
 
 const SURVEY: &str = include_str!("../sql/inspect/survey.sql");
+const FAMILY: &str = include_str!("../sql/inspect/family.sql");
 const ROUNDS: &str = include_str!("../sql/inspect/rounds.sql");
 
 pub(crate) fn survey(tx: &Tx<'_>, request: SurveyRequest) -> Result<Survey, Fault> {
@@ -42,6 +44,20 @@ fn standing(row: &Row<'_>) -> rusqlite::Result<Standing> {
         retrying: decode::count(row, "retrying")?,
         oldest_updated_at: Timestamp(row.get("oldest_updated_at")?),
     })
+}
+
+/// How an instance and all that descend from it stand.
+pub(crate) fn family(tx: &Tx<'_>, id: InstanceId) -> Result<Option<Family>, Fault> {
+    let statuses = all(tx, FAMILY, params![id.0, COUNTED_MAX], |row| {
+        decode::word::<Status>(row, "status")
+    })?;
+    let complete = statuses.len() as u64 <= COUNT_MAX;
+    let mut counts: BTreeMap<Status, u64> = BTreeMap::new();
+    for status in statuses.into_iter().take(COUNT_MAX as usize) {
+        *counts.entry(status).or_default() += 1;
+    }
+    let members: Vec<(Status, u64)> = counts.into_iter().collect();
+    Ok((!members.is_empty()).then_some(Family { members, complete }))
 }
 
 pub(crate) fn rounds(tx: &Tx<'_>, id: InstanceId) -> Result<Vec<RoundSummary>, Fault> {

@@ -3,7 +3,9 @@
 
 mod scene;
 
-use outlast_core::{Answer, ErrorKind, Inspect, ManualClock, Outcome, Proceed, Status, Store};
+use outlast_core::{
+    Answer, ErrorKind, Inspect, Join, ManualClock, Outcome, Proceed, Status, Store,
+};
 use outlast_sqlite::Sqlite;
 use rusqlite::Connection;
 
@@ -62,6 +64,7 @@ async fn a_rejected_outcome_leaves_nothing_behind() {
     let mut fan_out = scene::done(claim.reference());
     fan_out.outcome = Outcome::FanOut {
         children: vec![scene::order(); 5],
+        join: Join::default(),
         step: "join".into(),
         state: claim.state.clone(),
     };

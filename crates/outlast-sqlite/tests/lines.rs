@@ -4,8 +4,8 @@
 mod scene;
 
 use outlast_core::{
-    ClaimRequest, Inspect, InstanceId, MachineVersion, ManualClock, NewInstance, Note,
-    ReconcileRequest, Status, Store, WorkerId,
+    ClaimRequest, Extent, Inspect, InstanceId, Join, MachineVersion, ManualClock, NewInstance,
+    Note, ReconcileRequest, Status, Store, WorkerId,
 };
 use outlast_sqlite::Sqlite;
 use rusqlite::Connection;
@@ -80,18 +80,18 @@ async fn the_line_moves_one_by_one_and_in_order() {
 }
 
 #[tokio::test]
-async fn cancelling_the_first_of_a_line_lets_the_next_through() {
+async fn terminating_the_first_of_a_line_lets_the_next_through() {
     let store = scene::in_memory(&ManualClock::default());
     let worker = scene::worker(&store).await;
     let ids = scene::insert(&store, vec![keyed(); 3]).await;
     let claims = scene::claim(&store, worker, 10).await.claims;
     finish(&store, &claims[0]).await;
-    let cancelled = store
-        .cancel(vec![ids[1]], Note::by("tester"))
+    let terminated = store
+        .terminate(vec![ids[1]], Extent::One, Note::by("tester"))
         .await
         .unwrap();
     assert!(
-        cancelled.woken.contains("default"),
+        terminated.woken.contains("default"),
         "a hint for the next in line"
     );
     let claims = scene::claim(&store, worker, 10).await.claims;
@@ -207,6 +207,7 @@ async fn reconcile_mends_a_join_that_miscounts() {
     let mut fan_out = scene::done(claim.reference());
     fan_out.outcome = outlast_core::Outcome::FanOut {
         children: vec![scene::order(); 2],
+        join: Join::default(),
         step: "join".into(),
         state: claim.state.clone(),
     };

@@ -85,7 +85,9 @@ async fn park(store: &Sqlite, claim: ClaimRef) {
             state: Json::null(),
             timeout: None,
         },
+        answers_cancel: false,
         ties: outlast_core::Ties::UNKNOWN,
+        events: Vec::new(),
     };
     let answers = store.commit(vec![park]).await.unwrap().answers;
     assert!(matches!(answers[0], Answer::Committed { .. }));

@@ -3,13 +3,14 @@
 -- $1 parent ids  $2 their rounds
 -- locks none   index instances_children   bound CHILDREN_MAX per parent
 --
--- A statement of its own, after the claim: a parent is released by the commit that ends its last child,
--- so whoever has claimed the parent sees all of them (I6).
-select c.parent_id, c.id, c.parent_round, c.fsm, c.fsm_version, c.status, c.state, c.result, c.last_error
+-- A statement of its own, after the claim: a parent is released by the commit that decides its join, so whoever
+-- has claimed the parent sees all the ends that decided it (I6). A workflow's are not asked for: it knows whom it waits for.
+select c.parent_id, c.id, c.parent_round, c.parent_position, c.on_parent_close, c.held, c.fsm, c.fsm_version, c.run,
+       c.status, c.state, c.result, c.last_error, c.finished_at
   from unnest($1::bigint[], $2::integer[]) as p (id, round)
  cross join lateral (
-       select c.parent_id, c.id, c.parent_round, c.fsm, c.fsm_version, c.status, c.state::text as state,
-              c.result::text as result, c.last_error
+       select c.parent_id, c.id, c.parent_round, c.parent_position, c.on_parent_close, c.held, c.fsm, c.fsm_version,
+              c.run, c.status, c.state::text as state, c.result::text as result, c.last_error, c.finished_at
          from outlast.instances c
         where c.parent_id = p.id and c.parent_round = p.round
        offset 0) c

@@ -77,7 +77,7 @@ first_in_line as materialized (
        -- An older one that somebody else has locked at this moment: leave this one where it is.
        and not exists (select from outlast.instances i
                         where i.status = 'runnable' and i.partition_key = k.partition_key
-                          and i.blocked = k.blocked and i.queue = $2
+                          and i.blocked = k.blocked and i.held is not true and i.queue = $2
                           and i.fsm = k.fsm and i.fsm_version = k.fsm_version
                           and (i.priority, i.eligible_at, i.id) < (k.priority, k.eligible_at, k.id)
                           and i.eligible_at <= (select now from clock)
@@ -100,7 +100,9 @@ claimed as (
      where i.id = any (array(select t.id from taken t))
     returning i.id, i.revision, i.fsm, i.fsm_version, i.step, i.state, i.priority, i.attempt, i.crashes,
               i.partition_key, i.correlation_key, i.parent_id, i.parent_round, i.round, i.awaits,
-              i.children_dropped, i.eligible_at, i.entered_revision, i.trace
+              i.children_dropped, i.eligible_at, i.entered_revision, i.trace, i.joined, i.first_failure,
+              i.cancel_requested_at, i.cancel_reason, i.cancel_answered, i.held,
+              i.run, i.events, i.joining
 ),
 set_aside as (
     update outlast.instances i
@@ -118,7 +120,10 @@ select null::bigint as looked_at, null::bigint as set_aside, null::boolean as pa
        null::bigint as due_us,
        c.id, c.revision, c.fsm, c.fsm_version, c.step, c.state::text as state, c.priority, c.attempt, c.crashes,
        c.partition_key, c.correlation_key, c.parent_id, c.parent_round, c.round, c.awaits,
-       c.children_dropped::text as children_dropped, c.eligible_at, c.entered_revision, c.trace,
+       c.children_dropped::text as children_dropped, c.eligible_at, c.entered_revision, c.trace, c.joined,
+       c.first_failure, c.cancel_requested_at, c.cancel_reason,
+       case when c.cancel_requested_at is not null then c.cancel_answered end as cancel_answered, c.held,
+       nullif(c.run, 1) as run, nullif(c.events, 0) as events, nullif(c.joining is not null, false) as is_workflow,
        -- One that has waited: its signal may be newer than what this statement sees, when it had to wait for
        -- the row. What it is handed is read by the next statement.
        nullif(c.awaits is not null
@@ -141,4 +146,4 @@ select (select count(*) from looked_at), (select count(*) from set_aside),
                     order by i.eligible_at, i.id
                     limit 1) d) end,
        null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
-       null, null, null
+       null, null, null, null, null, null, null, null, null, null, null, null

@@ -1,17 +1,19 @@
--- Removes instances that ended long ago, with their signals and operations.
+-- Removes instances that ended long ago, with their signals, operations and histories.
 --
 -- $1 retention in µs  $2 how many
--- guard   no parent of theirs lives, whose step could still read them (PROTOCOL §3 #6)
+-- guard   no parent of theirs lives, whose step could still read them (PROTOCOL §3 #6); no children are still to be
+--         told of their end
 -- locks   own rows by end, skipping locked ones   index instances_finished, instances_pkey, signals_inbox,
---         signals_dedup, signals_pkey, operations_instance
--- bound   $2
+--         signals_dedup, signals_pkey, operations_instance, cascades_parent, events_pkey
+-- bound   $2, and all the events of each
 with
 expired as materialized (
-    select i.id, i.finished_at
+    select i.id, i.finished_at, i.run > 1 or i.events > 0 as has_history
       from outlast.instances i
      where i.finished_at <= outlast.now() - $1::bigint * interval '1 microsecond'
        and not exists (select from outlast.instances p where p.id = i.parent_id and p.finished_at is null
                        offset 0)
+       and not exists (select from outlast.cascades k where k.parent_id = i.id offset 0)
      order by i.finished_at, i.id
      limit $2
        for update skip locked
@@ -31,6 +33,9 @@ signals as (
 ),
 operations as (
     delete from outlast.operations o using expired e where o.instance_id = any (array[e.id])
+),
+events as (
+    delete from outlast.events v using expired e where v.instance_id = any (array[e.id]) and e.has_history
 ),
 removed as (
     delete from outlast.instances i using expired e where i.id = any (array[e.id])

@@ -1,15 +1,16 @@
 -- Consumes exactly the signals that steps received and progressed on.
 --
--- $1 ids  $2 revisions  $3 received signal ids as array literals
--- guard   the fence   locks the signals   index instances_pkey, signals_pkey   bound the batch
+-- $1 ids  $2 revisions  $3 received signal ids as array literals  $4 whether the outcome gives way to a cancel
+-- guard   the fence, and that no cancel waits for an answer to which the outcome gives way   locks the signals   index instances_pkey, signals_pkey   bound the batch
 --
 -- One with a dedup key stays as an empty tombstone, so that it cannot be sent again (PROTOCOL §3 #9).
 with
 received as materialized (
     select s.id, s.dedup_key
-      from unnest($1::bigint[], $2::bigint[], $3::text[]) as c (id, revision, received)
+      from unnest($1::bigint[], $2::bigint[], $3::text[], $4::boolean[]) as c (id, revision, received, yields)
       join outlast.instances i on i.id = any (array[c.id])
                                  and i.revision = c.revision and i.status = 'executing'
+                                 and (not c.yields or i.cancel_requested_at is null or i.cancel_answered)
      cross join lateral unnest(c.received::bigint[]) as r (signal_id)
      cross join lateral (
            select s.id, s.target_id, s.dedup_key, s.consumed_at

@@ -1,17 +1,24 @@
--- Counts ended children off their parents, and releases a parent with none left.
+-- Counts ended children off their parents, and wakes a parent whose join is decided by that.
 --
 -- $1 ids  $2 the revisions the children were at before this transaction ended them
 -- guard   this transaction ended them; the parent still waits, and for this very round (I6)
 -- locks   parents by id   index instances_pkey   bound the batch
 --
 -- After the children's own rows are written: who shares a parent waits for the other's counting and its disk, and
--- not for its rows too. A parent that was waited for is looked at anew, which is all that the count depends on.
--- Counted per parent first: `update … from` takes one source row per target, so two siblings in one
--- batch would count once and the parent would wait for ever (PROTOCOL §3 #5).
+-- not for its rows too. A parent is locked first and looked at as it is then, which is all that the count depends on: when
+-- a deadline, a signal, a cancel or an end came first it waits no more, and nothing is counted; when this comes first,
+-- those find a parent that is awake. So whoever decides a join is one alone.
+-- A workflow is locked whether it waits or not: it may be about to park, and then has not seen these ends
+-- (commit/flow.sql). A machine that does not wait never waits for children that it has already.
+-- Counted per parent first, over all the rounds that it waits for: `update … from` takes one source row per target, so two
+-- siblings in one batch would count once and the parent would wait for ever (PROTOCOL §3 #5).
+-- Children that it was decided without are left to a cascade, when the fan-out said so.
 with
 ended as materialized (
-    select o.parent_id, o.parent_round, count(*)::integer as children
-      from (select i.parent_id, i.parent_round
+    select o.parent_id, o.parent_round, count(*)::integer as children,
+           count(*) filter (where o.status <> 'done')::integer as failed,
+           min(o.id) filter (where o.status <> 'done') as first_failure
+      from (select i.id, i.parent_id, i.parent_round, i.status
               from unnest($1::bigint[], $2::bigint[]) as c (id, revision)
               join outlast.instances i on i.id = any (array[c.id])
                                          and i.revision = c.revision + 1
@@ -19,15 +26,57 @@ ended as materialized (
             offset 0) as o
      where o.parent_id is not null
      group by o.parent_id, o.parent_round
-     order by o.parent_id, o.parent_round
+),
+parents as materialized (
+    select p.id, p.status, p.round, p.joining, e.parent_round, e.children, e.failed, e.first_failure
+      from ended e
+      join outlast.instances p on p.id = any (array[e.parent_id])
+                                 and (p.status = 'awaiting_children' or p.joining is not null)
+     order by e.parent_id
+       for no key update of p
+),
+awaited as materialized (
+    select p.id, sum(p.children)::integer as children, sum(p.failed)::integer as failed,
+           min(p.first_failure) as first_failure
+      from parents p
+     where p.status = 'awaiting_children' and p.parent_round = any (coalesce(p.joining, array[p.round]))
+     group by p.id
+),
+counted as (
+    update outlast.instances p
+       set children_failed = p.children_failed + e.failed,
+           first_failure = coalesce(p.first_failure, e.first_failure),
+           (children_pending, joined, status, locked_by, eligible_at, await_deadline, correlation_guard)
+               = (select d.pending, d.joined,
+                         case when d.joined is null then p.status else 'runnable' end,
+                         -- Null already. What this makes of a row is checked before it is seen that another has
+                         -- written the row since, and a workflow executed then.
+                         case when d.joined is null then p.locked_by end,
+                         case when d.joined is null then p.eligible_at else outlast.now() end,
+                         case when d.joined is null then p.await_deadline end,
+                         case when d.joined is null or 'runnable' = any (p.correlation_scope)
+                              then p.correlation_guard end
+                    from (select l.pending,
+                                 outlast.joined(p.join_needs, p.join_fails_fast, p.children_started, l.pending,
+                                                p.children_failed + e.failed) as joined
+                            -- More of a round may end than a workflow waits for.
+                            from (select case when p.joining is null then p.children_pending - e.children
+                                              else greatest(p.children_pending - e.children, 0) end as pending) as l)
+                      as d),
+           updated_at = outlast.now()
+      from awaited e
+     where p.id = any (array[e.id])
+    returning p.id, p.queue, p.round, p.join_rest, p.joined, p.status = 'runnable' as released,
+              p.status = 'runnable' and p.children_pending > 0 and p.join_rest is not null as cascades
+),
+told as (
+    insert into outlast.cascades
+           (parent_id, from_round, upto_round, at_round, action, deep, operator, reason, created_at)
+    select c.id, c.round, c.round, c.round, case c.join_rest when 'request_cancel' then 'cancel' else c.join_rest end,
+           false, 'parent', format('the join of parent %s was decided: %s', c.id, c.joined), outlast.now()
+      from counted c
+     where c.cascades
+     order by c.id
 )
-update outlast.instances p
-   set children_pending = p.children_pending - e.children,
-       status = case when p.children_pending = e.children then 'runnable' else p.status end,
-       eligible_at = case when p.children_pending = e.children then outlast.now() else p.eligible_at end,
-       correlation_guard = case when p.children_pending > e.children or 'runnable' = any (p.correlation_scope)
-                                then p.correlation_guard end,
-       updated_at = outlast.now()
-  from ended e
- where p.id = any (array[e.parent_id]) and p.round = e.parent_round and p.status = 'awaiting_children'
-returning p.queue, p.status = 'runnable' as released
+select c.queue, c.released, c.cascades
+  from counted c

@@ -23,6 +23,7 @@ heads (id, partition_key, queue, fsm, fsm_version) as (
            select n.id, n.partition_key, n.queue, n.fsm, n.fsm_version
              from outlast.instances n
             where n.status = 'runnable' and n.partition_key = k.partition_key and n.blocked
+              and n.held is not true
             order by n.queue, n.fsm, n.fsm_version, n.priority, n.eligible_at, n.id
             limit 1) h
     union all
@@ -32,6 +33,7 @@ heads (id, partition_key, queue, fsm, fsm_version) as (
            select n.id, n.partition_key, n.queue, n.fsm, n.fsm_version
              from outlast.instances n
             where n.status = 'runnable' and n.partition_key = g.partition_key and n.blocked
+              and n.held is not true
               and (n.queue, n.fsm, n.fsm_version) > (g.queue, g.fsm, g.fsm_version)
             order by n.queue, n.fsm, n.fsm_version, n.priority, n.eligible_at, n.id
             limit 1) h
@@ -39,4 +41,5 @@ heads (id, partition_key, queue, fsm, fsm_version) as (
 update outlast.instances i
    set blocked = false
  where i.id = any (array(select h.id from heads h)) and i.status = 'runnable' and i.blocked
+   and i.held is not true
 returning i.queue

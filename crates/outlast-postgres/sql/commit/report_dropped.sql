@@ -1,17 +1,19 @@
--- Records on a parent which children of its fan-out were not started because their key was occupied.
+-- Records on a parent which of the children of a round were not started because their key was occupied.
 --
 -- Per child with a key: $1 parent id  $2 parent revision  $3 position  $4 fsm  $5 correlation key
--- guard   the parent's fence   locks none new   index instances_pkey, instances_correlation
+-- $6 whether the parent answers a cancel
+-- guard   the parent's fence, and that no cancel of it waits for an answer (commit/spawn.sql)   locks none new   index instances_pkey, instances_correlation
 -- bound   CHILDREN_MAX
 --
--- Of children with the same key only the first can have been started, and it was if it is there.
+-- Of children of one outcome with the same key only the first can have been started, and it was if it is there.
 with
 given as materialized (
     select c.*,
-           row_number() over (partition by c.parent_id, c.fsm, c.correlation_key
+           row_number() over (partition by c.parent_id, c.parent_revision, c.fsm, c.correlation_key
                                   order by c.position) as place
-      from unnest($1::bigint[], $2::bigint[], $3::integer[], $4::text[], $5::text[])
-        as c (parent_id, parent_revision, position, fsm, correlation_key)
+      from unnest($1::bigint[], $2::bigint[], $3::integer[], $4::text[], $5::text[],
+                  $6::boolean[])
+        as c (parent_id, parent_revision, position, fsm, correlation_key, answers)
 ),
 dropped as materialized (
     select g.parent_id as id,
@@ -23,6 +25,7 @@ dropped as materialized (
       from given g
       join outlast.instances p on p.id = any (array[g.parent_id])
                                  and p.revision = g.parent_revision and p.status = 'executing'
+                                 and (p.cancel_requested_at is null or p.cancel_answered or g.answers)
       left join lateral (
            select h.id, h.parent_id, h.parent_round
              from outlast.instances h

@@ -1,9 +1,10 @@
--- Inserts the children of fan-outs that differ in nothing but their parent and their state, and have no correlation
--- key.
+-- Inserts the children of fan-outs and of workflows that differ in nothing but their parent, their place and their state, and have no
+-- correlation key.
 --
--- Per child: $1 parent id  $2 parent revision  $3 state;  for all: $4 fsm  $5 version  $6 step  $7 queue
--- $8 priority  $9 delay in µs  $10 moment in µs, or null  $11 partition key  $12 trace
--- guard   the parent's fence   locks none   index instances_pkey   bound CHILDREN_MAX
+-- Per child: $1 parent id  $2 parent revision  $3 state  $4 position  $5 whether it waits for a place in a window, or
+-- null  $6 whether the parent answers a cancel;  for all: $7 fsm  $8 version  $9 step  $10 queue  $11 priority
+-- $12 delay in µs  $13 moment in µs, or null  $14 partition key  $15 trace  $16 policy, or null
+-- guard   the parent's fence, and that no cancel of it waits for an answer (commit/spawn.sql)   locks none   index instances_pkey   bound CHILDREN_MAX
 --
 -- What most fan-outs are, and what insert/alike.sql is to insert/insert.sql: nothing can be in the way of such
 -- rows. Ids are given in the caller's order, so that children are known by it. Answers one row.
@@ -13,24 +14,27 @@ clock as materialized (
 ),
 start as materialized (
     select k.now,
-           coalesce(timestamptz 'epoch' + $10::bigint * interval '1 microsecond',
-                    k.now + $9::bigint * interval '1 microsecond') as eligible_at
+           coalesce(timestamptz 'epoch' + $13::bigint * interval '1 microsecond',
+                    k.now + $12::bigint * interval '1 microsecond') as eligible_at
       from clock k
 ),
 given as materialized (
     select nextval('outlast.instances_id_seq') as id, c.*
-      from unnest($1::bigint[], $2::bigint[], $3::text[]) as c (parent_id, parent_revision, state)
+      from unnest($1::bigint[], $2::bigint[], $3::text[], $4::integer[], $5::boolean[], $6::boolean[])
+        as c (parent_id, parent_revision, state, position, held, answers)
 ),
 spawned as (
     insert into outlast.instances
            (id, fsm, fsm_version, step, state, status, queue, priority, eligible_at, partition_key,
-            parent_id, parent_round, trace, inserted_at, updated_at)
-    select g.id, $4, $5::integer, $6, g.state::json, 'runnable', $7, $8::smallint, s.eligible_at, $11::text,
-           p.id, p.round + 1, $12::text, s.now, s.now
+            parent_id, parent_round, parent_position, on_parent_close, held, blocked, trace,
+            inserted_at, updated_at)
+    select g.id, $7, $8::integer, $9, g.state::json, 'runnable', $10, $11::smallint, s.eligible_at, $14::text,
+           p.id, p.round + 1, g.position, $16::text, g.held, coalesce(g.held, false), $15::text, s.now, s.now
       from given g
       join outlast.instances p on p.id = any (array[g.parent_id])
                                  and p.revision = g.parent_revision and p.status = 'executing'
+                                 and (p.cancel_requested_at is null or p.cancel_answered or g.answers)
      cross join start s
 )
-select $7 as queue, s.eligible_at <= s.now as eligible
+select $10 as queue, s.eligible_at <= s.now as eligible
   from start s

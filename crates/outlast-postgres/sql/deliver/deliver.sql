@@ -29,7 +29,9 @@ addressed as materialized (
                and (g.correlation_key is null
                     or (i.fsm = g.machine and i.correlation_guard = g.correlation_key) is true) as found,
            i.finished_at is not null as ended,
-           i.status = 'awaiting_signal' and g.name = any (i.awaits) as matches,
+           -- A workflow may wait for children at the same time.
+           (i.status = 'awaiting_signal' or i.status = 'awaiting_children' and i.joining is not null)
+               and g.name = any (i.awaits) as matches,
            -- What the worker could claim at once, without children to be loaded.
            $8::bigint is not null
                and i.queue = any ($9::text[])

@@ -1,10 +1,14 @@
--- Wakes waits whose deadline has come.
+-- Wakes waits, joins and parks of workflows whose deadline has come.
 --
 -- $1 how many
 -- locks own rows by deadline, skipping locked ones   index instances_deadline, instances_pkey   bound $1
+--
+-- A join is decided by it, and so is the wait of a workflow for ends. A child that ends at this moment holds the parent, which is skipped, or waits for it, and
+-- finds that it waits no more (commit/join.sql). Children that it was decided without are left to a cascade, when the
+-- fan-out said so.
 with
 due as materialized (
-    select i.id, i.await_deadline
+    select i.id, i.await_deadline, i.status = 'awaiting_children' as is_join
       from outlast.instances i
      where i.await_deadline <= outlast.now()
      order by i.await_deadline, i.id
@@ -16,12 +20,23 @@ woken as (
        set status = 'runnable',
            eligible_at = outlast.now(),
            await_deadline = null,
+           joined = case when d.is_join then 'deadline' else i.joined end,
            correlation_guard = case when 'runnable' = any (i.correlation_scope) then i.correlation_guard end,
            updated_at = outlast.now()
       from due d
      where i.id = any (array[d.id])
-    returning i.id, i.queue, d.await_deadline
+    returning i.id, i.queue, i.round, i.join_rest, d.await_deadline,
+              d.is_join and i.children_pending > 0 and i.join_rest is not null as cascades
+),
+told as (
+    insert into outlast.cascades
+           (parent_id, from_round, upto_round, at_round, action, deep, operator, reason, created_at)
+    select w.id, w.round, w.round, w.round, case w.join_rest when 'request_cancel' then 'cancel' else w.join_rest end,
+           false, 'parent', format('the join of parent %s was decided: deadline', w.id), outlast.now()
+      from woken w
+     where w.cascades
+     order by w.id
 )
-select w.id, w.queue
+select w.id, w.queue, w.cascades
   from woken w
  order by w.await_deadline, w.id

@@ -2,8 +2,8 @@
 --
 -- $1 fsm  $2 version  $3 step  $4 statuses  $5 queue  $6 correlation key  $7 partition key  $8 parent
 -- $9 inserted from, $10 until  $11 part of the error  $12 attempts from  $13 waits without a deadline
--- $14 deadline before  $15 where to stop
--- locks none   index the one of a filter, if any   bound $15 rows, and the statement timeout
+-- $14 deadline before  $15 ended from, $16 until  $17 where to stop
+-- locks none   index the one of a filter, if any   bound $17 rows, and the statement timeout
 select count(*) as instances
   from (select
           from outlast.instances i
@@ -20,5 +20,7 @@ select count(*) as instances
            and ($11::text is null or strpos(i.last_error, $11) > 0)
            and ($12::integer is null or i.attempt >= $12)
            and ($13::boolean is null or i.status = 'awaiting_signal' and i.await_deadline is null)
-           and ($14::timestamptz is null or i.await_deadline < $14)
-         limit $15) as counted
+           and ($14::timestamptz is null or i.status = 'awaiting_signal' and i.await_deadline < $14)
+           and ($15::timestamptz is null or i.finished_at >= $15)
+           and ($16::timestamptz is null or i.finished_at < $16)
+         limit $17) as counted

@@ -5,8 +5,10 @@
 select i.id, i.fsm, i.fsm_version, i.step, i.state::text as state, i.status, i.revision, i.result::text as result,
        i.last_error, i.queue, i.priority, i.eligible_at, i.attempt, i.crashes, i.partition_key, i.locked_by,
        i.awaits, i.await_deadline, i.parent_id, i.parent_round, i.round, i.children_pending,
+       i.parent_position, i.on_parent_close, i.held, i.cancel_requested_at, i.cancel_reason, i.cancel_answered, i.join_needs,
+       i.join_fails_fast, i.join_window, i.join_rest, i.children_started, i.children_failed, i.first_failure, i.joined,
        i.children_dropped::text as children_dropped, i.correlation_key, i.correlation_scope,
        i.correlation_guard is not null as holds_key, i.entered_revision, i.trace, i.inserted_at, i.updated_at,
-       i.finished_at
+       i.finished_at, i.run, i.events, i.joining
   from outlast.instances i
  where i.fsm = $1 and i.correlation_guard = $2

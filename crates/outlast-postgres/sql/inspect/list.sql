@@ -3,8 +3,8 @@
 --
 -- $1 fsm  $2 version  $3 step  $4 statuses  $5 queue  $6 correlation key  $7 partition key  $8 parent
 -- $9 inserted from, $10 until  $11 part of the error  $12 attempts from  $13 waits without a deadline
--- $14 deadline before  $15 before this id  $16 how many, and one more  $17 how many to read
--- locks none   index instances_pkey   bound $17 rows, and $16 of them answered
+-- $14 deadline before  $15 ended from, $16 until  $17 before this id  $18 how many, and one more  $19 how many to read
+-- locks none   index instances_pkey   bound $19 rows, and $18 of them answered
 --
 -- One row always, with what was read in `read_to`: when the page is not full and something is left, the last id that
 -- was read. Reading stops where the page is full, so that only a page that few fit pays for all of the bound.
@@ -14,8 +14,10 @@ page as materialized (
            i.priority, i.eligible_at, i.attempt, i.crashes, i.partition_key, i.locked_by, i.awaits, i.await_deadline,
            i.parent_id, i.parent_round, i.round, i.children_pending, i.children_dropped, i.correlation_key,
            i.correlation_scope, i.correlation_guard, i.entered_revision, i.trace, i.inserted_at, i.updated_at,
-           i.finished_at
-      from (select * from outlast.instances r where r.id < $15 order by r.id desc limit $17) i
+           i.finished_at, i.parent_position, i.on_parent_close, i.held, i.cancel_requested_at, i.cancel_reason,
+           i.cancel_answered, i.join_needs, i.join_fails_fast, i.join_window, i.join_rest, i.children_started,
+           i.children_failed, i.first_failure, i.joined, i.run, i.events, i.joining
+      from (select * from outlast.instances r where r.id < $17 order by r.id desc limit $19) i
      where ($1::text is null or i.fsm = $1)
        and ($2::integer is null or i.fsm_version = $2)
        and ($3::text is null or i.step = $3)
@@ -29,26 +31,30 @@ page as materialized (
        and ($11::text is null or strpos(i.last_error, $11) > 0)
        and ($12::integer is null or i.attempt >= $12)
        and ($13::boolean is null or i.status = 'awaiting_signal' and i.await_deadline is null)
-       and ($14::timestamptz is null or i.await_deadline < $14)
+       and ($14::timestamptz is null or i.status = 'awaiting_signal' and i.await_deadline < $14)
+       and ($15::timestamptz is null or i.finished_at >= $15)
+       and ($16::timestamptz is null or i.finished_at < $16)
      order by i.id desc
-     limit $16
+     limit $18
 ),
 -- The last of those that were read, and with it the first that was not.
 edge as materialized (
     select r.id
       from outlast.instances r
-     where r.id < $15 and (select count(*) from page) < $16
+     where r.id < $17 and (select count(*) from page) < $18
      order by r.id desc
-    offset $17 - 1
+    offset $19 - 1
      limit 2
 )
 select (select max(e.id) from edge e having count(*) = 2) as read_to,
        i.id, i.fsm, i.fsm_version, i.step, i.state::text as state, i.status, i.revision, i.result::text as result,
        i.last_error, i.queue, i.priority, i.eligible_at, i.attempt, i.crashes, i.partition_key, i.locked_by,
        i.awaits, i.await_deadline, i.parent_id, i.parent_round, i.round, i.children_pending,
+       i.parent_position, i.on_parent_close, i.held, i.cancel_requested_at, i.cancel_reason, i.cancel_answered, i.join_needs,
+       i.join_fails_fast, i.join_window, i.join_rest, i.children_started, i.children_failed, i.first_failure, i.joined,
        i.children_dropped::text as children_dropped, i.correlation_key, i.correlation_scope,
        i.correlation_guard is not null as holds_key, i.entered_revision, i.trace, i.inserted_at, i.updated_at,
-       i.finished_at
+       i.finished_at, i.run, i.events, i.joining
   from (select) one
   left join page i on true
  order by i.id desc

@@ -25,7 +25,7 @@ running as materialized (
 set_aside as materialized (
     select i.queue as name, i.eligible_at
       from outlast.instances i
-     where i.status = 'runnable' and i.partition_key is not null and i.blocked
+     where i.status = 'runnable' and i.partition_key is not null and i.blocked and i.held is not true
      limit $1
 ),
 named as materialized (

@@ -1,18 +1,22 @@
--- Removes ended instances with their signals and operations, unless their parent may still read them.
+-- Removes ended instances with their signals, operations and histories, unless their parent may still read them, or their
+-- children are still to be told of their end.
 --
 -- $1 ids
--- guard   ended; the parent does not live   locks own rows by id   bound BATCH_MAX
--- index   instances_pkey, signals_inbox, signals_dedup, signals_pkey, operations_instance
+-- guard   ended; the parent does not live; no cascade is left   locks own rows by id
+-- bound   BATCH_MAX, and all the events of each
+-- index   instances_pkey, signals_inbox, signals_dedup, signals_pkey, operations_instance, cascades_parent,
+--         events_pkey
 with
 given as materialized (
-    select i.id, i.status, p.id as parent_id
+    select i.id, i.status, i.run > 1 or i.events > 0 as has_history, p.id as parent_id,
+           exists (select from outlast.cascades k where k.parent_id = i.id offset 0) as is_cascading
       from outlast.instances i
       left join outlast.instances p on p.id = any (array[i.parent_id]) and p.finished_at is null
      where i.id = any ($1)
 ),
 doomed as materialized (
-    select g.id from given g
-     where g.parent_id is null and g.status in ('done', 'failed', 'cancelled')
+    select g.id, g.has_history from given g
+     where g.parent_id is null and g.status in ('done', 'failed', 'cancelled') and not g.is_cascading
 ),
 left_over as materialized (
     select s.id
@@ -30,8 +34,11 @@ signals as (
 operations as (
     delete from outlast.operations o using doomed d where o.instance_id = any (array[d.id])
 ),
+events as (
+    delete from outlast.events v using doomed d where v.instance_id = any (array[d.id]) and d.has_history
+),
 removed as (
     delete from outlast.instances i using doomed d where i.id = any (array[d.id]) returning i.id
 )
-select g.id, g.status, g.parent_id, g.id in (select r.id from removed r) as removed
+select g.id, g.status, g.parent_id, g.is_cascading, g.id in (select r.id from removed r) as removed
   from given g

@@ -1,8 +1,12 @@
 -- Counts retried children for their parents again, where the parent still waits for their round.
 --
 -- $1 ids  $2 revisions of the children
--- guard   the children's fence; the parent waits, and for this very round (I6)
--- locks   parents, held since operate/lock_parents.sql   index instances_pkey   bound BATCH_MAX
+-- guard   the children's fence; the parent waits, and for this very round (I6). A workflow does not: it was woken by the
+--         bad end, or has not waited for this child
+-- locks   parents, held since operate/lock_parents.sql   index instances_pkey, instances_children
+-- bound   BATCH_MAX; CHILDREN_MAX for a parent whose first failure is retried
+--
+-- A sibling that fails at this moment waits for the parent to be counted, and is not seen here.
 with
 retried as materialized (
     select o.parent_id, o.parent_round, count(*)::integer as children
@@ -15,6 +19,17 @@ retried as materialized (
 )
 update outlast.instances p
    set children_pending = p.children_pending + r.children,
+       -- Failures from before there was a count of them are not in it.
+       children_failed = greatest(p.children_failed - r.children, 0),
+       first_failure = case when p.first_failure = any ($1) then
+                           (select c.id
+                              from outlast.instances c
+                             where c.parent_id = p.id and c.parent_round = p.round
+                               and c.status in ('failed', 'cancelled') and c.id <> all ($1)
+                             order by c.finished_at, c.id + 0
+                             limit 1)
+                            else p.first_failure end,
        updated_at = outlast.now()
   from retried r
  where p.id = any (array[r.parent_id]) and p.round = r.parent_round and p.status = 'awaiting_children'
+   and p.joining is null

@@ -1,4 +1,5 @@
--- Starts failed or cancelled instances again. A key that was released stays released (PROTOCOL §3 #4).
+-- Starts failed or cancelled instances again. A key that was released stays released (PROTOCOL §3 #4); a cancel that was
+-- asked for is forgotten.
 --
 -- $1 ids  $2 revisions
 -- guard the fence, read under the lock   locks own rows, held since operate/lock.sql
@@ -9,6 +10,9 @@ update outlast.instances i
        eligible_at = outlast.now(),
        attempt = 0,
        crashes = 0,
+       cancel_requested_at = null,
+       cancel_reason = null,
+       cancel_answered = false,
        correlation_guard = case when 'runnable' = any (i.correlation_scope) then i.correlation_guard end,
        updated_at = outlast.now(),
        finished_at = null

@@ -1,8 +1,8 @@
--- The ids of one page, and which of them join.
+-- The ids of one page, and which of them join or wait for a place in a window.
 --
 -- $1 after this id  $2 how many
 -- locks none   index instances_pkey   bound $2
-select i.id, i.status = 'awaiting_children' as joins
+select i.id, i.status = 'awaiting_children' as joins, i.held is true as is_held
   from outlast.instances i
  where i.id > $1
  order by i.id

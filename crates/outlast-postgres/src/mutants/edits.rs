@@ -8,7 +8,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("statement-does-not-run", "reap/fail",
         "attempt = i.attempt + 1", "attempt = case when true then c.error end"),
     ("children-without-version", "commit/spawn", "g.fsm, g.fsm_version,", "g.fsm, 1,"),
-    ("children-without-version", "commit/spawn_alike", "$4, $5::integer,", "$4, least($5::integer, 1),"),
+    ("children-without-version", "commit/spawn_alike", "$7, $8::integer,", "$7, least($8::integer, 1),"),
 
     // #2: who parks and who wakes must lock before they look.
     ("park-does-not-lock", "commit/lock", "for no key update of i", ""),
@@ -18,7 +18,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("delivery-does-not-wait", "deliver/lock", "for no key update of i", "for no key update of i skip locked"),
     ("neither-locks", "commit/lock", "for no key update of i", ""),
     ("neither-locks", "deliver/lock", "for no key update of i", ""),
-    ("cancel-does-not-lock", "operate/lock", "for no key update", ""),
+    ("terminate-does-not-lock", "operate/lock", "for no key update", ""),
     ("timeout-does-not-lock", "fire/fire", "for no key update skip locked", ""),
 
     // #3: the fence.
@@ -45,21 +45,23 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
 
     // #6: what becomes of children.
     ("live-child-is-deleted", "operate/delete",
-        "g.parent_id is null and g.status in ('done', 'failed', 'cancelled')", "true"),
+        "g.parent_id is null and g.status in ('done', 'failed', 'cancelled') and not g.is_cascading", "true"),
     ("child-is-deleted-before-the-join", "operate/delete", "g.parent_id is null and ", ""),
     ("child-is-collected-before-the-join", "collect/collect",
         "select from outlast.instances p where p.id = i.parent_id", "select from outlast.instances p where false"),
-    ("late-end-hits-the-next-round", "commit/join", "and p.round = e.parent_round ", ""),
+    ("late-end-hits-the-next-round", "commit/join",
+        "and p.parent_round = any (coalesce(p.joining, array[p.round]))", ""),
     ("dropped-children-vanish", "commit/report_dropped", "= d.children", "= null"),
     ("retried-child-is-not-counted", "operate/rejoin", "+ r.children", "+ 0"),
-    ("reconciler-mends-no-join", "reconcile/joins", "p.children_pending <> c.pending", "false"),
+    ("reconciler-mends-no-join", "reconcile/joins", "and p.status = 'awaiting_children'", "and false"),
 
     // #7: locks in the order of the caller, and maintenance that waits.
     ("rows-in-the-order-given", "commit/lock", "order by c.id", ""),
     ("parents-in-the-order-given", "commit/join", "as c (id, revision)", "with ordinality as c (id, revision, place)"),
-    ("parents-in-the-order-given", "commit/join",
-        "(select i.parent_id, i.parent_round", "(select i.parent_id, i.parent_round, c.place"),
-    ("parents-in-the-order-given", "commit/join", "order by o.parent_id, o.parent_round", "order by min(o.place)"),
+    ("parents-in-the-order-given", "commit/join", "(select i.id, i.parent_id", "(select c.place, i.id, i.parent_id"),
+    ("parents-in-the-order-given", "commit/join", "as failed,\n           min(o.id)",
+        "as failed, min(o.place) as place,\n           min(o.id)"),
+    ("parents-in-the-order-given", "commit/join", "order by e.parent_id", "order by e.place"),
     ("keys-in-the-order-given", "insert/insert", "order by p.fsm, p.correlation_key, p.id", "order by p.id"),
     ("children-keys-in-the-order-given", "commit/spawn", "order by g.fsm, g.correlation_key, g.id", "order by g.id"),
     ("operators-rows-in-the-order-given", "operate/lock", "order by i.id", "order by array_position($1, i.id)"),
@@ -90,9 +92,9 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("signal-to-the-ended", "deliver/deliver", "i.finished_at is not null as ended", "false as ended"),
 
     // #11: what the step was handed wakes it again; a highest-id mark misses what came out of order.
-    ("wakes-on-what-it-was-handed", "commit/park", "and s.id not in (select unnest(g.received))", ""),
-    ("highest-id-mark", "commit/park", "and s.id not in (select unnest(g.received))",
-        "and s.id > coalesce((select max(r) from unnest(g.received) r), 0)"),
+    ("wakes-on-what-it-was-handed", "commit/park", "and s.id not in (select unnest(f.received))", ""),
+    ("highest-id-mark", "commit/park", "and s.id not in (select unnest(f.received))",
+        "and s.id > coalesce((select max(r) from unnest(f.received) r), 0)"),
 
     // #13: a delivery beside which a dead lease is renewed.
     ("delivery-for-a-dead-lease-locks-nothing", "deliver/lock",
@@ -106,4 +108,35 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
 
     // #16: a clock that stands still while a transaction waits.
     ("clock-of-the-transaction", "migration 1", "statement_timestamp())", "transaction_timestamp())"),
+
+    // Families: failures are counted once per batch; a place is not waited for; a cancel, an end or a join that nobody
+    // hears of; a cascade that stops half-way; a retry of somebody who is still asked to end.
+    ("failures-count-once", "commit/join", "count(*) filter (where o.status <> 'done')::integer as failed",
+        "least(count(*) filter (where o.status <> 'done'), 1)::integer as failed"),
+    ("place-is-not-waited-for", "commit/admit", "for no key update) n", "for no key update skip locked) n"),
+    ("place-is-not-passed-on", "commit/admit", "limit e.places", "limit 0"),
+    ("fan-out-ignores-a-cancel", "commit/spawn",
+        "and (p.cancel_requested_at is null or p.cancel_answered or g.answers)", ""),
+    ("fan-out-ignores-a-cancel", "commit/spawn_alike",
+        "and (p.cancel_requested_at is null or p.cancel_answered or g.answers)", ""),
+    ("park-ignores-a-cancel", "commit/park", "case when f.is_cancelled or f.joined", "case when f.joined"),
+    ("end-leaves-no-cascade", "commit/close", "where case when w.has_ended", "where false and case when w.has_ended"),
+    ("join-leaves-no-cascade", "commit/join", "where c.cascades", "where false"),
+    ("deadline-leaves-no-cascade", "fire/fire", "where w.cascades", "where false"),
+    ("cascade-forgets-the-rest", "cascade/move", "set at_round = $2,", "set at_round = $2::integer * 0,"),
+    ("retry-keeps-the-cancel", "operate/retry", "cancel_requested_at = null,", ""),
+
+    // Workflows: a history that says what did not happen; a park and an end that do not see each other; ends of several
+    // rounds, or of one that nobody waits for; a cancel that a park does not meet; a history without its instance.
+    ("events-without-fence", "commit/append", "and i.revision = o.revision and i.status = 'executing'", ""),
+    ("park-overlooks-ended-children", "commit/flow",
+        "select n.id, n.status, n.finished_at", "select n.id, 'runnable' as status, null::timestamptz as finished_at"),
+    ("end-overlooks-a-park", "commit/join",
+        "and (p.status = 'awaiting_children' or p.joining is not null)", "and p.status = 'awaiting_children'"),
+    ("rounds-count-once", "commit/join", "sum(p.children)::integer as children", "min(p.children) as children"),
+    ("end-of-a-round-nobody-awaits", "commit/join",
+        "p.parent_round = any (coalesce(p.joining, array[p.round]))", "(p.joining is not null or p.parent_round = p.round)"),
+    ("flow-ignores-a-cancel", "commit/flow",
+        "not i.cancel_answered and not g.answers as is_cancelled", "false as is_cancelled"),
+    ("delete-leaves-events", "operate/delete", "and d.has_history", "and false"),
 ];

@@ -2,9 +2,11 @@
 
 use super::stage::{MACHINE, QUEUE, Stage, holder, instance};
 use outlast_core::{
-    Answer, CancelAnswer, Claim, ClaimRef, ClaimRequest, CollectRequest, Commit, Delivery, Error,
-    InstanceId, Json, MachineVersion, NewSignal, Note, Outcome, Proceed, ReapRequest, Release,
-    ReleaseAnswer, Result, RetryAnswer, Revision, SignalId, SignalOrInsert, Status, Store, Taker,
+    Answer, CancelAnswer, CascadeRequest, Claim, ClaimRef, ClaimRequest, ClosePolicy,
+    CollectRequest, Commit, Delivery, Due, Ends, Error, EventKind, Extent, Flowing, InstanceId,
+    Join, Joined, Json, MachineVersion, NewEvent, NewSignal, Note, Outcome, Proceed, ReapRequest,
+    Release, ReleaseAnswer, Result, RetryAnswer, Revision, SignalId, SignalOrInsert, Status, Store,
+    Taker, TerminateAnswer, Until,
 };
 use outlast_postgres::Postgres;
 use std::fmt;
@@ -25,7 +27,13 @@ pub(crate) enum Act {
     Fire,
     /// With this many crashes allowed.
     Reap(i32),
+    /// Asks them to end.
     Cancel(Vec<usize>),
+    /// Asks it and all that descend from it to end.
+    CancelTree(usize),
+    Terminate(Vec<usize>),
+    /// Tells children what became of their parent, this many.
+    Cascade(usize),
     Retry(usize),
     Claim,
     /// Ends what the claim before brought.
@@ -43,7 +51,19 @@ pub(crate) enum Decision {
     Next,
     Keep,
     FanOut,
+    /// The same, one at a time, and the first failure ends the rest.
+    FanOutInWindow,
     Done,
+    Fail,
+    /// A workflow waits for the ends of both children, for `go`, and for a deadline that has come at once.
+    ParkForEnds,
+    /// It waits for the end of the first alone.
+    ParkForTheFirst,
+    /// It goes on with its claim.
+    KeepFlow,
+    /// It starts two more.
+    StartChildren,
+    Renew,
 }
 
 /// What a verb said that it did. The judge holds it against what was written.
@@ -62,8 +82,15 @@ pub(crate) enum Told {
     Sent { id: SignalId, target: InstanceId },
     /// A commit consumed these.
     Consumed(Vec<SignalId>),
-    /// A claim of a parent came with these children.
-    Children(Vec<(InstanceId, Status)>),
+    /// A commit added so many events.
+    Recorded { id: InstanceId, events: usize },
+    /// A claim of a parent came with these children; all of them, if its join says so.
+    Children {
+        all: bool,
+        children: Vec<(InstanceId, Status)>,
+    },
+    /// An instance was asked to end when it was this.
+    Asked { id: InstanceId, was: Status },
     /// A claim was lost, a signal had no target, there was nothing to do.
     #[allow(dead_code, reason = "why is for people, who read it in an example")]
     Nothing(&'static str),
@@ -100,7 +127,10 @@ impl Act {
             Act::Insert => insert(store).await,
             Act::Fire => fire(store).await,
             Act::Reap(crashes_max) => reap(store, *crashes_max).await,
-            Act::Cancel(places) => cancel(store, stage.ids(places)).await,
+            Act::Cancel(places) => cancel(store, stage.ids(places), Extent::One).await,
+            Act::CancelTree(place) => cancel(store, stage.ids(&[*place]), Extent::Tree).await,
+            Act::Cascade(max) => cascade(store, *max).await,
+            Act::Terminate(places) => terminate(store, stage.ids(places)).await,
             Act::Retry(place) => retry(store, stage.cast[*place].id).await,
             Act::Claim => claim(store, stage, carried).await,
             Act::Collect => collect(store).await,
@@ -118,12 +148,17 @@ impl Decision {
                 0 => stage.received.clone(),
                 _ => Vec::new(),
             },
-            outcome: self.outcome(),
+            outcome: self.outcome(stage),
+            answers_cancel: false,
             ties: stage.ties,
+            events: match place == 0 && stage.is_workflow {
+                true => vec![event()],
+                false => Vec::new(),
+            },
         }
     }
 
-    fn outcome(self) -> Outcome {
+    pub(crate) fn outcome(self, stage: &Stage) -> Outcome {
         let (step, state) = ("then".to_owned(), Json::null());
         let next = |proceed| Outcome::Next {
             step: step.clone(),
@@ -141,19 +176,77 @@ impl Decision {
             Decision::Keep => next(Proceed::KeepClaim),
             Decision::FanOut => Outcome::FanOut {
                 children: vec![instance(), instance()],
+                join: Join::default(),
+                step,
+                state,
+            },
+            Decision::FanOutInWindow => Outcome::FanOut {
+                children: vec![instance(), instance()],
+                join: Join {
+                    until: Until::FailFast,
+                    deadline: None,
+                    window: Some(1),
+                    rest: ClosePolicy::Terminate,
+                },
                 step,
                 state,
             },
             Decision::Done => Outcome::Done {
                 result: Json::null(),
             },
+            Decision::Fail => Outcome::Stop {
+                reason: "as it is played".into(),
+            },
+            Decision::ParkForEnds => flow(Flowing::Park(outlast_core::Park {
+                names: vec!["go".into()],
+                deadline: Some(Due::After(Duration::ZERO)),
+                ends: Some(Ends {
+                    rounds: vec![1, 2],
+                    children: stage.ids(&[1, 2]),
+                    count: 2,
+                }),
+            })),
+            Decision::ParkForTheFirst => flow(Flowing::Park(outlast_core::Park {
+                ends: Some(Ends {
+                    rounds: vec![1],
+                    children: stage.ids(&[1]),
+                    count: 1,
+                }),
+                ..outlast_core::Park::default()
+            })),
+            Decision::KeepFlow => flow(Flowing::Proceed(Proceed::KeepClaim)),
+            Decision::StartChildren => Outcome::Flow {
+                children: vec![instance(), instance()],
+                window: None,
+                then: Flowing::Proceed(Proceed::Requeue),
+            },
+            Decision::Renew => Outcome::Renew { state },
         }
+    }
+}
+
+fn flow(then: Flowing) -> Outcome {
+    Outcome::Flow {
+        children: Vec::new(),
+        window: None,
+        then,
+    }
+}
+
+fn event() -> NewEvent {
+    NewEvent {
+        kind: EventKind::StepCompleted,
+        call: Some(1),
+        name: "as it is played".into(),
+        data: Json::null(),
+        at: None,
     }
 }
 
 /// The outcome that ends what was claimed.
 pub(crate) fn ending(claim: &Claim) -> Commit {
-    Commit::of(claim, Decision::Done.outcome())
+    let result = Json::null();
+    Commit::of(claim, Outcome::Done { result })
 }
 
 pub(crate) fn request(stage: &Stage, max: usize) -> ClaimRequest {
@@ -170,12 +263,21 @@ async fn commit(store: &Postgres, commits: Vec<Commit>) -> Result<Vec<Told>> {
     let mut told = Vec::new();
     for (commit, answer) in commits.into_iter().zip(answers) {
         match answer {
-            Answer::Committed { revision, status } => {
+            Answer::Committed {
+                revision, status, ..
+            } => {
                 told.push(changed(commit.claim, status, revision));
+                if !commit.events.is_empty() {
+                    told.push(Told::Recorded {
+                        id: commit.claim.id,
+                        events: commit.events.len(),
+                    });
+                }
                 if commit.outcome.consumes() {
                     told.push(Told::Consumed(commit.received));
                 }
             }
+            Answer::Cancel(_) => told.push(Told::Nothing("a cancel comes first")),
             Answer::Lost => told.push(Told::Nothing("lost")),
             Answer::Rejected(invalid) => told.push(Told::Refused(format!("rejected: {invalid}"))),
         }
@@ -330,14 +432,44 @@ async fn reap(store: &Postgres, crashes_max: i32) -> Result<Vec<Told>> {
         .collect())
 }
 
-async fn cancel(store: &Postgres, ids: Vec<InstanceId>) -> Result<Vec<Told>> {
-    let cancelled = store.cancel(ids.clone(), Note::by("somebody")).await?;
-    let answers = ids.into_iter().zip(cancelled.answers);
+/// One that waits for a signal is woken; of others who are asked, the status says nothing new.
+async fn cancel(store: &Postgres, ids: Vec<InstanceId>, extent: Extent) -> Result<Vec<Told>> {
+    let cancelled = store
+        .cancel(ids.clone(), extent, Note::by("somebody"))
+        .await?;
+    let mut told = Vec::new();
+    for (id, answer) in ids.into_iter().zip(cancelled.answers) {
+        match answer {
+            CancelAnswer::Requested(was) => {
+                told.push(Told::Asked { id, was });
+                if was == Status::AwaitingSignal {
+                    told.push(became(id, Status::Runnable));
+                }
+            }
+            CancelAnswer::NeverStarted => told.push(became(id, Status::Cancelled)),
+            CancelAnswer::AlreadyRequested(_) => told.push(Told::Nothing("was asked")),
+            CancelAnswer::AlreadyEnded(_) => told.push(Told::Nothing("had ended")),
+            CancelAnswer::NotFound => told.push(Told::Nothing("not found")),
+        }
+    }
+    Ok(told)
+}
+
+async fn cascade(store: &Postgres, max: usize) -> Result<Vec<Told>> {
+    let cascaded = store.cascade(CascadeRequest { max }).await?;
+    let ended = cascaded.ended.into_iter();
+    Ok(ended.map(|id| became(id, Status::Cancelled)).collect())
+}
+
+async fn terminate(store: &Postgres, ids: Vec<InstanceId>) -> Result<Vec<Told>> {
+    let note = Note::by("somebody");
+    let terminated = store.terminate(ids.clone(), Extent::One, note).await?;
+    let answers = ids.into_iter().zip(terminated.answers);
     Ok(answers
         .map(|(id, answer)| match answer {
-            CancelAnswer::Cancelled(_) => became(id, Status::Cancelled),
-            CancelAnswer::AlreadyEnded(_) => Told::Nothing("had ended"),
-            CancelAnswer::NotFound => Told::Nothing("not found"),
+            TerminateAnswer::Terminated(_) => became(id, Status::Cancelled),
+            TerminateAnswer::AlreadyEnded(_) => Told::Nothing("had ended"),
+            TerminateAnswer::NotFound => Told::Nothing("not found"),
         })
         .collect())
 }
@@ -360,13 +492,27 @@ async fn claim(store: &Postgres, stage: &Stage, carried: &mut Vec<Claim>) -> Res
     let mut told = Vec::new();
     for claim in claims {
         told.push(claimed(&claim));
-        if claim.round > 0 {
+        // A workflow's are not handed to it.
+        if claim.round > 0 && !stage.is_workflow {
             let children = claim.children.iter();
-            told.push(Told::Children(children.map(|c| (c.id, c.status)).collect()));
+            told.push(Told::Children {
+                all: saw_all(&claim),
+                children: children.map(|c| (c.id, c.status)).collect(),
+            });
         }
         carried.push(claim);
     }
     Ok(told)
+}
+
+/// Whether the claim of a parent must have come after all of its children have ended: it was not woken before by a
+/// failure, a deadline or a cancel.
+pub(crate) fn saw_all(claim: &Claim) -> bool {
+    match claim.joined {
+        Some(Joined::All) => true,
+        Some(Joined::Failure | Joined::Quorum | Joined::Impossible | Joined::Deadline) => false,
+        None => claim.cancel.is_none(),
+    }
 }
 
 async fn collect(store: &Postgres) -> Result<Vec<Told>> {
@@ -413,6 +559,9 @@ impl fmt::Display for Act {
             Act::Reap(0) => f.write_str("reap and fail"),
             Act::Reap(_) => f.write_str("reap"),
             Act::Cancel(places) => write!(f, "cancel {places:?}"),
+            Act::CancelTree(place) => write!(f, "cancel the tree of {place}"),
+            Act::Cascade(_) => f.write_str("cascade"),
+            Act::Terminate(places) => write!(f, "terminate {places:?}"),
             Act::Retry(place) => write!(f, "retry {place}"),
             Act::Claim => f.write_str("claim"),
             Act::CommitClaimed => f.write_str("end the claimed"),

@@ -1,10 +1,12 @@
 //! The judge: what a schedule left behind, against what must be true and what callers were told.
 
-use super::act::{Act, Told, ending, request};
+use super::act::{Act, Told, ending, request, saw_all};
 use super::scheduler::{Scenario, Schedule};
 use super::stage::Stage;
-use super::world::{World, Written};
-use outlast_core::{InstanceId, Json, NewSignal, ReapRequest, SignalId, Status, Store};
+use super::world::{Row, World, Written};
+use outlast_core::{
+    CascadeRequest, Claim, InstanceId, Json, NewSignal, ReapRequest, SignalId, Status, Store, Until,
+};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
@@ -43,10 +45,12 @@ impl Verdicts {
         }
         violations.extend(illegal_moves(&history));
         violations.extend(early_joins(world, &history).await);
+        violations.extend(starts_after_a_cancel(world, schedule, &history).await);
         violations.extend(lost_children(world, &history).await);
         violations.extend(overtaking(world, &history).await);
         violations.extend(untrue_answers(schedule, &history));
         violations.extend(lost_signals(world, stage, schedule).await);
+        violations.extend(untrue_histories(world, stage, schedule).await);
         // Last, because it goes on from there.
         let retries = scenario.count(|act| matches!(act, Act::Retry(_)));
         violations.extend(unrest(world, stage, retries > 0).await);
@@ -79,7 +83,8 @@ fn illegal_moves(history: &[Written]) -> Vec<String> {
     violations
 }
 
-/// I6: when a parent is released, each child of the round has ended, or does in the same transaction.
+/// I6: when a parent is released, each child of the round has ended, or does in the same transaction; or as many have as
+/// decide its join; or its deadline has come, or a cancel.
 async fn early_joins(world: &World, history: &[Written]) -> Vec<String> {
     let released = |written: &Written| written.is_move("awaiting_children", "runnable");
     let mut violations = Vec::new();
@@ -98,13 +103,76 @@ async fn early_joins(world: &World, history: &[Written]) -> Vec<String> {
                 before.insert(written.id, status(is));
             }
         }
-        for child in world.instances().await {
+        let instances = world.instances().await;
+        let Some(parent) = instances.iter().find(|row| row.id == release.id) else {
+            continue;
+        };
+        let (mut pending, mut failed) = (Vec::new(), 0);
+        let is_awaited = |child: &&Row| match (&parent.joining, child.parent_round) {
+            (Some(rounds), Some(round)) => rounds.contains(&round),
+            (None, _) | (_, None) => true,
+        };
+        let children = instances.iter().filter(|c| c.parent_id == Some(release.id));
+        for child in children.filter(is_awaited) {
             let then = before.get(&child.id).copied();
-            let then = then.unwrap_or_else(|| status(&child.status));
-            if child.parent_id == Some(release.id) && !then.is_terminal() {
+            match then.unwrap_or_else(|| status(&child.status)) {
+                Status::Done => {}
+                Status::Failed | Status::Cancelled => failed += 1,
+                then @ (Status::Runnable
+                | Status::Executing
+                | Status::AwaitingSignal
+                | Status::AwaitingChildren) => pending.push((child.id, then)),
+            }
+        }
+        let decided = until(parent).decided(parent.started, pending.len() as i32, failed);
+        let is_right = match parent.joined.as_deref() {
+            Some("deadline") => true,
+            Some(joined) => decided.is_some_and(|decided| decided.as_str() == joined),
+            // A workflow may have been woken by a signal.
+            None => parent.is_asked || parent.joining.is_some(),
+        };
+        if !is_right {
+            let (child, then) = pending.first().copied().unwrap_or((0, Status::Done));
+            violations.push(format!(
+                "I6: parent {} was released while child {child} was {then}: {:?}",
+                release.id, parent.joined
+            ));
+        }
+    }
+    violations
+}
+
+fn until(parent: &Row) -> Until {
+    match parent.needs {
+        Some(needs) => Until::Quorum(needs.unsigned_abs()),
+        None if parent.fails_fast => Until::FailFast,
+        None => Until::All,
+    }
+}
+
+/// I13: who was asked to end while it ran has started nobody since. What it ran then was not an answer.
+async fn starts_after_a_cancel(
+    world: &World,
+    schedule: &Schedule,
+    history: &[Written],
+) -> Vec<String> {
+    let instances = world.instances().await;
+    let mut violations = Vec::new();
+    for told in schedule.told.iter().flatten() {
+        let Told::Asked {
+            id,
+            was: Status::Executing,
+        } = told
+        else {
+            continue;
+        };
+        let started = history.iter().filter(|written| written.was.is_none());
+        for started in started {
+            let child = instances.iter().find(|row| row.id == started.id);
+            if child.is_some_and(|child| child.parent_id == Some(id.0)) {
                 violations.push(format!(
-                    "I6: parent {} was released while child {} was {then}",
-                    release.id, child.id
+                    "I13: {id} was asked to end, and has started {}",
+                    started.id
                 ));
             }
         }
@@ -127,9 +195,10 @@ async fn lost_children(world: &World, history: &[Written]) -> Vec<String> {
             .iter()
             .filter(|child| child.parent_id == Some(id))
             .count();
-        if !status(&parent.status).is_terminal() && children < 2 {
+        let started = parent.started;
+        if !status(&parent.status).is_terminal() && (children as i32) < started {
             violations.push(format!(
-                "I6: parent {id} lives, and {children} of its 2 children are left; removed: {removed:?}"
+                "I6: parent {id} lives, and {children} of its {started} children are left; removed: {removed:?}"
             ));
         }
     }
@@ -177,7 +246,7 @@ fn untrue_answers(schedule: &Schedule, history: &[Written]) -> Vec<String> {
     for (session, told) in schedule.told.iter().enumerate() {
         let mut written: Vec<&Written> = history
             .iter()
-            .filter(|written| written.session == session && is_told(written))
+            .filter(|written| written.session == session)
             .collect();
         for told in told {
             match told {
@@ -187,8 +256,9 @@ fn untrue_answers(schedule: &Schedule, history: &[Written]) -> Vec<String> {
                         "I3: untrue answer: session {session} was told {told:?}"
                     )),
                 },
-                Told::Children(children) => {
-                    if children.len() != 2 || children.iter().any(|(_, s)| !s.is_terminal()) {
+                Told::Children { all, children } => {
+                    let live = children.iter().any(|(_, s)| !s.is_terminal());
+                    if *all && (children.len() != 2 || live) {
                         violations.push(format!("I6: a join saw {children:?}"));
                     }
                 }
@@ -199,10 +269,14 @@ fn untrue_answers(schedule: &Schedule, history: &[Written]) -> Vec<String> {
                     }
                 }
                 Told::Refused(reason) => violations.push(format!("an error: {reason}")),
-                Told::Sent { .. } | Told::Consumed(_) | Told::Nothing(_) => {}
+                Told::Asked { .. }
+                | Told::Sent { .. }
+                | Told::Consumed(_)
+                | Told::Recorded { .. }
+                | Told::Nothing(_) => {}
             }
         }
-        for written in written {
+        for written in written.into_iter().filter(|written| is_told(written)) {
             violations.push(format!("I3: session {session} was not told of {written:?}"));
         }
     }
@@ -248,7 +322,9 @@ async fn lost_signals(world: &World, stage: &Stage, schedule: &Schedule) -> Vec<
             Told::Consumed(signals) => consumed.extend(signals),
             Told::Changed { .. }
             | Told::Started(_)
-            | Told::Children(_)
+            | Told::Children { .. }
+            | Told::Recorded { .. }
+            | Told::Asked { .. }
             | Told::Nothing(_)
             | Told::Refused(_) => {}
         }
@@ -269,6 +345,35 @@ async fn lost_signals(world: &World, stage: &Stage, schedule: &Schedule) -> Vec<
         if times > 1 || is_pending != should_be {
             violations.push(format!(
                 "I7: signal {signal} was consumed {times} times and is pending: {is_pending}"
+            ));
+        }
+    }
+    violations
+}
+
+/// I3: a history has what was told to be written, and nothing else.
+async fn untrue_histories(world: &World, stage: &Stage, schedule: &Schedule) -> Vec<String> {
+    let instances = world.instances().await;
+    let mut violations = Vec::new();
+    for id in stage.cast.iter().map(|claim| claim.id) {
+        let told = schedule.told.iter().flatten();
+        let recorded = told.filter_map(|told| match told {
+            Told::Recorded { id: of, events } => (*of == id).then_some(*events),
+            Told::Changed { .. }
+            | Told::Started(_)
+            | Told::Sent { .. }
+            | Told::Consumed(_)
+            | Told::Children { .. }
+            | Told::Asked { .. }
+            | Told::Nothing(_)
+            | Told::Refused(_) => None,
+        });
+        let is_stored = instances.iter().any(|row| row.id == id.0);
+        let expected: usize = if is_stored { recorded.sum() } else { 0 };
+        let found = world.events(id).await;
+        if found != expected as i64 {
+            violations.push(format!(
+                "I3: {id} has {found} events, and {expected} were written"
             ));
         }
     }
@@ -296,18 +401,20 @@ async fn drive_to_rest(
         max: 100,
         crashes_max: 100,
     };
-    let mut violations = Vec::new();
+    while world.store.cascade(CascadeRequest { max: 1 }).await?.more {}
+    let mut violations = world.untold().await;
     for _ in 0..ROUNDS_MAX {
         let fired = world.store.fire(100).await?;
         let reaped = world.store.reap(reap).await?;
         let claims = world.store.claim(request(&stage, 100)).await?.claims;
-        for claim in claims.iter().filter(|claim| claim.round > 0) {
+        let joins = |claim: &&Claim| claim.round > 0 && !stage.is_workflow;
+        for claim in claims.iter().filter(joins) {
             let ended = claim
                 .children
                 .iter()
                 .all(|child| child.status.is_terminal());
             // A child that an operator starts again after its join is not waited for.
-            if claim.children.len() != 2 || !(ended || retries) {
+            if saw_all(claim) && (claim.children.len() != 2 || !(ended || retries)) {
                 violations.push(format!("I6: a join saw {:?}", claim.children));
             }
         }
@@ -315,6 +422,8 @@ async fn drive_to_rest(
             .store
             .commit(claims.iter().map(ending).collect())
             .await?;
+        while world.store.cascade(CascadeRequest { max: 10 }).await?.more {}
+        violations.extend(world.untold().await);
         if !claims.is_empty() || !fired.woken_instances.is_empty() || !reaped.returned.is_empty() {
             continue;
         }

@@ -4,19 +4,46 @@
 select format('I2: instance %s waits for signal %s, which is in its inbox', i.id, s.name)
   from outlast.instances i
   join outlast.signals s on s.target_id = i.id and s.name = any (i.awaits)
- where i.status = 'awaiting_signal' and s.consumed_at is null and s.id <> all ($1::bigint[])
+ where i.status in ('awaiting_signal', 'awaiting_children') and s.consumed_at is null and s.id <> all ($1::bigint[])
 union all
 select format('I6: instance %s counts %s children pending, and %s of its round live', p.id, p.children_pending, c.live)
   from outlast.instances p
  cross join lateral (select count(*) as live
                        from outlast.instances c
                       where c.parent_id = p.id and c.parent_round = p.round and c.finished_at is null) c
- where p.status = 'awaiting_children' and p.children_pending <> c.live
+ where p.status = 'awaiting_children' and p.joining is null and p.children_pending <> c.live
+union all
+-- Workflows here wait for all the children of some rounds, or for none of them.
+select format('I2: workflow %s waits for %s ends, and %s children of these rounds live', p.id, p.children_pending, c.live)
+  from outlast.instances p
+ cross join lateral (select count(*) filter (where c.finished_at is null) as live,
+                            count(*) filter (where c.status in ('failed', 'cancelled')) as failed
+                       from outlast.instances c
+                      where c.parent_id = p.id and c.parent_round = any (p.joining)) c
+ where p.status = 'awaiting_children' and p.joining is not null and (p.children_pending <> c.live or c.failed > 0)
+union all
+select format('I6: workflow %s was woken by all ends, and child %s lives', p.id, c.id)
+  from outlast.instances p
+  join outlast.instances c on c.parent_id = p.id and c.parent_round = any (p.joining)
+ where p.status in ('runnable', 'executing') and p.joined = 'all' and c.finished_at is null
+union all
+select format('I3: workflow %s has %s events in run %s, and %s are there', i.id, i.events, i.run, v.events)
+  from outlast.instances i
+ cross join lateral (select count(*) as events, coalesce(max(v.seq), 0) as last
+                       from outlast.events v
+                      where v.instance_id = i.id and v.run = i.run) v
+ where i.events <> v.events or i.events <> v.last
+union all
+select format('I3: event %s of run %s is there, and instance %s is not', v.seq, v.run, v.instance_id)
+  from outlast.events v
+ where not exists (select from outlast.instances i where i.id = v.instance_id)
 union all
 select format('I6: instance %s has left its round, and child %s of it lives', p.id, c.id)
   from outlast.instances p
   join outlast.instances c on c.parent_id = p.id and c.parent_round = p.round
- where p.status in ('runnable', 'executing', 'awaiting_signal') and c.finished_at is null
+ where p.status in ('runnable', 'executing', 'awaiting_signal') and p.joining is null and c.finished_at is null
+   -- It was woken before: by a failure, by enough that are done, by its deadline, or by a cancel.
+   and (p.joined = 'all' or p.joined is null and p.cancel_requested_at is null)
    -- An operator's retry of a child comes after its join.
    and not exists (select from outlast.operations o where o.instance_id = c.id and o.verb = 'retry')
 union all
@@ -33,12 +60,37 @@ having count(*) > 1
 union all
 select format('I2: instance %s is blocked, and nobody before it will let it through', i.id)
   from outlast.instances i
- where i.blocked
+ where i.blocked and i.held is not true
    and not exists (select from outlast.instances r
                     where r.status = 'executing' and r.partition_key = i.partition_key)
    and not exists (select from outlast.instances l
                     where l.status = 'runnable' and l.partition_key = i.partition_key and not l.blocked
                       and l.queue = i.queue and l.fsm = i.fsm and l.fsm_version = i.fsm_version)
+union all
+select format('I2: instance %s waits for a place in a window, and nobody of its round has one', i.id)
+  from outlast.instances i
+ where i.held
+   and not exists (select from outlast.instances n
+                    where n.parent_id = i.parent_id and n.parent_round = i.parent_round and not n.held
+                      and n.finished_at is null)
+union all
+select format('I13: %s children of instance %s run in a window of %s', count(*), p.id, p.join_window)
+  from outlast.instances p
+  join outlast.instances c on c.parent_id = p.id and c.parent_round = p.round and not c.held and c.finished_at is null
+ group by p.id
+having count(*) > p.join_window
+union all
+select format('I13: instance %s is %s, and its cancel waits for an answer', i.id, i.status)
+  from outlast.instances i
+ where i.status in ('awaiting_signal', 'awaiting_children')
+   and i.cancel_requested_at is not null and not i.cancel_answered
+union all
+select format('I6: instance %s counts %s children failed, and %s of its round have', p.id, p.children_failed, c.failed)
+  from outlast.instances p
+ cross join lateral (select count(*) as failed
+                       from outlast.instances c
+                      where c.parent_id = p.id and c.parent_round = p.round and c.status in ('failed', 'cancelled')) c
+ where p.status = 'awaiting_children' and p.joining is null and p.children_failed <> c.failed
 union all
 select format('I2: instance %s executes for worker %s, which is gone', i.id, i.locked_by)
   from outlast.instances i

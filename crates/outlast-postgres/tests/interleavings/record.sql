@@ -33,6 +33,7 @@ create trigger remember after insert or update or delete on outlast.instances
 create table outlast.start_instances as table outlast.instances;
 create table outlast.start_signals   as table outlast.signals;
 create table outlast.start_workers   as table outlast.workers;
+create table outlast.start_cascades  as table outlast.cascades;
 
 create function outlast.clear() returns void
 language sql
@@ -42,6 +43,9 @@ as $$
     delete from outlast.signals;
     delete from outlast.workers;
     delete from outlast.operations;
+    delete from outlast.cascades;
+    -- No schedule starts with a history.
+    delete from outlast.events;
 $$;
 
 create function outlast.keep_start() returns void
@@ -50,9 +54,11 @@ as $$
     delete from outlast.start_instances;
     delete from outlast.start_signals;
     delete from outlast.start_workers;
+    delete from outlast.start_cascades;
     insert into outlast.start_instances select * from outlast.instances;
     insert into outlast.start_signals   select * from outlast.signals;
     insert into outlast.start_workers   select * from outlast.workers;
+    insert into outlast.start_cascades  select * from outlast.cascades;
 $$;
 
 -- The same ids every time, those of new rows too, so that two schedules that end alike end equal.
@@ -64,7 +70,9 @@ begin
     insert into outlast.instances select * from outlast.start_instances;
     insert into outlast.signals   select * from outlast.start_signals;
     insert into outlast.workers   select * from outlast.start_workers;
+    insert into outlast.cascades  select * from outlast.start_cascades;
     perform setval('outlast.instances_id_seq', (select coalesce(max(i.id), 0) + 1 from outlast.start_instances i));
     perform setval('outlast.signals_id_seq',   (select coalesce(max(s.id), 0) + 1 from outlast.start_signals s));
+    perform setval('outlast.cascades_id_seq',  (select coalesce(max(c.id), 0) + 1 from outlast.start_cascades c));
 end
 $$;

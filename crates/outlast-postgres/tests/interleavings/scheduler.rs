@@ -91,9 +91,13 @@ impl Scenario {
     /// Only the places where transactions of this start meet: locks, looks at what is not locked, and
     /// commits. What is read and written under a lock that is held cannot be told from its commit.
     pub(crate) fn at_meetings(self) -> Scenario {
-        const UNDER_LOCKS: [&str; 5] = [
+        const UNDER_LOCKS: [&str; 9] = [
             "commit/park",
+            "commit/renew",
+            "commit/spawn_alike",
+            "commit/close",
             "operate/cancel",
+            "operate/terminate",
             "reap/fail",
             "deliver/deliver",
             "deliver/taken",

@@ -1,10 +1,11 @@
 //! The states that schedules start from. All are made by the store's own verbs.
 
-use super::act::request;
+use super::act::{Decision, request};
 use super::world::World;
 use outlast_core::{
-    ClaimRef, Commit, InstanceId, Json, NewInstance, NewSignal, NewWorker, Outcome, ReapRequest,
-    Revision, Scope, SignalId, Store, Ties, WorkerId,
+    ClaimRef, ClosePolicy, Commit, Flowing, InstanceId, Join, Json, NewInstance, NewSignal,
+    NewWorker, Outcome, Proceed, ReapRequest, Revision, Scope, SignalId, Store, Ties, Until,
+    WorkerId,
 };
 use std::time::Duration;
 
@@ -37,6 +38,19 @@ pub(crate) enum Start {
     FamilyWithOneFailed,
     /// The same, but child 2 was reaped and claimed again; 3 is the claim on it that was lost.
     FamilyWithZombie,
+    /// 0 waits with this join for its children 1 and 2, which both execute, 1 with a worker that lives. Its deadline has
+    /// come; the rest is ended. When 0 ends, 1 is asked to end and 2 is ended.
+    Joining(Until),
+    /// The same, in a window of one: 1 executes with a worker that lives, and 2 waits for its place. The rest is asked
+    /// to end.
+    Windowed(Until),
+    /// The same children as in a join without a window, but 0 was woken by its deadline and executes; the rest goes on.
+    Outliving,
+    /// 0 is a workflow that executes; it has started 1 in its first round and 2 in its second. Both execute, 1 with a
+    /// worker that lives.
+    Flowing,
+    /// The same, but 0 is parked for the ends of both, for `go`, and for a deadline that has come.
+    FlowParked,
     /// 0 executes under a partition key; 1 and 2 stand in line behind it.
     Line,
     /// The same, after a claim has set 1 and 2 aside.
@@ -58,6 +72,8 @@ pub(crate) struct Stage {
     pub(crate) worker: WorkerId,
     /// Whether who holds the correlation key holds it after its end.
     pub(crate) for_ever: bool,
+    /// Whether the first is a workflow.
+    pub(crate) is_workflow: bool,
 }
 
 impl Stage {
@@ -82,6 +98,22 @@ impl Start {
             Start::Family | Start::FamilyWithOneFailed | Start::FamilyWithZombie => {
                 &["commit/clear", "commit/let_through"]
             }
+            Start::Joining(_) | Start::Windowed(_) | Start::Outliving => &[
+                "commit/clear",
+                "commit/let_through",
+                "operate/lock_parents",
+                "cascade/leave",
+                "cascade/move",
+                "cascade/remove",
+                "cascade/left",
+            ],
+            // Histories are written under locks that are held.
+            Start::Flowing | Start::FlowParked => &[
+                "commit/append",
+                "commit/clear",
+                "operate/lock_parents",
+                "commit/let_through",
+            ],
             Start::Line | Start::LineSetAside | Start::LineIdle => {
                 &["commit/clear", "operate/lock_parents", "commit/join"]
             }
@@ -94,8 +126,62 @@ impl Start {
             parent: matches!(
                 self,
                 Start::Family | Start::FamilyWithOneFailed | Start::FamilyWithZombie
-            ),
+            ) || self.is_of_kin()
+                || self.is_workflow(),
             partition_key: matches!(self, Start::Line | Start::LineSetAside | Start::LineIdle),
+            children: self.is_of_kin(),
+            window: matches!(self, Start::Windowed(_)),
+        }
+    }
+
+    /// Whether the parent is a workflow.
+    pub(crate) fn is_workflow(self) -> bool {
+        matches!(self, Start::Flowing | Start::FlowParked)
+    }
+
+    /// Whether the parent's children are under policies.
+    fn is_of_kin(self) -> bool {
+        matches!(
+            self,
+            Start::Joining(_) | Start::Windowed(_) | Start::Outliving
+        )
+    }
+
+    /// How the parent joins, and what becomes of its two children when it ends.
+    fn join(self) -> Join {
+        let deadline = Some(Duration::from_secs(30));
+        let join = Join {
+            deadline,
+            ..Join::default()
+        };
+        match self {
+            Start::Joining(until) => Join {
+                until,
+                rest: ClosePolicy::Terminate,
+                ..join
+            },
+            Start::Windowed(until) => Join {
+                until,
+                window: Some(1),
+                rest: ClosePolicy::RequestCancel,
+                ..join
+            },
+            Start::Outliving => join,
+            Start::Executing
+            | Start::Parked
+            | Start::Runnable
+            | Start::Unheld
+            | Start::HolderExecuting
+            | Start::HolderParked
+            | Start::HolderForEver
+            | Start::Family
+            | Start::FamilyWithOneFailed
+            | Start::FamilyWithZombie
+            | Start::Flowing
+            | Start::FlowParked
+            | Start::Line
+            | Start::LineSetAside
+            | Start::LineIdle => Join::default(),
         }
     }
 
@@ -108,6 +194,7 @@ impl Start {
             ties: self.ties(),
             worker: world.register("for a while", 30).await,
             for_ever: self == Start::HolderForEver,
+            is_workflow: self.is_workflow(),
         };
         match self {
             Start::Executing => world.executing(&mut stage, instance()).await,
@@ -121,7 +208,21 @@ impl Start {
                 world.executing(&mut stage, for_ever).await;
             }
             Start::Family | Start::FamilyWithOneFailed | Start::FamilyWithZombie => {
-                world.family(&mut stage).await;
+                world
+                    .family(&mut stage, self.join(), [ClosePolicy::Abandon; 2])
+                    .await;
+                world.claim_into(&mut stage, &[2]).await;
+            }
+            Start::Joining(_) | Start::Windowed(_) | Start::Outliving => {
+                let policies = [ClosePolicy::RequestCancel, ClosePolicy::Terminate];
+                world.family(&mut stage, self.join(), policies).await;
+                if !matches!(self, Start::Windowed(_)) {
+                    world.claim_into(&mut stage, &[2]).await;
+                }
+            }
+            Start::Flowing | Start::FlowParked => {
+                world.workflow(&mut stage).await;
+                world.claim_into(&mut stage, &[2]).await;
             }
             Start::Line | Start::LineSetAside => world.line(&mut stage).await,
             Start::LineIdle => world.insert(&mut stage, 3, in_line()).await,
@@ -129,7 +230,18 @@ impl Start {
         world.clock.advance(Duration::from_secs(60));
         stage.worker = world.register("for long", 24 * 3600).await;
         match self {
-            Start::Family => world.claim_into(&mut stage, &[1]).await,
+            Start::Family | Start::Joining(_) | Start::Windowed(_) | Start::Flowing => {
+                world.claim_into(&mut stage, &[1]).await;
+            }
+            Start::FlowParked => {
+                world.claim_into(&mut stage, &[1]).await;
+                let park = Decision::ParkForEnds.outcome(&stage);
+                world.commit(stage.cast[0], park).await;
+            }
+            Start::Outliving => {
+                world.store.fire(10).await.expect("it is fired");
+                world.claim_into(&mut stage, &[0, 1]).await;
+            }
             Start::FamilyWithOneFailed => {
                 world.claim_into(&mut stage, &[1]).await;
                 let reason = "as it is played".into();
@@ -212,7 +324,9 @@ impl World {
             claim,
             received: Vec::new(),
             outcome,
+            answers_cancel: false,
             ties: Ties::UNKNOWN,
+            events: Vec::new(),
         };
         let committed = self.store.commit(vec![commit]).await;
         committed.expect("it is committed");
@@ -248,13 +362,14 @@ impl World {
     }
 
     /// The first child starts later, so that another worker claims it.
-    async fn family(&self, stage: &mut Stage) {
+    async fn family(&self, stage: &mut Stage, join: Join, policies: [ClosePolicy; 2]) {
         self.insert(stage, 1, instance()).await;
         self.claim_into(stage, &[0]).await;
-        let child = instance();
+        let [first, second] = policies.map(|policy| instance().on_parent_close(policy));
         let later = outlast_core::Start::After(Duration::from_secs(60));
         let fan_out = Outcome::FanOut {
-            children: vec![child.clone().start(later), child],
+            children: vec![first.start(later), second],
+            join,
             step: "joined".into(),
             state: Json::null(),
         };
@@ -265,7 +380,28 @@ impl World {
                 revision: Revision(0),
             });
         }
-        self.claim_into(stage, &[2]).await;
+    }
+
+    /// A round for each child. The first one starts later, so that another worker claims it.
+    async fn workflow(&self, stage: &mut Stage) {
+        self.insert(stage, 1, instance()).await;
+        self.claim_into(stage, &[0]).await;
+        let later = outlast_core::Start::After(Duration::from_secs(60));
+        for child in [instance().start(later), instance()] {
+            let flow = Outcome::Flow {
+                children: vec![child],
+                window: None,
+                then: Flowing::Proceed(Proceed::KeepClaim),
+            };
+            self.commit(stage.cast[0], flow).await;
+            stage.cast[0].revision = stage.cast[0].revision.next();
+        }
+        for child in self.instances().await.iter().skip(1) {
+            stage.cast.push(ClaimRef {
+                id: InstanceId(child.id),
+                revision: Revision(0),
+            });
+        }
     }
 
     async fn line(&self, stage: &mut Stage) {

@@ -3,7 +3,7 @@
 use super::act::Told;
 use super::gate::{Arrival, Gate, Variants};
 use crate::support;
-use outlast_core::{Clock, ManualClock, SignalId};
+use outlast_core::{Clock, InstanceId, ManualClock, SignalId};
 use outlast_postgres::{Migrations, Postgres};
 use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -57,6 +57,14 @@ pub(crate) struct Row {
     pub(crate) parent_id: Option<i64>,
     pub(crate) round: i32,
     pub(crate) partition_key: Option<String>,
+    pub(crate) joined: Option<String>,
+    pub(crate) is_asked: bool,
+    pub(crate) started: i32,
+    pub(crate) needs: Option<i32>,
+    pub(crate) fails_fast: bool,
+    pub(crate) parent_round: Option<i32>,
+    /// The rounds that a workflow waits for, or last waited for.
+    pub(crate) joining: Option<Vec<i32>>,
 }
 
 impl World {
@@ -138,7 +146,7 @@ impl World {
 
     /// Removes the dead rows of the schedules before, which every scan would step over.
     pub(crate) async fn tidy(&self) {
-        self.run("vacuum outlast.instances, outlast.signals, outlast.workers, outlast.history")
+        self.run("vacuum outlast.instances, outlast.signals, outlast.workers, outlast.cascades, outlast.events, outlast.history")
             .await;
     }
 
@@ -154,6 +162,14 @@ impl World {
         let seen: Vec<i64> = seen.iter().map(|id| id.0).collect();
         let rows = self.monitor.query(&sql, &[&seen]).await;
         let rows = rows.expect("the invariants are asked for");
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// Children that should have been told what became of their parent, when all is told.
+    pub(crate) async fn untold(&self) -> Vec<String> {
+        let sql = in_schema(include_str!("untold.sql"), &self.schema);
+        let rows = self.monitor.query(&sql, &[]).await;
+        let rows = rows.expect("the children are asked for");
         rows.iter().map(|row| row.get(0)).collect()
     }
 
@@ -175,8 +191,9 @@ impl World {
     }
 
     pub(crate) async fn instances(&self) -> Vec<Row> {
-        let sql =
-            "select id, status, parent_id, round, partition_key from outlast.instances order by id";
+        let sql = "select id, status, parent_id, round, partition_key, joined, cancel_requested_at is not null, \
+                    children_started, join_needs, join_fails_fast, parent_round, joining \
+               from outlast.instances order by id";
         let rows = self.monitor.query(&in_schema(sql, &self.schema), &[]).await;
         rows.expect("the instances are read")
             .iter()
@@ -186,8 +203,23 @@ impl World {
                 parent_id: row.get(2),
                 round: row.get(3),
                 partition_key: row.get(4),
+                joined: row.get(5),
+                is_asked: row.get(6),
+                started: row.get(7),
+                needs: row.get(8),
+                fails_fast: row.get(9),
+                parent_round: row.get(10),
+                joining: row.get(11),
             })
             .collect()
+    }
+
+    /// How many events there are of an instance, in all runs.
+    pub(crate) async fn events(&self, id: InstanceId) -> i64 {
+        let sql = "select count(*) from outlast.events where instance_id = $1";
+        let sql = in_schema(sql, &self.schema);
+        let row = self.monitor.query_one(&sql, &[&id.0]).await;
+        row.expect("the events are counted").get(0)
     }
 
     /// The signals that wait in inboxes.

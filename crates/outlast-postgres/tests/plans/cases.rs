@@ -1,8 +1,8 @@
 //! Every statement that writes, and every question of people that has one plan, with the arguments of a usual batch.
 
 use crate::table::{
-    self, CHILD, FAILED, FIRST_EXPIRED_WORKER, KEYED, PARENT, PARKED, PARKED_WITH_KEY, RUNNING,
-    WORKER,
+    self, CHILD, ENDED_PARENT, FAILED, FAMILY, FIRST_EXPIRED_WORKER, FIRST_HELD, FIRST_PLACED,
+    KEYED, PARENT, PARKED, PARKED_WITH_KEY, RUNNING, WORKER,
 };
 
 /// A statement with arguments.
@@ -94,6 +94,13 @@ fn committing(rows: usize) -> Vec<Case> {
     let running = format!("{running_ids}, {}", same(1, rows));
     let child_ids = bigints(table::ids(CHILD, rows));
     let children = format!("{child_ids}, {}", same(1, rows));
+    let ended_parent_ids = bigints(table::ids(ENDED_PARENT, rows));
+    let ended_parents = format!("{ended_parent_ids}, {}", same(0, rows));
+    let placed_ids = bigints((FIRST_PLACED..).take(rows));
+    let placed = format!("{placed_ids}, {}", same(0, rows));
+    let positions = bigints(0..rows as i64);
+    let held = texts((0..rows).map(|n| (n >= rows / 2).to_string()));
+    let no = same("false", rows);
     let received = texts(table::ids(RUNNING, rows).into_iter().map(|id| {
         let [first, second] = table::inbox(id);
         format!("{{{first},{second}}}")
@@ -107,25 +114,37 @@ fn committing(rows: usize) -> Vec<Case> {
         ),
         case(
             "commit/spawn",
-            16,
+            20,
             SPAWN,
-            format!("{running}, {}", new_instances(rows)),
+            format!(
+                "{running}, {}, {positions}, {}, {held}, {no}",
+                new_instances(rows),
+                same("terminate", rows)
+            ),
         ),
         case(
             "commit/spawn_alike",
-            16,
-            "bigint[], bigint[], text[], text, integer, text, text, smallint, bigint, bigint, text, text",
+            20,
+            "bigint[], bigint[], text[], integer[], boolean[], boolean[], text, integer, text, text, smallint, bigint, bigint, text, text, text",
             format!(
-                "{running}, {}, 'order', 1, 'go', 'main', 0, 0, null, null, null",
+                "{running}, {}, {positions}, {held}, {no}, 'order', 1, 'go', 'main', 0, 0, null, null, null, 'terminate'",
                 same("{}", rows)
             ),
         ),
         case(
+            "commit/fill_window",
+            16,
+            "bigint[], bigint[], integer[]",
+            format!("{running}, {}", same(1, rows)),
+        ),
+        case("commit/close", 8, FENCE, &ended_parents).after_writing(&ended_parent_ids),
+        case("commit/admit", 35, FENCE, &placed).after_writing(&placed_ids),
+        case(
             "commit/report_dropped",
             16,
-            "bigint[], bigint[], integer[], text[], text[]",
+            "bigint[], bigint[], integer[], text[], text[], boolean[]",
             format!(
-                "{running}, {}, {}, {}",
+                "{running}, {}, {}, {}, {no}",
                 bigints(0..rows as i64),
                 same("order", rows),
                 keys(rows)
@@ -134,27 +153,57 @@ fn committing(rows: usize) -> Vec<Case> {
         case(
             "commit/consume",
             36,
-            "bigint[], bigint[], text[]",
-            format!("{running}, {received}"),
+            "bigint[], bigint[], text[], boolean[]",
+            format!("{running}, {received}, {no}"),
         ),
         case("commit/clear", 34, "bigint[]", &running_ids),
-        case("commit/join", 12, FENCE, &children).after_writing(&child_ids),
+        case("commit/join", 18, FENCE, &children).after_writing(&child_ids),
         case("commit/let_through", 32, FENCE, &running).after_writing(&running_ids),
         case(
             "commit/advance",
             20,
-            "bigint[], bigint[], text[], text[], text[], bigint[], text[], text[]",
-            format!("{running}, {}", advances(rows)),
+            "bigint[], bigint[], text[], text[], text[], bigint[], text[], text[], boolean[]",
+            format!("{running}, {}, {no}", advances(rows)),
         ),
         case(
             "commit/park",
             22,
-            "bigint[], bigint[], boolean[], text[], text[], bigint[], text[], text[], boolean[]",
+            "bigint[], bigint[], boolean[], text[], text[], bigint[], text[], text[], boolean[], boolean[], integer[], boolean[], integer[], text[]",
             format!(
-                "{running}, {}, {received}, {}",
+                "{running}, {}, {received}, {no}, {no}, {}, {no}, {}, {}",
                 parks(rows),
-                same("false", rows)
+                same(2, rows),
+                same(50, rows),
+                same("terminate", rows)
             ),
+        ),
+        case(
+            "commit/append",
+            14,
+            "bigint[], bigint[], boolean[], integer[], text[], text[], text[], text[], text[]",
+            format!("{running}, {no}, {}", events(rows)),
+        ),
+        case(
+            "commit/proceed",
+            14,
+            "bigint[], bigint[], text[], boolean[], integer[], text[], text[], text[], text[], text[]",
+            format!(
+                "{running}, {}, {no}, {}",
+                same("executing", rows),
+                events(rows)
+            ),
+        ),
+        case(
+            "commit/flow",
+            30,
+            "bigint[], bigint[], text[], boolean[], boolean[], boolean[], integer[], text[], bigint[], bigint[], text[], text[], integer[]",
+            format!("{running}, {}", flows(rows)),
+        ),
+        case(
+            "commit/renew",
+            25,
+            "bigint[], bigint[], text[], boolean[], integer",
+            format!("{running}, {}, {no}, 10", same("{}", rows)),
         ),
         case(
             "commit/release",
@@ -166,7 +215,7 @@ fn committing(rows: usize) -> Vec<Case> {
 }
 
 const FENCE: &str = "bigint[], bigint[]";
-const SPAWN: &str = "bigint[], bigint[], text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[], text[], text[]";
+const SPAWN: &str = "bigint[], bigint[], text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[], text[], text[], integer[], text[], boolean[], boolean[]";
 
 /// What an outcome of a kind has in a column.
 type Column<'a> = &'a dyn Fn(&str) -> Option<&'static str>;
@@ -198,6 +247,45 @@ fn parks(rows: usize) -> String {
         &|kind| (kind == "wait").then_some("{paid,stopped}"),
     ];
     in_turn(&["wait", "fan_out"], &columns, rows)
+}
+
+/// What workflows do that park for signals, park for two children each, or have started some and go on, in turn.
+fn flows(rows: usize) -> String {
+    let before: [Column<'_>; 9] = [
+        &|kind| (kind == "start").then_some("runnable"),
+        &|_| Some("false"),
+        &|kind| Some(if kind == "start" { "true" } else { "false" }),
+        &|_| Some("false"),
+        &|kind| (kind == "start").then_some("50"),
+        &|kind| (kind != "start").then_some("{paid,stopped}"),
+        &|kind| (kind != "start").then_some("1000000"),
+        &|_| None,
+        &|kind| (kind == "ends").then_some("{1}"),
+    ];
+    let kinds = ["wait", "ends", "start"];
+    let is_ends = |n: usize| kinds[n % kinds.len()] == "ends";
+    let running = table::ids(RUNNING, rows).into_iter().enumerate();
+    let children = running.map(|(n, id)| is_ends(n).then(|| format!("{{{},{}}}", id - 3, id - 2)));
+    let counts = (0..rows).map(|n| is_ends(n).then(|| "2".to_owned()));
+    let before = in_turn(&kinds, &before, rows);
+    format!(
+        "{before}, {}, {}",
+        optional_texts(children),
+        optional_texts(counts)
+    )
+}
+
+/// One event for each outcome.
+fn events(rows: usize) -> String {
+    [
+        same(1, rows),
+        same("{step_completed}", rows),
+        same("{1}", rows),
+        same("{reserve}", rows),
+        same("{\"{}\"}", rows),
+        same("{null}", rows),
+    ]
+    .join(", ")
 }
 
 /// What kinds of outcomes, in turn, have in the columns.
@@ -355,7 +443,7 @@ fn maintaining(rows: usize) -> Vec<Case> {
         ),
         case(
             "reconcile/joins",
-            13,
+            15,
             "bigint[]",
             bigints(table::ids(PARENT, rows)),
         ),
@@ -364,6 +452,12 @@ fn maintaining(rows: usize) -> Vec<Case> {
             9,
             "bigint[]",
             bigints(table::ids(table::SET_ASIDE, rows)),
+        ),
+        case(
+            "reconcile/windows",
+            8,
+            "bigint[]",
+            bigints((FIRST_HELD..).take(rows)),
         ),
     ]
 }
@@ -379,20 +473,42 @@ fn operating(rows: usize) -> Vec<Case> {
         case("operate/lock", 6, "bigint[]", bigints(any)),
         case(
             "operate/cancel",
-            16,
+            20,
             "bigint[], bigint[], text",
             format!("{running}, 'why'"),
         ),
+        case(
+            "operate/terminate",
+            20,
+            "bigint[], bigint[], text",
+            format!("{running}, 'why'"),
+        ),
+        case("cascade/take", 0, "", ""),
+        case("cascade/lock", 15, "bigint, bigint", format!("1, {rows}")),
+        case(
+            "cascade/leave",
+            12,
+            "text, text, text, bigint[], integer[]",
+            format!("'cancel', 'me', 'why', {child_ids}, {}", same(1, rows)),
+        ),
+        case(
+            "cascade/move",
+            0,
+            "bigint, integer, bigint",
+            "1, 1, 1150000",
+        ),
+        case("cascade/remove", 0, "bigint", "1"),
+        case("cascade/left", 0, "", ""),
         case("operate/retry", 16, FENCE, &ended_fence),
         case("operate/lock_parents", 11, "bigint[]", &child_ids),
         case("operate/rejoin", 12, FENCE, &children),
-        case("operate/delete", 22, "bigint[]", bigints(ended.clone())),
+        case("operate/delete", 26, "bigint[]", bigints(ended.clone())),
         case(
             "operate/record",
             10,
-            "text, text, text, bigint[], text[]",
+            "text, text, text, bigint[], text[], bigint",
             format!(
-                "'retry', 'me', null, {}, {}",
+                "'retry', 'me', null, {}, {}, null",
                 bigints(ended),
                 same("failed", rows)
             ),
@@ -465,6 +581,8 @@ fn looking(rows: usize) -> Vec<Case> {
     let nulls = |count: usize| vec!["null"; count].join(", ");
     let expired = table::ids(PARKED, rows);
     let deadline = format!("now() + ({} - 100000) * interval '1 second'", expired[0]);
+    // When the first of those that ended long ago did (fill.sql).
+    let ended = "date_trunc('day', now()) - interval '3 days'";
     vec![
         case(
             "inspect/survey",
@@ -479,26 +597,55 @@ fn looking(rows: usize) -> Vec<Case> {
             format!("{parent}, 100000"),
         ),
         case(
+            "inspect/family",
+            4,
+            "bigint, bigint",
+            format!("{FAMILY}, {rows}"),
+        ),
+        case(
+            "inspect/history",
+            2,
+            "bigint, integer, integer, bigint",
+            format!("{FAMILY}, 7, 100, {rows}"),
+        ),
+        case(
+            "inspect/histories",
+            1,
+            "bigint, integer",
+            format!("{FAMILY}, 10"),
+        ),
+        case(
             "inspect/list",
             2,
             LIST,
-            format!("'nothing', {}, 900000, 51, {rows}", nulls(13)),
+            format!("'nothing', {}, 900000, 51, {rows}", nulls(15)),
         ),
         case(
             "inspect/list_found",
             6,
             LIST_FOUND,
             format!(
-                "{}, {deadline}, 900000, 51, {}, 'deadline'",
+                "{}, {deadline}, null, null, 900000, 51, {}, 'deadline'",
                 nulls(13),
+                rows * 10
+            ),
+        ),
+        case(
+            "inspect/list_found",
+            6,
+            LIST_FOUND,
+            format!(
+                "{}, {ended}, {ended} + {} * interval '1 millisecond', 900000, 51, {}, 'ended'",
+                nulls(14),
+                table::ids(FAILED, 1)[0],
                 rows * 10
             ),
         ),
     ]
 }
 
-const LIST: &str = "text, integer, text, text[], text, text, text, bigint, timestamptz, timestamptz, text, integer, boolean, timestamptz, bigint, bigint, bigint";
-const LIST_FOUND: &str = "text, integer, text, text[], text, text, text, bigint, timestamptz, timestamptz, text, integer, boolean, timestamptz, bigint, bigint, bigint, text";
+const LIST: &str = "text, integer, text, text[], text, text, text, bigint, timestamptz, timestamptz, text, integer, boolean, timestamptz, timestamptz, timestamptz, bigint, bigint, bigint";
+const LIST_FOUND: &str = "text, integer, text, text[], text, text, text, bigint, timestamptz, timestamptz, text, integer, boolean, timestamptz, timestamptz, timestamptz, bigint, bigint, bigint, text";
 
 /// Correlation keys that are occupied.
 fn keys(rows: usize) -> String {

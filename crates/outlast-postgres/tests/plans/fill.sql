@@ -8,7 +8,8 @@ select n, 'w' || n, 'host', '1', '{main}', now(), now(),
 insert into outlast.instances
        (id, fsm, fsm_version, step, state, status, revision, queue, priority, eligible_at, partition_key,
         blocked, locked_by, awaits, await_deadline, parent_id, parent_round, round, children_pending,
-        correlation_key, correlation_scope, correlation_guard, inserted_at, updated_at, finished_at)
+        correlation_key, correlation_scope, correlation_guard, inserted_at, updated_at, finished_at,
+        on_parent_close, events)
 select n, 'order', 1, 'ship', '{"number": 4711, "address": "a street in a town"}',
        case when kind in (61, 62)         then 'failed'
             when kind = 63                then 'cancelled'
@@ -38,16 +39,39 @@ select n, 'order', 1, 'ship', '{"number": 4711, "address": "a street in a town"}
        case when kind between 91 and 93 then now() + (n - 100000) * interval '1 second' end,
        case when kind between 96 and 98 then n - kind + 95 end,
        case when kind between 96 and 98 then 1 end,
-       case when kind = 95 then 1 else 0 end,
+       case when kind in (63, 95) then 1 else 0 end,
        case when kind = 95 then 2 else 0 end,
        case when kind in (75, 91) then 'c' || n end,
        case when kind in (75, 91)
             then array['runnable', 'executing', 'awaiting_signal', 'awaiting_children'] end,
        case when kind in (75, 91) then 'c' || n end,
        now(), now(),
-       case when kind between 61 and 64 then now() - interval '3 days' + n * interval '1 millisecond'
-            when kind = 98              then now() end
+       case when kind between 61 and 64 then date_trunc('day', now()) - interval '3 days' + n * interval '1 millisecond'
+            when kind = 98              then now() end,
+       case when kind = 97 then 'terminate' end,
+       case when kind in (61, 99) then 2 else 0 end
   from (select n, n % 100 as kind from generate_series(1, 1000000) as n) as numbered;
+
+-- One family of 100,000 in a window: half of them done, 50 that run, and the rest that wait for a place; with what
+-- they are to be told of.
+insert into outlast.instances
+       (id, fsm, fsm_version, step, state, status, queue, priority, eligible_at, round, children_pending,
+        children_started, join_window, run, events, inserted_at, updated_at)
+values (1000095, 'order', 1, 'join', '{}', 'awaiting_children', 'family', 0, now(), 1, 50050, 100000, 50, 12, 5000, now(), now());
+
+insert into outlast.instances
+       (id, fsm, fsm_version, step, state, status, queue, priority, eligible_at, locked_by, blocked, held,
+        parent_id, parent_round, parent_position, on_parent_close, inserted_at, updated_at, finished_at)
+select 1100000 + n, 'order', 1, 'ship', '{}',
+       case when n < 49950 then 'done' when n < 50000 then 'executing' else 'runnable' end,
+       'family', 0, now(),
+       case when n between 49950 and 49999 then 150 end,
+       n >= 50000, n >= 50000, 1000095, 1, n, 'terminate', now(), now(),
+       case when n < 49950 then now() end
+  from generate_series(0, 99999) as n;
+
+insert into outlast.cascades (id, parent_id, from_round, upto_round, at_round, action, deep, operator, created_at)
+values (1, 1000095, 1, 1, 1, 'policy', false, 'parent', now());
 
 -- Two for each that runs, one of them with a dedup key; one that does not match for each that waits; and
 -- tombstones.
@@ -60,6 +84,17 @@ select 2 * n + nth, n, case when kind = 99 then 'paid' else 'other' end,
   from (select n, n % 100 as kind from generate_series(1, 1000000) as n) as numbered
  cross join generate_series(0, 1) as nth
  where kind = 99 or kind in (65, 92, 94) and nth = 0;
+
+-- Two events for each that runs and for some that have ended; and ten runs of one instance.
+insert into outlast.events (instance_id, run, seq, at, kind, call, name, data)
+select n * 100 + kind, 1, seq, now(), 'step_completed', seq, 'reserve', json '{"number": 4711}'
+  from generate_series(0, 9999) as n
+ cross join unnest(array[61, 99]) as kind
+ cross join generate_series(1, 2) as seq
+union all
+select 1000095, run, seq, now(), 'step_completed', seq, 'reserve', json '{"number": 4711}'
+  from generate_series(3, 12) as run
+ cross join generate_series(1, 5000) as seq;
 
 -- Each cancelled instance with its record, and a queue that was often paused.
 insert into outlast.operations (verb, instance_id, queue, operator, at)
@@ -85,5 +120,5 @@ union all
 select date_trunc('minute', now()) - interval '2 days' - n / 20 * interval '1 minute', 'main', n % 20, 1
   from generate_series(0, 9999) as n;
 
-select setval('outlast.instances_id_seq', 2000000), setval('outlast.signals_id_seq', 4000000),
+select setval('outlast.cascades_id_seq', 100), setval('outlast.instances_id_seq', 2000000), setval('outlast.signals_id_seq', 4000000),
        setval('outlast.workers_id_seq', 1000);

@@ -13,7 +13,7 @@ mod support;
 mod table;
 mod through_the_store;
 
-use outlast_core::Store;
+use outlast_core::{NewEvent, Outcome, Store};
 use outlast_postgres::Postgres;
 use prepared::Prepared;
 use situation::World;
@@ -63,7 +63,7 @@ async fn for_empty_tables_no_statement_plans_to_read_an_index_from_end_to_end() 
     let schema = support::unique_schema();
     let store = connect(&schema).await;
     // Workers are few, and the first deadline is the first entry of its index.
-    let whole = ["fire/next_due", "reap/workers"];
+    let whole = ["cascade/take", "fire/next_due", "reap/workers"];
     for analyzed in [false, true] {
         if analyzed {
             table::analyze(&table::connect().await, &schema).await;
@@ -81,9 +81,19 @@ async fn for_empty_tables_no_statement_plans_to_read_an_index_from_end_to_end() 
 /// A run-ahead commit touches no indexed column, so PostgreSQL writes no index for it.
 #[tokio::test]
 async fn a_commit_that_keeps_its_claim_is_a_hot_update() {
+    are_hot_updates(through_the_store::next).await;
+}
+
+/// Nor does a step of a workflow, not even one that starts children.
+#[tokio::test]
+async fn a_flow_that_keeps_its_claim_is_a_hot_update() {
+    are_hot_updates(through_the_store::flow).await;
+}
+
+async fn are_hot_updates(step: impl Fn(usize) -> (Outcome, Vec<NewEvent>)) {
     let schema = support::unique_schema();
     let store = connect(&schema).await;
-    let commits = through_the_store::run_ahead(&store, 5, 200).await;
+    let commits = through_the_store::run_ahead(&store, 5, 200, step).await;
     store.close().await;
 
     let counters = table::Counters::after_updates(&table::connect().await, &schema, commits).await;

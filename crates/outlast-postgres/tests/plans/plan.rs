@@ -81,7 +81,9 @@ impl Plan {
         let nodes = self.nodes();
         let changes = nodes
             .iter()
-            .filter(|node| node["Node Type"] == "ModifyTable");
+            .filter(|node| node["Node Type"] == "ModifyTable")
+            // What is new goes into its indexes wherever there is room: only of what changes it is asked.
+            .filter(|node| node["Operation"] != "Insert");
         changes
             .map(|node| {
                 let inputs = node["Plans"].as_array().into_iter().flatten();

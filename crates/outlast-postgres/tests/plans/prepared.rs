@@ -4,7 +4,7 @@ use crate::cases::{self, Case};
 use crate::plan::Plan;
 use crate::table;
 use outlast_postgres::testing;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::time::Duration;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -19,7 +19,12 @@ impl Prepared {
     pub(crate) async fn new(schema: &str) -> Prepared {
         let client = table::connect().await;
         let texts: BTreeMap<_, _> = testing::statements(schema).into_iter().collect();
+        let mut names = BTreeSet::new();
         for case in cases::cases(1) {
+            // A statement with several ways has a case for each.
+            if !names.insert(case.name) {
+                continue;
+            }
             let types = in_brackets(case.types);
             let sql = format!("prepare \"{}\" {types} as {}", case.name, texts[case.name]);
             let prepared = client.batch_execute(&sql).await;

@@ -29,8 +29,10 @@ const HANDLED_PER_ROW: u64 = 40;
 /// Statements whose change leaves every index alone. Where its page has no room the new version goes to
 /// another one and into the indexes after all, and whether there is room is up to what other sessions still
 /// look at. So what such a change writes beyond its own page is held to a bound of its own.
-const MAY_BE_HOT: [&str; 4] = [
+const MAY_BE_HOT: [&str; 6] = [
+    "commit/append",
     "commit/join",
+    "commit/proceed",
     "commit/report_dropped",
     "operate/rejoin",
     "reconcile/joins",

@@ -21,6 +21,15 @@ pub(crate) const CHILD: i64 = 96;
 /// Running under the partition key `e<id>`, with an inbox of two.
 pub(crate) const RUNNING: i64 = 99;
 
+/// Ended long ago, and once a parent.
+pub(crate) const ENDED_PARENT: i64 = 63;
+
+/// The parent of one family of 100,000, who waits for them.
+pub(crate) const FAMILY: i64 = 1_000_095;
+/// The children of that family of 100,000 in a window: the first of those that have ended, and of those that wait.
+pub(crate) const FIRST_PLACED: i64 = 1_100_000;
+pub(crate) const FIRST_HELD: i64 = 1_150_000;
+
 /// The worker that claims, and the first of the ten whose lease has expired.
 pub(crate) const WORKER: i64 = 1;
 pub(crate) const FIRST_EXPIRED_WORKER: i64 = 191;
@@ -38,7 +47,7 @@ pub(crate) fn inbox(id: i64) -> [i64; 2] {
 /// Keeps statistics as they are until a test renews them, and writes no log: a table that is gone in a
 /// minute needs none.
 pub(crate) async fn freeze_statistics(client: &Client, schema: &str) {
-    for table in ["instances", "signals"] {
+    for table in ["instances", "signals", "events"] {
         let sql = format!(
             "alter table \"{schema}\".{table} set (autovacuum_enabled = off); \
              alter table \"{schema}\".{table} set unlogged; \
@@ -61,7 +70,7 @@ pub(crate) async fn drain(client: &Client, schema: &str) {
         "update \"{schema}\".instances \
             set status = 'done', revision = revision + 2, finished_at = now() - interval '2 days', \
                 updated_at = now(), result = '{{\"ok\": true}}' \
-          where id % 100 between 31 and 60"
+          where id % 100 between 31 and 60 and id <= 1000000"
     );
     client.batch_execute(&sql).await.unwrap();
 }
@@ -77,12 +86,14 @@ pub(crate) async fn line_up_anew(client: &Client, schema: &str) {
 
 pub(crate) async fn vacuum(client: &Client, schema: &str) {
     wait_for_old_snapshots(client).await;
-    let sql = format!("vacuum (analyze) \"{schema}\".instances, \"{schema}\".signals");
+    let sql = format!(
+        "vacuum (analyze) \"{schema}\".instances, \"{schema}\".signals, \"{schema}\".events"
+    );
     client.batch_execute(&sql).await.unwrap();
 }
 
 pub(crate) async fn analyze(client: &Client, schema: &str) {
-    let sql = format!("analyze \"{schema}\".instances, \"{schema}\".signals");
+    let sql = format!("analyze \"{schema}\".instances, \"{schema}\".signals, \"{schema}\".events");
     client.batch_execute(&sql).await.unwrap();
 }
 

@@ -2,9 +2,10 @@
 
 use crate::table::{self, Counters};
 use outlast_core::{
-    Answer, Claim, ClaimRef, ClaimRequest, CollectRequest, Commit, Inserted, InstanceId, Json,
-    MachineVersion, NewInstance, NewSignal, NewWorker, Outcome, Proceed, ReapRequest, Release,
-    SignalOrInsert, Store, Taker, Target, Ties, WorkerId,
+    Answer, Claim, ClaimRef, ClaimRequest, CollectRequest, Commit, Ends, EventKind, Flowing,
+    Inserted, InstanceId, Join, Json, MachineVersion, NewEvent, NewInstance, NewSignal, NewWorker,
+    Outcome, Park, Proceed, ReapRequest, Release, SignalOrInsert, Store, Taker, Target, Ties,
+    WorkerId,
 };
 use outlast_postgres::Postgres;
 use std::time::Duration;
@@ -57,8 +58,8 @@ pub(crate) async fn reads_no_table_whole(store: Postgres, schema: &str, admin: C
 }
 
 async fn run_every_verb(store: &Postgres, round: i64) {
-    let claimed = store.claim(request(8)).await.unwrap();
-    assert_eq!(claimed.claims.len(), 8);
+    let claimed = store.claim(request(11)).await.unwrap();
+    assert_eq!(claimed.claims.len(), 11);
     let commits: Vec<Commit> = claimed
         .claims
         .iter()
@@ -126,18 +127,39 @@ async fn run_every_verb(store: &Postgres, round: i64) {
 }
 
 fn commit((claim, outcome): (&Claim, Outcome)) -> Commit {
-    Commit::of(claim, outcome)
+    Commit {
+        events: flow(1).1,
+        ..Commit::of(claim, outcome)
+    }
 }
 
 /// One of each.
-fn outcomes(round: i64) -> [Outcome; 8] {
+fn outcomes(round: i64) -> [Outcome; 11] {
     let next = |proceed| Outcome::Next {
         step: "pack".into(),
         state: Json::null(),
         proceed,
     };
     let child = NewInstance::new("order", "start", Json::null()).queue("children");
+    let park = Park {
+        names: vec!["paid".into()],
+        ends: Some(Ends {
+            rounds: vec![1],
+            children: Vec::new(),
+            count: 1,
+        }),
+        deadline: None,
+    };
     [
+        flow(1).0,
+        Outcome::Flow {
+            children: vec![child.clone()],
+            window: Some(1),
+            then: Flowing::Park(park),
+        },
+        Outcome::Renew {
+            state: Json::null(),
+        },
         next(Proceed::KeepClaim),
         next(Proceed::Requeue),
         Outcome::Retry {
@@ -156,6 +178,7 @@ fn outcomes(round: i64) -> [Outcome; 8] {
                 child.clone(),
                 child.correlation_key(format!("child {round}")),
             ],
+            join: Join::default(),
             step: "join".into(),
             state: Json::null(),
         },
@@ -172,7 +195,12 @@ fn outcomes(round: i64) -> [Outcome; 8] {
 }
 
 /// Commits `rounds` times for each of `instances`, keeping the claims. Answers how many commits it was.
-pub(crate) async fn run_ahead(store: &Postgres, instances: usize, rounds: usize) -> i64 {
+pub(crate) async fn run_ahead(
+    store: &Postgres,
+    instances: usize,
+    rounds: usize,
+    step: impl Fn(usize) -> (Outcome, Vec<NewEvent>),
+) -> i64 {
     let worker = NewWorker {
         name: "runs ahead".into(),
         host: "here".into(),
@@ -186,15 +214,16 @@ pub(crate) async fn run_ahead(store: &Postgres, instances: usize, rounds: usize)
     let inserted = store.insert(rows, Some(worker)).await.unwrap();
     let mut claims: Vec<_> = inserted.rows.iter().map(claim_of).collect();
     for round in 0..rounds {
-        let commits = claims.iter().map(|&claim| Commit {
-            claim,
-            received: Vec::new(),
-            outcome: Outcome::Next {
-                step: format!("step {round}"),
-                state: Json::of(&round).unwrap(),
-                proceed: Proceed::KeepClaim,
-            },
-            ties: Ties::UNKNOWN,
+        let commits = claims.iter().map(|&claim| {
+            let (outcome, events) = step(round);
+            Commit {
+                claim,
+                received: Vec::new(),
+                outcome,
+                answers_cancel: false,
+                ties: Ties::UNKNOWN,
+                events,
+            }
         });
         store.commit(commits.collect()).await.unwrap();
         for claim in &mut claims {
@@ -202,6 +231,34 @@ pub(crate) async fn run_ahead(store: &Postgres, instances: usize, rounds: usize)
         }
     }
     (instances * rounds) as i64
+}
+
+/// A step of a machine.
+pub(crate) fn next(round: usize) -> (Outcome, Vec<NewEvent>) {
+    let next = Outcome::Next {
+        step: format!("step {round}"),
+        state: Json::of(&round).unwrap(),
+        proceed: Proceed::KeepClaim,
+    };
+    (next, Vec::new())
+}
+
+/// A step of a workflow, with its event; every tenth starts a child.
+pub(crate) fn flow(round: usize) -> (Outcome, Vec<NewEvent>) {
+    let child = NewInstance::new("order", "start", Json::null()).queue("children");
+    let flow = Outcome::Flow {
+        children: vec![child; usize::from(round.is_multiple_of(10))],
+        window: None,
+        then: Flowing::Proceed(Proceed::KeepClaim),
+    };
+    let event = NewEvent {
+        kind: EventKind::StepCompleted,
+        call: Some(1),
+        name: "reserve".into(),
+        data: Json::of(&round).unwrap(),
+        at: None,
+    };
+    (flow, vec![event])
 }
 
 fn claim_of(inserted: &Inserted) -> ClaimRef {

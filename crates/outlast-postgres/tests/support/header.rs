@@ -73,6 +73,8 @@ pub(crate) fn index_names(text: &str) -> impl Iterator<Item = &str> {
         "operations_",
         "runs_",
         "delays_",
+        "cascades_",
+        "events_",
     ];
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .filter(move |word| tables.iter().any(|table| word.starts_with(table)))

@@ -1,6 +1,7 @@
--- What ended before a moment, earliest first; children of a parent that lives are spared (PROTOCOL §3 #6).
+-- What ended before a moment, earliest first; spared are children of a parent that lives (PROTOCOL §3 #6), and
+-- parents whose children are still to be told.
 -- Parameters: 1 moment, 2 limit.
--- Index: instances_finished.
+-- Index: instances_finished, cascades_parent.
 -- Bound: the limit, and the spared ones before it.
 select child.id
 from instances as child
@@ -9,5 +10,9 @@ where child.finished_at is not null and child.finished_at <= ?1
       select 1
       from instances as parent
       where parent.id = child.parent_id and parent.finished_at is null)
+  and not exists (
+      select 1
+      from cascades
+      where cascades.parent_id = child.id)
 order by child.finished_at, child.id
 limit ?2

@@ -1,6 +1,7 @@
--- Parks on the children that were started; goes straight on when there are none.
+-- Parks on the children that were started; goes straight on when their join is already decided.
 -- Parameters: 1 id, 2 revision, 3 step, 4 state, 5 status, 6 children started, 7 children
---   dropped (JSON), 8 now.
+--   dropped (JSON), 8 now, 9 deadline or null, 10 successes needed or null, 11 whether it fails fast, 12 window or
+--   null, 13 what becomes of the rest or null, 14 why it was decided or null.
 -- Guard: the fence.
 -- Index: primary key of instances.
 -- Bound: one row.
@@ -15,9 +16,19 @@ set status = ?5,
     crashes = 0,
     locked_by = null,
     awaits = null,
+    await_deadline = ?9,
     round = round + 1,
     children_pending = ?6,
     children_dropped = ?7,
+    children_started = ?6,
+    children_failed = 0,
+    first_failure = null,
+    join_needs = ?10,
+    join_fails_fast = ?11,
+    join_window = ?12,
+    join_rest = ?13,
+    joined = ?14,
+    joining = null,
     last_error = null,
     correlation_guard = iif(
         instr(correlation_scope, '"' || ?5 || '"') > 0, correlation_guard, null),

@@ -4,7 +4,7 @@
 -- Index: primary key of instances.
 -- Bound: one row.
 select id, queue,
-    status = 'awaiting_signal'
+    (status = 'awaiting_signal' or status = 'awaiting_children' and joining is not null)
         and exists (select 1 from json_each(awaits) where value = ?2) as waits
 from instances
 where id = ?1 and finished_at is null

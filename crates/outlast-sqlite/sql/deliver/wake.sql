@@ -1,6 +1,6 @@
--- Wakes an instance that waits for signals; keeps what it awaited.
+-- Wakes an instance that waits for signals, a workflow also when it waits for children beside; keeps what it awaited.
 -- Parameters: 1 id, 2 now.
--- Guard: it waits for signals.
+-- Guard: it waits for signals, or is a workflow that waits for children.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances
@@ -8,4 +8,5 @@ set status = 'runnable',
     eligible_at = ?2,
     await_deadline = null,
     updated_at = ?2
-where id = ?1 and status = 'awaiting_signal'
+where id = ?1
+  and (status = 'awaiting_signal' or status = 'awaiting_children' and joining is not null)

@@ -5,6 +5,8 @@
 select id, fsm, fsm_version, step, state, status, revision, result, last_error, queue, priority,
     eligible_at, attempt, crashes, partition_key, locked_by, awaits, await_deadline, parent_id,
     parent_round, round, children_pending, children_dropped, correlation_key, correlation_scope,
-    correlation_guard, entered_revision, trace, inserted_at, updated_at, finished_at
+    correlation_guard, entered_revision, trace, inserted_at, updated_at, finished_at, parent_position,
+    on_parent_close, held, children_started, children_failed, first_failure, join_needs, join_fails_fast,
+    join_window, join_rest, joined, cancel_requested_at, cancel_reason, cancel_answered, run, events, joining
 from instances
 where id = ?1

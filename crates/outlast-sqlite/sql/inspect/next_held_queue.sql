@@ -4,6 +4,6 @@
 -- Bound: one row.
 select queue
 from instances
-where blocked = 1 and queue > ?1
+where blocked = 1 and held is not 1 and queue > ?1
 order by queue
 limit 1

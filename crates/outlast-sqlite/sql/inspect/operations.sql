@@ -1,7 +1,7 @@
 -- What operators did last.
 -- Parameters: 1 limit.
 -- Bound: the limit.
-select verb, instance_id, queue, operator, reason, status_before, at
+select id, verb, instance_id, queue, operator, reason, cause_id, status_before, at
 from operations
 order by id desc
 limit ?1

@@ -2,7 +2,7 @@
 -- Parameters: 1 instance, 2 limit.
 -- Index: operations_instance.
 -- Bound: the limit.
-select verb, instance_id, queue, operator, reason, status_before, at
+select id, verb, instance_id, queue, operator, reason, cause_id, status_before, at
 from operations
 where instance_id = ?1
 order by id desc

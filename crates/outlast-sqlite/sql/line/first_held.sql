@@ -6,6 +6,7 @@
 select id, queue, fsm, fsm_version, priority, eligible_at
 from instances
 where status = 'runnable' and partition_key is not null
+  and held is not 1
   and partition_key = ?1 and blocked = 1
   and (queue, fsm, fsm_version, priority) > (?2, ?3, ?4, ?5)
 order by queue, fsm, fsm_version, priority, eligible_at, id

@@ -1,19 +1,11 @@
--- Ends an instance as cancelled, whatever it does; the revision keeps a running step's outcome out.
--- Parameters: 1 id, 2 error, 3 now.
--- Guard: it has not ended (I4).
+-- Asks an instance to end. The revision stays: a claim is not lost by it.
+-- Parameters: 1 id, 2 reason, 3 now.
+-- Guard: it has not ended and was not asked before.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances
-set status = 'cancelled',
-    revision = revision + 1,
-    last_error = ?2,
-    crashes = 0,
-    blocked = 0,
-    locked_by = null,
-    awaits = null,
-    await_deadline = null,
-    correlation_guard = iif(instr(correlation_scope, '"cancelled"') > 0, correlation_guard, null),
-    updated_at = ?3,
-    finished_at = ?3
-where id = ?1 and finished_at is null
-returning partition_key, parent_id, parent_round
+set cancel_requested_at = ?3,
+    cancel_reason = ?2,
+    cancel_answered = 0,
+    updated_at = ?3
+where id = ?1 and finished_at is null and cancel_requested_at is null

@@ -1,7 +1,8 @@
--- Where an instance stands.
+-- Where an instance stands, and what it is tied to.
 -- Parameters: 1 id.
 -- Index: primary key of instances.
 -- Bound: one row.
-select status
+select id, status, partition_key, parent_id, parent_round, held, round, queue, eligible_at, blocked, on_parent_close,
+    cancel_requested_at is not null as is_cancelled
 from instances
 where id = ?1

@@ -2,8 +2,9 @@
 -- Parameters: 1 after this id, 2 limit.
 -- Index: primary key of instances.
 -- Bound: the limit.
-select id, round, children_pending, blocked, partition_key, queue,
-    status = 'awaiting_children' as joins
+select id, round, children_started, children_pending, children_failed, join_needs, join_fails_fast, join_rest,
+    blocked, held, partition_key, queue, parent_id, parent_round, status = 'awaiting_children' as joins,
+    joining
 from instances
 where id > ?1
 order by id

@@ -71,7 +71,9 @@ pub(crate) fn done(claim: ClaimRef) -> Commit {
         outcome: Outcome::Done {
             result: Json::null(),
         },
+        answers_cancel: false,
         ties: outlast_core::Ties::UNKNOWN,
+        events: Vec::new(),
     }
 }
 
@@ -84,7 +86,9 @@ pub(crate) fn next(claim: ClaimRef, state: &str, proceed: Proceed) -> Commit {
             state: Json::parse(state).unwrap(),
             proceed,
         },
+        answers_cancel: false,
         ties: outlast_core::Ties::UNKNOWN,
+        events: Vec::new(),
     }
 }
 

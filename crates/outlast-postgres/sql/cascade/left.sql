@@ -1,0 +1,4 @@
+-- Whether there is a cascade left.
+--
+-- locks none   index cascades_pkey   bound one row
+select exists (select from outlast.cascades k where k.id > 0 limit 1) as is_left

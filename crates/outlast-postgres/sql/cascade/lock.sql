@@ -1,0 +1,26 @@
+-- Locks the next children that a cascade tells, in the order of their ids, and tells what they are.
+--
+-- $1 cascade, locked by cascade/take.sql  $2 how many
+-- locks own rows by id   index cascades_pkey, instances_children, instances_pkey   bound $2
+--
+-- The children of these rounds are all there: the parent has ended, or a cascade is left under its lock, which a fan-out
+-- holds until its children are.
+with
+page as materialized (
+    select n.id, n.parent_round
+      from outlast.cascades k
+     cross join lateral (
+           select c.id, c.parent_round
+             from outlast.instances c
+            where c.parent_id = k.parent_id and c.parent_round >= k.from_round
+              and (c.parent_round, c.id) < (k.at_round, k.before_id)
+            order by c.parent_round desc, c.id desc
+            limit $2) n
+     where k.id = $1
+)
+select i.id, i.status, i.revision, i.round, i.held, i.on_parent_close, i.cancel_requested_at is not null as is_asked,
+       p.parent_round
+  from page p
+  join outlast.instances i on i.id = any (array[p.id])
+ order by p.id
+   for no key update of i

@@ -1,0 +1,5 @@
+-- Removes a cascade that has told everybody.
+--
+-- $1 cascade
+-- locks the cascade, held since cascade/take.sql   index cascades_pkey   bound one row
+delete from outlast.cascades k where k.id = $1

@@ -1,0 +1,8 @@
+-- Locks the oldest cascade that nobody else is at.
+--
+-- locks the cascade, skipping locked ones   index cascades_pkey   bound one row
+select c.id, c.parent_id, c.action, c.deep, c.operator, c.reason
+  from outlast.cascades c
+ order by c.id
+ limit 1
+   for update skip locked

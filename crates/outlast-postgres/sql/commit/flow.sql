@@ -1,0 +1,104 @@
+-- Writes outcomes of workflows that park or have started children. The first of a commit's statements that write outcomes:
+-- it looks at children before anything of the batch has ended, and their ends find it parked (commit/join.sql).
+--
+-- $1 ids  $2 revisions  $3 the status it comes to, if it does not have to wait: executing or runnable; null when it parks
+-- $4 whether it answers a cancel  $5 whether it has started children  $6 whether commit/report_dropped.sql has spoken
+-- $7 the window of the children it has started, or null
+-- and for who parks: $8 awaited names as an array literal, or null  $9 deadline in µs from now, or $10 its moment in µs
+-- and for ends: $11 their rounds and $12 the children of earlier commits as array literals, or null  $13 how many ends
+-- guard   the fence, and that the row executes. No index fits that second condition by itself, so that the
+--         planner has nothing to choose by it. A cancel that waits for an answer comes first: nothing is written
+-- locks   own rows, held since commit/lock.sql
+-- index   instances_pkey, signals_inbox   bound the batch, and CHILDREN_MAX awaited children for each of it
+--
+-- Whoever ends a child locks this row before it looks who is waited for. An end that is committed is seen here, since that
+-- was before commit/lock.sql; one that is not waits for that lock and finds what this has written (PROTOCOL §3 #2).
+-- A child that was not started ends badly as far as its parent is concerned, and so does one that is gone.
+with
+clock as materialized (
+    select outlast.now() as now
+),
+given as materialized (
+    select c.id, c.revision, c.status, c.answers, c.starts, c.reported, c.places, c.names::text[] as names,
+           c.after_us, c.at_us, c.rounds::integer[] as rounds, c.children::bigint[] as children, c.ends
+      from unnest($1::bigint[], $2::bigint[], $3::text[], $4::boolean[], $5::boolean[], $6::boolean[], $7::integer[],
+                  $8::text[], $9::bigint[], $10::bigint[], $11::text[], $12::text[], $13::integer[])
+        as c (id, revision, status, answers, starts, reported, places, names, after_us, at_us, rounds, children, ends)
+),
+found as materialized (
+    select i.id, g.revision, g.status, g.answers, g.starts, g.reported, g.places, g.names, g.after_us, g.at_us,
+           g.rounds, g.ends, i.cancel_requested_at, i.cancel_reason,
+           i.cancel_requested_at is not null and not i.cancel_answered and not g.answers as is_cancelled,
+           s.left_over, s.bad, s.bad + s.gone > 0
+               or g.reported and i.children_dropped is not null and i.round + 1 = any (g.rounds) as is_bad
+      from given g
+      join outlast.instances i on i.id = any (array[g.id])
+                                 and i.revision = g.revision and i.status = 'executing'
+     cross join lateral (
+           select greatest(g.ends - count(n.id) filter (where n.finished_at is not null), 0)::integer as left_over,
+                  count(n.id) filter (where n.status in ('failed', 'cancelled'))::integer as bad,
+                  count(*) filter (where n.id is null)::integer as gone
+             from unnest(g.children) as c (id)
+             left join lateral (
+                  select n.id, n.status, n.finished_at
+                    from outlast.instances n
+                   where n.id = any (array[c.id])
+                  offset 0) n on true
+           offset 0) s
+),
+decided as materialized (
+    select f.*,
+           case when f.rounds is not null and f.is_bad then 'failure'
+                when f.rounds is not null and f.left_over = 0 then 'all' end as joined,
+           case when f.status is not null then f.status
+                when f.rounds is not null and (f.is_bad or f.left_over = 0) then 'runnable'
+                when exists (select from outlast.signals s
+                              where s.target_id = f.id
+                                and s.name = any (f.names)
+                                and s.consumed_at is null
+                             offset 0) then 'runnable'
+                when f.rounds is not null then 'awaiting_children'
+                else 'awaiting_signal' end as comes_to
+      from found f
+     where not f.is_cancelled
+),
+written as (
+    update outlast.instances i
+       set status = d.comes_to,
+           revision = i.revision + 1,
+           last_error = null,
+           eligible_at = case when d.comes_to = 'executing' then i.eligible_at else k.now end,
+           attempt = 0,
+           crashes = 0,
+           locked_by = case when d.comes_to = 'executing' then i.locked_by end,
+           awaits = d.names,
+           await_deadline = case when d.comes_to in ('awaiting_signal', 'awaiting_children')
+                                 then coalesce(timestamptz 'epoch' + d.at_us * interval '1 microsecond',
+                                               k.now + d.after_us * interval '1 microsecond') end,
+           cancel_answered = i.cancel_answered or d.answers and i.cancel_requested_at is not null,
+           round = case when d.starts then i.round + 1 else i.round end,
+           joining = case when d.rounds is not null then d.rounds
+                          when d.starts or i.joining is not null then '{}'::integer[] end,
+           join_needs = case when d.rounds is null then i.join_needs end,
+           join_fails_fast = d.rounds is not null or i.join_fails_fast,
+           join_window = case when d.rounds is null then i.join_window else d.places end,
+           join_rest = case when d.rounds is null then i.join_rest end,
+           children_started = coalesce(d.ends, i.children_started),
+           children_pending = case when d.rounds is null then i.children_pending else d.left_over end,
+           children_failed = case when d.rounds is null then i.children_failed else d.bad end,
+           first_failure = case when d.rounds is null then i.first_failure end,
+           joined = case when d.rounds is null then i.joined else d.joined end,
+           children_dropped = case when d.starts and not d.reported then null else i.children_dropped end,
+           correlation_guard = case when d.comes_to = any (i.correlation_scope) then i.correlation_guard end,
+           updated_at = k.now
+      from decided d
+     cross join clock k
+     where i.id = any (array[d.id])
+    returning i.id, d.revision, i.status, case when i.status = 'runnable' then i.queue end as woken, k.now as at
+)
+select w.id, w.revision, w.status, w.woken, w.at, null::timestamptz as cancel_requested_at, null::text as cancel_reason
+  from written w
+union all
+select f.id, f.revision, null, null, null, f.cancel_requested_at, f.cancel_reason
+  from found f
+ where f.is_cancelled

@@ -1,0 +1,56 @@
+-- Writes outcomes of workflows that go on and start nobody, with the events that they add to their histories.
+--
+-- $1 ids, ascending  $2 revisions  $3 the status it comes to  $4 whether it answers a cancel
+-- and its events: $5 how many, and as array literals  $6 kinds  $7 calls, or null  $8 names  $9 data
+-- $10 moments in µs, or null
+-- guard   the fence, and that the row executes. No index fits that second condition by itself, so that the
+--         planner has nothing to choose by it
+-- locks   own rows in the order given, unless commit/lock.sql holds them already
+-- index   instances_pkey   bound the batch, and EVENTS_MAX for each of it
+--
+-- The statement of most steps of workflows, and all of such a commit: each row is looked up once, and what it was found
+-- to be is what its events are numbered by. One that keeps its claim changes no indexed column, so that it stays
+-- on its page (HOT). Of a cancel that comes first, who keeps its claim is told, as in commit/advance.sql.
+with
+clock as materialized (
+    select outlast.now() as now
+),
+written as (
+    update outlast.instances i
+       set status = o.status,
+           revision = i.revision + 1,
+           last_error = null,
+           eligible_at = case when o.status = 'executing' then i.eligible_at else k.now end,
+           attempt = 0,
+           crashes = 0,
+           locked_by = case when o.status = 'executing' then i.locked_by end,
+           awaits = null,
+           cancel_answered = i.cancel_answered or o.answers and i.cancel_requested_at is not null,
+           -- Nobody is waited for: no end is to be counted.
+           joining = case when i.joining is not null then '{}'::integer[] end,
+           events = i.events + o.events,
+           correlation_guard = case when o.status = any (i.correlation_scope) then i.correlation_guard end,
+           updated_at = k.now
+      from unnest($1::bigint[], $2::bigint[], $3::text[], $4::boolean[], $5::integer[], $6::text[], $7::text[],
+                  $8::text[], $9::text[], $10::text[])
+        as o (id, revision, status, answers, events, kinds, calls, names, data, at_us)
+     cross join clock k
+     where i.id = any (array[o.id]) and i.revision = o.revision and i.status = 'executing'
+    returning i.id, o.revision, i.run, i.events - o.events as seq, k.now as at, o.kinds, o.calls, o.names, o.data, o.at_us,
+              case when o.status <> 'executing' then i.queue end as woken,
+              case when o.status = 'executing' and not i.cancel_answered then i.cancel_requested_at end
+                  as cancel_requested_at,
+              case when o.status = 'executing' and not i.cancel_answered then i.cancel_reason end as cancel_reason
+),
+appended as (
+    insert into outlast.events (instance_id, run, seq, at, kind, call, name, data)
+    select w.id, w.run, w.seq + e.nth,
+           coalesce(timestamptz 'epoch' + e.at_us * interval '1 microsecond', w.at), e.kind, e.call, e.name,
+           e.data::json
+      from written w
+     cross join lateral unnest(w.kinds::text[], w.calls::integer[], w.names::text[], w.data::text[],
+                               w.at_us::bigint[])
+       with ordinality as e (kind, call, name, data, at_us, nth)
+)
+select w.id, w.revision, w.woken, w.at, w.cancel_requested_at, w.cancel_reason
+  from written w

@@ -1,0 +1,18 @@
+-- How an instance and all that descend from it stand, by status, as far as the bound goes.
+--
+-- $1 id  $2 how many
+-- locks none   index instances_pkey, instances_children   bound $2, and one more
+--
+-- Read as far as it is asked for: children are found where the count comes to them.
+with recursive
+family (id, status) as (
+    select i.id, i.status from outlast.instances i where i.id = $1
+    union all
+    select c.id, c.status
+      from family f
+     cross join lateral (
+           select c.id, c.status from outlast.instances c where c.parent_id = f.id offset 0) c
+)
+select m.status, count(*) filter (where m.nth <= $2) as members, bool_or(m.nth > $2) as is_cut
+  from (select f.status, row_number() over () as nth from family f limit $2 + 1) m
+ group by m.status

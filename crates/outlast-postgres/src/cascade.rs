@@ -1,0 +1,123 @@
+//! Telling children what became of their parent.
+
+use crate::error::Failure;
+use crate::opening::Purpose;
+use crate::row::column;
+use crate::session::Session;
+use crate::statement::{self, Call, value};
+use crate::telling::{Found, Telling, leaving};
+use outlast_core::{
+    CascadeAction, CascadeRequest, Cascaded, ClosePolicy, InstanceId, Note, Result, Status,
+};
+use tokio_postgres::Row;
+
+pub(crate) async fn cascade(session: &Session, request: CascadeRequest) -> Result<Cascaded> {
+    request
+        .check()
+        .map_err(|invalid| invalid.during("cascade"))?;
+    session
+        .retry("cascade", || Box::pin(cascade_once(session, request.max)))
+        .await
+}
+
+async fn cascade_once(session: &Session, max: usize) -> Result<Cascaded, Failure> {
+    let mut transaction = session.begin(Purpose::Write).await?;
+    let taken = transaction.run(&[statement::CASCADE_TAKE.with([])]).await?;
+    let Some(cascade) = taken[0].first().map(Cascade::read).transpose()? else {
+        // What others are at is theirs.
+        transaction.finish(&[]).await?;
+        return Ok(Cascaded::default());
+    };
+    let locked = transaction
+        .run(&[statement::CASCADE_LOCK.with([value(cascade.id), value(max as i64)])])
+        .await?;
+    let children = locked[0]
+        .iter()
+        .map(|row| Ok((column(row, "parent_round")?, Found::read(row)?)))
+        .collect::<Result<Vec<(i32, Found)>, Failure>>()?;
+    let telling = cascade.telling(children.iter().map(|(_, child)| child));
+    let mut calls = telling.calls(cascade.deeper(&children));
+    calls.extend(cascade.progress(&children, max));
+    calls.push(statement::CASCADE_LEFT.with([]));
+    let answers = transaction.finish(&calls).await?;
+    let effects = Telling::effects(&calls, &answers)?;
+    let left = answers.last().and_then(|rows| rows.first());
+    Ok(Cascaded {
+        requested: ids(&telling.requested),
+        ended: ids(&[&telling.never_started[..], &telling.terminated[..]].concat()),
+        running: running(&telling),
+        woken: effects.woken,
+        more: left.map_or(Ok(false), |row| column(row, "is_left"))?,
+    })
+}
+
+/// A cascade that this transaction holds.
+struct Cascade {
+    id: i64,
+    parent: InstanceId,
+    action: CascadeAction,
+    deep: bool,
+    note: Note,
+}
+
+impl Cascade {
+    fn read(row: &Row) -> Result<Cascade, Failure> {
+        Ok(Cascade {
+            id: column(row, "id")?,
+            parent: column(row, "parent_id").map(InstanceId)?,
+            action: column::<&str>(row, "action")?.parse()?,
+            deep: column(row, "deep")?,
+            note: Note {
+                by: column(row, "operator")?,
+                reason: column(row, "reason")?,
+            },
+        })
+    }
+
+    fn telling<'a>(&'a self, children: impl Iterator<Item = &'a Found>) -> Telling<'a> {
+        let mut telling = Telling::new(&self.note, Some(self.parent));
+        for child in children {
+            match self.action.for_child(child.policy) {
+                ClosePolicy::Abandon => {}
+                ClosePolicy::RequestCancel => telling.cancel(child),
+                ClosePolicy::Terminate => telling.terminate(child),
+            }
+        }
+        telling
+    }
+
+    /// What is left to tell those further down, in the order in which children are told.
+    fn deeper<'a>(&'a self, children: &'a [(i32, Found)]) -> Option<Call<'a>> {
+        if !self.deep {
+            return None;
+        }
+        let mut children: Vec<&(i32, Found)> = children.iter().collect();
+        children.sort_by_key(|(round, child)| std::cmp::Reverse((*round, child.id())));
+        let children = children.into_iter().map(|(_, child)| child);
+        leaving(self.action.as_str(), &self.note, children)
+    }
+
+    /// A page that is not full is the last one. Nothing is known after a look at nobody.
+    fn progress(&self, children: &[(i32, Found)], max: usize) -> Option<Call<'static>> {
+        if children.len() < max {
+            return Some(statement::CASCADE_REMOVE.with([value(self.id)]));
+        }
+        let places = children.iter().map(|(round, child)| (*round, child.id()));
+        let (round, id) = places.min()?;
+        Some(statement::CASCADE_MOVE.with([value(self.id), value(round), value(id.0)]))
+    }
+}
+
+fn ids(found: &[Found]) -> Vec<InstanceId> {
+    let mut ids: Vec<InstanceId> = found.iter().map(Found::id).collect();
+    ids.sort();
+    ids
+}
+
+fn running(telling: &Telling<'_>) -> Vec<InstanceId> {
+    let told = [&telling.requested[..], &telling.terminated[..]].concat();
+    let ran = told
+        .into_iter()
+        .filter(|found| found.status == Status::Executing);
+    ids(&ran.collect::<Vec<_>>())
+}

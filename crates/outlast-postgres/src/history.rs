@@ -1,0 +1,72 @@
+//! The histories of workflows: on their way in, and looked at.
+
+use crate::inspect::ask_planned;
+use crate::outcome::{number_literal, text_literal};
+use crate::row::{column, json, time};
+use crate::session::Session;
+use crate::statement::{self, Parameter, value};
+use outlast_core::{
+    Commit, Event, HistoryRequest, InstanceId, NewEvent, Result, RunSummary, limits,
+};
+
+/// The events of outcomes as columns: how many each has, and all of each as array literals, which is one for each outcome and
+/// column. Told apart by their places in one long array they would have to be counted off for each outcome anew.
+pub(crate) fn columns(rows: &[&Commit]) -> [Parameter<'static>; 6] {
+    let counts: Vec<i32> = rows.iter().map(|row| row.events.len() as i32).collect();
+    [
+        value(counts),
+        texts(rows, |event| event.kind.as_str()),
+        numbers(rows, |event| event.call),
+        texts(rows, |event| event.name.as_str()),
+        texts(rows, |event| event.data.as_str()),
+        numbers(rows, |event| event.at.map(|at| at.0)),
+    ]
+}
+
+fn texts(rows: &[&Commit], of: fn(&NewEvent) -> &str) -> Parameter<'static> {
+    let of_row = |row: &&Commit| text_literal(row.events.iter().map(of));
+    value(rows.iter().map(of_row).collect::<Vec<String>>())
+}
+
+fn numbers<T: ToString>(rows: &[&Commit], of: fn(&NewEvent) -> Option<T>) -> Parameter<'static> {
+    let of_row = |row: &&Commit| number_literal(row.events.iter().map(of));
+    value(rows.iter().map(of_row).collect::<Vec<String>>())
+}
+
+pub(crate) async fn history(session: &Session, request: HistoryRequest) -> Result<Vec<Event>> {
+    request
+        .check()
+        .map_err(|invalid| invalid.during("history"))?;
+    let call = statement::INSPECT_HISTORY.with([
+        value(request.id.0),
+        value(request.run),
+        value(request.after),
+        value(request.max as i64),
+    ]);
+    let events = ask_planned(session, "history", call, |row| {
+        Ok(Event {
+            run: column(row, "run")?,
+            seq: column(row, "seq")?,
+            at: time(row, "at")?,
+            kind: column::<&str>(row, "kind")?.parse()?,
+            call: column(row, "call")?,
+            name: column(row, "name")?,
+            data: json(row, "data")?,
+        })
+    });
+    events.await
+}
+
+pub(crate) async fn histories(session: &Session, id: InstanceId) -> Result<Vec<RunSummary>> {
+    let call = statement::INSPECT_HISTORIES.with([value(id.0), value(limits::RUNS_KEPT)]);
+    let runs = ask_planned(session, "histories", call, |row| {
+        Ok(RunSummary {
+            run: column(row, "run")?,
+            events: column(row, "events")?,
+            started_at: time(row, "started_at")?,
+            last_at: time(row, "last_at")?,
+            last: column::<&str>(row, "last")?.parse()?,
+        })
+    });
+    runs.await
+}

@@ -1,0 +1,231 @@
+//! Outcomes as the columns that commit/advance.sql and commit/park.sql take.
+
+use outlast_core::{
+    ClosePolicy, Commit, Join, Json, Outcome, Proceed, Status, Until, limits, micros,
+};
+
+pub(crate) fn parks(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Wait { .. } | Outcome::FanOut { .. } => true,
+        Outcome::Next { .. }
+        | Outcome::Retry { .. }
+        | Outcome::Flow { .. }
+        | Outcome::Renew { .. }
+        | Outcome::Done { .. }
+        | Outcome::Stop { .. }
+        | Outcome::Cancel { .. } => false,
+    }
+}
+
+/// What an instance that does not park comes to.
+pub(crate) fn status_after(outcome: &Outcome) -> Status {
+    let going_on = match outcome.keeps_claim() {
+        true => Status::Executing,
+        false => Status::Runnable,
+    };
+    outcome.end().unwrap_or(going_on)
+}
+
+pub(crate) fn step(outcome: &Outcome) -> Option<&str> {
+    match outcome {
+        Outcome::Next { step, .. } | Outcome::Wait { step, .. } | Outcome::FanOut { step, .. } => {
+            Some(step)
+        }
+        Outcome::Retry { .. }
+        | Outcome::Flow { .. }
+        | Outcome::Renew { .. }
+        | Outcome::Done { .. }
+        | Outcome::Stop { .. }
+        | Outcome::Cancel { .. } => None,
+    }
+}
+
+pub(crate) fn state(outcome: &Outcome) -> Option<&Json> {
+    match outcome {
+        Outcome::Next { state, .. }
+        | Outcome::Retry { state, .. }
+        | Outcome::Wait { state, .. }
+        | Outcome::FanOut { state, .. }
+        | Outcome::Renew { state } => Some(state),
+        Outcome::Flow { .. }
+        | Outcome::Done { .. }
+        | Outcome::Stop { .. }
+        | Outcome::Cancel { .. } => None,
+    }
+}
+
+pub(crate) fn delay_us(outcome: &Outcome) -> Option<i64> {
+    match outcome {
+        Outcome::Retry { delay, .. } => Some(micros(*delay)),
+        Outcome::Wait { timeout, .. } => timeout.map(micros),
+        Outcome::FanOut { join, .. } => join.deadline.map(micros),
+        Outcome::Next {
+            proceed: Proceed::Requeue,
+            ..
+        } => Some(0),
+        Outcome::Next {
+            proceed: Proceed::KeepClaim,
+            ..
+        }
+        | Outcome::Flow { .. }
+        | Outcome::Renew { .. }
+        | Outcome::Done { .. }
+        | Outcome::Stop { .. }
+        | Outcome::Cancel { .. } => None,
+    }
+}
+
+pub(crate) fn result(outcome: &Outcome) -> Option<&Json> {
+    let Outcome::Done { result } = outcome else {
+        return None;
+    };
+    Some(result)
+}
+
+pub(crate) fn error(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Stop { reason } | Outcome::Cancel { reason } => Some(limits::clean_error(reason)),
+        Outcome::Retry { error, .. } => error.as_deref().map(limits::clean_error),
+        Outcome::Next { .. }
+        | Outcome::Wait { .. }
+        | Outcome::FanOut { .. }
+        | Outcome::Flow { .. }
+        | Outcome::Renew { .. }
+        | Outcome::Done { .. } => None,
+    }
+}
+
+pub(crate) fn has_keyed_children(outcome: &Outcome) -> bool {
+    let mut children = outcome.children().iter();
+    children.any(|child| child.correlation.is_some())
+}
+
+/// How a fan-out joins; of others nothing is asked.
+pub(crate) fn join(outcome: &Outcome) -> Option<&Join> {
+    let Outcome::FanOut { join, .. } = outcome else {
+        return None;
+    };
+    Some(join)
+}
+
+/// How many children must be done.
+pub(crate) fn needs(join: &Join) -> Option<i32> {
+    match join.until {
+        Until::Quorum(needed) => Some(count(needed)),
+        Until::All | Until::FailFast => None,
+    }
+}
+
+/// How many of the children that it starts run at a time.
+pub(crate) fn window(outcome: &Outcome) -> Option<i32> {
+    let window = match outcome {
+        Outcome::FanOut { join, .. } => join.window,
+        Outcome::Flow {
+            children, window, ..
+        } => window.filter(|_| !children.is_empty()),
+        Outcome::Next { .. }
+        | Outcome::Retry { .. }
+        | Outcome::Wait { .. }
+        | Outcome::Renew { .. }
+        | Outcome::Done { .. }
+        | Outcome::Stop { .. }
+        | Outcome::Cancel { .. } => None,
+    };
+    window.map(count)
+}
+
+/// More than there are children is as good as the most that can be written.
+fn count(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// What becomes of a child or of the rest; nothing is written where it goes on.
+pub(crate) fn policy(policy: ClosePolicy) -> Option<&'static str> {
+    match policy {
+        ClosePolicy::Abandon => None,
+        ClosePolicy::RequestCancel | ClosePolicy::Terminate => Some(policy.as_str()),
+    }
+}
+
+/// The awaited names as an array literal: nested arrays of different lengths cannot be sent.
+pub(crate) fn names_literal(outcome: &Outcome) -> Option<String> {
+    // A workflow that waits for no signal awaits nothing, rather than none.
+    let of_park = outcome.park().map(|park| &park.names);
+    let names = match outcome {
+        Outcome::Wait { names, .. } => Some(names),
+        Outcome::Flow { .. } => of_park.filter(|names| !names.is_empty()),
+        Outcome::Next { .. }
+        | Outcome::Retry { .. }
+        | Outcome::FanOut { .. }
+        | Outcome::Renew { .. }
+        | Outcome::Done { .. }
+        | Outcome::Stop { .. }
+        | Outcome::Cancel { .. } => None,
+    }?;
+    Some(text_literal(names.iter().map(String::as_str)))
+}
+
+pub(crate) fn received_literal(commit: &Commit) -> String {
+    number_literal(commit.received.iter().map(Some))
+}
+
+/// Texts as an array literal.
+pub(crate) fn text_literal<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+    let mut literal = String::from("{");
+    for text in texts {
+        literal.push_str(if literal.len() > 1 { ",\"" } else { "\"" });
+        let mut rest = text;
+        while let Some(place) = rest.find(['"', '\\']) {
+            let (plain, quoted) = rest.split_at(place);
+            literal.push_str(plain);
+            literal.push('\\');
+            literal.push_str(&quoted[..1]);
+            rest = &quoted[1..];
+        }
+        literal.push_str(rest);
+        literal.push('"');
+    }
+    literal.push('}');
+    literal
+}
+
+/// Numbers as an array literal.
+pub(crate) fn number_literal<T: ToString>(numbers: impl Iterator<Item = Option<T>>) -> String {
+    let null = || "null".to_owned();
+    let words = numbers.map(|number| number.map_or_else(null, |it| it.to_string()));
+    format!("{{{}}}", words.collect::<Vec<String>>().join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn awaited_names_are_quoted_as_an_array_literal() {
+        let wait = Outcome::Wait {
+            names: vec![
+                "plain".into(),
+                "with \"quotes\"".into(),
+                "back\\slash, {brace}".into(),
+            ],
+            step: "s".into(),
+            state: Json::null(),
+            timeout: None,
+        };
+        assert_eq!(
+            names_literal(&wait).as_deref(),
+            Some(r#"{"plain","with \"quotes\"","back\\slash, {brace}"}"#)
+        );
+        assert_eq!(text_literal([].into_iter()), "{}");
+        assert_eq!(text_literal(["", "é\""].into_iter()), r#"{"","é\""}"#);
+    }
+
+    #[test]
+    fn numbers_are_written_as_an_array_literal() {
+        assert_eq!(
+            number_literal([Some(-1), None, Some(2)].into_iter()),
+            "{-1,null,2}"
+        );
+        assert_eq!(number_literal([None::<i32>; 0].into_iter()), "{}");
+    }
+}

@@ -1,0 +1,240 @@
+//! All interleavings of what happens to workflows: a park for ends of children, the ends, a signal, a deadline, a cancel, and
+//! whatever else goes on or ends, on a workflow with two children in two rounds, in twos and in threes.
+//!
+//! Beside what tests/interleavings.rs checks: that a workflow waits for as many ends as there are children alive of the
+//! rounds it waits for (I2), that all ends woke it when it was told so (I6), and that histories have what was told to be
+//! written, numbered without gaps, and nothing else (I3).
+
+#![allow(
+    clippy::print_stdout,
+    reason = "how many schedules there were is for people"
+)]
+#![allow(dead_code, reason = "the other interleavings use the rest")]
+
+mod support;
+
+mod interleavings {
+    pub(crate) mod act;
+    pub(crate) mod check;
+    pub(crate) mod defects;
+    pub(crate) mod gate;
+    pub(crate) mod play;
+    pub(crate) mod scheduler;
+    pub(crate) mod stage;
+    pub(crate) mod world;
+}
+
+use interleavings::act::Act::{self, Claim, Collect, Deliver, Fire, Reap, Retry};
+use interleavings::act::Decision::{
+    Done, Fail, KeepFlow, ParkForEnds, ParkForTheFirst, Renew, StartChildren,
+};
+use interleavings::play::{beside, both, cancel, catch, commit, hold, pairs, terminate};
+use interleavings::scheduler::Scenario;
+use interleavings::stage::Start;
+
+fn briefly(scenarios: Vec<Scenario>) -> Vec<Scenario> {
+    scenarios.into_iter().map(Scenario::briefly).collect()
+}
+
+/// A park sees an end, or the end finds the park: never neither, never both.
+#[tokio::test]
+async fn a_park_for_ends_can_meet_whatever_happens() {
+    let others = [
+        commit(1, Done),
+        commit(2, Fail),
+        both([2, 1]),
+        Deliver(0),
+        cancel([0]),
+        terminate([0]),
+        terminate([1]),
+        Fire,
+        Claim,
+        Reap(3),
+        Collect,
+        commit(0, ParkForEnds),
+        commit(0, Done),
+    ];
+    let park = commit(0, ParkForEnds);
+    hold(&briefly(beside(Start::Flowing, &park, &others))).await;
+}
+
+#[tokio::test]
+async fn a_park_for_one_child_can_meet_the_ends_of_both() {
+    let others = [
+        commit(1, Done),
+        commit(1, Fail),
+        commit(2, Done),
+        commit(2, Fail),
+        both([1, 2]),
+        terminate([1]),
+        cancel([0]),
+    ];
+    let park = commit(0, ParkForTheFirst);
+    hold(&briefly(beside(Start::Flowing, &park, &others))).await;
+}
+
+#[tokio::test]
+async fn a_workflow_that_goes_on_can_meet_whatever_happens() {
+    let others = [
+        commit(1, Done),
+        Deliver(0),
+        cancel([0]),
+        terminate([0]),
+        Claim,
+        Reap(3),
+    ];
+    let mut scenarios = Vec::new();
+    for flow in [KeepFlow, StartChildren, Renew] {
+        scenarios.extend(beside(Start::Flowing, &commit(0, flow), &others));
+    }
+    hold(&briefly(scenarios)).await;
+}
+
+/// Whatever wakes it first wakes it alone.
+#[tokio::test]
+async fn in_twos_while_a_workflow_is_parked() {
+    let happenings = [
+        commit(1, Done),
+        commit(2, Done),
+        commit(2, Fail),
+        both([2, 1]),
+        Deliver(0),
+        cancel([0]),
+        terminate([0]),
+        terminate([2]),
+        Fire,
+        Claim,
+    ];
+    hold(&briefly(pairs(Start::FlowParked, &happenings))).await;
+}
+
+async fn in_threes(start: Start, trios: &[[Act; 3]]) {
+    let mut scenarios = Vec::new();
+    for trio in trios {
+        let sessions: Vec<&[Act]> = trio.iter().map(std::slice::from_ref).collect();
+        let scenario = Scenario::new(start, &sessions).at_meetings();
+        scenarios.push(scenario.where_the_server_chooses());
+    }
+    hold(&scenarios).await;
+}
+
+#[tokio::test]
+async fn in_threes_while_a_workflow_parks() {
+    let park = || commit(0, ParkForEnds);
+    let trios = [
+        [park(), commit(1, Done), commit(2, Done)],
+        [park(), commit(1, Done), Deliver(0)],
+        [park(), commit(1, Done), cancel([0])],
+        [park(), commit(1, Done), Fire],
+    ];
+    in_threes(Start::Flowing, &trios).await;
+}
+
+#[tokio::test]
+#[ignore = "minutes: asked for by name"]
+async fn in_threes_while_a_workflow_parks_and_children_end_badly() {
+    let park = || commit(0, ParkForEnds);
+    let trios = [
+        [park(), commit(1, Done), commit(2, Fail)],
+        [park(), commit(1, Fail), Deliver(0)],
+        [park(), commit(1, Fail), cancel([0])],
+        [park(), commit(1, Fail), Fire],
+        [park(), terminate([1]), commit(2, Done)],
+        [park(), both([1, 2]), terminate([0])],
+        [park(), commit(1, Done), Reap(3)],
+        [park(), Deliver(0), cancel([0])],
+    ];
+    in_threes(Start::Flowing, &trios).await;
+}
+
+#[tokio::test]
+async fn in_threes_while_a_workflow_is_parked() {
+    let trios = [
+        [commit(1, Done), commit(2, Done), Deliver(0)],
+        [commit(1, Done), commit(2, Done), Fire],
+        [commit(1, Done), commit(2, Fail), cancel([0])],
+        [commit(1, Done), Deliver(0), Fire],
+    ];
+    in_threes(Start::FlowParked, &trios).await;
+}
+
+#[tokio::test]
+#[ignore = "minutes: asked for by name"]
+async fn in_threes_while_a_workflow_is_parked_and_more_goes_on() {
+    let trios = [
+        [commit(1, Done), commit(2, Fail), Fire],
+        [commit(1, Done), commit(2, Fail), Deliver(0)],
+        [commit(1, Done), cancel([0]), Fire],
+        [commit(1, Done), terminate([2]), Deliver(0)],
+        [commit(1, Done), terminate([0]), commit(2, Done)],
+        [both([1, 2]), Deliver(0), cancel([0])],
+    ];
+    in_threes(Start::FlowParked, &trios).await;
+}
+
+/// A child that starts again is not counted again, and is not waited for.
+#[tokio::test]
+async fn a_retry_of_a_child_can_meet_the_park_of_its_workflow() {
+    let retried = [commit(1, Fail), Retry(1)];
+    let sessions = [&retried[..], &[commit(0, ParkForTheFirst)]];
+    let scenario = Scenario::new(Start::Flowing, &sessions).briefly();
+    hold(&[scenario]).await;
+}
+
+// What must be caught.
+
+fn beside_each_other(start: Start, one: &[Act], other: &[Act]) -> Scenario {
+    Scenario::new(start, &[one, other]).briefly()
+}
+
+const WAITS_FOR_THE_ENDED: &str = "I2: workflow 1 waits for 2 ends, and 1 children";
+
+#[tokio::test]
+async fn an_end_that_overlooks_a_park_is_caught() {
+    let park = beside_each_other(
+        Start::Flowing,
+        &[commit(0, ParkForEnds)],
+        &[commit(1, Done)],
+    );
+    catch("end-overlooks-a-park", park, &[WAITS_FOR_THE_ENDED]).await;
+}
+
+#[tokio::test]
+async fn a_park_that_overlooks_ended_children_is_caught() {
+    let park = beside_each_other(
+        Start::Flowing,
+        &[commit(0, ParkForEnds)],
+        &[commit(1, Done)],
+    );
+    let mutant = "park-overlooks-ended-children";
+    catch(mutant, park, &[WAITS_FOR_THE_ENDED]).await;
+}
+
+#[tokio::test]
+async fn a_join_that_counts_one_of_two_rounds_is_caught() {
+    let ends = beside_each_other(Start::FlowParked, &[both([1, 2])], &[Claim]);
+    let waits = ["I2: workflow 1 waits for 1 ends, and 0 children"];
+    catch("rounds-count-once", ends, &waits).await;
+}
+
+#[tokio::test]
+async fn an_end_of_a_round_that_nobody_awaits_is_caught_when_it_is_counted() {
+    let park = [commit(0, ParkForTheFirst), commit(2, Done)];
+    let end = beside_each_other(Start::Flowing, &park, &[Claim]);
+    let woken = ["I6: workflow 1 was woken by all ends, and child 2 lives"];
+    catch("end-of-a-round-nobody-awaits", end, &woken).await;
+}
+
+#[tokio::test]
+async fn a_flow_that_ignores_a_cancel_is_caught() {
+    let park = beside_each_other(Start::Flowing, &[commit(0, ParkForEnds)], &[cancel([0])]);
+    let waits = ["is awaiting_children, and its cancel waits for an answer"];
+    catch("flow-ignores-a-cancel", park, &waits).await;
+}
+
+#[tokio::test]
+async fn events_of_an_outcome_that_is_lost_are_caught() {
+    let park = beside_each_other(Start::Flowing, &[commit(0, ParkForEnds)], &[Reap(3)]);
+    let recorded = ["I3: 1 has 1 events, and 0 were written"];
+    catch("events-without-fence", park, &recorded).await;
+}

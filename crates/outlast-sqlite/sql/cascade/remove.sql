@@ -1,0 +1,6 @@
+-- Everybody was told.
+-- Parameters: 1 cascade.
+-- Index: primary key of cascades.
+-- Bound: one row.
+delete from cascades
+where id = ?1

@@ -1,0 +1,8 @@
+-- The machine has decided what to do about a cancel.
+-- Parameters: 1 id.
+-- Guard: a cancel was requested.
+-- Index: primary key of instances.
+-- Bound: one row.
+update instances
+set cancel_answered = 1
+where id = ?1 and cancel_requested_at is not null

@@ -1,0 +1,35 @@
+-- A workflow waits for ends of children, and perhaps for signals or a moment; goes straight on when one of them is
+-- there. Ends are counted as those of a fan-out that fails fast.
+-- Parameters: 1 id, 2 revision, 3 status, 4 names (JSON) or null, 5 deadline or null, 6 children dropped (JSON), null
+--   when no round begins, 7 events added, 8 now, 9 rounds (JSON), 10 ends awaited, 11 of those still to come, 12 of
+--   those that came, the bad ones, 13 window or null, 14 why it was decided or null.
+-- Guard: the fence.
+-- Index: primary key of instances.
+-- Bound: one row.
+update instances
+set status = ?3,
+    revision = revision + 1,
+    eligible_at = ?8,
+    attempt = 0,
+    crashes = 0,
+    locked_by = null,
+    awaits = ?4,
+    await_deadline = ?5,
+    round = round + (?6 is not null),
+    children_dropped = coalesce(?6, children_dropped),
+    joining = ?9,
+    children_started = ?10,
+    children_pending = ?11,
+    children_failed = ?12,
+    first_failure = null,
+    join_needs = null,
+    join_fails_fast = 1,
+    join_window = ?13,
+    join_rest = null,
+    joined = ?14,
+    events = events + ?7,
+    last_error = null,
+    correlation_guard = iif(
+        instr(correlation_scope, '"' || ?3 || '"') > 0, correlation_guard, null),
+    updated_at = ?8
+where id = ?1 and revision = ?2 and status = 'executing'

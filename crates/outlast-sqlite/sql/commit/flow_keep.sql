@@ -1,0 +1,16 @@
+-- A workflow goes on with its claim and starts nobody: no indexed column changes.
+-- Parameters: 1 id, 2 revision, 3 events added, 4 now, 5 whether a cancel may be pending.
+-- Guard: the fence. Without a look at the row nobody knows of a cancel: one that is pending stops the write.
+-- Index: primary key of instances.
+-- Bound: one row.
+update instances
+set revision = revision + 1,
+    attempt = 0,
+    crashes = 0,
+    awaits = null,
+    joining = iif(joining is null, null, '[]'),
+    events = events + ?3,
+    last_error = null,
+    updated_at = ?4
+where id = ?1 and revision = ?2 and status = 'executing'
+  and (?5 or cancel_requested_at is null or cancel_answered)

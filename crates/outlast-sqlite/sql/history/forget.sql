@@ -1,0 +1,6 @@
+-- Removes the histories of an instance's oldest runs.
+-- Parameters: 1 instance, 2 the last run to forget.
+-- Index: events_place.
+-- Bound: one run, since each renewal forgets one.
+delete from events
+where instance_id = ?1 and run <= ?2

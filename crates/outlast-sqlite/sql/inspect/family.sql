@@ -1,0 +1,15 @@
+-- Where an instance and those that descend from it stand, as far as the bound goes.
+-- Parameters: 1 id, 2 limit.
+-- Index: instances_parent.
+-- Bound: the limit.
+with recursive family (id, status) as (
+    select id, status
+    from instances
+    where id = ?1
+    union all
+    select child.id, child.status
+    from family
+    join instances as child on child.parent_id = family.id
+    limit ?2)
+select status
+from family

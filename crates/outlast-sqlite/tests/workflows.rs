@@ -1,0 +1,292 @@
+//! Workflows in one file: what a crash must not lose, what the schema forbids, and what must stay cheap.
+#![allow(clippy::unwrap_used, reason = "what a test cannot do, it fails with")]
+
+mod scene;
+
+use outlast_core::{
+    Answer, Claim, Commit, Ends, Event, EventKind, Flowing, HistoryRequest, Inspect, InstanceId,
+    Joined, Json, NewEvent, NewInstance, Outcome, Park, Proceed, ReconcileRequest, Status, Store,
+    WorkerId, limits,
+};
+use outlast_sqlite::Sqlite;
+use rusqlite::{Connection, Params, StatementStatus, params};
+use std::path::Path;
+
+const KEEP: Flowing = Flowing::Proceed(Proceed::KeepClaim);
+
+fn event(call: i32) -> NewEvent {
+    NewEvent {
+        kind: EventKind::StepCompleted,
+        call: Some(call),
+        name: "reserve".into(),
+        data: Json::parse(format!("[{call}]")).unwrap(),
+        at: None,
+    }
+}
+
+fn flow(children: Vec<NewInstance>, then: Flowing) -> Outcome {
+    Outcome::Flow {
+        children,
+        window: None,
+        then,
+    }
+}
+
+fn awaiting(round: i32, count: i32) -> Flowing {
+    let ends = Ends {
+        rounds: vec![round],
+        children: Vec::new(),
+        count,
+    };
+    Flowing::Park(Park {
+        ends: Some(ends),
+        ..Park::default()
+    })
+}
+
+/// An instance that was just claimed.
+async fn running(store: &Sqlite, worker: WorkerId) -> Claim {
+    scene::insert(store, vec![scene::order()]).await;
+    scene::claim(store, worker, 1).await.claims.remove(0)
+}
+
+/// Commits with these events; the claim goes on if it is kept.
+async fn commit(store: &Sqlite, claim: &mut Claim, outcome: Outcome, events: Vec<NewEvent>) {
+    let mut commit = Commit::of(claim, outcome);
+    commit.events = events;
+    match store.commit(vec![commit]).await.unwrap().answers.remove(0) {
+        Answer::Committed { revision, .. } => claim.revision = revision,
+        answer @ (Answer::Cancel(_) | Answer::Lost | Answer::Rejected(_)) => panic!("{answer:?}"),
+    }
+}
+
+async fn history(store: &Sqlite, id: InstanceId, run: i32) -> Vec<Event> {
+    let request = HistoryRequest {
+        id,
+        run,
+        after: 0,
+        max: limits::HISTORY_PAGE_MAX,
+    };
+    store.history(request).await.unwrap()
+}
+
+/// The steps that a statement takes until its last row.
+fn steps(connection: &Connection, sql: &str, values: impl Params) -> (usize, i32) {
+    let mut statement = connection.prepare(sql).unwrap();
+    let mut rows = statement.query(values).unwrap();
+    let mut found = 0;
+    while rows.next().unwrap().is_some() {
+        found += 1;
+    }
+    drop(rows);
+    (found, statement.get_status(StatementStatus::VmStep))
+}
+
+fn execute(path: &Path, sql: &str) -> rusqlite::Result<()> {
+    Connection::open(path).unwrap().execute_batch(sql)
+}
+
+#[tokio::test]
+async fn a_history_is_there_after_a_restart() {
+    let (_folder, path) = scene::new_path();
+    let store = Sqlite::open(&path).unwrap();
+    let worker = scene::worker(&store).await;
+    let mut claim = running(&store, worker).await;
+    for call in 1..=3 {
+        let step = flow(Vec::new(), KEEP);
+        commit(&store, &mut claim, step, vec![event(call)]).await;
+    }
+    let renewal = Outcome::Renew {
+        state: Json::null(),
+    };
+    commit(&store, &mut claim, renewal, vec![event(4)]).await;
+    store.close().await;
+
+    let store = Sqlite::open(&path).unwrap();
+    let events = history(&store, claim.id, 1).await;
+    let seen: Vec<_> = events
+        .iter()
+        .map(|it| (it.seq, it.call, it.data.as_str()))
+        .collect();
+    let expected = [
+        (1, Some(1), "[1]"),
+        (2, Some(2), "[2]"),
+        (3, Some(3), "[3]"),
+        (4, Some(4), "[4]"),
+    ];
+    assert_eq!(seen, expected);
+    let runs = store.histories(claim.id).await.unwrap();
+    assert_eq!(runs.len(), 1);
+    assert_eq!((runs[0].run, runs[0].events), (1, 4));
+    let claim = scene::claim(&store, worker, 1).await.claims.remove(0);
+    assert_eq!((claim.run, claim.events), (2, 0));
+    store.close().await;
+}
+
+/// A file of the version before workflows, with a parent that waits for its children.
+fn old_file(path: &Path) {
+    let before = Sqlite::migrations().iter().filter(|it| it.version < 6);
+    let schema: String = before.map(|it| it.sql).collect();
+    let rows = r#"
+        create table meta (key text primary key, value text not null) strict;
+        insert into meta values ('schema_version', '5');
+        insert into instances (id, fsm, fsm_version, step, state, status, queue, priority, eligible_at,
+            parent_id, parent_round, parent_position, round, children_pending, children_started, inserted_at, updated_at)
+        values (1, 'order', 1, 'join', '{}', 'awaiting_children', 'default', 0, 0, null, null, null, 1, 1, 1, 0, 0),
+               (2, 'order', 1, 'start', '{}', 'runnable', 'default', 0, 0, 1, 1, 0, 0, 0, 0, 0, 0);"#;
+    execute(path, &(schema + rows)).unwrap();
+}
+
+#[tokio::test]
+async fn a_file_of_the_version_before_goes_on_and_can_keep_histories() {
+    let (_folder, path) = scene::new_path();
+    old_file(&path);
+    let store = Sqlite::open(&path).unwrap();
+    let (parent, child) = (InstanceId(1), InstanceId(2));
+    let row = store.get(parent).await.unwrap().unwrap();
+    assert_eq!((row.run, row.events, row.joining), (1, 0, None));
+    let worker = scene::worker(&store).await;
+    let mut claim = scene::claim(&store, worker, 1).await.claims.remove(0);
+    assert_eq!((claim.id, claim.run, claim.events), (child, 1, 0));
+    let step = flow(Vec::new(), KEEP);
+    commit(&store, &mut claim, step, vec![event(1)]).await;
+    let result = Json::null();
+    commit(&store, &mut claim, Outcome::Done { result }, vec![event(2)]).await;
+    assert_eq!(history(&store, child, 1).await.len(), 2);
+    let claim = scene::claim(&store, worker, 1).await.claims.remove(0);
+    assert_eq!((claim.id, claim.joined), (parent, Some(Joined::All)));
+    assert_eq!(claim.children.len(), 1, "a machine is given its children");
+    store.close().await;
+}
+
+/// What belongs to the bad row goes with it.
+#[tokio::test]
+async fn a_rejected_outcome_leaves_no_events_and_no_run_behind() {
+    let (_folder, path) = scene::new_path();
+    let store = Sqlite::open(&path).unwrap();
+    let worker = scene::worker(&store).await;
+    let (one, other) = (running(&store, worker).await, running(&store, worker).await);
+    let refuse = "create trigger refuse before update on instances when new.run = 2
+         begin select raise(abort, 'refused by the test'); end";
+    execute(&path, refuse).unwrap();
+    let state = Json::null();
+    let mut commits = [
+        Commit::of(&one, Outcome::Renew { state }),
+        Commit::of(&other, flow(Vec::new(), KEEP)),
+    ];
+    for commit in &mut commits {
+        commit.events = vec![event(1), event(2)];
+    }
+    let answers = store.commit(commits.into()).await.unwrap().answers;
+    assert!(matches!(answers[0], Answer::Rejected(_)), "{answers:?}");
+    assert_eq!(scene::committed(&answers), 1);
+    assert_eq!(history(&store, one.id, 1).await, []);
+    let row = store.get(one.id).await.unwrap().unwrap();
+    assert_eq!((row.run, row.events, row.status), (1, 0, Status::Executing));
+    assert_eq!(history(&store, other.id, 1).await.len(), 2);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn runs_are_told_without_a_walk_over_their_events() {
+    let (_folder, path) = scene::new_path();
+    let store = Sqlite::open(&path).unwrap();
+    let worker = scene::worker(&store).await;
+    let mut claim = running(&store, worker).await;
+    let step = flow(Vec::new(), KEEP);
+    let many = (1..=20_000).map(event).collect();
+    commit(&store, &mut claim, step, many).await;
+    let told = store.histories(claim.id).await.unwrap();
+    assert_eq!((told.len(), told[0].events), (1, 20_000));
+    let connection = Connection::open(&path).unwrap();
+    let sql = include_str!("../sql/inspect/histories.sql");
+    let (found, steps) = steps(&connection, sql, [claim.id.0]);
+    assert_eq!(found, 1);
+    assert!(steps < 200, "{steps} steps for one run");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn an_end_is_counted_by_its_round_however_many_are_awaited() {
+    let (_folder, path) = scene::new_path();
+    let store = Sqlite::open(&path).unwrap();
+    let worker = scene::worker(&store).await;
+    let mut claim = running(&store, worker).await;
+    let steps_of_an_end = |parent: InstanceId| {
+        let connection = Connection::open(&path).unwrap();
+        let values = params![parent.0, 1, 1, 0, None::<i64>, 0];
+        let sql = include_str!("../sql/commit/join.sql");
+        steps(&connection, sql, values)
+    };
+    let park = flow(vec![scene::order(); 1_000], awaiting(1, 1_000));
+    commit(&store, &mut claim, park, Vec::new()).await;
+    let (counted, many) = steps_of_an_end(claim.id);
+    assert_eq!(counted, 1);
+    scene::insert(&store, vec![scene::order().priority(-1)]).await;
+    let mut claim = scene::claim(&store, worker, 1).await.claims.remove(0);
+    let park = flow(vec![scene::order(); 2], awaiting(1, 2));
+    commit(&store, &mut claim, park, Vec::new()).await;
+    assert_eq!(steps_of_an_end(claim.id), (1, many));
+    store.close().await;
+}
+
+#[tokio::test]
+async fn reconcile_wakes_a_workflow_whose_children_have_all_ended_unseen() {
+    let (_folder, path) = scene::new_path();
+    let store = Sqlite::open(&path).unwrap();
+    let worker = scene::worker(&store).await;
+    let mut claim = running(&store, worker).await;
+    let park = flow(vec![scene::order(); 2], awaiting(1, 2));
+    commit(&store, &mut claim, park, Vec::new()).await;
+    let page = ReconcileRequest {
+        after: None,
+        max: 100,
+    };
+    let miscounted = format!(
+        "update instances set children_pending = 1 where id = {}",
+        claim.id
+    );
+    execute(&path, &miscounted).unwrap();
+    let reconciled = store.reconcile(page).await.unwrap();
+    assert_eq!(reconciled.joins, [], "its count is of ends that it expects");
+    let unseen = format!(
+        "update instances set status = 'done', finished_at = 1 where parent_id = {}",
+        claim.id
+    );
+    execute(&path, &unseen).unwrap();
+    let reconciled = store.reconcile(page).await.unwrap();
+    assert_eq!(reconciled.joins, [claim.id]);
+    assert!(reconciled.woken.contains("default"));
+    let row = store.get(claim.id).await.unwrap().unwrap();
+    assert_eq!((row.status, row.children_pending), (Status::Runnable, 1));
+    assert_eq!(row.barrier.unwrap().joined, Some(Joined::All));
+    store.close().await;
+}
+
+#[tokio::test]
+async fn what_does_not_fit_together_is_refused_by_the_schema() {
+    let (_folder, path) = scene::new_path();
+    let store = Sqlite::open(&path).unwrap();
+    let worker = scene::worker(&store).await;
+    let mut claim = running(&store, worker).await;
+    let step = flow(Vec::new(), KEEP);
+    commit(&store, &mut claim, step, vec![event(1)]).await;
+    store.close().await;
+    let add = |seq: i32, data: &str| {
+        let id = claim.id;
+        let insert = format!(
+            "insert into events (instance_id, run, seq, at, kind, name, data)
+             values ({id}, 1, {seq}, 0, 'step_completed', '', '{data}')"
+        );
+        execute(&path, &insert)
+    };
+    assert!(add(1, "null").is_err(), "a place is taken once");
+    assert!(add(2, "{").is_err(), "what an event carries is JSON");
+    assert_eq!(add(2, "null"), Ok(()));
+    let rounds = |joining: &str| {
+        let update = format!("update instances set joining = '{joining}'");
+        execute(&path, &update)
+    };
+    assert!(rounds("1").is_err());
+    assert_eq!(rounds("[1]"), Ok(()));
+}
