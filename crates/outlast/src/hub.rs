@@ -6,11 +6,11 @@
 //! now and then.
 
 use crate::client::Backend;
-use crate::engine::{Intake, Room};
+use crate::engine::{Intake, Node, Room};
 use outlast_core::{
     ClaimRef, Hints, InstanceId, Json, NewInstance, Outcome, Revision, Status, limits,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -19,6 +19,8 @@ use tokio::time::Instant;
 
 /// Ended instances one message names; who waits for others finds out by looking.
 const ENDED_MAX: usize = 500;
+/// Running instances of which something was wished, likewise.
+const TOLD_MAX: usize = 500;
 
 /// The hubs of this process by the place of their store.
 static HUBS: Mutex<Option<HashMap<String, Weak<Hub>>>> = Mutex::new(None);
@@ -35,6 +37,9 @@ pub(crate) struct Hub {
 struct Ears {
     queues: HashMap<String, Vec<Weak<Alarm>>>,
     timers: Vec<Weak<Alarm>>,
+    cascades: Vec<Weak<Alarm>>,
+    /// Nodes that run steps.
+    runners: Vec<Weak<Node>>,
     watchers: HashMap<InstanceId, Vec<Weak<Watcher>>>,
     /// Instances of which somebody here will tell how they go on, with the revision they are at.
     in_hand: HashMap<InstanceId, Revision>,
@@ -78,6 +83,22 @@ impl Hub {
         ears.timers.retain(|alarm| alarm.strong_count() > 0);
         ears.timers.push(Arc::downgrade(&alarm));
         alarm
+    }
+
+    /// An alarm that rings when children are to be told of their parents.
+    pub(crate) fn cascade_alarm(&self) -> Arc<Alarm> {
+        let alarm = Arc::new(Alarm::default());
+        let mut ears = lock(&self.ears);
+        ears.cascades.retain(|alarm| alarm.strong_count() > 0);
+        ears.cascades.push(Arc::downgrade(&alarm));
+        alarm
+    }
+
+    /// Tells this node when something is wished of what it may run, while it lives.
+    pub(crate) fn tell_wishes(&self, node: &Arc<Node>) {
+        let mut ears = lock(&self.ears);
+        ears.runners.retain(|node| node.strong_count() > 0);
+        ears.runners.push(Arc::downgrade(node));
     }
 
     /// Lets what is inserted or woken here run at once, while the intake lives.
@@ -139,6 +160,7 @@ impl Hub {
         let mut outbox = lock(&self.outbox);
         outbox.waiting.merge(hints);
         outbox.waiting.ended.truncate(ENDED_MAX);
+        outbox.waiting.told.truncate(TOLD_MAX);
         // Outside a runtime nothing can be sent: it goes with the next.
         if !outbox.sending
             && let Ok(runtime) = Handle::try_current()
@@ -157,8 +179,21 @@ impl Hub {
         if let Some(due_in) = hints.deadline {
             ring(Some(&ears.timers), due_in);
         }
+        if hints.cascades {
+            ring(Some(&ears.cascades), Duration::ZERO);
+        }
         for id in &hints.ended {
             tell(&ears, *id);
+        }
+        if hints.told.is_empty() {
+            return;
+        }
+        let runners = ears.runners.clone();
+        // Outside the lock: the last owner of an engine may be dropped here.
+        drop(ears);
+        let told: HashSet<InstanceId> = hints.told.iter().copied().collect();
+        for node in runners.iter().filter_map(Weak::upgrade) {
+            node.hear_told(&told);
         }
     }
 
@@ -191,6 +226,12 @@ impl Hub {
             ring(Some(alarms), Duration::ZERO);
         }
         ring(Some(&ears.timers), Duration::ZERO);
+        ring(Some(&ears.cascades), Duration::ZERO);
+        let runners = ears.runners.clone();
+        drop(ears);
+        for node in runners.iter().filter_map(Weak::upgrade) {
+            node.look_for_wishes(Duration::ZERO);
+        }
     }
 
     /// Waits until nothing is on its way to other nodes.
@@ -281,7 +322,9 @@ impl End {
             Outcome::Next { .. }
             | Outcome::Retry { .. }
             | Outcome::Wait { .. }
-            | Outcome::FanOut { .. } => return None,
+            | Outcome::FanOut { .. }
+            | Outcome::Flow { .. }
+            | Outcome::Renew { .. } => return None,
         };
         Some(End {
             revision,

@@ -86,29 +86,33 @@ pub mod metrics;
 pub mod testing;
 pub mod trace;
 pub mod transaction;
+pub mod workflow;
 
 pub use client::{Client, Inserted};
 pub use engine::{Engine, EngineBuilder, Roles};
 pub use error::{SetupError, WaitError};
 pub use machine::{
-    ChildOf, Context, Failure, Id, Job, JobError, Key, Machine, New, Outcome, Signal, StepError,
-    StepResult, fan_out, sleep, wait_for,
+    ChildHandle, ChildOf, Context, Failure, FanOut, Id, Job, JobError, Key, Machine, New, Outcome,
+    Signal, StepError, StepResult, fan_out, sleep, wait_for,
 };
 pub use outlast_core::{
-    CancelAnswer, Child, Clock, Count, DELAY_BINS, Deadline, Delays, DeleteAnswer, Delivery,
-    DroppedChild, Error, ErrorKind, Filter, Finding, Inspect, Instance, InstanceId, Invalid, Json,
+    Barrier, CancelAnswer, CancelRequest, Child, Clock, ClosePolicy, Count, DELAY_BINS, Deadline,
+    Delays, DeleteAnswer, Delivery, DroppedChild, Error, ErrorKind, Event, EventKind, Family,
+    Filter, Finding, HistoryRequest, Inspect, Instance, InstanceId, Invalid, Joined, Json,
     ListRequest, MachineOffer, ManualClock, NewInstance, NewSignal, Note, OVERDUE_AFTER, Operation,
-    Page, Parent, QueueSummary, RETRIES_ALARMING, RetryAnswer, RoundSummary, Runs, Scope, Severity,
-    Signal as Message, SignalRow, Standing, Status, Store, Survey, SurveyRequest, Target,
-    Timestamp, Traffic, Worker, limits, minute_of,
+    OperationId, Page, Parent, QueueSummary, RETRIES_ALARMING, RetryAnswer, RoundSummary,
+    RunSummary, Runs, Scope, Severity, Signal as Message, SignalRow, Standing, Status, Store,
+    Survey, SurveyRequest, Target, TerminateAnswer, Timestamp, Traffic, Until, Verb, Worker,
+    limits, minute_of,
 };
 #[cfg(feature = "postgres")]
 pub use outlast_postgres::{self as postgres, Postgres};
 #[cfg(feature = "sqlite")]
 pub use outlast_sqlite::{self as sqlite, Sqlite};
+pub use workflow::{Flow, FlowError, FlowErrorKind, FlowResult, Run, Workflow};
 
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 mod readme {}
 
 /// Everything a program with machines needs.
@@ -127,9 +131,10 @@ pub mod prelude {
     #[cfg(feature = "sqlite")]
     pub use crate::Sqlite;
     pub use crate::{
-        Client, Context, Delivery, Engine, Failure, Id, Inserted, InstanceId, Job, JobError,
-        Machine, New, Note, Outcome, Roles, Scope, Signal, Status, StepError, StepResult,
-        WaitError, fan_out, sleep, wait_for,
+        Client, ClosePolicy, Context, Delivery, Engine, Failure, Flow, FlowError, FlowResult, Id,
+        Inserted, InstanceId, Job, JobError, Joined, Machine, New, Note, Outcome, Roles, Run,
+        Scope, Signal, Status, StepError, StepResult, WaitError, Workflow, fan_out, sleep,
+        wait_for,
     };
     pub use serde::{Deserialize, Serialize};
     pub use std::time::Duration;

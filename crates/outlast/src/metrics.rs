@@ -52,6 +52,9 @@ pub const STEP_SECONDS: &str = "outlast_step_seconds";
 /// Steps without an outcome of their own, by `machine`, `step` and `kind` (error, panic, timeout, outcome, fatal,
 /// unreadable).
 pub const FAILURES: &str = "outlast_failures_total";
+/// Replays of workflows whose code did not fit their history, by `machine`: each is tried again, so that it goes on as
+/// long as no build fits.
+pub const REPLAYS_BLOCKED: &str = "outlast_replays_blocked_total";
 /// How long steps waited from being eligible to being started, by `queue`.
 pub const START_DELAY_SECONDS: &str = "outlast_start_delay_seconds";
 /// Claims taken, by `queue`.
@@ -78,6 +81,8 @@ pub const SIGNALS: &str = "outlast_signals_total";
 pub const REAPED: &str = "outlast_reaped_total";
 /// Waits woken by their deadline.
 pub const TIMEOUTS: &str = "outlast_timeouts_total";
+/// Children told of the end or the join of their parent, by `answer` (requested, ended).
+pub const CASCADED: &str = "outlast_cascaded_total";
 /// Ended instances removed after their retention.
 pub const COLLECTED: &str = "outlast_collected_total";
 /// Joins and holds that had to be mended: should stay at zero.
@@ -100,7 +105,7 @@ pub const OLDEST_RUNNABLE_SECONDS: &str = "outlast_oldest_runnable_seconds";
 pub const PARKED: &str = "outlast_parked";
 
 /// Every metric with its kind and what it says, in the order of docs/metrics.md.
-pub const ALL: [(&str, Kind, &str); 26] = [
+pub const ALL: [(&str, Kind, &str); 28] = [
     (
         STEPS,
         Kind::Counter,
@@ -115,6 +120,11 @@ pub const ALL: [(&str, Kind, &str); 26] = [
         FAILURES,
         Kind::Counter,
         "steps without an outcome of their own, by machine, step and kind",
+    ),
+    (
+        REPLAYS_BLOCKED,
+        Kind::Counter,
+        "replays of workflows whose code did not fit their history, by machine",
     ),
     (
         START_DELAY_SECONDS,
@@ -149,6 +159,11 @@ pub const ALL: [(&str, Kind, &str); 26] = [
     (SIGNALS, Kind::Counter, "signals sent, by answer"),
     (REAPED, Kind::Counter, "claims of dead workers, by answer"),
     (TIMEOUTS, Kind::Counter, "waits woken by their deadline"),
+    (
+        CASCADED,
+        Kind::Counter,
+        "children told of the end or the join of their parent, by answer",
+    ),
     (
         COLLECTED,
         Kind::Counter,
@@ -271,6 +286,10 @@ pub(crate) fn failed(machine: &'static str, step: &'static str, kind: &'static s
     metrics::counter!(FAILURES, "machine" => machine, "step" => step, "kind" => kind).increment(1);
 }
 
+pub(crate) fn blocked(machine: &str) {
+    metrics::counter!(REPLAYS_BLOCKED, "machine" => machine.to_owned()).increment(1);
+}
+
 pub(crate) fn lost(machine: &'static str) {
     metrics::counter!(LOST, "machine" => machine).increment(1);
 }
@@ -295,6 +314,8 @@ pub(crate) fn outcome_word(outcome: &Outcome) -> &'static str {
         Outcome::Retry { .. } => "retry",
         Outcome::Wait { .. } => "wait",
         Outcome::FanOut { .. } => "fan_out",
+        Outcome::Flow { .. } => "flow",
+        Outcome::Renew { .. } => "renew",
         Outcome::Done { .. } => "done",
         Outcome::Stop { .. } => "stop",
         Outcome::Cancel { .. } => "cancel",
@@ -315,6 +336,14 @@ pub(crate) fn reaped(returned: usize, failed: usize) {
 
 pub(crate) fn timeouts(woken: usize) {
     metrics::counter!(TIMEOUTS).increment(woken as u64);
+}
+
+pub(crate) fn cascaded(requested: usize, ended: usize) {
+    for (answer, count) in [("requested", requested), ("ended", ended)] {
+        if count > 0 {
+            metrics::counter!(CASCADED, "answer" => answer).increment(count as u64);
+        }
+    }
 }
 
 pub(crate) fn collected(removed: usize) {

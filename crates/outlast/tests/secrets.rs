@@ -9,8 +9,8 @@ mod support;
 use outlast::prelude::*;
 use outlast::{ListRequest, NewInstance, NewSignal};
 use outlast_core::{
-    Claim, ClaimRequest, Commit, Inspect, Json, MachineVersion, NewWorker, Outcome as Written,
-    Proceed, SignalOrInsert, Store, Target,
+    Claim, ClaimRequest, Commit, Inspect, Join, Json, MachineVersion, NewWorker,
+    Outcome as Written, Proceed, SignalOrInsert, Store, Target,
 };
 use outlast_postgres::Postgres;
 use std::error::Error as StdError;
@@ -341,6 +341,7 @@ async fn note_wire_types(store: &(impl Store + Inspect)) {
         },
         Written::FanOut {
             children: vec![row],
+            join: Join::default(),
             step,
             state: secret(),
         },

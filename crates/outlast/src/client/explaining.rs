@@ -2,6 +2,7 @@
 
 use super::Client;
 use super::sentence::{Ahead, Surroundings, sentence};
+use crate::workflow::{BLOCKED, Waits};
 use outlast_core::{Filter, Instance, InstanceId, ListRequest, Result, Status, Timestamp};
 
 /// How many that share a partition key are looked at to find the one in front. A longer line is only said to be one.
@@ -16,8 +17,32 @@ impl Client {
     /// It is a sentence for people, and its words may change. The store is asked only for what this instance's
     /// status makes worth knowing, and never for more than a few bounded pages.
     pub async fn explain(&self, instance: &Instance) -> Result<String> {
+        let is_parked = matches!(
+            instance.status,
+            Status::AwaitingSignal | Status::AwaitingChildren
+        );
+        let error = instance.last_error.as_deref().unwrap_or_default();
+        let is_blocked = instance.status == Status::Runnable && error.starts_with(BLOCKED);
+        let waits = match instance.has_history() && (is_parked || is_blocked) {
+            true => Some(self.waits(instance).await?),
+            false => None,
+        };
+        self.explain_with(instance, waits).await
+    }
+
+    /// The same, for who has looked at [what a workflow waits for](Client::waits) already.
+    pub async fn explain_with(&self, instance: &Instance, waits: Option<Waits>) -> Result<String> {
+        let around = self.around(instance).await?;
+        Ok(sentence(instance, &Surroundings { waits, ..around }))
+    }
+
+    async fn around(&self, instance: &Instance) -> Result<Surroundings> {
         let now = self.store.now().await?;
-        let around = match instance.status {
+        Ok(match instance.status {
+            Status::Runnable if instance.held == Some(true) => Surroundings {
+                window: self.window_of(instance).await?,
+                ..Surroundings::at(now)
+            },
             Status::Runnable if instance.eligible_at <= now => self.due(instance, now).await?,
             Status::Executing => Surroundings {
                 workers: self.store.workers().await?,
@@ -35,8 +60,19 @@ impl Client {
             | Status::Done
             | Status::Failed
             | Status::Cancelled => Surroundings::at(now),
+        })
+    }
+
+    /// How many of its parent's children run at a time, when the parent still stands at that round.
+    async fn window_of(&self, instance: &Instance) -> Result<Option<u32>> {
+        let Some(parent) = instance.parent else {
+            return Ok(None);
         };
-        Ok(sentence(instance, &around))
+        let stored = self.store.get(parent.id).await?;
+        let barrier = stored.filter(|it| it.round == parent.round);
+        Ok(barrier
+            .and_then(|it| it.barrier)
+            .and_then(|barrier| barrier.window))
     }
 
     /// What may keep an instance whose time has come from being claimed.

@@ -3,9 +3,9 @@
 use super::Client;
 use outlast_core::limits::PAGE_MAX;
 use outlast_core::{
-    Child, Count, Filter, Finding, Instance, InstanceId, ListRequest, Operation, Page,
-    QueueSummary, Result, RoundSummary, SignalId, SignalRow, Survey, SurveyRequest, Target,
-    Timestamp, Traffic, Worker,
+    Child, Count, Event, Family, Filter, Finding, HistoryRequest, Instance, InstanceId,
+    ListRequest, Operation, OperationId, Page, QueueSummary, Result, RoundSummary, RunSummary,
+    SignalId, SignalRow, Survey, SurveyRequest, Target, Timestamp, Traffic, Worker,
 };
 
 impl Client {
@@ -38,10 +38,20 @@ impl Client {
 
     /// Every child of an instance that is still stored, of all rounds, oldest first.
     pub async fn children(&self, id: InstanceId) -> Result<Vec<Child>> {
+        self.children_in(id, None).await
+    }
+
+    /// Every child of one fan-out of an instance that is still stored, in the order they were asked for. Fan-outs are
+    /// counted from 1.
+    pub async fn children_of(&self, id: InstanceId, round: i32) -> Result<Vec<Child>> {
+        self.children_in(id, Some(round)).await
+    }
+
+    async fn children_in(&self, id: InstanceId, round: Option<i32>) -> Result<Vec<Child>> {
         let mut children: Vec<Child> = Vec::new();
         loop {
             let after = children.last().map(|child| child.id);
-            let mut page = self.store.children(id, None, after).await?;
+            let mut page = self.store.children(id, round, after).await?;
             self.coding.decode_children(&mut page, "children")?;
             let last = page.len() < PAGE_MAX;
             children.extend(page);
@@ -58,6 +68,23 @@ impl Client {
         Ok(signals)
     }
 
+    /// Events of one run of a workflow, in their order.
+    pub async fn history(&self, request: HistoryRequest) -> Result<Vec<Event>> {
+        let mut events = self.store.history(request).await?;
+        if !self.coding.is_none() && !events.is_empty() {
+            let found = self.store.get(request.id).await?;
+            let machine = found.map(|instance| instance.machine).unwrap_or_default();
+            self.coding
+                .decode_events(&machine, request.id, &mut events, "history")?;
+        }
+        Ok(events)
+    }
+
+    /// The runs of a workflow whose history is stored, in their order.
+    pub async fn histories(&self, id: impl Into<InstanceId>) -> Result<Vec<RunSummary>> {
+        self.store.histories(id.into()).await
+    }
+
     /// Every queue that has work or is paused.
     pub async fn queues(&self) -> Result<Vec<QueueSummary>> {
         self.store.queues().await
@@ -71,6 +98,23 @@ impl Client {
     /// What operators did, newest first: to one instance, or to anything.
     pub async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>> {
         self.store.operations(instance).await
+    }
+
+    /// A page of what was done to the children of an instance because of it, in the order it was done, after the one
+    /// named: by its end, by a join that was decided without them, or by a tree that was ended.
+    pub async fn closures(
+        &self,
+        parent: InstanceId,
+        after: Option<OperationId>,
+    ) -> Result<Vec<Operation>> {
+        self.store.closures(parent, after).await
+    }
+
+    /// How an instance and all that descend from it stand: what [`cancel_tree`](Client::cancel_tree) and
+    /// [`terminate_tree`](Client::terminate_tree) would meet. `None` when there is no such instance. Counted up to
+    /// [`COUNT_MAX`](outlast_core::limits::COUNT_MAX) in all.
+    pub async fn family(&self, id: impl Into<InstanceId>) -> Result<Option<Family>> {
+        self.store.family(id.into()).await
     }
 
     /// How the children of an instance stand, by round: what a join waits for. Counted up to

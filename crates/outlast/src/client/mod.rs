@@ -42,6 +42,7 @@
 //! # }
 //! ```
 
+mod ending;
 mod explaining;
 mod handle;
 mod inserting;
@@ -49,11 +50,13 @@ mod looking;
 mod operating;
 mod sentence;
 mod signalling;
+mod tree;
 mod waiting;
 
 pub use handle::Client;
 pub use inserting::Inserted;
 pub use signalling::{SignalledOrInserted, Signalling, SignallingOrInserting};
+pub use tree::{Tree, TreeLimits};
 pub use waiting::Awaited;
 
 pub(crate) use handle::Backend;

@@ -1,7 +1,7 @@
 //! What people do to instances and queues. Each act is recorded with who did it and why.
 
 use super::Client;
-use outlast_core::{CancelAnswer, DeleteAnswer, Hints, InstanceId, Note, Result, RetryAnswer};
+use outlast_core::{DeleteAnswer, InstanceId, Note, Result, RetryAnswer};
 
 impl Client {
     /// Starts a failed or cancelled instance again at the step where it ended.
@@ -15,27 +15,6 @@ impl Client {
         let retried = self.store.retry(ids, note).await?;
         self.publish(retried.woken);
         Ok(retried.answers)
-    }
-
-    /// Ends an instance as cancelled, whatever it does: the outcome of a step that runs is dropped.
-    pub async fn cancel(&self, id: impl Into<InstanceId>, note: Note) -> Result<CancelAnswer> {
-        let answers = self.cancel_all(vec![id.into()], note).await?;
-        Ok(answers.into_iter().next().unwrap_or(CancelAnswer::NotFound))
-    }
-
-    /// As [`cancel`](Client::cancel), for many at once.
-    pub async fn cancel_all(&self, ids: Vec<InstanceId>, note: Note) -> Result<Vec<CancelAnswer>> {
-        let cancelled = self.store.cancel(ids.clone(), note).await?;
-        let mut hints = Hints::now(cancelled.woken);
-        let ended = ids.into_iter().zip(&cancelled.answers);
-        hints
-            .ended
-            .extend(ended.filter_map(|(id, answer)| match answer {
-                CancelAnswer::Cancelled(_) => Some(id),
-                CancelAnswer::AlreadyEnded(_) | CancelAnswer::NotFound => None,
-            }));
-        self.hub.publish(&self.store, hints);
-        Ok(cancelled.answers)
     }
 
     /// Removes an instance that has ended.

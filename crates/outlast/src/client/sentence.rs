@@ -1,11 +1,16 @@
 //! The words for where an instance stands: facts in, a sentence out.
 
+use crate::workflow::{Blocked, OpenWait, Waits};
 use outlast_core::{
-    Instance, InstanceId, QueueSummary, RoundSummary, Status, Timestamp, Worker, WorkerId, span,
+    Barrier, CancelRequest, Instance, InstanceId, QueueSummary, RoundSummary, Status, Timestamp,
+    Until, Worker, WorkerId, span,
 };
 
 /// How much of an error a sentence quotes.
 const ERROR_CHARS_MAX: usize = 160;
+
+/// How many calls a sentence names; of more it says how many there are.
+const NAMED_MAX: usize = 3;
 
 /// What there is to know around an instance; what nobody asked for is empty.
 #[derive(Debug)]
@@ -20,6 +25,10 @@ pub(super) struct Surroundings {
     pub(super) ahead: Option<Ahead>,
     /// The children it waits for.
     pub(super) round: Option<RoundSummary>,
+    /// How many of its parent's children run at a time.
+    pub(super) window: Option<u32>,
+    /// What a workflow waits for.
+    pub(super) waits: Option<Waits>,
 }
 
 /// Who of a partition key goes first.
@@ -42,6 +51,8 @@ impl Surroundings {
             workers: Vec::new(),
             ahead: None,
             round: None,
+            window: None,
+            waits: None,
         }
     }
 
@@ -50,10 +61,50 @@ impl Surroundings {
     }
 }
 
-/// What the instance waits for.
+/// What the instance waits for, and what was wished of it.
 pub(super) fn sentence(instance: &Instance, around: &Surroundings) -> String {
+    let stands = standing(instance, around);
+    match &instance.cancel {
+        Some(cancel) if !instance.status.is_terminal() => {
+            wished(instance.status, cancel, &stands, around.now)
+        }
+        Some(_) | None => stands,
+    }
+}
+
+fn wished(status: Status, cancel: &CancelRequest, stands: &str, now: Timestamp) -> String {
+    let reason = quoted(&cancel.reason);
+    if cancel.answered {
+        return format!("does what its machine decided about the cancel ({reason}): it {stands}");
+    }
+    let asked = format!(
+        "was asked to end {} ago ({reason})",
+        span(now.since(cancel.requested_at))
+    );
+    match status {
+        Status::Executing => {
+            format!("{stands}; it {asked}, and its machine decides now or after this step")
+        }
+        Status::Runnable
+        | Status::AwaitingSignal
+        | Status::AwaitingChildren
+        | Status::Done
+        | Status::Failed
+        | Status::Cancelled => {
+            format!("{asked}; its machine decides when it is claimed: it {stands}")
+        }
+    }
+}
+
+fn standing(instance: &Instance, around: &Surroundings) -> String {
     let now = around.now;
+    if let Some(waits) = around.waits.as_ref()
+        && let Some(sentence) = flowing(instance, waits, now)
+    {
+        return sentence;
+    }
     match instance.status {
+        Status::Runnable if instance.held == Some(true) => held(around),
         Status::Runnable if instance.eligible_at > now => delayed(instance, now),
         Status::Runnable => due(instance, around),
         Status::Executing => executing(instance, around),
@@ -63,19 +114,39 @@ pub(super) fn sentence(instance: &Instance, around: &Surroundings) -> String {
     }
 }
 
+fn held(around: &Surroundings) -> String {
+    match around.window {
+        Some(1) => {
+            "waits for its turn among the children of its round, which run one at a time".to_owned()
+        }
+        Some(places) => {
+            format!("waits for a place among the {places} of its round that run at a time")
+        }
+        None => "waits for a place among those of its round that run at a time".to_owned(),
+    }
+}
+
 fn delayed(instance: &Instance, now: Timestamp) -> String {
-    let (step, at) = (&instance.step, instance.eligible_at);
+    let (step, at) = (its_step(instance), instance.eligible_at);
     if instance.attempt == 0 {
-        return format!("runs step {step} {}", until("at", at, now));
+        return format!("runs{step} {}", until("at", at, now));
     }
     let wait = span(at.since(now));
     let attempt = instance.attempt + 1;
     match &instance.last_error {
         Some(error) => format!(
-            "retries step {step} in {wait} (attempt {attempt}): last error {}",
+            "retries{step} in {wait} (attempt {attempt}): last error {}",
             quoted(error)
         ),
-        None => format!("runs step {step} again in {wait} (attempt {attempt})"),
+        None => format!("runs{step} again in {wait} (attempt {attempt})"),
+    }
+}
+
+/// A workflow has one step only, which is nothing to tell.
+fn its_step(instance: &Instance) -> String {
+    match instance.has_history() {
+        true => String::new(),
+        false => format!(" step {}", instance.step),
     }
 }
 
@@ -144,22 +215,20 @@ fn lack(instance: &Instance, serving: &[&Worker]) -> Option<String> {
 }
 
 fn executing(instance: &Instance, around: &Surroundings) -> String {
-    let (step, now) = (&instance.step, around.now);
+    let (step, now) = (its_step(instance), around.now);
     let is_its = |worker: &&Worker| Some(worker.id) == instance.locked_by;
     let Some(worker) = around.workers.iter().find(is_its) else {
         let WorkerId(id) = instance.locked_by.unwrap_or(WorkerId(0));
-        return format!("runs step {step} on worker {id}, which is not registered any more");
+        return format!("runs{step} on worker {id}, which is not registered any more");
     };
     let (name, ends) = (&worker.name, worker.lease_expires_at);
     if around.is_alive(worker) {
         let since = span(now.since(instance.updated_at));
         let left = span(ends.since(now));
-        return format!("runs step {step} on worker {name} (since {since}; lease ends in {left})");
+        return format!("runs{step} on worker {name} (since {since}; lease ends in {left})");
     }
     let ago = span(now.since(ends));
-    format!(
-        "runs step {step} on worker {name}, whose lease ended {ago} ago; the reaper gives it back"
-    )
+    format!("runs{step} on worker {name}, whose lease ended {ago} ago; the reaper gives it back")
 }
 
 fn awaiting_signal(instance: &Instance, now: Timestamp) -> String {
@@ -178,6 +247,44 @@ fn awaiting_signal(instance: &Instance, now: Timestamp) -> String {
 }
 
 fn awaiting_children(instance: &Instance, around: &Surroundings) -> String {
+    let waits = match &instance.barrier {
+        Some(barrier) => match barrier.until {
+            Until::All => awaiting_all(instance, around),
+            Until::FailFast => {
+                let all = awaiting_all(instance, around);
+                format!("{all}, or for the first that ends badly")
+            }
+            Until::Quorum(needed) => awaiting_quorum(instance, barrier, needed),
+        },
+        None => awaiting_all(instance, around),
+    };
+    match instance.await_deadline {
+        Some(at) => format!("{waits}, {}", until("until", at, around.now)),
+        None => waits,
+    }
+}
+
+/// As the parent counts them: what ended without being counted yet still keeps it waiting.
+fn awaiting_quorum(instance: &Instance, barrier: &Barrier, needed: u32) -> String {
+    let Barrier {
+        started, failed, ..
+    } = barrier;
+    let done = started - failed - instance.children_pending;
+    let needed = match (needed, *started) {
+        (1, 1) => "its child to be done".to_owned(),
+        (1, started) => format!("one of {started} children to be done"),
+        (needed, started) => format!("{needed} of {started} children to be done"),
+    };
+    let mut sentence = format!("waits for {needed}");
+    for (children, how) in [(done, "done"), (*failed, "failed or cancelled")] {
+        if children > 0 {
+            sentence += &format!(", {children} {how}");
+        }
+    }
+    sentence
+}
+
+fn awaiting_all(instance: &Instance, around: &Surroundings) -> String {
     let pending = u64::try_from(instance.children_pending).unwrap_or_default();
     let counts = around.round.as_ref().map(|round| &round.children[..]);
     let counts = counts.unwrap_or_default();
@@ -214,22 +321,137 @@ fn ended(instance: &Instance, now: Timestamp) -> String {
     let ago = span(now.since(at));
     match (&instance.last_error, status) {
         (Some(error), Status::Failed | Status::Cancelled) => {
-            format!(
-                "{status} {ago} ago at step {}: {}",
-                instance.step,
-                quoted(error)
-            )
+            let at = match instance.has_history() {
+                true if instance.run > 1 => format!(" in run {}", instance.run),
+                true => String::new(),
+                false => format!(" at step {}", instance.step),
+            };
+            format!("{status} {ago} ago{at}: {}", quoted(error))
         }
         (_, _) => format!("{status} {ago} ago"),
     }
 }
 
+/// What a workflow waits for, or why it cannot go on; nothing when its history does not tell.
+fn flowing(instance: &Instance, waits: &Waits, now: Timestamp) -> Option<String> {
+    if let Some(blocked) = &waits.blocked {
+        return Some(stuck(instance, blocked, now));
+    }
+    if !matches!(
+        instance.status,
+        Status::AwaitingSignal | Status::AwaitingChildren
+    ) {
+        return None;
+    }
+    let awaited: Vec<&OpenWait> = waits.open.iter().filter(|it| it.is_awaited).collect();
+    let is_sleep = |it: &&OpenWait| it.kind == "timer" && it.group.is_none();
+    if let [only] = awaited[..]
+        && is_sleep(&only)
+    {
+        let at = only.deadline?;
+        return Some(format!(
+            "sleeps (call {}) {}",
+            only.call,
+            until("until", at, now)
+        ));
+    }
+    let alone = awaited.iter().filter(|it| it.group.is_none());
+    let mut phrases: Vec<String> = alone.map(|it| noun(it, now)).collect();
+    for group in &waits.groups {
+        let members = awaited.iter().copied().filter(|it| {
+            let path = it.group.as_ref().map(|place| &place.path[..]);
+            path.and_then(<[i32]>::first) == Some(&group.call)
+        });
+        let members: Vec<&OpenWait> = members.collect();
+        phrases.push(match group.is_selection {
+            true => selected(&members, group.open, now),
+            false => {
+                let (call, open, size) = (group.call, group.open, group.size);
+                let calls = format!("{open} of {size} calls of a group (call {call})");
+                match members.len() == open && open <= NAMED_MAX {
+                    true => format!("{calls}: {}", listed(&members, "and", now)),
+                    false => calls,
+                }
+            }
+        });
+    }
+    let phrases = enumerated(&phrases, "and")?;
+    let cut = match waits.is_whole {
+        true => "",
+        false => "; only a part of its history and children was looked at",
+    };
+    Some(format!("waits for {phrases}{cut}"))
+}
+
+/// The first of several, of which so many are open; a timer among them is until when the others are waited for.
+fn selected(members: &[&OpenWait], open: usize, now: Timestamp) -> String {
+    let (timers, others): (Vec<&OpenWait>, Vec<&OpenWait>) =
+        members.iter().partition(|it| it.kind == "timer");
+    let deadline = timers.iter().filter_map(|it| it.deadline).min();
+    let is_one_group = others
+        .iter()
+        .all(|it| it.group.as_ref().is_some_and(|place| place.path.len() > 1));
+    let open = open.saturating_sub(timers.len());
+    let what = match (others.len(), is_one_group) {
+        (0, _) => "a moment".to_owned(),
+        (1..=NAMED_MAX, true) => listed(&others, "and", now),
+        (1..=NAMED_MAX, false) => listed(&others, "or", now),
+        (_, true) => format!("{open} open calls of a group"),
+        (_, false) => format!("the first of {open} calls"),
+    };
+    match deadline {
+        Some(at) => format!("{what} {}", until("until", at, now)),
+        None => what,
+    }
+}
+
+fn listed(waits: &[&OpenWait], last: &str, now: Timestamp) -> String {
+    let nouns: Vec<String> = waits.iter().map(|it| noun(it, now)).collect();
+    enumerated(&nouns, last).unwrap_or_default()
+}
+
+/// `child label 43 (call 3)`, `signal approved (call 5)`, `a timer (call 6) until 15:04:05 UTC (in 12 min)`.
+fn noun(wait: &OpenWait, now: Timestamp) -> String {
+    let OpenWait {
+        kind, name, call, ..
+    } = wait;
+    match (wait.child, wait.deadline) {
+        (Some(child), _) => format!("{kind} {name} {child} (call {call})"),
+        (None, Some(at)) => format!("a {kind} (call {call}) {}", until("until", at, now)),
+        (None, None) => format!("{kind} {name} (call {call})"),
+    }
+}
+
+/// Both sides of what does not fit.
+fn stuck(instance: &Instance, blocked: &Blocked, now: Timestamp) -> String {
+    let (expected, found) = (quoted(&blocked.expected), quoted(&blocked.found));
+    let attempt = instance.attempt + 1;
+    let again = match instance.status {
+        Status::Runnable if instance.eligible_at > now => {
+            let wait = span(instance.eligible_at.since(now));
+            format!("it is tried again in {wait} (attempt {attempt}), by another build perhaps")
+        }
+        Status::Runnable
+        | Status::Executing
+        | Status::AwaitingSignal
+        | Status::AwaitingChildren
+        | Status::Done
+        | Status::Failed
+        | Status::Cancelled => format!("it is tried again now (attempt {attempt})"),
+    };
+    format!("is blocked: its history has {expected}, and the code has {found}; {again}")
+}
+
 /// `a`, `a or b`, `a, b or c`; nothing of nothing.
 fn alternatives(names: &[String]) -> Option<String> {
+    enumerated(names, "or")
+}
+
+fn enumerated(names: &[String], conjunction: &str) -> Option<String> {
     let (last, before) = names.split_last()?;
     Some(match before {
         [] => last.clone(),
-        before => format!("{} or {last}", before.join(", ")),
+        before => format!("{} {conjunction} {last}", before.join(", ")),
     })
 }
 

@@ -1,7 +1,8 @@
 //! One table: what is known, and the words for it.
 
 use super::*;
-use outlast_core::{Count, Json, MachineOffer, Revision};
+use crate::workflow::{GroupPlace, GroupWait};
+use outlast_core::{ClosePolicy, Count, Json, MachineOffer, Revision};
 use std::time::Duration;
 
 /// 2026-01-01 15:00:00 UTC.
@@ -31,8 +32,16 @@ fn instance(status: Status) -> Instance {
         awaits: None,
         await_deadline: None,
         parent: None,
+        position: None,
+        on_parent_close: ClosePolicy::Abandon,
+        held: None,
+        cancel: None,
         round: 1,
+        run: 1,
+        events: 0,
+        joining: None,
         children_pending: 0,
+        barrier: None,
         dropped: Vec::new(),
         correlation_key: None,
         correlation_scope: None,
@@ -312,6 +321,120 @@ fn what_has_ended_says_when_and_why() {
 }
 
 #[test]
+fn a_join_says_what_wakes_its_parent_and_until_when() {
+    let barrier = |until, started, failed| {
+        Some(Barrier {
+            until,
+            window: None,
+            rest: ClosePolicy::Abandon,
+            started,
+            failed,
+            first_failure: None,
+            joined: None,
+        })
+    };
+    for (barrier, pending, seconds, expected) in [
+        (
+            barrier(Until::Quorum(2), 5, 1),
+            3,
+            Some(725),
+            "waits for 2 of 5 children to be done, 1 done, 1 failed or cancelled, until 15:12:05 UTC (in 12 min)",
+        ),
+        (
+            barrier(Until::Quorum(1), 3, 0),
+            3,
+            None,
+            "waits for one of 3 children to be done",
+        ),
+        (
+            barrier(Until::FailFast, 4, 0),
+            4,
+            None,
+            "waits for all of its 4 children, or for the first that ends badly",
+        ),
+        (
+            barrier(Until::All, 4, 0),
+            4,
+            Some(40),
+            "waits for all of its 4 children, until 15:00:40 UTC (in 40 s)",
+        ),
+    ] {
+        let joins = Instance {
+            barrier,
+            children_pending: pending,
+            await_deadline: seconds.map(|seconds: i64| Timestamp(NOW.0 + seconds * 1_000_000)),
+            ..instance(Status::AwaitingChildren)
+        };
+        says(&joins, &Surroundings::at(NOW), expected);
+    }
+}
+
+#[test]
+fn what_waits_for_a_place_in_a_window_says_how_wide_it_is() {
+    let held = Instance {
+        held: Some(true),
+        ..instance(Status::Runnable)
+    };
+    for (window, expected) in [
+        (
+            Some(50),
+            "waits for a place among the 50 of its round that run at a time",
+        ),
+        (
+            Some(1),
+            "waits for its turn among the children of its round, which run one at a time",
+        ),
+        (
+            None,
+            "waits for a place among those of its round that run at a time",
+        ),
+    ] {
+        let around = Surroundings {
+            window,
+            ..Surroundings::at(NOW)
+        };
+        says(&held, &around, expected);
+    }
+}
+
+#[test]
+fn what_was_asked_to_end_says_by_whom_and_who_decides() {
+    let asked = |status, answered| Instance {
+        cancel: Some(CancelRequest {
+            reason: "cancelled by ada: ordered twice".into(),
+            requested_at: NOW - SECOND * 3,
+            answered,
+        }),
+        locked_by: Some(WorkerId(1)),
+        finished_at: Some(NOW - SECOND),
+        ..instance(status)
+    };
+    for (status, answered, expected) in [
+        (
+            Status::Runnable,
+            false,
+            "was asked to end 3 s ago (cancelled by ada: ordered twice); its machine decides when it is claimed: it is due \
+             in queue default since 5 s; 1 live worker serves that queue",
+        ),
+        (
+            Status::Executing,
+            false,
+            "runs step charge on worker web-1 (since 3 s; lease ends in 27 s); it was asked to end 3 s ago (cancelled by \
+             ada: ordered twice), and its machine decides now or after this step",
+        ),
+        (
+            Status::Executing,
+            true,
+            "does what its machine decided about the cancel (cancelled by ada: ordered twice): it runs step charge on \
+             worker web-1 (since 3 s; lease ends in 27 s)",
+        ),
+        (Status::Done, true, "done 1 s ago"),
+    ] {
+        says(&asked(status, answered), &with(vec![able()]), expected);
+    }
+}
+
+#[test]
 fn dates_are_those_of_the_calendar() {
     for (days, expected) in [
         (0, (1970, 1, 1)),
@@ -327,4 +450,235 @@ fn dates_are_those_of_the_calendar() {
     ] {
         assert_eq!(date(days), expected, "{days}");
     }
+}
+
+fn workflow(status: Status) -> Instance {
+    Instance {
+        step: "run".into(),
+        events: 12,
+        ..instance(status)
+    }
+}
+
+fn wait(kind: &'static str, call: i32, name: &str) -> OpenWait {
+    OpenWait {
+        kind,
+        call,
+        name: name.into(),
+        since: NOW - SECOND * 5,
+        deadline: None,
+        started: None,
+        child: None,
+        child_run: None,
+        child_status: None,
+        on_parent_close: None,
+        group: None,
+        is_awaited: true,
+    }
+}
+
+fn child(kind: &'static str, call: i32, name: &str, id: i64) -> OpenWait {
+    OpenWait {
+        started: Some((1, call)),
+        child: Some(InstanceId(id)),
+        ..wait(kind, call, name)
+    }
+}
+
+fn timer(call: i32, seconds: i64) -> OpenWait {
+    OpenWait {
+        deadline: Some(Timestamp(NOW.0 + seconds * 1_000_000)),
+        ..wait("timer", call, "")
+    }
+}
+
+/// The same calls as members of a group of so many.
+fn within(path: &[i32], size: usize, is_selection: bool, waits: Vec<OpenWait>) -> Vec<OpenWait> {
+    let place = |index| GroupPlace {
+        path: path.to_vec(),
+        size,
+        index,
+        is_selection,
+    };
+    let placed = waits.into_iter().enumerate().map(|(index, it)| OpenWait {
+        group: Some(place(index)),
+        ..it
+    });
+    placed.collect()
+}
+
+fn group(call: i32, size: usize, open: usize) -> GroupWait {
+    GroupWait {
+        call,
+        is_selection: false,
+        size,
+        open,
+    }
+}
+
+fn selection(call: i32, size: usize, open: usize) -> GroupWait {
+    GroupWait {
+        is_selection: true,
+        ..group(call, size, open)
+    }
+}
+
+#[test]
+fn a_workflow_says_what_it_waits_for_by_kind_name_and_call() {
+    let approved = || wait("signal", 5, "approved");
+    let many = (0..46).map(|call| child("activity", call, "pack", 100 + i64::from(call)));
+    let many: Vec<_> = many.collect();
+    let inner = within(&[4, 5], 47, true, many.clone());
+    let until = within(&[4], 47, true, vec![timer(60, 40)]);
+    for (open, groups, expected) in [
+        (
+            vec![child("child", 3, "label", 43)],
+            vec![],
+            "waits for child label 43 (call 3)",
+        ),
+        (
+            vec![approved()],
+            vec![],
+            "waits for signal approved (call 5)",
+        ),
+        (
+            vec![timer(9, 40)],
+            vec![],
+            "sleeps (call 9) until 15:00:40 UTC (in 40 s)",
+        ),
+        (
+            within(&[4], 2, true, vec![approved(), timer(6, 725)]),
+            vec![selection(4, 2, 2)],
+            "waits for signal approved (call 5) until 15:12:05 UTC (in 12 min)",
+        ),
+        (
+            within(
+                &[2],
+                2,
+                true,
+                vec![approved(), child("child", 6, "label", 43)],
+            ),
+            vec![selection(2, 2, 2)],
+            "waits for signal approved (call 5) or child label 43 (call 6)",
+        ),
+        (
+            within(
+                &[2],
+                50,
+                false,
+                vec![child("activity", 3, "pack", 44), timer(4, 40)],
+            ),
+            vec![group(2, 50, 2)],
+            "waits for 2 of 50 calls of a group (call 2): activity pack 44 (call 3) and a timer (call 4) until 15:00:40 UTC \
+             (in 40 s)",
+        ),
+        (
+            within(&[2], 50, false, many),
+            vec![group(2, 50, 46)],
+            "waits for 46 of 50 calls of a group (call 2)",
+        ),
+        (
+            inner.into_iter().chain(until).collect(),
+            vec![selection(4, 47, 47)],
+            "waits for 46 open calls of a group until 15:00:40 UTC (in 40 s)",
+        ),
+        (
+            vec![child("child", 3, "label", 43), approved()],
+            vec![],
+            "waits for child label 43 (call 3) and signal approved (call 5)",
+        ),
+    ] {
+        let around = Surroundings {
+            waits: Some(Waits {
+                open,
+                groups,
+                blocked: None,
+                is_whole: true,
+            }),
+            ..Surroundings::at(NOW)
+        };
+        says(&workflow(Status::AwaitingChildren), &around, expected);
+    }
+}
+
+#[test]
+fn a_workflow_whose_history_does_not_tell_says_what_its_row_does() {
+    let asleep = Instance {
+        awaits: Some(vec!["approved".into()]),
+        ..workflow(Status::AwaitingSignal)
+    };
+    let nothing = Surroundings {
+        waits: Some(Waits::default()),
+        ..Surroundings::at(NOW)
+    };
+    says(
+        &asleep,
+        &nothing,
+        "waits for signal approved, without a deadline",
+    );
+    let cut = Surroundings {
+        waits: Some(Waits {
+            open: vec![wait("signal", 5, "approved")],
+            ..Waits::default()
+        }),
+        ..Surroundings::at(NOW)
+    };
+    says(
+        &asleep,
+        &cut,
+        "waits for signal approved (call 5); only a part of its history and children was looked at",
+    );
+}
+
+#[test]
+fn a_blocked_workflow_shows_both_sides_and_when_it_is_tried_again() {
+    let blocked = Waits {
+        blocked: Some(Blocked {
+            expected: "call 2, activity \"pack\"".into(),
+            found: "call 2, step \"weigh\"".into(),
+            since: NOW - SECOND * 60,
+        }),
+        is_whole: true,
+        ..Waits::default()
+    };
+    let around = Surroundings {
+        waits: Some(blocked),
+        ..with(vec![able()])
+    };
+    let later = Instance {
+        attempt: 2,
+        eligible_at: NOW + SECOND * 40,
+        ..workflow(Status::Runnable)
+    };
+    says(
+        &later,
+        &around,
+        "is blocked: its history has call 2, activity \"pack\", and the code has call 2, step \"weigh\"; it is tried again in \
+         40 s (attempt 3), by another build perhaps",
+    );
+}
+
+#[test]
+fn the_one_step_of_a_workflow_is_not_told() {
+    let around = with(vec![able()]);
+    let running = Instance {
+        locked_by: Some(WorkerId(1)),
+        ..workflow(Status::Executing)
+    };
+    says(
+        &running,
+        &around,
+        "runs on worker web-1 (since 3 s; lease ends in 27 s)",
+    );
+    let failed = Instance {
+        run: 3,
+        finished_at: Some(NOW - SECOND * 180),
+        last_error: Some("nobody approved".into()),
+        ..workflow(Status::Failed)
+    };
+    says(
+        &failed,
+        &around,
+        "failed 3 min ago in run 3: nobody approved",
+    );
 }

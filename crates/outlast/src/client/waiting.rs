@@ -78,6 +78,12 @@ impl Client {
         }
     }
 
+    /// Waits until other nodes have been told what this client did: for a program that ends at once. Whoever is not told
+    /// finds out by looking, a running step that was asked to end within a third of its lease.
+    pub async fn wait_told(&self) {
+        self.hub.flushed().await;
+    }
+
     /// Waits until the instance has ended, well or badly, at most this long.
     pub async fn wait_ended(
         &self,

@@ -8,8 +8,8 @@ use super::envelope;
 use super::value::{Unreadable, Unwritable, Value};
 use super::{Codec, CodecError};
 use outlast_core::{
-    Child, Claim, Error, Instance, InstanceId, Json, NewInstance, NewSignal, Outcome,
-    SignalOrInsert, SignalRow, Target,
+    Child, Claim, Error, Event, Instance, InstanceId, Json, NewEvent, NewInstance, NewSignal,
+    Outcome, SignalOrInsert, SignalRow, Target,
 };
 use std::sync::Arc;
 
@@ -134,12 +134,26 @@ impl Coding {
             },
             Outcome::FanOut {
                 children,
+                join,
                 step,
                 state,
             } => Outcome::FanOut {
                 children: self.encode_children(children)?,
+                join,
                 state: state_of(&step, state)?,
                 step,
+            },
+            Outcome::Flow {
+                children,
+                window,
+                then,
+            } => Outcome::Flow {
+                children: self.encode_children(children)?,
+                window,
+                then,
+            },
+            Outcome::Renew { state } => Outcome::Renew {
+                state: state_of(&claim.step, state)?,
             },
             Outcome::Done { result } => Outcome::Done {
                 result: Value::result(machine, id).encode(codec, &result)?,
@@ -151,6 +165,21 @@ impl Coding {
                 reason: text(reason)?,
             },
         })
+    }
+
+    /// Events of a workflow as they are stored: what they carry, and not what they are about.
+    pub(crate) fn encode_events(
+        &self,
+        machine: &str,
+        id: InstanceId,
+        mut events: Vec<NewEvent>,
+    ) -> Result<Vec<NewEvent>, Unwritable> {
+        if let Some(codec) = self.0.as_deref() {
+            for event in &mut events {
+                event.data = Value::event(machine, Some(id)).encode(codec, &event.data)?;
+            }
+        }
+        Ok(events)
     }
 
     fn encode_children(&self, children: Vec<NewInstance>) -> Result<Vec<NewInstance>, Unwritable> {
@@ -228,6 +257,25 @@ impl Coding {
         };
         for child in children {
             decode_child(&**codec, child).map_err(|unreadable| unreadable.during(operation))?;
+        }
+        Ok(())
+    }
+
+    /// Events as the workflow has made them. One that was changed in the database is refused in its place.
+    pub(crate) fn decode_events(
+        &self,
+        machine: &str,
+        id: InstanceId,
+        events: &mut [Event],
+        operation: &'static str,
+    ) -> Result<(), Error> {
+        let Some(codec) = &self.0 else {
+            return Ok(());
+        };
+        for event in events {
+            event.data = Value::event(machine, Some(id))
+                .read_or_refuse(&**codec, &event.data)
+                .map_err(|unreadable| unreadable.during(operation))?;
         }
         Ok(())
     }
@@ -350,6 +398,8 @@ pub(crate) fn plain_outcome(mut outcome: Outcome) -> Outcome {
         Outcome::Next { .. }
         | Outcome::Wait { .. }
         | Outcome::FanOut { .. }
+        | Outcome::Flow { .. }
+        | Outcome::Renew { .. }
         | Outcome::Done { .. } => {}
     }
     outcome

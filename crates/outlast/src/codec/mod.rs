@@ -139,6 +139,8 @@ pub enum Kind {
     Signal,
     /// Why a step failed, or an instance ended.
     Error,
+    /// What an event of a workflow's history carries.
+    Event,
 }
 
 impl Kind {
@@ -149,6 +151,7 @@ impl Kind {
             Kind::Result => "result",
             Kind::Signal => "signal",
             Kind::Error => "error",
+            Kind::Event => "event",
         }
     }
 }

@@ -63,6 +63,15 @@ impl<'a> Value<'a> {
         }
     }
 
+    pub(super) fn event(machine: &'a str, instance: Option<InstanceId>) -> Value<'a> {
+        Value {
+            kind: Kind::Event,
+            name: machine,
+            step: None,
+            instance,
+        }
+    }
+
     pub(super) fn encode(&self, codec: &dyn Codec, plain: &Json) -> Result<Json, Unwritable> {
         let text = plain.as_str();
         let sealed = match self.step {
@@ -172,7 +181,7 @@ impl<'a> Value<'a> {
                     .is_none_or(|expected| expected == step)
                     .then_some(state)
             }
-            Kind::Result | Kind::Signal | Kind::Error => Some(text),
+            Kind::Result | Kind::Signal | Kind::Error | Kind::Event => Some(text),
         }
     }
 
@@ -226,6 +235,7 @@ impl<'a> Value<'a> {
     pub(super) fn unreadable(&self, error: CodecError) -> Unreadable {
         let of = match self.kind {
             Kind::State | Kind::Result | Kind::Error => format!("the {}", self.kind.as_str()),
+            Kind::Event => "an event".to_owned(),
             Kind::Signal => format!("the payload of signal {:?}", self.name),
         };
         let what = match self.instance {

@@ -8,6 +8,7 @@ use crate::codec::Codec;
 use crate::error::SetupError;
 use crate::machine::{Machine, Registered, Registry};
 use crate::trace::Propagator;
+use crate::workflow::Workflow;
 use outlast_core::limits;
 use outlast_core::{Inspect, Invalid, Store};
 use std::collections::BTreeMap;
@@ -67,13 +68,13 @@ impl Default for Settings {
 /// | [`MAINTENANCE`](Roles::MAINTENANCE) | | yes | yes |
 /// | [`WEB`](Roles::WEB) | | | yes, and hears from other nodes |
 ///
-/// Keeping house is: returning claims of dead workers, waking waits at their deadline, removing what ended
-/// long ago, and measuring. At least one node must do it; any number may.
+/// Keeping house is: returning claims of dead workers, waking waits and joins at their deadline, telling children what
+/// became of their parents, removing what ended long ago, and measuring. At least one node must do it; any number may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roles {
-    /// Runs steps: picker, executor, committer, heartbeat, recorder.
+    /// Runs steps: picker, executor, committer, heartbeat, warden, recorder.
     pub worker: bool,
-    /// Keeps house: reaper, timers, collector, reconciler, surveyor.
+    /// Keeps house: reaper, timers, cascader, collector, reconciler, surveyor.
     pub maintenance: bool,
 }
 
@@ -113,6 +114,12 @@ impl EngineBuilder {
     /// Runs this machine or job. Versions of one machine are registered side by side.
     pub fn machine<M: Machine>(mut self, machine: M) -> EngineBuilder {
         self.machines.push(Registered::new(machine));
+        self
+    }
+
+    /// Runs this workflow.
+    pub fn workflow<W: Workflow>(mut self, workflow: W) -> EngineBuilder {
+        self.machines.push(Registered::workflow(workflow));
         self
     }
 

@@ -8,7 +8,8 @@ use super::node::Node;
 use crate::codec::Unreadable;
 use crate::metrics;
 use outlast_core::{
-    Answer, Commit, Committed, Error, ErrorKind, Hints, Invalid, Outcome, Revision, Status,
+    Answer, CancelRequest, Commit, Committed, Due, Error, ErrorKind, Hints, Invalid, Outcome,
+    Revision, Status, Timestamp,
 };
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -62,7 +63,13 @@ pub(crate) enum Written {
         revision: Revision,
         /// What was written.
         outcome: Outcome,
+        /// When the claim is kept: a cancel that is to be answered next.
+        cancel: Option<CancelRequest>,
+        /// When it was written.
+        at: Timestamp,
     },
+    /// A cancel came first that it does not answer. The claim is kept.
+    Cancelled(CancelRequest),
     /// The claim was no longer this worker's, or an earlier try of this very outcome was written unseen.
     Lost,
     /// It can never be written.
@@ -195,8 +202,12 @@ impl Committer {
 
     fn answer(&self, batch: Vec<Pending>, committed: Committed) {
         let mut hints = Hints::now(committed.woken);
+        hints.cascades = committed.cascades;
         for (pending, answer) in batch.iter().zip(&committed.answers) {
-            if let Answer::Committed { status, revision } = answer {
+            if let Answer::Committed {
+                status, revision, ..
+            } = answer
+            {
                 self.note(&mut hints, pending, *status, *revision);
             }
         }
@@ -205,7 +216,18 @@ impl Committer {
         for (pending, answer) in batch.into_iter().zip(committed.answers) {
             let outcome = pending.commit.outcome;
             let written = match answer {
-                Answer::Committed { revision, .. } => Written::Committed { revision, outcome },
+                Answer::Committed {
+                    revision,
+                    cancel,
+                    at,
+                    ..
+                } => Written::Committed {
+                    revision,
+                    outcome,
+                    cancel,
+                    at,
+                },
+                Answer::Cancel(cancel) => Written::Cancelled(cancel),
                 Answer::Lost => Written::Lost,
                 Answer::Rejected(invalid) => Written::Rejected(invalid),
             };
@@ -225,6 +247,8 @@ impl Committer {
                     Outcome::Next { .. }
                     | Outcome::Wait { .. }
                     | Outcome::FanOut { .. }
+                    | Outcome::Flow { .. }
+                    | Outcome::Renew { .. }
                     | Outcome::Done { .. }
                     | Outcome::Stop { .. }
                     | Outcome::Cancel { .. } => Duration::ZERO,
@@ -239,14 +263,35 @@ impl Committer {
                 {
                     hints.deadline(*timeout);
                 }
+                self.note_park(hints, pending);
                 self.node.client.hub.moved(id);
             }
-            Status::AwaitingChildren => self.node.client.hub.moved(id),
+            Status::AwaitingChildren => {
+                if let Outcome::FanOut { join, .. } = &pending.commit.outcome
+                    && let Some(deadline) = join.deadline
+                {
+                    hints.deadline(deadline);
+                }
+                self.note_park(hints, pending);
+                self.node.client.hub.moved(id);
+            }
             Status::Done | Status::Failed | Status::Cancelled => {
                 let outcome = &pending.commit.outcome;
                 self.node.client.hub.ended(id, revision, outcome);
                 hints.ended.push(id);
             }
+        }
+    }
+}
+
+impl Committer {
+    /// When a workflow that waits is to be woken. Of one that names a moment it is not known here how long that is: the
+    /// timers look at once, and know.
+    fn note_park(&self, hints: &mut Hints, pending: &Pending) {
+        match pending.commit.outcome.park().and_then(|park| park.deadline) {
+            Some(Due::After(delay)) => hints.deadline(delay),
+            Some(Due::At(_)) => hints.deadline(Duration::ZERO),
+            None => {}
         }
     }
 }

@@ -5,15 +5,17 @@ mod leaving;
 
 use super::committer::{Outbox, Written};
 use super::faults::{Moment, Point};
+use super::holding::Held;
 use super::lane::{Lane, Slot};
-use super::node::{Held, Node};
+use super::node::Node;
 use super::obstacles::{Obstacle, Obstacles};
 use super::picker::Pick;
 use super::suspects::{Suspects, is_suspect};
 use crate::codec::{CodecError, Unreadable, Unwritable, plain_outcome};
-use crate::machine::{Context, Failure, Registered, Surroundings};
+use crate::machine::{Context, Decided, Failure, Registered, Surroundings};
 use crate::metrics;
-use outlast_core::{Claim, Commit, Invalid, Outcome, Proceed, Revision};
+use crate::workflow::Session;
+use outlast_core::{CancelRequest, Claim, Commit, Flowing, Invalid, Outcome, Proceed, Revision};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,6 +85,8 @@ impl Executor {
         };
         let mut first = true;
         let mut kept: Option<Slot> = None;
+        // A workflow is kept in memory for as long as its claim is.
+        let mut session = None;
         loop {
             let Some(step) = machine.step_name(&claim.step) else {
                 return Box::pin(self.leave_unknown_step(&claim, &held)).await;
@@ -109,7 +113,7 @@ impl Executor {
             let span = self.span(&claim);
             // In one expression: a future in a variable is kept twice.
             match self
-                .run_step(machine, step, claim, &held, budget, slot)
+                .run_step(machine, step, claim, &held, budget, slot, &mut session)
                 .instrument(span)
                 .await
             {
@@ -137,6 +141,10 @@ impl Executor {
 
     /// Runs one step and writes its outcome. Answers the claim of the next step, with the slot if that was kept,
     /// or what became of this one.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "what a claim has, handed on without being held twice"
+    )]
     async fn run_step(
         &self,
         machine: &Registered,
@@ -145,29 +153,51 @@ impl Executor {
         held: &Held,
         budget: u32,
         slot: Slot,
+        session: &mut Option<Box<Session>>,
     ) -> Result<(Box<Claim>, Option<Slot>), Ran> {
         if self.crashes(Point::BeforeStep, &claim, None) {
             return Err(Ran::Crashed);
         }
         let cx = self.context(claim, held);
         let started = Instant::now();
-        let Some(mut outcome) = self.decide(machine, step, &cx, held).await else {
-            return Err(Box::pin(self.give_up(&cx, held)).await);
+        let mut decided = match self.decide(machine, step, &cx, held, session).await {
+            Ok(decided) => decided,
+            Err(interrupted) => {
+                return Err(Box::pin(self.interrupted(interrupted, &cx, held)).await);
+            }
         };
-        self.let_others_go_first(&mut outcome, budget);
+        self.let_others_go_first(&mut decided.outcome, budget);
         let took = started.elapsed();
-        metrics::ran(machine.name, step, &outcome, took);
-        self.node.tally.ran(machine, step, &outcome, took);
-        tracing::debug!(outcome = metrics::outcome_word(&outcome), "step has run");
-        if self.crashes(Point::BeforeCommit, cx.claim(), Some(&outcome)) {
+        let outcome = &decided.outcome;
+        metrics::ran(machine.name, step, outcome, took);
+        self.node.tally.ran(machine, step, outcome, took);
+        tracing::debug!(outcome = metrics::outcome_word(outcome), "step has run");
+        if self.crashes(Point::BeforeCommit, cx.claim(), Some(outcome)) {
             return Err(Ran::Crashed);
         }
         // The slot is for the user's code; while its outcome is written, others have it.
         let writing = slot.into_writing(outcome.keeps_claim());
-        let written = self.write(cx.claim(), outcome).await;
+        let events = decided.events.len();
+        let written = self.write(cx.claim(), decided).await;
         let next = match written {
-            Written::Committed { revision, outcome } => {
-                self.go_on(cx.into_claim(), revision, outcome, held)
+            Written::Committed {
+                revision,
+                outcome,
+                cancel,
+                at,
+            } => {
+                if let Some(session) = session {
+                    session.written(at, outcome.begins_round());
+                }
+                let mut claim = cx.into_claim();
+                claim.events += i32::try_from(events).unwrap_or(i32::MAX);
+                self.go_on(claim, revision, outcome, cancel, held)
+            }
+            // Nothing was written: the workflow is told, and comes to something else.
+            Written::Cancelled(cancel) => {
+                let mut claim = cx.into_claim();
+                claim.cancel = Some(cancel);
+                Ok(claim)
             }
             Written::Lost | Written::Rejected(_) | Written::Unencoded(_) | Written::Closed => {
                 Box::pin(self.recover(machine, step, cx, written, held, budget)).await
@@ -195,11 +225,12 @@ impl Executor {
                     .await);
             }
             let failure = Failure::Outcome(invalid);
-            let Some(mut outcome) = self.handle(machine, step, failure, &cx, held).await else {
-                return Err(self.give_up(&cx, held).await);
+            let mut decided = match self.handle(machine, step, failure, &cx, held).await {
+                Ok(decided) => decided,
+                Err(interrupted) => return Err(self.interrupted(interrupted, &cx, held).await),
             };
-            self.let_others_go_first(&mut outcome, budget);
-            written = self.write(cx.claim(), outcome).await;
+            self.let_others_go_first(&mut decided.outcome, budget);
+            written = self.write(cx.claim(), decided).await;
         }
         self.conclude(machine, cx.into_claim(), written, held).await
     }
@@ -207,7 +238,15 @@ impl Executor {
     /// Sends the next step through the queue when this task has run its share, or is to stop.
     fn let_others_go_first(&self, outcome: &mut Outcome, budget: u32) {
         let last = budget == 0 || self.node.stop.working.is_cancelled();
-        if let (Outcome::Next { proceed, .. }, true) = (outcome, last) {
+        if let (
+            Outcome::Next { proceed, .. }
+            | Outcome::Flow {
+                then: Flowing::Proceed(proceed),
+                ..
+            },
+            true,
+        ) = (outcome, last)
+        {
             *proceed = Proceed::Requeue;
         }
     }
@@ -218,6 +257,7 @@ impl Executor {
         claim: Box<Claim>,
         revision: Revision,
         outcome: Outcome,
+        cancel: Option<CancelRequest>,
         held: &Held,
     ) -> Result<Box<Claim>, Ran> {
         if self.crashes(Point::AfterCommit, &claim, Some(&outcome)) {
@@ -230,12 +270,26 @@ impl Executor {
                 proceed: Proceed::KeepClaim,
             } => {
                 held.move_on(revision);
-                Ok(next_claim(claim, revision, step, state))
+                Ok(next_claim(claim, revision, step, state, cancel))
+            }
+            Outcome::Flow {
+                then: Flowing::Proceed(Proceed::KeepClaim),
+                ..
+            } => {
+                held.move_on(revision);
+                Ok(flowing_claim(
+                    claim,
+                    revision,
+                    outcome.begins_round(),
+                    cancel,
+                ))
             }
             Outcome::Next { .. }
             | Outcome::Retry { .. }
             | Outcome::Wait { .. }
             | Outcome::FanOut { .. }
+            | Outcome::Flow { .. }
+            | Outcome::Renew { .. }
             | Outcome::Done { .. }
             | Outcome::Stop { .. }
             | Outcome::Cancel { .. } => Err(Ran::Finished),
@@ -251,7 +305,12 @@ impl Executor {
         held: &Held,
     ) -> Result<Box<Claim>, Ran> {
         match written {
-            Written::Committed { revision, outcome } => self.go_on(claim, revision, outcome, held),
+            Written::Committed {
+                revision,
+                outcome,
+                cancel,
+                ..
+            } => self.go_on(claim, revision, outcome, cancel, held),
             Written::Lost => {
                 metrics::lost(machine.name);
                 tracing::info!("the claim was lost; the step's outcome is dropped");
@@ -261,42 +320,68 @@ impl Executor {
                 // Not even what `handle` said can be written: the reason can.
                 let reason =
                     format!("its outcome cannot be stored, nor what handle made of it: {invalid}");
-                let stopped = self.write(&claim, Outcome::Stop { reason }).await;
+                let stop = Decided::of(Outcome::Stop { reason });
+                let stopped = self.write(&claim, stop).await;
                 match stopped {
                     Written::Committed { .. } => Err(Ran::Finished),
                     Written::Unencoded(unreadable) => {
                         Err(self.put_aside(&claim, &unreadable, held).await)
                     }
-                    Written::Lost | Written::Rejected(_) | Written::Closed => {
-                        Err(self.lose(&claim, held))
-                    }
+                    Written::Lost
+                    | Written::Rejected(_)
+                    | Written::Cancelled(_)
+                    | Written::Closed => Err(self.lose(&claim, held)),
                 }
             }
             // The step has run and will run again: nothing else can be done without its outcome.
             Written::Unencoded(unreadable) => Err(self.put_aside(&claim, &unreadable, held).await),
-            Written::Closed => Err(self.lose(&claim, held)),
+            // Only what goes on is met by a cancel, and what comes here ends.
+            Written::Cancelled(_) | Written::Closed => Err(self.lose(&claim, held)),
         }
     }
 
-    async fn write(&self, claim: &Claim, outcome: Outcome) -> Written {
+    async fn write(&self, claim: &Claim, decided: Decided) -> Written {
         if !self.node.client.coding.is_none() {
-            return Box::pin(self.write_encoded(claim, outcome)).await;
+            return Box::pin(self.write_encoded(claim, decided)).await;
         }
-        self.commit(claim, plain_outcome(outcome)).await
+        let decided = Decided {
+            outcome: plain_outcome(decided.outcome),
+            ..decided
+        };
+        self.commit(claim, decided).await
     }
 
     /// Writes an outcome in its encoded form; what comes back is as the step made it.
-    async fn write_encoded(&self, claim: &Claim, outcome: Outcome) -> Written {
+    async fn write_encoded(&self, claim: &Claim, decided: Decided) -> Written {
         let coding = &self.node.client.coding;
-        let encoded = match coding.encode_outcome(claim, outcome.clone()) {
-            Ok(encoded) => encoded,
+        let outcome = decided.outcome;
+        let encoded = coding.encode_outcome(claim, outcome.clone());
+        let events = coding.encode_events(&claim.machine, claim.id, decided.events);
+        let encoded = match encoded.and_then(|outcome| Ok((outcome, events?))) {
+            Ok((outcome, events)) => Decided {
+                outcome,
+                events,
+                received: decided.received,
+                answers_cancel: decided.answers_cancel,
+            },
             Err(Unwritable::Invalid(invalid)) => return Written::Rejected(invalid),
             Err(Unwritable::Codec(unreadable)) => return unwritten(unreadable),
         };
         self.obstacles.overcome(&Obstacle::Codec);
         match self.commit(claim, encoded).await {
-            Written::Committed { revision, .. } => Written::Committed { revision, outcome },
+            Written::Committed {
+                revision,
+                cancel,
+                at,
+                ..
+            } => Written::Committed {
+                revision,
+                outcome,
+                cancel,
+                at,
+            },
             written @ (Written::Lost
+            | Written::Cancelled(_)
             | Written::Rejected(_)
             | Written::Unencoded(_)
             | Written::Closed) => written,
@@ -307,9 +392,16 @@ impl Executor {
     fn commit<'a>(
         &'a self,
         claim: &'a Claim,
-        outcome: Outcome,
+        decided: Decided,
     ) -> impl Future<Output = Written> + Send + 'a {
-        let commit = Commit::of(claim, outcome);
+        let mut commit = Commit::of(claim, decided.outcome);
+        commit.events = decided.events;
+        if let Some(received) = decided.received {
+            commit.received = received;
+        }
+        if let Some(answers_cancel) = decided.answers_cancel {
+            commit.answers_cancel = answers_cancel;
+        }
         let span = tracing::debug_span!(
             "commit",
             instance = %claim.id,
@@ -319,11 +411,17 @@ impl Executor {
         self.outbox.write(commit, &claim.queue).instrument(span)
     }
 
-    fn context(&self, claim: Box<Claim>, held: &Held) -> Context {
+    /// What was wished since the claim was taken is part of it from here on: the machine is asked about that instead.
+    fn context(&self, mut claim: Box<Claim>, held: &Held) -> Context {
+        let wish = held.wish();
+        if let Some(request) = wish.request() {
+            claim.cancel = Some(request.clone());
+        }
         let surroundings = Surroundings {
             client: self.node.client.within(claim.trace.as_deref()),
             span: tracing::Span::current(),
             lost: held.lost.clone(),
+            wish,
             stopping: self.node.stop.working.clone(),
         };
         Context::new(claim, surroundings)
@@ -338,6 +436,7 @@ impl Executor {
             step = claim.step,
             attempt = claim.attempt,
             revision = %claim.revision,
+            on_cancel = claim.is_to_answer_cancel(),
             trace = claim.trace,
         );
         if let Some(trace) = &claim.trace {
@@ -377,13 +476,31 @@ fn unwritten(unreadable: Unreadable) -> Written {
     }
 }
 
+/// The claim of a workflow that goes on where it is. What it has consumed it knows itself, and its children it asks for.
+fn flowing_claim(
+    mut claim: Box<Claim>,
+    revision: Revision,
+    begins_round: bool,
+    cancel: Option<CancelRequest>,
+) -> Box<Claim> {
+    claim.revision = revision;
+    claim.round += i32::from(begins_round);
+    claim.attempt = 0;
+    claim.crashes = 0;
+    claim.waited = Duration::ZERO;
+    follow_cancel(&mut claim, cancel);
+    claim
+}
+
 /// The claim of the next step, as the store would give it, but for signals that came meanwhile: those that
-/// were awaited are consumed, the children of the round are still there.
+/// were awaited are consumed, the children of the round are still there. A cancel that came meanwhile is told with the
+/// answer; one that was there before is what the outcome decided about.
 fn next_claim(
     mut claim: Box<Claim>,
     revision: Revision,
     step: String,
     state: outlast_core::Json,
+    cancel: Option<CancelRequest>,
 ) -> Box<Claim> {
     let awaits = std::mem::take(&mut claim.awaits);
     claim.inbox.retain(|signal| !awaits.contains(&signal.name));
@@ -394,5 +511,17 @@ fn next_claim(
     claim.attempt = 0;
     claim.crashes = 0;
     claim.waited = Duration::ZERO;
+    follow_cancel(&mut claim, cancel);
     claim
+}
+
+/// A cancel that came meanwhile is told with the answer; one that was there before is what was decided about.
+fn follow_cancel(claim: &mut Claim, cancel: Option<CancelRequest>) {
+    match cancel {
+        Some(cancel) => claim.cancel = Some(cancel),
+        None => claim
+            .cancel
+            .iter_mut()
+            .for_each(|cancel| cancel.answered = true),
+    }
 }

@@ -2,8 +2,9 @@
 //! to find it.
 
 use super::executor::Executor;
+use super::holding::Held;
 use super::lane::{Lane, Place};
-use super::node::{Held, Node};
+use super::node::Node;
 use super::picker::Pick;
 use crate::client::Backend;
 use outlast_core::limits::QUEUES_MAX;

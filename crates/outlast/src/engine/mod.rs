@@ -43,8 +43,11 @@
 //!
 //! The *watchdog* ends instances whose step blocks its thread, which no limit of time can.
 //!
+//! The *warden* tells steps that run what was wished of their instances, and drops those whose instance was
+//! terminated.
+//!
 //! The *heartbeat* keeps the worker's lease; when it stops, the *reaper* of any node gives the claims back. The
-//! *timers* wake waits at their deadline, the *collector* removes what ended long ago, the *reconciler* looks
+//! *timers* wake waits and joins at their deadline, the *cascader* tells children what became of their parents, the *collector* removes what ended long ago, the *reconciler* looks
 //! for what should not exist, the *surveyor* measures, the *recorder* adds what was run to the counts that people
 //! see, and the *notifier* hears from other nodes what is worth a look.
 //!
@@ -53,11 +56,13 @@
 
 mod backoff;
 mod builder;
+mod cascader;
 mod collector;
 mod committer;
 mod executor;
 mod faults;
 mod heartbeat;
+mod holding;
 mod intake;
 mod lane;
 mod node;
@@ -72,12 +77,14 @@ mod surveyor;
 mod suspects;
 mod tally;
 mod timers;
+mod warden;
 mod watchdog;
 
 pub use builder::{EngineBuilder, Roles};
 pub use running::{Engine, Stopped};
 
 pub(crate) use builder::{Settings, assemble};
+pub(crate) use cascader::Cascader;
 pub(crate) use committer::Committer;
 pub(crate) use executor::{Executor, Ran};
 pub use faults::Point;

@@ -2,21 +2,25 @@
 
 use super::builder::Settings;
 use super::faults::Fault;
+use super::holding::{Doing, Held, Holding, Running};
 use super::tally::Tally;
 use crate::client::{Backend, Client};
 use crate::hub::Alarm;
 use crate::machine::Registry;
 use outlast_core::limits::BATCH_MAX;
 use outlast_core::{
-    ClaimRef, Error, Hints, InstanceId, MachineVersion, Release, ReleaseAnswer, Revision, WorkerId,
+    ClaimRef, Error, HeldClaim, Hints, InstanceId, MachineVersion, Release, ReleaseAnswer, WorkerId,
 };
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::RwLock;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+/// So long does the answer to a claim take at most, usually.
+const CLAIM_UNDER_WAY: Duration = Duration::from_millis(100);
 
 /// One running engine, as its loops see it.
 pub(crate) struct Node {
@@ -39,32 +43,8 @@ pub(crate) struct Node {
     lease: Mutex<Option<Lease>>,
     /// Rings for the heartbeat.
     pub(crate) lease_alarm: Alarm,
-}
-
-/// What is known here of a claim that is held.
-struct Holding {
-    id: InstanceId,
-    /// The last that was heard of it. In the store it is at most one further: an outcome that keeps the claim may
-    /// be written and not answered yet.
-    revision: AtomicI64,
-    /// It is known to be lost.
-    lost: CancellationToken,
-    /// The user's code that runs for it right now.
-    running: Mutex<Option<Running>>,
-}
-
-/// User's code that runs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Running {
-    /// For this claim, as it is now: steps that follow one another change its revision.
-    pub(crate) claim: ClaimRef,
-    pub(crate) machine: &'static str,
-    pub(crate) step: &'static str,
-    /// How long it may take.
-    pub(crate) limit: Duration,
-    pub(crate) since: Instant,
-    /// Its claim has come to an end without it.
-    pub(crate) left_behind: bool,
+    /// Rings for the warden.
+    pub(crate) wish_alarm: Alarm,
 }
 
 /// How far an engine has stopped.
@@ -105,6 +85,7 @@ impl Node {
             unsure: AtomicBool::new(false),
             lease: Mutex::default(),
             lease_alarm: Alarm::default(),
+            wish_alarm: Alarm::default(),
         }
     }
 
@@ -135,47 +116,63 @@ impl Node {
 
     /// Notes that this claim is held. The answer says when it is known to be lost.
     pub(crate) fn hold(self: &Arc<Node>, claim: ClaimRef) -> Held {
-        let lost = CancellationToken::new();
-        let holding = Arc::new(Holding {
-            id: claim.id,
-            revision: AtomicI64::new(claim.revision.0),
-            lost: lost.clone(),
-            running: Mutex::default(),
-        });
+        let holding = Arc::new(Holding::new(claim));
         lock(&self.held).insert(claim, holding.clone());
-        Held {
-            node: self.clone(),
-            claim,
-            lost,
-            holding,
-        }
+        Held::new(self.clone(), claim, holding)
+    }
+
+    pub(super) fn let_go(&self, claim: ClaimRef) {
+        lock(&self.held).remove(&claim);
     }
 
     /// All user's code that runs right now.
     pub(crate) fn running(&self) -> Vec<Running> {
         let held = lock(&self.held);
         held.values()
-            .filter_map(|holding| *lock(&holding.running))
+            .filter_map(|holding| holding.running())
             .collect()
     }
 
     /// The claim of this code has come to its end without it: whatever it returns one day is dropped.
     pub(crate) fn leave_behind(&self, code: &Running) {
         for holding in lock(&self.held).values() {
-            if let Some(running) = &mut *lock(&holding.running)
-                && running.claim == code.claim
-            {
-                running.left_behind = true;
-                holding.lost.cancel();
-            }
+            holding.leave_behind(code);
         }
+    }
+
+    /// Of these instances something was wished while somebody ran them: if one is held here, it is worth a look. It may
+    /// also be in a claim whose answer is still on its way.
+    pub(crate) fn hear_told(&self, ids: &HashSet<InstanceId>) {
+        let is_held = || {
+            let held = lock(&self.held);
+            held.keys().any(|claim| ids.contains(&claim.id))
+        };
+        let is_claiming = self.claiming.try_write().is_err();
+        if is_held() {
+            self.look_for_wishes(Duration::ZERO);
+        } else if is_claiming {
+            self.look_for_wishes(CLAIM_UNDER_WAY);
+        }
+    }
+
+    /// Asks for a look at what was wished of all that is held.
+    pub(crate) fn look_for_wishes(&self, within: Duration) {
+        self.wish_alarm.ring_in(within);
+    }
+
+    /// What is held now, and what is done about it.
+    pub(crate) fn holdings(&self) -> Vec<(Arc<Holding>, ClaimRef, Doing)> {
+        let held = lock(&self.held);
+        let look = |holding: &Arc<Holding>| {
+            let (claim, doing) = holding.look();
+            (holding.clone(), claim, doing)
+        };
+        held.values().map(look).collect()
     }
 
     /// Tells every step that runs that its claim is gone.
     pub(crate) fn lose_all(&self) {
-        lock(&self.held)
-            .values()
-            .for_each(|holding| holding.lost.cancel());
+        lock(&self.held).values().for_each(|holding| holding.lose());
     }
 
     /// Asks for a heartbeat at once.
@@ -216,10 +213,8 @@ impl Node {
             .zip(before)
             .flat_map(|(holding, before)| holding.claims_since(before))
             .collect();
-        let unknown: Vec<_> = stored
-            .iter()
-            .filter(|claim| !known.contains(claim))
-            .collect();
+        let stored = stored.iter().map(|HeldClaim { claim, .. }| claim);
+        let unknown: Vec<_> = stored.filter(|claim| !known.contains(claim)).collect();
         for batch in unknown.chunks(BATCH_MAX) {
             self.give_back(batch).await?;
         }
@@ -245,71 +240,6 @@ impl Node {
         let hints = Hints::now(released.woken);
         self.client.hub.publish(self.store(), hints);
         Ok(())
-    }
-}
-
-impl Holding {
-    fn revision(&self) -> Revision {
-        Revision(self.revision.load(Ordering::Acquire))
-    }
-
-    /// Every claim that this one may have been in the store since it was heard of at revision `before`. No other
-    /// claim of the instance is among them: that is at least two revisions further.
-    fn claims_since(&self, before: Revision) -> impl Iterator<Item = ClaimRef> {
-        let id = self.id;
-        let furthest = self.revision().next();
-        (before.0..=furthest.0).map(move |revision| ClaimRef {
-            id,
-            revision: Revision(revision),
-        })
-    }
-}
-
-/// A claim that this node holds.
-pub(crate) struct Held {
-    node: Arc<Node>,
-    claim: ClaimRef,
-    pub(crate) lost: CancellationToken,
-    holding: Arc<Holding>,
-}
-
-impl Held {
-    /// Notes that user's code runs, for as long as the answer lives.
-    pub(crate) fn run(&self, code: Running) -> impl Drop {
-        /// The code has come back.
-        struct Ran<'a>(&'a Mutex<Option<Running>>);
-
-        impl Drop for Ran<'_> {
-            fn drop(&mut self) {
-                *lock(self.0) = None;
-            }
-        }
-
-        let running = &self.holding.running;
-        *lock(running) = Some(code);
-        Ran(running)
-    }
-
-    /// An outcome was written, and the claim kept at this revision. To be noted before the next is written.
-    pub(crate) fn move_on(&self, revision: Revision) {
-        self.holding.revision.store(revision.0, Ordering::Release);
-    }
-
-    /// A call broke whose answer would have said whether the claim still stands. It is not held from now on,
-    /// so that the next look gives it back if it does.
-    pub(crate) fn forsake(&self) {
-        self.let_go();
-        self.node.set_unsure();
-    }
-
-    fn let_go(&self) {
-        lock(&self.node.held).remove(&self.claim);
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.let_go();
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::backoff::{Backoff, jittered};
 use super::executor::Executor;
+use super::holding::Held;
 use super::lane::{Lane, Place};
-use super::node::{Held, Node};
+use super::node::Node;
 use crate::metrics;
 use outlast_core::limits::CLAIM_MAX;
 use outlast_core::{Claim, ClaimRequest, Error, ErrorKind};

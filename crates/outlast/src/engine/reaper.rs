@@ -87,6 +87,7 @@ impl Reaper {
         }
         let mut hints = Hints::now(reaped.woken.clone());
         hints.ended.extend(&reaped.failed);
+        hints.cascades = reaped.cascades;
         self.node.client.hub.publish(self.node.store(), hints);
         Ok(reaped)
     }

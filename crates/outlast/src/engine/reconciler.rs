@@ -65,7 +65,7 @@ impl Reconciler {
             tracing::error!(instance = %id, "mended a join that miscounted; please report it");
         }
         for id in &found.holds {
-            tracing::error!(instance = %id, "freed an instance behind a partition key that nobody uses; please report it");
+            tracing::error!(instance = %id, "freed an instance that was held behind a partition key or for a place in a window, and nobody would have; please report it");
         }
         let hints = Hints::now(found.woken);
         self.node.client.hub.publish(self.node.store(), hints);

@@ -1,6 +1,7 @@
 //! A running engine, from its start to its stop.
 
 use super::builder::EngineBuilder;
+use super::cascader::Cascader;
 use super::collector::Collector;
 use super::committer::{Committer, HANDS};
 use super::executor::Executor;
@@ -15,6 +16,7 @@ use super::reconciler::Reconciler;
 use super::recorder::Recorder;
 use super::surveyor::Surveyor;
 use super::timers::Timers;
+use super::warden::Warden;
 use super::watchdog::{Watchdog, WatchdogThread};
 use crate::client::Client;
 use crate::error::SetupError;
@@ -103,6 +105,8 @@ impl Engine {
         let heartbeat = Heartbeat::new(node.clone());
         heartbeat.register().await?;
         self.upkeep.spawn(heartbeat.run());
+        node.client.hub.tell_wishes(node);
+        self.upkeep.spawn(Warden::new(node.clone()).run());
         let watchdog = Watchdog::start(node, &self.upkeep).map_err(SetupError::Thread)?;
         self.watchdog = Some(watchdog);
         let (committer, outbox) = Committer::new(node.clone());
@@ -139,6 +143,7 @@ impl Engine {
         let node = || self.node.clone();
         self.upkeep.spawn(Reaper::new(node()).run());
         self.upkeep.spawn(Timers::new(node()).run());
+        self.upkeep.spawn(Cascader::new(node()).run());
         self.upkeep.spawn(Reconciler::new(node()).run());
         self.upkeep.spawn(Surveyor::new(node()).run());
         if let Some(retention) = self.node.settings.retention {

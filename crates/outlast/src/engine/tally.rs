@@ -94,7 +94,7 @@ fn following(machine: &Registered, step: &'static str, outcome: &Outcome) -> &'s
         Outcome::Next { step: next, .. }
         | Outcome::Wait { step: next, .. }
         | Outcome::FanOut { step: next, .. } => machine.step_name(next).unwrap_or_default(),
-        Outcome::Retry { .. } => step,
+        Outcome::Retry { .. } | Outcome::Flow { .. } | Outcome::Renew { .. } => step,
         Outcome::Done { .. } | Outcome::Stop { .. } | Outcome::Cancel { .. } => "",
     }
 }

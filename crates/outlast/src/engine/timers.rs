@@ -1,4 +1,4 @@
-//! Wakes waits at their deadline.
+//! Wakes waits and joins at their deadline.
 
 use super::backoff::{Backoff, jittered};
 use super::node::Node;
@@ -50,7 +50,10 @@ impl Timers {
     pub(crate) async fn run_once(&self) -> Result<Fired, Error> {
         let fired = self.node.store().fire(BATCH).await?;
         metrics::timeouts(fired.woken_instances.len());
-        let hints = Hints::now(fired.woken.clone());
+        let hints = Hints {
+            cascades: fired.cascades,
+            ..Hints::now(fired.woken.clone())
+        };
         self.node.client.hub.publish(self.node.store(), hints);
         Ok(fired)
     }

@@ -8,7 +8,8 @@
 //! sockets and timers for all others, and a runtime that has other threads still stands still until somebody
 //! outside gives it something to do.
 
-use super::node::{Node, Running};
+use super::holding::Running;
+use super::node::Node;
 use crate::metrics;
 use outlast_core::{Answer, Commit, Error, Hints, Outcome, Ties};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -115,7 +116,9 @@ impl Watchdog {
             claim: code.claim,
             received: Vec::new(),
             outcome: Outcome::Stop { reason },
+            answers_cancel: false,
             ties: Ties::UNKNOWN,
+            events: Vec::new(),
         };
         let committed = self.node.store().commit(vec![commit]).await?;
         self.node.leave_behind(code);
@@ -128,6 +131,7 @@ impl Watchdog {
             );
             let mut hints = Hints::now(committed.woken);
             hints.ended.push(code.claim.id);
+            hints.cascades = committed.cascades;
             client.hub.publish(self.node.store(), hints);
         }
         Ok(())

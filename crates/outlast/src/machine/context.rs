@@ -1,12 +1,13 @@
 //! What a step may look at.
 
-use super::{Id, Machine, Signal, StepError};
+use super::children::{ChildHandle, ChildOf, Sent, readable};
+use super::wish::Wish;
+use super::{Machine, Signal, StepError};
 use crate::client::Client;
-use crate::codec::refusal;
 use outlast_core::{
-    Child, Claim, DroppedChild, Error, InstanceId, Invalid, Json, Parent, Signal as Message, Status,
+    Child, Claim, DroppedChild, Error, InstanceId, Invalid, Joined, Json, Parent, Signal as Message,
 };
-use std::fmt;
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
@@ -15,6 +16,8 @@ use tracing::Span;
 pub struct Context {
     claim: Box<Claim>,
     surroundings: Surroundings,
+    /// What this run of the step has sent to its children.
+    sent: Sent,
 }
 
 /// What the engine hands to a step beside its claim.
@@ -24,6 +27,8 @@ pub(crate) struct Surroundings {
     pub(crate) span: Span,
     /// The claim is known to be lost.
     pub(crate) lost: CancellationToken,
+    /// A cancel that comes while the step runs.
+    pub(crate) wish: Arc<Wish>,
     /// The engine is about to stop.
     pub(crate) stopping: CancellationToken,
 }
@@ -33,6 +38,7 @@ impl Context {
         Context {
             claim,
             surroundings,
+            sent: Sent::default(),
         }
     }
 
@@ -101,12 +107,17 @@ impl Context {
     }
 
     /// A key for effects that must not happen twice: the same however often this visit of the step is run,
-    /// by retries or after a crash, and another one when the instance comes to the step again.
+    /// by retries or after a crash, and another one when the instance comes to the step again, and in `on_cancel`.
     pub fn idempotency_key(&self) -> String {
         let Claim {
             id, step, entered, ..
         } = &*self.claim;
-        format!("{id}:{step}:{entered}")
+        // What undoes a step's effect is not that effect.
+        let answer = match self.claim.is_to_answer_cancel() {
+            true => ":cancel",
+            false => "",
+        };
+        format!("{id}:{step}:{entered}{answer}")
     }
 
     /// The signals that the wait before this step was for, oldest first. Empty after a wait means that its
@@ -143,18 +154,28 @@ impl Context {
         })
     }
 
-    /// The children of machine `M` that the last fan-out started, in the order they were asked for.
+    /// The children of machine `M` that the last fan-out started, in the order they were asked for. Those that
+    /// still live are among them when the join did not wait for them.
     pub fn children<M: Machine>(&self) -> Result<Vec<ChildOf<M>>, StepError> {
-        let children = self.claim.children.iter();
-        children
-            .filter(|child| child.machine == M::NAME)
-            .map(|child| ChildOf::read(child).map_err(StepError::from))
-            .collect()
+        typed(&self.claim.children)
+    }
+
+    /// The children of machine `M` that one fan-out of this instance started, counted from 1, in the order they were
+    /// asked for, as they are now.
+    pub async fn children_of<M: Machine>(&self, round: u32) -> Result<Vec<ChildOf<M>>, StepError> {
+        let round = round.try_into().unwrap_or(i32::MAX);
+        let client = &self.surroundings.client;
+        typed(&client.children_of(self.id(), round).await?)
     }
 
     /// Every child of this round, whatever its machine, in the order they were asked for.
     pub fn round(&self) -> &[Child] {
         &self.claim.children
+    }
+
+    /// How many fan-outs this instance has made; the last of them is the present round.
+    pub fn round_number(&self) -> u32 {
+        self.claim.round.try_into().unwrap_or(0)
     }
 
     /// Every child that is still stored, of all rounds, oldest first.
@@ -167,15 +188,97 @@ impl Context {
         &self.claim.dropped
     }
 
+    /// Why the join of the present round woke this instance. `None` before the first fan-out, and when a cancel came
+    /// first. It does not change when the step is run again, whatever has ended since.
+    pub fn joined(&self) -> Option<Joined> {
+        self.claim.joined
+    }
+
+    /// The child of the present round whose bad end was written first; of several in one transaction, the first in
+    /// the order they were asked for. It is the same one when the step is run again, unless an operator retried that
+    /// child while this instance still waited.
+    pub fn first_failure(&self) -> Option<&Child> {
+        let first = self.claim.first_failure?;
+        self.claim.children.iter().find(|child| child.id == first)
+    }
+
+    /// One of this instance's own children, of any round: to look at, to signal, to cancel. Any other instance is an
+    /// error that says so; the [`client`](Context::client) reaches those.
+    pub async fn child(&self, id: impl Into<InstanceId>) -> Result<ChildHandle<'_>, StepError> {
+        let id = id.into();
+        if self.claim.children.iter().any(|child| child.id == id) {
+            return Ok(ChildHandle::new(self, id, self.claim.round));
+        }
+        let stored = self.surroundings.client.store.get(id).await?;
+        let parent = stored.and_then(|instance| instance.parent);
+        match parent.filter(|parent| parent.id == self.id()) {
+            Some(parent) => Ok(ChildHandle::new(self, id, parent.round)),
+            None => {
+                let reason = format!(
+                    "{id} is none of instance {}; cx.client() is for instances that are not one's own",
+                    self.id()
+                );
+                Err(Invalid::new("child", reason).into())
+            }
+        }
+    }
+
+    pub(super) fn sent(&self) -> &Sent {
+        &self.sent
+    }
+
     /// A client whose inserts belong to the trace of this instance.
     pub fn client(&self) -> &Client {
         &self.surroundings.client
     }
 
-    /// Whether the outcome of this step will be dropped: the claim is no longer this worker's. Long steps
-    /// may look, and return early.
+    /// Whether the instance was asked to end and its machine has not decided about that yet: before the step, which
+    /// means that this is [`on_cancel`](Machine::on_cancel), or while it runs. Long steps may look, or wait for
+    /// [`cancelled`](Context::cancelled), and return early: whatever they return, `on_cancel` comes next. In the steps
+    /// that `on_cancel` leads to it is false again, since they are what was decided.
+    ///
+    /// It is true as well when the claim is no longer this worker's, because the instance was terminated or the
+    /// worker's lease has ended. A step is then dropped where it awaits, so only one that does not await sees it.
     pub fn is_cancelled(&self) -> bool {
-        self.surroundings.lost.is_cancelled()
+        self.claim.is_to_answer_cancel()
+            || self.surroundings.wish.request().is_some()
+            || self.surroundings.lost.is_cancelled()
+    }
+
+    /// Waits until [`is_cancelled`](Context::is_cancelled) says yes: for a `select` beside what a long step waits for.
+    ///
+    /// A cancel from this process is known at once, one from another node as soon as its hint arrives, and one whose
+    /// hint was lost within a third of the lease.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # async fn download() -> Result<(), std::io::Error> { Ok(()) }
+    /// # struct M; #[derive(Serialize, Deserialize)] #[serde(tag = "step", content = "state")] enum Film { Fetch, Cut }
+    /// # impl Machine for M { const NAME: &'static str = "m"; type State = Film; type Output = ();
+    /// # async fn step(&self, state: Film, cx: &Context) -> StepResult<Self> {
+    /// tokio::select! {
+    ///     fetched = download() => fetched?,
+    ///     // Nothing is to be fetched any more; on_cancel runs next.
+    ///     () = cx.cancelled() => return Ok(Outcome::requeue(state)),
+    /// }
+    /// # Ok(Outcome::next(Film::Cut)) } }
+    /// ```
+    pub async fn cancelled(&self) {
+        if self.is_cancelled() {
+            return;
+        }
+        tokio::select! {
+            () = self.surroundings.wish.came() => {}
+            () = self.surroundings.lost.cancelled() => {}
+        }
+    }
+
+    /// Who asked it to end and why, once it was asked: `cancelled by ada: ordered twice`. It stays through the steps
+    /// that [`on_cancel`](Machine::on_cancel) leads to.
+    pub fn cancel_reason(&self) -> Option<&str> {
+        let known = self.claim.cancel.as_ref();
+        let request = known.or_else(|| self.surroundings.wish.request());
+        request.map(|request| request.reason.as_str())
     }
 
     /// Whether the engine is about to stop: a long step had better come to an end.
@@ -189,63 +292,10 @@ impl Context {
     }
 }
 
-/// A child of machine `M`, as its parent sees it after the join.
-#[non_exhaustive]
-pub struct ChildOf<M: Machine> {
-    /// The child.
-    pub id: Id<M>,
-    /// How it ended.
-    pub status: Status,
-    /// What it led to, when it is done.
-    pub output: Option<M::Output>,
-    /// Its error, when it failed or was cancelled.
-    pub error: Option<String>,
-}
-
-impl<M: Machine> ChildOf<M> {
-    fn read(child: &Child) -> Result<ChildOf<M>, Invalid> {
-        let output = match &child.result {
-            Some(result) => Some(readable(result, "result").and_then(Json::decode).map_err(
-                |invalid| {
-                    invalid.within(format_args!(
-                        "output of child {} ({})",
-                        child.id, child.machine
-                    ))
-                },
-            )?),
-            None => None,
-        };
-        Ok(ChildOf {
-            id: Id::of(child.id),
-            status: child.status,
-            output,
-            error: child.last_error.clone(),
-        })
-    }
-
-    /// What it led to, or an error that says how it ended instead.
-    pub fn into_output(self) -> Result<M::Output, StepError> {
-        self.output.ok_or_else(|| {
-            let reason = self.error.as_deref().unwrap_or("no reason given");
-            StepError::new(format!("child {} is {}: {reason}", self.id, self.status))
-        })
-    }
-}
-
-/// A value, unless it was refused: it was changed in the database, or is plain where only encoded ones are
-/// accepted.
-fn readable<'a>(value: &'a Json, what: &str) -> Result<&'a Json, Invalid> {
-    match refusal(value) {
-        Some(refused) => Err(Invalid::new(what, refused.to_string())),
-        None => Ok(value),
-    }
-}
-
-impl<M: Machine> fmt::Debug for ChildOf<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChildOf")
-            .field("id", &self.id)
-            .field("status", &self.status)
-            .finish_non_exhaustive()
-    }
+fn typed<M: Machine>(children: &[Child]) -> Result<Vec<ChildOf<M>>, StepError> {
+    let children = children.iter();
+    children
+        .filter(|child| child.machine == M::NAME)
+        .map(|child| ChildOf::read(child).map_err(StepError::from))
+        .collect()
 }

@@ -58,7 +58,8 @@ pub trait Machine: Sized + Send + Sync + 'static {
     /// outcome cannot be stored. The default stops the instance. When this fails itself, the instance
     /// fails with both reasons.
     ///
-    /// A worker that dies does not come here: its step simply runs again.
+    /// A failure of [`on_cancel`](Machine::on_cancel) comes here too; then [`Context::is_cancelled`] says so, and what is
+    /// decided here is the answer to the cancel. A worker that dies does not come here: its step simply runs again.
     fn handle(
         &self,
         state: Self::State,
@@ -67,6 +68,27 @@ pub trait Machine: Sized + Send + Sync + 'static {
     ) -> impl Future<Output = StepResult<Self>> + Send {
         let _ = (state, cx);
         async move { Ok(Outcome::stop(failure)) }
+    }
+
+    /// Decides what becomes of an instance that was asked to end ([`Client::cancel`](crate::Client::cancel), or a parent
+    /// that ended): called instead of the step it stood at, with that step's state, when nothing of it runs any more. The
+    /// default ends it as cancelled at once.
+    ///
+    /// Whatever it decides settles the cancel, but for a retry, after which it is asked again. To undo what was done, it
+    /// goes on to steps that do so and end with [`Outcome::cancelled`]; they may wait and fan out like any others. It may
+    /// also go on as if nothing had been wished. When it fails itself, [`handle`](Machine::handle) decides, as after a
+    /// step.
+    ///
+    /// What was awaited is not lost: signals that had come are in [`Context::inbox`], and children of the present round
+    /// are in [`Context::round`], ended or not.
+    fn on_cancel(
+        &self,
+        state: Self::State,
+        cx: &Context,
+    ) -> impl Future<Output = StepResult<Self>> + Send {
+        let _ = state;
+        let reason = cx.cancel_reason().unwrap_or("cancelled").to_owned();
+        async move { Ok(Outcome::cancelled(reason)) }
     }
 
     /// The instance of this machine that holds the correlation key `key`: an address for signals.

@@ -1,6 +1,7 @@
 //! What goes wrong in a step.
 
 use outlast_core::Invalid;
+use std::any::Any;
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
@@ -63,7 +64,7 @@ impl fmt::Debug for StepError {
 
 /// An error with its causes, the way people read them: `charge: connect: refused`. A cause that its
 /// error already quotes is not told twice.
-pub(super) fn write_chain(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub(crate) fn write_chain(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut told = error.to_string();
     write!(f, "{told}")?;
     let mut cause = error.source();
@@ -123,6 +124,15 @@ pub(crate) enum Trouble {
     Failure(Failure),
     /// The end, with this reason: nobody is asked.
     Fatal(String),
+    /// The store could not be asked what the code has to know: somebody else may, or later.
+    Store(outlast_core::Error),
+}
+
+/// What a panic says.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a value that is no text".to_owned())
 }
 
 impl From<StepError> for Trouble {
@@ -146,6 +156,7 @@ impl fmt::Display for Trouble {
         match self {
             Trouble::Failure(failure) => failure.fmt(f),
             Trouble::Fatal(reason) => f.write_str(reason),
+            Trouble::Store(error) => error.fmt(f),
         }
     }
 }

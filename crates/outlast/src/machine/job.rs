@@ -10,6 +10,9 @@ use std::time::Duration;
 
 /// A machine of one step that is tried until it works.
 ///
+/// One that is [cancelled](crate::Client::cancel) ends as cancelled instead of being tried again; a try that runs is told
+/// ([`Context::cancelled`]), and what it returns counts if it is an end. A job with something to undo is a [`Machine`].
+///
 /// ```
 /// use outlast::prelude::*;
 ///
@@ -153,6 +156,55 @@ impl fmt::Debug for JobError {
 pub enum Perform<A> {
     /// Do it.
     Perform(A),
+    /// Do it as a workflow has said.
+    Scheduled {
+        /// What it needs.
+        args: A,
+        /// How it is tried.
+        policy: RetryPolicy,
+    },
+}
+
+/// How a job is tried that a workflow has scheduled: fixed then, whatever later builds say.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RetryPolicy {
+    /// How often at most.
+    pub max_attempts: u32,
+    /// How long one try may take, in milliseconds.
+    pub timeout_ms: u64,
+    /// How long to wait between tries; the job's own [`backoff`](Job::backoff) when nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<Doubling>,
+}
+
+/// A pause that grows from try to try.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Doubling {
+    /// After the first try, in milliseconds.
+    pub first_ms: u64,
+    /// How many times as long after each further one.
+    pub factor: f64,
+    /// At most so long, in milliseconds.
+    pub longest_ms: u64,
+}
+
+impl RetryPolicy {
+    /// What the job says of itself.
+    pub(crate) fn of<J: Job>() -> RetryPolicy {
+        RetryPolicy {
+            max_attempts: J::MAX_ATTEMPTS,
+            timeout_ms: u64::try_from(J::TIMEOUT.as_millis()).unwrap_or(u64::MAX),
+            backoff: None,
+        }
+    }
+}
+
+impl Doubling {
+    /// How long to wait after the try with this number, counted from 1.
+    fn pause(&self, attempt: u32) -> Duration {
+        let grown = self.first_ms as f64 * self.factor.powi(attempt.saturating_sub(1) as i32);
+        Duration::from_millis(grown.min(self.longest_ms as f64) as u64)
+    }
 }
 
 impl<A> fmt::Debug for Perform<A> {
@@ -176,32 +228,58 @@ impl<J: Job> Machine for J {
     type Output = J::Output;
 
     async fn step(&self, state: Perform<J::Args>, cx: &Context) -> StepResult<J> {
-        let Perform::Perform(args) = state;
-        Ok(match self.perform(args, cx).await {
+        let (args, policy) = match state {
+            Perform::Perform(args) => (args, RetryPolicy::of::<J>()),
+            Perform::Scheduled { args, policy } => (args, policy),
+        };
+        let limit = Duration::from_millis(policy.timeout_ms).min(J::TIMEOUT);
+        // The engine's own limit is the job's; only a shorter one needs a clock of its own.
+        let performed = match limit < J::TIMEOUT {
+            true => match tokio::time::timeout(limit, self.perform(args, cx)).await {
+                Ok(performed) => performed,
+                Err(_) => return Ok(again(self, cx, &policy, None, &Failure::Timeout(limit))),
+            },
+            false => self.perform(args, cx).await,
+        };
+        Ok(match performed {
             Ok(output) => Outcome::done(output),
             Err(error) => match error.then {
-                Then::Retry => again(self, cx, None, &error),
-                Then::RetryAfter(delay) => again(self, cx, Some(delay), &error),
+                Then::Retry => again(self, cx, &policy, None, &error),
+                Then::RetryAfter(delay) => again(self, cx, &policy, Some(delay), &error),
                 Then::Cancel => Outcome::cancelled(error),
                 Then::Stop => Outcome::stop(error),
             },
         })
     }
 
-    async fn handle(&self, _: Perform<J::Args>, failure: Failure, cx: &Context) -> StepResult<J> {
-        Ok(again(self, cx, None, &failure))
+    async fn handle(
+        &self,
+        state: Perform<J::Args>,
+        failure: Failure,
+        cx: &Context,
+    ) -> StepResult<J> {
+        let policy = match state {
+            Perform::Perform(_) => RetryPolicy::of::<J>(),
+            Perform::Scheduled { policy, .. } => policy,
+        };
+        Ok(again(self, cx, &policy, None, &failure))
     }
 }
 
 fn again<J: Job>(
     job: &J,
     cx: &Context,
+    policy: &RetryPolicy,
     delay: Option<Duration>,
     error: &dyn fmt::Display,
 ) -> Outcome<J> {
     let attempt = cx.attempt() + 1;
-    if attempt >= J::MAX_ATTEMPTS {
+    if attempt >= policy.max_attempts {
         return Outcome::stop(format_args!("gave up after {attempt} attempts: {error}"));
     }
-    Outcome::retry(delay.unwrap_or_else(|| job.backoff(attempt)), error)
+    let pause = || match &policy.backoff {
+        Some(backoff) => backoff.pause(attempt),
+        None => job.backoff(attempt),
+    };
+    Outcome::retry(delay.unwrap_or_else(pause), error)
 }

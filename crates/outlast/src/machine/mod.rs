@@ -45,24 +45,31 @@
 //! ```
 //!
 //! [`Machine`] says what a machine is, [`Job`] is its one-step form, [`Outcome`] is what a step may
-//! decide, [`Context`] is what it may look at, [`New`](fn@New) is how one is started.
+//! decide, [`fan_out`] is how it starts children and waits for them, [`Context`] is what it may look at,
+//! [`New`](fn@New) is how one is started.
 
+mod children;
 mod codec;
 mod context;
 mod definition;
 mod failure;
+mod fan_out;
 mod job;
 mod new;
 mod outcome;
 mod registered;
+mod wish;
 
-pub use context::{ChildOf, Context};
+pub use children::{ChildHandle, ChildOf};
+pub use context::Context;
 pub use definition::{Machine, Signal, StepResult};
 pub use failure::{Failure, StepError};
-pub use job::{Job, JobError, Perform};
+pub use fan_out::{FanOut, fan_out};
+pub use job::{Doubling, Job, JobError, Perform, RetryPolicy};
 pub use new::{Id, Key, New};
-pub use outcome::{FanOut, Outcome, Wait, fan_out, sleep, wait_for};
+pub use outcome::{Outcome, Wait, sleep, wait_for};
 
 pub(crate) use context::Surroundings;
-pub(crate) use failure::Trouble;
-pub(crate) use registered::{Registered, Registry};
+pub(crate) use failure::{Trouble, panic_message, write_chain};
+pub(crate) use registered::{Decided, Registered, Registry};
+pub(crate) use wish::Wish;

@@ -2,7 +2,7 @@
 
 use super::Machine;
 use super::codec;
-use outlast_core::{InstanceId, Invalid, NewInstance, Scope, Start, Target};
+use outlast_core::{ClosePolicy, InstanceId, Invalid, NewInstance, Scope, Start, Target};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,6 +19,7 @@ pub struct New<M: Machine> {
     key: Option<String>,
     scope: Option<Scope>,
     trace: Option<String>,
+    on_parent_close: ClosePolicy,
 }
 
 /// An instance of `M` that starts with `state`; a job starts with its arguments.
@@ -44,6 +45,7 @@ pub fn New<M: Machine>(state: impl Into<M::State>) -> New<M> {
         key: None,
         scope: None,
         trace: None,
+        on_parent_close: ClosePolicy::Abandon,
     }
 }
 
@@ -98,6 +100,13 @@ impl<M: Machine> New<M> {
         self
     }
 
+    /// What becomes of it when its parent ends before it does; unless said otherwise it goes on. It means something
+    /// for children only: [`fan_out`](super::fan_out).
+    pub fn on_parent_close(mut self, policy: ClosePolicy) -> New<M> {
+        self.on_parent_close = policy;
+        self
+    }
+
     pub(crate) fn or_trace(mut self, trace: impl FnOnce() -> String) -> New<M> {
         self.trace = self.trace.or_else(|| Some(trace()));
         self
@@ -126,6 +135,7 @@ impl<M: Machine> TryFrom<New<M>> for NewInstance {
             .start(new.start);
         row.partition_key = new.partition_key;
         row.trace = new.trace;
+        row.on_parent_close = new.on_parent_close;
         if let Some((key, scope)) = correlation {
             row = row.correlation(key, scope);
         }

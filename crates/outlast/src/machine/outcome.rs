@@ -1,8 +1,8 @@
 //! What a step decides.
 
 use super::codec;
-use super::{Context, Machine};
-use outlast_core::{Invalid, Json, NewInstance, Outcome as Record, Proceed};
+use super::{Context, FanOut, Machine};
+use outlast_core::{Invalid, Json, Outcome as Record, Proceed};
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// | run the same step again | [`Outcome::retry`], [`Outcome::retry_with`] |
 /// | wait for signals | [`wait_for`]`([..]).timeout(..).then(..)` |
 /// | wait for a while | [`sleep`]`(..).then(..)` |
-/// | start children and wait for them | [`fan_out`]`([..]).then(..)` |
+/// | start children and wait for them | [`fan_out`](super::fan_out)`([..]).then(..)` |
 /// | end well | [`Outcome::done`] |
 /// | end badly | [`Outcome::stop`] |
 /// | end because it was wished | [`Outcome::cancelled`] |
@@ -97,6 +97,10 @@ impl<M: Machine> Outcome<M> {
         Outcome(Decision::Cancelled(reason.to_string()))
     }
 
+    pub(super) fn fan_out(fan_out: FanOut, state: M::State) -> Outcome<M> {
+        Outcome(Decision::FanOut { fan_out, state })
+    }
+
     /// What the store is to write.
     pub(super) fn record(self, cx: &Context) -> Result<Record, Invalid> {
         let record = match self.0 {
@@ -128,8 +132,10 @@ impl<M: Machine> Outcome<M> {
             }
             Decision::FanOut { fan_out, state } => {
                 let (step, state) = codec::encode(&state)?;
+                let (children, join) = fan_out.record(cx)?;
                 Record::FanOut {
-                    children: fan_out.children(cx)?,
+                    children,
+                    join,
                     step,
                     state,
                 }
@@ -211,71 +217,5 @@ impl Wait {
     /// The step to go to, with its state.
     pub fn then<M: Machine>(self, state: M::State) -> Outcome<M> {
         Outcome(Decision::Wait { wait: self, state })
-    }
-}
-
-/// Children that still need to know who joins them; made by [`fan_out`].
-#[must_use = "say with `then` which step joins the children"]
-#[derive(Debug)]
-pub struct FanOut {
-    children: Vec<Result<NewInstance, Invalid>>,
-}
-
-/// Starts children and parks the instance until all of them have ended, well or badly.
-///
-/// ```
-/// # use outlast::prelude::*;
-/// # struct Line; #[derive(Serialize, Deserialize)] #[serde(tag = "step", content = "state")] enum L { Pack(u32) }
-/// # impl Machine for Line { const NAME: &'static str = "line"; type State = L; type Output = u32;
-/// # async fn step(&self, state: L, cx: &Context) -> StepResult<Self> { Ok(Outcome::done(1)) } }
-/// # struct M; #[derive(Serialize, Deserialize)] #[serde(tag = "step", content = "state")] enum Order { Join }
-/// # impl Machine for M { const NAME: &'static str = "m"; type State = Order; type Output = ();
-/// # async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> { let lines = [1, 2]; Ok(
-/// fan_out(lines.map(|line| New::<Line>(L::Pack(line)))).then(Order::Join)
-/// # ) } }
-/// ```
-pub fn fan_out<C>(children: impl IntoIterator<Item = C>) -> FanOut
-where
-    C: TryInto<NewInstance>,
-    C::Error: Into<Invalid>,
-{
-    FanOut {
-        children: Vec::new(),
-    }
-    .and(children)
-}
-
-impl FanOut {
-    /// More children, of another machine perhaps. They are all one round.
-    pub fn and<C>(mut self, children: impl IntoIterator<Item = C>) -> FanOut
-    where
-        C: TryInto<NewInstance>,
-        C::Error: Into<Invalid>,
-    {
-        let children = children.into_iter();
-        self.children
-            .extend(children.map(|child| child.try_into().map_err(Into::into)));
-        self
-    }
-
-    /// The step that joins them, with its state.
-    pub fn then<M: Machine>(self, state: M::State) -> Outcome<M> {
-        Outcome(Decision::FanOut {
-            fan_out: self,
-            state,
-        })
-    }
-
-    /// The children as the store takes them. Those without a trace of their own belong to their parent's.
-    fn children(self, cx: &Context) -> Result<Vec<NewInstance>, Invalid> {
-        let children = self.children.into_iter().enumerate();
-        children
-            .map(|(position, child)| {
-                let mut child =
-                    child.map_err(|invalid| invalid.within(format_args!("child {position}")))?;
-                child.trace = child.trace.or_else(|| cx.trace().map(str::to_owned));
-                Ok(child)
-            })
-            .collect()
     }
 }

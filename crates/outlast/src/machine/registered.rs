@@ -2,8 +2,9 @@
 
 use super::{Context, Failure, Machine, Trouble, codec};
 use crate::error::SetupError;
+use crate::workflow::{Session, Workflow};
 use async_trait::async_trait;
-use outlast_core::{MachineOffer, MachineVersion, Outcome, limits};
+use outlast_core::{MachineOffer, MachineVersion, NewEvent, Outcome, SignalId, limits};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +46,15 @@ impl Registered {
         })
     }
 
+    /// Checks a workflow and forgets its type.
+    pub(crate) fn workflow<W: Workflow>(workflow: W) -> Result<Registered, SetupError> {
+        let mut registered = Registered::new(crate::workflow::Running::<W>::new())?;
+        // A step of it has a limit of its own, which is to be up first: then it has failed, and not the workflow.
+        registered.timeout = W::STEP_TIMEOUT.saturating_add(STEP_MARGIN);
+        registered.runner = Box::new(Replayed(Arc::new(workflow)));
+        Ok(registered)
+    }
+
     fn offer(&self) -> MachineOffer {
         let steps = self.steps.iter().take(limits::STEPS_MAX);
         MachineOffer {
@@ -60,35 +70,101 @@ impl Registered {
         self.steps.iter().copied().find(|known| *known == step)
     }
 
-    /// Runs the step that `cx` is about.
-    pub(crate) async fn step(&self, cx: &Context) -> Result<Outcome, Trouble> {
-        self.runner.step(cx).await
+    /// Runs the step that `cx` is about; or asks what becomes of its instance, when that is to end. A workflow is kept in
+    /// `session` for as long as its claim is.
+    pub(crate) async fn run(
+        &self,
+        cx: &Context,
+        session: &mut Option<Box<Session>>,
+    ) -> Result<Decided, Trouble> {
+        self.runner.run(cx, session).await
     }
 
     /// Asks what to do about a failure of that step.
-    pub(crate) async fn handle(&self, failure: Failure, cx: &Context) -> Result<Outcome, Trouble> {
+    pub(crate) async fn handle(&self, failure: Failure, cx: &Context) -> Result<Decided, Trouble> {
         self.runner.handle(failure, cx).await
+    }
+}
+
+/// So long after a step of a workflow should have been dropped, its workflow is.
+const STEP_MARGIN: Duration = Duration::from_secs(10);
+
+/// What user code has come to, as it is to be written.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    pub(crate) outcome: Outcome,
+    /// What goes into the history with it.
+    pub(crate) events: Vec<NewEvent>,
+    /// The signals it consumes; all that it awaited unless something is said.
+    pub(crate) received: Option<Vec<SignalId>>,
+    /// Whether it answers a cancel; it does when one waits for it, unless something is said.
+    pub(crate) answers_cancel: Option<bool>,
+}
+
+impl Decided {
+    /// An outcome, and nothing more to say.
+    pub(crate) fn of(outcome: Outcome) -> Decided {
+        Decided {
+            outcome,
+            events: Vec::new(),
+            received: None,
+            answers_cancel: None,
+        }
     }
 }
 
 #[async_trait]
 trait Run: Send + Sync {
-    async fn step(&self, cx: &Context) -> Result<Outcome, Trouble>;
-    async fn handle(&self, failure: Failure, cx: &Context) -> Result<Outcome, Trouble>;
+    async fn run(
+        &self,
+        cx: &Context,
+        session: &mut Option<Box<Session>>,
+    ) -> Result<Decided, Trouble>;
+    async fn handle(&self, failure: Failure, cx: &Context) -> Result<Decided, Trouble>;
 }
 
 struct Typed<M>(M);
 
 #[async_trait]
 impl<M: Machine> Run for Typed<M> {
-    async fn step(&self, cx: &Context) -> Result<Outcome, Trouble> {
-        let outcome = self.0.step(state_of::<M>(cx)?, cx).await?;
-        Ok(outcome.record(cx)?)
+    async fn run(&self, cx: &Context, _: &mut Option<Box<Session>>) -> Result<Decided, Trouble> {
+        let state = state_of::<M>(cx)?;
+        let outcome = match cx.claim().is_to_answer_cancel() {
+            true => self.0.on_cancel(state, cx).await?,
+            false => self.0.step(state, cx).await?,
+        };
+        Ok(Decided::of(outcome.record(cx)?))
     }
 
-    async fn handle(&self, failure: Failure, cx: &Context) -> Result<Outcome, Trouble> {
+    async fn handle(&self, failure: Failure, cx: &Context) -> Result<Decided, Trouble> {
         let outcome = self.0.handle(state_of::<M>(cx)?, failure, cx).await?;
-        Ok(outcome.record(cx)?)
+        Ok(Decided::of(outcome.record(cx)?))
+    }
+}
+
+/// A workflow, whose one step goes through its history.
+struct Replayed<W>(Arc<W>);
+
+#[async_trait]
+impl<W: Workflow> Run for Replayed<W> {
+    async fn run(
+        &self,
+        cx: &Context,
+        session: &mut Option<Box<Session>>,
+    ) -> Result<Decided, Trouble> {
+        let session = match session {
+            Some(session) => session,
+            none => {
+                let begun = Session::begin(self.0.clone(), cx).await?;
+                none.insert(Box::new(begun))
+            }
+        };
+        session.next(cx).await
+    }
+
+    /// Its code has panicked, or cannot be written: the end.
+    async fn handle(&self, failure: Failure, _: &Context) -> Result<Decided, Trouble> {
+        Ok(crate::workflow::failed(failure.to_string()))
     }
 }
 

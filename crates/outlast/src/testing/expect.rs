@@ -96,6 +96,24 @@ impl<M: Machine> Expected<M> {
         self.is(Status::Failed).has_error(part)
     }
 
+    /// Ended because it was wished, with a reason that contains this.
+    #[track_caller]
+    pub fn is_cancelled_with(self, part: &str) -> Self {
+        self.is(Status::Cancelled).has_error(part)
+    }
+
+    /// Asked to end, with a reason that contains this, whatever its machine has decided about it.
+    #[track_caller]
+    pub fn was_asked_to_end(self, part: &str) -> Self {
+        let cancel = self.instance.cancel.as_ref();
+        let reason = cancel.map_or("", |cancel| cancel.reason.as_str());
+        assert!(
+            cancel.is_some() && reason.contains(part),
+            "it was not asked to end with {part:?}: {self:?}"
+        );
+        self
+    }
+
     /// With an error, its last or that of a try, that contains this.
     #[track_caller]
     pub fn has_error(self, part: &str) -> Self {
@@ -140,6 +158,7 @@ impl<M> fmt::Debug for Expected<M> {
             awaits,
             result,
             last_error,
+            cancel,
             ..
         } = &self.instance;
         // In a test the payload is what one wants to see.
@@ -156,6 +175,9 @@ impl<M> fmt::Debug for Expected<M> {
         }
         if let Some(error) = last_error {
             write!(f, ", error {error:?}")?;
+        }
+        if let Some(cancel) = cancel {
+            write!(f, ", asked to end: {:?}", cancel.reason)?;
         }
         Ok(())
     }

@@ -5,11 +5,12 @@ use super::tally::Tally;
 use crate::client::{Awaited, Client};
 use crate::codec::Codec;
 use crate::engine::{
-    Committer, Executor, Fault, Heartbeat, Lane, Moment, Node, Picker, Point, Ran, Reaper, Roles,
-    Settings, Timers, assemble,
+    Cascader, Committer, Executor, Fault, Heartbeat, Lane, Moment, Node, Picker, Point, Ran,
+    Reaper, Roles, Settings, Timers, assemble,
 };
 use crate::error::SetupError;
 use crate::machine::{Machine, Registered};
+use crate::workflow::Workflow;
 use outlast_core::{Error, Inspect, ManualClock, QueueSummary, Store, Timestamp, limits};
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -32,6 +33,7 @@ pub struct Harness {
     heartbeat: Heartbeat,
     reaper: Reaper,
     timers: Timers,
+    cascader: Cascader,
     pickers: BTreeMap<String, Picker>,
     watch: Watch,
     jumps_max: u32,
@@ -48,9 +50,11 @@ struct Watched {
 }
 
 struct Crash {
-    machine: &'static str,
-    step: String,
+    /// Of which machine and at which step; none means any.
+    whose: Option<(&'static str, String)>,
     point: Point,
+    /// How often it still passes.
+    passes: u32,
 }
 
 /// Puts a harness together; made by [`Harness::builder`] and [`Harness::on`].
@@ -77,8 +81,8 @@ impl Harness {
         HarnessBuilder::new(Ok(Client::new(store)), clock)
     }
 
-    /// Runs everything that can run now, until nothing can, and says what that was. Time stands still: a retry
-    /// with a delay and a wait stay as they are.
+    /// Runs everything that can run now, until nothing can, and says what that was. Children are told of their parents
+    /// before anything else runs. Time stands still: a retry with a delay and a wait stay as they are.
     ///
     /// # Panics
     ///
@@ -126,7 +130,7 @@ impl Harness {
         outlast_core::Clock::now(&self.clock)
     }
 
-    /// Moves time to the deadline of the wait that this instance is in, and wakes it.
+    /// Moves time to the deadline of the wait or the join that this instance is in, and wakes it.
     ///
     /// # Panics
     ///
@@ -142,10 +146,26 @@ impl Harness {
     /// The next time a step of `M` comes to this point, its worker dies there. A new worker takes over, as the
     /// reaper would have it: the step runs again, its attempt grown by one.
     pub fn crash<M: Machine>(&mut self, step: impl Into<String>, point: Point) {
+        self.crash_at::<M>(step, point, 1);
+    }
+
+    /// As [`crash`](Harness::crash), at the `nth` time, counted from 1. A workflow has one step, `run`, which comes to
+    /// its commit once for all that is written of it.
+    pub fn crash_at<M: Machine>(&mut self, step: impl Into<String>, point: Point, nth: u32) {
+        self.die(Some((M::NAME, step.into())), point, nth);
+    }
+
+    /// As [`crash_at`](Harness::crash_at), whatever is run: with the [`steps`](Tally::steps) of a run that went well
+    /// before, a test can have a worker die at every edge of every commit.
+    pub fn crash_any(&mut self, point: Point, nth: u32) {
+        self.die(None, point, nth);
+    }
+
+    fn die(&mut self, whose: Option<(&'static str, String)>, point: Point, nth: u32) {
         self.watched().crashes.push(Crash {
-            machine: M::NAME,
-            step: step.into(),
+            whose,
             point,
+            passes: nth.saturating_sub(1),
         });
     }
 
@@ -169,6 +189,7 @@ impl Harness {
         loop {
             stored(self.heartbeat.run_once().await);
             self.fire().await;
+            self.cascade().await;
             let queues = stored(self.node.store().queues().await);
             let mut has_run = false;
             for queue in queues {
@@ -228,6 +249,10 @@ impl Harness {
         }
     }
 
+    async fn cascade(&self) {
+        while stored(self.cascader.run_once().await).more {}
+    }
+
     /// How long until anything becomes due.
     async fn next_due_in(&mut self) -> Option<Duration> {
         let mut next = stored(self.timers.run_once().await).next_due_in;
@@ -267,6 +292,12 @@ impl HarnessBuilder {
     /// Runs this machine or job.
     pub fn machine<M: Machine>(mut self, machine: M) -> HarnessBuilder {
         self.machines.push(Registered::new(machine));
+        self
+    }
+
+    /// Runs this workflow.
+    pub fn workflow<W: Workflow>(mut self, workflow: W) -> HarnessBuilder {
+        self.machines.push(Registered::workflow(workflow));
         self
     }
 
@@ -312,6 +343,7 @@ impl HarnessBuilder {
             heartbeat: Heartbeat::new(node.clone()),
             reaper: Reaper::new(node.clone()),
             timers: Timers::new(node.clone()),
+            cascader: Cascader::new(node.clone()),
             pickers: BTreeMap::new(),
             watch,
             jumps_max: self.jumps_max,
@@ -339,16 +371,30 @@ impl Watched {
         if let (Point::AfterCommit, Some(outcome)) = (moment.point, moment.outcome) {
             self.tally.count(outcome);
         }
-        let asked_for = self.crashes.iter().position(|crash| {
-            crash.point == moment.point
-                && crash.machine == moment.claim.machine
-                && crash.step == moment.claim.step
-        });
-        if let Some(position) = asked_for {
-            self.crashes.remove(position);
+        let mut asked_for = None;
+        for (index, crash) in self.crashes.iter_mut().enumerate() {
+            if !crash.is_at(moment) {
+                continue;
+            }
+            match crash.passes.checked_sub(1) {
+                Some(left) => crash.passes = left,
+                None => asked_for = asked_for.or(Some(index)),
+            }
+        }
+        if let Some(index) = asked_for {
+            self.crashes.remove(index);
             self.tally.crashes += 1;
         }
         asked_for.is_some()
+    }
+}
+
+impl Crash {
+    fn is_at(&self, moment: &Moment<'_>) -> bool {
+        let is_meant = self.whose.as_ref().is_none_or(|(machine, step)| {
+            *machine == moment.claim.machine && *step == moment.claim.step
+        });
+        is_meant && self.point == moment.point
     }
 }
 

@@ -49,6 +49,13 @@
 //! harness.advance(Duration::from_secs(3600)).await;
 //! harness.run().await;
 //! harness.expect(unpaid).await.is_failed_with("payment never came");
+//!
+//! // Somebody does not want it any more, and its machine says how it ends.
+//! let unwanted = harness.insert(New::<Checkout>(Order::Start { number: 3 })).await?;
+//! harness.run().await;
+//! harness.cancel(unwanted.id().unwrap(), Note::by("ada").because("too dear")).await?;
+//! harness.run().await;
+//! harness.expect(unwanted).await.is_cancelled_with("ada: too dear");
 //! # Ok(())
 //! # }
 //! ```
@@ -58,9 +65,11 @@
 
 mod expect;
 mod harness;
+mod replay;
 mod tally;
 
 pub use crate::engine::Point;
 pub use expect::Expected;
 pub use harness::{Harness, HarnessBuilder};
+pub use replay::{ReplayError, replay, replay_with};
 pub use tally::Tally;

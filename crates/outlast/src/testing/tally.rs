@@ -15,6 +15,10 @@ pub struct Tally {
     pub waits: u32,
     /// Parked for children.
     pub fan_outs: u32,
+    /// Workflows that went on or waited.
+    pub flows: u32,
+    /// Workflows that began another run.
+    pub renewals: u32,
     /// Ended well.
     pub done: u32,
     /// Ended badly.
@@ -35,6 +39,8 @@ impl Tally {
             Outcome::Retry { .. } => &mut self.retries,
             Outcome::Wait { .. } => &mut self.waits,
             Outcome::FanOut { .. } => &mut self.fan_outs,
+            Outcome::Flow { .. } => &mut self.flows,
+            Outcome::Renew { .. } => &mut self.renewals,
             Outcome::Done { .. } => &mut self.done,
             Outcome::Stop { .. } => &mut self.failed,
             Outcome::Cancel { .. } => &mut self.cancelled,

@@ -257,11 +257,11 @@ async fn a_cancelled_child_joins_too<S: Store + Inspect + Clone>(store: S) {
         (Status::AwaitingChildren, 1)
     );
     let child = engine.children(id.get()).await.unwrap()[0].id;
-    engine.cancel(child, Note::by("gardener")).await.unwrap();
+    engine.terminate(child, Note::by("gardener")).await.unwrap();
     let grown = engine.wait(id, LONG).await.unwrap();
     assert_eq!(
         grown["leaves"],
-        json!([["cancelled", null, "cancelled by gardener"]])
+        json!([["cancelled", null, "terminated by gardener"]])
     );
 }
 
@@ -418,7 +418,7 @@ async fn a_cancelled_parent_leaves_its_children_alone<S: Store + Inspect + Clone
     let child = engine.children(id.get()).await.unwrap()[0].id;
     let parked = engine.wait_settled(child, LONG).await.unwrap();
     assert_eq!(parked.status, Status::AwaitingSignal);
-    engine.cancel(id, Note::by("gardener")).await.unwrap();
+    engine.terminate(id, Note::by("gardener")).await.unwrap();
     engine.signal(child, Go).await.unwrap();
     let leaf = Id::<Leaf>::of(child);
     assert_eq!(engine.wait(leaf, LONG).await.unwrap(), 0);

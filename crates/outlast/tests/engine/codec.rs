@@ -43,6 +43,7 @@ on_both_databases!(
     one_changed_instance_does_not_hide_a_page,
     what_was_plain_before_is_read_as_it_is,
     what_is_plain_is_refused_where_that_is_asked_for,
+    a_wish_is_stored_as_it_is_and_what_the_machine_says_about_it_is_encoded,
     a_state_of_the_largest_size_fits_when_it_is_encoded,
     what_a_codec_blows_up_is_refused_with_its_encoded_size,
     a_long_error_is_cut_so_that_it_can_be_read_again,
@@ -1143,9 +1144,32 @@ where
     // The store's own words are shown.
     let cancelled = park(&engine).await;
     let note = Note::by("ada").because("wished");
-    outsider.cancel(cancelled, note).await.unwrap();
+    outsider.terminate(cancelled, note).await.unwrap();
     let error = get(&engine, cancelled).await.last_error.unwrap();
-    assert_eq!(error, "cancelled by ada: wished");
+    assert_eq!(error, "terminated by ada: wished");
+    engine.shutdown().await;
+}
+
+async fn a_wish_is_stored_as_it_is_and_what_the_machine_says_about_it_is_encoded<S>(
+    store: S,
+    raw: Raw,
+) where
+    S: Store + Inspect + Clone,
+{
+    let engine = engine(store.clone(), keys("k1")).await;
+    let id = park(&engine).await;
+    // Whoever asks need not have the key.
+    let note = Note::by("ada").because("wished");
+    Client::new(store).cancel(id, note).await.unwrap();
+    let ended = engine.wait_ended(id, LONG).await.unwrap();
+    assert_eq!(ended.status, Status::Cancelled);
+    let wished = "cancelled by ada: wished";
+    assert_eq!(ended.last_error.as_deref(), Some(wished));
+    assert_eq!(ended.cancel.unwrap().reason, wished);
+    let stored = |column| format!("select {column} from instances where id = {id}");
+    assert_eq!(raw.text(&stored("cancel_reason")).await, wished);
+    let said = raw.text(&stored("last_error")).await;
+    assert!(!said.contains("wished"), "{said}");
     engine.shutdown().await;
 }
 

@@ -75,7 +75,7 @@ struct Victim {
 enum Fate {
     /// Runs for ever in the worker.
     Linger,
-    /// Runs in the worker until its claim is known to be lost, then returns all the same.
+    /// Runs in the worker until its claim is known to be lost, without awaiting anything, then returns all the same.
     Haunt,
     /// Takes the worker down.
     Abort,
@@ -103,9 +103,12 @@ impl Machine for Victim {
             match state {
                 Fate::Linger | Fate::Long => std::future::pending().await,
                 Fate::Haunt => {
-                    while !cx.is_cancelled() {
-                        tokio::time::sleep(Duration::from_millis(5)).await;
-                    }
+                    // A step that awaits would be dropped there.
+                    tokio::task::block_in_place(|| {
+                        while !cx.is_cancelled() {
+                            std::thread::sleep(Duration::from_millis(5));
+                        }
+                    });
                     say("cancelled");
                 }
                 Fate::Abort => std::process::abort(),
@@ -158,6 +161,7 @@ async fn work(store: impl Store + Inspect) {
         for (commit, answer) in commits.iter().zip(&committed.answers) {
             let answer = match answer {
                 Answer::Committed { .. } => "committed",
+                Answer::Cancel(_) => "cancel",
                 Answer::Lost => "lost",
                 Answer::Rejected(_) => "rejected",
             };

@@ -3,6 +3,7 @@
 mod support;
 
 mod blocking;
+mod cancelling;
 mod children;
 mod client;
 #[cfg(all(feature = "encryption", feature = "tokio-postgres"))]
@@ -12,7 +13,9 @@ mod crashing;
 mod deploys;
 mod explaining;
 mod failures;
+mod families;
 mod jobs;
+mod joins;
 mod load;
 mod nodes;
 mod observing;
@@ -27,6 +30,8 @@ mod signals;
 mod stopping;
 mod store_faults;
 mod suspects;
+mod terminating;
 mod testing;
+mod testing_families;
 mod uniqueness;
 mod wakeups;

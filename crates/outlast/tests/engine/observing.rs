@@ -50,15 +50,29 @@ impl Tour {
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 enum Stop {
-    Start { secret: String },
-    Waited { secret: String },
-    Joined { secret: String },
-    Child { secret: String },
-    Grandchild { secret: String },
-    Side { secret: String },
+    Start {
+        secret: String,
+    },
+    Waited {
+        secret: String,
+    },
+    Joined {
+        secret: String,
+    },
+    Child {
+        secret: String,
+    },
+    Grandchild {
+        secret: String,
+    },
+    Side {
+        secret: String,
+    },
     Sleep,
     Panic,
     Hold,
+    /// Has a child that is ended with it.
+    Guide,
     End,
 }
 
@@ -110,8 +124,29 @@ impl Machine for Tour {
                 self.go.acquire().await?.forget();
                 Outcome::done(String::new())
             }
+            Stop::Guide => {
+                let guided = Stop::Start {
+                    secret: SECRET.into(),
+                };
+                let guided = New::<Tour>(guided).queue(queue());
+                let guided = guided.on_parent_close(ClosePolicy::Terminate);
+                fan_out([guided]).then(Stop::End)
+            }
             Stop::End => Outcome::done(String::new()),
         })
+    }
+}
+
+/// Awaits what nobody would remember, and is blocked.
+struct Stuck;
+
+impl Workflow for Stuck {
+    const NAME: &'static str = "stuck";
+    type Input = ();
+    type Output = ();
+
+    async fn run(&self, _: Flow, (): ()) -> FlowResult<()> {
+        std::future::pending().await
     }
 }
 
@@ -159,7 +194,8 @@ async fn every_metric_appears<S: Store + Inspect + Clone>(store: S) {
         breaks.then_some(Break::Before)
     });
     let machine = Tour::new();
-    let engine = builder(broken, &machine, &queue).lease(limits::LEASE_MIN * 5);
+    let engine = builder(broken, &machine, &queue).workflow(Stuck);
+    let engine = engine.lease(limits::LEASE_MIN * 5);
     let engine = engine.start().await.unwrap();
 
     let toured = insert(&engine, tour(&queue)).await;
@@ -172,8 +208,13 @@ async fn every_metric_appears<S: Store + Inspect + Clone>(store: S) {
     // A claim that is lost while its step runs, and one that this build cannot run.
     let held = insert(&engine, New::<Tour>(Stop::Hold).queue(&queue)).await;
     machine.started.acquire().await.unwrap().forget();
-    engine.cancel(held, Note::by("the test")).await.unwrap();
+    engine.terminate(held, Note::by("the test")).await.unwrap();
     machine.go.add_permits(1);
+    let guide = insert(&engine, New::<Tour>(Stop::Guide).queue(&queue)).await;
+    engine.wait_settled(guide, LONG).await.unwrap();
+    engine.terminate(guide, Note::by("the test")).await.unwrap();
+    let stuck = engine.insert(Run::<Stuck>(()).queue(&queue));
+    stuck.await.unwrap();
     let unknown = NewInstance::new("tour", "unheard_of", outlast::Json::null()).queue(&queue);
     engine.insert_rows(vec![unknown]).await.unwrap();
 

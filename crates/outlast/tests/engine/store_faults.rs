@@ -37,7 +37,7 @@ on_both_stores!(
 struct Walk {
     runs: Arc<Mutex<HashMap<String, u32>>>,
     started: Arc<Semaphore>,
-    cancelled: Arc<AtomicBool>,
+    dropped: Arc<AtomicBool>,
 }
 
 impl Walk {
@@ -45,7 +45,7 @@ impl Walk {
         Walk {
             runs: Arc::default(),
             started: Arc::new(Semaphore::new(0)),
-            cancelled: Arc::default(),
+            dropped: Arc::default(),
         }
     }
 
@@ -66,7 +66,7 @@ enum Leg {
     One,
     Two,
     Three,
-    /// Ends when its claim is known to be lost.
+    /// Never ends by itself.
     UntilLost,
     Parent,
     Join,
@@ -93,12 +93,9 @@ impl Machine for Walk {
             Leg::Two => Outcome::next(Leg::Three),
             Leg::Three => Outcome::done(1),
             Leg::UntilLost => {
+                let _dropped = Dropped(self.dropped.clone());
                 self.started.add_permits(1);
-                while !cx.is_cancelled() {
-                    tokio::time::sleep(Duration::from_millis(2)).await;
-                }
-                self.cancelled.store(true, Ordering::SeqCst);
-                Outcome::done(0)
+                std::future::pending().await
             }
             Leg::Parent => fan_out((0..3).map(|_| New::<Walk>(Leg::One))).then(Leg::Join),
             Leg::Join => {
@@ -110,6 +107,15 @@ impl Machine for Walk {
             Leg::Retry if cx.attempt() < 2 => Outcome::retry(Duration::from_millis(5), "again"),
             Leg::Retry => Outcome::next(Leg::One),
         })
+    }
+}
+
+/// Notes that a step was dropped where it awaits.
+struct Dropped(Arc<AtomicBool>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }
 
@@ -546,7 +552,7 @@ where
     let deaf = Arc::new(AtomicBool::new(false));
     let is_deaf = deaf.clone();
     let broken = Through::new(store.clone()).breaking(move |verb| {
-        let breaks = verb == "heartbeat" && is_deaf.load(Ordering::SeqCst);
+        let breaks = ["heartbeat", "claims_of"].contains(&verb) && is_deaf.load(Ordering::SeqCst);
         breaks.then_some(Break::Before)
     });
     let lease = Duration::from_millis(400);
@@ -564,13 +570,13 @@ where
         get(&house, id).await.status == Status::Runnable
     })
     .await;
-    assert!(!walk.cancelled.load(Ordering::SeqCst), "it cannot know yet");
+    assert!(!walk.dropped.load(Ordering::SeqCst), "it cannot know yet");
     let given_back = get(&house, id).await;
     assert_eq!((given_back.attempt, given_back.crashes), (1, 1));
     deaf.store(false, Ordering::SeqCst);
 
-    eventually("the step is told", async || {
-        walk.cancelled.load(Ordering::SeqCst)
+    eventually("the step is dropped", async || {
+        walk.dropped.load(Ordering::SeqCst)
     })
     .await;
     cut_off.shutdown().await;

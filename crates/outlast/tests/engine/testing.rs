@@ -25,11 +25,12 @@ macro_rules! on_both_harnesses {
         mod postgres {
             $(#[tokio::test]
             async fn $name() {
-                super::on_postgres(super::$name).await;
+                crate::testing::on_postgres(super::$name).await;
             })+
         }
     };
 }
+pub(crate) use on_both_harnesses;
 
 on_both_harnesses!(
     a_run_ends_when_nothing_can_run_and_says_what_ran,
@@ -44,7 +45,7 @@ on_both_harnesses!(
     a_machine_that_goes_in_circles_is_stopped,
 );
 
-async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(HarnessBuilder) -> T) {
+pub(crate) async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(HarnessBuilder) -> T) {
     let schema = support::unique_schema();
     let clock = ManualClock::default();
     let options = Postgres::options(&support::url()).unwrap().schema(&schema);

@@ -145,7 +145,7 @@ async fn a_key_is_free_again_after_a_failure<S: Store + Inspect + Clone>(store: 
 async fn a_key_is_free_again_after_a_cancel<S: Store + Inspect + Clone>(store: S) {
     let client = Client::new(store);
     let first = insert(&client, room(Stay::Wait)).await;
-    client.cancel(first, Note::by("porter")).await.unwrap();
+    client.terminate(first, Note::by("porter")).await.unwrap();
     assert_free(&client).await;
 }
 

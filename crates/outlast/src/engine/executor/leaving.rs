@@ -1,13 +1,17 @@
 //! Claims that are not run to their end here: given back, left for others, or lost.
 
+use super::guarding::Interrupted;
 use super::{Executor, Ran};
 use crate::codec::Unreadable;
-use crate::engine::node::Held;
+use crate::engine::holding::Held;
 use crate::engine::obstacles::Obstacle;
-use crate::machine::{Context, Registered};
+use crate::machine::{Context, Decided, Registered};
 use crate::metrics;
 use outlast_core::{Claim, Hints, Outcome, Release, ReleaseAnswer};
 use std::time::Duration;
+
+/// How long an instance is left alone whose history or children could not be asked for.
+const UNANSWERED_PAUSE: Duration = Duration::from_secs(1);
 
 impl Executor {
     /// A step that this build does not know, perhaps of a newer one: left for who does.
@@ -31,7 +35,7 @@ impl Executor {
                 delay: pause,
                 error,
             };
-            self.write(claim, retry).await;
+            self.write(claim, Decided::of(retry)).await;
             return Ran::Finished;
         }
         #[cfg(outlast_mutants)]
@@ -58,7 +62,9 @@ impl Executor {
         metrics::failed(machine.name, step, "unreadable");
         tracing::error!(instance = %claim.id, machine = claim.machine, "{unreadable}; the instance fails");
         let reason = unreadable.to_string();
-        let written = self.write(&claim, Outcome::Stop { reason }).await;
+        let written = self
+            .write(&claim, Decided::of(Outcome::Stop { reason }))
+            .await;
         match self.conclude(machine, claim, written, held).await {
             Ok(_) => Ran::Finished,
             Err(ran) => ran,
@@ -82,12 +88,28 @@ impl Executor {
         self.release(claim, held, met.pause, "unreadable").await
     }
 
-    pub(super) async fn give_up(&self, cx: &Context, held: &Held) -> Ran {
-        tracing::warn!(
-            "the step did not end within the grace of the stop; its claim is given back"
-        );
-        self.release(cx.claim(), held, Duration::ZERO, "grace_over")
-            .await
+    /// User code that was dropped where it awaited has no outcome.
+    pub(super) async fn interrupted(&self, by: Interrupted, cx: &Context, held: &Held) -> Ran {
+        match by {
+            Interrupted::GraceOver => {
+                tracing::warn!(
+                    "the step did not end within the grace of the stop; its claim is given back"
+                );
+                self.release(cx.claim(), held, Duration::ZERO, "grace_over")
+                    .await
+            }
+            Interrupted::Unanswered => {
+                self.release(cx.claim(), held, UNANSWERED_PAUSE, "unanswered")
+                    .await
+            }
+            Interrupted::Lost(machine) => {
+                metrics::lost(machine);
+                tracing::info!(
+                    "the instance was terminated or the lease has ended; the step is dropped"
+                );
+                self.lose(cx.claim(), held)
+            }
+        }
     }
 
     pub(super) async fn release(

@@ -9,6 +9,7 @@
 )]
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
+pub(crate) mod family;
 pub(crate) mod raw;
 pub(crate) mod through;
 

@@ -4,13 +4,14 @@
 
 use async_trait::async_trait;
 use outlast_core::{
-    Answer, Cancelled, Child, ClaimRef, ClaimRequest, Claimed, CollectRequest, Collected, Commit,
-    Committed, Count, DeleteAnswer, Delivered, Error, Filter, Fired, Heartbeat, Hints, Inserts,
-    Inspect, Instance, InstanceId, Invalid, ListRequest, Listen, NewInstance, NewSignal, NewWorker,
-    Note, Operation, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled,
-    Release, Released, Result, Retried, RoundSummary, SignalId, SignalOrInsert, SignalRow,
-    SignalledOrInserted, Status, Store, Survey, SurveyRequest, Taker, Timestamp, Traffic, Worker,
-    WorkerId,
+    Answer, Cancelled, CascadeRequest, Cascaded, Child, ClaimRequest, Claimed, CollectRequest,
+    Collected, Commit, Committed, Count, DeleteAnswer, Delivered, Error, Event, Extent, Family,
+    Filter, Fired, Heartbeat, HeldClaim, Hints, HistoryRequest, Inserts, Inspect, Instance,
+    InstanceId, Invalid, ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note, Operation,
+    OperationId, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release,
+    Released, Result, Retried, RoundSummary, RunSummary, SignalId, SignalOrInsert, SignalRow,
+    SignalledOrInserted, Status, Store, Survey, SurveyRequest, Taker, Terminated, Timestamp,
+    Traffic, Worker, WorkerId,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -128,6 +129,8 @@ impl<S: Store + Inspect> Through<S> {
             forgets(commit).then(|| Answer::Committed {
                 status: Status::Executing,
                 revision: commit.claim.revision.next(),
+                cancel: None,
+                at: Timestamp(0),
             })
         });
         self
@@ -226,7 +229,7 @@ impl<S: Store + Inspect> Store for Through<S> {
         self.call("release", self.store.release(releases)).await
     }
 
-    async fn claims_of(&self, worker: WorkerId) -> Result<Vec<ClaimRef>> {
+    async fn claims_of(&self, worker: WorkerId) -> Result<Vec<HeldClaim>> {
         self.call("claims_of", self.store.claims_of(worker)).await
     }
 
@@ -277,8 +280,21 @@ impl<S: Store + Inspect> Store for Through<S> {
         self.call("record", self.store.record(traffic)).await
     }
 
-    async fn cancel(&self, ids: Vec<InstanceId>, note: Note) -> Result<Cancelled> {
-        self.store.cancel(ids, note).await
+    async fn cancel(&self, ids: Vec<InstanceId>, extent: Extent, note: Note) -> Result<Cancelled> {
+        self.store.cancel(ids, extent, note).await
+    }
+
+    async fn terminate(
+        &self,
+        ids: Vec<InstanceId>,
+        extent: Extent,
+        note: Note,
+    ) -> Result<Terminated> {
+        self.store.terminate(ids, extent, note).await
+    }
+
+    async fn cascade(&self, request: CascadeRequest) -> Result<Cascaded> {
+        self.call("cascade", self.store.cascade(request)).await
     }
 
     async fn retry(&self, ids: Vec<InstanceId>, note: Note) -> Result<Retried> {
@@ -363,8 +379,28 @@ impl<S: Store + Inspect> Inspect for Through<S> {
         self.store.operations(instance).await
     }
 
+    async fn closures(
+        &self,
+        parent: InstanceId,
+        after: Option<OperationId>,
+    ) -> Result<Vec<Operation>> {
+        self.store.closures(parent, after).await
+    }
+
+    async fn family(&self, id: InstanceId) -> Result<Option<Family>> {
+        self.store.family(id).await
+    }
+
     async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>> {
         self.store.rounds(id).await
+    }
+
+    async fn history(&self, request: HistoryRequest) -> Result<Vec<Event>> {
+        self.store.history(request).await
+    }
+
+    async fn histories(&self, id: InstanceId) -> Result<Vec<RunSummary>> {
+        self.store.histories(id).await
     }
 
     async fn survey(&self, request: SurveyRequest) -> Result<Survey> {

@@ -1,0 +1,117 @@
+//! An instance with its children and theirs.
+
+use super::Client;
+use outlast_core::limits::PAGE_MAX;
+use outlast_core::{Filter, Instance, InstanceId, ListRequest, Result, RoundSummary};
+use std::pin::Pin;
+
+/// An instance, how its children stand, and those of them that were asked for.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Tree {
+    /// The instance: with its join ([`Instance::barrier`]) and the policy it is under.
+    pub instance: Instance,
+    /// How its children stand, by round.
+    pub rounds: Vec<RoundSummary>,
+    /// The newest of its children, in the order of their ids.
+    pub children: Vec<Tree>,
+    /// How many more children of it are stored.
+    pub more: u64,
+}
+
+impl Tree {
+    /// How many instances it shows.
+    pub fn members(&self) -> usize {
+        1 + self.children.iter().map(Tree::members).sum::<usize>()
+    }
+}
+
+/// How much of a family to look at: it may be larger than a memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeLimits {
+    /// How many generations below the root.
+    pub depth: u8,
+    /// How many children of one instance, the newest.
+    pub children: usize,
+    /// How many instances in all.
+    pub members: usize,
+}
+
+impl Default for TreeLimits {
+    /// Three generations, a hundred children each, a thousand instances in all.
+    fn default() -> TreeLimits {
+        TreeLimits {
+            depth: 3,
+            children: 100,
+            members: 1_000,
+        }
+    }
+}
+
+impl Client {
+    /// An instance with its children and theirs, as far as `limits` go; `None` when there is no such instance. Each
+    /// member is a moment of its own.
+    pub async fn tree(
+        &self,
+        id: impl Into<InstanceId>,
+        limits: TreeLimits,
+    ) -> Result<Option<Tree>> {
+        let Some(root) = self.get(id.into()).await? else {
+            return Ok(None);
+        };
+        let mut left = limits.members.saturating_sub(1);
+        let tree = self.grow(root, limits.depth, limits.children, &mut left);
+        tree.await.map(Some)
+    }
+
+    /// Children and theirs, while there is room for more.
+    fn grow<'a>(
+        &'a self,
+        instance: Instance,
+        depth: u8,
+        most: usize,
+        left: &'a mut usize,
+    ) -> Pin<Box<dyn Future<Output = Result<Tree>> + Send + 'a>> {
+        Box::pin(async move {
+            let mut tree = Tree {
+                rounds: Vec::new(),
+                children: Vec::new(),
+                more: 0,
+                instance,
+            };
+            // Whoever never fanned out has no children to ask for.
+            if tree.instance.round == 0 {
+                return Ok(tree);
+            }
+            tree.rounds = self.rounds(tree.instance.id).await?;
+            let stored = tree.rounds.iter().flat_map(|round| &round.children);
+            let stored: u64 = stored.map(|(_, children)| children).sum();
+            let limit = most.min(*left).min(PAGE_MAX);
+            if depth > 0 && limit > 0 {
+                let children = self.newest_children(tree.instance.id, limit).await?;
+                *left -= children.len();
+                for child in children {
+                    let child = self.grow(child, depth - 1, most, left).await?;
+                    tree.children.push(child);
+                }
+            }
+            tree.more = stored.saturating_sub(tree.children.len() as u64);
+            Ok(tree)
+        })
+    }
+
+    async fn newest_children(&self, parent: InstanceId, limit: usize) -> Result<Vec<Instance>> {
+        let filter = Filter {
+            parent: Some(parent),
+            ..Filter::default()
+        };
+        let request = ListRequest {
+            filter,
+            before: None,
+            limit,
+        };
+        let mut children = self.list(request).await?.instances;
+        children.reverse();
+        Ok(children)
+    }
+}

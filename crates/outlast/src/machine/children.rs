@@ -1,0 +1,158 @@
+//! Children as their parent's steps see and reach them.
+
+use super::{Context, Id, Machine, Signal, StepError};
+use crate::client::{Client, Signalling};
+use crate::codec::refusal;
+use outlast_core::{
+    CancelAnswer, Child, Error, Instance, InstanceId, Invalid, Json, Note, Status, TerminateAnswer,
+};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+/// A child of machine `M`, as its parent sees it.
+#[non_exhaustive]
+pub struct ChildOf<M: Machine> {
+    /// The child.
+    pub id: Id<M>,
+    /// Its position among all that its fan-out was given, counted from 0.
+    pub position: u32,
+    /// Where it stands: how it ended, unless the join did not wait for it.
+    pub status: Status,
+    /// What it led to, when it is done.
+    pub output: Option<M::Output>,
+    /// Its error, when it failed or was cancelled.
+    pub error: Option<String>,
+}
+
+impl<M: Machine> ChildOf<M> {
+    pub(super) fn read(child: &Child) -> Result<ChildOf<M>, Invalid> {
+        let output = match &child.result {
+            Some(result) => Some(readable(result, "result").and_then(Json::decode).map_err(
+                |invalid| {
+                    invalid.within(format_args!(
+                        "output of child {} ({})",
+                        child.id, child.machine
+                    ))
+                },
+            )?),
+            None => None,
+        };
+        Ok(ChildOf {
+            id: Id::of(child.id),
+            position: child.position.try_into().unwrap_or(0),
+            status: child.status,
+            output,
+            error: child.last_error.clone(),
+        })
+    }
+
+    /// What it led to, or an error that says how it ended instead, or that it has not.
+    pub fn into_output(self) -> Result<M::Output, StepError> {
+        let (id, status) = (self.id, self.status);
+        self.output.ok_or_else(|| match status.is_terminal() {
+            true => {
+                let reason = self.error.as_deref().unwrap_or("no reason given");
+                StepError::new(format!("child {id} is {status}: {reason}"))
+            }
+            false => StepError::new(format!("child {id} has not ended: it is {status}")),
+        })
+    }
+}
+
+/// A value, unless it was refused: it was changed in the database, or is plain where only encoded ones are
+/// accepted.
+pub(super) fn readable<'a>(value: &'a Json, what: &str) -> Result<&'a Json, Invalid> {
+    match refusal(value) {
+        Some(refused) => Err(Invalid::new(what, refused.to_string())),
+        None => Ok(value),
+    }
+}
+
+impl<M: Machine> fmt::Debug for ChildOf<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChildOf")
+            .field("id", &self.id)
+            .field("position", &self.position)
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A child that its parent's step can reach; made by [`Context::child`].
+#[derive(Clone, Copy, Debug)]
+pub struct ChildHandle<'a> {
+    cx: &'a Context,
+    id: InstanceId,
+    round: i32,
+}
+
+impl<'a> ChildHandle<'a> {
+    pub(super) fn new(cx: &'a Context, id: InstanceId, round: i32) -> ChildHandle<'a> {
+        ChildHandle { cx, id, round }
+    }
+
+    /// The child.
+    pub fn id(&self) -> InstanceId {
+        self.id
+    }
+
+    /// The fan-out that started it, counted from 1.
+    pub fn round(&self) -> u32 {
+        self.round.try_into().unwrap_or(0)
+    }
+
+    /// The child as it is now. It is there for as long as its parent lives, unless an operator deleted it.
+    pub async fn get(&self) -> Result<Option<Instance>, Error> {
+        self.client().get(self.id).await
+    }
+
+    /// Where it stands now; `None` when an operator deleted it.
+    pub async fn status(&self) -> Result<Option<Status>, Error> {
+        // Its values need not be readable for this.
+        let found = self.client().store.get(self.id).await?;
+        Ok(found.map(|instance| instance.status))
+    }
+
+    /// Sends it a signal: await it. A step that is run again sends the same signals under the same keys, so that each
+    /// arrives once. Signals of one name are told apart by their order; a step that may send others when it is run
+    /// again gives them [keys of its own](Signalling::dedup).
+    pub fn signal<S: Signal>(&self, signal: S) -> Signalling<'a> {
+        let earlier = self.cx.sent().count(self.id, S::NAME);
+        let visit = self.cx.idempotency_key();
+        let key = format!("parent:{visit}:{}:{earlier}", S::NAME);
+        self.client().signal(self.id, signal).dedup(key)
+    }
+
+    /// Asks it to end; see [`Client::cancel`]. To ask again is harmless.
+    pub async fn cancel(&self, reason: impl fmt::Display) -> Result<CancelAnswer, Error> {
+        self.client().cancel(self.id, self.note(reason)).await
+    }
+
+    /// Ends it; see [`Client::terminate`]. To do it again is harmless.
+    pub async fn terminate(&self, reason: impl fmt::Display) -> Result<TerminateAnswer, Error> {
+        self.client().terminate(self.id, self.note(reason)).await
+    }
+
+    fn client(&self) -> &'a Client {
+        self.cx.client()
+    }
+
+    fn note(&self, reason: impl fmt::Display) -> Note {
+        Note::by(format!("parent {}", self.cx.id())).because(reason.to_string())
+    }
+}
+
+/// How many signals of which names one run of a step has sent to which child.
+#[derive(Debug, Default)]
+pub(super) struct Sent(Mutex<HashMap<(InstanceId, &'static str), u32>>);
+
+impl Sent {
+    /// How many there were before this one.
+    fn count(&self, child: InstanceId, name: &'static str) -> u32 {
+        let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let earlier = sent.entry((child, name)).or_default();
+        *earlier += 1;
+        *earlier - 1
+    }
+}

@@ -1,0 +1,248 @@
+//! Starting children, and what wakes their parent.
+
+use super::{Context, Machine, Outcome};
+use outlast_core::limits::CHILDREN_MAX;
+use outlast_core::{ClosePolicy, Invalid, Join, NewInstance, Until};
+use std::time::Duration;
+
+/// Children that still need to know who joins them; made by [`fan_out`].
+///
+/// | to go on | write |
+/// |---|---|
+/// | when all have ended, well or badly (unless said otherwise) | [`.all()`](FanOut::all) |
+/// | as soon as one has ended badly | [`.fail_fast()`](FanOut::fail_fast) |
+/// | when so many are done, or so many can no longer be | [`.quorum(k)`](FanOut::quorum) |
+/// | when one is done, or none can be any more | [`.any()`](FanOut::any) |
+/// | after this long at the latest, with what there is | [`.deadline(d)`](FanOut::deadline) |
+///
+/// [`Context::joined`] says why the step was woken. Children that still live then go on, unless
+/// [`.cancel_rest()`](FanOut::cancel_rest) or [`.terminate_rest()`](FanOut::terminate_rest) says otherwise.
+#[must_use = "say with `then` which step joins the children"]
+#[derive(Debug)]
+pub struct FanOut {
+    children: Vec<Result<NewInstance, Invalid>>,
+    /// What was said of the join. Nothing is taken back: what is said twice is a mistake that the outcome tells.
+    until: Option<(Until, &'static str)>,
+    rest: Option<ClosePolicy>,
+    deadline: Option<Duration>,
+    window: Option<usize>,
+    policy: ClosePolicy,
+    mistake: Option<Invalid>,
+}
+
+/// Starts children and parks the instance until all of them have ended, well or badly, or as is said.
+///
+/// ```
+/// # use outlast::prelude::*;
+/// # struct Line; #[derive(Serialize, Deserialize)] #[serde(tag = "step", content = "state")] enum L { Pack(u32) }
+/// # impl Machine for Line { const NAME: &'static str = "line"; type State = L; type Output = u32;
+/// # async fn step(&self, state: L, cx: &Context) -> StepResult<Self> { Ok(Outcome::done(1)) } }
+/// # struct M; #[derive(Serialize, Deserialize)] #[serde(tag = "step", content = "state")] enum Order { Join }
+/// # impl Machine for M { const NAME: &'static str = "m"; type State = Order; type Output = ();
+/// # async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> { let lines = [1, 2]; Ok(
+/// fan_out(lines.map(|line| New::<Line>(L::Pack(line))))
+///     .fail_fast()
+///     .cancel_rest()
+///     .deadline(Duration::from_secs(3600))
+///     .then(Order::Join)
+/// # ) } }
+/// ```
+pub fn fan_out<C>(children: impl IntoIterator<Item = C>) -> FanOut
+where
+    C: TryInto<NewInstance>,
+    C::Error: Into<Invalid>,
+{
+    FanOut {
+        children: Vec::new(),
+        until: None,
+        rest: None,
+        deadline: None,
+        window: None,
+        policy: ClosePolicy::Abandon,
+        mistake: None,
+    }
+    .and(children)
+}
+
+impl FanOut {
+    /// More children, of another machine perhaps. They are all one round.
+    pub fn and<C>(mut self, children: impl IntoIterator<Item = C>) -> FanOut
+    where
+        C: TryInto<NewInstance>,
+        C::Error: Into<Invalid>,
+    {
+        let children = children.into_iter();
+        self.children
+            .extend(children.map(|child| child.try_into().map_err(Into::into)));
+        self
+    }
+
+    /// Waits for all of them, well or badly ended. It is so unless another is said.
+    pub fn all(self) -> FanOut {
+        self.until(Until::All, "all")
+    }
+
+    /// Waits for all of them, or for the first that fails or is cancelled.
+    pub fn fail_fast(self) -> FanOut {
+        self.until(Until::FailFast, "fail_fast")
+    }
+
+    /// Waits until `k` of them are done, or until so many have ended otherwise that `k` can no longer be. Children that
+    /// were not started because their key was occupied count as such.
+    pub fn quorum(self, k: u32) -> FanOut {
+        self.until(Until::Quorum(k), "quorum")
+    }
+
+    /// Waits until one of them is done, or until none can be any more: a quorum of one.
+    pub fn any(self) -> FanOut {
+        self.until(Until::Quorum(1), "any")
+    }
+
+    /// Waits no longer than this, counted from the fan-out on. The step then sees what there is.
+    pub fn deadline(mut self, deadline: Duration) -> FanOut {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Runs no more than `n` of them at a time, in their order: the next one starts when one of them has ended. A child
+    /// that waits for a signal or for children of its own has its place all the while.
+    pub fn window(mut self, n: usize) -> FanOut {
+        self.window = Some(n);
+        self
+    }
+
+    /// Asks those that still live when this instance is woken to end; see
+    /// [`on_cancel`](super::Machine::on_cancel).
+    pub fn cancel_rest(self) -> FanOut {
+        self.rest(ClosePolicy::RequestCancel)
+    }
+
+    /// Ends those that still live when this instance is woken.
+    pub fn terminate_rest(self) -> FanOut {
+        self.rest(ClosePolicy::Terminate)
+    }
+
+    /// What becomes of those that still live when this instance ends, for all of the children; unless said otherwise
+    /// they go on. A child with a [policy of its own](super::New::on_parent_close) other than to go on keeps it.
+    pub fn on_parent_close(mut self, policy: ClosePolicy) -> FanOut {
+        self.policy = policy;
+        self
+    }
+
+    /// The step that joins them, with its state.
+    pub fn then<M: Machine>(self, state: M::State) -> Outcome<M> {
+        Outcome::fan_out(self, state)
+    }
+
+    fn until(mut self, until: Until, name: &'static str) -> FanOut {
+        if let Some((_, before)) = self.until {
+            self.mistaken(format!("is told both .{before}() and .{name}(); say one"));
+        }
+        self.until = Some((until, name));
+        self
+    }
+
+    fn rest(mut self, policy: ClosePolicy) -> FanOut {
+        if self.rest.is_some_and(|before| before != policy) {
+            self.mistaken("is told both .cancel_rest() and .terminate_rest(); say one".into());
+        }
+        self.rest = Some(policy);
+        self
+    }
+
+    fn mistaken(&mut self, reason: String) {
+        let mistake = || Invalid::new("fan-out", reason);
+        self.mistake.get_or_insert_with(mistake);
+    }
+
+    /// The children and the join as the store takes them. Children without a trace of their own belong to their
+    /// parent's.
+    pub(super) fn record(mut self, cx: &Context) -> Result<(Vec<NewInstance>, Join), Invalid> {
+        let join = self.join()?;
+        let policy = self.policy;
+        let children = self.children.into_iter().enumerate();
+        let children = children.map(|(position, child)| {
+            let mut child =
+                child.map_err(|invalid| invalid.within(format_args!("child {position}")))?;
+            child.trace = child.trace.or_else(|| cx.trace().map(str::to_owned));
+            if child.on_parent_close == ClosePolicy::Abandon {
+                child.on_parent_close = policy;
+            }
+            Ok(child)
+        });
+        Ok((children.collect::<Result<_, Invalid>>()?, join))
+    }
+
+    fn join(&mut self) -> Result<Join, Invalid> {
+        let until = self.until.map_or(Until::All, |(until, _)| until);
+        let waits_for_all = until == Until::All && self.deadline.is_none();
+        if waits_for_all && self.rest.is_some() {
+            self.mistaken(
+                "waits for all of its children, so there is no rest to end; say .fail_fast(), .quorum(k), .any() or \
+                 .deadline(..), or leave the rest out"
+                    .into(),
+            );
+        }
+        if let Some(mistake) = self.mistake.take() {
+            return Err(mistake);
+        }
+        Ok(Join {
+            until,
+            deadline: self.deadline,
+            window: self.window.map(|n| n.min(CHILDREN_MAX) as u32),
+            rest: self.rest.unwrap_or_default(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn none() -> FanOut {
+        fan_out(std::iter::empty::<NewInstance>())
+    }
+
+    fn refusal(mut fan_out: FanOut) -> String {
+        fan_out.join().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_said_of_a_join_is_what_the_store_is_told() {
+        assert_eq!(none().join(), Ok(Join::default()));
+        assert_eq!(none().all().join(), Ok(Join::default()));
+        let mut join = none()
+            .quorum(2)
+            .deadline(Duration::from_secs(5))
+            .window(7)
+            .terminate_rest();
+        let expected = Join {
+            until: Until::Quorum(2),
+            deadline: Some(Duration::from_secs(5)),
+            window: Some(7),
+            rest: ClosePolicy::Terminate,
+        };
+        assert_eq!(join.join(), Ok(expected));
+        let any = none().any().join().map(|join| join.until);
+        assert_eq!(any, Ok(Until::Quorum(1)));
+    }
+
+    #[test]
+    fn a_join_that_is_told_two_things_says_which() {
+        let both = refusal(none().fail_fast().quorum(2));
+        assert!(
+            both.contains(".fail_fast()") && both.contains(".quorum()"),
+            "{both}"
+        );
+        let both = refusal(none().any().cancel_rest().terminate_rest());
+        assert!(both.contains(".terminate_rest()"), "{both}");
+    }
+
+    #[test]
+    fn a_join_of_all_has_no_rest_unless_its_time_may_be_up() {
+        let refused = refusal(none().cancel_rest());
+        assert!(refused.contains("no rest"), "{refused}");
+        let mut late = none().deadline(Duration::from_secs(1)).cancel_rest();
+        assert!(late.join().is_ok());
+    }
+}

@@ -1,0 +1,349 @@
+//! Calls: what a workflow asks for, alone or as part of a group.
+
+use super::events::CallKind;
+use super::flow::Flow;
+use super::group::{Group, Shape, Spread};
+use super::runtime::{Ask, UnitKind};
+use super::waiting::{Waiting, Work};
+use super::{ChildRef, FlowError, FlowResult};
+use crate::machine::RetryPolicy;
+use outlast_core::{ClosePolicy, Invalid, Json, NewInstance};
+use serde::de::DeserializeOwned;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// Something that a workflow asks for and that comes to a `T`: await it, hand it to [`Flow::all`] or [`Flow::select`].
+///
+/// Nothing happens before that. `K` says what kind of call it is, and with it what more can be said of it.
+#[must_use = "a call does nothing unless it is awaited, or handed to flow.all(..) or flow.select(..)"]
+pub struct Call<'a, T, K = Plain> {
+    pub(super) flow: Flow,
+    pub(super) parts: Result<Parts<'a>, Invalid>,
+    pub(super) output: PhantomData<fn() -> (T, K)>,
+}
+
+/// A call of which nothing more can be said.
+#[derive(Debug)]
+pub enum Plain {}
+
+/// A call that starts a job.
+#[derive(Debug)]
+pub enum Activity {}
+
+/// A call that starts a workflow or a machine.
+#[derive(Debug)]
+pub enum Child {}
+
+/// What a call consists of.
+pub(super) struct Parts<'a> {
+    pub(super) kind: CallKind,
+    pub(super) name: String,
+    pub(super) ask: Ask,
+    pub(super) work: Option<Work<'a>>,
+}
+
+impl Parts<'_> {
+    /// What was said of a child can be stored: otherwise the call fails, and not its workflow.
+    fn checked(self) -> Result<Self, Invalid> {
+        if let Ask::Child { row, .. } = &self.ask {
+            row.check()?;
+        }
+        Ok(self)
+    }
+}
+
+impl<'a, T, K> Call<'a, T, K> {
+    pub(super) fn new(flow: &Flow, parts: Result<Parts<'a>, Invalid>) -> Call<'a, T, K> {
+        Call {
+            flow: flow.clone(),
+            parts,
+            output: PhantomData,
+        }
+    }
+
+    fn change_row(
+        mut self,
+        change: impl FnOnce(&mut NewInstance, &mut Option<RetryPolicy>),
+    ) -> Self {
+        if let Ok(parts) = &mut self.parts
+            && let Ask::Child { row, policy } = &mut parts.ask
+        {
+            change(row, policy);
+        }
+        self
+    }
+}
+
+impl<'a, T: DeserializeOwned + 'static, K> Call<'a, T, K> {
+    /// Waits no longer than this: `None` when the time is up first. What was asked for goes on.
+    pub fn timeout(self, after: Duration) -> super::select::Within<Self> {
+        let flow = self.flow.clone();
+        flow.deadline(after, self)
+    }
+}
+
+/// What can be said of children, jobs among them.
+macro_rules! child_options {
+    ($kind:ty) => {
+        impl<T> Call<'_, T, $kind> {
+            /// In this queue instead of the one it is declared for.
+            pub fn queue(self, queue: impl Into<String>) -> Self {
+                self.change_row(|row, _| row.queue = queue.into())
+            }
+
+            /// Its rank in the queue; lower is more urgent.
+            pub fn priority(self, priority: i16) -> Self {
+                self.change_row(|row, _| row.priority = priority)
+            }
+
+            /// Never at the same time as others with this key; in order with them.
+            pub fn partition_key(self, key: impl Into<String>) -> Self {
+                self.change_row(|row, _| row.partition_key = Some(key.into()))
+            }
+
+            /// Known by this business key. When somebody else holds it, the call fails.
+            pub fn key(self, key: impl Into<String>) -> Self {
+                self.change_row(|row, _| {
+                    let scope = outlast_core::Scope::default();
+                    *row = row.clone().correlation(key.into(), scope);
+                })
+            }
+
+            /// What becomes of it when this workflow ends before it does; unless said otherwise it goes on.
+            pub fn on_parent_close(self, policy: ClosePolicy) -> Self {
+                self.change_row(|row, _| row.on_parent_close = policy)
+            }
+        }
+    };
+}
+
+child_options!(Activity);
+child_options!(Child);
+
+/// How a job is tried, fixed for this call when it is scheduled: a build with other settings tries it as was said then.
+impl<T> Call<'_, T, Activity> {
+    /// How often it is tried at most, instead of [`Job::MAX_ATTEMPTS`](crate::Job::MAX_ATTEMPTS).
+    pub fn max_attempts(self, attempts: u32) -> Self {
+        self.retry_policy(|policy| policy.max_attempts = attempts.max(1))
+    }
+
+    /// How long one try may take, instead of [`Job::TIMEOUT`](crate::Job::TIMEOUT), which it cannot exceed.
+    pub fn attempt_timeout(self, timeout: Duration) -> Self {
+        self.retry_policy(|policy| policy.timeout_ms = millis(timeout))
+    }
+
+    /// Waits this long after the first try, then `factor` times as long after each, up to `longest`; instead of
+    /// [`Job::backoff`](crate::Job::backoff).
+    pub fn backoff(self, first: Duration, factor: f64, longest: Duration) -> Self {
+        self.retry_policy(|policy| {
+            policy.backoff = Some(crate::machine::Doubling {
+                first_ms: millis(first),
+                factor: if factor.is_finite() {
+                    factor.max(1.0)
+                } else {
+                    1.0
+                },
+                longest_ms: millis(longest),
+            });
+        })
+    }
+
+    fn retry_policy(self, change: impl FnOnce(&mut RetryPolicy)) -> Self {
+        self.change_row(|_, policy| {
+            if let Some(policy) = policy {
+                change(policy);
+            }
+        })
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl<'a, T: DeserializeOwned + 'static> Call<'a, T, Child> {
+    /// Starts it without waiting for it: the answer is there once it is committed, and can be awaited later.
+    pub fn start(self) -> Starting<T> {
+        Starting {
+            waiting: Waiting::new(self.flow.clone(), UnitKind::Launch),
+            spread: Some(self.parts.and_then(Parts::checked).map(Spread::of)),
+            output: PhantomData,
+        }
+    }
+}
+
+/// A child on its way to be started; await it to get a handle.
+#[must_use = "await it, or the child is not started"]
+pub struct Starting<T> {
+    waiting: Waiting,
+    spread: Option<Result<Spread, Invalid>>,
+    output: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned + 'static> Future for Starting<T> {
+    type Output = FlowResult<Started<T>>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        match this.spread.take() {
+            Some(Ok(spread)) => this.waiting.ask(spread),
+            Some(Err(invalid)) => return Poll::Ready(Err(FlowError::invalid(invalid))),
+            None => {}
+        }
+        ready!(this.waiting.poll(&mut ()))?;
+        let call = this.waiting.leaves()[0];
+        let flow = this.waiting.flow().clone();
+        Poll::Ready(Ok(Started {
+            call,
+            flow,
+            output: PhantomData,
+        }))
+    }
+}
+
+/// A child that was started: look at it, signal it, await what it comes to.
+pub struct Started<T> {
+    call: i32,
+    flow: Flow,
+    output: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned + 'static> Started<T> {
+    /// The child.
+    pub fn child(&self) -> ChildRef {
+        ChildRef::new(&self.flow, self.call)
+    }
+
+    /// Waits for what it comes to: await it, or hand it to [`Flow::all`] or [`Flow::select`].
+    pub fn join(&self) -> Joining<T> {
+        Joining {
+            call: self.call,
+            waiting: Waiting::new(self.flow.clone(), UnitKind::Single),
+            is_asked: false,
+            output: PhantomData,
+        }
+    }
+}
+
+/// A child that is waited for again; made by [`Started::join`].
+#[must_use = "await it"]
+pub struct Joining<T> {
+    call: i32,
+    waiting: Waiting,
+    is_asked: bool,
+    output: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned + 'static> Future for Joining<T> {
+    type Output = FlowResult<T>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        if !std::mem::replace(&mut this.is_asked, true) {
+            let mut spread = Spread::default();
+            spread.again(this.call);
+            this.waiting.ask(spread);
+        }
+        ready!(this.waiting.poll(&mut ()))?;
+        Poll::Ready(this.waiting.take(0))
+    }
+}
+
+impl<T: DeserializeOwned + 'static> Group for Joining<T> {
+    type Output = T;
+    type Shape = LeafShape<'static, T>;
+
+    fn spread(self, into: &mut Spread) -> Result<LeafShape<'static, T>, Invalid> {
+        into.again(self.call);
+        Ok(LeafShape::new(None))
+    }
+}
+
+impl<'a, T: DeserializeOwned + 'static, K: 'a> IntoFuture for Call<'a, T, K> {
+    type Output = FlowResult<T>;
+    type IntoFuture = Awaiting<'a, T>;
+
+    fn into_future(self) -> Awaiting<'a, T> {
+        let mut parts = self.parts;
+        let work = parts.as_mut().ok().and_then(|parts| parts.work.take());
+        Awaiting {
+            waiting: Waiting::new(self.flow, UnitKind::Single),
+            spread: Some(parts.and_then(Parts::checked).map(Spread::of)),
+            shape: LeafShape::new(work),
+        }
+    }
+}
+
+/// A call that is awaited alone.
+pub struct Awaiting<'a, T> {
+    waiting: Waiting,
+    spread: Option<Result<Spread, Invalid>>,
+    shape: LeafShape<'a, T>,
+}
+
+impl<T: DeserializeOwned + 'static> Future for Awaiting<'_, T> {
+    type Output = FlowResult<T>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        match this.spread.take() {
+            Some(Ok(spread)) => this.waiting.ask(spread),
+            Some(Err(invalid)) => return Poll::Ready(Err(FlowError::invalid(invalid))),
+            None => {}
+        }
+        ready!(this.waiting.poll(&mut this.shape))?;
+        Poll::Ready(this.waiting.take(0))
+    }
+}
+
+impl<'a, T: DeserializeOwned + 'static, K> Group for Call<'a, T, K> {
+    type Output = T;
+    type Shape = LeafShape<'a, T>;
+
+    fn spread(self, into: &mut Spread) -> Result<LeafShape<'a, T>, Invalid> {
+        let mut parts = self.parts?.checked()?;
+        let work = parts.work.take();
+        into.leaf(parts);
+        Ok(LeafShape::new(work))
+    }
+}
+
+/// The shape of one call, with what is to be run for it.
+#[doc(hidden)]
+pub struct LeafShape<'a, T> {
+    work: Option<Work<'a>>,
+    output: PhantomData<fn() -> T>,
+}
+
+impl<'a, T> LeafShape<'a, T> {
+    fn new(work: Option<Work<'a>>) -> LeafShape<'a, T> {
+        LeafShape {
+            work,
+            output: PhantomData,
+        }
+    }
+}
+
+impl<T: DeserializeOwned> Shape for LeafShape<'_, T> {
+    type Output = T;
+
+    fn leaves(&self) -> usize {
+        1
+    }
+
+    fn each_work(&mut self, at: usize, visit: &mut dyn FnMut(usize, &mut Work<'_>)) {
+        if let Some(work) = &mut self.work {
+            visit(at, work);
+        }
+    }
+
+    fn gather(self, next: &mut dyn FnMut() -> FlowResult<Json>) -> FlowResult<T> {
+        decode(&next()?)
+    }
+}
+
+pub(super) fn decode<T: DeserializeOwned>(json: &Json) -> FlowResult<T> {
+    json.decode().map_err(FlowError::invalid)
+}

@@ -1,0 +1,292 @@
+//! What the events of a history carry, and the calls they belong to.
+
+use super::FlowErrorKind;
+use crate::machine::RetryPolicy;
+use outlast_core::{
+    Child, ClosePolicy, EventKind, InstanceId, Invalid, Json, NewEvent, SignalId, Status, Timestamp,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Of `RunStarted`.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Started {
+    /// What [`Flow::random`](super::Flow::random) goes by.
+    pub(crate) seed: i64,
+}
+
+/// Of `ActivityScheduled` and `ChildScheduled`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Scheduled {
+    pub(crate) round: i32,
+    pub(crate) position: i32,
+    pub(crate) machine: String,
+    pub(crate) version: i32,
+    pub(crate) on_parent_close: ClosePolicy,
+    /// A digest of what it was given.
+    pub(crate) input: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) policy: Option<RetryPolicy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) group: Option<Place>,
+}
+
+/// Where a call stands in the groups it is in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Place {
+    /// The calls of the groups, from the outermost to the innermost.
+    pub(crate) path: Vec<i32>,
+    /// How many leaves the outermost has.
+    pub(crate) size: usize,
+    /// Which of them it is, from 0.
+    pub(crate) index: usize,
+    /// Whether the outermost is a selection, of which the first counts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) select: bool,
+}
+
+/// Of `TimerScheduled`, `StepScheduled`, `SignalAwaited`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Waiting {
+    /// How long a timer runs from the event on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) after_us: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) group: Option<Place>,
+}
+
+/// Of `StepCompleted`.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Completed {
+    pub(crate) result: Json,
+}
+
+/// Of `StepFailed`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Failed {
+    /// `error`, `panic`, `timeout` or `invalid`.
+    pub(crate) kind: String,
+    pub(crate) error: String,
+}
+
+/// Of `ChildStarted` and of all ends of children.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Ended {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) child: Option<InstanceId>,
+    pub(crate) run: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) result: Option<Json>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+}
+
+/// Of `SignalConsumed`.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Consumed {
+    pub(crate) signal: SignalId,
+    pub(crate) payload: Json,
+}
+
+/// Of `GroupResolved` and `SelectionResolved`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Resolved {
+    /// The call whose failure it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) failed: Option<i32>,
+    /// The member that was first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) winner: Option<usize>,
+}
+
+/// Of `VersionMarked`.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Marked {
+    pub(crate) version: i32,
+}
+
+/// Of `CancelRequested`, `FailureHandled`, `RunFailed` and `RunCancelled`.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Reason {
+    pub(crate) reason: String,
+}
+
+/// Of `ContinuedAsNew`: what the run that ends had begun with.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Renewed {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) input: Option<Json>,
+}
+
+/// Of `ReplayBlocked`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mismatch {
+    pub(crate) expected: String,
+    pub(crate) found: String,
+}
+
+/// Of `ChildTold`.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Told {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) child: Option<InstanceId>,
+    pub(crate) answer: String,
+}
+
+/// What kind of call the code has made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallKind {
+    Step,
+    Activity,
+    Child,
+    Timer,
+    Signal,
+    Tell,
+    Group,
+    Selection,
+}
+
+impl CallKind {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            CallKind::Step => "step",
+            CallKind::Activity => "activity",
+            CallKind::Child => "child",
+            CallKind::Timer => "timer",
+            CallKind::Signal => "signal",
+            CallKind::Tell => "tell",
+            CallKind::Group => "all",
+            CallKind::Selection => "select",
+        }
+    }
+
+    /// Whether it is an instance of its own.
+    pub(crate) fn is_child(self) -> bool {
+        matches!(self, CallKind::Activity | CallKind::Child)
+    }
+
+    /// The kind of call that an event belongs to; `None` for those of the run itself.
+    pub(crate) fn of(event: EventKind) -> Option<CallKind> {
+        Some(match event {
+            EventKind::StepScheduled | EventKind::StepCompleted | EventKind::StepFailed => {
+                CallKind::Step
+            }
+            EventKind::ActivityScheduled
+            | EventKind::ActivityCompleted
+            | EventKind::ActivityFailed
+            | EventKind::ActivityCancelled => CallKind::Activity,
+            EventKind::ChildScheduled
+            | EventKind::ChildStarted
+            | EventKind::ChildCompleted
+            | EventKind::ChildFailed
+            | EventKind::ChildCancelled
+            | EventKind::ChildTerminated => CallKind::Child,
+            EventKind::ChildTold => CallKind::Tell,
+            EventKind::GroupResolved => CallKind::Group,
+            EventKind::SelectionResolved => CallKind::Selection,
+            EventKind::TimerScheduled | EventKind::TimerFired | EventKind::TimerCancelled => {
+                CallKind::Timer
+            }
+            EventKind::SignalAwaited | EventKind::SignalConsumed => CallKind::Signal,
+            EventKind::RunStarted
+            | EventKind::VersionMarked
+            | EventKind::CancelRequested
+            | EventKind::FailureHandled
+            | EventKind::ReplayBlocked
+            | EventKind::ContinuedAsNew
+            | EventKind::RunCompleted
+            | EventKind::RunFailed
+            | EventKind::RunCancelled => return None,
+        })
+    }
+}
+
+/// An event as it is about to be written.
+pub(crate) fn event(
+    kind: EventKind,
+    call: Option<i32>,
+    name: &str,
+    data: &impl Serialize,
+    at: Option<Timestamp>,
+) -> NewEvent {
+    NewEvent {
+        kind,
+        call,
+        name: name.to_owned(),
+        data: document(data),
+        at,
+    }
+}
+
+/// What an event carries. The values in it were stored before or were checked, and may take all the room that one value
+/// may take; the event around them takes a little more.
+fn document(data: &impl Serialize) -> Json {
+    let text = serde_json::to_string(data).expect("events are plain JSON");
+    Json::stored(text).expect("serde writes JSON")
+}
+
+/// What an event carries, as it was written.
+pub(crate) fn data<T: DeserializeOwned>(event: &NewEvent) -> Result<T, Invalid> {
+    data_of(&event.data).map_err(|invalid| invalid.within(format_args!("event {}", event.kind)))
+}
+
+/// The same, of what an event carries.
+pub(crate) fn data_of<T: DeserializeOwned>(data: &Json) -> Result<T, Invalid> {
+    data.decode()
+}
+
+/// How a child ended, as its parent records it; `None` while it lives.
+pub(crate) fn end_of(kind: CallKind, child: &Child) -> Option<EventKind> {
+    let is_activity = kind == CallKind::Activity;
+    Some(match child.status {
+        Status::Done if is_activity => EventKind::ActivityCompleted,
+        Status::Done => EventKind::ChildCompleted,
+        Status::Failed if is_activity => EventKind::ActivityFailed,
+        Status::Failed => EventKind::ChildFailed,
+        Status::Cancelled if is_activity => EventKind::ActivityCancelled,
+        Status::Cancelled => match was_terminated(child) {
+            true => EventKind::ChildTerminated,
+            false => EventKind::ChildCancelled,
+        },
+        Status::Runnable
+        | Status::Executing
+        | Status::AwaitingSignal
+        | Status::AwaitingChildren => return None,
+    })
+}
+
+/// Whoever is terminated never says why it ended; what is recorded of it begins with this.
+fn was_terminated(child: &Child) -> bool {
+    let error = child.last_error.as_deref().unwrap_or_default();
+    error.starts_with("terminated by ")
+}
+
+/// What a bad end of a child is to the code.
+pub(crate) fn failure_kind(event: EventKind) -> FlowErrorKind {
+    let kinds = [
+        (EventKind::ActivityFailed, FlowErrorKind::ActivityFailed),
+        (
+            EventKind::ActivityCancelled,
+            FlowErrorKind::ActivityCancelled,
+        ),
+        (EventKind::ChildCancelled, FlowErrorKind::ChildCancelled),
+        (EventKind::ChildTerminated, FlowErrorKind::ChildTerminated),
+    ];
+    let found = kinds.into_iter().find(|(of, _)| *of == event);
+    found.map_or(FlowErrorKind::ChildFailed, |(_, kind)| kind)
+}
+
+/// A digest of what a call was given, to tell whether another run of the code gave it the same.
+pub(crate) fn digest(json: &Json) -> String {
+    format!("{:016x}", fnv(json.as_str().as_bytes()))
+}
+
+/// FNV-1a: the same in every build, and not meant to keep anything secret or unforgeable.
+pub(crate) fn fnv(bytes: &[u8]) -> u64 {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for byte in bytes {
+        hash ^= u64::from(*byte);
+        hash = hash.wrapping_mul(0x0100_0000_01b3);
+    }
+    hash
+}

@@ -1,0 +1,164 @@
+//! A run with its history, as a document: to be looked at, and to be replayed against other code.
+
+use super::events::{Renewed, data_of};
+use crate::client::Client;
+use outlast_core::limits::HISTORY_PAGE_MAX;
+use outlast_core::{
+    Event, EventKind, HistoryRequest, Instance, InstanceId, Json, Result, RunSummary, Status,
+    Timestamp,
+};
+use serde::{Deserialize, Serialize};
+
+/// The form of the document; what reads it knows by this whether it can.
+const FORMAT: u32 = 1;
+
+/// One run of a workflow, whole: `outlast export` writes it, [`testing::replay`](crate::testing::replay) reads it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct History {
+    /// The form of this document.
+    pub format: u32,
+    /// The instance.
+    pub instance: InstanceId,
+    /// Its workflow.
+    pub workflow: String,
+    /// In which version.
+    pub version: i32,
+    /// Which run of it.
+    pub run: i32,
+    /// Its correlation key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Its trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
+    /// How the instance stands.
+    pub status: Status,
+    /// What the run began with.
+    pub input: Json,
+    /// What happened, in order.
+    pub events: Vec<HistoryEvent>,
+}
+
+/// An event of an exported history.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HistoryEvent {
+    /// Its place, counted from 1.
+    pub seq: i32,
+    /// When it happened, in microseconds since 1970.
+    pub at: Timestamp,
+    /// What it says.
+    pub kind: EventKind,
+    /// The call it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<i32>,
+    /// What that call names.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// What else there is to say.
+    pub data: Json,
+}
+
+impl From<Event> for HistoryEvent {
+    fn from(event: Event) -> HistoryEvent {
+        HistoryEvent {
+            seq: event.seq,
+            at: event.at,
+            kind: event.kind,
+            call: event.call,
+            name: event.name,
+            data: event.data,
+        }
+    }
+}
+
+impl History {
+    /// Reads what an export has written.
+    pub fn parse(text: &str) -> std::result::Result<History, outlast_core::Invalid> {
+        let history: History = serde_json::from_str(text)
+            .map_err(|error| outlast_core::Invalid::new("history", error.to_string()))?;
+        if history.format != FORMAT {
+            let reason = format!(
+                "has form {}; this build reads form {FORMAT}",
+                history.format
+            );
+            return Err(outlast_core::Invalid::new("history", reason));
+        }
+        Ok(history)
+    }
+}
+
+impl Client {
+    /// One run of a workflow with its history, whole; the present one unless another is named. `None` when there is no such
+    /// instance or run, or its history is no longer stored.
+    pub async fn export(
+        &self,
+        id: impl Into<InstanceId>,
+        run: Option<i32>,
+    ) -> Result<Option<History>> {
+        let id = id.into();
+        let Some(instance) = self.get(id).await? else {
+            return Ok(None);
+        };
+        let run = run.unwrap_or(instance.run);
+        let stored = self.histories(id).await?;
+        if !stored.iter().any(|it| it.run == run) {
+            return Ok(None);
+        }
+        let events = self.events_of(id, run).await?;
+        let input = self.input_of(&instance, run, &stored).await?;
+        Ok(Some(History {
+            format: FORMAT,
+            instance: id,
+            workflow: instance.machine,
+            version: instance.version,
+            run,
+            key: instance.correlation_key,
+            trace: instance.trace,
+            status: instance.status,
+            input,
+            events: events.into_iter().map(Into::into).collect(),
+        }))
+    }
+
+    /// Every event of a run.
+    pub async fn events_of(&self, id: InstanceId, run: i32) -> Result<Vec<Event>> {
+        let mut events: Vec<Event> = Vec::new();
+        loop {
+            let page = HistoryRequest {
+                id,
+                run,
+                after: events.last().map_or(0, |event| event.seq),
+                max: HISTORY_PAGE_MAX,
+            };
+            let page = self.history(page).await?;
+            let is_last = page.len() < HISTORY_PAGE_MAX;
+            events.extend(page);
+            if is_last {
+                return Ok(events);
+            }
+        }
+    }
+
+    /// What a run began with. The present one's is the state of the instance; one that began another run has left its own
+    /// with its last event; one that an operator began anew had the input of the next.
+    async fn input_of(&self, instance: &Instance, run: i32, stored: &[RunSummary]) -> Result<Json> {
+        for run in stored
+            .iter()
+            .filter(|it| it.run >= run && it.run < instance.run)
+        {
+            let last = HistoryRequest {
+                id: instance.id,
+                run: run.run,
+                after: run.events - 1,
+                max: 1,
+            };
+            let last = self.history(last).await?.pop();
+            let renewed: Option<Renewed> =
+                last.as_ref().and_then(|event| data_of(&event.data).ok());
+            if let Some(Renewed { input: Some(input) }) = renewed {
+                return Ok(input);
+            }
+        }
+        Ok(instance.state.clone())
+    }
+}

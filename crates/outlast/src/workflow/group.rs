@@ -1,0 +1,345 @@
+//! Groups: several calls that are waited for together, in any shape.
+
+use super::call::Parts;
+use super::flow::Flow;
+use super::runtime::{Leaf, NewCall, UnitKind};
+use super::waiting::{Waiting, Work};
+use super::{FlowError, FlowResult};
+use outlast_core::{Invalid, Json};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+/// What [`Flow::all`] takes: calls, groups, and vectors, arrays and tuples of them, nested as one likes. The results come in the
+/// same shape.
+pub trait Group: Sized {
+    /// The results, in the same shape.
+    type Output;
+    /// What remembers the shape.
+    #[doc(hidden)]
+    type Shape: Shape<Output = Self::Output>;
+
+    /// Takes the calls out of their shape.
+    #[doc(hidden)]
+    fn spread(self, into: &mut Spread) -> Result<Self::Shape, Invalid>;
+}
+
+/// A shape that waits for its results.
+#[doc(hidden)]
+pub trait Shape {
+    type Output;
+
+    /// How many calls it has.
+    fn leaves(&self) -> usize;
+
+    /// Shows what is to be run here, with the place of its call. `at` is the place of the first one.
+    fn each_work(&mut self, at: usize, visit: &mut dyn FnMut(usize, &mut Work<'_>));
+
+    /// Puts the results of the calls into the shape, in the order of the calls.
+    fn gather(self, next: &mut dyn FnMut() -> FlowResult<Json>) -> FlowResult<Self::Output>;
+}
+
+/// The calls of a group, out of their shape.
+#[doc(hidden)]
+#[derive(Default)]
+pub struct Spread {
+    pub(super) members: Vec<Vec<Leaf>>,
+    /// How many groups were met.
+    pub(super) groups: usize,
+    /// Those that the next call is in.
+    pub(super) path: Vec<usize>,
+    pub(super) window: Option<u32>,
+    pub(super) cancel_rest: bool,
+}
+
+impl Spread {
+    /// Adds a call.
+    pub(super) fn leaf(&mut self, parts: Parts<'_>) {
+        self.push(Leaf::New(NewCall {
+            kind: parts.kind,
+            name: parts.name,
+            ask: parts.ask,
+            groups: self.path.clone(),
+        }));
+    }
+
+    /// One call.
+    pub(super) fn of(parts: Parts<'_>) -> Spread {
+        let mut spread = Spread::default();
+        spread.leaf(parts);
+        spread
+    }
+
+    /// Adds a child that was started before.
+    pub(super) fn again(&mut self, call: i32) {
+        self.push(Leaf::Again(call));
+    }
+
+    fn push(&mut self, leaf: Leaf) {
+        if self.members.is_empty() {
+            self.members.push(Vec::new());
+        }
+        if let Some(member) = self.members.last_mut() {
+            member.push(leaf);
+        }
+    }
+
+    /// Whether it can be started.
+    pub(super) fn check(&self) -> Result<(), Invalid> {
+        match self.window {
+            Some(0) => Err(Invalid::new(
+                "window",
+                "has no places, so no child could ever start; give it at least one",
+            )),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// What is added from now on is another member of a selection.
+    pub(super) fn next_member(&mut self) {
+        self.members.push(Vec::new());
+    }
+
+    /// What `spread` adds is in a group of its own.
+    pub(super) fn within<T>(
+        &mut self,
+        spread: impl FnOnce(&mut Self) -> Result<T, Invalid>,
+    ) -> Result<T, Invalid> {
+        self.path.push(self.groups);
+        self.groups += 1;
+        let shape = spread(self);
+        self.path.pop();
+        shape
+    }
+}
+
+/// A group that is waited for; made by [`Flow::all`]. Await it, or make it part of another group.
+#[must_use = "await it"]
+pub struct All<G: Group> {
+    waiting: Waiting,
+    group: Option<G>,
+    shape: Option<G::Shape>,
+    window: Option<u32>,
+    cancel_rest: bool,
+}
+
+// Nothing in it is pinned: what is, is boxed.
+impl<G: Group> Unpin for All<G> {}
+
+impl<G: Group> All<G> {
+    pub(super) fn new(flow: &Flow, group: G) -> All<G> {
+        All {
+            waiting: Waiting::new(flow.clone(), UnitKind::Group),
+            group: Some(group),
+            shape: None,
+            window: None,
+            cancel_rest: false,
+        }
+    }
+
+    /// Runs no more than `n` of its children at a time, in their order: the next one starts when one of them has ended.
+    /// It is for the outermost group.
+    pub fn window(mut self, n: u32) -> All<G> {
+        self.window = Some(n);
+        self
+    }
+
+    /// Asks the children that still live when one has failed to end. Otherwise they go on.
+    pub fn cancel_rest(mut self) -> All<G> {
+        self.cancel_rest = true;
+        self
+    }
+
+    /// Waits no longer than this: `None` when the time is up first. What was asked for goes on.
+    pub fn timeout(mut self, after: std::time::Duration) -> super::select::Within<Self> {
+        let flow = self.waiting.flow().clone();
+        let window = self.window.take();
+        flow.deadline(after, self).window(window)
+    }
+}
+
+impl<G: Group> Future for All<G> {
+    type Output = FlowResult<G::Output>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        if let Some(group) = this.group.take() {
+            let mut spread = Spread {
+                window: this.window,
+                cancel_rest: this.cancel_rest,
+                ..Spread::default()
+            };
+            if let Err(invalid) = spread.check() {
+                return Poll::Ready(Err(FlowError::invalid(invalid)));
+            }
+            match spread.within(|spread| group.spread(spread)) {
+                Ok(shape) => this.shape = Some(shape),
+                Err(invalid) => return Poll::Ready(Err(FlowError::invalid(invalid))),
+            }
+            this.waiting.ask(spread);
+        }
+        let Some(shape) = &mut this.shape else {
+            return Poll::Pending;
+        };
+        ready!(this.waiting.poll(shape))?;
+        let shape = this.shape.take().expect("it was there");
+        let failed = this.waiting.resolved().and_then(|it| it.failed);
+        if let Some(failed) = failed {
+            return Poll::Ready(this.waiting.failure(failed));
+        }
+        let mut index = 0;
+        Poll::Ready(shape.gather(&mut || {
+            index += 1;
+            this.waiting.result(index - 1)
+        }))
+    }
+}
+
+/// A group inside another one.
+impl<G: Group> Group for All<G> {
+    type Output = G::Output;
+    type Shape = G::Shape;
+
+    fn spread(self, into: &mut Spread) -> Result<G::Shape, Invalid> {
+        if self.window.is_some() || self.cancel_rest {
+            return Err(Invalid::new(
+                "group",
+                "inside another one says .window(..) or .cancel_rest(); say it of the outermost",
+            ));
+        }
+        let group = self.group.ok_or_else(|| {
+            Invalid::new("group", "was awaited before it was made part of another")
+        })?;
+        into.within(|spread| group.spread(spread))
+    }
+}
+
+impl<G: Group> Group for Vec<G> {
+    type Output = Vec<G::Output>;
+    type Shape = Vec<G::Shape>;
+
+    fn spread(self, into: &mut Spread) -> Result<Vec<G::Shape>, Invalid> {
+        self.into_iter().map(|member| member.spread(into)).collect()
+    }
+}
+
+impl<S: Shape> Shape for Vec<S> {
+    type Output = Vec<S::Output>;
+
+    fn leaves(&self) -> usize {
+        self.iter().map(Shape::leaves).sum()
+    }
+
+    fn each_work(&mut self, mut at: usize, visit: &mut dyn FnMut(usize, &mut Work<'_>)) {
+        for member in self {
+            member.each_work(at, visit);
+            at += member.leaves();
+        }
+    }
+
+    fn gather(self, next: &mut dyn FnMut() -> FlowResult<Json>) -> FlowResult<Self::Output> {
+        self.into_iter().map(|member| member.gather(next)).collect()
+    }
+}
+
+impl<G: Group, const N: usize> Group for [G; N] {
+    type Output = [G::Output; N];
+    type Shape = ArrayShape<G::Shape, N>;
+
+    fn spread(self, into: &mut Spread) -> Result<Self::Shape, Invalid> {
+        let shapes: Result<Vec<_>, _> =
+            self.into_iter().map(|member| member.spread(into)).collect();
+        Ok(ArrayShape(shapes?))
+    }
+}
+
+/// The shape of an array.
+#[doc(hidden)]
+pub struct ArrayShape<S, const N: usize>(Vec<S>);
+
+impl<S: Shape, const N: usize> Shape for ArrayShape<S, N> {
+    type Output = [S::Output; N];
+
+    fn leaves(&self) -> usize {
+        self.0.leaves()
+    }
+
+    fn each_work(&mut self, at: usize, visit: &mut dyn FnMut(usize, &mut Work<'_>)) {
+        self.0.each_work(at, visit);
+    }
+
+    fn gather(self, next: &mut dyn FnMut() -> FlowResult<Json>) -> FlowResult<Self::Output> {
+        let results: Vec<S::Output> = self.0.gather(next)?;
+        match results.try_into() {
+            Ok(results) => Ok(results),
+            Err(_) => unreachable!("as many results as members"),
+        }
+    }
+}
+
+impl Group for () {
+    type Output = ();
+    type Shape = ();
+
+    fn spread(self, _: &mut Spread) -> Result<(), Invalid> {
+        Ok(())
+    }
+}
+
+impl Shape for () {
+    type Output = ();
+
+    fn leaves(&self) -> usize {
+        0
+    }
+
+    fn each_work(&mut self, _: usize, _: &mut dyn FnMut(usize, &mut Work<'_>)) {}
+
+    fn gather(self, _: &mut dyn FnMut() -> FlowResult<Json>) -> FlowResult<()> {
+        Ok(())
+    }
+}
+
+macro_rules! tuples {
+    ($(($($member:ident $index:tt),+))*) => {$(
+        impl<$($member: Group),+> Group for ($($member,)+) {
+            type Output = ($($member::Output,)+);
+            type Shape = ($($member::Shape,)+);
+
+            fn spread(self, into: &mut Spread) -> Result<Self::Shape, Invalid> {
+                Ok(($(self.$index.spread(into)?,)+))
+            }
+        }
+
+        impl<$($member: Shape),+> Shape for ($($member,)+) {
+            type Output = ($($member::Output,)+);
+
+            fn leaves(&self) -> usize {
+                0 $(+ self.$index.leaves())+
+            }
+
+            fn each_work(&mut self, at: usize, visit: &mut dyn FnMut(usize, &mut Work<'_>)) {
+                let mut at = at;
+                $(
+                    self.$index.each_work(at, visit);
+                    at += self.$index.leaves();
+                )+
+                let _ = at;
+            }
+
+            fn gather(self, next: &mut dyn FnMut() -> FlowResult<Json>) -> FlowResult<Self::Output> {
+                Ok(($(self.$index.gather(next)?,)+))
+            }
+        }
+    )*};
+}
+
+tuples! {
+    (A 0)
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
+    (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
+}

@@ -1,0 +1,95 @@
+//! Workflows: one `async` function that starts children and activities, waits for them together, and survives everything.
+//!
+//! A workflow is an instance like any other, with a history beside it: what its code asked for, and what came of it. When it is
+//! claimed again, after a crash, a deploy or a wait, the code is run from the start and every call is given the answer that the history
+//! has; so it goes on where it was.
+//!
+//! ```
+//! use outlast::prelude::*;
+//!
+//! struct Charge;
+//!
+//! impl Job for Charge {
+//!     const NAME: &'static str = "charge";
+//!     type Args = u64;
+//!     type Output = String;
+//!
+//!     async fn perform(&self, amount: u64, _cx: &Context) -> Result<String, JobError> {
+//!         Ok(format!("receipt over {amount}"))
+//!     }
+//! }
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct Approved {
+//!     by: String,
+//! }
+//!
+//! impl Signal for Approved {
+//!     const NAME: &'static str = "approved";
+//! }
+//!
+//! struct Purchase;
+//!
+//! impl Workflow for Purchase {
+//!     const NAME: &'static str = "purchase";
+//!     type Input = u64;
+//!     type Output = String;
+//!
+//!     async fn run(&self, flow: Flow, amount: u64) -> FlowResult<String> {
+//!         let day = Duration::from_secs(24 * 3600);
+//!         let Some(approved) = flow.signal::<Approved>().timeout(day).await? else {
+//!             return Err(flow.fail("nobody approved"));
+//!         };
+//!         let receipt = flow.activity(Charge, amount).await?;
+//!         Ok(format!("{receipt}, approved by {}", approved.by))
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let engine = Engine::builder(Sqlite::in_memory()?)
+//!     .workflow(Purchase)
+//!     .machine(Charge)
+//!     .queue("default", 10)
+//!     .start()
+//!     .await?;
+//! let id = engine.insert(Run::<Purchase>(100).key("purchase:1")).await?;
+//! engine.signal(Purchase::key("purchase:1"), Approved { by: "Ada".into() }).await?;
+//! let receipt = engine.wait(id, Duration::from_secs(10)).await?;
+//! assert_eq!(receipt, "receipt over 100, approved by Ada");
+//! engine.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Workflow`] is what one writes, [`Flow`] what its code calls, [`Run`](fn@Run) how one is started.
+
+mod call;
+mod children;
+mod definition;
+mod detail;
+mod error;
+mod events;
+mod export;
+mod flow;
+mod group;
+mod runtime;
+mod select;
+mod session;
+mod trap;
+mod waiting;
+mod waits;
+
+pub use call::{Activity, Awaiting, Call, Child, Joining, Plain, Started, Starting};
+pub use children::ChildRef;
+pub use definition::{Begin, FlowResult, Run, Running, Workflow};
+pub use detail::EventDetail;
+pub use error::{FlowError, FlowErrorKind};
+pub use export::{History, HistoryEvent};
+pub use flow::{Flow, Shielded, StepFailure};
+pub use group::{All, Group};
+pub use select::{Choices, OneOf2, OneOf3, OneOf4, Select, Within};
+pub use session::BLOCKED;
+pub use waits::{Blocked, GroupPlace, GroupWait, OpenWait, Waits, open_waits};
+
+pub(crate) use session::{Session, failed};

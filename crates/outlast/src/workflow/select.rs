@@ -1,0 +1,209 @@
+//! Selections: several calls of which the first to be answered counts.
+
+use super::flow::Flow;
+use super::group::{Group, Shape, Spread};
+use super::runtime::UnitKind;
+use super::waiting::Waiting;
+use super::{FlowError, FlowResult};
+use outlast_core::{Invalid, Json};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// What [`Flow::select`] takes: tuples of two to four calls or groups, or a vector of them.
+pub trait Choices: Sized {
+    /// What the first of them came to, and which it was.
+    type Output;
+    #[doc(hidden)]
+    type Shapes: Shape;
+
+    #[doc(hidden)]
+    fn spread(self, into: &mut Spread) -> Result<Self::Shapes, Invalid>;
+
+    #[doc(hidden)]
+    fn pick(
+        shapes: Self::Shapes,
+        winner: usize,
+        next: &mut dyn FnMut() -> FlowResult<Json>,
+    ) -> FlowResult<Self::Output>;
+}
+
+/// A selection; made by [`Flow::select`]. Await it.
+#[must_use = "await it"]
+pub struct Select<C: Choices> {
+    waiting: Waiting,
+    choices: Option<C>,
+    shapes: Option<C::Shapes>,
+    window: Option<u32>,
+    cancel_rest: bool,
+}
+
+// Nothing in it is pinned: what is, is boxed.
+impl<C: Choices> Unpin for Select<C> {}
+
+impl<C: Choices> Select<C> {
+    pub(super) fn new(flow: &Flow, choices: C) -> Select<C> {
+        Select {
+            waiting: Waiting::new(flow.clone(), UnitKind::Selection),
+            choices: Some(choices),
+            shapes: None,
+            window: None,
+            cancel_rest: false,
+        }
+    }
+
+    /// Asks the children among the others to end. Otherwise they go on.
+    pub fn cancel_rest(mut self) -> Select<C> {
+        self.cancel_rest = true;
+        self
+    }
+}
+
+impl<C: Choices> Future for Select<C> {
+    type Output = FlowResult<C::Output>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        if let Some(choices) = this.choices.take() {
+            let mut spread = Spread {
+                window: this.window,
+                cancel_rest: this.cancel_rest,
+                ..Spread::default()
+            };
+            if let Err(invalid) = spread.check() {
+                return Poll::Ready(Err(FlowError::invalid(invalid)));
+            }
+            match spread.within(|spread| choices.spread(spread)) {
+                Ok(shapes) => this.shapes = Some(shapes),
+                Err(invalid) => return Poll::Ready(Err(FlowError::invalid(invalid))),
+            }
+            this.waiting.ask(spread);
+        }
+        let Some(shapes) = &mut this.shapes else {
+            return Poll::Pending;
+        };
+        ready!(this.waiting.poll(shapes))?;
+        let resolved = this.waiting.resolved().unwrap_or_default();
+        if let Some(failed) = resolved.failed {
+            return Poll::Ready(this.waiting.failure(failed));
+        }
+        let winner = resolved.winner.unwrap_or(0);
+        let shapes = this.shapes.take().expect("they were there");
+        let mut index = this.waiting.first_leaf(winner);
+        Poll::Ready(C::pick(shapes, winner, &mut || {
+            index += 1;
+            this.waiting.result(index - 1)
+        }))
+    }
+}
+
+impl<G: Group> Choices for Vec<G> {
+    /// Which of them it was, and what it came to.
+    type Output = (usize, G::Output);
+    type Shapes = Vec<G::Shape>;
+
+    fn spread(self, into: &mut Spread) -> Result<Vec<G::Shape>, Invalid> {
+        if self.is_empty() {
+            return Err(Invalid::new(
+                "selection",
+                "is of nothing, so that none could ever be the first",
+            ));
+        }
+        let members = self.into_iter().map(|member| {
+            into.next_member();
+            member.spread(into)
+        });
+        members.collect()
+    }
+
+    fn pick(
+        shapes: Vec<G::Shape>,
+        winner: usize,
+        next: &mut dyn FnMut() -> FlowResult<Json>,
+    ) -> FlowResult<Self::Output> {
+        let shape = shapes.into_iter().nth(winner).expect("one of them won");
+        Ok((winner, shape.gather(next)?))
+    }
+}
+
+macro_rules! choices {
+    ($($(#[$doc:meta])* $name:ident ($($member:ident $variant:ident $index:tt),+))*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "the variants count the members")]
+        pub enum $name<$($member),+> {
+            $($variant($member),)+
+        }
+
+        impl<$($member: Group),+> Choices for ($($member,)+) {
+            type Output = $name<$($member::Output),+>;
+            type Shapes = ($($member::Shape,)+);
+
+            fn spread(self, into: &mut Spread) -> Result<Self::Shapes, Invalid> {
+                Ok(($({
+                    into.next_member();
+                    self.$index.spread(into)?
+                },)+))
+            }
+
+            fn pick(
+                shapes: Self::Shapes,
+                winner: usize,
+                next: &mut dyn FnMut() -> FlowResult<Json>,
+            ) -> FlowResult<Self::Output> {
+                match winner {
+                    $($index => Ok($name::$variant(shapes.$index.gather(next)?)),)+
+                    _ => unreachable!("one of them won"),
+                }
+            }
+        }
+    )*};
+}
+
+choices! {
+    /// Which of two was the first, with what it came to.
+    OneOf2 (A First 0, B Second 1)
+    /// Which of three was the first, with what it came to.
+    OneOf3 (A First 0, B Second 1, C Third 2)
+    /// Which of four was the first, with what it came to.
+    OneOf4 (A First 0, B Second 1, C Third 2, D Fourth 3)
+}
+
+/// Something that is waited for no longer than a while; made by `timeout` and [`Flow::deadline`]. Await it.
+#[must_use = "await it"]
+pub struct Within<G: Group> {
+    select: Select<(G, super::Call<'static, ()>)>,
+}
+
+impl<G: Group> Within<G> {
+    pub(super) fn new(flow: &Flow, after: Duration, group: G) -> Within<G> {
+        Within {
+            select: Select::new(flow, (group, flow.sleep(after))),
+        }
+    }
+
+    /// What the group inside said.
+    pub(super) fn window(mut self, n: Option<u32>) -> Within<G> {
+        self.select.window = n;
+        self
+    }
+
+    /// Asks the children that still live when the time is up to end. Otherwise they go on.
+    pub fn cancel_rest(mut self) -> Within<G> {
+        self.select = self.select.cancel_rest();
+        self
+    }
+}
+
+impl<G: Group> Future for Within<G> {
+    /// `None` when the time was up.
+    type Output = FlowResult<Option<G::Output>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let first = ready!(Pin::new(&mut self.select).poll(cx));
+        Poll::Ready(first.map(|first| match first {
+            OneOf2::First(output) => Some(output),
+            OneOf2::Second(()) => None,
+        }))
+    }
+}

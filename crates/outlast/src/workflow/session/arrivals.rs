@@ -1,0 +1,267 @@
+//! What has come from outside while a workflow waited: ends of children, signals, timers; and what is told to children.
+
+use super::super::events::{CallKind, Ended, Told, end_of, event};
+use super::Session;
+use crate::machine::{Context, Trouble};
+use outlast_core::{Child, EventKind, InstanceId, NewEvent, Note, Signal, Timestamp};
+use std::collections::HashMap;
+
+impl Session {
+    /// What has come since the history was written.
+    pub(super) async fn look(&mut self, cx: &Context) -> Result<(), Trouble> {
+        let waiting = self.flow.lock().waiting_units();
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let mut arrivals = self.arrived_children(cx, &waiting).await?;
+        arrivals.extend(self.arrived_timers(cx, &waiting).await?);
+        arrivals.extend(self.arrived_signals(&waiting));
+        self.take_in(arrivals);
+        Ok(())
+    }
+
+    /// Tells what has come, in the order in which it happened, and where that is the same, in the order of the leaves.
+    pub(super) fn take_in(&mut self, mut arrivals: Vec<Arrival>) {
+        let places = self.flow.lock().places();
+        arrivals.sort_by_key(|arrival| (arrival.at, places.get(&arrival.call).copied()));
+        for arrival in arrivals {
+            while self.decide_units() {}
+            if self.is_blocked() {
+                return;
+            }
+            match arrival.what {
+                What::Event(event) => self.tell(event),
+                What::Timer => {
+                    if self.is_waited_for(arrival.call) {
+                        let waiting = super::super::events::Waiting::default();
+                        let (kind, call) = (EventKind::TimerFired, Some(arrival.call));
+                        self.tell(event(kind, call, "", &waiting, Some(arrival.at)));
+                    }
+                }
+                What::Signal(signal) => {
+                    let place = self.inbox.iter().position(|it| it.id == signal.id);
+                    if let Some(place) = place
+                        && self.is_waited_for(arrival.call)
+                    {
+                        let signal = self.inbox.remove(place);
+                        let name = signal.name.clone();
+                        self.consume(arrival.call, &name, signal);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the code still waits for a call.
+    fn is_waited_for(&self, call: i32) -> bool {
+        let runtime = self.flow.lock();
+        let units = runtime.waiting_units();
+        units
+            .iter()
+            .any(|unit| runtime.open_leaves(*unit).any(|(open, _)| open == call))
+    }
+
+    /// Children that are waited for and have ended; of the others it is noted who they are.
+    async fn arrived_children(
+        &mut self,
+        cx: &Context,
+        waiting: &[usize],
+    ) -> Result<Vec<Arrival>, Trouble> {
+        let calls: Vec<i32> = {
+            let runtime = self.flow.lock();
+            let leaves = waiting.iter().flat_map(|unit| runtime.open_leaves(*unit));
+            let children = leaves.filter(|(_, call)| call.kind.is_child() && call.is_recorded);
+            children.map(|(call, _)| call).collect()
+        };
+        let rounds = self.flow.lock().by_round(&calls);
+        let mut arrivals = Vec::new();
+        for (round, calls) in rounds {
+            let children = cx.client().children_of(cx.id(), round).await;
+            let children = children.map_err(Trouble::Store)?;
+            let children: HashMap<i32, Child> = children
+                .into_iter()
+                .map(|child| (child.position, child))
+                .collect();
+            for call in calls {
+                arrivals.extend(self.arrived_child(call, &children));
+            }
+        }
+        Ok(arrivals)
+    }
+
+    fn arrived_child(&mut self, call: i32, children: &HashMap<i32, Child>) -> Option<Arrival> {
+        let mut runtime = self.flow.lock();
+        let (kind, name) = (runtime.call(call).kind, runtime.call(call).name.clone());
+        let Some(child) = children.get(&runtime.call(call).position) else {
+            let at = runtime.now();
+            let reason = "somebody else holds its key, or it was deleted before its end was seen";
+            let gone = Ended {
+                error: Some(reason.into()),
+                ..Ended::default()
+            };
+            let kind = match kind == CallKind::Activity {
+                true => EventKind::ActivityFailed,
+                false => EventKind::ChildFailed,
+            };
+            let event = event(kind, Some(call), &name, &gone, Some(at));
+            return Some(Arrival::event(at, call, event));
+        };
+        let Some(end) = end_of(kind, child) else {
+            let it = runtime.call_mut(call);
+            it.child = Some(child.id);
+            let is_new_run = it.child_run != child.run;
+            // Of a group's many children only that is told which cannot be told from their ends.
+            let is_told = is_new_run && (child.run > 1 || it.place.is_none());
+            let at = runtime.now();
+            return is_told.then(|| {
+                let seen = Ended {
+                    child: Some(child.id),
+                    run: child.run,
+                    ..Ended::default()
+                };
+                let event = event(EventKind::ChildStarted, Some(call), &name, &seen, Some(at));
+                Arrival::event(at, call, event)
+            });
+        };
+        let at = child.finished_at.unwrap_or(runtime.now());
+        let ended = Ended {
+            child: Some(child.id),
+            run: child.run,
+            result: child.result.clone(),
+            error: child.last_error.clone(),
+        };
+        let event = event(end, Some(call), &name, &ended, Some(at));
+        Some(Arrival::event(at, call, event))
+    }
+
+    pub(super) async fn arrived_timers(
+        &mut self,
+        cx: &Context,
+        waiting: &[usize],
+    ) -> Result<Vec<Arrival>, Trouble> {
+        let timers: Vec<(i32, Timestamp)> = {
+            let runtime = self.flow.lock();
+            let leaves = waiting.iter().flat_map(|unit| runtime.open_leaves(*unit));
+            leaves
+                .filter_map(|(call, it)| Some((call, it.due?)))
+                .collect()
+        };
+        if timers.is_empty() {
+            return Ok(Vec::new());
+        }
+        let now = cx.client().now().await.map_err(Trouble::Store)?;
+        let due = timers.into_iter().filter(|(_, due)| *due <= now);
+        Ok(due
+            .map(|(call, at)| Arrival {
+                at,
+                call,
+                what: What::Timer,
+            })
+            .collect())
+    }
+
+    fn arrived_signals(&self, waiting: &[usize]) -> Vec<Arrival> {
+        let runtime = self.flow.lock();
+        let leaves = waiting.iter().flat_map(|unit| runtime.open_leaves(*unit));
+        let mut arrivals = Vec::new();
+        let mut taken: Vec<usize> = Vec::new();
+        for (call, it) in leaves.filter(|(_, it)| it.kind == CallKind::Signal) {
+            let mut places = self.inbox.iter().enumerate();
+            let found =
+                places.find(|(place, signal)| signal.name == it.name && !taken.contains(place));
+            if let Some((place, signal)) = found {
+                taken.push(place);
+                arrivals.push(Arrival {
+                    at: signal.inserted_at,
+                    call,
+                    what: What::Signal(signal.clone()),
+                });
+            }
+        }
+        arrivals
+    }
+
+    /// Before a park it must be known who the awaited children are. Answers whether the code has come further by that.
+    pub(super) async fn see_children(
+        &mut self,
+        cx: &Context,
+        waiting: &[usize],
+    ) -> Result<bool, Trouble> {
+        let is_unknown = {
+            let runtime = self.flow.lock();
+            let mut leaves = waiting.iter().flat_map(|unit| runtime.open_leaves(*unit));
+            leaves.any(|(_, call)| call.kind.is_child() && call.is_recorded && call.child.is_none())
+        };
+        if !is_unknown {
+            return Ok(false);
+        }
+        let arrivals = self.arrived_children(cx, waiting).await?;
+        let any = !arrivals.is_empty();
+        self.take_in(arrivals);
+        Ok(any)
+    }
+
+    /// Asks those to end that a group or a selection was decided without.
+    pub(super) async fn cancel_rest(&mut self, cx: &Context) -> Result<(), Trouble> {
+        let calls = self.flow.lock().to_cancel.clone();
+        let rounds = self.flow.lock().by_round(&calls);
+        let mut told: Vec<(i32, InstanceId)> = Vec::new();
+        for (round, calls) in rounds {
+            let children = cx.client().children_of(cx.id(), round).await;
+            let children = children.map_err(Trouble::Store)?;
+            let runtime = self.flow.lock();
+            for call in calls {
+                let position = runtime.call(call).position;
+                let child = children.iter().find(|child| child.position == position);
+                if let Some(child) = child {
+                    told.push((call, child.id));
+                }
+            }
+        }
+        let note = Note::by("parent").because(format!("parent {} goes on without it", cx.id()));
+        let ids: Vec<InstanceId> = told.iter().map(|(_, id)| *id).collect();
+        let cancelled = cx.client().cancel_all(ids, note).await;
+        cancelled.map_err(Trouble::Store)?;
+        let known: HashMap<i32, InstanceId> = told.into_iter().collect();
+        for call in calls {
+            let note = Told {
+                child: known.get(&call).copied(),
+                answer: "cancel".into(),
+            };
+            let now = Some(self.flow.lock().now());
+            self.tell(event(
+                EventKind::ChildTold,
+                Some(call),
+                "cancel",
+                &note,
+                now,
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What has come from outside.
+pub(super) struct Arrival {
+    at: Timestamp,
+    call: i32,
+    what: What,
+}
+
+enum What {
+    /// It happened, whether somebody waits for it or not.
+    Event(NewEvent),
+    /// It means something only while somebody waits for it.
+    Timer,
+    Signal(Signal),
+}
+
+impl Arrival {
+    fn event(at: Timestamp, call: i32, event: NewEvent) -> Arrival {
+        Arrival {
+            at,
+            call,
+            what: What::Event(event),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What wakes a workflow that waits.
+
+use super::super::runtime::{Ask, Runtime, UnitKind};
+use super::Session;
+use outlast_core::{Due, Ends, InstanceId, Park, Timestamp};
+use std::collections::HashSet;
+use std::time::Duration;
+
+impl Session {
+    /// What wakes a workflow that waits for these units; `started` are the children that go with it.
+    pub(super) fn what_wakes(
+        &self,
+        waiting: &[usize],
+        started: Option<(usize, i32, usize)>,
+    ) -> Park {
+        let runtime = self.flow.lock();
+        let mut park = Park::default();
+        let mut count: Option<i32> = None;
+        let mut rounds = Vec::new();
+        let mut children = Vec::new();
+        for &unit in waiting {
+            let new = started.filter(|(it, ..)| *it == unit);
+            let wakes = Wakes::of(&runtime, unit, new.map(|(_, round, _)| round));
+            park.names.extend(wakes.names);
+            let due = wakes.due.map(|due| match due {
+                (Some(at), _) => Due::At(at),
+                (None, after) => Due::After(after),
+            });
+            park.deadline = earlier(park.deadline, due, runtime.now());
+            if wakes.count > 0 {
+                count = Some(count.map_or(wakes.count, |before| before.min(wakes.count)));
+                rounds.extend(wakes.rounds);
+                children.extend(wakes.children);
+            }
+        }
+        park.names.sort_unstable();
+        park.names.dedup();
+        rounds.sort_unstable();
+        rounds.dedup();
+        // Who is waited for by several is one child all the same.
+        children.sort_unstable();
+        children.dedup();
+        park.ends = count.map(|count| Ends {
+            rounds,
+            children,
+            count,
+        });
+        park
+    }
+}
+
+/// What wakes a workflow that waits for one unit.
+#[derive(Default)]
+struct Wakes {
+    names: Vec<String>,
+    /// The moment, where it is known, else how long until then.
+    due: Option<(Option<Timestamp>, Duration)>,
+    count: i32,
+    rounds: Vec<i32>,
+    children: Vec<InstanceId>,
+}
+
+impl Wakes {
+    fn of(runtime: &Runtime, unit: usize, new_round: Option<i32>) -> Wakes {
+        let mut wakes = Wakes::default();
+        let is_selection = runtime.units[unit].kind == UnitKind::Selection;
+        // In a selection the first member counts, each of which waits for all of its own.
+        for leaves in &runtime.units[unit].members {
+            let member = Wakes::of_member(runtime, leaves, new_round);
+            wakes.names.extend(member.names);
+            wakes.due = sooner(wakes.due, member.due);
+            if member.count > 0 {
+                wakes.count = match wakes.count {
+                    0 => member.count,
+                    before if is_selection => before.min(member.count),
+                    before => before + member.count,
+                };
+                wakes.rounds.extend(member.rounds);
+                wakes.children.extend(member.children);
+            }
+        }
+        wakes
+    }
+
+    fn of_member(runtime: &Runtime, leaves: &[i32], new_round: Option<i32>) -> Wakes {
+        let mut wakes = Wakes::default();
+        let mut latest: Option<(Option<Timestamp>, Duration)> = None;
+        let mut seen = HashSet::new();
+        for leaf in leaves {
+            let call = runtime.call(*leaf);
+            if call.end.is_some() || !seen.insert(leaf) {
+                continue;
+            }
+            match &call.ask {
+                Ask::Signal => wakes.names.push(call.name.clone()),
+                Ask::Timer(after) => latest = later(latest, (call.due, *after)),
+                Ask::Child { .. } => {
+                    wakes.count += 1;
+                    match call.child {
+                        Some(child) => {
+                            wakes.rounds.push(call.round);
+                            wakes.children.push(child);
+                        }
+                        None => wakes.rounds.extend(new_round),
+                    }
+                }
+                Ask::Work | Ask::Nothing => {}
+            }
+        }
+        // While something else is open, the timers of a group need not wake anybody: it is not complete without the rest.
+        if wakes.count == 0 && wakes.names.is_empty() {
+            wakes.due = latest;
+        }
+        wakes
+    }
+}
+
+type Moment = (Option<Timestamp>, Duration);
+
+/// The sooner of two timers. Of one that is about to be scheduled only the duration is known; it is scheduled after all
+/// whose moment is known, so those are taken for sooner, and it is looked at again when they have come.
+fn sooner(a: Option<Moment>, b: Option<Moment>) -> Option<Moment> {
+    [a, b]
+        .into_iter()
+        .flatten()
+        .min_by_key(|(at, after)| (at.is_none(), *at, *after))
+}
+
+fn later(a: Option<Moment>, b: Moment) -> Option<Moment> {
+    a.into_iter()
+        .chain([b])
+        .max_by_key(|(at, after)| (at.is_none(), *at, *after))
+}
+
+/// The earlier of two deadlines. One that counts from the commit on is compared as if that were now: waking too early
+/// costs a look.
+fn earlier(a: Option<Due>, b: Option<Due>, now: Timestamp) -> Option<Due> {
+    let moment = |due: &Due| match due {
+        Due::After(after) => now + *after,
+        Due::At(at) => *at,
+    };
+    [a, b].into_iter().flatten().min_by_key(moment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_deadlines_the_earlier_wakes() {
+        let (soon, late) = (Duration::from_secs(1), Duration::from_secs(2));
+        let now = Timestamp(0);
+        let at = |after| Some(Due::At(now + after));
+        let after = |after| Some(Due::After(after));
+        assert_eq!(earlier(at(soon), after(late), now), at(soon));
+        assert_eq!(earlier(at(late), after(soon), now), after(soon));
+        assert_eq!(earlier(None, after(soon), now), after(soon));
+        assert_eq!(earlier(None, None, now), None);
+    }
+}

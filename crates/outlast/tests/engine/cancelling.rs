@@ -1,0 +1,592 @@
+//! Asking instances to end: who is woken, who is told, and what machines decide about it.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+use crate::support;
+use crate::support::family::{Go, Kid, Play};
+use crate::support::through::Through;
+use crate::support::{LONG, eventually, insert, on_both_stores, running};
+use outlast::prelude::*;
+use outlast::{CancelAnswer, Instance};
+use outlast_core::{Inspect, Store};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use tokio::sync::Notify;
+
+on_both_stores!(
+    what_waits_for_a_signal_is_woken_and_ends_as_cancelled,
+    what_was_not_claimed_yet_ends_without_running_its_step,
+    what_starts_later_ends_now,
+    a_running_step_is_told_at_once_and_why,
+    what_a_told_step_returns_counts_when_it_is_an_end,
+    steps_that_undo_run_before_the_end_and_are_not_cancelled_themselves,
+    a_machine_may_go_on_as_if_nothing_had_been_wished,
+    a_machine_that_retries_is_asked_again_and_not_before_its_delay,
+    what_on_cancel_fails_of_goes_to_handle_which_sees_the_cancel,
+    a_cancel_that_a_step_did_not_hear_of_comes_before_the_next_step,
+    a_fan_out_after_a_cancel_starts_nobody,
+    a_retry_after_a_cancel_does_not_wait_for_its_delay,
+    the_answer_to_a_cancel_has_an_idempotency_key_of_its_own,
+    what_waits_for_a_slot_when_it_is_cancelled_does_not_begin,
+    asking_again_and_asking_what_has_ended_are_answers,
+    a_cancel_whose_hint_is_lost_is_found_all_the_same,
+    a_cancelled_job_is_not_tried_again,
+    a_running_job_is_told,
+    a_cancelled_parent_sees_the_children_it_waited_for,
+    an_operator_who_retries_takes_the_cancel_back,
+);
+
+/// A trip that can be undone.
+#[derive(Clone, Default)]
+struct Trip {
+    here: Arc<Notify>,
+    go_on: Arc<Notify>,
+    seen: Arc<Mutex<Vec<String>>>,
+    keys: Arc<Mutex<Vec<String>>>,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Leg {
+    /// Waits until the test lets it go on, deaf to all that is wished, then this.
+    Hold(Then),
+    /// Waits for a signal, then arrives.
+    Wait,
+    Arrive,
+    /// Undoes two things, waiting for a signal and for a child in between.
+    Refund,
+    Unbook,
+    Gone,
+    /// What it does when it is asked to end.
+    Stubborn,
+    Patient,
+    Failing,
+    Panicking,
+    Slow,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+enum Then {
+    Next,
+    FanOut,
+    Retry,
+}
+
+impl Trip {
+    fn saw(&self, what: impl Into<String>) {
+        self.seen.lock().unwrap().push(what.into());
+    }
+
+    fn seen(&self) -> Vec<String> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+impl Machine for Trip {
+    const NAME: &'static str = "trip";
+    const STEP_TIMEOUT: Duration = Duration::from_secs(2);
+    type State = Leg;
+    type Output = String;
+
+    async fn step(&self, leg: Leg, cx: &Context) -> StepResult<Self> {
+        self.keys.lock().unwrap().push(cx.idempotency_key());
+        let reason = cx.cancel_reason().unwrap_or("nobody");
+        self.saw(format!("{} {} {reason}", cx.step(), cx.is_cancelled()));
+        Ok(match leg {
+            Leg::Hold(then) => {
+                self.here.notify_one();
+                self.go_on.notified().await;
+                match then {
+                    Then::Next => Outcome::next(Leg::Arrive),
+                    Then::FanOut => fan_out([New::<Kid>(Play::Win(1))]).then(Leg::Arrive),
+                    Then::Retry => Outcome::retry(Duration::from_secs(3600), "later"),
+                }
+            }
+            Leg::Wait
+            | Leg::Stubborn
+            | Leg::Patient
+            | Leg::Failing
+            | Leg::Panicking
+            | Leg::Slow => wait_for([Go::NAME]).then(leg),
+            Leg::Arrive => Outcome::done("arrived".into()),
+            Leg::Refund => fan_out([New::<Kid>(Play::Win(7))]).then(Leg::Unbook),
+            Leg::Unbook => wait_for([Go::NAME]).then(Leg::Gone),
+            Leg::Gone => Outcome::cancelled("refunded and unbooked"),
+        })
+    }
+
+    async fn on_cancel(&self, leg: Leg, cx: &Context) -> StepResult<Self> {
+        self.keys.lock().unwrap().push(cx.idempotency_key());
+        let reason = cx.cancel_reason().unwrap_or("nobody").to_owned();
+        self.saw(format!(
+            "on_cancel {} {} {reason}",
+            cx.step(),
+            cx.is_cancelled()
+        ));
+        cx.cancelled().await;
+        Ok(match leg {
+            Leg::Wait => Outcome::next(Leg::Refund),
+            Leg::Stubborn => Outcome::next(Leg::Arrive),
+            Leg::Patient if cx.attempt() < 2 => {
+                Outcome::retry(Duration::from_millis(300), "not yet")
+            }
+            Leg::Failing => return Err(StepError::new("the bank is closed")),
+            Leg::Panicking => panic!("no bank at all"),
+            Leg::Slow => std::future::pending().await,
+            Leg::Hold(_) | Leg::Patient | Leg::Arrive | Leg::Refund | Leg::Unbook | Leg::Gone => {
+                Outcome::cancelled(reason)
+            }
+        })
+    }
+
+    async fn handle(&self, _: Leg, failure: Failure, cx: &Context) -> StepResult<Self> {
+        Ok(Outcome::stop(format!("{failure}; {}", cx.is_cancelled())))
+    }
+}
+
+fn ada() -> Note {
+    Note::by("ada").because("ordered twice")
+}
+
+const REASON: &str = "cancelled by ada: ordered twice";
+
+async fn traveling(store: impl Store + Inspect, trip: &Trip) -> Engine {
+    let builder = Engine::builder(store).machine(trip.clone());
+    let builder = builder.machine(Kid::default()).queue("default", 10);
+    builder.start().await.unwrap()
+}
+
+async fn parked<M: Machine>(engine: &Engine, new: New<M>) -> Id<M> {
+    let id = insert(engine, new).await;
+    let parked = engine.wait_settled(id, LONG).await.unwrap();
+    assert!(!parked.status.is_terminal(), "{parked:?}");
+    id
+}
+
+async fn ended<M: Machine>(engine: &Client, id: Id<M>) -> Instance {
+    engine.wait_ended(id, LONG).await.unwrap()
+}
+
+async fn what_waits_for_a_signal_is_woken_and_ends_as_cancelled<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let engine = running(store, Kid::default()).await;
+    let id = parked(&engine, New::<Kid>(Play::Park(Box::new(Play::Win(1))))).await;
+    let waiting = tokio::spawn({
+        let client = engine.client().clone();
+        async move { client.wait(id, LONG).await }
+    });
+    let answer = engine.cancel(id, ada()).await.unwrap();
+    assert_eq!(answer, CancelAnswer::Requested(Status::AwaitingSignal));
+    let Err(WaitError::Ended { status, reason, .. }) = waiting.await.unwrap() else {
+        panic!("it has no output");
+    };
+    assert_eq!(
+        (status, reason.as_deref()),
+        (Status::Cancelled, Some(REASON))
+    );
+    let cancel = ended(&engine, id).await.cancel.unwrap();
+    assert_eq!((cancel.reason.as_str(), cancel.answered), (REASON, true));
+}
+
+async fn what_was_not_claimed_yet_ends_without_running_its_step<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let id = insert(&Client::new(store.clone()), New::<Trip>(Leg::Arrive)).await;
+    let client = Client::new(store.clone());
+    let answer = client.cancel(id, ada()).await.unwrap();
+    assert_eq!(answer, CancelAnswer::Requested(Status::Runnable));
+    let trip = Trip::default();
+    let engine = traveling(store, &trip).await;
+    assert_eq!(ended(&engine, id).await.status, Status::Cancelled);
+    assert_eq!(trip.seen(), [format!("on_cancel arrive true {REASON}")]);
+}
+
+async fn what_starts_later_ends_now<S: Store + Inspect + Clone>(store: S) {
+    let engine = traveling(store, &Trip::default()).await;
+    let later = New::<Trip>(Leg::Arrive).delay(Duration::from_secs(3600));
+    let id = insert(&engine, later).await;
+    engine.cancel(id, ada()).await.unwrap();
+    assert_eq!(ended(&engine, id).await.status, Status::Cancelled);
+}
+
+async fn a_running_step_is_told_at_once_and_why<S: Store + Inspect + Clone>(store: S) {
+    let kid = Kid::default();
+    // With the lease as long as it is, only a hint is this fast.
+    let engine = running(store, kid.clone()).await;
+    let id = insert(&engine, New::<Kid>(Play::Linger)).await;
+    eventually("it runs", async || !kid.seen.lock().unwrap().is_empty()).await;
+    let begun = Instant::now();
+    let answer = engine.cancel(id, ada()).await.unwrap();
+    assert_eq!(answer, CancelAnswer::Requested(Status::Executing));
+    let cancelled = ended(&engine, id).await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "{begun:?}");
+    assert_eq!(cancelled.status, Status::Cancelled);
+    assert_eq!(cancelled.last_error.as_deref(), Some(REASON));
+    let seen = kid.seen.lock().unwrap();
+    assert_eq!(*seen, ["linger".to_owned(), format!("cancel: {REASON}")]);
+}
+
+/// Returns what it was told.
+struct Listener;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Listen {
+    On,
+}
+
+impl Machine for Listener {
+    const NAME: &'static str = "listener";
+    type State = Listen;
+    type Output = String;
+
+    async fn step(&self, _: Listen, cx: &Context) -> StepResult<Self> {
+        cx.cancelled().await;
+        Ok(Outcome::done(cx.cancel_reason().unwrap().to_owned()))
+    }
+}
+
+async fn what_a_told_step_returns_counts_when_it_is_an_end<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Listener).await;
+    let id = insert(&engine, New::<Listener>(Listen::On)).await;
+    eventually("it runs", async || {
+        engine.get(id).await.unwrap().unwrap().status == Status::Executing
+    })
+    .await;
+    engine.cancel(id, ada()).await.unwrap();
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), REASON);
+}
+
+async fn steps_that_undo_run_before_the_end_and_are_not_cancelled_themselves<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let trip = Trip::default();
+    let engine = traveling(store, &trip).await;
+    let id = parked(&engine, New::<Trip>(Leg::Wait)).await;
+    engine.cancel(id, ada()).await.unwrap();
+    eventually("it waits to be unbooked", async || {
+        let stored = engine.get(id).await.unwrap().unwrap();
+        stored.status == Status::AwaitingSignal && stored.step == "gone"
+    })
+    .await;
+    // Asked again, it does what it has decided.
+    let answer = engine.cancel(id, Note::by("bob")).await.unwrap();
+    assert_eq!(
+        answer,
+        CancelAnswer::AlreadyRequested(Status::AwaitingSignal)
+    );
+    engine.signal(id, Go).await.unwrap();
+    let undone = ended(&engine, id).await;
+    assert_eq!(undone.status, Status::Cancelled);
+    assert_eq!(undone.last_error.as_deref(), Some("refunded and unbooked"));
+    assert_eq!(engine.children(id.get()).await.unwrap().len(), 1);
+    let expected = [
+        "wait false nobody".to_owned(),
+        format!("on_cancel wait true {REASON}"),
+        format!("refund false {REASON}"),
+        format!("unbook false {REASON}"),
+        format!("gone false {REASON}"),
+    ];
+    assert_eq!(trip.seen(), expected);
+}
+
+async fn a_machine_may_go_on_as_if_nothing_had_been_wished<S: Store + Inspect + Clone>(store: S) {
+    let engine = traveling(store, &Trip::default()).await;
+    let id = parked(&engine, New::<Trip>(Leg::Stubborn)).await;
+    engine.cancel(id, ada()).await.unwrap();
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), "arrived");
+}
+
+async fn a_machine_that_retries_is_asked_again_and_not_before_its_delay<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let trip = Trip::default();
+    let engine = traveling(store, &trip).await;
+    let id = parked(&engine, New::<Trip>(Leg::Patient)).await;
+    let begun = Instant::now();
+    engine.cancel(id, ada()).await.unwrap();
+    assert_eq!(ended(&engine, id).await.status, Status::Cancelled);
+    assert!(begun.elapsed() >= Duration::from_millis(600));
+    let asked = trip
+        .seen()
+        .into_iter()
+        .filter(|it| it.starts_with("on_cancel"));
+    assert_eq!(asked.count(), 3);
+}
+
+async fn what_on_cancel_fails_of_goes_to_handle_which_sees_the_cancel<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let engine = traveling(store, &Trip::default()).await;
+    for (leg, expected) in [
+        (Leg::Failing, "the bank is closed; true"),
+        (Leg::Panicking, "the step panicked: no bank at all; true"),
+        (Leg::Slow, "the step took longer than 2s; true"),
+    ] {
+        let id = parked(&engine, New::<Trip>(leg)).await;
+        engine.cancel(id, ada()).await.unwrap();
+        let failed = ended(&engine, id).await;
+        assert_eq!(failed.status, Status::Failed);
+        assert_eq!(failed.last_error.as_deref(), Some(expected));
+    }
+}
+
+/// A trip in its hold, and a client that nobody of its engine hears.
+async fn held<S: Store + Inspect + Clone>(
+    store: S,
+    then: Then,
+) -> (Trip, Engine, Client, Id<Trip>) {
+    let trip = Trip::default();
+    let engine = traveling(store.clone(), &trip).await;
+    let id = insert(&engine, New::<Trip>(Leg::Hold(then))).await;
+    trip.here.notified().await;
+    (trip, engine, Client::new(Through::new(store).mute()), id)
+}
+
+async fn a_cancel_that_a_step_did_not_hear_of_comes_before_the_next_step<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let (trip, engine, silent, id) = held(store, Then::Next).await;
+    silent.cancel(id, ada()).await.unwrap();
+    trip.go_on.notify_one();
+    assert_eq!(ended(&engine, id).await.status, Status::Cancelled);
+    let expected = [
+        "hold false nobody".to_owned(),
+        format!("on_cancel arrive true {REASON}"),
+    ];
+    assert_eq!(trip.seen(), expected);
+}
+
+async fn a_fan_out_after_a_cancel_starts_nobody<S: Store + Inspect + Clone>(store: S) {
+    let (trip, engine, silent, id) = held(store, Then::FanOut).await;
+    silent.cancel(id, ada()).await.unwrap();
+    trip.go_on.notify_one();
+    let cancelled = ended(&engine, id).await;
+    assert_eq!((cancelled.status, cancelled.round), (Status::Cancelled, 1));
+    assert!(engine.children(id.get()).await.unwrap().is_empty());
+}
+
+async fn a_retry_after_a_cancel_does_not_wait_for_its_delay<S: Store + Inspect + Clone>(store: S) {
+    let (trip, engine, silent, id) = held(store, Then::Retry).await;
+    silent.cancel(id, ada()).await.unwrap();
+    trip.go_on.notify_one();
+    assert_eq!(ended(&engine, id).await.status, Status::Cancelled);
+}
+
+/// What undoes an effect is another effect.
+async fn the_answer_to_a_cancel_has_an_idempotency_key_of_its_own<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let (trip, engine, silent, id) = held(store, Then::Retry).await;
+    silent.cancel(id, ada()).await.unwrap();
+    trip.go_on.notify_one();
+    ended(&engine, id).await;
+    let keys = trip.keys.lock().unwrap().clone();
+    assert_eq!(keys.len(), 2, "{keys:?}");
+    assert_eq!(keys[1], format!("{}:cancel", keys[0]));
+}
+
+async fn what_waits_for_a_slot_when_it_is_cancelled_does_not_begin<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let trip = Trip::default();
+    let builder = Engine::builder(store).machine(trip.clone());
+    let engine = builder.queue("default", 2).start().await.unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(insert(&engine, New::<Trip>(Leg::Hold(Then::Next))).await);
+    }
+    // Two run, and one of them is claimed ahead or waits in the queue.
+    trip.here.notified().await;
+    eventually("two run", async || trip.seen().len() == 2).await;
+    let last = ids.pop().unwrap();
+    engine.cancel(last, ada()).await.unwrap();
+    trip.go_on.notify_waiters();
+    assert_eq!(ended(&engine, last).await.status, Status::Cancelled);
+    for id in ids {
+        assert_eq!(engine.wait(id, LONG).await.unwrap(), "arrived");
+    }
+    let begun = trip.seen().into_iter().filter(|it| it.starts_with("hold"));
+    assert_eq!(begun.count(), 2);
+}
+
+async fn asking_again_and_asking_what_has_ended_are_answers<S: Store + Inspect + Clone>(store: S) {
+    let client = Client::new(store.clone());
+    let id = insert(&client, New::<Trip>(Leg::Arrive)).await;
+    let ask = async || client.cancel(id, ada()).await.unwrap();
+    assert_eq!(ask().await, CancelAnswer::Requested(Status::Runnable));
+    assert_eq!(
+        ask().await,
+        CancelAnswer::AlreadyRequested(Status::Runnable)
+    );
+    let engine = traveling(store, &Trip::default()).await;
+    ended(&engine, id).await;
+    assert_eq!(ask().await, CancelAnswer::AlreadyEnded(Status::Cancelled));
+    let nobody = client.cancel(InstanceId(4711), ada()).await.unwrap();
+    assert_eq!(nobody, CancelAnswer::NotFound);
+    let recorded = client.operations(Some(id.get())).await.unwrap();
+    assert_eq!(recorded.len(), 1, "only what changed anything");
+}
+
+async fn a_cancel_whose_hint_is_lost_is_found_all_the_same<S: Store + Inspect + Clone>(store: S) {
+    let kid = Kid::default();
+    let deaf = Through::new(store.clone()).mute();
+    let builder = Engine::builder(deaf).machine(kid.clone());
+    let builder = builder
+        .queue("default", 2)
+        .lease(Duration::from_millis(900));
+    let engine = builder.start().await.unwrap();
+    let id = insert(&engine, New::<Kid>(Play::Linger)).await;
+    eventually("it runs", async || !kid.seen.lock().unwrap().is_empty()).await;
+    Client::new(store).cancel(id, ada()).await.unwrap();
+    let cancelled = ended(&engine, id).await;
+    assert_eq!(cancelled.last_error.as_deref(), Some(REASON));
+}
+
+/// Fails until it is told that nobody wants it.
+struct Errand {
+    here: Arc<Notify>,
+}
+
+impl Job for Errand {
+    const NAME: &'static str = "errand";
+    /// Whether it waits to be told.
+    type Args = bool;
+    type Output = String;
+
+    async fn perform(&self, waits: bool, cx: &Context) -> Result<String, JobError> {
+        self.here.notify_one();
+        if waits {
+            cx.cancelled().await;
+            return Ok(cx.cancel_reason().unwrap_or_default().to_owned());
+        }
+        Err(JobError::retry_after(Duration::from_secs(3600), "closed"))
+    }
+}
+
+async fn a_cancelled_job_is_not_tried_again<S: Store + Inspect + Clone>(store: S) {
+    let here = Arc::new(Notify::new());
+    let engine = running(store, Errand { here: here.clone() }).await;
+    let id = insert(&engine, New::<Errand>(false)).await;
+    eventually("it has failed once", async || {
+        let stored = engine.get(id).await.unwrap().unwrap();
+        (stored.status, stored.attempt) == (Status::Runnable, 1)
+    })
+    .await;
+    engine.cancel(id, ada()).await.unwrap();
+    let cancelled = ended(&engine, id).await;
+    assert_eq!(cancelled.status, Status::Cancelled);
+    assert_eq!(cancelled.last_error.as_deref(), Some(REASON));
+}
+
+async fn a_running_job_is_told<S: Store + Inspect + Clone>(store: S) {
+    let here = Arc::new(Notify::new());
+    let engine = running(store, Errand { here: here.clone() }).await;
+    let id = insert(&engine, New::<Errand>(true)).await;
+    here.notified().await;
+    engine.cancel(id, ada()).await.unwrap();
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), REASON);
+}
+
+/// Says of its children what it sees of them when it is asked to end.
+struct Host;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Feast {
+    Invite,
+    Over,
+}
+
+impl Machine for Host {
+    const NAME: &'static str = "host";
+    type State = Feast;
+    type Output = serde_json::Value;
+
+    async fn step(&self, _: Feast, _: &Context) -> StepResult<Self> {
+        let guests = [Play::Win(1), Play::Park(Box::new(Play::Win(2)))];
+        Ok(fan_out(guests.map(New::<Kid>)).then(Feast::Over))
+    }
+
+    async fn on_cancel(&self, _: Feast, cx: &Context) -> StepResult<Self> {
+        Ok(Outcome::done(support::family::round(cx)?))
+    }
+}
+
+async fn a_cancelled_parent_sees_the_children_it_waited_for<S: Store + Inspect + Clone>(store: S) {
+    let builder = Engine::builder(store).machine(Host).machine(Kid::default());
+    let engine = builder.queue("default", 4).start().await.unwrap();
+    let id = parked(&engine, New::<Host>(Feast::Invite)).await;
+    eventually("one guest has left", async || {
+        engine.get(id).await.unwrap().unwrap().children_pending == 1
+    })
+    .await;
+    let answer = engine.cancel(id, ada()).await.unwrap();
+    assert_eq!(answer, CancelAnswer::Requested(Status::AwaitingChildren));
+    let seen = engine.wait(id, LONG).await.unwrap();
+    let expected = serde_json::json!({
+        "joined": null,
+        "kids": [[0, "done", 1, null], [1, "awaiting_signal", null, null]],
+        "first_failure": null,
+    });
+    assert_eq!(seen, expected);
+}
+
+async fn an_operator_who_retries_takes_the_cancel_back<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Kid::default()).await;
+    let id = parked(&engine, New::<Kid>(Play::Park(Box::new(Play::Win(3))))).await;
+    engine.cancel(id, ada()).await.unwrap();
+    ended(&engine, id).await;
+    engine.retry(id, Note::by("bob")).await.unwrap();
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), 3);
+    assert_eq!(ended(&engine, id).await.cancel, None);
+}
+
+/// Only PostgreSQL tells other nodes; with a lease as long as this nothing else would be in time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wished_on_another_node_reaches_the_step_at_once_on_postgresql() {
+    support::on_postgres(async |store| {
+        let kid = Kid::default();
+        let elsewhere = support::postgres(store.schema()).await;
+        let here = running(Through::new(store), kid.clone()).await;
+        let there = Engine::builder(Through::new(elsewhere)).roles(Roles::WEB);
+        let there = there.start().await.unwrap();
+        let lingers = async |times: usize| {
+            let id = insert(&here, New::<Kid>(Play::Linger)).await;
+            eventually("it runs", async || {
+                let seen = kid.seen.lock().unwrap();
+                seen.iter().filter(|it| *it == "linger").count() == times
+            })
+            .await;
+            (id, Instant::now())
+        };
+
+        let (id, begun) = lingers(1).await;
+        // Until both of them listen, nobody hears: asked again, it is told again.
+        eventually("it is cancelled", async || {
+            let answer = there.cancel(id, ada()).await.unwrap();
+            answer == CancelAnswer::AlreadyEnded(Status::Cancelled)
+        })
+        .await;
+        assert!(begun.elapsed() < Duration::from_secs(9), "{begun:?}");
+
+        let (id, begun) = lingers(2).await;
+        there.terminate(id, ada()).await.unwrap();
+        eventually("it is dropped", async || {
+            kid.dropped.load(Ordering::SeqCst) == 1
+        })
+        .await;
+        assert!(begun.elapsed() < Duration::from_secs(4), "{begun:?}");
+    })
+    .await;
+}

@@ -1,0 +1,597 @@
+//! What wakes a parent, what it sees then, and what becomes of the children it did not wait for.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+use crate::support::family::{Go, Kid, Play, round};
+use crate::support::{LONG, eventually, insert, on_both_stores};
+use outlast::prelude::*;
+use outlast::{Child, FanOut};
+use outlast_core::{Inspect, Store};
+use serde_json::{Value, json};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+on_both_stores!(
+    all_waits_for_everybody_well_or_badly_ended,
+    a_fan_out_of_nobody_joins_at_once,
+    fail_fast_wakes_at_the_first_failure_and_the_others_go_on,
+    fail_fast_with_cancel_rest_asks_the_others_to_end,
+    fail_fast_with_terminate_rest_ends_the_others,
+    fail_fast_without_a_failure_waits_for_everybody,
+    a_cancelled_child_is_a_failure,
+    a_quorum_wakes_at_so_many_successes,
+    a_quorum_that_cannot_be_reached_wakes_when_that_is_known,
+    a_quorum_of_more_than_there_are_is_impossible_from_the_start,
+    any_wakes_at_the_first_success,
+    any_is_impossible_when_all_have_failed,
+    a_deadline_wakes_with_what_there_is,
+    a_deadline_that_is_not_needed_does_nothing,
+    ten_thousand_children_in_a_window_of_fifty_never_run_in_more_than_fifty_places,
+    a_child_that_waits_keeps_its_place_in_the_window,
+    a_held_child_that_is_cancelled_never_starts,
+    children_of_any_round_can_be_looked_at,
+    the_first_failure_and_the_reason_stay_the_same_when_the_step_is_run_again,
+    a_join_that_makes_no_sense_goes_to_handle_with_what_is_wrong,
+);
+
+/// Fans out as it is told, and says what it sees when it is woken.
+struct Coach;
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Game {
+    Start {
+        kids: Vec<Play>,
+        rule: Rule,
+    },
+    Watch,
+    /// Once more, until two more have failed.
+    WatchTwice {
+        kids: Vec<Play>,
+    },
+    SeeTwice {
+        first: Option<Value>,
+    },
+    /// A second round after the first.
+    Again {
+        kids: Vec<Play>,
+    },
+    Look,
+}
+
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+struct Rule {
+    until: Until,
+    rest: Rest,
+    deadline_ms: Option<u64>,
+    window: Option<usize>,
+}
+
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+enum Until {
+    #[default]
+    All,
+    FailFast,
+    Quorum(u32),
+    Any,
+    Confused,
+}
+
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+enum Rest {
+    #[default]
+    GoesOn,
+    Cancel,
+    Terminate,
+}
+
+fn team(kids: Vec<Play>, rule: Rule) -> FanOut {
+    let mut team = fan_out(kids.into_iter().map(New::<Kid>));
+    team = match rule.until {
+        Until::All => team.all(),
+        Until::FailFast => team.fail_fast(),
+        Until::Quorum(k) => team.quorum(k),
+        Until::Any => team.any(),
+        Until::Confused => team.any().fail_fast(),
+    };
+    team = match rule.rest {
+        Rest::GoesOn => team,
+        Rest::Cancel => team.cancel_rest(),
+        Rest::Terminate => team.terminate_rest(),
+    };
+    if let Some(deadline) = rule.deadline_ms {
+        team = team.deadline(Duration::from_millis(deadline));
+    }
+    if let Some(window) = rule.window {
+        team = team.window(window);
+    }
+    team
+}
+
+impl Machine for Coach {
+    const NAME: &'static str = "coach";
+    type State = Game;
+    type Output = Value;
+
+    async fn step(&self, game: Game, cx: &Context) -> StepResult<Self> {
+        Ok(match game {
+            Game::Start { kids, rule } => team(kids, rule).then(Game::Watch),
+            Game::Watch => Outcome::done(round(cx)?),
+            Game::WatchTwice { kids } => {
+                let kids = kids.into_iter().map(New::<Kid>);
+                fan_out(kids)
+                    .fail_fast()
+                    .then(Game::SeeTwice { first: None })
+            }
+            Game::SeeTwice { first: None } => {
+                // The others fail as well, before this step is run again.
+                for child in cx
+                    .round()
+                    .iter()
+                    .filter(|child| !child.status.is_terminal())
+                {
+                    cx.child(child.id).await?.signal(Go).await?;
+                    cx.client().wait_ended(child.id, LONG).await?;
+                }
+                let first = Some(round(cx)?);
+                Outcome::retry_with(Game::SeeTwice { first }, Duration::ZERO, "once more")
+            }
+            Game::SeeTwice { first } => Outcome::done(json!([first, round(cx)?])),
+            Game::Again { kids } => match cx.round_number() {
+                0 => team(kids.clone(), Rule::default()).then(Game::Again { kids }),
+                _ => fan_out([New::<Kid>(Play::Win(99))]).then(Game::Look),
+            },
+            Game::Look => {
+                let outputs = async |round| {
+                    let kids = cx.children_of::<Kid>(round).await?.into_iter();
+                    let outputs: Vec<_> = kids.map(|kid| (kid.position, kid.output)).collect();
+                    Ok::<_, StepError>(json!(outputs))
+                };
+                Outcome::done(json!({
+                    "round": cx.round_number(),
+                    "first": outputs(1).await?,
+                    "second": outputs(2).await?,
+                    "third": outputs(3).await?,
+                }))
+            }
+        })
+    }
+}
+
+async fn playing(store: impl Store + Inspect, kid: &Kid) -> Engine {
+    let builder = Engine::builder(store).machine(Coach).machine(kid.clone());
+    builder.queue("default", 20).start().await.unwrap()
+}
+
+async fn start(engine: &Engine, kids: Vec<Play>, rule: Rule) -> Id<Coach> {
+    insert(engine, New::<Coach>(Game::Start { kids, rule })).await
+}
+
+fn park(then: Play) -> Play {
+    Play::Park(Box::new(then))
+}
+
+fn lose() -> Play {
+    Play::Lose("fell".into())
+}
+
+fn rule(until: Until) -> Rule {
+    Rule {
+        until,
+        ..Rule::default()
+    }
+}
+
+/// The children of a coach that has none but in one round, when all of them have started.
+async fn kids(engine: &Engine, id: Id<Coach>, count: usize) -> Vec<Child> {
+    let mut kids = Vec::new();
+    eventually("they are there", async || {
+        kids = engine.children(id.get()).await.unwrap();
+        kids.len() == count
+    })
+    .await;
+    kids
+}
+
+async fn statuses(engine: &Engine, id: Id<Coach>) -> Vec<Status> {
+    let kids = engine.children(id.get()).await.unwrap();
+    kids.iter().map(|kid| kid.status).collect()
+}
+
+/// How the others come to their end after their parent was woken.
+async fn all_ended(engine: &Engine, id: Id<Coach>) -> Vec<(Status, Option<String>)> {
+    let mut ends = Vec::new();
+    for kid in engine.children(id.get()).await.unwrap() {
+        let ended = engine.wait_ended(kid.id, LONG).await.unwrap();
+        ends.push((ended.status, ended.last_error));
+    }
+    ends
+}
+
+async fn all_waits_for_everybody_well_or_badly_ended<S: Store + Inspect + Clone>(store: S) {
+    let engine = playing(store, &Kid::default()).await;
+    let id = start(
+        &engine,
+        vec![Play::Win(1), lose(), Play::Win(3)],
+        Rule::default(),
+    )
+    .await;
+    let expected = json!({
+        "joined": "all",
+        "kids": [[0, "done", 1, null], [1, "failed", null, "fell"], [2, "done", 3, null]],
+        "first_failure": 1,
+    });
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), expected);
+}
+
+async fn a_fan_out_of_nobody_joins_at_once<S: Store + Inspect + Clone>(store: S) {
+    let engine = playing(store, &Kid::default()).await;
+    for (until, joined) in [
+        (Until::All, "all"),
+        (Until::FailFast, "all"),
+        (Until::Any, "impossible"),
+    ] {
+        let id = start(&engine, vec![], rule(until)).await;
+        let seen = engine.wait(id, LONG).await.unwrap();
+        assert_eq!(seen["joined"], joined);
+    }
+}
+
+async fn fail_fast_wakes_at_the_first_failure_and_the_others_go_on<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let engine = playing(store, &Kid::default()).await;
+    let plays = vec![park(Play::Win(1)), lose(), park(Play::Win(3))];
+    let id = start(&engine, plays, rule(Until::FailFast)).await;
+    let seen = engine.wait(id, LONG).await.unwrap();
+    assert_eq!(
+        (&seen["joined"], &seen["first_failure"]),
+        (&json!("failure"), &json!(1))
+    );
+    // Nobody told them anything, and they come to their own end.
+    let others = kids(&engine, id, 3).await;
+    for other in [&others[0], &others[2]] {
+        engine.signal(other.id, Go).await.unwrap();
+        let ended = engine.wait_ended(other.id, LONG).await.unwrap();
+        assert_eq!(ended.status, Status::Done);
+    }
+    assert!(engine.closures(id.get(), None).await.unwrap().is_empty());
+}
+
+async fn rest_after_a_failure(store: impl Store + Inspect, rest: Rest) -> (Engine, Id<Coach>) {
+    let engine = playing(store, &Kid::default()).await;
+    let plays = vec![park(Play::Win(1)), park(lose()), Play::Win(3), Play::Tidy];
+    let rule = Rule {
+        until: Until::FailFast,
+        rest,
+        ..Rule::default()
+    };
+    let id = start(&engine, plays, rule).await;
+    let all = kids(&engine, id, 4).await;
+    engine.wait_ended(all[2].id, LONG).await.unwrap();
+    for parked in [&all[0], &all[3]] {
+        engine.wait_settled(parked.id, LONG).await.unwrap();
+    }
+    engine.signal(all[1].id, Go).await.unwrap();
+    let seen = engine.wait(id, LONG).await.unwrap();
+    assert_eq!(seen["joined"], "failure");
+    (engine, id)
+}
+
+async fn fail_fast_with_cancel_rest_asks_the_others_to_end<S: Store + Inspect + Clone>(store: S) {
+    let (engine, id) = rest_after_a_failure(store, Rest::Cancel).await;
+    let reason = format!("cancelled by parent: the join of parent {id} was decided: failure");
+    let expected = [
+        (Status::Cancelled, Some(reason)),
+        (Status::Failed, Some("fell".into())),
+        (Status::Done, None),
+        (Status::Cancelled, Some("tidied up".into())),
+    ];
+    assert_eq!(all_ended(&engine, id).await, expected);
+    let closures = engine.closures(id.get(), None).await.unwrap();
+    let told: Vec<_> = closures.iter().map(|it| it.verb.as_str()).collect();
+    assert_eq!(told, ["cancel", "cancel"]);
+    assert!(closures.iter().all(|it| it.cause == Some(id.get())));
+}
+
+async fn fail_fast_with_terminate_rest_ends_the_others<S: Store + Inspect + Clone>(store: S) {
+    let (engine, id) = rest_after_a_failure(store, Rest::Terminate).await;
+    let reason = format!("terminated by parent: the join of parent {id} was decided: failure");
+    let expected = [
+        (Status::Cancelled, Some(reason.clone())),
+        (Status::Failed, Some("fell".into())),
+        (Status::Done, None),
+        (Status::Cancelled, Some(reason)),
+    ];
+    assert_eq!(all_ended(&engine, id).await, expected);
+}
+
+async fn fail_fast_without_a_failure_waits_for_everybody<S: Store + Inspect + Clone>(store: S) {
+    let engine = playing(store, &Kid::default()).await;
+    let id = start(
+        &engine,
+        vec![Play::Win(1), Play::Win(2)],
+        rule(Until::FailFast),
+    )
+    .await;
+    let seen = engine.wait(id, LONG).await.unwrap();
+    assert_eq!(
+        (&seen["joined"], &seen["first_failure"]),
+        (&json!("all"), &Value::Null)
+    );
+}
+
+async fn a_cancelled_child_is_a_failure<S: Store + Inspect + Clone>(store: S) {
+    let engine = playing(store, &Kid::default()).await;
+    let plays = vec![park(Play::Win(1)), park(Play::Win(2))];
+    let id = start(&engine, plays, rule(Until::FailFast)).await;
+    let second = kids(&engine, id, 2).await[1].id;
+    engine.cancel(second, Note::by("referee")).await.unwrap();
+    let seen = engine.wait(id, LONG).await.unwrap();
+    assert_eq!(
+        (&seen["joined"], &seen["first_failure"]),
+        (&json!("failure"), &json!(1))
+    );
+    assert_eq!(
+        seen["kids"][1],
+        json!([1, "cancelled", null, "cancelled by referee"])
+    );
+}
+
+async fn a_quorum_wakes_at_so_many_successes<S: Store + Inspect + Clone>(store: S) {
+    let engine = playing(store, &Kid::default()).await;
+    let plays = vec![Play::Win(1), lose(), park(Play::Win(3)), Play::Win(4)];
+    let rule = Rule {
+        rest: Rest::Cancel,
+        ..rule(Until::Quorum(2))
+    };
+    let id = start(&engine, plays, rule).await;
+    let seen = engine.wait(id, LONG).await.unwrap();
+    assert_eq!(seen["joined"], "quorum");
+    let ends = all_ended(&engine, id).await;
+    assert_eq!(ends[2].0, Status::Cancelled);
+}
+
+async fn a_quorum_that_cannot_be_reached_wakes_when_that_is_known<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let engine = playing(store, &Kid::default()).await;
+    let plays = vec![lose(), park(Play::Win(2)), lose()];
+    let id = start(&engine, plays, rule(Until::Quorum(2))).await;
+    let seen = engine.wait(id, LONG).await.unwrap();
+    assert_eq!(seen["joined"], "impossible");
+    assert_eq!(seen["kids"][1][1], "awaiting_signal");
+}
+
+async fn a_quorum_of_more_than_there_are_is_impossible_from_the_start<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let engine = playing(store, &Kid::default()).await;
+    let id = start(&engine, vec![park(Play::Win(1))], rule(Until::Quorum(2))).await;
+    let seen = engine.wait(id, LONG).await.unwrap();
+    assert_eq!(seen["joined"], "impossible");
+}
+
+async fn any_wakes_at_the_first_success<S: Store + Inspect + Clone>(store: S) {
+    let engine = playing(store, &Kid::default()).await;
+    let plays = vec![lose(), park(Play::Win(2)), park(Play::Win(3))];
+    let rule = Rule {
+        rest: Rest::Terminate,
+        ..rule(Until::Any)
+    };
+    let id = start(&engine, plays, rule).await;
+    let all = kids(&engine, id, 3).await;
+    engine.signal(all[1].id, Go).await.unwrap();
+    let seen = engine.wait(id, LONG).await.unwrap();
+    assert_eq!(seen["joined"], "quorum");
+    assert_eq!(seen["kids"][1], json!([1, "done", 2, null]));
+    assert_eq!(all_ended(&engine, id).await[2].0, Status::Cancelled);
+}
+
+async fn any_is_impossible_when_all_have_failed<S: Store + Inspect + Clone>(store: S) {
+    let engine = playing(store, &Kid::default()).await;
+    let id = start(&engine, vec![lose(), lose()], rule(Until::Any)).await;
+    assert_eq!(engine.wait(id, LONG).await.unwrap()["joined"], "impossible");
+}
+
+async fn a_deadline_wakes_with_what_there_is<S: Store + Inspect + Clone>(store: S) {
+    let engine = playing(store, &Kid::default()).await;
+    let plays = vec![Play::Win(1), park(Play::Win(2))];
+    let rule = Rule {
+        rest: Rest::Cancel,
+        deadline_ms: Some(400),
+        ..Rule::default()
+    };
+    let begun = Instant::now();
+    let id = start(&engine, plays, rule).await;
+    let seen = engine.wait(id, LONG).await.unwrap();
+    assert!(begun.elapsed() >= Duration::from_millis(400));
+    assert_eq!(seen["joined"], "deadline");
+    assert_eq!(seen["kids"][0], json!([0, "done", 1, null]));
+    let reason = format!("cancelled by parent: the join of parent {id} was decided: deadline");
+    let expected = (Status::Cancelled, Some(reason));
+    assert_eq!(all_ended(&engine, id).await[1], expected);
+}
+
+async fn a_deadline_that_is_not_needed_does_nothing<S: Store + Inspect + Clone>(store: S) {
+    let engine = playing(store, &Kid::default()).await;
+    let rule = Rule {
+        deadline_ms: Some(3_600_000),
+        ..Rule::default()
+    };
+    let id = start(&engine, vec![Play::Win(1)], rule).await;
+    assert_eq!(engine.wait(id, LONG).await.unwrap()["joined"], "all");
+    let ended = engine.get(id).await.unwrap().unwrap();
+    assert_eq!(ended.await_deadline, None);
+}
+
+async fn ten_thousand_children_in_a_window_of_fifty_never_run_in_more_than_fifty_places<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    const MINUTES: Duration = Duration::from_secs(300);
+    let kid = Kid::default();
+    let builder = Engine::builder(store).machine(Coach).machine(kid.clone());
+    let engine = builder.queue("default", 400).start().await.unwrap();
+    let rule = Rule {
+        window: Some(50),
+        ..Rule::default()
+    };
+    let id = start(&engine, vec![Play::Busy; 10_000], rule).await;
+    // What has a place, of all that there are, is looked at from outside all the while.
+    let watching = async {
+        let mut most = 0;
+        loop {
+            let filter = outlast::Filter {
+                machine: Some(Kid::NAME.into()),
+                statuses: vec![Status::Executing],
+                ..outlast::Filter::default()
+            };
+            if let outlast::Count::Exactly(running) = engine.count(filter).await.unwrap() {
+                most = most.max(running);
+            }
+            assert!(most <= 50, "{most} were claimed at a time");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let seen = tokio::select! {
+        seen = engine.wait(id, MINUTES) => seen.unwrap(),
+        () = watching => unreachable!("it watches for ever"),
+    };
+    assert_eq!(seen["joined"], "all");
+    assert_eq!(seen["kids"].as_array().unwrap().len(), 10_000);
+    assert!(kid.most.load(Ordering::SeqCst) <= 50);
+}
+
+async fn a_child_that_waits_keeps_its_place_in_the_window<S: Store + Inspect + Clone>(store: S) {
+    let kid = Kid::default();
+    let engine = playing(store, &kid).await;
+    let rule = Rule {
+        window: Some(2),
+        ..Rule::default()
+    };
+    let plays = vec![
+        park(Play::Win(0)),
+        park(Play::Win(1)),
+        park(Play::Win(2)),
+        Play::Win(3),
+    ];
+    let id = start(&engine, plays, rule).await;
+    let all = kids(&engine, id, 4).await;
+    for first in &all[..2] {
+        engine.wait_settled(first.id, LONG).await.unwrap();
+    }
+    let parked = Status::AwaitingSignal;
+    let held = Status::Runnable;
+    assert_eq!(statuses(&engine, id).await, [parked, parked, held, held]);
+    let third = engine.get(all[2].id).await.unwrap().unwrap();
+    assert_eq!(third.held, Some(true));
+    let sentence = engine.explain(&third).await.unwrap();
+    let expected = "waits for a place among the 2 of its round that run at a time";
+    assert_eq!(sentence, expected);
+    // One ends, and the next in order has its place.
+    engine.signal(all[1].id, Go).await.unwrap();
+    engine.wait_settled(all[2].id, LONG).await.unwrap();
+    assert_eq!(
+        statuses(&engine, id).await,
+        [parked, Status::Done, parked, held]
+    );
+    for left in [&all[0], &all[2]] {
+        engine.signal(left.id, Go).await.unwrap();
+    }
+    assert_eq!(engine.wait(id, LONG).await.unwrap()["joined"], "all");
+}
+
+async fn a_held_child_that_is_cancelled_never_starts<S: Store + Inspect + Clone>(store: S) {
+    let kid = Kid::default();
+    let engine = playing(store, &kid).await;
+    let rule = Rule {
+        window: Some(1),
+        ..Rule::default()
+    };
+    let plays = vec![park(Play::Win(0)), Play::Win(1), Play::Win(2)];
+    let id = start(&engine, plays, rule).await;
+    let all = kids(&engine, id, 3).await;
+    engine.wait_settled(all[0].id, LONG).await.unwrap();
+    let answer = engine.cancel(all[1].id, Note::by("referee")).await.unwrap();
+    assert_eq!(answer, outlast::CancelAnswer::NeverStarted);
+    engine.signal(all[0].id, Go).await.unwrap();
+    let seen = engine.wait(id, LONG).await.unwrap();
+    let expected = json!([
+        [0, "done", 0, null],
+        [1, "cancelled", null, "cancelled by referee"],
+        [2, "done", 2, null],
+    ]);
+    assert_eq!(seen["kids"], expected);
+    let steps = kid.seen.lock().unwrap();
+    assert_eq!(*steps, ["park", "win", "win"]);
+}
+
+async fn children_of_any_round_can_be_looked_at<S: Store + Inspect + Clone>(store: S) {
+    let engine = playing(store, &Kid::default()).await;
+    let kids = vec![Play::Win(1), Play::Win(2)];
+    let id = insert(&engine, New::<Coach>(Game::Again { kids })).await;
+    let expected = json!({
+        "round": 2,
+        "first": [[0, 1], [1, 2]],
+        "second": [[0, 99]],
+        "third": [],
+    });
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), expected);
+}
+
+async fn the_first_failure_and_the_reason_stay_the_same_when_the_step_is_run_again<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let engine = playing(store, &Kid::default()).await;
+    let kids = vec![park(lose()), lose(), park(lose())];
+    let id = insert(&engine, New::<Coach>(Game::WatchTwice { kids })).await;
+    let seen = engine.wait(id, LONG).await.unwrap();
+    for run in [&seen[0], &seen[1]] {
+        assert_eq!(
+            (&run["joined"], &run["first_failure"]),
+            (&json!("failure"), &json!(1))
+        );
+    }
+    assert_ne!(
+        seen[0]["kids"][0][1], "failed",
+        "it still lived at the first"
+    );
+    assert_eq!(seen[1]["kids"][0][1], "failed");
+}
+
+async fn a_join_that_makes_no_sense_goes_to_handle_with_what_is_wrong<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let engine = playing(store, &Kid::default()).await;
+    let window = Rule {
+        window: Some(0),
+        ..Rule::default()
+    };
+    let rest = Rule {
+        rest: Rest::Cancel,
+        ..Rule::default()
+    };
+    for (rule, expected) in [
+        (
+            rule(Until::Confused),
+            "is told both .any() and .fail_fast()",
+        ),
+        (rule(Until::Quorum(0)), "quorum is of none"),
+        (window, "window has no places"),
+        (rest, "no rest to end"),
+    ] {
+        let id = start(&engine, vec![Play::Win(1)], rule).await;
+        let failed = engine.wait_ended(id, LONG).await.unwrap();
+        let error = failed.last_error.unwrap();
+        assert!(error.contains(expected), "{error}");
+        assert!(engine.children(id.get()).await.unwrap().is_empty());
+    }
+}

@@ -1,0 +1,133 @@
+//! Machines that families are made of, with a hand on when they go on.
+
+use outlast::prelude::*;
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Lets a parked child go on.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Go;
+
+impl Signal for Go {
+    const NAME: &'static str = "go";
+}
+
+/// A child that does as it is told.
+#[derive(Clone, Default)]
+pub(crate) struct Kid {
+    /// How many run their step at this moment, and how many did at most.
+    pub(crate) running: Arc<AtomicUsize>,
+    pub(crate) most: Arc<AtomicUsize>,
+    /// Of each that was dropped where it awaited.
+    pub(crate) dropped: Arc<AtomicUsize>,
+    /// Steps and cancels in the order they came.
+    pub(crate) seen: Arc<Mutex<Vec<String>>>,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+pub(crate) enum Play {
+    /// Is done with this.
+    Win(u32),
+    /// Fails with this.
+    Lose(String),
+    /// Waits for [`Go`], then plays on.
+    Park(Box<Play>),
+    /// Runs until it is dropped or told to end.
+    Linger,
+    /// Takes a moment.
+    Busy,
+    /// Parks, and tidies up before it ends when it is asked to.
+    Tidy,
+    /// What it does then.
+    Tidied,
+}
+
+impl Kid {
+    pub(crate) fn saw(&self, what: impl Into<String>) {
+        self.seen.lock().unwrap().push(what.into());
+    }
+}
+
+/// Notes a step that is dropped where it awaits.
+pub(crate) struct Guard {
+    dropped: Arc<AtomicUsize>,
+    ended: bool,
+}
+
+impl Guard {
+    pub(crate) fn new(dropped: &Arc<AtomicUsize>) -> Guard {
+        Guard {
+            dropped: dropped.clone(),
+            ended: false,
+        }
+    }
+
+    pub(crate) fn ends(mut self) {
+        self.ended = true;
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.dropped.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Machine for Kid {
+    const NAME: &'static str = "kid";
+    type State = Play;
+    type Output = u32;
+
+    async fn step(&self, play: Play, cx: &Context) -> StepResult<Self> {
+        self.saw(cx.step());
+        Ok(match play {
+            Play::Win(points) => Outcome::done(points),
+            Play::Lose(reason) => Outcome::stop(reason),
+            Play::Park(then) => wait_for([Go::NAME]).then(*then),
+            Play::Linger => {
+                let guard = Guard::new(&self.dropped);
+                cx.cancelled().await;
+                guard.ends();
+                Outcome::requeue(Play::Linger)
+            }
+            Play::Busy => {
+                let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+                self.most.fetch_max(running, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                self.running.fetch_sub(1, Ordering::SeqCst);
+                Outcome::done(1)
+            }
+            Play::Tidy => wait_for([Go::NAME]).then(Play::Tidy),
+            Play::Tidied => Outcome::cancelled("tidied up"),
+        })
+    }
+
+    async fn on_cancel(&self, play: Play, cx: &Context) -> StepResult<Self> {
+        let reason = cx.cancel_reason().unwrap_or_default().to_owned();
+        self.saw(format!("cancel: {reason}"));
+        Ok(match play {
+            Play::Tidy => Outcome::next(Play::Tidied),
+            Play::Win(_)
+            | Play::Lose(_)
+            | Play::Park(_)
+            | Play::Linger
+            | Play::Busy
+            | Play::Tidied => Outcome::cancelled(reason),
+        })
+    }
+}
+
+/// What the children of the present round are to their parent.
+pub(crate) fn round(cx: &Context) -> Result<Value, StepError> {
+    let kids = cx.children::<Kid>()?;
+    let kids: Vec<_> = kids
+        .iter()
+        .map(|kid| json!([kid.position, kid.status, kid.output, kid.error]))
+        .collect();
+    let first = cx.first_failure().map(|child| child.position);
+    Ok(json!({ "joined": cx.joined(), "kids": kids, "first_failure": first }))
+}

@@ -1,0 +1,256 @@
+//! What the guides show is what CI runs: every piece of Rust and of SQL in them is a piece of an example. Their links lead
+//! somewhere, the book has all of them, and whatever can be found has an entry in the runbook.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+use outlast::prelude::*;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[test]
+fn every_piece_of_rust_in_a_guide_is_taken_from_an_example() {
+    assert!(pieces_from_examples("rust") > 40);
+}
+
+#[test]
+fn every_piece_of_sql_in_a_guide_is_taken_from_an_example() {
+    assert!(pieces_from_examples("sql") > 1);
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_every_anchor_to_a_heading() {
+    let mut checked = 0;
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        for link in links(&text) {
+            check(&page, &link);
+            checked += 1;
+        }
+    }
+    assert!(checked > 300, "only {checked} links were found");
+}
+
+#[test]
+fn the_book_has_every_page() {
+    let docs = root().join("docs");
+    let summary = fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+    let listed: BTreeSet<_> = links(&summary).iter().map(|link| docs.join(link)).collect();
+    for page in markdown_below(&docs) {
+        let is_summary = page.ends_with("SUMMARY.md");
+        assert!(
+            is_summary || listed.contains(&page),
+            "docs/SUMMARY.md leaves out {}",
+            page.display()
+        );
+    }
+}
+
+/// Names of findings are constants in the sources of the three places that make them.
+#[test]
+fn every_finding_has_an_entry_in_the_runbook() {
+    let entries = headings(&root().join("docs/guides/operations.md"));
+    let names = finding_names();
+    assert!(names.len() > 18, "only {names:?} were found");
+    for name in names {
+        assert!(
+            entries.contains(&name),
+            "docs/guides/operations.md has no entry `### {name}`"
+        );
+    }
+}
+
+#[test]
+fn whatever_needs_attention_has_an_entry_in_the_runbook() {
+    let entries = headings(&root().join("docs/guides/operations.md"));
+    let kinds = attention_kinds();
+    assert!(kinds.len() > 5, "only {kinds:?} were found");
+    for kind in kinds {
+        assert!(
+            entries.contains(&kind),
+            "docs/guides/operations.md has no entry `### {kind}`"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_a_store_finds_is_among_the_names_that_were_looked_for() {
+    let names = finding_names();
+    let folder = tempfile::tempdir().unwrap();
+    let store = Sqlite::open(folder.path().join("examined.db")).unwrap();
+    for finding in Client::new(store).examine().await.unwrap() {
+        assert!(names.contains(finding.check), "{}", finding.check);
+    }
+}
+
+fn root() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.canonicalize().unwrap()
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+fn markdown_below(folder: &Path) -> Vec<PathBuf> {
+    let (folders, files): (Vec<_>, Vec<_>) =
+        files(folder).into_iter().partition(|path| path.is_dir());
+    let mut pages: Vec<_> = files
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect();
+    pages.extend(folders.iter().flat_map(|folder| markdown_below(folder)));
+    pages
+}
+
+/// Everything that people are sent to: the pages at the root, and those of the book.
+fn pages() -> Vec<PathBuf> {
+    let root = root();
+    let mut pages = markdown_below(&root.join("docs"));
+    pages.extend(["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|page| root.join(page)));
+    pages
+}
+
+fn pieces_from_examples(language: &str) -> usize {
+    let examples: Vec<_> = files(&root().join("examples/src/bin"))
+        .iter()
+        .map(|path| lines(&fs::read_to_string(path).unwrap()))
+        .collect();
+    let mut pieces = 0;
+    for guide in files(&root().join("docs/guides")) {
+        for piece in pieces_of(language, &fs::read_to_string(&guide).unwrap()) {
+            let shown = lines(&piece);
+            let is_there = examples
+                .iter()
+                .any(|example| example.windows(shown.len()).any(|part| part == shown));
+            assert!(
+                is_there,
+                "{} shows what no example has:\n{piece}",
+                guide.display()
+            );
+            pieces += 1;
+        }
+    }
+    pieces
+}
+
+/// Without their indentation, which is another in a guide.
+fn lines(text: &str) -> Vec<String> {
+    text.lines().map(|line| line.trim().to_owned()).collect()
+}
+
+fn pieces_of(language: &str, guide: &str) -> Vec<String> {
+    let fence = format!("```{language}\n");
+    let blocks = guide.split(&fence).skip(1);
+    blocks
+        .map(|block| block.split("\n```").next().unwrap().to_owned())
+        .collect()
+}
+
+/// Where the links of a page lead, those to other sites left out.
+fn links(page: &str) -> Vec<String> {
+    let text = without_code(page);
+    let inline = text.split("](").skip(1);
+    let inline = inline.map(|rest| rest.split(')').next().unwrap());
+    let referenced = text
+        .lines()
+        .filter(|line| line.starts_with('['))
+        .filter_map(|line| line.split_once("]: ").map(|(_, link)| link.trim()));
+    inline
+        .chain(referenced)
+        .filter(|link| !link.contains("://") && !link.starts_with("mailto:"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Code has brackets that are no links.
+fn without_code(page: &str) -> String {
+    let mut inside = false;
+    let mut text = String::new();
+    for line in page.lines() {
+        if line.trim_start().starts_with("```") {
+            inside = !inside;
+        } else if !inside {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn check(page: &Path, link: &str) {
+    let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+    let target = match path {
+        "" => page.to_owned(),
+        _ => page.parent().unwrap().join(path),
+    };
+    assert!(
+        target.exists(),
+        "{} links to {link}, which does not exist",
+        page.display()
+    );
+    assert!(
+        anchor.is_empty() || headings(&target).contains(anchor),
+        "{} links to {link}, and there is no such heading",
+        page.display()
+    );
+}
+
+/// The anchors of a page.
+fn headings(page: &Path) -> BTreeSet<String> {
+    let text = without_code(&fs::read_to_string(page).unwrap());
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    headings
+        .map(|line| anchor(line.trim_start_matches('#').trim()))
+        .collect()
+}
+
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter_map(|c| match c {
+        ' ' => Some('-'),
+        '-' | '_' => Some(c),
+        _ if c.is_alphanumeric() => Some(c.to_ascii_lowercase()),
+        _ => None,
+    });
+    kept.collect()
+}
+
+/// Each is the first text after one of these in the sources that make findings.
+fn finding_names() -> BTreeSet<String> {
+    const BEFORE: [&str; 4] = [
+        "CHECK: &str = ",
+        "Finding::fine(",
+        "Finding::warning(",
+        "Finding::serious(",
+    ];
+    const SOURCES: [&str; 3] = [
+        "crates/outlast-core/src/examine.rs",
+        "crates/outlast-postgres/src/examine/judging.rs",
+        "crates/outlast-sqlite/src/examine.rs",
+    ];
+    let mut names = BTreeSet::new();
+    for source in SOURCES {
+        let text = fs::read_to_string(root().join(source)).unwrap();
+        for before in BEFORE {
+            let after = text.split(before).skip(1).map(str::trim_start);
+            let quoted = after.filter_map(|rest| rest.strip_prefix('"')?.split('"').next());
+            names.extend(quoted.map(str::to_owned));
+        }
+    }
+    names
+}
+
+/// The kinds of the overview are the only texts with an underscore in the source that makes them.
+fn attention_kinds() -> BTreeSet<String> {
+    let source = root().join("crates/outlast-http/src/attention.rs");
+    let text = fs::read_to_string(source).unwrap();
+    let is_kind = |text: &&str| {
+        text.contains('_') && text.chars().all(|c| c == '_' || c.is_ascii_lowercase())
+    };
+    let quoted = text.split('"').filter(is_kind);
+    quoted
+        .filter(|text| *text != "snake_case")
+        .map(str::to_owned)
+        .collect()
+}

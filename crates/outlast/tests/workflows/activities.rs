@@ -1,0 +1,264 @@
+//! Activities: jobs with retries of their own, tried as was said when they were scheduled.
+
+use crate::support::*;
+use outlast::prelude::*;
+use outlast::testing::Harness;
+use outlast::{EventKind, FlowErrorKind, limits};
+
+on_both_stores!(
+    an_activity_is_tried_again_by_itself,
+    an_activity_gives_up_after_as_many_tries_as_its_job_says,
+    an_activity_is_tried_as_often_as_the_call_says,
+    an_activity_pauses_as_the_call_says,
+    one_try_takes_no_longer_than_the_call_says,
+    the_policy_is_fixed_when_it_is_scheduled,
+    an_activity_runs_on_its_own_queue,
+    retries_of_an_activity_do_not_wake_its_workflow,
+    a_job_that_a_person_inserts_is_tried_as_before,
+    an_activity_takes_arguments_as_large_as_its_job_does,
+    what_cannot_be_stored_fails_its_call_and_not_its_workflow,
+);
+
+/// Works at the try that it is told, and is tried three times unless somebody says otherwise.
+struct Flaky<const MAX: u32>(Log);
+
+impl<const MAX: u32> Job for Flaky<MAX> {
+    const NAME: &'static str = "flaky";
+    const QUEUE: &'static str = "errands";
+    const MAX_ATTEMPTS: u32 = MAX;
+    const TIMEOUT: Duration = Duration::from_secs(60);
+    type Args = u32;
+    type Output = u32;
+
+    async fn perform(&self, works_at: u32, cx: &Context) -> Result<u32, JobError> {
+        self.0.note(format!("try {}", cx.attempt() + 1));
+        match cx.attempt() + 1 {
+            0 => std::future::pending().await,
+            attempt if attempt >= works_at => Ok(attempt),
+            attempt => Err(JobError::retry(format!("not at {attempt}"))),
+        }
+    }
+
+    fn backoff(&self, _: u32) -> Duration {
+        Duration::from_secs(7)
+    }
+}
+
+/// Hangs at its first try.
+struct Hangs;
+
+impl Job for Hangs {
+    const NAME: &'static str = "hangs";
+    const TIMEOUT: Duration = Duration::from_secs(60);
+    type Args = ();
+    type Output = u32;
+
+    async fn perform(&self, (): (), cx: &Context) -> Result<u32, JobError> {
+        match cx.attempt() {
+            0 => std::future::pending().await,
+            attempt => Ok(attempt + 1),
+        }
+    }
+}
+
+fn flaky() -> Flaky<3> {
+    Flaky(Log::default())
+}
+
+async fn runs<const MAX: u32>(ground: &Ground, log: &Log, code: Script) -> Harness {
+    let worker = ground.worker().workflow(code);
+    let worker = worker.machine(Flaky::<MAX>(log.clone())).machine(Hangs);
+    worker.build().await.unwrap()
+}
+
+async fn an_activity_is_tried_again_by_itself(ground: Ground) {
+    let code = script(|flow, _| async move { flow.activity(flaky(), 3).await });
+    let log = Log::default();
+    let mut harness = runs::<3>(&ground, &log, code).await;
+    let id = begin(&harness, ()).await;
+    let begun = harness.time();
+    harness.run_all().await;
+    assert_eq!(output(&get(&harness, id).await), json!(3));
+    assert_eq!(harness.time().since(begun), 14 * SECOND);
+    assert_eq!(log.entries().len(), 3);
+}
+
+async fn an_activity_gives_up_after_as_many_tries_as_its_job_says(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let error = flow.activity(flaky(), 9).await.unwrap_err();
+        assert_eq!(error.kind(), FlowErrorKind::ActivityFailed);
+        Ok(error.to_string())
+    });
+    let log = Log::default();
+    let mut harness = runs::<3>(&ground, &log, code).await;
+    let id = begin(&harness, ()).await;
+    harness.run_all().await;
+    let expected = "flaky failed: gave up after 3 attempts: not at 3";
+    assert_eq!(output(&get(&harness, id).await), expected);
+    assert_eq!(log.entries().len(), 3);
+}
+
+async fn an_activity_is_tried_as_often_as_the_call_says(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let more = flow.activity(flaky(), 5).max_attempts(5).await?;
+        let fewer = flow.activity(flaky(), 2).max_attempts(1).await.unwrap_err();
+        Ok((more, fewer.to_string()))
+    });
+    let log = Log::default();
+    let mut harness = runs::<3>(&ground, &log, code).await;
+    let id = begin(&harness, ()).await;
+    harness.run_all().await;
+    let fewer = "flaky failed: gave up after 1 attempts: not at 1";
+    assert_eq!(output(&get(&harness, id).await), json!([5, fewer]));
+}
+
+async fn an_activity_pauses_as_the_call_says(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let longest = Duration::from_millis(500);
+        let activity = flow.activity(flaky(), 5).max_attempts(5);
+        activity
+            .backoff(Duration::from_millis(100), 2.0, longest)
+            .await
+    });
+    let log = Log::default();
+    let mut harness = runs::<3>(&ground, &log, code).await;
+    let id = begin(&harness, ()).await;
+    let begun = harness.time();
+    harness.run_all().await;
+    assert_eq!(output(&get(&harness, id).await), json!(5));
+    let paused = harness.time().since(begun);
+    assert_eq!(paused, Duration::from_millis(100 + 200 + 400 + 500));
+}
+
+async fn one_try_takes_no_longer_than_the_call_says(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let activity = flow.activity(Hangs, ());
+        activity.attempt_timeout(Duration::from_millis(5)).await
+    });
+    let log = Log::default();
+    let mut harness = runs::<3>(&ground, &log, code).await;
+    let id = begin(&harness, ()).await;
+    harness.run_all().await;
+    assert_eq!(output(&get(&harness, id).await), json!(2));
+}
+
+async fn the_policy_is_fixed_when_it_is_scheduled(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let job = flow.activity(flaky(), 3);
+        let said = flow.activity(flaky(), 9).max_attempts(4);
+        let group = flow.all((job, said)).await.unwrap_err();
+        flow.signal::<Halt>().await?;
+        Ok(group.to_string())
+    });
+    // The workflow's build says three tries; the worker's, which runs the job later, says one.
+    let mut old = ground.runs_only(code.clone()).await;
+    let id = ran(&mut old, ()).await;
+    let events = history(&old, id, 1).await;
+    let scheduled = events
+        .iter()
+        .filter(|it| it.kind == EventKind::ActivityScheduled);
+    let policies: Vec<_> = scheduled.map(|it| data(it)["policy"].clone()).collect();
+    let policy = |max: u32| json!({"max_attempts": max, "timeout_ms": 60_000});
+    assert_eq!(policies, [policy(3), policy(4)]);
+    let log = Log::default();
+    let mut new = runs::<1>(&ground, &log, code).await;
+    new.run_all().await;
+    new.signal(id, Halt(0)).await.unwrap();
+    new.run().await;
+    let seen = output(&get(&new, id).await);
+    assert_eq!(seen, "flaky failed: gave up after 4 attempts: not at 4");
+    assert_eq!(log.entries().len(), 3 + 4);
+    assert_eq!(statuses(&new, id).await, [Status::Done, Status::Failed]);
+}
+
+async fn an_activity_runs_on_its_own_queue(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let own = flow.activity(flaky(), 1);
+        let other = flow.activity(flaky(), 1).queue("elsewhere").priority(-3);
+        flow.all((own, other.partition_key("p"))).await
+    });
+    let mut harness = ground.runs_only(code).await;
+    let id = ran(&mut harness, ()).await;
+    let mut places = Vec::new();
+    for child in children(&harness, id).await {
+        let row = get(&harness, child.id).await;
+        places.push((row.queue, row.priority, row.partition_key));
+    }
+    let expected = [
+        ("errands".to_owned(), 0, None),
+        ("elsewhere".to_owned(), -3, Some("p".to_owned())),
+    ];
+    assert_eq!(places, expected);
+}
+
+async fn retries_of_an_activity_do_not_wake_its_workflow(ground: Ground) {
+    let code = script(|flow, _| async move { flow.activity(flaky(), 3).await });
+    let log = Log::default();
+    let mut harness = runs::<3>(&ground, &log, code).await;
+    let id = begin(&harness, ()).await;
+    let tally = harness.run_all().await;
+    assert_eq!(output(&get(&harness, id).await), json!(3));
+    assert_eq!((tally.retries, tally.flows), (2, 1));
+}
+
+async fn a_job_that_a_person_inserts_is_tried_as_before(ground: Ground) {
+    let log = Log::default();
+    let code = script(|_, _| async move { Ok(()) });
+    let mut harness = runs::<3>(&ground, &log, code).await;
+    let id = harness.insert(New::<Flaky<3>>(3)).await.unwrap();
+    harness.run_all().await;
+    harness.expect(id).await.is_done_with(&3);
+}
+
+/// Says how long its argument is.
+struct Measure;
+
+impl Job for Measure {
+    const NAME: &'static str = "measure";
+    type Args = String;
+    type Output = usize;
+
+    async fn perform(&self, what: String, _: &Context) -> Result<usize, JobError> {
+        Ok(what.len())
+    }
+}
+
+async fn an_activity_takes_arguments_as_large_as_its_job_does(ground: Ground) {
+    let largest = limits::JSON_BYTES_MAX - 2;
+    let code = script(move |flow, _| async move {
+        let fits = flow.activity(Measure, "x".repeat(largest)).await?;
+        let error = flow
+            .activity(Measure, "x".repeat(largest + 1))
+            .await
+            .unwrap_err();
+        Ok((fits, error.kind().as_str()))
+    });
+    let worker = ground.worker().workflow(code).machine(Measure);
+    let mut harness = worker.build().await.unwrap();
+    let id = ran(&mut harness, ()).await;
+    assert_eq!(
+        output(&get(&harness, id).await),
+        json!([largest, "invalid"])
+    );
+}
+
+async fn what_cannot_be_stored_fails_its_call_and_not_its_workflow(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let long = || "x".repeat(limits::KEY_BYTES_MAX + 1);
+        let queue = flow.activity(Double, 1).queue("").await.unwrap_err();
+        let key = flow
+            .child::<Kid>(Say::Give(1))
+            .key(long())
+            .await
+            .unwrap_err();
+        let grouped = flow.all((flow.activity(Double, 1).partition_key(long()),));
+        let grouped = grouped.await.unwrap_err();
+        let started = flow.child::<Kid>(Say::Give(1)).queue("").start().await;
+        let started = started.map(|_| ()).unwrap_err();
+        let kinds = [queue, key, grouped, started].map(|error| error.kind().as_str());
+        Ok((kinds, number(&flow, "next", 1).await?))
+    });
+    let invalid = "invalid";
+    let expected = json!([[invalid, invalid, invalid, invalid], 1]);
+    assert_eq!(result_of(&ground, code, ()).await, expected);
+}

@@ -1,0 +1,468 @@
+//! Groups: their shapes, when they wake their workflow, and which failure is theirs.
+
+use crate::support::*;
+use outlast::EventKind;
+use outlast::prelude::*;
+use outlast::testing::Point;
+use outlast::workflow::Running;
+use std::sync::Arc;
+
+on_both_stores!(
+    results_come_in_the_very_shape_of_the_group,
+    a_group_mixes_steps_activities_children_machines_timers_signals_and_groups,
+    an_empty_group_is_complete,
+    everything_in_a_group_is_scheduled_in_one_commit,
+    each_leaf_knows_its_path_of_groups,
+    a_thousand_children_wake_their_parent_once,
+    success_wakes_the_parent_only_when_the_outermost_group_is_complete,
+    the_first_failure_wakes_the_parent_at_once,
+    a_failure_deep_inside_fails_the_outermost_group_at_once,
+    of_several_failures_the_one_recorded_first_is_chosen,
+    of_failures_at_one_moment_the_lower_leaf_is_chosen,
+    of_failures_met_after_a_step_the_one_recorded_first_is_chosen,
+    of_joined_failures_at_one_moment_the_lower_leaf_is_chosen,
+    the_choice_stays_over_reruns_and_later_failures,
+    the_siblings_of_a_failure_go_on,
+    cancel_rest_cancels_the_siblings_of_a_failure,
+    cancel_rest_cancels_the_siblings_of_a_failure_that_ends_the_workflow,
+    cancel_rest_cancels_once_over_a_crash,
+    cancel_rest_leaves_a_complete_group_alone,
+    a_group_inside_another_cannot_have_a_window,
+);
+
+async fn results_come_in_the_very_shape_of_the_group(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let double = |n| flow.activity(Double, n);
+        let flat = flow.all((double(1), double(2))).await?;
+        let vector = flow.all((1..=4).map(double).collect::<Vec<_>>()).await?;
+        let array: [u64; 3] = flow.all([double(5), double(6), double(7)]).await?;
+        let nested = flow
+            .all((
+                flow.all(vec![double(1), double(2)]),
+                (
+                    double(3),
+                    vec![vec![double(4)], Vec::new(), vec![double(5), double(6)]],
+                ),
+                [flow.all((double(7),)), flow.all((double(8),))],
+            ))
+            .await?;
+        let wide = flow
+            .all((
+                double(1),
+                double(2),
+                double(3),
+                double(4),
+                double(5),
+                double(6),
+                double(7),
+                double(8),
+            ))
+            .await?;
+        Ok((flat, vector, array, nested, wide))
+    });
+    let expected = json!([
+        [2, 4],
+        [2, 4, 6, 8],
+        [10, 12, 14],
+        [[2, 4], [6, [[8], [], [10, 12]]], [[14], [16]]],
+        [2, 4, 6, 8, 10, 12, 14, 16],
+    ]);
+    assert_eq!(result_of(&ground, code, ()).await, expected);
+}
+
+async fn a_group_mixes_steps_activities_children_machines_timers_signals_and_groups(
+    ground: Ground,
+) {
+    let code = script(|flow, _| async move {
+        let mixed = flow.all((
+            number(&flow, "here", 1),
+            flow.activity(Double, 2),
+            flow.child::<Kid>(Say::Give(3)),
+            flow.machine(New::<Turnstile>(Turn::Wait(4)).key("turnstile")),
+            flow.sleep(SECOND),
+            flow.signal::<Go>(),
+            flow.all(vec![
+                number(&flow, "there", 7),
+                number(&flow, "everywhere", 8),
+            ]),
+            vec![flow.child::<Kid>(Say::Sleep(1_500, 9))],
+        ));
+        let (a, b, c, d, (), Go(f), g, h) = mixed.await?;
+        Ok((a, b, c, d, f, g, h))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    go(&harness, id.get(), 6).await;
+    let machine = get(&harness, Turnstile::key("turnstile")).await.id;
+    go(&harness, machine, 40).await;
+    harness.run_all().await;
+    let expected = json!([1, 4, 3, 44, 6, [7, 8], [9]]);
+    assert_eq!(output(&get(&harness, id).await), expected);
+}
+
+async fn an_empty_group_is_complete(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let none: Vec<u64> = flow
+            .all(Vec::<outlast::workflow::Call<'_, u64>>::new())
+            .await?;
+        flow.all(()).await?;
+        let nested: (Vec<Vec<u64>>, ()) = flow
+            .all((Vec::<Vec<outlast::workflow::Call<'_, u64>>>::new(), ()))
+            .await?;
+        Ok((none, nested.0))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    assert_eq!(output(&get(&harness, id).await), json!([[], []]));
+    let expected = [
+        "run_started",
+        "group_resolved 1",
+        "group_resolved 2",
+        "group_resolved 3",
+        "run_completed",
+    ];
+    assert_eq!(told(&harness, id).await, expected);
+}
+
+async fn everything_in_a_group_is_scheduled_in_one_commit(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let members = (0..5).map(|n| flow.activity(Double, n));
+        flow.all((
+            members.collect::<Vec<_>>(),
+            flow.child::<Kid>(Say::Give(1)),
+            flow.sleep(HOUR),
+            flow.signal::<Go>(),
+        ))
+        .await?;
+        Ok(())
+    });
+    let mut harness = ground.runs_only(code).await;
+    let id = begin(&harness, ()).await;
+    let tally = harness.run().await;
+    assert_eq!(tally.flows, 1, "one commit schedules and parks");
+    let expected = [
+        "run_started",
+        "activity_scheduled 2 double",
+        "activity_scheduled 3 double",
+        "activity_scheduled 4 double",
+        "activity_scheduled 5 double",
+        "activity_scheduled 6 double",
+        "child_scheduled 7 kid",
+        "timer_scheduled 8",
+        "signal_awaited 9 go",
+    ];
+    assert_eq!(told(&harness, id).await, expected);
+    let rounds: Vec<_> = children(&harness, id).await;
+    assert!(rounds.iter().all(|child| child.round == 1));
+    assert_eq!(rounds.len(), 6);
+}
+
+async fn each_leaf_knows_its_path_of_groups(ground: Ground) {
+    let code = script(|flow, _| async move {
+        flow.all((
+            flow.activity(Double, 1),
+            flow.all((
+                flow.activity(Double, 2),
+                flow.all((flow.child::<Kid>(Say::Give(1)),)),
+            )),
+            flow.sleep(HOUR),
+        ))
+        .await?;
+        Ok(())
+    });
+    let mut harness = ground.runs_only(code).await;
+    let id = ran(&mut harness, ()).await;
+    let history = history(&harness, id, 1).await;
+    let places: Vec<Value> = history[1..]
+        .iter()
+        .map(|it| data(it)["group"].clone())
+        .collect();
+    let expected = json!([
+        {"path": [1], "size": 4, "index": 0},
+        {"path": [1, 2], "size": 4, "index": 1},
+        {"path": [1, 2, 3], "size": 4, "index": 2},
+        {"path": [1], "size": 4, "index": 3},
+    ]);
+    assert_eq!(json!(places), expected);
+}
+
+async fn a_thousand_children_wake_their_parent_once(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let members = (0..1_000).map(|n| flow.activity(Double, n));
+        let results = flow.all(members.collect::<Vec<_>>()).await?;
+        Ok(results.iter().sum::<u64>())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    let tally = harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), json!(999_000));
+    assert_eq!(tally.done, 1_001);
+    assert_eq!(tally.flows, 1, "the park, and then the end");
+}
+
+async fn success_wakes_the_parent_only_when_the_outermost_group_is_complete(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kid = || flow.child::<Kid>(Say::Wait);
+        flow.all((flow.all((kid(), kid())), kid())).await
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    let kids = children(&harness, id).await;
+    for kid in &kids[..2] {
+        go(&harness, kid.id, 1).await;
+    }
+    let tally = harness.run().await;
+    assert_eq!(tally.done, 2, "the inner group is complete");
+    assert_eq!(tally.flows, 0, "and nobody was woken by that");
+    harness.expect(id).await.awaits_children();
+    go(&harness, kids[2].id, 2).await;
+    harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), json!([[1, 1], 2]));
+}
+
+/// Two children that wait, and one that fails when it is told to.
+fn catches_a_failure() -> Script {
+    script(|flow, _| async move {
+        let group = flow.all((
+            flow.child::<Kid>(Say::Wait),
+            flow.child::<Kid>(Say::WaitThenFail("broken".into())),
+            flow.child::<Kid>(Say::Wait),
+        ));
+        match group.await {
+            Ok(_) => Ok("complete".to_owned()),
+            Err(error) => {
+                let seen = error.to_string();
+                flow.signal::<Halt>().await?;
+                Ok(seen)
+            }
+        }
+    })
+}
+
+async fn the_first_failure_wakes_the_parent_at_once(ground: Ground) {
+    let mut harness = ground.runs(catches_a_failure()).await;
+    let id = ran(&mut harness, ()).await;
+    let kids = children(&harness, id).await;
+    go(&harness, kids[1].id, 1).await;
+    harness.run().await;
+    harness.expect(id).await.awaits(["halt"]);
+    let history = history(&harness, id, 1).await;
+    let resolved = the(&history, EventKind::GroupResolved);
+    assert_eq!(data(resolved)["failed"], 3);
+}
+
+async fn a_failure_deep_inside_fails_the_outermost_group_at_once(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let deep = flow.all(vec![flow.all([flow.activity(Fails, "deep".into())])]);
+        let group = flow.all((flow.child::<Kid>(Say::Wait), deep));
+        Ok(group.await.unwrap_err().to_string())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    let seen = output(&get(&harness, id).await);
+    assert!(seen.as_str().unwrap().contains("deep"), "{seen}");
+}
+
+/// Fails after so many milliseconds each; ends with the failure and the call of it.
+fn fails_after(pauses: &'static [u64]) -> Script {
+    script(move |flow, _| async move {
+        let kids = pauses.iter().enumerate();
+        let kids = kids.map(|(index, ms)| {
+            flow.child::<Kid>(Say::SleepThenFail(*ms, format!("number {index}")))
+        });
+        let error = flow.all(kids.collect::<Vec<_>>()).await.unwrap_err();
+        flow.sleep(HOUR).await?;
+        Ok((error.call(), error.to_string()))
+    })
+}
+
+async fn of_several_failures_the_one_recorded_first_is_chosen(ground: Ground) {
+    let code = fails_after(&[30, 10, 20]);
+    let mut harness = ground.runs(code.clone()).await;
+    let id = ran(&mut harness, ()).await;
+    // Who runs the parent is away until all of them have failed.
+    let mut others = ground.runs_children().await;
+    others.run_all().await;
+    assert_eq!(statuses(&others, id).await, [Status::Failed; 3]);
+    harness.run_all().await;
+    let seen = output(&get(&harness, id).await);
+    assert_eq!(seen, json!([3, "kid failed: number 1"]));
+}
+
+async fn of_failures_at_one_moment_the_lower_leaf_is_chosen(ground: Ground) {
+    let mut harness = ground.runs(fails_after(&[30, 10, 10])).await;
+    let id = ran(&mut harness, ()).await;
+    let mut others = ground.runs_children().await;
+    others.run_all().await;
+    harness.run_all().await;
+    let seen = output(&get(&harness, id).await);
+    assert_eq!(seen, json!([3, "kid failed: number 1"]));
+}
+
+async fn of_failures_met_after_a_step_the_one_recorded_first_is_chosen(ground: Ground) {
+    let others = Arc::new(tokio::sync::Mutex::new(ground.runs_children().await));
+    let code = script(move |flow, _| {
+        let others = others.clone();
+        async move {
+            let group = flow.all((
+                flow.child::<Kid>(Say::SleepThenFail(20, "later".into())),
+                flow.child::<Kid>(Say::SleepThenFail(10, "earlier".into())),
+                flow.step("while they fail", async move || {
+                    others.lock().await.run_all().await;
+                    Ok::<_, String>(())
+                }),
+            ));
+            Ok(group.await.unwrap_err().to_string())
+        }
+    });
+    let mut harness = ground.runs_only(code).await;
+    let id = ran(&mut harness, ()).await;
+    assert_eq!(output(&get(&harness, id).await), "kid failed: earlier");
+}
+
+async fn of_joined_failures_at_one_moment_the_lower_leaf_is_chosen(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let first = flow
+            .start_child::<Kid>(Say::SleepThenFail(5, "older".into()))
+            .await?;
+        let second = flow
+            .start_child::<Kid>(Say::SleepThenFail(5, "younger".into()))
+            .await?;
+        let error = flow.all((second.join(), first.join())).await.unwrap_err();
+        Ok(error.to_string())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    let mut others = ground.runs_children().await;
+    others.run_all().await;
+    harness.run_all().await;
+    let seen = output(&get(&harness, id).await);
+    assert_eq!(seen, "kid failed: younger");
+}
+
+async fn the_choice_stays_over_reruns_and_later_failures(ground: Ground) {
+    let mut harness = ground.runs(fails_after(&[30, 10, 20])).await;
+    let id = ran(&mut harness, ()).await;
+    harness.advance(Duration::from_millis(10)).await;
+    harness.run().await;
+    let resolved = |events: &[outlast::Event]| data(the(events, EventKind::GroupResolved));
+    let before = resolved(&history(&harness, id, 1).await);
+    assert_eq!(before["failed"], 3);
+    harness.advance(Duration::from_millis(20)).await;
+    harness.run().await;
+    assert_eq!(statuses(&harness, id).await, [Status::Failed; 3]);
+    // It is run again from the start, on a worker that dies once more.
+    harness.crash::<Running<Script>>("run", Point::BeforeCommit);
+    harness.run_all().await;
+    let seen = output(&get(&harness, id).await);
+    assert_eq!(seen, json!([3, "kid failed: number 1"]));
+    assert_eq!(resolved(&history(&harness, id, 1).await), before);
+}
+
+async fn the_siblings_of_a_failure_go_on(ground: Ground) {
+    let mut harness = ground.runs(catches_a_failure()).await;
+    let id = ran(&mut harness, ()).await;
+    let kids = children(&harness, id).await;
+    go(&harness, kids[1].id, 1).await;
+    harness.run().await;
+    let waiting = Status::AwaitingSignal;
+    let expected = [waiting, Status::Failed, waiting];
+    assert_eq!(statuses(&harness, id).await, expected);
+    go(&harness, kids[0].id, 1).await;
+    harness.run().await;
+    let expected = [Status::Done, Status::Failed, waiting];
+    assert_eq!(statuses(&harness, id).await, expected);
+}
+
+/// A group with `cancel_rest`; ends with its failure, or survives it.
+fn cancels_rest(survives: bool) -> Script {
+    script(move |flow, _| async move {
+        let group = flow.all((
+            flow.child::<Kid>(Say::Wait),
+            flow.child::<Kid>(Say::WaitThenFail("broken".into())),
+            flow.machine(New::<Turnstile>(Turn::Wait(1))),
+        ));
+        let failed = group.cancel_rest().await;
+        if survives {
+            flow.signal::<Halt>().await?;
+            return Ok(());
+        }
+        failed.map(|_| ())
+    })
+}
+
+async fn cancel_rest_cancels_the_siblings_of_a_failure(ground: Ground) {
+    let mut harness = ground.runs(cancels_rest(true)).await;
+    let id = ran(&mut harness, ()).await;
+    let kids = children(&harness, id).await;
+    go(&harness, kids[1].id, 1).await;
+    harness.run().await;
+    let expected = [Status::Cancelled, Status::Failed, Status::Cancelled];
+    assert_eq!(statuses(&harness, id).await, expected);
+    harness.expect(id).await.awaits(["halt"]);
+    let told = told(&harness, id).await;
+    let cancels = told.iter().filter(|it| it.starts_with("child_told"));
+    let cancels: Vec<_> = cancels.collect();
+    assert_eq!(cancels, ["child_told 2 cancel", "child_told 4 cancel"]);
+}
+
+async fn cancel_rest_cancels_the_siblings_of_a_failure_that_ends_the_workflow(ground: Ground) {
+    let mut harness = ground.runs(cancels_rest(false)).await;
+    let id = ran(&mut harness, ()).await;
+    let kids = children(&harness, id).await;
+    go(&harness, kids[1].id, 1).await;
+    harness.run().await;
+    assert_eq!(reason(&get(&harness, id).await), "kid failed: broken");
+    let expected = [Status::Cancelled, Status::Failed, Status::Cancelled];
+    assert_eq!(statuses(&harness, id).await, expected);
+    let history = history(&harness, id, 1).await;
+    assert_eq!(count(&history, EventKind::FailureHandled), 0);
+    assert_eq!(history.last().unwrap().kind, EventKind::RunFailed);
+}
+
+async fn cancel_rest_cancels_once_over_a_crash(ground: Ground) {
+    for survives in [true, false] {
+        let mut harness = ground.runs(cancels_rest(survives)).await;
+        let id = ran(&mut harness, ()).await;
+        let kids = children(&harness, id).await;
+        go(&harness, kids[1].id, 1).await;
+        // The choice is written; what follows from it is not.
+        harness.crash::<Running<Script>>("run", Point::AfterCommit);
+        let tally = harness.run().await;
+        assert_eq!(tally.crashes, 1);
+        let expected = [Status::Cancelled, Status::Failed, Status::Cancelled];
+        assert_eq!(statuses(&harness, id).await, expected);
+        let history = history(&harness, id, 1).await;
+        assert_eq!(count(&history, EventKind::ChildTold), 2);
+        assert_eq!(count(&history, EventKind::GroupResolved), 1);
+    }
+}
+
+async fn cancel_rest_leaves_a_complete_group_alone(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let bystander = flow.start_child::<Kid>(Say::Wait).await?;
+        flow.all((flow.activity(Double, 1), flow.activity(Double, 2)))
+            .cancel_rest()
+            .await?;
+        Ok(bystander.child().status().is_none())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    assert_eq!(output(&get(&harness, id).await), json!(true));
+    let history = history(&harness, id, 1).await;
+    assert_eq!(count(&history, EventKind::ChildTold), 0);
+}
+
+async fn a_group_inside_another_cannot_have_a_window(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let inner = flow.all((flow.activity(Double, 1),)).window(1);
+        let error = flow
+            .all((inner, flow.activity(Double, 2)))
+            .await
+            .unwrap_err();
+        Ok((error.kind().as_str(), error.to_string()))
+    });
+    let seen = result_of(&ground, code, ()).await;
+    assert_eq!(seen[0], "invalid");
+    assert!(seen[1].as_str().unwrap().contains("outermost"), "{seen}");
+}

@@ -1,0 +1,418 @@
+//! Cancels: the next call says so, cleanup is shielded, and who ends well all the same is done.
+
+use crate::support::*;
+use outlast::EventKind;
+use outlast::prelude::*;
+use outlast::testing::Point;
+use outlast::workflow::Running;
+
+on_both_stores!(
+    a_cancel_is_the_error_of_the_next_call,
+    a_cancel_reaches_a_workflow_parked_on_each_kind_of_wait,
+    a_cancel_before_the_first_claim_is_the_error_of_the_first_call,
+    a_cancel_while_a_step_runs_leaves_the_step_its_result,
+    a_cancel_while_a_workflow_would_park_comes_first,
+    a_cancel_while_children_would_be_started_comes_first,
+    calls_after_a_cancel_fail_unless_they_are_shielded,
+    shielded_cleanup_runs_steps_activities_children_timers_and_groups,
+    shielded_cleanup_goes_on_over_crashes_and_parks,
+    what_was_shielded_before_the_cancel_goes_on,
+    a_workflow_that_catches_its_cancel_and_returns_is_done,
+    a_workflow_that_fails_after_its_cancel_has_failed,
+    a_workflow_that_passes_its_cancel_on_is_cancelled,
+    a_signal_for_a_call_that_was_cancelled_stays_in_the_inbox,
+    a_cancel_is_told_once_over_crashes,
+    a_second_cancel_changes_nothing,
+    a_terminate_ends_a_workflow_without_asking_it,
+    a_terminate_while_a_step_runs_drops_what_it_comes_to,
+);
+
+fn note() -> Note {
+    Note::by("ada").because("too dear")
+}
+
+async fn a_cancel_is_the_error_of_the_next_call(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let before = (flow.is_cancelled(), flow.cancel_reason());
+        let error = flow.signal::<Go>().await.map(|_| ()).unwrap_err();
+        let after = (flow.is_cancelled(), flow.cancel_reason());
+        Ok((before, after, error.is_cancelled(), error.to_string()))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    harness.cancel(id, note()).await.unwrap();
+    harness.run().await;
+    let why = "cancelled by ada: too dear";
+    let expected = json!([[false, null], [true, why], true, why]);
+    assert_eq!(output(&get(&harness, id).await), expected);
+    let history = history(&harness, id, 1).await;
+    let requested = the(&history, EventKind::CancelRequested);
+    assert_eq!(data(requested), json!({"reason": why}));
+}
+
+async fn a_cancel_reaches_a_workflow_parked_on_each_kind_of_wait(ground: Ground) {
+    for wait in [
+        "sleep", "signal", "child", "activity", "all", "select", "timeout", "join",
+    ] {
+        let code = script(move |flow, _| async move {
+            let kid = || flow.child::<Kid>(Say::Wait);
+            match wait {
+                "sleep" => flow.sleep(HOUR).await?,
+                "signal" => flow.signal::<Go>().await.map(|_| ())?,
+                "child" => drop(kid().await?),
+                "activity" => drop(flow.activity(Double, 1).queue("nobody").await?),
+                "all" => drop(flow.all((kid(), flow.sleep(HOUR))).await?),
+                "select" => {
+                    let first = flow.select((kid(), flow.signal::<Go>()));
+                    first.await.map(|_| ())?;
+                }
+                "timeout" => drop(kid().timeout(HOUR).await?),
+                _ => drop(kid().start().await?.join().await?),
+            }
+            Ok(())
+        });
+        // Whoever runs the activity is away.
+        let mut harness = ground.runs_only(code).await;
+        let id = ran(&mut harness, ()).await;
+        let parked = get(&harness, id).await.status;
+        assert!(parked.as_str().starts_with("awaiting"), "{wait}: {parked}");
+        harness.cancel(id, note()).await.unwrap();
+        harness.run().await;
+        harness.expect(id).await.is_cancelled_with("ada: too dear");
+        let told = told(&harness, id).await;
+        let expected = ["cancel_requested", "run_cancelled"];
+        assert_eq!(told[told.len() - 2..], expected, "{wait}");
+    }
+}
+
+async fn a_cancel_before_the_first_claim_is_the_error_of_the_first_call(ground: Ground) {
+    let log = Log::default();
+    let written = log.clone();
+    let code = script(move |flow, _| {
+        let log = written.clone();
+        async move { log.step(&flow, "effect", 1).await }
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    harness.cancel(id, note()).await.unwrap();
+    harness.run().await;
+    harness.expect(id).await.is_cancelled_with("ada: too dear");
+    assert_eq!(log.times("effect"), 0);
+    let expected = ["run_started", "cancel_requested", "run_cancelled"];
+    assert_eq!(told(&harness, id).await, expected);
+}
+
+async fn a_cancel_while_a_step_runs_leaves_the_step_its_result(ground: Ground) {
+    let client = ground.client.clone();
+    let code = script(move |flow, _| {
+        let (client, id) = (client.clone(), flow.id());
+        async move {
+            let cancelled = flow.step("cancelled meanwhile", async move || {
+                client.cancel(id, note()).await.map(|_| 7)
+            });
+            let result = cancelled.await;
+            let next = number(&flow, "next", 1).await;
+            Ok((result.ok(), next.unwrap_err().is_cancelled()))
+        }
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    assert_eq!(output(&get(&harness, id).await), json!([7, true]));
+}
+
+async fn a_cancel_while_a_workflow_would_park_comes_first(ground: Ground) {
+    let client = ground.client.clone();
+    let code = script(move |flow, _| {
+        let (client, id) = (client.clone(), flow.id());
+        async move {
+            let cancel = flow.step("cancelled meanwhile", async move || {
+                client.cancel(id, note()).await.map(|_| ())
+            });
+            let slept = flow.sleep(HOUR).into_future();
+            let (cancelled, slept) = futures_util::join!(cancel.into_future(), slept);
+            cancelled?;
+            slept
+        }
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    harness.expect(id).await.is_cancelled_with("ada: too dear");
+}
+
+/// Cancels itself in a step, and then starts children at once.
+async fn a_cancel_while_children_would_be_started_comes_first(ground: Ground) {
+    let client = ground.client.clone();
+    let code = script(move |flow, _| {
+        let (client, id) = (client.clone(), flow.id());
+        async move {
+            let cancel = flow.step("cancelled meanwhile", async move || {
+                client.cancel(id, note()).await.map(|_| ())
+            });
+            cancel.await?;
+            flow.all((flow.child::<Kid>(Say::Wait), flow.activity(Double, 1)))
+                .await
+        }
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    harness.expect(id).await.is_cancelled_with("ada: too dear");
+    assert!(children(&harness, id).await.is_empty());
+    let expected = [
+        "run_started",
+        "step_completed 1 cancelled meanwhile",
+        "cancel_requested",
+        "run_cancelled",
+    ];
+    assert_eq!(told(&harness, id).await, expected);
+}
+
+async fn calls_after_a_cancel_fail_unless_they_are_shielded(ground: Ground) {
+    let code = script(|flow, _| async move {
+        flow.sleep(HOUR).await.unwrap_err();
+        let mut open = vec![
+            number(&flow, "one", 1).await.is_err(),
+            flow.activity(Double, 1).await.is_err(),
+            flow.child::<Kid>(Say::Give(1)).await.is_err(),
+            flow.start_child::<Kid>(Say::Give(1)).await.is_err(),
+            flow.all((flow.activity(Double, 1),)).await.is_err(),
+            flow.all(()).await.is_err(),
+            flow.select((flow.sleep(SECOND), flow.signal::<Go>()))
+                .await
+                .is_err(),
+            flow.signal::<Go>().await.is_err(),
+        ];
+        let shielded = flow.shielded(async { number(&flow, "two", 2).await });
+        open.push(shielded.await? != 2);
+        open.push(number(&flow, "three", 3).await.is_ok());
+        Ok(open)
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    harness.cancel(id, note()).await.unwrap();
+    harness.run().await;
+    let t = true;
+    let expected = json!([t, t, t, t, t, t, t, t, false, false]);
+    assert_eq!(output(&get(&harness, id).await), expected);
+    assert!(children(&harness, id).await.is_empty());
+}
+
+/// Waits, and cleans up with every kind of call.
+fn cleans_up(log: &Log) -> Script {
+    let log = log.clone();
+    script(move |flow, _| {
+        let log = log.clone();
+        async move {
+            let Err(error) = flow.sleep(HOUR).await else {
+                return Ok(());
+            };
+            let cleanup = async {
+                log.step(&flow, "undo", 1).await?;
+                flow.activity(Double, 1).await?;
+                let kid = flow.start_child::<Kid>(Say::Sleep(10, 2)).await?;
+                flow.sleep(SECOND).await?;
+                flow.all((
+                    kid.join(),
+                    flow.child::<Kid>(Say::Give(3)),
+                    log.step(&flow, "last", 4),
+                ))
+                .await
+            };
+            let cleaned = flow.shielded(cleanup).await?;
+            assert_eq!(cleaned, (2, 3, 4));
+            Err(error)
+        }
+    })
+}
+
+async fn shielded_cleanup_runs_steps_activities_children_timers_and_groups(ground: Ground) {
+    let log = Log::default();
+    let mut harness = ground.runs(cleans_up(&log)).await;
+    let id = ran(&mut harness, ()).await;
+    harness.cancel(id, note()).await.unwrap();
+    harness.run_all().await;
+    harness.expect(id).await.is_cancelled_with("ada: too dear");
+    assert_eq!(log.entries(), ["undo", "last"]);
+    assert_eq!(statuses(&harness, id).await, [Status::Done; 3]);
+    let told = told(&harness, id).await;
+    assert_eq!(told.last().unwrap(), "run_cancelled");
+}
+
+async fn shielded_cleanup_goes_on_over_crashes_and_parks(ground: Ground) {
+    for point in [Point::BeforeCommit, Point::AfterCommit] {
+        for nth in 1..=7 {
+            let log = Log::default();
+            let mut harness = ground.runs(cleans_up(&log)).await;
+            let id = ran(&mut harness, ()).await;
+            harness.cancel(id, note()).await.unwrap();
+            harness.crash_at::<Running<Script>>("run", point, nth);
+            let tally = harness.run_all().await;
+            assert_eq!(tally.crashes, 1, "{point:?} {nth}");
+            harness.expect(id).await.is_cancelled_with("ada: too dear");
+            assert!(log.times("undo") <= 2 && log.times("last") <= 2);
+            let history = history(&harness, id, 1).await;
+            assert_eq!(count(&history, EventKind::StepCompleted), 2);
+            assert_eq!(count(&history, EventKind::CancelRequested), 1);
+            assert_eq!(statuses(&harness, id).await, [Status::Done; 3]);
+        }
+    }
+}
+
+async fn what_was_shielded_before_the_cancel_goes_on(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let shielded = flow.shielded(async { flow.signal::<Go>().await });
+        let Go(n) = shielded.await?;
+        let after = flow.sleep(HOUR).await.unwrap_err();
+        Ok((n, after.is_cancelled()))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    harness.cancel(id, note()).await.unwrap();
+    harness.run().await;
+    harness
+        .expect(id)
+        .await
+        .awaits(["go"])
+        .was_asked_to_end("too dear");
+    go(&harness, id.get(), 7).await;
+    harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), json!([7, true]));
+}
+
+async fn a_workflow_that_catches_its_cancel_and_returns_is_done(ground: Ground) {
+    let code = script(|flow, _| async move {
+        Ok(match flow.sleep(HOUR).await {
+            Ok(()) => 1,
+            Err(_) => 2,
+        })
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    harness.cancel(id, note()).await.unwrap();
+    harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), json!(2));
+    let told = told(&harness, id).await;
+    assert_eq!(told.last().unwrap(), "run_completed");
+}
+
+async fn a_workflow_that_fails_after_its_cancel_has_failed(ground: Ground) {
+    let code = script(|flow, _| async move {
+        flow.sleep(HOUR).await.unwrap_err();
+        Err::<(), _>(flow.fail("cannot undo that"))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    harness.cancel(id, note()).await.unwrap();
+    harness.run().await;
+    assert_eq!(reason(&get(&harness, id).await), "cannot undo that");
+}
+
+async fn a_workflow_that_passes_its_cancel_on_is_cancelled(ground: Ground) {
+    let code = script(|flow, _| async move {
+        flow.all((flow.child::<Kid>(Say::Wait),)).await?;
+        Ok(())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    harness.cancel(id, note()).await.unwrap();
+    harness.run().await;
+    harness.expect(id).await.is_cancelled_with("ada: too dear");
+    assert_eq!(statuses(&harness, id).await, [Status::AwaitingSignal]);
+}
+
+async fn a_signal_for_a_call_that_was_cancelled_stays_in_the_inbox(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let cancelled = flow.signal::<Go>().await.is_err();
+        let Go(n) = flow.shielded(async { flow.signal::<Go>().await }).await?;
+        Ok((cancelled, n))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    harness.cancel(id, note()).await.unwrap();
+    go(&harness, id.get(), 7).await;
+    harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), json!([true, 7]));
+}
+
+async fn a_cancel_is_told_once_over_crashes(ground: Ground) {
+    for point in [Point::BeforeStep, Point::BeforeCommit, Point::AfterCommit] {
+        let code = script(|flow, _| async move {
+            flow.sleep(HOUR).await.unwrap_err();
+            let undo = flow.shielded(async { number(&flow, "undo", 1).await });
+            undo.await?;
+            flow.shielded(async { flow.sleep(SECOND).await }).await?;
+            Ok(1)
+        });
+        let mut harness = ground.runs(code).await;
+        let id = ran(&mut harness, ()).await;
+        harness.cancel(id, note()).await.unwrap();
+        harness.crash::<Running<Script>>("run", point);
+        harness.run_all().await;
+        assert_eq!(output(&get(&harness, id).await), json!(1));
+        let history = history(&harness, id, 1).await;
+        assert_eq!(count(&history, EventKind::CancelRequested), 1, "{point:?}");
+        assert_eq!(count(&history, EventKind::StepCompleted), 1, "{point:?}");
+    }
+}
+
+async fn a_second_cancel_changes_nothing(ground: Ground) {
+    let code = script(|flow, _| async move {
+        flow.sleep(HOUR).await.unwrap_err();
+        flow.shielded(async { flow.signal::<Go>().await }).await?;
+        Ok(flow.cancel_reason())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    harness.cancel(id, note()).await.unwrap();
+    harness.run().await;
+    harness.cancel(id, Note::by("grace")).await.unwrap();
+    harness.run().await;
+    go(&harness, id.get(), 1).await;
+    harness.run().await;
+    assert_eq!(
+        output(&get(&harness, id).await),
+        json!("cancelled by ada: too dear")
+    );
+    let history = history(&harness, id, 1).await;
+    assert_eq!(count(&history, EventKind::CancelRequested), 1);
+}
+
+async fn a_terminate_ends_a_workflow_without_asking_it(ground: Ground) {
+    let log = Log::default();
+    let mut harness = ground.runs(cleans_up(&log)).await;
+    let id = ran(&mut harness, ()).await;
+    harness.terminate(id, note()).await.unwrap();
+    harness.run_all().await;
+    harness
+        .expect(id)
+        .await
+        .is_cancelled_with("terminated by ada: too dear");
+    assert!(log.entries().is_empty());
+    assert_eq!(
+        told(&harness, id).await,
+        ["run_started", "timer_scheduled 1"]
+    );
+}
+
+async fn a_terminate_while_a_step_runs_drops_what_it_comes_to(ground: Ground) {
+    let client = ground.client.clone();
+    let code = script(move |flow, _| {
+        let (client, id) = (client.clone(), flow.id());
+        async move {
+            number(&flow, "before", 1).await?;
+            let ended = flow.step("terminated meanwhile", async move || {
+                client.terminate(id, note()).await.map(|_| ())
+            });
+            ended.await
+        }
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    harness
+        .expect(id)
+        .await
+        .is_cancelled_with("terminated by ada");
+    assert_eq!(
+        told(&harness, id).await,
+        ["run_started", "step_completed 1 before"]
+    );
+}

@@ -1,0 +1,365 @@
+//! Code that cannot be run again, and code that does not fit its history.
+
+use crate::support::*;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use outlast::EventKind;
+use outlast::prelude::*;
+use outlast::testing::Harness;
+use outlast::workflow::BLOCKED;
+
+on_both_stores!(
+    a_foreign_await_blocks_and_names_the_call_before_and_the_remedy,
+    a_channel_and_a_task_block,
+    a_spawned_task_blocks_and_never_runs,
+    calls_in_a_combinator_that_keeps_wakers_block,
+    what_is_foreign_works_inside_a_step,
+    another_kind_of_call_blocks_with_both_sides_shown,
+    another_name_blocks_with_both_sides_shown,
+    a_removed_call_blocks_with_both_sides_shown,
+    an_added_call_blocks_with_both_sides_shown,
+    an_early_end_blocks_with_both_sides_shown,
+    another_order_blocks_with_both_sides_shown,
+    a_child_of_another_workflow_blocks,
+    a_member_that_was_added_to_a_group_blocks,
+    a_call_that_was_taken_out_of_its_group_blocks,
+    a_blocked_workflow_keeps_its_history_but_for_one_event,
+    a_blocked_workflow_goes_on_when_a_build_that_fits_runs_it,
+    a_blocked_workflow_is_tried_with_growing_pauses_and_never_fails,
+    a_blocked_workflow_keeps_its_signals_and_its_cancel,
+    a_panic_of_the_code_fails_the_workflow_alone,
+);
+
+/// The error of a workflow that is blocked.
+async fn blocked(harness: &mut Harness, id: Scripted) -> String {
+    harness.run().await;
+    let row = get(harness, id).await;
+    let error = row.last_error.clone().unwrap_or_default();
+    assert_eq!(row.status, Status::Runnable, "{error}");
+    assert!(row.eligible_at > harness.time(), "it is tried later");
+    assert!(error.starts_with(BLOCKED), "{error}");
+    error
+}
+
+async fn a_foreign_await_blocks_and_names_the_call_before_and_the_remedy(ground: Ground) {
+    let code = script(|flow, _| async move {
+        number(&flow, "the last one", 1).await?;
+        tokio::time::sleep(SECOND).await;
+        number(&flow, "next", 1).await
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    let error = blocked(&mut harness, id).await;
+    assert!(error.contains("call 1: step \"the last one\""), "{error}");
+    assert!(error.contains("flow.step("), "{error}");
+    assert!(error.contains("activity"), "{error}");
+    let first = script(|_, _| async move {
+        tokio::task::yield_now().await;
+        Ok(1)
+    });
+    let mut harness = ground.runs(first).await;
+    let id = begin(&harness, ()).await;
+    let error = blocked(&mut harness, id).await;
+    assert!(error.contains("after the start"), "{error}");
+}
+
+async fn a_channel_and_a_task_block(ground: Ground) {
+    let (sender, receiver) = tokio::sync::mpsc::channel::<u64>(1);
+    let receiver = std::sync::Arc::new(tokio::sync::Mutex::new(receiver));
+    let code = script(move |flow, _| {
+        let receiver = receiver.clone();
+        async move {
+            number(&flow, "one", 1).await?;
+            let heard = async { receiver.lock().await.recv().await };
+            // Also beside a call that is durable.
+            let (heard, _) = futures_util::join!(heard, flow.signal::<Go>().into_future());
+            Ok(heard)
+        }
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    let error = blocked(&mut harness, id).await;
+    assert!(error.contains("not durable"), "{error}");
+    drop(sender);
+}
+
+async fn a_spawned_task_blocks_and_never_runs(ground: Ground) {
+    let log = Log::default();
+    let written = log.clone();
+    let code = script(move |flow, _| {
+        let log = written.clone();
+        async move {
+            number(&flow, "the last one", 1).await?;
+            tokio::spawn(async move { log.note("ran") });
+            number(&flow, "next", 1).await
+        }
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    let error = blocked(&mut harness, id).await;
+    // It does not wait for the task, so that it comes to its next call before it is caught.
+    assert!(error.contains("after call 2: step \"next\""), "{error}");
+    assert!(error.contains("a task that the code spawns"), "{error}");
+    assert!(error.contains("flow.all("), "{error}");
+    assert!(log.entries().is_empty());
+}
+
+async fn calls_in_a_combinator_that_keeps_wakers_block(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let calls = (0..3).map(|n| flow.activity(Double, n).into_future());
+        let mut calls: FuturesUnordered<_> = calls.collect();
+        let mut sum = 0;
+        while let Some(result) = calls.next().await {
+            sum += result?;
+        }
+        Ok(sum)
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    let error = blocked(&mut harness, id).await;
+    assert!(error.contains("call 3: activity \"double\""), "{error}");
+    assert!(error.contains("flow.all("), "{error}");
+    assert!(children(&harness, id).await.is_empty());
+}
+
+async fn what_is_foreign_works_inside_a_step(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let foreign = flow.step("foreign", async || {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            tokio::task::yield_now().await;
+            let task = tokio::spawn(async { 7 });
+            task.await
+        });
+        foreign.await
+    });
+    assert_eq!(result_of(&ground, code, ()).await, json!(7));
+}
+
+/// What the changed code of a workflow that stands at a timer is told.
+async fn changed(ground: &Ground, code: Script) -> String {
+    let mut old = ground.runs(original()).await;
+    let id = ran(&mut old, ()).await;
+    old.expect(id).await.awaits([]);
+    let before = history(&old, id, 1).await;
+    old.advance(SECOND).await;
+    let mut new = ground.runs(code).await;
+    let error = blocked(&mut new, id).await;
+    let after = history(&new, id, 1).await;
+    assert_eq!(after[..before.len()], before, "nothing is edited");
+    assert_eq!(after.len(), before.len() + 1);
+    assert_eq!(after.last().unwrap().kind, EventKind::ReplayBlocked);
+    // The next try says nothing new.
+    new.advance(HOUR).await;
+    assert_eq!(blocked(&mut new, id).await, error);
+    assert_eq!(history(&new, id, 1).await.len(), before.len() + 1);
+    error
+}
+
+fn original() -> Script {
+    script(|flow, _| async move {
+        number(&flow, "one", 1).await?;
+        flow.activity(Double, 2).await?;
+        flow.child::<Kid>(Say::Give(3)).await?;
+        flow.sleep(SECOND).await?;
+        Ok(())
+    })
+}
+
+#[track_caller]
+fn says(error: &str, parts: [&str; 2]) {
+    let [expected, found] = parts;
+    assert!(error.contains(expected), "{error}");
+    assert!(error.contains(found), "{error}");
+}
+
+async fn another_kind_of_call_blocks_with_both_sides_shown(ground: Ground) {
+    let code = script(|flow, _| async move {
+        number(&flow, "one", 1).await?;
+        number(&flow, "double", 2).await
+    });
+    let error = changed(&ground, code).await;
+    let expected = "event 3: activity_scheduled \"double\" of call 2";
+    says(&error, [expected, "call 2: step \"double\""]);
+}
+
+async fn another_name_blocks_with_both_sides_shown(ground: Ground) {
+    let code = script(|flow, _| async move { number(&flow, "uno", 1).await });
+    let error = changed(&ground, code).await;
+    let expected = "event 2: step_completed \"one\" of call 1";
+    says(&error, [expected, "call 1: step \"uno\""]);
+}
+
+async fn a_removed_call_blocks_with_both_sides_shown(ground: Ground) {
+    let code = script(|flow, _| async move {
+        flow.activity(Double, 2).await?;
+        flow.child::<Kid>(Say::Give(3)).await?;
+        flow.sleep(SECOND).await
+    });
+    let error = changed(&ground, code).await;
+    let expected = "event 2: step_completed \"one\" of call 1";
+    says(&error, [expected, "call 1: activity \"double\""]);
+}
+
+async fn an_added_call_blocks_with_both_sides_shown(ground: Ground) {
+    let code = script(|flow, _| async move {
+        number(&flow, "one", 1).await?;
+        flow.signal::<Go>().timeout(SECOND).await?;
+        flow.activity(Double, 2).await?;
+        Ok(())
+    });
+    let error = changed(&ground, code).await;
+    says(&error, ["of call 2", "call 2: select"]);
+}
+
+async fn an_early_end_blocks_with_both_sides_shown(ground: Ground) {
+    let code = script(|flow, _| async move {
+        number(&flow, "one", 1).await?;
+        flow.activity(Double, 2).await
+    });
+    let error = changed(&ground, code).await;
+    let found = "the end of the code, after call 2: activity \"double\"";
+    says(&error, ["child_scheduled \"kid\" of call 3", found]);
+}
+
+async fn another_order_blocks_with_both_sides_shown(ground: Ground) {
+    let code = script(|flow, _| async move {
+        number(&flow, "one", 1).await?;
+        flow.child::<Kid>(Say::Give(3)).await?;
+        flow.activity(Double, 2).await
+    });
+    let error = changed(&ground, code).await;
+    let expected = "event 3: activity_scheduled \"double\" of call 2";
+    says(&error, [expected, "call 2: child \"kid\""]);
+}
+
+async fn a_child_of_another_workflow_blocks(ground: Ground) {
+    let code = script(|flow, _| async move {
+        number(&flow, "one", 1).await?;
+        flow.activity(Double, 2).await?;
+        flow.machine(New::<Turnstile>(Turn::Wait(1))).await
+    });
+    let error = changed(&ground, code).await;
+    let expected = "child_scheduled \"kid\" of call 3";
+    says(&error, [expected, "call 3: child \"turnstile\""]);
+}
+
+async fn a_member_that_was_added_to_a_group_blocks(ground: Ground) {
+    let grouped = |members: u64| {
+        script(move |flow, _| async move {
+            let group = (0..members).map(|n| flow.activity(Double, n));
+            flow.all(group.collect::<Vec<_>>()).await?;
+            flow.sleep(SECOND).await
+        })
+    };
+    let mut old = ground.runs(grouped(2)).await;
+    let id = ran(&mut old, ()).await;
+    old.advance(SECOND).await;
+    let mut new = ground.runs(grouped(3)).await;
+    let error = blocked(&mut new, id).await;
+    says(
+        &error,
+        ["timer_scheduled of call 4", "call 4: activity \"double\""],
+    );
+}
+
+async fn a_call_that_was_taken_out_of_its_group_blocks(ground: Ground) {
+    let grouped = script(|flow, _| async move {
+        flow.all((flow.activity(Double, 1), flow.child::<Kid>(Say::Wait)))
+            .await?;
+        Ok(())
+    });
+    let alone = script(|flow, _| async move {
+        flow.activity(Double, 1).await?;
+        flow.child::<Kid>(Say::Wait).await?;
+        Ok(())
+    });
+    let mut old = ground.runs(grouped).await;
+    let id = ran(&mut old, ()).await;
+    go(&old, children(&old, id).await[1].id, 1).await;
+    let mut others = ground.runs_children().await;
+    others.run().await;
+    let mut new = ground.runs(alone).await;
+    let error = blocked(&mut new, id).await;
+    let expected = "event 2: activity_scheduled \"double\" of call 2";
+    says(&error, [expected, "after call 1: activity \"double\""]);
+    old.run_all().await;
+    old.expect(id).await.is_done();
+}
+
+async fn a_blocked_workflow_keeps_its_history_but_for_one_event(ground: Ground) {
+    let code = script(|flow, _| async move { flow.sleep(SECOND).await });
+    let error = changed(&ground, code).await;
+    says(&error, ["call 1", "call 1: timer"]);
+}
+
+async fn a_blocked_workflow_goes_on_when_a_build_that_fits_runs_it(ground: Ground) {
+    let mut old = ground.runs(original()).await;
+    let id = ran(&mut old, ()).await;
+    old.advance(SECOND).await;
+    let mut other = ground
+        .runs(script(|flow, _| async move { flow.sleep(SECOND).await }))
+        .await;
+    blocked(&mut other, id).await;
+    old.run_all().await;
+    let row = get(&old, id).await;
+    assert_eq!(row.status, Status::Done);
+    assert_eq!(row.last_error, None);
+    let told = told(&old, id).await;
+    assert_eq!(told.last().unwrap(), "run_completed");
+    assert_eq!(told.iter().filter(|it| *it == "replay_blocked").count(), 1);
+}
+
+async fn a_blocked_workflow_is_tried_with_growing_pauses_and_never_fails(ground: Ground) {
+    let code = script(|_, _| async move {
+        tokio::task::yield_now().await;
+        Ok(1)
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    let mut pauses = Vec::new();
+    for _ in 0..12 {
+        blocked(&mut harness, id).await;
+        let due = get(&harness, id).await.eligible_at;
+        pauses.push(due.since(harness.time()).as_secs());
+        harness.set_time(due).await;
+    }
+    assert_eq!(pauses[..7], [1, 2, 4, 8, 16, 32, 60]);
+    assert!(pauses[7..].iter().all(|pause| *pause == 60), "{pauses:?}");
+}
+
+async fn a_blocked_workflow_keeps_its_signals_and_its_cancel(ground: Ground) {
+    let build = |name: &'static str| {
+        script(move |flow, _| async move {
+            number(&flow, name, 1).await?;
+            let cancelled = flow.signal::<Go>().await.is_err();
+            let Go(n) = flow.shielded(async { flow.signal::<Go>().await }).await?;
+            Ok((n, cancelled))
+        })
+    };
+    let mut old = ground.runs(build("one")).await;
+    let id = ran(&mut old, ()).await;
+    go(&old, id.get(), 7).await;
+    let mut new = ground.runs(build("uno")).await;
+    blocked(&mut new, id).await;
+    new.cancel(id, Note::by("ada")).await.unwrap();
+    blocked(&mut new, id).await;
+    new.advance(HOUR).await;
+    old.run().await;
+    assert_eq!(output(&get(&old, id).await), json!([7, true]));
+}
+
+async fn a_panic_of_the_code_fails_the_workflow_alone(ground: Ground) {
+    let code = script(|flow, input: Value| async move {
+        number(&flow, "one", 1).await?;
+        assert!(input != json!("bad"), "an assertion of the code");
+        Ok(1)
+    });
+    let mut harness = ground.runs(code).await;
+    let bad = begin(&harness, "bad").await;
+    let good = begin(&harness, "good").await;
+    harness.run().await;
+    let error = reason(&get(&harness, bad).await);
+    assert!(error.contains("an assertion of the code"), "{error}");
+    assert_eq!(output(&get(&harness, good).await), json!(1));
+    assert_eq!(told(&harness, bad).await.last().unwrap(), "run_failed");
+}

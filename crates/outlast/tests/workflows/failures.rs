@@ -1,0 +1,288 @@
+//! What goes wrong with children, as their parent sees it.
+
+use crate::support::*;
+use outlast::prelude::*;
+use outlast::testing::Harness;
+use outlast::{EventKind, FlowErrorKind};
+
+on_both_stores!(
+    a_failed_child_is_an_error_with_kind_message_child_and_call,
+    a_failed_activity_is_an_error_of_its_own_kind,
+    a_failed_machine_is_a_failed_child,
+    a_cancelled_child_and_a_cancelled_activity_are_errors_of_their_kinds,
+    a_terminated_child_is_an_error_of_its_kind,
+    a_child_whose_key_is_taken_is_an_error_of_its_kind,
+    a_failure_that_is_caught_is_recorded_as_handled,
+    a_failure_that_is_not_caught_is_not_recorded_as_handled,
+    a_failure_that_is_caught_before_a_new_run_is_recorded_as_handled,
+    a_failure_is_recorded_as_handled_once_over_reruns,
+    a_failure_that_was_never_looked_at_is_not_recorded_as_handled,
+    an_end_releases_its_place_in_the_window_whatever_it_was,
+);
+
+/// What one call fails with, and how the history has it.
+async fn failure(
+    ground: &Ground,
+    code: Script,
+    meanwhile: impl AsyncFn(&Harness, InstanceId),
+) -> (Value, Vec<String>, InstanceId) {
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    let kids = children(&harness, id).await;
+    if get(&harness, id).await.finished_at.is_none() {
+        meanwhile(&harness, kids[0].id).await;
+        harness.run().await;
+    }
+    let seen = output(&get(&harness, id).await);
+    (seen, told(&harness, id).await, kids[0].id)
+}
+
+fn seen_as(error: &FlowError) -> Value {
+    json!([
+        error.kind().as_str(),
+        error.to_string(),
+        error.child(),
+        error.call(),
+    ])
+}
+
+async fn nothing(_: &Harness, _: InstanceId) {}
+
+async fn a_failed_child_is_an_error_with_kind_message_child_and_call(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let error = flow
+            .child::<Kid>(Say::Fail("no luck".into()))
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), FlowErrorKind::ChildFailed);
+        assert!(!error.is_cancelled());
+        Ok(seen_as(&error))
+    });
+    let (seen, told, child) = failure(&ground, code, nothing).await;
+    let expected = json!(["child_failed", "kid failed: no luck", child, 1]);
+    assert_eq!(seen, expected);
+    assert!(told.contains(&"child_failed 1 kid".to_owned()), "{told:?}");
+}
+
+async fn a_failed_activity_is_an_error_of_its_own_kind(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let error = flow.activity(Fails, "no luck".into()).await.unwrap_err();
+        Ok(seen_as(&error))
+    });
+    let (seen, told, child) = failure(&ground, code, nothing).await;
+    let expected = json!(["activity_failed", "fails failed: no luck", child, 1]);
+    assert_eq!(seen, expected);
+    assert!(
+        told.contains(&"activity_failed 1 fails".to_owned()),
+        "{told:?}"
+    );
+}
+
+async fn a_failed_machine_is_a_failed_child(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let turnstile = flow.machine(New::<Turnstile>(Turn::Through(1)));
+        Ok(seen_as(&turnstile.await.unwrap_err()))
+    });
+    let (seen, _, child) = failure(&ground, code, nothing).await;
+    let expected = json!(["child_failed", "turnstile failed: nobody came", child, 1]);
+    assert_eq!(seen, expected);
+}
+
+async fn a_cancelled_child_and_a_cancelled_activity_are_errors_of_their_kinds(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let error = flow.child::<Kid>(Say::Wait).await.unwrap_err();
+        assert!(
+            !error.is_cancelled(),
+            "it is not this workflow that is to end"
+        );
+        Ok(seen_as(&error))
+    });
+    let cancel = async |harness: &Harness, child: InstanceId| {
+        let note = Note::by("ada").because("too dear");
+        harness.cancel(child, note).await.unwrap();
+    };
+    let (seen, told, child) = failure(&ground, code, cancel).await;
+    let message = "kid was cancelled: cancelled by ada: too dear";
+    assert_eq!(seen, json!(["child_cancelled", message, child, 1]));
+    assert!(
+        told.contains(&"child_cancelled 1 kid".to_owned()),
+        "{told:?}"
+    );
+
+    let code = script(|flow, _| async move {
+        let error = flow.activity(Fails, "cancel: not needed".into()).await;
+        Ok(seen_as(&error.unwrap_err()))
+    });
+    let (seen, told, child) = failure(&ground, code, nothing).await;
+    let message = "fails was cancelled: not needed";
+    assert_eq!(seen, json!(["activity_cancelled", message, child, 1]));
+    assert!(
+        told.contains(&"activity_cancelled 1 fails".to_owned()),
+        "{told:?}"
+    );
+}
+
+async fn a_terminated_child_is_an_error_of_its_kind(ground: Ground) {
+    let code =
+        script(
+            |flow, _| async move { Ok(seen_as(&flow.child::<Kid>(Say::Wait).await.unwrap_err())) },
+        );
+    let terminate = async |harness: &Harness, child: InstanceId| {
+        let note = Note::by("ada").because("a rule asks for it");
+        harness.terminate(child, note).await.unwrap();
+    };
+    let (seen, told, child) = failure(&ground, code, terminate).await;
+    let message = "kid was terminated: terminated by ada: a rule asks for it";
+    assert_eq!(seen, json!(["child_terminated", message, child, 1]));
+    assert!(
+        told.contains(&"child_terminated 1 kid".to_owned()),
+        "{told:?}"
+    );
+}
+
+async fn a_child_whose_key_is_taken_is_an_error_of_its_kind(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let first = flow.child::<Kid>(Say::Wait).key("k").start().await?;
+        let alone = flow.child::<Kid>(Say::Give(1)).key("k").await.unwrap_err();
+        let group = flow.all((
+            flow.child::<Kid>(Say::Give(1)),
+            flow.child::<Kid>(Say::Give(2)).key("k"),
+        ));
+        let grouped = group.await.unwrap_err();
+        let started = flow.child::<Kid>(Say::Give(1)).key("k").start().await?;
+        let joined = started.join().await.unwrap_err();
+        let kinds = [&alone, &grouped, &joined].map(|error| error.kind().as_str());
+        let calls = [&alone, &grouped, &joined].map(|error| error.call());
+        Ok((first.child().call(), kinds, calls))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    let gone = "child_gone";
+    let expected = json!([1, [gone, gone, gone], [2, 5, 6]]);
+    assert_eq!(output(&get(&harness, id).await), expected);
+}
+
+async fn a_failure_that_is_caught_is_recorded_as_handled(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let failed = flow.child::<Kid>(Say::Fail("one".into())).await.is_err();
+        let step = flow.step("two", async || Err::<(), _>("no")).await.is_err();
+        let group = flow
+            .all((flow.activity(Fails, "three".into()),))
+            .await
+            .is_err();
+        Ok((failed, step, group))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    output(&get(&harness, id).await);
+    let history = history(&harness, id, 1).await;
+    let handled = history
+        .iter()
+        .filter(|it| it.kind == EventKind::FailureHandled);
+    let handled: Vec<_> = handled
+        .map(|it| (it.call, it.name.as_str(), data(it)["reason"].clone()))
+        .collect();
+    let expected = [
+        (Some(1), "kid", json!("one")),
+        (Some(2), "two", json!("no")),
+        (Some(4), "fails", json!("three")),
+    ];
+    assert_eq!(handled, expected);
+}
+
+async fn a_failure_that_is_not_caught_is_not_recorded_as_handled(ground: Ground) {
+    let code = script(|flow, _| async move {
+        flow.child::<Kid>(Say::Fail("one".into())).await?;
+        Ok(())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    assert_eq!(reason(&get(&harness, id).await), "kid failed: one");
+    let history = history(&harness, id, 1).await;
+    assert_eq!(count(&history, EventKind::FailureHandled), 0);
+    assert_eq!(count(&history, EventKind::ChildFailed), 1);
+}
+
+async fn a_failure_that_is_caught_before_a_new_run_is_recorded_as_handled(ground: Ground) {
+    let code = script(|flow, input: Value| async move {
+        if input == json!(0) {
+            return Ok(());
+        }
+        flow.child::<Kid>(Say::Fail("one".into()))
+            .await
+            .unwrap_err();
+        flow.continue_as_new(0)
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, 1).await;
+    output(&get(&harness, id).await);
+    let history = history(&harness, id, 1).await;
+    assert_eq!(count(&history, EventKind::FailureHandled), 1);
+}
+
+async fn a_failure_is_recorded_as_handled_once_over_reruns(ground: Ground) {
+    let code = script(|flow, _| async move {
+        flow.child::<Kid>(Say::Fail("one".into()))
+            .await
+            .unwrap_err();
+        flow.sleep(SECOND).await?;
+        flow.sleep(SECOND).await?;
+        Ok(())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    harness.run_all().await;
+    output(&get(&harness, id).await);
+    let history = history(&harness, id, 1).await;
+    assert_eq!(count(&history, EventKind::FailureHandled), 1);
+}
+
+async fn a_failure_that_was_never_looked_at_is_not_recorded_as_handled(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let failing = flow.start_child::<Kid>(Say::Fail("unseen".into())).await?;
+        flow.sleep(SECOND).await?;
+        Ok(failing.child().call())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    harness.run_all().await;
+    assert_eq!(output(&get(&harness, id).await), json!(1));
+    let history = history(&harness, id, 1).await;
+    assert_eq!(count(&history, EventKind::FailureHandled), 0);
+}
+
+async fn an_end_releases_its_place_in_the_window_whatever_it_was(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kids = [
+            Say::Fail("badly".into()),
+            Say::Wait,
+            Say::Wait,
+            Say::Give(4),
+            Say::Wait,
+            Say::Wait,
+        ];
+        let kids = kids.map(|say| flow.child::<Kid>(say));
+        let error = flow.all(kids).window(1).await.unwrap_err();
+        flow.signal::<Halt>().await?;
+        Ok(error.to_string())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    let note = || Note::by("ada");
+    let kids = children(&harness, id).await;
+    let waiting = Status::AwaitingSignal;
+    assert_eq!(statuses(&harness, id).await[..2], [Status::Failed, waiting]);
+    harness.cancel(kids[1].id, note()).await.unwrap();
+    harness.run().await;
+    assert_eq!(
+        statuses(&harness, id).await[1..3],
+        [Status::Cancelled, waiting]
+    );
+    harness.terminate(kids[2].id, note()).await.unwrap();
+    harness.run().await;
+    let expected = [Status::Cancelled, Status::Done, waiting];
+    assert_eq!(statuses(&harness, id).await[2..5], expected);
+    go(&harness, kids[4].id, 1).await;
+    harness.run().await;
+    assert_eq!(statuses(&harness, id).await[4..], [Status::Done, waiting]);
+}

@@ -1,0 +1,259 @@
+//! Handles: children as the workflow that started them sees them.
+
+use crate::support::*;
+use outlast::EventKind;
+use outlast::prelude::*;
+use outlast::testing::Point;
+use outlast::workflow::Running;
+
+on_both_stores!(
+    handles_stand_in_the_order_of_the_calls,
+    a_handle_is_not_there_before_its_call_is_committed,
+    a_handle_tells_how_its_child_ended,
+    a_handle_follows_the_newest_run_and_keeps_id_and_call,
+    a_signal_through_a_handle_reaches_a_child_that_is_waited_for_in_a_group,
+    a_signal_through_a_handle_arrives_once_over_crashes,
+    a_signal_to_a_child_that_has_ended_says_so,
+    a_cancel_through_a_handle_cancels_the_child,
+    a_cancel_through_a_handle_is_told_once_over_crashes,
+);
+
+fn calls(flow: &Flow) -> Vec<(i32, String)> {
+    let children = flow.children();
+    children
+        .iter()
+        .map(|it| (it.call(), it.machine()))
+        .collect()
+}
+
+async fn handles_stand_in_the_order_of_the_calls(ground: Ground) {
+    let code = script(|flow, _| async move {
+        flow.activity(Double, 1).await?;
+        let late = flow.start_child::<Kid>(Say::Wait).await?;
+        flow.all((
+            flow.child::<Kid>(Say::Give(1)),
+            flow.machine(New::<Turnstile>(Turn::Wait(1)).key("t")),
+            flow.all((flow.child::<Kid>(Say::Give(2)),)),
+        ))
+        .await?;
+        let last = flow.last_child().unwrap();
+        let ids = flow
+            .children()
+            .iter()
+            .filter(|it| it.id().is_some())
+            .count();
+        Ok((calls(&flow), last.call(), late.child().call(), ids))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    let turnstile = get(&harness, Turnstile::key("t")).await.id;
+    go(&harness, turnstile, 1).await;
+    harness.run().await;
+    let expected = json!([
+        [[2, "kid"], [5, "kid"], [6, "turnstile"], [7, "kid"]],
+        7,
+        2,
+        4
+    ]);
+    assert_eq!(output(&get(&harness, id).await), expected);
+}
+
+async fn a_handle_is_not_there_before_its_call_is_committed(ground: Ground) {
+    let log = Log::default();
+    let written = log.clone();
+    let code = script(move |flow, _| {
+        let log = written.clone();
+        async move {
+            log.note(format!("at first {}", flow.children().len()));
+            let look = async {
+                // Asked for and not written: the other branch has made its call by now.
+                log.note(format!("asked {}", flow.children().len()));
+                number(&flow, "pass", 1).await?;
+                log.note(format!("committed {}", flow.children().len()));
+                Ok::<_, FlowError>(())
+            };
+            let child = async { flow.child::<Kid>(Say::Give(1)).await };
+            let (child, looked) = futures_util::join!(child, look);
+            looked?;
+            child
+        }
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    assert_eq!(output(&get(&harness, id).await), json!(1));
+    let first: Vec<_> = log.entries().into_iter().take(3).collect();
+    assert_eq!(first, ["at first 0", "asked 0", "committed 1"]);
+}
+
+async fn a_handle_tells_how_its_child_ended(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let living = flow.start_child::<Kid>(Say::Wait).await?;
+        let done = flow.start_child::<Kid>(Say::Give(1)).await?;
+        let failed = flow.start_child::<Kid>(Say::Fail("no".into())).await?;
+        let before = failed.child().status().is_none();
+        done.join().await?;
+        failed.join().await.unwrap_err();
+        let ended = living.child();
+        ended.cancel("not needed").await?;
+        living.join().await.unwrap_err();
+        let statuses = flow.children();
+        let statuses: Vec<_> = statuses
+            .iter()
+            .map(|it| it.status().unwrap().as_str())
+            .collect();
+        let policy = ended.on_parent_close() == ClosePolicy::Abandon;
+        Ok((before, statuses, policy))
+    });
+    let seen = result_of(&ground, code, ()).await;
+    assert_eq!(seen, json!([true, ["cancelled", "done", "failed"], true]));
+}
+
+async fn a_handle_follows_the_newest_run_and_keeps_id_and_call(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kid = flow.start_child::<Kid>(Say::Renew(3)).await?;
+        let handle = kid.child();
+        let first = (handle.call(), handle.id());
+        flow.sleep(SECOND).await?;
+        let woken = flow.select((kid.join(), flow.signal::<Halt>())).await?;
+        assert!(matches!(woken, outlast::workflow::OneOf2::Second(_)));
+        let then = (handle.call(), handle.id());
+        assert_eq!(first, then);
+        Ok((then.0, then.1, handle.run()))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    harness.advance(SECOND).await;
+    harness.run().await;
+    let kid = &children(&harness, id).await[0];
+    assert_eq!(kid.run, 4);
+    harness.signal(id, Halt(1)).await.unwrap();
+    harness.run().await;
+    let expected = json!([1, kid.id, 4]);
+    assert_eq!(output(&get(&harness, id).await), expected);
+    let history = history(&harness, id, 1).await;
+    let started = history
+        .iter()
+        .filter(|it| it.kind == EventKind::ChildStarted);
+    assert!(started.clone().all(|it| it.call == Some(1)));
+    let runs: Vec<_> = started.map(|it| data(it)["run"].clone()).collect();
+    assert_eq!(runs.first(), Some(&json!(1)), "{runs:?}");
+    assert_eq!(runs.last(), Some(&json!(4)), "{runs:?}");
+}
+
+async fn a_signal_through_a_handle_reaches_a_child_that_is_waited_for_in_a_group(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let group = async {
+            let kids = [Say::Wait, Say::Wait].map(|say| flow.child::<Kid>(say));
+            flow.all(kids).await
+        };
+        let tell = async {
+            number(&flow, "after they were started", 1).await?;
+            for (index, child) in flow.children().into_iter().enumerate() {
+                let answer = child.signal(Go(index as u64 + 10)).await?;
+                assert_eq!(answer, "delivered");
+            }
+            Ok::<_, FlowError>(())
+        };
+        let (results, told) = futures_util::join!(group, tell);
+        told?;
+        results
+    });
+    assert_eq!(result_of(&ground, code, ()).await, json!([10, 11]));
+}
+
+/// Counts what it is sent until it is told to halt.
+struct Counts;
+
+impl Workflow for Counts {
+    const NAME: &'static str = "counts";
+    type Input = ();
+    type Output = Vec<u64>;
+
+    async fn run(&self, flow: Flow, (): ()) -> FlowResult<Vec<u64>> {
+        let mut seen = Vec::new();
+        loop {
+            match flow
+                .select((flow.signal::<Go>(), flow.signal::<Halt>()))
+                .await?
+            {
+                outlast::workflow::OneOf2::First(Go(n)) => seen.push(n),
+                outlast::workflow::OneOf2::Second(_) => return Ok(seen),
+            }
+        }
+    }
+}
+
+async fn a_signal_through_a_handle_arrives_once_over_crashes(ground: Ground) {
+    for point in [Point::BeforeCommit, Point::AfterCommit] {
+        for nth in 1..=5 {
+            let code = script(|flow, _| async move {
+                let counts = flow.start_child::<Counts>(()).await?;
+                let answers = [
+                    counts.child().signal(Go(1)).await?,
+                    counts.child().signal(Go(2)).await?,
+                    counts.child().signal(Halt(0)).await?,
+                ];
+                Ok((counts.join().await?, answers))
+            });
+            let worker = ground.worker().workflow(code).workflow(Counts);
+            let mut harness = worker.build().await.unwrap();
+            let id = begin(&harness, ()).await;
+            harness.crash_at::<Running<Script>>("run", point, nth);
+            let tally = harness.run().await;
+            assert_eq!(tally.crashes, 1, "{point:?} {nth}");
+            let seen = output(&get(&harness, id).await);
+            let delivered = "delivered";
+            let expected = json!([[1, 2], [delivered, delivered, delivered]]);
+            assert_eq!(seen, expected, "{point:?} {nth}");
+        }
+    }
+}
+
+async fn a_signal_to_a_child_that_has_ended_says_so(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kid = flow.start_child::<Kid>(Say::Give(1)).await?;
+        kid.join().await?;
+        let signalled = kid.child().signal(Go(1)).await?;
+        let cancelled = kid.child().cancel("late").await?;
+        Ok((signalled, cancelled))
+    });
+    let seen = result_of(&ground, code, ()).await;
+    assert_eq!(seen, json!(["no_target", "already_ended"]));
+}
+
+async fn a_cancel_through_a_handle_cancels_the_child(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kid = flow.start_child::<Kid>(Say::Wait).await?;
+        let answer = kid.child().cancel("too late for that").await?;
+        let error = kid.join().await.unwrap_err();
+        Ok((answer, error.kind().as_str(), error.to_string()))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    let seen = output(&get(&harness, id).await);
+    let error = format!(
+        "kid was cancelled: cancelled by parent {}: too late for that",
+        id.get()
+    );
+    assert_eq!(seen, json!(["requested", "child_cancelled", error]));
+}
+
+async fn a_cancel_through_a_handle_is_told_once_over_crashes(ground: Ground) {
+    for point in [Point::BeforeCommit, Point::AfterCommit] {
+        let code = script(|flow, _| async move {
+            let kid = flow.start_child::<Kid>(Say::Wait).await?;
+            let answer = kid.child().cancel("no").await?;
+            flow.signal::<Halt>().await?;
+            Ok(answer)
+        });
+        let mut harness = ground.runs(code).await;
+        let id = begin(&harness, ()).await;
+        // The second commit is that of the cancel.
+        harness.crash_at::<Running<Script>>("run", point, 2);
+        assert_eq!(harness.run().await.crashes, 1);
+        let history = history(&harness, id, 1).await;
+        let told = the(&history, EventKind::ChildTold);
+        assert_eq!(data(told)["answer"], "requested");
+        assert_eq!(statuses(&harness, id).await, [Status::Cancelled]);
+    }
+}

@@ -1,0 +1,212 @@
+//! The parent's own record of a child is what replay reads, whatever has become of the child since.
+
+use crate::support::*;
+use outlast::prelude::*;
+use outlast::{EventKind, RetryAnswer};
+
+on_both_stores!(
+    a_child_whose_row_has_changed_since_is_what_it_was_to_its_parent,
+    a_child_whose_row_is_gone_is_what_it_was_to_its_parent,
+    a_retry_of_a_failed_child_changes_nothing_for_its_parent,
+    a_retry_of_a_failed_workflow_begins_a_new_run,
+    a_retry_of_a_cancelled_workflow_begins_a_new_run,
+    a_cancel_after_a_retry_is_not_lost,
+    a_retry_of_a_terminated_workflow_goes_on_where_it_was,
+    children_are_spared_while_their_workflow_lives,
+    a_deleted_workflow_takes_its_history_with_it,
+);
+
+/// Waits for a child that ends well and one that does not; says how after it was told to go on.
+fn remembers() -> Script {
+    script(|flow, _| async move {
+        let well = flow.child::<Kid>(Say::Give(7)).await?;
+        let badly = flow
+            .child::<Kid>(Say::Fail("broken".into()))
+            .await
+            .unwrap_err();
+        flow.signal::<Halt>().await?;
+        let statuses = flow.children();
+        let statuses: Vec<_> = statuses
+            .iter()
+            .map(|it| it.status().unwrap().as_str())
+            .collect();
+        Ok((well, badly.to_string(), statuses))
+    })
+}
+
+fn remembered() -> Value {
+    json!([7, "kid failed: broken", ["done", "failed"]])
+}
+
+async fn a_child_whose_row_has_changed_since_is_what_it_was_to_its_parent(ground: Ground) {
+    let mut harness = ground.runs(remembers()).await;
+    let id = ran(&mut harness, ()).await;
+    let kids = children(&harness, id).await;
+    let (well, badly) = (kids[0].id, kids[1].id);
+    ground
+        .tamper(&format!(
+            "update instances set result = '8' where id = {well}"
+        ))
+        .await;
+    let sql = format!("update instances set last_error = 'mended' where id = {badly}");
+    ground.tamper(&sql).await;
+    harness.signal(id, Halt(0)).await.unwrap();
+    harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), remembered());
+}
+
+async fn a_child_whose_row_is_gone_is_what_it_was_to_its_parent(ground: Ground) {
+    let mut harness = ground.runs(remembers()).await;
+    let id = ran(&mut harness, ()).await;
+    let sql = format!("delete from instances where parent_id = {}", id.get());
+    ground.tamper(&sql).await;
+    assert!(children(&harness, id).await.is_empty());
+    harness.signal(id, Halt(0)).await.unwrap();
+    harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), remembered());
+}
+
+async fn a_retry_of_a_failed_child_changes_nothing_for_its_parent(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let badly = flow.child::<Kid>(Say::WaitThenFail("broken".into()));
+        let badly = badly.await.unwrap_err();
+        flow.signal::<Halt>().await?;
+        Ok(badly.to_string())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    let kid = children(&harness, id).await[0].id;
+    go(&harness, kid, 1).await;
+    harness.run().await;
+    assert_eq!(statuses(&harness, id).await, [Status::Failed]);
+    let before = history(&harness, id, 1).await;
+    let retried = harness.retry(kid, Note::by("ada")).await.unwrap();
+    assert_eq!(retried, RetryAnswer::Retried);
+    harness.run().await;
+    // It lives again, in another run, and its parent waits for something else.
+    assert_eq!(statuses(&harness, id).await, [Status::AwaitingSignal]);
+    harness.expect(id).await.awaits(["halt"]);
+    assert_eq!(history(&harness, id, 1).await, before);
+    harness.signal(id, Halt(0)).await.unwrap();
+    harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), "kid failed: broken");
+}
+
+async fn a_retry_of_a_failed_workflow_begins_a_new_run(ground: Ground) {
+    let log = Log::default();
+    let build = |fails: bool| {
+        let log = log.clone();
+        script(move |flow, input: Value| {
+            let log = log.clone();
+            async move {
+                log.step(&flow, "effect", 1).await?;
+                match fails {
+                    true => Err(flow.fail("broken")),
+                    false => Ok((flow.run(), input)),
+                }
+            }
+        })
+    };
+    let mut broken = ground.runs(build(true)).await;
+    let id = ran(&mut broken, "the input").await;
+    assert_eq!(reason(&get(&broken, id).await), "broken");
+    let mut mended = ground.runs(build(false)).await;
+    mended.retry(id, Note::by("ada")).await.unwrap();
+    mended.run().await;
+    assert_eq!(output(&get(&mended, id).await), json!([2, "the input"]));
+    assert_eq!(log.times("effect"), 2, "each run has its own steps");
+    let first = told(&mended, id).await;
+    assert_eq!(
+        first,
+        ["run_started", "step_completed 1 effect", "run_failed"]
+    );
+    let second = words(&history(&mended, id, 2).await);
+    assert_eq!(
+        second,
+        ["run_started", "step_completed 1 effect", "run_completed"]
+    );
+}
+
+async fn a_retry_of_a_cancelled_workflow_begins_a_new_run(ground: Ground) {
+    let code = script(|flow, _| async move {
+        flow.signal::<Go>().await?;
+        Ok(flow.run())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    harness.cancel(id, Note::by("ada")).await.unwrap();
+    harness.run().await;
+    harness.expect(id).await.is_cancelled_with("ada");
+    harness.retry(id, Note::by("ada")).await.unwrap();
+    harness.run().await;
+    go(&harness, id.get(), 1).await;
+    harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), json!(2));
+}
+
+async fn a_cancel_after_a_retry_is_not_lost(ground: Ground) {
+    let code = script(|flow, input: Value| async move {
+        match flow.run() {
+            1 => Err(flow.fail("broken")),
+            _ => {
+                let cancelled = flow.signal::<Go>().await.is_err();
+                Ok((input, cancelled))
+            }
+        }
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, 1).await;
+    harness.retry(id, Note::by("ada")).await.unwrap();
+    harness.cancel(id, Note::by("grace")).await.unwrap();
+    harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), json!([1, true]));
+}
+
+async fn a_retry_of_a_terminated_workflow_goes_on_where_it_was(ground: Ground) {
+    let log = Log::default();
+    let written = log.clone();
+    let code = script(move |flow, _| {
+        let log = written.clone();
+        async move {
+            log.step(&flow, "effect", 1).await?;
+            flow.signal::<Go>().await?;
+            Ok(flow.run())
+        }
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    harness.terminate(id, Note::by("ada")).await.unwrap();
+    harness.retry(id, Note::by("ada")).await.unwrap();
+    harness.run().await;
+    go(&harness, id.get(), 1).await;
+    harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), json!(1));
+    assert_eq!(log.times("effect"), 1);
+}
+
+async fn children_are_spared_while_their_workflow_lives(ground: Ground) {
+    let mut harness = ground.runs(remembers()).await;
+    let id = ran(&mut harness, ()).await;
+    harness.advance(HOUR).await;
+    let request = outlast_core::CollectRequest {
+        retention: Duration::ZERO,
+        max: 100,
+    };
+    let collected = ground.store.collect(request).await.unwrap();
+    assert_eq!(collected.removed, []);
+    let kid = children(&harness, id).await[0].id;
+    let deleted = harness.delete(kid, Note::by("ada")).await.unwrap();
+    assert_eq!(deleted, outlast::DeleteAnswer::ParentLives(id.get()));
+}
+
+async fn a_deleted_workflow_takes_its_history_with_it(ground: Ground) {
+    let code = script(|flow, _| async move { number(&flow, "one", 1).await });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    assert_eq!(
+        count(&history(&harness, id, 1).await, EventKind::StepCompleted),
+        1
+    );
+    harness.delete(id, Note::by("ada")).await.unwrap();
+    assert!(history(&harness, id, 1).await.is_empty());
+}

@@ -1,0 +1,73 @@
+//! Repair: what resumes a workflow is its own row, and a reconciler wakes one that nobody would.
+
+use crate::support::*;
+use outlast::prelude::*;
+use outlast_core::ReconcileRequest;
+
+on_both_stores!(
+    the_reconciler_finds_nothing_where_nothing_is_wrong,
+    the_reconciler_wakes_a_workflow_whose_children_have_all_ended,
+    the_reconciler_leaves_a_workflow_alone_whose_children_live,
+);
+
+fn waits_for_two() -> Script {
+    script(|flow, _| async move {
+        let kid = || flow.child::<Kid>(Say::Wait);
+        flow.all((kid(), kid())).await
+    })
+}
+
+async fn mended(ground: &Ground) -> Vec<InstanceId> {
+    let request = ReconcileRequest {
+        after: None,
+        max: 1_000,
+    };
+    ground.store.reconcile(request).await.unwrap().joins
+}
+
+async fn the_reconciler_finds_nothing_where_nothing_is_wrong(ground: Ground) {
+    let mut harness = ground.runs(waits_for_two()).await;
+    let id = ran(&mut harness, ()).await;
+    assert_eq!(mended(&ground).await, []);
+    for kid in children(&harness, id).await {
+        go(&harness, kid.id, 1).await;
+        harness.run().await;
+        assert_eq!(mended(&ground).await, []);
+    }
+    assert_eq!(output(&get(&harness, id).await), json!([1, 1]));
+}
+
+/// As if ends had been counted wrongly.
+async fn miscounts(ground: &Ground, id: Scripted) {
+    let sql = format!(
+        "update instances set children_pending = 5 where id = {}",
+        id.get()
+    );
+    ground.tamper(&sql).await;
+}
+
+async fn the_reconciler_wakes_a_workflow_whose_children_have_all_ended(ground: Ground) {
+    let mut harness = ground.runs(waits_for_two()).await;
+    let id = ran(&mut harness, ()).await;
+    miscounts(&ground, id).await;
+    for kid in children(&harness, id).await {
+        go(&harness, kid.id, 1).await;
+    }
+    harness.run().await;
+    assert_eq!(statuses(&harness, id).await, [Status::Done; 2]);
+    harness.expect(id).await.awaits_children();
+    assert_eq!(mended(&ground).await, [id.get()]);
+    harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), json!([1, 1]));
+}
+
+async fn the_reconciler_leaves_a_workflow_alone_whose_children_live(ground: Ground) {
+    let mut harness = ground.runs(waits_for_two()).await;
+    let id = ran(&mut harness, ()).await;
+    miscounts(&ground, id).await;
+    let kid = children(&harness, id).await[0].id;
+    go(&harness, kid, 1).await;
+    harness.run().await;
+    assert_eq!(mended(&ground).await, []);
+    harness.expect(id).await.awaits_children();
+}

@@ -1,0 +1,104 @@
+//! Groups of any shape, with ends in any order, on workers that die anywhere.
+
+use crate::support::*;
+use outlast::prelude::*;
+use outlast::testing::Point;
+
+on_both_stores!(groups_of_any_shape_come_to_what_their_members_say);
+
+/// A child: after so many milliseconds it gives its number, or fails.
+#[derive(Clone, Serialize, Deserialize)]
+struct Member {
+    ms: u64,
+    fails: bool,
+    number: u64,
+}
+
+type Tree = Vec<Vec<Vec<Member>>>;
+
+fn any_tree(random: &mut fastrand::Rng) -> Tree {
+    let mut number = 0;
+    let failing = random.f64() / 4.0;
+    let level = |random: &mut fastrand::Rng| random.usize(0..4);
+    let mut member = |random: &mut fastrand::Rng| {
+        number += 1;
+        Member {
+            ms: random.u64(1..6),
+            fails: random.f64() < failing,
+            number,
+        }
+    };
+    let outer = level(random);
+    (0..outer)
+        .map(|_| {
+            let middle = level(random);
+            (0..middle)
+                .map(|_| {
+                    let inner = level(random);
+                    (0..inner).map(|_| member(random)).collect()
+                })
+                .collect()
+        })
+        .collect()
+}
+
+/// The results in the shape of the tree, or the number of the member that fails first.
+fn expected(tree: &Tree) -> Value {
+    let members = tree.iter().flatten().flatten();
+    let failed = members
+        .filter(|it| it.fails)
+        .min_by_key(|it| (it.ms, it.number));
+    match failed {
+        Some(failed) => json!({ "failed": format!("kid failed: {}", failed.number) }),
+        None => {
+            let numbers = |members: &Vec<Member>| -> Vec<u64> {
+                members.iter().map(|it| it.number).collect()
+            };
+            let rows = |rows: &Vec<Vec<Member>>| rows.iter().map(numbers).collect::<Vec<_>>();
+            json!(tree.iter().map(rows).collect::<Vec<_>>())
+        }
+    }
+}
+
+async fn groups_of_any_shape_come_to_what_their_members_say(ground: Ground) {
+    let code = script(|flow, input: Value| async move {
+        let tree: Tree = serde_json::from_value(input)?;
+        let child = |member: Member| {
+            flow.child::<Kid>(match member.fails {
+                true => Say::SleepThenFail(member.ms, member.number.to_string()),
+                false => Say::Sleep(member.ms, member.number),
+            })
+        };
+        let groups = tree.into_iter().map(|rows| {
+            let rows = rows.into_iter().map(|row| {
+                let row = row.into_iter().map(child);
+                flow.all(row.collect::<Vec<_>>())
+            });
+            rows.collect::<Vec<_>>()
+        });
+        let came_to = match flow.all(groups.collect::<Vec<_>>()).await {
+            Ok(results) => json!(results),
+            Err(error) => json!({ "failed": error.to_string() }),
+        };
+        // It is run from the start once more, when all of them have ended.
+        flow.sleep(SECOND).await?;
+        Ok(came_to)
+    });
+    let mut harness = ground.runs(code).await;
+    let seed = fastrand::u64(..);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let trees: Vec<Tree> = (0..40).map(|_| any_tree(&mut random)).collect();
+    let mut ids = Vec::new();
+    for tree in &trees {
+        ids.push(begin(&harness, tree).await);
+    }
+    let points = [Point::BeforeStep, Point::BeforeCommit, Point::AfterCommit];
+    for _ in 0..20 {
+        harness.crash_any(points[random.usize(0..3)], random.u32(1..500));
+    }
+    harness.run_all().await;
+    for (tree, id) in trees.iter().zip(ids) {
+        let seen = output(&get(&harness, id).await);
+        assert_eq!(seen, expected(tree), "seed {seed}");
+    }
+}

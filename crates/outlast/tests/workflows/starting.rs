@@ -1,0 +1,198 @@
+//! Children that are started and waited for later, and windows.
+
+use crate::support::*;
+use outlast::EventKind;
+use outlast::prelude::*;
+
+on_both_stores!(
+    a_started_child_runs_while_its_workflow_does_other_things,
+    a_started_child_is_joined_later,
+    a_started_child_that_has_ended_is_joined_at_once,
+    started_children_are_joined_in_a_group_with_others,
+    started_children_are_joined_in_a_selection,
+    a_child_is_joined_twice_with_one_answer,
+    a_child_is_joined_by_two_at_once,
+    a_child_is_in_one_group_twice,
+    a_started_machine_is_joined,
+    a_started_child_that_nobody_joins_does_not_keep_its_workflow,
+    a_window_bounds_how_many_run_at_a_time,
+    a_window_bounds_activities_of_a_group_under_a_timeout,
+    a_window_of_none_is_refused,
+);
+
+async fn a_started_child_runs_while_its_workflow_does_other_things(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kid = flow.start_child::<Kid>(Say::Give(7)).await?;
+        flow.signal::<Halt>().await?;
+        kid.join().await
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    harness.expect(id).await.awaits(["halt"]);
+    assert_eq!(statuses(&harness, id).await, [Status::Done]);
+    let expected = [
+        "run_started",
+        "child_scheduled 1 kid",
+        "child_started 1 kid",
+        "signal_awaited 2 halt",
+    ];
+    assert_eq!(told(&harness, id).await, expected);
+}
+
+async fn a_started_child_is_joined_later(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kid = flow.start_child::<Kid>(Say::Sleep(3_000, 7)).await?;
+        let a = flow.activity(Double, 1).await?;
+        let b = number(&flow, "two", 2).await?;
+        Ok((a, b, kid.join().await?))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    harness.expect(id).await.awaits_children();
+    harness.run_all().await;
+    assert_eq!(output(&get(&harness, id).await), json!([2, 2, 7]));
+}
+
+async fn a_started_child_that_has_ended_is_joined_at_once(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kid = flow.start_child::<Kid>(Say::Give(7)).await?;
+        flow.sleep(HOUR).await?;
+        kid.join().await
+    });
+    assert_eq!(result_of(&ground, code, ()).await, json!(7));
+}
+
+async fn started_children_are_joined_in_a_group_with_others(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let early = flow.start_child::<Kid>(Say::Give(1)).await?;
+        let late = flow.start_child::<Kid>(Say::Sleep(9_000, 2)).await?;
+        let group = flow.all((
+            late.join(),
+            vec![early.join()],
+            flow.activity(Double, 3),
+            flow.child::<Kid>(Say::Sleep(5_000, 4)),
+        ));
+        group.await
+    });
+    assert_eq!(result_of(&ground, code, ()).await, json!([2, [1], 6, 4]));
+}
+
+async fn started_children_are_joined_in_a_selection(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let slow = flow.start_child::<Kid>(Say::Sleep(9_000, 1)).await?;
+        let fast = flow.start_child::<Kid>(Say::Sleep(4_000, 2)).await?;
+        let first = flow.select(vec![slow.join(), fast.join()]).await?;
+        // Whoever was not the first is still there.
+        Ok((first, slow.join().await?))
+    });
+    assert_eq!(result_of(&ground, code, ()).await, json!([[1, 2], 1]));
+}
+
+async fn a_child_is_joined_twice_with_one_answer(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kid = flow.start_child::<Kid>(Say::Sleep(1_000, 7)).await?;
+        Ok((kid.join().await?, kid.join().await?))
+    });
+    assert_eq!(result_of(&ground, code, ()).await, json!([7, 7]));
+}
+
+async fn a_child_is_joined_by_two_at_once(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kid = flow.start_child::<Kid>(Say::Sleep(1_000, 7)).await?;
+        let (a, b) = futures_util::join!(kid.join(), kid.join());
+        Ok((a?, b?))
+    });
+    assert_eq!(result_of(&ground, code, ()).await, json!([7, 7]));
+}
+
+async fn a_child_is_in_one_group_twice(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kid = flow.start_child::<Kid>(Say::Sleep(1_000, 7)).await?;
+        flow.all((kid.join(), flow.activity(Double, 1), kid.join()))
+            .await
+    });
+    assert_eq!(result_of(&ground, code, ()).await, json!([7, 2, 7]));
+}
+
+async fn a_started_machine_is_joined(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let machine = flow
+            .machine(New::<Turnstile>(Turn::Wait(1)))
+            .start()
+            .await?;
+        assert_eq!(machine.child().signal(Go(2)).await?, "delivered");
+        machine.join().await
+    });
+    assert_eq!(result_of(&ground, code, ()).await, json!(3));
+}
+
+async fn a_started_child_that_nobody_joins_does_not_keep_its_workflow(ground: Ground) {
+    let code = script(|flow, _| async move {
+        flow.start_child::<Kid>(Say::Wait).await?;
+        Ok(1)
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    assert_eq!(output(&get(&harness, id).await), json!(1));
+    assert_eq!(statuses(&harness, id).await, [Status::AwaitingSignal]);
+}
+
+async fn a_window_bounds_how_many_run_at_a_time(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kids = (0..7).map(|_| flow.child::<Kid>(Say::Wait));
+        flow.all(kids.collect::<Vec<_>>()).window(3).await
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    let mut most = 0;
+    for n in 0..7 {
+        let kids = children(&harness, id).await;
+        let running: Vec<_> = kids
+            .iter()
+            .filter(|it| it.status == Status::AwaitingSignal)
+            .collect();
+        let ended = kids.iter().filter(|it| it.status == Status::Done).count();
+        assert_eq!(running.len(), 3.min(7 - ended), "after {n}");
+        most = most.max(running.len());
+        // In their order.
+        let held = kids.iter().position(|it| it.held);
+        assert!(
+            held.is_none_or(|held| held == ended + 3),
+            "{held:?} {ended}"
+        );
+        go(&harness, running[running.len() - 1].id, n).await;
+        harness.run().await;
+    }
+    assert_eq!(most, 3);
+    let results = output(&get(&harness, id).await);
+    assert_eq!(results.as_array().unwrap().len(), 7);
+}
+
+async fn a_window_bounds_activities_of_a_group_under_a_timeout(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kids = (0..3).map(|_| flow.child::<Kid>(Say::Wait));
+        let group = flow.all(kids.collect::<Vec<_>>()).window(1);
+        Ok(group.timeout(HOUR).await?.is_none())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    let kids = children(&harness, id).await;
+    let held: Vec<_> = kids.iter().map(|it| it.held).collect();
+    assert_eq!(held, [false, true, true]);
+    harness.advance(HOUR).await;
+    harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), json!(true));
+}
+
+async fn a_window_of_none_is_refused(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let group = flow.all((flow.activity(Double, 1),)).window(0);
+        Ok(group.await.unwrap_err().to_string())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    let seen = output(&get(&harness, id).await);
+    assert!(seen.as_str().unwrap().contains("window"), "{seen}");
+    let history = history(&harness, id, 1).await;
+    assert_eq!(count(&history, EventKind::ActivityScheduled), 0);
+}

@@ -1,0 +1,169 @@
+//! Changes under running instances, told apart by the code.
+
+use crate::support::*;
+use outlast::EventKind;
+use outlast::prelude::*;
+use outlast::testing::Point;
+use outlast::workflow::{BLOCKED, Running};
+
+on_both_stores!(
+    a_new_run_has_the_newest_form,
+    a_new_run_has_the_newest_form_at_every_place,
+    a_history_from_before_the_change_has_the_oldest_form,
+    a_run_that_comes_there_after_the_change_has_the_newest_form,
+    a_form_is_remembered_when_there_are_newer_ones,
+    a_form_is_the_same_wherever_it_is_asked_for,
+    a_form_is_written_before_a_step_that_follows_from_it,
+    a_form_that_the_code_does_not_know_blocks,
+    each_run_asks_anew,
+);
+
+/// Asks for a form at first and after each step.
+fn asks(forms: [i32; 2]) -> Script {
+    script(move |flow, _| async move {
+        let [min, max] = forms;
+        let first = flow.version("first", min, max);
+        number(&flow, "one", 1).await?;
+        let second = flow.version("second", min, max);
+        flow.activity(Double, 1).await?;
+        let third = flow.version("third", min, max);
+        flow.sleep(SECOND).await?;
+        Ok((first, second, third, flow.version("last", min, max)))
+    })
+}
+
+async fn a_new_run_has_the_newest_form(ground: Ground) {
+    let code = script(|flow, _| async move { Ok(flow.version("change", 0, 3)) });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    assert_eq!(output(&get(&harness, id).await), json!(3));
+    let history = history(&harness, id, 1).await;
+    let marked = the(&history, EventKind::VersionMarked);
+    assert_eq!(
+        (marked.name.as_str(), data(marked)),
+        ("change", json!({"version": 3}))
+    );
+}
+
+async fn a_new_run_has_the_newest_form_at_every_place(ground: Ground) {
+    let seen = result_of(&ground, asks([0, 3]), ()).await;
+    assert_eq!(seen, json!([3, 3, 3, 3]));
+}
+
+async fn a_history_from_before_the_change_has_the_oldest_form(ground: Ground) {
+    let before = script(|flow, _| async move {
+        number(&flow, "one", 1).await?;
+        flow.activity(Double, 1).await?;
+        flow.sleep(SECOND).await?;
+        Ok(())
+    });
+    let mut old = ground.runs(before).await;
+    let id = ran(&mut old, ()).await;
+    let mut new = ground.runs(asks([0, 3])).await;
+    new.run_all().await;
+    // It stood at the timer: what comes after it is new.
+    assert_eq!(output(&get(&new, id).await), json!([0, 0, 0, 3]));
+}
+
+async fn a_run_that_comes_there_after_the_change_has_the_newest_form(ground: Ground) {
+    let before = script(|flow, _| async move {
+        number(&flow, "one", 1).await?;
+        flow.activity(Double, 1).await?;
+        Ok(())
+    });
+    let mut old = ground.runs_only(before).await;
+    let id = ran(&mut old, ()).await;
+    old.expect(id).await.awaits_children();
+    let mut new = ground.runs(asks([0, 3])).await;
+    new.run_all().await;
+    assert_eq!(output(&get(&new, id).await), json!([0, 0, 3, 3]));
+}
+
+async fn a_form_is_remembered_when_there_are_newer_ones(ground: Ground) {
+    let mut first = ground.runs(asks([0, 1])).await;
+    let id = ran(&mut first, ()).await;
+    let mut second = ground.runs(asks([0, 2])).await;
+    second.run_all().await;
+    assert_eq!(output(&get(&second, id).await), json!([1, 1, 1, 2]));
+    let history = history(&second, id, 1).await;
+    assert_eq!(count(&history, EventKind::VersionMarked), 4);
+}
+
+async fn a_form_is_the_same_wherever_it_is_asked_for(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let first = flow.version("change", 0, 1);
+        flow.sleep(SECOND).await?;
+        Ok([
+            first,
+            flow.version("change", 0, 1),
+            flow.version("change", 0, 9),
+        ])
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    harness.run_all().await;
+    assert_eq!(output(&get(&harness, id).await), json!([1, 1, 1]));
+    let history = history(&harness, id, 1).await;
+    assert_eq!(count(&history, EventKind::VersionMarked), 1);
+}
+
+async fn a_form_is_written_before_a_step_that_follows_from_it(ground: Ground) {
+    let log = Log::default();
+    let build = |newest: i32| {
+        let log = log.clone();
+        script(move |flow, _| {
+            let log = log.clone();
+            async move {
+                let form = flow.version("change", 0, newest);
+                let name = ["none", "first", "second"][form as usize];
+                log.step(&flow, name, 1).await?;
+                Ok(form)
+            }
+        })
+    };
+    let mut first = ground.runs(build(1)).await;
+    let id = begin(&first, ()).await;
+    // The step has had its effect, and its result is not written.
+    first.crash_at::<Running<Script>>("run", Point::BeforeCommit, 2);
+    let mut second = ground.runs(build(2)).await;
+    first.run().await;
+    second.run().await;
+    assert_eq!(output(&get(&second, id).await), json!(1));
+    assert_eq!(log.entries(), ["first", "first"]);
+}
+
+async fn a_form_that_the_code_does_not_know_blocks(ground: Ground) {
+    let mut old = ground.runs(asks([0, 1])).await;
+    let id = ran(&mut old, ()).await;
+    old.advance(SECOND).await;
+    let mut new = ground.runs(asks([2, 3])).await;
+    new.run().await;
+    let blocked = get(&new, id).await;
+    assert_eq!(blocked.status, Status::Runnable);
+    let error = blocked.last_error.unwrap();
+    assert!(error.starts_with(BLOCKED), "{error}");
+    assert!(error.contains("form 1 of the change \"first\""), "{error}");
+    assert!(error.contains("forms 2 to 3"), "{error}");
+    // A build that knows it goes on.
+    old.run_all().await;
+    assert_eq!(output(&get(&old, id).await), json!([1, 1, 1, 1]));
+}
+
+async fn each_run_asks_anew(ground: Ground) {
+    let build = |newest: i32| {
+        script(move |flow, input: Value| async move {
+            let mut seen: Vec<i32> = serde_json::from_value(input)?;
+            seen.push(flow.version("change", 0, newest));
+            flow.sleep(SECOND).await?;
+            match seen.len() {
+                2 => Ok(seen),
+                _ => flow.continue_as_new(seen),
+            }
+        })
+    };
+    let mut first = ground.runs(build(1)).await;
+    let id = ran(&mut first, Vec::<i32>::new()).await;
+    let mut second = ground.runs(build(2)).await;
+    second.run_all().await;
+    assert_eq!(output(&get(&second, id).await), json!([1, 2]));
+}
