@@ -62,10 +62,16 @@ pub(crate) enum Command {
     Watch(commands::watch::WatchArgs),
     /// Show an instance with its children and theirs
     Tree(commands::tree::TreeArgs),
+    /// Show what happened in a run of a workflow
+    History(commands::history::HistoryArgs),
+    /// Write a run of a workflow with its whole history as JSON, to replay it against other code
+    Export(commands::history::ExportArgs),
     /// Start failed or cancelled instances again at the step where they ended
     Retry(commands::bulk::BulkArgs),
-    /// End instances as cancelled
-    Cancel(commands::bulk::BulkArgs),
+    /// Ask instances to end; each decides how, and is cancelled then
+    Cancel(commands::ending::EndArgs),
+    /// End instances as cancelled at once, whatever they do
+    Terminate(commands::ending::EndArgs),
     /// Remove instances that have ended
     Delete(commands::bulk::BulkArgs),
     /// Show the queues; pause and resume them

@@ -7,6 +7,10 @@ use outlast::postgres::Migrations;
 use outlast::{Client, Inspect, Postgres, Sqlite, Store};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Who is not told by then finds out by looking.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Which database.
 #[derive(Args, Clone, Debug)]
@@ -137,8 +141,9 @@ impl Database {
         }
     }
 
-    /// Lets go of it.
+    /// Lets go of it, once others have heard what was done: a step that runs learns late of a cancel otherwise.
     pub(crate) async fn close(self) {
+        let _ = tokio::time::timeout(LAST_WORDS, self.client.wait_told()).await;
         self.store.close().await;
     }
 }

@@ -38,6 +38,12 @@ pub(crate) struct Filters {
     /// Inserted before this moment, or longer ago than this
     #[arg(long, value_name = "WHEN", value_parser = words::moment)]
     pub(crate) until: Option<Moment>,
+    /// Ended at or after this moment, or not longer ago than this
+    #[arg(long, value_name = "WHEN", value_parser = words::moment)]
+    pub(crate) ended_since: Option<Moment>,
+    /// Ended before this moment, or longer ago than this
+    #[arg(long, value_name = "WHEN", value_parser = words::moment)]
+    pub(crate) ended_until: Option<Moment>,
     /// Whose last error contains this
     #[arg(long, value_name = "TEXT")]
     pub(crate) error: Option<String>,
@@ -77,6 +83,8 @@ impl Filters {
             parent: self.parent,
             inserted_from: self.since.map(|moment| moment.before(now)),
             inserted_until: self.until.map(|moment| moment.before(now)),
+            ended_from: self.ended_since.map(|moment| moment.before(now)),
+            ended_until: self.ended_until.map(|moment| moment.before(now)),
             error: self.error.clone(),
             attempts_from: self.attempts,
             deadline: self.deadline.map(|which| match which {
@@ -115,6 +123,20 @@ mod tests {
         assert!(!filters.is_empty());
         let filter = filters.at(Timestamp(7));
         assert_eq!(filter.deadline, Some(Deadline::Before(Timestamp(7))));
+    }
+
+    #[test]
+    fn ages_of_ends_are_counted_back_from_now() {
+        let second_ago = words::moment("1s").unwrap();
+        let filters = Filters {
+            ended_since: Some(second_ago),
+            ended_until: Some(Moment::At(Timestamp(42))),
+            ..Filters::default()
+        };
+        assert!(!filters.is_empty());
+        let filter = filters.at(Timestamp(3_000_000));
+        assert_eq!(filter.ended_from, Some(Timestamp(2_000_000)));
+        assert_eq!(filter.ended_until, Some(Timestamp(42)));
     }
 
     #[test]

@@ -11,6 +11,8 @@ mod demo;
 mod face;
 mod failure;
 mod filters;
+mod flow;
+mod join;
 mod object;
 mod output;
 mod parameters;

@@ -1,9 +1,16 @@
 //! What is printed as JSON: the same names and shapes as the HTTP API has.
 
+mod family;
+mod flow;
+
+pub(crate) use family::family;
+pub(crate) use flow::{EventObject, run, waits};
+
 use crate::words::rfc3339;
+use family::{BarrierObject, CancelObject, ParentObject};
 use outlast::{
-    Count, Finding, Instance, Json, Operation, QueueSummary, RoundSummary, SignalRow, Timestamp,
-    Worker,
+    Count, Finding, Instance, Json, Operation, QueueSummary, RoundSummary, SignalRow, Status,
+    Timestamp, Worker,
 };
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -25,10 +32,17 @@ pub(crate) struct InstanceObject {
     key: Option<String>,
     partition_key: Option<String>,
     parent: Option<ParentObject>,
+    position: Option<i32>,
+    on_parent_close: Option<&'static str>,
+    held: Option<bool>,
+    cancel: Option<CancelObject>,
     awaits: Option<Vec<String>>,
     await_deadline: Option<String>,
     children_pending: i32,
     round: i32,
+    run: i32,
+    events: i32,
+    barrier: Option<BarrierObject>,
     eligible_at: String,
     worker: Option<String>,
     inserted_at: String,
@@ -41,12 +55,6 @@ pub(crate) struct InstanceObject {
     result: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     waiting: Option<String>,
-}
-
-#[derive(Serialize)]
-struct ParentObject {
-    id: String,
-    round: i32,
 }
 
 impl InstanceObject {
@@ -65,14 +73,18 @@ impl InstanceObject {
             crashes: it.crashes,
             key: it.correlation_key.clone(),
             partition_key: it.partition_key.clone(),
-            parent: it.parent.map(|parent| ParentObject {
-                id: parent.id.to_string(),
-                round: parent.round,
-            }),
+            parent: it.parent.map(ParentObject::of),
+            position: it.position,
+            on_parent_close: it.parent.map(|_| it.on_parent_close.as_str()),
+            held: it.held,
+            cancel: it.cancel.as_ref().map(CancelObject::of),
             awaits: it.awaits.clone(),
             await_deadline: it.await_deadline.map(rfc3339),
             children_pending: it.children_pending,
             round: it.round,
+            run: it.run,
+            events: it.events,
+            barrier: BarrierObject::of(it),
             eligible_at: rfc3339(it.eligible_at),
             worker: it.locked_by.map(|worker| worker.to_string()),
             inserted_at: rfc3339(it.inserted_at),
@@ -131,20 +143,25 @@ impl SignalObject {
 }
 
 pub(crate) fn round(round: &RoundSummary) -> Value {
-    let counts = round.children.iter();
-    let counts: Map<_, _> = counts
+    json!({"round": round.round, "counts": counts(&round.children)})
+}
+
+fn counts(counts: &[(Status, u64)]) -> Map<String, Value> {
+    let counts = counts.iter();
+    counts
         .map(|(status, number)| (status.to_string(), json!(number)))
-        .collect();
-    json!({"round": round.round, "counts": counts})
+        .collect()
 }
 
 pub(crate) fn operation(operation: &Operation) -> Value {
     json!({
+        "id": operation.id.to_string(),
         "verb": operation.verb.as_str(),
         "instance": operation.instance.map(|id| id.to_string()),
         "queue": operation.queue,
         "by": operation.by,
         "reason": operation.reason,
+        "cause": operation.cause.map(|id| id.to_string()),
         "status_before": operation.status_before.map(|status| status.as_str()),
         "at": rfc3339(operation.at),
     })

@@ -1,32 +1,35 @@
 //! Being asked to stop.
 
-/// Ends when somebody presses Ctrl-C or the system asks the process to end. Where that cannot be heard it never does,
-/// and the process ends as processes do.
-pub(crate) async fn asked() {
-    tokio::select! {
-        () = interrupted() => {}
-        () = terminated() => {}
-    }
-}
-
-async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
+/// Ends when somebody presses Ctrl-C or the system asks the process to end. It listens from the call on, not only when
+/// it is awaited: whoever is told that this process runs may ask it to stop at once. Where nothing can be heard it never
+/// ends, and the process ends as processes do.
+#[cfg(unix)]
+pub(crate) fn asked() -> impl Future<Output = ()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let interrupted = signal(SignalKind::interrupt());
+    let terminated = signal(SignalKind::terminate());
+    async {
+        tokio::select! {
+            () = heard(interrupted) => {}
+            () = heard(terminated) => {}
+        }
     }
 }
 
 #[cfg(unix)]
-async fn terminated() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => {
-            terminate.recv().await;
+async fn heard(signal: std::io::Result<tokio::signal::unix::Signal>) {
+    match signal {
+        Ok(mut signal) => {
+            signal.recv().await;
         }
         Err(_) => std::future::pending().await,
     }
 }
 
+/// Ends when somebody presses Ctrl-C.
 #[cfg(not(unix))]
-async fn terminated() {
-    std::future::pending().await
+pub(crate) async fn asked() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
 }

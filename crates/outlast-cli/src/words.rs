@@ -102,6 +102,15 @@ pub(crate) fn count(count: Count) -> String {
     }
 }
 
+/// `1 instance`, `100000+ instances`.
+pub(crate) fn instances(matched: Count) -> String {
+    let noun = match matched {
+        Count::Exactly(1) => "instance",
+        Count::Exactly(_) | Count::AtLeast(_) => "instances",
+    };
+    format!("{} {noun}", count(matched))
+}
+
 /// `3 done, 1 failed`.
 pub(crate) fn by_status(counts: &[(Status, u64)]) -> String {
     let words: Vec<_> = counts

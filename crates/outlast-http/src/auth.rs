@@ -22,7 +22,7 @@ pub enum Role {
     Read,
     /// Starting instances and sending signals.
     Signal,
-    /// Retrying, cancelling, deleting, pausing and resuming.
+    /// Retrying, cancelling, terminating, deleting, pausing and resuming.
     Operate,
     /// Everything.
     Admin,

@@ -37,7 +37,7 @@ caller! {
     MaySignal Signal
 }
 caller! {
-    /// Somebody who may retry, cancel, delete, pause and resume.
+    /// Somebody who may retry, cancel, terminate, delete, pause and resume.
     MayOperate Operate
 }
 

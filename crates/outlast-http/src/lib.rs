@@ -27,10 +27,12 @@
 mod api;
 mod attention;
 mod auth;
+mod barrier;
 mod charts;
 mod cursor;
 mod dashboard;
 mod extract;
+mod flow;
 mod guard;
 mod limits;
 mod openapi;

@@ -16,6 +16,10 @@ pub(crate) const BATCH_MAX: usize = 1_000;
 pub(crate) const BULK_MAX: usize = 500;
 /// Instances that one event stream follows by id.
 pub(crate) const FOLLOWED_MAX: usize = 200;
+/// Open calls of a workflow that are shown; groups say how many there are.
+pub(crate) const WAITS_SHOWN: usize = 200;
+/// What the events of one page carry: a page with large results is shorter.
+pub(crate) const HISTORY_BYTES_SHOWN: usize = 4 * 1024 * 1024;
 /// Nodes of a tree in all, children shown of one round, and levels.
 pub(crate) const TREE_NODES_MAX: usize = 500;
 pub(crate) const TREE_CHILDREN_MAX: usize = 50;

@@ -18,7 +18,7 @@ const PLACE: &str = "{place}";
     tags(
         (name = "instances", description = "Starting instances and looking at them"),
         (name = "signals", description = "Sending signals"),
-        (name = "operations", description = "Retry, cancel and delete"),
+        (name = "operations", description = "Retry, cancel, terminate and delete"),
         (name = "queues", description = "Depths, pause and resume"),
         (name = "workers", description = "Running engines"),
         (name = "machines", description = "Steps, counts and transitions"),

@@ -47,6 +47,8 @@ codes! {
     TooDeep "too_deep" BAD_REQUEST "The body is nested too deep";
     /// There is nothing at this address.
     NotFound "not_found" NOT_FOUND "Not found";
+    /// There is no such history.
+    NoHistory "no_history" NOT_FOUND "There is no such history";
     /// There is nobody who would read the signal.
     NoTarget "no_target" NOT_FOUND "Nobody would read this signal";
     /// The instance holds as many signals as it may.

@@ -50,6 +50,10 @@ pub(crate) struct FilterParams {
     pub(crate) inserted_from: Option<String>,
     /// Inserted before this, RFC 3339.
     pub(crate) inserted_until: Option<String>,
+    /// Ended at or after this, RFC 3339.
+    pub(crate) ended_from: Option<String>,
+    /// Ended before this, RFC 3339.
+    pub(crate) ended_until: Option<String>,
     /// The last error contains this, in the same letters.
     pub(crate) error: Option<String>,
     /// Retried at least so often at its step.
@@ -62,7 +66,7 @@ pub(crate) struct FilterParams {
 }
 
 /// The names of a filter, for bodies in which an unknown one must be refused.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 15] = [
     "machine",
     "version",
     "step",
@@ -73,6 +77,8 @@ const NAMES: [&str; 13] = [
     "parent",
     "inserted_from",
     "inserted_until",
+    "ended_from",
+    "ended_until",
     "error",
     "attempts_from",
     "deadline",
@@ -92,6 +98,8 @@ impl FilterParams {
             parent: self.parent.as_deref().map(parse_id).transpose()?,
             inserted_from: moment("inserted_from", self.inserted_from.as_deref())?,
             inserted_until: moment("inserted_until", self.inserted_until.as_deref())?,
+            ended_from: moment("ended_from", self.ended_from.as_deref())?,
+            ended_until: moment("ended_until", self.ended_until.as_deref())?,
             error: self.error.clone(),
             attempts_from: number("attempts_from", self.attempts_from.as_deref())?,
             deadline: self.deadline(now)?,

@@ -1,14 +1,16 @@
 //! Shapes that several routes answer with.
 
+use crate::barrier::{BarrierBody, CancelBody, PolicyWord};
+use crate::flow::FlowBody;
 use crate::time::Moment;
-use outlast_core::{Count, Instance, Json, Status};
+use outlast_core::{ClosePolicy, Count, Instance, Json, Status};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Characters of an error that a list shows; the instance itself has all of it.
 const ERROR_IN_LISTS: usize = 300;
 
-/// An instance. Lists leave out `state`, `result` and `waiting`, and cut `last_error`.
+/// An instance. Lists leave out `state`, `result`, `waiting` and `flow`, and cut `last_error` and the reason of a cancel.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Instance)]
 pub(crate) struct InstanceBody {
@@ -35,12 +37,28 @@ pub(crate) struct InstanceBody {
     pub(crate) holds_key: bool,
     pub(crate) partition_key: Option<String>,
     pub(crate) parent: Option<ParentBody>,
+    /// Its position in its parent's fan-out, from 0; null without a parent.
+    pub(crate) position: Option<i32>,
+    /// What becomes of it when its parent ends before it does; null without a parent.
+    #[schema(value_type = Option<PolicyWord>)]
+    pub(crate) on_parent_close: Option<ClosePolicy>,
+    /// Whether it waits for a place in the window of its parent's fan-out; null when that has no window.
+    pub(crate) held: Option<bool>,
+    /// The cancel that was requested.
+    pub(crate) cancel: Option<CancelBody>,
     /// The signals it waits for.
     pub(crate) awaits: Option<Vec<String>>,
+    /// Until when it waits at most, for a signal or for its children.
     pub(crate) await_deadline: Option<Moment>,
     pub(crate) children_pending: i32,
     /// How often it has fanned out.
     pub(crate) round: i32,
+    /// Which run of a workflow it is in, from 1.
+    pub(crate) run: i32,
+    /// How many events the history of that run has; 0 of a machine.
+    pub(crate) events: i32,
+    /// How its last fan-out joins; null when there was none.
+    pub(crate) barrier: Option<BarrierBody>,
     pub(crate) eligible_at: Moment,
     /// Who runs it.
     pub(crate) worker: Option<String>,
@@ -62,6 +80,10 @@ pub(crate) struct InstanceBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub(crate) waiting: Option<String>,
+    /// What a workflow waits for, call by call; not there for machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub(crate) flow: Option<FlowBody>,
 }
 
 /// Who spawned an instance.
@@ -95,11 +117,16 @@ impl InstanceBody {
         body.state = None;
         body.result = None;
         body.last_error = body.last_error.map(shortened);
+        body.cancel = body.cancel.map(|cancel| CancelBody {
+            reason: shortened(cancel.reason),
+            ..cancel
+        });
         body
     }
 
     /// With everything but the sentence.
     pub(crate) fn whole(instance: Instance) -> InstanceBody {
+        let barrier = BarrierBody::of(&instance);
         let Instance {
             id,
             machine,
@@ -122,8 +149,16 @@ impl InstanceBody {
             awaits,
             await_deadline,
             parent,
+            position,
+            on_parent_close,
+            held,
+            cancel,
             round,
+            run,
+            events,
+            joining: _,
             children_pending,
+            barrier: _,
             dropped: _,
             correlation_key,
             correlation_scope: _,
@@ -146,14 +181,21 @@ impl InstanceBody {
             key: correlation_key,
             holds_key,
             partition_key,
+            on_parent_close: parent.map(|_| on_parent_close),
             parent: parent.map(|parent| ParentBody {
                 id: parent.id.to_string(),
                 round: parent.round,
             }),
+            position,
+            held,
+            cancel: cancel.map(CancelBody::from),
             awaits,
             await_deadline: await_deadline.map(Moment),
             children_pending,
             round,
+            run,
+            events,
+            barrier,
             eligible_at: Moment(eligible_at),
             worker: locked_by.map(|worker| worker.to_string()),
             trace,
@@ -164,6 +206,7 @@ impl InstanceBody {
             state: Some(state),
             result: Some(result),
             waiting: None,
+            flow: None,
         }
     }
 }

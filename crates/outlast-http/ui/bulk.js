@@ -1,6 +1,7 @@
 // Acting on everything a filter matches: counted first, asked, then done page by page with its progress shown.
 
 import { post } from './api.js';
+import { ENDINGS } from './ending.js';
 import { inWords, toBody } from './filters.js';
 import { counted, ENDED, numberOf, plural, STATUSES, whole, words } from './format.js';
 import { dialog } from './parts.js';
@@ -9,7 +10,8 @@ import { h } from './view.js';
 // What each verb can be done to.
 export const VERBS = {
   retry: { name: 'Retry', done: 'retried', to: ['failed', 'cancelled'], unless: ['failed'] },
-  cancel: { name: 'Cancel', done: 'cancelled', to: STATUSES.filter((status) => !ENDED.has(status)), danger: true },
+  cancel: { ...ENDINGS.cancel, done: 'asked to cancel', to: STATUSES.filter((status) => !ENDED.has(status)), left: 'had moved on or been asked before', danger: true },
+  terminate: { ...ENDINGS.terminate, done: 'terminated', to: STATUSES.filter((status) => !ENDED.has(status)), danger: true },
   delete: { name: 'Delete', done: 'deleted', to: [...ENDED], danger: true },
 };
 
@@ -22,7 +24,7 @@ export function narrowed(verb, filter) {
 
 /** Asks and does. Gives how many were changed, or null when it was left. */
 export async function actOnAll(verb, filter) {
-  const { name, done, danger } = VERBS[verb];
+  const { name, done, danger, means, left = 'had moved on meanwhile' } = VERBS[verb];
   const chosen = narrowed(verb, filter);
   const body = toBody(chosen);
   const work = { count: null, problem: null, running: false, finished: false, stopped: false, matched: 0, changed: 0, reason: '' };
@@ -57,6 +59,7 @@ export async function actOnAll(verb, filter) {
     return [
       h('h2', {}, `${name} all that match`),
       h('p', { class: 'soft' }, 'Filter: ', h('bdi', {}, inWords(chosen)), '.'),
+      means && h('p', { class: 'soft' }, means('Each of them')),
       work.problem && h('div', { class: 'problem', role: 'alert' }, h('strong', {}, work.problem.title ?? 'It was refused'), work.problem.message, h('code', {}, work.problem.code)),
       h('p', { 'aria-live': 'polite', 'data-bulk': work.finished ? 'finished' : 'open' }, progressText()),
       work.count && (work.running || work.finished) && h('progress', { max: Math.max(1, numberOf(work.count)), value: Math.min(work.matched, numberOf(work.count)), 'aria-label': 'Progress' }),
@@ -74,7 +77,7 @@ export async function actOnAll(verb, filter) {
   return work.running || work.finished ? work.changed : null;
 
   function progressText() {
-    if (work.finished) return `${plural(work.changed, 'instance')} ${done}${work.matched > work.changed ? `; ${whole(work.matched - work.changed)} had moved on meanwhile and were left` : ''}.`;
+    if (work.finished) return `${plural(work.changed, 'instance')} ${done}${work.matched > work.changed ? `; ${whole(work.matched - work.changed)} ${left} and were left` : ''}.`;
     if (work.running) return `${whole(work.changed)} ${done} so far …`;
     if (work.count) return h('span', {}, h('b', {}, plural(work.count, 'instance')), ` will be ${done}.`);
     return work.problem ? '' : 'Counting …';

@@ -1,5 +1,6 @@
 // The columns of a list of instances, and which of them somebody wants to see.
 
+import { marks, POLICIES } from './family-parts.js';
 import { span, whole } from './format.js';
 import { plainText } from './viewer.js';
 import { dialog, statusOf, time } from './parts.js';
@@ -14,12 +15,15 @@ export const COLUMNS = [
   { name: 'machine', label: 'Machine', class: 'clip', cell: (each) => each.machine },
   { name: 'version', label: 'Version', class: 'right', cell: (each) => `v${each.version}` },
   { name: 'step', label: 'Step', class: 'clip', cell: (each) => each.step },
-  { name: 'status', label: 'Status', cell: (each) => statusOf(each.status) },
+  { name: 'status', label: 'Status', cell: (each) => [statusOf(each.status), marks(each)] },
   { name: 'queue', label: 'Queue', class: 'clip', cell: (each) => each.queue },
   { name: 'priority', label: 'Priority', class: 'right', cell: (each) => each.priority },
   { name: 'key', label: 'Key', class: 'clip', cell: (each) => each.key },
   { name: 'partition_key', label: 'Partition key', class: 'clip', cell: (each) => each.partition_key },
   { name: 'parent', label: 'Parent', class: 'id', cell: (each) => each.parent && h('a', { href: href(`instances/${each.parent.id}`) }, each.parent.id) },
+  { name: 'position', label: 'Position', class: 'right', cell: (each) => each.position },
+  { name: 'on_parent_close', label: 'If its parent ends', cell: (each) => each.on_parent_close && `it ${POLICIES[each.on_parent_close]}` },
+  { name: 'cancel', label: 'Asked to cancel', cell: (each) => each.cancel && time(each.cancel.requested_at) },
   { name: 'attempt', label: 'Attempt', class: 'right', cell: (each) => whole(each.attempt) },
   { name: 'crashes', label: 'Crashes', class: 'right', cell: (each) => whole(each.crashes) },
   { name: 'awaits', label: 'Awaits', class: 'clip', cell: (each) => each.awaits?.join(', ') },

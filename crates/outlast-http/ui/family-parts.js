@@ -1,8 +1,22 @@
 // Children and their joins, as both the screen of an instance and that of its family show them.
 
-import { numberOf, STATUSES, whole } from './format.js';
-import { meter } from './parts.js';
+import { ENDED, numberOf, plural, STATUSES, whole } from './format.js';
+import { meter, time } from './parts.js';
+import { href } from './router.js';
 import { h } from './view.js';
+
+// What becomes of a child that still lives when its parent has ended, or goes on without it.
+export const POLICIES = { abandon: 'goes on', request_cancel: 'is asked to cancel', terminate: 'is terminated' };
+const MARKS = { abandon: 'goes on without parent', request_cancel: 'cancels with parent', terminate: 'ends with parent' };
+const POLICIES_OF_MANY = { abandon: 'go on', request_cancel: 'are asked to cancel', terminate: 'are terminated' };
+
+const WOKEN = {
+  all: 'Woken: every child has ended',
+  failure: 'Woken by the first failure',
+  quorum: 'Woken: enough are done',
+  impossible: 'Woken: enough can no longer be done',
+  deadline: 'Woken by its deadline',
+};
 
 /** How a round of children stands: { total, ended, failed, counts }. */
 export function tally(counts) {
@@ -11,12 +25,75 @@ export function tally(counts) {
   return { total, ended: of('done') + of('failed') + of('cancelled'), failed: of('failed'), cancelled: of('cancelled') };
 }
 
-/** The join's meter: `37 of 50, 2 failed`. */
-export function joinMeter(round) {
+/** The join's meter: `37 of 50, 2 failed`; for the last round also what it waits for and why it was woken. */
+export function joinMeter(round, parent) {
   const { total, ended, failed, cancelled } = tally(round.counts);
   const said = [`${whole(ended)} of ${whole(total)}`, failed && `${whole(failed)} failed`, cancelled && `${whole(cancelled)} cancelled`].filter(Boolean).join(', ');
-  return h('div', { class: 'join' },
-    h('span', { class: 'join-name' }, `Round ${round.round}`),
-    h('span', { class: 'grow' }, meter(round.counts)),
-    h('b', { class: 'join-said', 'data-join': round.round }, said));
+  const barrier = barrierOf(round, parent);
+  return h('div', { class: 'joining' },
+    h('div', { class: 'join' },
+      h('span', { class: 'join-name' }, `Round ${round.round}`),
+      h('span', { class: 'grow' }, meter(round.counts)),
+      h('b', { class: 'join-said', 'data-join': round.round }, said)),
+    barrier && h('ul', { class: 'tags', 'data-terms': round.round }, terms(barrier, parent, sharedPolicy(round)).map((term) => h('li', { class: 'tag' }, term))));
+}
+
+/** How many of a round wait for a place in its window. */
+export function heldOf(round, parent) {
+  const barrier = barrierOf(round, parent);
+  return barrier?.window ? Math.max(0, barrier.pending - barrier.window) : 0;
+}
+
+/** What becomes of the children of a round when their parent ends, where that is the same for all that are shown. */
+export function sharedPolicy(round) {
+  const policies = new Set((round.children ?? []).map((child) => child.instance.on_parent_close));
+  return policies.size === 1 ? [...policies][0] : 'abandon';
+}
+
+/** Only the last fan-out's is kept. */
+function barrierOf(round, parent) {
+  return parent?.round === round.round ? parent.barrier : null;
+}
+
+function terms(barrier, parent, policy) {
+  const atItsEnd = policy !== 'abandon' && !ENDED.has(parent.status) ? [`When it ends, they ${POLICIES_OF_MANY[policy]}`] : [];
+  return [...until(barrier), ...window(barrier), ...ending(barrier, parent), ...atItsEnd];
+}
+
+function until({ until: kind, needs, started, pending, failed }) {
+  if (kind === 'fail_fast') return ['Until all have ended, or one badly'];
+  if (kind === 'quorum') return [h('span', {}, needs === 1 ? 'Any of ' : `Quorum ${whole(needs)} of `, whole(started), `: ${whole(started - pending - failed)} done`)];
+  return ['Until all have ended'];
+}
+
+function window({ window: places, pending }) {
+  if (!places) return [];
+  const held = Math.max(0, pending - places);
+  return [`Window ${whole(places)}${held > 0 ? `: ${plural(held, 'child waits', 'children wait')} for a place` : ''}`];
+}
+
+function ending({ joined, deadline, rest, first_failure: first, pending }, parent) {
+  const waits = parent.status === 'awaiting_children';
+  return [
+    deadline && h('span', {}, 'Deadline ', time(deadline)),
+    rest !== 'abandon' && (waits || pending > 0) && `The rest ${POLICIES[rest]}`,
+    first && h('span', {}, 'First failure ', h('a', { href: href(`instances/${first}`) }, first)),
+    joined && WOKEN[joined],
+    !joined && !waits && parent.cancel && 'Woken by a cancel',
+  ].filter(Boolean);
+}
+
+/** What is special about an instance beside its status: that it is held, or was asked to cancel. */
+export function marks({ cancel, held, status }) {
+  if (ENDED.has(status)) return [];
+  return [
+    held === true && h('span', { class: 'tag', title: 'It waits for a place in the window of its parent’s fan-out' }, 'held'),
+    cancel && h('span', { class: 'tag wish', title: cancel.reason, 'data-cancel': cancel.answered ? 'answered' : 'pending' }, cancel.answered ? 'cancel answered' : 'cancel requested'),
+  ].filter(Boolean);
+}
+
+/** What becomes of a child when its parent ends, unless that was said of its whole round. */
+export function policyMark({ on_parent_close: policy, status }, shared) {
+  if (ENDED.has(status) || !policy || policy === shared) return null;
+  return h('span', { class: 'tag', title: `When its parent ends, it ${POLICIES[policy]}` }, MARKS[policy]);
 }

@@ -24,6 +24,8 @@ export const MORE_FIELDS = [
   { name: 'older', label: 'Inserted before the last', choices: [['', 'any time'], ...AGES] },
   { name: 'inserted_from', label: 'Inserted from (UTC)', moment: true },
   { name: 'inserted_until', label: 'Inserted until (UTC)', moment: true },
+  { name: 'ended_from', label: 'Ended from (UTC)', moment: true },
+  { name: 'ended_until', label: 'Ended until (UTC)', moment: true },
 ];
 const NAMES = [...FIELDS, ...MORE_FIELDS].map((field) => field.name);
 const NUMBERS = new Set(['version', 'attempts_from']);

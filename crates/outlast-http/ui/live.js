@@ -129,3 +129,8 @@ function pause(ms, signal) {
     });
   });
 }
+
+/** Whether two looks at an instance saw the same moment of it. Being woken and being asked to cancel leave the revision as it was. */
+export function isSame(one, other) {
+  return one?.revision === other?.revision && one?.status === other?.status && one?.cancel?.answered === other?.cancel?.answered;
+}

@@ -1,7 +1,8 @@
-//! `outlast retry`, `cancel` and `delete`: of one, of some, of all that fit.
+//! `outlast retry`, `cancel`, `terminate` and `delete`: of one, of some, of all that fit.
 
 use super::operator::Operator;
-use super::verb::{Became, Verb};
+use super::tally::Tally;
+use super::verb::Verb;
 use crate::bar::bar;
 use crate::database::Database;
 use crate::failure::Failure;
@@ -10,18 +11,17 @@ use crate::output::{Format, Output, note};
 use crate::{object, words};
 use clap::Args;
 use outlast::{Client, Count, Filter, InstanceId, ListRequest};
-use serde_json::json;
 use std::io::{BufRead, IsTerminal, Write};
 
 /// How many are done in one transaction.
 const BATCH: usize = 500;
 
-/// Arguments of `retry`, `cancel` and `delete`.
+/// Arguments of `retry` and `delete`; `cancel` and `terminate` have more.
 #[derive(Args, Debug)]
 pub(crate) struct BulkArgs {
     /// Which ones, by their ids; `-` reads ids from stdin. Or say which with filters
     #[arg(value_name = "ID")]
-    ids: Vec<String>,
+    pub(super) ids: Vec<String>,
     #[command(flatten)]
     filters: Filters,
     /// Every instance that it can be done to
@@ -29,12 +29,19 @@ pub(crate) struct BulkArgs {
     all: bool,
     /// Do it without asking
     #[arg(short, long)]
-    yes: bool,
+    pub(super) yes: bool,
     /// Only say how many it would be
     #[arg(long)]
-    dry_run: bool,
+    pub(super) dry_run: bool,
     #[command(flatten)]
-    operator: Operator,
+    pub(super) operator: Operator,
+}
+
+impl BulkArgs {
+    /// Whether it says which by what they are, and not by their ids.
+    pub(super) fn has_filters(&self) -> bool {
+        self.all || !self.filters.is_empty()
+    }
 }
 
 pub(crate) async fn run(
@@ -44,8 +51,7 @@ pub(crate) async fn run(
     output: &Output,
 ) -> Result<(), Failure> {
     let client = &database.client;
-    let asks_for_filter = args.all || !args.filters.is_empty();
-    match (args.ids.is_empty(), asks_for_filter) {
+    match (args.ids.is_empty(), args.has_filters()) {
         (false, false) => by_ids(verb, args, client, output).await,
         (true, true) => by_filter(verb, args, client, output).await,
         (true, false) => Err(Failure::Usage(format!(
@@ -157,7 +163,7 @@ pub(crate) fn agree(question: &str, yes: bool) -> Result<(), Failure> {
 }
 
 /// The ids on the command line, or those on stdin: one per line, or several with spaces.
-fn read_ids(given: &[String]) -> Result<Vec<InstanceId>, Failure> {
+pub(super) fn read_ids(given: &[String]) -> Result<Vec<InstanceId>, Failure> {
     let read = |text: &str| instance_id(text).map_err(Failure::Usage);
     if given != ["-"] {
         return given.iter().map(|text| read(text)).collect();
@@ -173,98 +179,10 @@ fn read_ids(given: &[String]) -> Result<Vec<InstanceId>, Failure> {
     Ok(ids)
 }
 
-fn tell_matched(matched: Count, output: &Output) -> Result<(), Failure> {
+/// Says how many there are, and does nothing.
+pub(super) fn tell_matched(matched: Count, output: &Output) -> Result<(), Failure> {
     match output.format {
         Format::Json => output.json(&object::count(matched)),
         Format::Table | Format::Ids => output.line(words::count(matched)),
-    }
-}
-
-/// What became of all of them.
-#[derive(Debug, Default)]
-struct Tally {
-    changed: u64,
-    refused: u64,
-    not_found: u64,
-}
-
-impl Tally {
-    /// Adds a batch, and says of each that could not be done why not.
-    fn add(
-        &mut self,
-        ids: &[InstanceId],
-        became: &[Became],
-        output: &Output,
-    ) -> Result<(), Failure> {
-        for (id, became) in ids.iter().zip(became) {
-            match became {
-                Became::Done => {
-                    self.changed += 1;
-                    if output.format == Format::Ids {
-                        output.line(id.to_string())?;
-                    }
-                }
-                Became::Refused(why) => {
-                    self.refused += 1;
-                    note(format!("instance {id} {why}"));
-                }
-                Became::NotFound => {
-                    self.not_found += 1;
-                    note(format!("there is no instance {id}"));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn print(&self, verb: Verb, output: &Output) -> Result<(), Failure> {
-        let said = format!("{} {}", self.changed, verb.participle());
-        match output.format {
-            Format::Json => output.json(&json!({
-                "changed": self.changed,
-                "refused": self.refused,
-                "not_found": self.not_found,
-            })),
-            Format::Table => output.line(said),
-            Format::Ids => {
-                note(said);
-                Ok(())
-            }
-        }
-    }
-
-    /// What was named and could not be done is a failure.
-    fn into_failure(self) -> Result<(), Failure> {
-        match (self.not_found, self.refused) {
-            (0, 0) => Ok(()),
-            (0, refused) => Err(Failure::Refused(format!("{refused} could not be done"))),
-            (not_found, 0) => Err(Failure::NotFound(format!("{not_found} not found"))),
-            (not_found, refused) => Err(Failure::Refused(format!(
-                "{refused} could not be done, and {not_found} not found"
-            ))),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_named_and_not_done_is_a_failure() {
-        let code = |refused, not_found| {
-            let tally = Tally {
-                changed: 1,
-                refused,
-                not_found,
-            };
-            tally
-                .into_failure()
-                .map_or_else(|failure| failure.code(), |()| 0)
-        };
-        assert_eq!(code(0, 0), 0);
-        assert_eq!(code(0, 1), 3);
-        assert_eq!(code(1, 0), 4);
-        assert_eq!(code(1, 1), 4);
     }
 }

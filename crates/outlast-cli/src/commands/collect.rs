@@ -1,12 +1,14 @@
 //! `outlast collect`: removing what ended long ago.
 
-use super::bulk::agree;
+use super::bulk::{agree, tell_matched};
 use crate::bar::bar;
 use crate::database::Database;
 use crate::failure::Failure;
 use crate::output::{Format, Output, note};
 use crate::words;
 use clap::Args;
+use indicatif::ProgressBar;
+use outlast::{Count, Filter, Timestamp};
 use outlast_core::{CollectRequest, span};
 use serde_json::json;
 use std::time::Duration;
@@ -26,6 +28,9 @@ pub(crate) struct CollectArgs {
     /// Do it without asking
     #[arg(short, long)]
     yes: bool,
+    /// Only say how many it would be
+    #[arg(long)]
+    dry_run: bool,
 }
 
 pub(crate) async fn run(
@@ -33,18 +38,76 @@ pub(crate) async fn run(
     database: &Database,
     output: &Output,
 ) -> Result<(), Failure> {
-    let age = span(args.older_than);
-    agree(
-        &format!("remove every instance that ended more than {age} ago?"),
-        args.yes,
-    )?;
-    let bar = bar("removing", None);
-    let mut left = args.limit.unwrap_or(usize::MAX);
-    let mut removed = 0;
+    let all = CollectRequest {
+        retention: args.older_than,
+        max: BATCH,
+    };
+    all.check().map_err(|invalid| invalid.during("collect"))?;
+    let now = database.client.now().await?;
+    let ended = database.client.count(ended(args.older_than, now)).await?;
+    let wanted = at_most(ended, args.limit);
+    if args.dry_run {
+        return tell_matched(wanted, output);
+    }
+    if wanted == Count::Exactly(0) {
+        note("nothing fits");
+        // Old records of what operators did have no instance, and go with a yes.
+        if !args.yes {
+            return tell_removed(0, output);
+        }
+    } else {
+        agree(&question(ended, wanted, args.older_than), args.yes)?;
+    }
+    let bar = bar("removing", Some(wanted));
+    let most = args.limit.unwrap_or(usize::MAX);
+    let removed = remove(all, most, &bar, database, output).await;
+    bar.finish_and_clear();
+    let removed = removed?;
+    tell_removed(removed, output)
+}
+
+/// What `collect` looks at: a retention is over at its last moment, and a filter ends before its own.
+fn ended(retention: Duration, now: Timestamp) -> Filter {
+    Filter {
+        ended_until: Some(now - retention + Duration::from_micros(1)),
+        ..Filter::default()
+    }
+}
+
+fn at_most(ended: Count, limit: Option<usize>) -> Count {
+    let limit = limit.map(|limit| limit as u64);
+    match (ended, limit) {
+        (Count::Exactly(number), Some(limit)) => Count::Exactly(number.min(limit)),
+        (Count::AtLeast(number), Some(limit)) if limit <= number => Count::Exactly(limit),
+        (Count::AtLeast(_), Some(_)) | (_, None) => ended,
+    }
+}
+
+/// Whether a parent lives is not counted, so the question says what will stay.
+fn question(ended: Count, wanted: Count, age: Duration) -> String {
+    let which = match wanted == ended {
+        true => words::instances(ended),
+        false => format!("{} of {}", words::count(wanted), words::instances(ended)),
+    };
+    format!(
+        "remove {which} that ended more than {} ago, except children whose parent lives?",
+        span(age)
+    )
+}
+
+/// Removes batch by batch, until nothing is left or it is `most` of them.
+async fn remove(
+    all: CollectRequest,
+    most: usize,
+    bar: &ProgressBar,
+    database: &Database,
+    output: &Output,
+) -> Result<usize, Failure> {
+    let (mut left, mut removed) = (most, 0);
     while left > 0 {
         let request = CollectRequest {
-            retention: args.older_than,
             max: BATCH.min(left),
+            ..all
         };
         let collected = database.store.collect(request).await?;
         let ids = &collected.removed;
@@ -58,7 +121,10 @@ pub(crate) async fn run(
             break;
         }
     }
-    bar.finish_and_clear();
+    Ok(removed)
+}
+
+fn tell_removed(removed: usize, output: &Output) -> Result<(), Failure> {
     match output.format {
         Format::Json => output.json(&json!({"removed": removed})),
         Format::Table => output.line(format!("{removed} removed")),
@@ -66,5 +132,32 @@ pub(crate) async fn run(
             note(format!("{removed} removed"));
             Ok(())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_question_says_how_many_how_old_and_what_stays() {
+        let month = Duration::from_secs(30 * 86_400);
+        let two = Count::Exactly(2);
+        assert_eq!(
+            question(two, two, month),
+            "remove 2 instances that ended more than 30 d ago, except children whose parent lives?"
+        );
+        let part = question(Count::AtLeast(100_000), two, month);
+        assert!(part.starts_with("remove 2 of 100000+ instances that ended"));
+    }
+
+    #[test]
+    fn no_more_than_asked_for_is_expected() {
+        let many = Count::AtLeast(100_000);
+        assert_eq!(at_most(Count::Exactly(5), Some(2)), Count::Exactly(2));
+        assert_eq!(at_most(Count::Exactly(5), Some(9)), Count::Exactly(5));
+        assert_eq!(at_most(many, Some(9)), Count::Exactly(9));
+        assert_eq!(at_most(many, Some(200_000)), many);
+        assert_eq!(at_most(many, None), many);
     }
 }

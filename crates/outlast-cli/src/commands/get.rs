@@ -3,18 +3,27 @@
 use super::target::{find, target};
 use crate::database::Database;
 use crate::failure::Failure;
+use crate::flow;
+use crate::join::{cancel, meter, policy};
 use crate::object::{self, InstanceObject, SignalObject};
 use crate::output::{Format, Output, note};
 use crate::table::{Table, cell};
 use crate::words::{by_status, harmless, relative, rfc3339, shortened};
 use clap::Args;
-use outlast::{Instance, Operation, RoundSummary, SignalRow, Target, Timestamp};
+use outlast::workflow::Waits;
+use outlast::{Instance, Operation, RoundSummary, RunSummary, SignalRow, Target, Timestamp, Verb};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// How much of a payload one line shows.
 const PAYLOAD_CHARS_MAX: usize = 100;
+
+/// How many of what was done to its children are shown; there may be a hundred thousand.
+const CLOSURES_SHOWN: usize = 20;
+
+/// How many of the calls that a workflow waits for are shown.
+const WAITS_SHOWN: usize = 20;
 
 /// Arguments of `get`.
 #[derive(Args, Debug)]
@@ -36,7 +45,13 @@ struct Seen {
     waiting: String,
     signals: Vec<SignalRow>,
     rounds: Vec<RoundSummary>,
+    /// What a workflow waits for; nothing of machines.
+    waits: Option<Waits>,
+    /// The runs of a workflow whose history is stored.
+    runs: Vec<RunSummary>,
     operations: Vec<Operation>,
+    /// What was done to its children because of it, the first page.
+    closures: Vec<Operation>,
     now: Timestamp,
 }
 
@@ -45,7 +60,11 @@ struct SeenObject {
     instance: Option<Box<RawValue>>,
     signals: Vec<SignalObject>,
     rounds: Vec<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flow: Option<Value>,
+    runs: Vec<Value>,
     operations: Vec<Value>,
+    closures: Vec<Value>,
 }
 
 pub(crate) async fn run(
@@ -65,11 +84,24 @@ pub(crate) async fn run(
         return output.line(instance.id.to_string());
     }
     let id = instance.id;
+    let (waits, runs) = match instance.has_history() {
+        true => (
+            Some(client.waits(&instance).await?),
+            client.histories(id).await?,
+        ),
+        false => (None, Vec::new()),
+    };
     let seen = Seen {
-        waiting: client.explain(&instance).await?,
+        waiting: client.explain_with(&instance, waits.clone()).await?,
+        waits,
+        runs,
         signals: client.signals(id, None).await?,
-        rounds: database.client.rounds(id).await?,
+        rounds: client.rounds(id).await?,
         operations: client.operations(Some(id)).await?,
+        closures: match instance.round {
+            0 => Vec::new(),
+            _ => client.closures(id, None).await?,
+        },
         now: client.now().await?,
         instance,
     };
@@ -96,7 +128,10 @@ impl Seen {
             instance: object::embedded(&instance),
             signals: self.signals.iter().map(SignalObject::of).collect(),
             rounds: self.rounds.iter().map(object::round).collect(),
+            flow: self.waits.as_ref().map(object::waits),
+            runs: self.runs.iter().map(object::run).collect(),
             operations: self.operations.iter().map(object::operation).collect(),
+            closures: self.closures.iter().map(object::operation).collect(),
         }
     }
 
@@ -117,7 +152,10 @@ impl Seen {
         if let Some(error) = &it.last_error {
             output.line(format!("error   {}", harmless(error)))?;
         }
+        self.print_waits(output)?;
+        self.print_runs(output)?;
         self.print_rounds(output)?;
+        self.print_closures(output)?;
         self.print_signals(output)?;
         self.print_operations(output)
     }
@@ -135,19 +173,90 @@ impl Seen {
             ("inserted", at(it.inserted_at)),
             ("updated", at(it.updated_at)),
         ];
-        let parent = it.parent;
-        let parent = parent.map(|parent| format!("{}, round {}", parent.id, parent.round));
         let optional = [
+            (
+                "run",
+                it.has_history()
+                    .then(|| format!("{}, {} events", it.run, it.events)),
+            ),
             ("crashes", (it.crashes > 0).then(|| it.crashes.to_string())),
+            ("cancel", it.cancel.as_ref().map(|it| cancel(it, self.now))),
             ("key", it.correlation_key.clone()),
             ("partition key", it.partition_key.clone()),
-            ("parent", parent),
+            ("parent", parent(it)),
+            (
+                "policy",
+                it.parent.map(|_| policy(it.on_parent_close).to_owned()),
+            ),
+            ("window", it.held.map(|held| place(held).to_owned())),
+            ("join", meter(it, self.now)),
             ("worker", it.locked_by.map(|worker| worker.to_string())),
             ("finished", it.finished_at.map(at)),
         ];
         let there = optional.into_iter();
         facts.extend(there.filter_map(|(name, value)| Some((name, value?))));
         facts
+    }
+
+    fn print_waits(&self, output: &Output) -> Result<(), Failure> {
+        let Some(waits) = self.waits.as_ref().filter(|waits| !waits.open.is_empty()) else {
+            return Ok(());
+        };
+        output.line("")?;
+        let headings = [
+            "waits for",
+            "call",
+            "name",
+            "target",
+            "group",
+            "since",
+            "until",
+        ];
+        let mut table = Table::new(output, &headings);
+        for wait in waits.open.iter().take(WAITS_SHOWN) {
+            let until = wait.deadline.map(|at| relative(at, self.now));
+            table.row([
+                cell(match wait.is_awaited {
+                    true => wait.kind.to_owned(),
+                    false => format!("{} (no more)", wait.kind),
+                }),
+                cell(wait.call.to_string()),
+                cell(&wait.name),
+                cell(flow::target(wait)),
+                cell(wait.group.as_ref().map(flow::place).unwrap_or_default()),
+                cell(relative(wait.since, self.now)),
+                cell(until.unwrap_or_default()),
+            ]);
+        }
+        output.table(&table)?;
+        if waits.open.len() > WAITS_SHOWN {
+            let open = waits.open.len();
+            note(format!(
+                "{open} calls are open, and {WAITS_SHOWN} are shown; `-o json` has them"
+            ));
+        }
+        if !waits.is_whole {
+            note("its history or its children are more than what was looked at");
+        }
+        Ok(())
+    }
+
+    fn print_runs(&self, output: &Output) -> Result<(), Failure> {
+        if self.runs.len() < 2 {
+            return Ok(());
+        }
+        output.line("")?;
+        let mut table = Table::new(output, &["run", "events", "began", "last event", "when"]);
+        for run in &self.runs {
+            table.row([
+                cell(run.run.to_string()),
+                cell(run.events.to_string()),
+                cell(relative(run.started_at, self.now)),
+                cell(run.last.as_str()),
+                cell(relative(run.last_at, self.now)),
+            ]);
+        }
+        output.table(&table)
     }
 
     fn print_rounds(&self, output: &Output) -> Result<(), Failure> {
@@ -163,6 +272,29 @@ impl Seen {
             ]);
         }
         output.table(&table)
+    }
+
+    fn print_closures(&self, output: &Output) -> Result<(), Failure> {
+        if self.closures.is_empty() {
+            return Ok(());
+        }
+        output.line("")?;
+        let mut table = Table::new(output, &["child", "was", "by", "when", "reason"]);
+        for closure in self.closures.iter().take(CLOSURES_SHOWN) {
+            let child = closure.instance.map(|id| id.to_string());
+            table.row([
+                cell(child.unwrap_or_default()),
+                cell(done_to_a_child(closure)),
+                cell(&closure.by),
+                cell(relative(closure.at, self.now)),
+                cell(closure.reason.as_deref().unwrap_or_default()),
+            ]);
+        }
+        output.table(&table)?;
+        if self.closures.len() > CLOSURES_SHOWN {
+            note("more was done to its children than is shown; `-o json` has more of it");
+        }
+        Ok(())
     }
 
     fn print_signals(&self, output: &Output) -> Result<(), Failure> {
@@ -207,5 +339,33 @@ impl Seen {
             ]);
         }
         output.table(&table)
+    }
+}
+
+fn parent(it: &Instance) -> Option<String> {
+    let parent = it.parent?;
+    let position = it.position.map(|position| format!(", position {position}"));
+    let position = position.unwrap_or_default();
+    Some(format!("{}, round {}{position}", parent.id, parent.round))
+}
+
+fn place(held: bool) -> &'static str {
+    match held {
+        true => "waits for a place among its siblings",
+        false => "has its place among its siblings",
+    }
+}
+
+/// `asked to end`, with what it was then.
+fn done_to_a_child(closure: &Operation) -> String {
+    let what = match closure.verb {
+        Verb::Cancel => "asked to end",
+        Verb::Terminate => "terminated",
+        // Nothing else is done to a child because of its parent.
+        Verb::Retry | Verb::Pause | Verb::Resume | Verb::Delete => closure.verb.as_str(),
+    };
+    match closure.status_before {
+        Some(before) => format!("{what} when {before}"),
+        None => what.to_owned(),
     }
 }

@@ -1,11 +1,15 @@
 //! One file per command, and what several of them share.
 
 pub(crate) mod bulk;
+pub(crate) mod cascading;
 pub(crate) mod collect;
 pub(crate) mod completions;
 pub(crate) mod doctor;
+pub(crate) mod ending;
 pub(crate) mod get;
+pub(crate) mod history;
 pub(crate) mod insert;
+pub(crate) mod kin;
 pub(crate) mod lines;
 pub(crate) mod list;
 pub(crate) mod migrate;
@@ -13,6 +17,7 @@ pub(crate) mod operator;
 pub(crate) mod queues;
 pub(crate) mod serve;
 pub(crate) mod signal;
+pub(crate) mod tally;
 pub(crate) mod target;
 pub(crate) mod token;
 pub(crate) mod tree;
@@ -26,6 +31,7 @@ use crate::database::Database;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::{demo, top};
+use ending::Ending;
 use verb::Verb;
 
 /// Does what was asked for.
@@ -46,8 +52,11 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         | Command::Count(_)
         | Command::Watch(_)
         | Command::Tree(_)
+        | Command::History(_)
+        | Command::Export(_)
         | Command::Retry(_)
         | Command::Cancel(_)
+        | Command::Terminate(_)
         | Command::Delete(_)
         | Command::Queues(_)
         | Command::Workers
@@ -70,8 +79,11 @@ async fn on(database: &Database, command: &Command, output: &Output) -> Result<(
         Command::Count(args) => list::count(args, database, output).await,
         Command::Watch(args) => watch::run(args, database, output).await,
         Command::Tree(args) => tree::run(args, database, output).await,
+        Command::History(args) => history::run(args, database, output).await,
+        Command::Export(args) => history::export(args, database, output).await,
         Command::Retry(args) => bulk::run(Verb::Retry, args, database, output).await,
-        Command::Cancel(args) => bulk::run(Verb::Cancel, args, database, output).await,
+        Command::Cancel(args) => ending::run(Ending::Cancel, args, database, output).await,
+        Command::Terminate(args) => ending::run(Ending::Terminate, args, database, output).await,
         Command::Delete(args) => bulk::run(Verb::Delete, args, database, output).await,
         Command::Queues(args) => queues::run(args, database, output).await,
         Command::Workers => workers::run(database, output).await,

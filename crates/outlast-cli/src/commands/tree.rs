@@ -3,15 +3,16 @@
 use super::target::{find, target};
 use crate::database::Database;
 use crate::failure::Failure;
+use crate::join::{meter, policy};
 use crate::object::{self, InstanceObject};
 use crate::output::{Format, Output, note};
 use crate::words::{by_status, harmless};
 use clap::Args;
-use outlast::{Filter, Instance, ListRequest, RoundSummary, Target};
+use outlast::client::{Tree, TreeLimits};
+use outlast::{ClosePolicy, Instance, Target, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::pin::Pin;
 
 /// How many are shown in all: a family may be larger than a screen or a memory.
 const NODES_MAX: usize = 500;
@@ -30,16 +31,6 @@ pub(crate) struct TreeArgs {
     children: u16,
 }
 
-/// One instance and its children.
-struct Node {
-    instance: Instance,
-    rounds: Vec<RoundSummary>,
-    /// The newest of them, in the order of their ids.
-    children: Vec<Node>,
-    /// How many more are stored.
-    more: u64,
-}
-
 #[derive(Serialize)]
 struct NodeObject {
     instance: Option<Box<RawValue>>,
@@ -53,121 +44,108 @@ pub(crate) async fn run(
     database: &Database,
     output: &Output,
 ) -> Result<(), Failure> {
-    let root = find(&database.client, &args.target).await?;
-    let mut left = NODES_MAX - 1;
-    let root = grow(root, args.depth, args, database, &mut left).await?;
-    if left == 0 {
+    let client = &database.client;
+    let root = find(client, &args.target).await?.id;
+    let limits = TreeLimits {
+        depth: args.depth,
+        children: args.children.into(),
+        members: NODES_MAX,
+    };
+    let gone = || Failure::NotFound(format!("instance {root} is gone"));
+    let root = client.tree(root, limits).await?.ok_or_else(gone)?;
+    if root.members() == NODES_MAX {
         note(format!("only {NODES_MAX} of the family are shown"));
     }
     match output.format {
-        Format::Json => output.json(&root.object()),
-        Format::Ids => root.print_ids(output),
+        Format::Json => output.json(&object(&root)),
+        Format::Ids => print_ids(&root, output),
         Format::Table => {
-            let waiting = database.client.explain(&root.instance).await?;
+            let waiting = client.explain(&root.instance).await?;
+            let now = client.now().await?;
             output.line(format!("{}: {}", label(&root.instance), harmless(&waiting)))?;
-            root.print_below("", output)
+            print_below(&root, "", now, output)
         }
     }
-}
-
-type Growing<'a> = Pin<Box<dyn Future<Output = Result<Node, Failure>> + 'a>>;
-
-/// Children and theirs, while there is room for more nodes.
-fn grow<'a>(
-    instance: Instance,
-    depth: u8,
-    args: &'a TreeArgs,
-    database: &'a Database,
-    left: &'a mut usize,
-) -> Growing<'a> {
-    Box::pin(async move {
-        let mut node = Node {
-            rounds: Vec::new(),
-            children: Vec::new(),
-            more: 0,
-            instance,
-        };
-        // Whoever never fanned out has no children to ask for.
-        if node.instance.round == 0 {
-            return Ok(node);
-        }
-        node.rounds = database.client.rounds(node.instance.id).await?;
-        let stored = node.rounds.iter().flat_map(|round| &round.children);
-        let stored: u64 = stored.map(|(_, children)| children).sum();
-        if depth > 0 && *left > 0 {
-            let limit = usize::from(args.children).min(*left);
-            let children = newest_children(&node.instance, limit, database).await?;
-            *left -= children.len();
-            for child in children {
-                let child = grow(child, depth - 1, args, database, left).await?;
-                node.children.push(child);
-            }
-        }
-        node.more = stored.saturating_sub(node.children.len() as u64);
-        Ok(node)
-    })
-}
-
-async fn newest_children(
-    parent: &Instance,
-    limit: usize,
-    database: &Database,
-) -> Result<Vec<Instance>, Failure> {
-    let request = ListRequest {
-        filter: Filter {
-            parent: Some(parent.id),
-            ..Filter::default()
-        },
-        before: None,
-        limit,
-    };
-    let mut children = database.client.list(request).await?.instances;
-    children.reverse();
-    Ok(children)
 }
 
 fn label(it: &Instance) -> String {
-    format!(
-        "{} {}/{} {} at {}",
-        it.id, it.machine, it.version, it.status, it.step
-    )
+    let (id, machine, version, status) = (it.id, &it.machine, it.version, it.status);
+    let mut label = match it.has_history() {
+        true => format!("{id} {machine}/{version} run {} {status}", it.run),
+        false => format!("{id} {machine}/{version} {status} at {}", it.step),
+    };
+    let marks = marks(it);
+    if !marks.is_empty() {
+        label += &format!(" ({})", marks.join(", "));
+    }
+    label
 }
 
-impl Node {
-    fn object(&self) -> NodeObject {
-        NodeObject {
-            instance: object::embedded(&InstanceObject::summary(&self.instance)),
-            rounds: self.rounds.iter().map(object::round).collect(),
-            children: self.children.iter().map(Node::object).collect(),
-            more: self.more,
+/// What is to be known of one that lives, beside where it stands.
+fn marks(it: &Instance) -> Vec<&'static str> {
+    let mut marks = Vec::new();
+    if it.status.is_terminal() {
+        return marks;
+    }
+    if it.held == Some(true) {
+        marks.push("waits for a place in the window");
+    }
+    match it.cancel.as_ref().map(|cancel| cancel.answered) {
+        Some(false) => marks.push("asked to end"),
+        Some(true) => marks.push("asked to end, and has decided how"),
+        None => {}
+    }
+    match it.on_parent_close {
+        ClosePolicy::Abandon => {}
+        // Whoever was asked is not asked again.
+        ClosePolicy::RequestCancel if it.cancel.is_some() => {}
+        ClosePolicy::RequestCancel | ClosePolicy::Terminate => {
+            marks.push(policy(it.on_parent_close));
         }
     }
+    marks
+}
 
-    fn print_ids(&self, output: &Output) -> Result<(), Failure> {
-        output.line(self.instance.id.to_string())?;
-        self.children
-            .iter()
-            .try_for_each(|child| child.print_ids(output))
+fn object(tree: &Tree) -> NodeObject {
+    NodeObject {
+        instance: object::embedded(&InstanceObject::summary(&tree.instance)),
+        rounds: tree.rounds.iter().map(object::round).collect(),
+        children: tree.children.iter().map(object).collect(),
+        more: tree.more,
     }
+}
 
-    fn print_below(&self, indent: &str, output: &Output) -> Result<(), Failure> {
-        for round in &self.rounds {
-            let counts = by_status(&round.children);
-            output.line(format!("{indent}│  round {}: {counts}", round.round))?;
-        }
-        if self.more > 0 && !self.children.is_empty() {
-            output.line(format!("{indent}├─ and {} older ones", self.more))?;
-        }
-        for (position, child) in self.children.iter().enumerate() {
-            let is_last = position + 1 == self.children.len();
-            let (branch, below) = if is_last {
-                ("└─", "   ")
-            } else {
-                ("├─", "│  ")
-            };
-            output.line(format!("{indent}{branch} {}", label(&child.instance)))?;
-            child.print_below(&format!("{indent}{below}"), output)?;
-        }
-        Ok(())
+fn print_ids(tree: &Tree, output: &Output) -> Result<(), Failure> {
+    output.line(tree.instance.id.to_string())?;
+    let mut children = tree.children.iter();
+    children.try_for_each(|child| print_ids(child, output))
+}
+
+fn print_below(tree: &Tree, indent: &str, now: Timestamp, output: &Output) -> Result<(), Failure> {
+    for round in &tree.rounds {
+        let counts = by_status(&round.children);
+        output.line(format!("{indent}│  round {}: {counts}", round.round))?;
     }
+    // The join is that of the last round.
+    if let Some(meter) = meter(&tree.instance, now) {
+        output.line(format!("{indent}│  {meter}"))?;
+    }
+    if tree.more > 0 && !tree.children.is_empty() {
+        output.line(format!("{indent}├─ and {} older ones", tree.more))?;
+    }
+    for (position, child) in tree.children.iter().enumerate() {
+        let is_last = position + 1 == tree.children.len();
+        let (branch, below) = if is_last {
+            ("└─", "   ")
+        } else {
+            ("├─", "│  ")
+        };
+        let position = child.instance.position.unwrap_or_default();
+        output.line(format!(
+            "{indent}{branch} {position}: {}",
+            label(&child.instance)
+        ))?;
+        print_below(child, &format!("{indent}{below}"), now, output)?;
+    }
+    Ok(())
 }

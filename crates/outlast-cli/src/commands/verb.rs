@@ -2,13 +2,17 @@
 
 use crate::failure::Failure;
 use crate::words;
-use outlast::{CancelAnswer, Client, Count, DeleteAnswer, InstanceId, Note, RetryAnswer, Status};
+use outlast::{
+    CancelAnswer, Client, Count, DeleteAnswer, InstanceId, Note, RetryAnswer, Status,
+    TerminateAnswer,
+};
 
 /// What is done to instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Retry,
     Cancel,
+    Terminate,
     Delete,
 }
 
@@ -16,6 +20,10 @@ pub(crate) enum Verb {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Became {
     Done,
+    /// It was to be asked to end, and had nothing to decide: it is cancelled.
+    NeverStarted,
+    /// It was asked before, and the wish stands.
+    AskedBefore,
     Refused(String),
     NotFound,
 }
@@ -25,6 +33,7 @@ impl Verb {
         match self {
             Verb::Retry => "retry",
             Verb::Cancel => "cancel",
+            Verb::Terminate => "terminate",
             Verb::Delete => "delete",
         }
     }
@@ -33,31 +42,30 @@ impl Verb {
         match self {
             Verb::Retry => "retrying",
             Verb::Cancel => "cancelling",
+            Verb::Terminate => "terminating",
             Verb::Delete => "deleting",
         }
     }
 
+    /// To cancel is to ask: what comes of it is the machine's to decide.
     pub(super) fn participle(self) -> &'static str {
         match self {
             Verb::Retry => "retried",
-            Verb::Cancel => "cancelled",
+            Verb::Cancel => "asked to end",
+            Verb::Terminate => "terminated",
             Verb::Delete => "deleted",
         }
     }
 
     pub(super) fn question(self, matched: Count) -> String {
-        let noun = match matched {
-            Count::Exactly(1) => "instance",
-            Count::Exactly(_) | Count::AtLeast(_) => "instances",
-        };
-        format!("{} {} {noun}?", self.word(), words::count(matched))
+        format!("{} {}?", self.word(), words::instances(matched))
     }
 
     /// In which statuses it can be done.
     fn is_for(self, status: Status) -> bool {
         match self {
             Verb::Retry => matches!(status, Status::Failed | Status::Cancelled),
-            Verb::Cancel => !status.is_terminal(),
+            Verb::Cancel | Verb::Terminate => !status.is_terminal(),
             Verb::Delete => status.is_terminal(),
         }
     }
@@ -74,7 +82,7 @@ impl Verb {
         Ok(match (self, asked.is_empty()) {
             (_, false) => asked.to_vec(),
             (Verb::Retry, true) => vec![Status::Failed],
-            (Verb::Cancel | Verb::Delete, true) => {
+            (Verb::Cancel | Verb::Terminate | Verb::Delete, true) => {
                 let all = Status::ALL.into_iter();
                 all.filter(|status| self.is_for(*status)).collect()
             }
@@ -95,6 +103,10 @@ impl Verb {
             }
             Verb::Cancel => {
                 let answers = client.cancel_all(ids, note).await?;
+                answers.into_iter().map(Became::from).collect()
+            }
+            Verb::Terminate => {
+                let answers = client.terminate_all(ids, note).await?;
                 answers.into_iter().map(Became::from).collect()
             }
             Verb::Delete => {
@@ -120,13 +132,27 @@ impl From<RetryAnswer> for Became {
 impl From<CancelAnswer> for Became {
     fn from(answer: CancelAnswer) -> Became {
         match answer {
-            CancelAnswer::Cancelled(_) => Became::Done,
-            CancelAnswer::AlreadyEnded(status) => {
-                Became::Refused(format!("has ended already: it is {status}"))
-            }
+            CancelAnswer::Requested(_) => Became::Done,
+            CancelAnswer::AlreadyRequested(_) => Became::AskedBefore,
+            CancelAnswer::NeverStarted => Became::NeverStarted,
+            CancelAnswer::AlreadyEnded(status) => ended(status),
             CancelAnswer::NotFound => Became::NotFound,
         }
     }
+}
+
+impl From<TerminateAnswer> for Became {
+    fn from(answer: TerminateAnswer) -> Became {
+        match answer {
+            TerminateAnswer::Terminated(_) => Became::Done,
+            TerminateAnswer::AlreadyEnded(status) => ended(status),
+            TerminateAnswer::NotFound => Became::NotFound,
+        }
+    }
+}
+
+fn ended(status: Status) -> Became {
+    Became::Refused(format!("has ended already: it is {status}"))
 }
 
 impl From<DeleteAnswer> for Became {
@@ -134,11 +160,14 @@ impl From<DeleteAnswer> for Became {
         match answer {
             DeleteAnswer::Deleted => Became::Done,
             DeleteAnswer::NotEnded(status) => Became::Refused(format!(
-                "is {status}; only what has ended is deleted, cancel it first"
+                "is {status}; only what has ended is deleted, cancel or terminate it first"
             )),
             DeleteAnswer::ParentLives(parent) => Became::Refused(format!(
                 "has the parent {parent}, which lives and may still read its result"
             )),
+            DeleteAnswer::Cascading => Became::Refused(
+                "has children that are still to be told of its end; an engine does that".to_owned(),
+            ),
             DeleteAnswer::NotFound => Became::NotFound,
         }
     }
@@ -155,10 +184,13 @@ mod tests {
         let ended = [Status::Done, Status::Failed, Status::Cancelled];
         assert_eq!(all(Verb::Delete), ended);
         assert_eq!(all(Verb::Cancel).len(), 4);
+        assert_eq!(all(Verb::Terminate), all(Verb::Cancel));
         let cancelled = Verb::Retry.narrowed(&[Status::Cancelled]).unwrap();
         assert_eq!(cancelled, [Status::Cancelled]);
         let failure = Verb::Cancel.narrowed(&[Status::Done]).unwrap_err();
         assert_eq!(failure.code(), 2);
+        let words = failure.words().unwrap();
+        assert!(words.contains("done cannot be asked to end"), "{words}");
     }
 
     #[test]
@@ -166,5 +198,23 @@ mod tests {
         assert_eq!(Verb::Retry.question(Count::Exactly(1)), "retry 1 instance?");
         let many = Verb::Delete.question(Count::AtLeast(100_000));
         assert_eq!(many, "delete 100000+ instances?");
+    }
+
+    #[test]
+    fn to_be_asked_again_is_no_refusal_and_to_have_ended_is() {
+        let became = |answer: CancelAnswer| Became::from(answer);
+        assert_eq!(
+            became(CancelAnswer::Requested(Status::Executing)),
+            Became::Done
+        );
+        assert_eq!(
+            became(CancelAnswer::AlreadyRequested(Status::Executing)),
+            Became::AskedBefore
+        );
+        assert_eq!(became(CancelAnswer::NeverStarted), Became::NeverStarted);
+        let Became::Refused(why) = became(CancelAnswer::AlreadyEnded(Status::Done)) else {
+            panic!("what has ended cannot be asked");
+        };
+        assert_eq!(why, "has ended already: it is done");
     }
 }

@@ -7,7 +7,8 @@ use crate::object::InstanceObject;
 use crate::output::{Format, Output, note};
 use crate::words::{duration, harmless, time_of_day};
 use clap::Args;
-use outlast::{Instance, Status, Target};
+use outlast::{Instance, Status, Target, Timestamp};
+use outlast_core::Revision;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -37,8 +38,9 @@ pub(crate) async fn run(
     let mut seen = None;
     loop {
         let instance = find(&database.client, &target).await?;
-        if seen != Some(instance.revision) {
-            seen = Some(instance.revision);
+        let glance = Glance::of(&instance);
+        if seen != Some(glance) {
+            seen = Some(glance);
             print(&instance, database, output).await?;
         }
         match instance.status {
@@ -57,6 +59,28 @@ pub(crate) async fn run(
             return Err(Failure::Seen);
         }
         tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// What tells one look from another: a cancel, its answer and a place in a window leave the revision as it is, and so
+/// does being woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Glance {
+    revision: Revision,
+    status: Status,
+    cancel: Option<(Timestamp, bool)>,
+    held: Option<bool>,
+}
+
+impl Glance {
+    fn of(it: &Instance) -> Glance {
+        let cancel = it.cancel.as_ref();
+        Glance {
+            revision: it.revision,
+            status: it.status,
+            cancel: cancel.map(|cancel| (cancel.requested_at, cancel.answered)),
+            held: it.held,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The engine of the demonstration, on either store.
 
-use super::machines::{Approval, Checkout, Invoice, LineItem, Order};
+use super::machines::{Approval, Checkout, Fulfil, Invoice, LineItem, Order, Pack, PrintLabel};
 use crate::database::Place;
 use crate::failure::Failure;
 use outlast::{Client, Engine, EngineBuilder, Postgres, Sqlite, Store};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// How long what has ended can be looked at. It bounds what is stored, however long the demonstration runs.
 const RETENTION: Duration = Duration::from_secs(900);
-/// Steps here take moments.
+/// No step of the sample machines takes longer.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// An engine that runs.
@@ -59,6 +59,9 @@ fn configured(builder: EngineBuilder) -> EngineBuilder {
         .machine(LineItem)
         .machine(Invoice)
         .machine(Approval)
+        .workflow(Fulfil)
+        .workflow(PrintLabel)
+        .machine(Pack)
         .queue("default", 20)
         .queue("mail", 5)
         .name("demo")

@@ -1,12 +1,13 @@
-//! Starts and signals sample instances for ever, at a gentle pace.
+//! Starts, signals and now and then cancels sample instances for ever, at a gentle pace.
 //!
 //! It remembers nothing: whom to signal it asks the database, so that it goes on where it was after a restart.
 
 use super::machines::{
-    Approval, Approved, Checkout, Fulfilment, Invoice, Mail, Order, Payment, PaymentConfirmed,
-    Rejected, Request, happens,
+    Approval, Approved, Checkout, Fulfil, Fulfilment, Invoice, Mail, Order, Payment,
+    PaymentConfirmed, PickedUp, Purchase, Rejected, Request, happens,
 };
-use outlast::{Client, Error, Filter, Instance, ListRequest, Machine, New, Signal, Status};
+use outlast::workflow::{Run, Running};
+use outlast::{Client, Error, Filter, Instance, ListRequest, Machine, New, Note, Signal, Status};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -42,14 +43,28 @@ pub(super) async fn feed_once(client: &Client) -> Result<(), Error> {
         return Ok(());
     }
     start_one(client).await?;
-    for it in waiting::<Checkout>(client).await? {
+    for it in waiting::<Checkout>(client, Status::AwaitingSignal).await? {
         if happens(25) {
             pay(client, &it).await?;
         }
     }
-    for it in waiting::<Approval>(client).await? {
+    for it in waiting::<Approval>(client, Status::AwaitingSignal).await? {
         if happens(10) {
             decide(client, &it).await?;
+        } else if happens(3) {
+            cancel(client, &it, "handed in twice").await?;
+        }
+    }
+    for it in waiting::<Running<Fulfil>>(client, Status::AwaitingSignal).await? {
+        let awaits = it.awaits.as_deref().unwrap_or_default();
+        if awaits.iter().any(|name| name == PickedUp::NAME) && happens(30) {
+            let courier = one_of(&PEOPLE);
+            send(client, &it, PickedUp { courier }).await?;
+        }
+    }
+    for it in waiting::<Order>(client, Status::AwaitingChildren).await? {
+        if happens(3) {
+            cancel(client, &it, "the customer has changed their mind").await?;
         }
     }
     Ok(())
@@ -73,7 +88,7 @@ async fn is_enough(client: &Client) -> Result<bool, Error> {
 async fn start_one(client: &Client) -> Result<(), Error> {
     let number = client.now().await?.0.unsigned_abs() / 100_000 % 100_000_000;
     let amount = fastrand::u64(1..40) * 10;
-    match fastrand::u32(0..10) {
+    match fastrand::u32(0..12) {
         0..4 => {
             let start = Payment::Start {
                 order: number,
@@ -83,7 +98,7 @@ async fn start_one(client: &Client) -> Result<(), Error> {
             client.insert(new).await?;
         }
         4..6 => {
-            let articles = (0..fastrand::usize(2..7))
+            let articles = (0..fastrand::usize(2..12))
                 .map(|_| one_of(&ARTICLES))
                 .collect();
             let new = New::<Order>(Fulfilment::Pack {
@@ -92,7 +107,17 @@ async fn start_one(client: &Client) -> Result<(), Error> {
             });
             client.insert(new.key(format!("order:{number}"))).await?;
         }
-        6..9 => {
+        6..8 => {
+            let articles = (0..fastrand::usize(2..6)).map(|_| one_of(&ARTICLES));
+            let purchase = Purchase {
+                order: number,
+                articles: articles.collect(),
+                deliveries: fastrand::u32(1..3),
+            };
+            let new = Run::<Fulfil>(purchase).key(format!("purchase:{number}"));
+            client.insert(new).await?;
+        }
+        8..11 => {
             let to = format!("{}@example.org", one_of(&PEOPLE));
             client
                 .insert(New::<Invoice>(Mail {
@@ -113,12 +138,12 @@ async fn start_one(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// Those of a machine that have waited for a signal for a while.
-async fn waiting<M: Machine>(client: &Client) -> Result<Vec<Instance>, Error> {
+/// Those of a machine that have waited for a while, for a signal or for their children.
+async fn waiting<M: Machine>(client: &Client, status: Status) -> Result<Vec<Instance>, Error> {
     let request = ListRequest {
         filter: Filter {
             machine: Some(M::NAME.to_owned()),
-            statuses: vec![Status::AwaitingSignal],
+            statuses: vec![status],
             ..Filter::default()
         },
         before: None,
@@ -149,6 +174,12 @@ async fn decide(client: &Client, approval: &Instance) -> Result<(), Error> {
         true => send(client, approval, Approved { by }).await,
         false => send(client, approval, Rejected { by }).await,
     }
+}
+
+/// It is asked to end, and does so in its own way.
+async fn cancel(client: &Client, it: &Instance, why: &str) -> Result<(), Error> {
+    let note = Note::by(one_of(&PEOPLE)).because(why);
+    client.cancel(it.id, note).await.map(|_| ())
 }
 
 /// It may have ended meanwhile, which is fine.

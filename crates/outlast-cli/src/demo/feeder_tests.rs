@@ -5,6 +5,9 @@ use crate::database::Place;
 use crate::demo::engine::Running;
 use outlast::{Count, Sqlite};
 
+/// Longer than anything here takes.
+const PATIENT: Duration = Duration::from_secs(30);
+
 async fn stored(client: &Client) -> u64 {
     match client.count(Filter::default()).await.unwrap() {
         Count::Exactly(number) | Count::AtLeast(number) => number,
@@ -20,6 +23,57 @@ async fn without_an_engine_it_stops_at_its_bound() {
     // Two of one moment may share a key, and then only one of them is there.
     let stored = stored(&client).await;
     assert!((1..=LIVE_MAX).contains(&stored), "{stored}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_approval_that_is_cancelled_releases_its_money_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = Place::Sqlite(folder.path().join("demo.db"));
+    let running = Running::start(&place).await.unwrap();
+    let client = running.client();
+    let ask = Request::Ask {
+        expense: 7,
+        amount: 90,
+    };
+    let inserted = client.insert(New::<Approval>(ask)).await.unwrap();
+    let id = inserted.id().unwrap();
+    let settled = client.wait_settled(id, PATIENT).await.unwrap();
+    cancel(&client, &settled, "handed in twice").await.unwrap();
+    let ended = client.wait_ended(id, PATIENT).await.unwrap();
+    assert_eq!(ended.status, Status::Cancelled);
+    let error = ended.last_error.unwrap();
+    assert!(
+        error.starts_with("cancelled by ")
+            && error.ends_with(": handed in twice; the 90 of expense 7 are free again"),
+        "{error}"
+    );
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lines_of_an_order_that_is_cancelled_end_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = Place::Sqlite(folder.path().join("demo.db"));
+    let running = Running::start(&place).await.unwrap();
+    let client = running.client();
+    let order = Fulfilment::Pack {
+        order: 1,
+        articles: vec!["lamp".into(); 40],
+    };
+    let inserted = client.insert(New::<Order>(order)).await.unwrap();
+    let id = inserted.id().unwrap();
+    let settled = client.wait_settled(id, PATIENT).await.unwrap();
+    assert_eq!(settled.status, Status::AwaitingChildren);
+    cancel(&client, &settled, "bought elsewhere").await.unwrap();
+    client.wait_ended(id, PATIENT).await.unwrap();
+    let lines = client.children(settled.id).await.unwrap();
+    assert_eq!(lines.len(), 40);
+    for line in lines {
+        client.wait_ended(line.id, PATIENT).await.unwrap();
+    }
+    let told = client.closures(settled.id, None).await.unwrap();
+    assert!(told.len() > 30, "{} of 40 were told", told.len());
+    running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

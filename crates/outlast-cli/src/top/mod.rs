@@ -1,7 +1,9 @@
 //! `outlast top`: the whole database on one screen.
 //!
-//! `snapshot` asks, `tally` counts everything a slice at a time, `view` draws what is known.
+//! `snapshot` asks, `tally` counts everything a slice at a time, `acts` folds what operators did, `view` draws what is
+//! known.
 
+mod acts;
 mod snapshot;
 mod tally;
 mod view;

@@ -1,5 +1,6 @@
 //! What the screen shows, asked for at one moment.
 
+use super::acts::{self, Act};
 use super::tally::{Counts, Tally};
 use outlast::{
     Client, Error, Filter, Instance, ListRequest, QueueSummary, Status, Timestamp, Worker,
@@ -17,6 +18,8 @@ pub(super) struct Snapshot {
     pub(super) workers: Vec<Worker>,
     /// The newest.
     pub(super) failures: Vec<Instance>,
+    /// What was done last, newest first.
+    pub(super) acts: Vec<Act>,
     /// Why there is nothing newer.
     pub(super) trouble: Option<String>,
 }
@@ -29,6 +32,7 @@ impl Default for Snapshot {
             queues: Vec::new(),
             workers: Vec::new(),
             failures: Vec::new(),
+            acts: Vec::new(),
             trouble: None,
         }
     }
@@ -56,6 +60,7 @@ impl Watcher {
             queues: client.queues().await?,
             workers: client.workers().await?,
             failures: client.list(failed).await?.instances,
+            acts: acts::fold(&client.operations(None).await?),
             trouble: None,
         })
     }

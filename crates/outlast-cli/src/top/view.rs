@@ -1,5 +1,6 @@
 //! Draws what is known.
 
+use super::acts::Act;
 use super::snapshot::Snapshot;
 use crate::commands::workers::lease;
 use crate::words::{count, harmless, relative, time_of_day};
@@ -14,18 +15,21 @@ use ratatui::widgets::{Block, Paragraph, Row, Table};
 pub(super) fn draw(frame: &mut Frame<'_>, seen: &Snapshot) {
     let queues = seen.queues.len().clamp(1, 8) as u16 + 2;
     let workers = seen.workers.len().clamp(1, 6) as u16 + 2;
+    let acts = seen.acts.len().clamp(1, 5) as u16 + 2;
     let areas = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(3),
         Constraint::Length(queues + 1),
         Constraint::Length(workers + 1),
+        Constraint::Length(acts + 1),
         Constraint::Min(3),
     ]);
-    let [head, counts, queues, workers, failures] = areas.areas(frame.area());
+    let [head, counts, queues, workers, acts, failures] = areas.areas(frame.area());
     frame.render_widget(heading(seen), head);
     frame.render_widget(statuses(seen), counts);
     draw_queues(frame, queues, &seen.queues, seen.now);
     draw_workers(frame, workers, &seen.workers, seen.now);
+    draw_acts(frame, acts, &seen.acts, seen.now);
     draw_failures(frame, failures, &seen.failures, seen.now);
 }
 
@@ -124,6 +128,34 @@ fn draw_workers(frame: &mut Frame<'_>, area: Rect, workers: &[Worker], now: Time
     ];
     let headings = ["id", "worker", "host", "queues", "started", "lease"];
     draw_table(frame, area, " workers ", &headings, rows.collect(), &widths);
+}
+
+fn draw_acts(frame: &mut Frame<'_>, area: Rect, acts: &[Act], now: Timestamp) {
+    let rows = acts.iter().map(|act| {
+        Row::new([
+            act.verb.to_string(),
+            harmless(&act.to),
+            harmless(&act.by),
+            relative(act.at, now),
+            harmless(&act.reason),
+        ])
+    });
+    let widths = [
+        Constraint::Length(9),
+        Constraint::Length(26),
+        Constraint::Length(12),
+        Constraint::Length(11),
+        Constraint::Fill(1),
+    ];
+    let headings = ["what", "to", "by", "when", "reason"];
+    draw_table(
+        frame,
+        area,
+        " what was done ",
+        &headings,
+        rows.collect(),
+        &widths,
+    );
 }
 
 fn draw_failures(frame: &mut Frame<'_>, area: Rect, failures: &[Instance], now: Timestamp) {

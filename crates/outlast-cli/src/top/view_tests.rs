@@ -31,7 +31,7 @@ fn with_nothing_known_the_screen_says_so() {
     line_with(&screen, "instances (still counting)");
     assert_eq!(
         screen.iter().filter(|line| line.contains("none")).count(),
-        3
+        4
     );
 }
 
@@ -41,7 +41,7 @@ async fn counts_queues_and_failures_are_on_the_screen() {
     let rows = (0..3).map(|_| NewInstance::new("checkout", "start", Json::null()).queue("mail"));
     let inserted = client.insert_rows(rows.collect()).await.unwrap();
     let first = inserted[0].new_id().unwrap();
-    client.cancel(first, Note::by("ada")).await.unwrap();
+    client.terminate(first, Note::by("ada")).await.unwrap();
     client.pause("mail", Note::by("ada")).await.unwrap();
     let seen = Watcher::default().look(&client).await.unwrap();
     let screen = screen(&seen, 120, 30);
@@ -52,6 +52,12 @@ async fn counts_queues_and_failures_are_on_the_screen() {
     );
     let queue = line_with(&screen, "mail");
     assert!(queue.contains("paused"), "{queue}");
+    let act = line_with(&screen, "terminate");
+    assert!(
+        act.contains(&first.to_string()) && act.contains("ada"),
+        "{act}"
+    );
+    line_with(&screen, "queue mail");
 }
 
 #[tokio::test]

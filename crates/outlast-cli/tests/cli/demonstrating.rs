@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A process that serves, ended with the test.
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
     /// Host and port.
     address: String,
@@ -16,7 +16,7 @@ struct Serving {
 
 impl Serving {
     /// Starts it, and reads the address that it prints.
-    fn start(mut command: Command) -> Serving {
+    pub(crate) fn start(mut command: Command) -> Serving {
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -37,11 +37,14 @@ impl Serving {
 
     /// The status and body of what is at a path.
     fn get(&self, path: &str) -> (u16, String) {
+        self.get_of(&self.address, path)
+    }
+
+    /// The same, asked of a host of this name.
+    pub(crate) fn get_of(&self, host: &str, path: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
-        let address = &self.address;
-        let request =
-            format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -51,7 +54,7 @@ impl Serving {
     }
 
     #[cfg(unix)]
-    fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         use rustix::process::{Pid, Signal, kill_process};
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         let status = self.child.wait().unwrap();

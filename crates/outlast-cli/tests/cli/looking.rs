@@ -26,7 +26,7 @@ async fn filters_narrow_lists_and_counts(site: &Site) {
                 .line(),
         );
     }
-    site.run(["cancel", &ids[0]]).succeeds();
+    site.run(["terminate", &ids[0]]).succeeds();
     let listed = |ran: Ran| {
         ran.succeeds()
             .out()
@@ -55,7 +55,7 @@ async fn filters_narrow_lists_and_counts(site: &Site) {
         [&*ids[2]]
     );
     assert_eq!(
-        listed(site.run(["list", "-o", "ids", "--error", "cancelled by ada"])),
+        listed(site.run(["list", "-o", "ids", "--error", "terminated by ada"])),
         [&*ids[0]]
     );
     assert_eq!(site.run(["count", "--since", "1h"]).succeeds().line(), "3");

@@ -3,10 +3,19 @@
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 mod support;
+#[cfg(target_os = "linux")]
+mod terminal;
 
 mod demonstrating;
+#[cfg(unix)]
+mod deploying;
+mod ending;
 mod examining;
+mod families;
+mod flows;
 mod inserting;
 mod looking;
 mod operating;
 mod refusing;
+#[cfg(target_os = "linux")]
+mod typing;

@@ -1,6 +1,6 @@
-//! Retrying, cancelling, deleting, collecting.
+//! Retrying, terminating, deleting, collecting.
 
-use crate::support::{LONG, Site, on_both_databases};
+use crate::support::{LONG, Ran, Site, on_both_databases};
 use outlast::{InstanceId, Status, Target};
 use serde_json::json;
 
@@ -11,6 +11,9 @@ on_both_databases!(
     a_filter_only_meets_what_it_can_be_done_to,
     what_cannot_be_done_is_said_with_its_code,
     what_ended_long_ago_is_collected,
+    what_would_be_collected_is_counted_before_anybody_is_asked,
+    children_stay_as_long_as_their_parent_lives,
+    what_is_deleted_is_chosen_by_when_it_ended,
     operations_are_recorded_with_who_and_why,
 );
 
@@ -27,21 +30,24 @@ async fn one_that_is_named_is_done_without_asking(site: &Site) {
     engine.wait_ended(target.clone(), LONG).await.unwrap();
     engine.stop().await;
     assert_eq!(site.run(["retry", &id]).succeeds().line(), "1 retried");
-    assert_eq!(site.run(["cancel", &id]).succeeds().line(), "1 cancelled");
+    assert_eq!(
+        site.run(["terminate", &id]).succeeds().line(),
+        "1 terminated"
+    );
     assert_eq!(site.run(["delete", &id]).succeeds().line(), "1 deleted");
     site.run(["get", &id]).ends_with(3);
 }
 
 async fn many_are_done_only_when_somebody_says_yes(site: &Site) {
     let ids = insert(site, 3);
-    let refused = site.run(["cancel", "--machine", "a"]).ends_with(4);
+    let refused = site.run(["terminate", "--machine", "a"]).ends_with(4);
     assert!(
-        refused.err().contains("cancel 3 instances?"),
+        refused.err().contains("terminate 3 instances?"),
         "{}",
         refused.err()
     );
     assert!(refused.err().contains("--yes"), "{}", refused.err());
-    site.run(["cancel", &ids[0], &ids[1]]).ends_with(4);
+    site.run(["terminate", &ids[0], &ids[1]]).ends_with(4);
     assert_eq!(
         site.run(["count", "--status", "cancelled"])
             .succeeds()
@@ -49,40 +55,42 @@ async fn many_are_done_only_when_somebody_says_yes(site: &Site) {
         "0"
     );
     assert_eq!(
-        site.run(["cancel", "--machine", "a", "--dry-run"])
+        site.run(["terminate", "--machine", "a", "--dry-run"])
             .succeeds()
             .line(),
         "3"
     );
     let done = site
-        .run(["cancel", "--machine", "a", "--yes", "-o", "json"])
+        .run(["terminate", "--machine", "a", "--yes", "-o", "json"])
         .succeeds();
     assert_eq!(
         done.json(),
         json!({"changed": 3, "refused": 0, "not_found": 0})
     );
-    let again = site.run(["cancel", "--machine", "a", "--yes"]).succeeds();
+    let again = site
+        .run(["terminate", "--machine", "a", "--yes"])
+        .succeeds();
     assert_eq!(
         (again.line().as_str(), again.err().as_str()),
-        ("0 cancelled", "nothing fits\n")
+        ("0 terminated", "nothing fits\n")
     );
 }
 
 async fn ids_from_stdin_are_taken(site: &Site) {
     insert(site, 3);
     let ids = site.run(["list", "-o", "ids"]).succeeds().out();
-    site.run_with(["cancel", "-"], &ids).ends_with(4);
+    site.run_with(["terminate", "-"], &ids).ends_with(4);
     let done = site
-        .run_with(["cancel", "-", "--yes", "-o", "ids"], &ids)
+        .run_with(["terminate", "-", "--yes", "-o", "ids"], &ids)
         .succeeds();
     assert_eq!(done.out(), ids);
-    site.run_with(["cancel", "-", "--yes"], "one two\n")
+    site.run_with(["terminate", "-", "--yes"], "one two\n")
         .ends_with(2);
 }
 
 async fn a_filter_only_meets_what_it_can_be_done_to(site: &Site) {
     let ids = insert(site, 4);
-    site.run(["cancel", &ids[0]]).succeeds();
+    site.run(["terminate", &ids[0]]).succeeds();
     // What has not ended is spared.
     assert_eq!(
         site.run(["delete", "--all", "--yes"]).succeeds().line(),
@@ -91,7 +99,7 @@ async fn a_filter_only_meets_what_it_can_be_done_to(site: &Site) {
     assert_eq!(site.run(["count"]).succeeds().line(), "3");
     site.run(["delete", "--status", "runnable", "--yes"])
         .ends_with(2);
-    site.run(["cancel", &ids[1]]).succeeds();
+    site.run(["terminate", &ids[1]]).succeeds();
     // To retry means the failed, unless the cancelled are asked for.
     assert_eq!(
         site.run(["retry", "--all", "--yes"]).succeeds().line(),
@@ -109,25 +117,19 @@ async fn what_cannot_be_done_is_said_with_its_code(site: &Site) {
     assert!(refused.err().contains("is runnable"), "{}", refused.err());
     let refused = site.run(["delete", &id]).ends_with(4);
     assert!(
-        refused.err().contains("cancel it first"),
+        refused.err().contains("cancel or terminate it first"),
         "{}",
         refused.err()
     );
-    site.run(["cancel", "4711"]).ends_with(3);
-    site.run(["cancel"]).ends_with(2);
-    site.run(["cancel", &id, "--machine", "a"]).ends_with(2);
+    site.run(["terminate", "4711"]).ends_with(3);
+    site.run(["terminate"]).ends_with(2);
+    site.run(["terminate", &id, "--machine", "a"]).ends_with(2);
 }
 
 async fn what_ended_long_ago_is_collected(site: &Site) {
     let ids = insert(site, 3);
-    site.run(["cancel", &ids[0], &ids[1], "--yes"]).succeeds();
-    site.run(["collect", "--older-than", "0s"]).ends_with(4);
-    assert_eq!(
-        site.run(["collect", "--older-than", "30d", "--yes"])
-            .succeeds()
-            .line(),
-        "0 removed"
-    );
+    site.run(["terminate", &ids[0], &ids[1], "--yes"])
+        .succeeds();
     let one = site
         .run([
             "collect",
@@ -148,9 +150,86 @@ async fn what_ended_long_ago_is_collected(site: &Site) {
     assert_eq!(site.run(["count"]).succeeds().line(), "1");
 }
 
+async fn what_would_be_collected_is_counted_before_anybody_is_asked(site: &Site) {
+    let ids = insert(site, 3);
+    site.run(["terminate", &ids[0], &ids[1], "--yes"])
+        .succeeds();
+    let refused = site.run(["collect", "--older-than", "0s"]).ends_with(4);
+    let question = "remove 2 instances that ended more than 0 ms ago, except children whose parent lives? Nobody is here";
+    assert!(refused.err().contains(question), "{}", refused.err());
+    let part = site.run(["collect", "--older-than", "0s", "-n", "1"]);
+    let part = part.ends_with(4).err();
+    assert!(part.contains("remove 1 of 2 instances"), "{part}");
+    let dry = site
+        .run(["collect", "--older-than", "0s", "--dry-run"])
+        .succeeds();
+    assert_eq!((dry.line().as_str(), dry.err().as_str()), ("2", ""));
+    let dry = site.run([
+        "collect",
+        "--older-than",
+        "0s",
+        "--dry-run",
+        "-n",
+        "1",
+        "-o",
+        "json",
+    ]);
+    assert_eq!(dry.succeeds().json(), json!({"count": 1, "exact": true}));
+    // Where nothing would go there is nothing to ask.
+    for answered in [vec![], vec!["--yes"]] {
+        let mut command = site.command(["collect", "--older-than", "30d"]);
+        command.args(answered);
+        let none = Ran::of(command).succeeds();
+        assert_eq!(none.line(), "0 removed");
+        assert_eq!(none.err(), "nothing fits\n");
+    }
+    site.run(["collect", "--older-than", "99999w"]).ends_with(2);
+    assert_eq!(site.run(["count"]).succeeds().line(), "3");
+}
+
+async fn children_stay_as_long_as_their_parent_lives(site: &Site) {
+    let engine = site.engine().await;
+    let parent = site.run(["insert", "clerk", "fan_out"]).succeeds().line();
+    let root = Target::Id(InstanceId(parent.parse().unwrap()));
+    engine.wait_settled(root, LONG).await.unwrap();
+    let children = site.run(["list", "--parent", &parent, "-o", "ids"]);
+    for child in children.succeeds().out().lines() {
+        let child = Target::Id(InstanceId(child.parse().unwrap()));
+        engine.wait_settled(child, LONG).await.unwrap();
+    }
+    engine.stop().await;
+    let collect = || {
+        site.run(["collect", "--older-than", "0s", "--yes"])
+            .succeeds()
+    };
+    let dry = site.run(["collect", "--older-than", "0s", "--dry-run"]);
+    assert_eq!(dry.succeeds().line(), "2");
+    assert_eq!(collect().line(), "0 removed");
+    site.run(["terminate", &parent]).succeeds();
+    assert_eq!(collect().line(), "3 removed");
+    assert_eq!(site.run(["count"]).succeeds().line(), "1");
+}
+
+async fn what_is_deleted_is_chosen_by_when_it_ended(site: &Site) {
+    let ids = insert(site, 2);
+    site.run(["terminate", &ids[0]]).succeeds();
+    let counted = |filter: [&str; 2]| {
+        let counted = site.run(["count", filter[0], filter[1]]);
+        counted.succeeds().line()
+    };
+    assert_eq!(counted(["--ended-since", "1h"]), "1");
+    assert_eq!(counted(["--ended-until", "1h"]), "0");
+    assert_eq!(counted(["--ended-since", "2026-01-01T00:00:00Z"]), "1");
+    let none = site.run(["delete", "--ended-until", "1h", "--yes"]);
+    assert_eq!(none.succeeds().line(), "0 deleted");
+    let one = site.run(["delete", "--ended-since", "1h", "--yes", "-o", "ids"]);
+    assert_eq!(one.succeeds().line(), ids[0]);
+    site.run(["count", "--ended-since", "lately"]).ends_with(2);
+}
+
 async fn operations_are_recorded_with_who_and_why(site: &Site) {
     let id = insert(site, 1).remove(0);
-    site.run(["cancel", &id, "--reason", "not wanted", "--by", "grace"])
+    site.run(["terminate", &id, "--reason", "not wanted", "--by", "grace"])
         .succeeds();
     site.run(["retry", &id]).succeeds();
     let seen = site.run(["get", &id, "-o", "json"]).succeeds().json();
@@ -168,7 +247,7 @@ async fn operations_are_recorded_with_who_and_why(site: &Site) {
     );
     assert_eq!(
         of(&operations[1]),
-        (json!("cancel"), json!("grace"), json!("not wanted"))
+        (json!("terminate"), json!("grace"), json!("not wanted"))
     );
     assert_eq!(seen["instance"]["status"], json!(Status::Runnable.as_str()));
 }

@@ -1,7 +1,7 @@
 //! Databases of their own for tests, and runs of the program on them.
 
 use outlast::prelude::*;
-use outlast::{Postgres, Sqlite, Store};
+use outlast::{FanOut, Instance, Postgres, Sqlite, Store, Target};
 use outlast_testbed::shared::{drop_schema, unique_schema, url};
 use serde_json::Value;
 use std::io::Write;
@@ -120,6 +120,11 @@ impl Site {
         }
     }
 
+    /// Whether other processes hear at once what was done.
+    pub(crate) fn has_hints(&self) -> bool {
+        self.is_postgres
+    }
+
     /// What to say to `demo` so that it runs here.
     pub(crate) fn database(&self) -> &str {
         &self.database
@@ -144,7 +149,9 @@ pub(crate) struct Running {
 
 impl Running {
     async fn start(store: impl Store + outlast::Inspect + Clone) -> Running {
-        let builder = Engine::builder(store.clone()).machine(Clerk);
+        let builder = Engine::builder(store.clone())
+            .machine(Clerk)
+            .workflow(Errand);
         let engine = builder
             .queue("default", 10)
             .name("desk")
@@ -154,6 +161,20 @@ impl Running {
         Running {
             engine,
             store: Box::new(store),
+        }
+    }
+
+    /// Looks at an instance until it is as wished: another task decides when.
+    pub(crate) async fn until(&self, id: &str, wish: impl Fn(&Instance) -> bool) -> Instance {
+        let target = Target::Id(InstanceId(id.parse().unwrap()));
+        let begun = std::time::Instant::now();
+        loop {
+            let it = self.get(target.clone()).await.unwrap().unwrap();
+            if wish(&it) {
+                return it;
+            }
+            assert!(begun.elapsed() < LONG, "instance {id} never is so: {it:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
@@ -177,11 +198,39 @@ pub(crate) struct Clerk;
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 pub(crate) enum Task {
-    Answer { number: u64 },
+    Answer {
+        number: u64,
+    },
     Fail,
-    Park { number: u64 },
+    Park {
+        number: u64,
+    },
     FanOut,
     Joined,
+    /// Waits, and undoes what it did when it is asked to end.
+    Careful,
+    /// Runs until it is asked to end.
+    Run,
+    Kept,
+    Undone,
+    /// Starts others, and waits for them in the way that is named.
+    Crew {
+        joins: Joins,
+    },
+    /// Starts two crews.
+    Clan,
+}
+
+/// How a crew joins.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Joins {
+    /// Two of three at a time; they are asked to end with their parent.
+    Window,
+    /// When two of four are done. One is, one has failed, two wait.
+    Quorum,
+    /// At the first failure; the one that waits is terminated then.
+    FailFast,
 }
 
 impl Machine for Clerk {
@@ -189,7 +238,7 @@ impl Machine for Clerk {
     type State = Task;
     type Output = u64;
 
-    async fn step(&self, task: Task, _cx: &Context) -> StepResult<Self> {
+    async fn step(&self, task: Task, cx: &Context) -> StepResult<Self> {
         Ok(match task {
             Task::Answer { number } => Outcome::done(number),
             Task::Fail => Outcome::stop("out of stock"),
@@ -201,7 +250,94 @@ impl Machine for Clerk {
                 fan_out([one, New(Task::Fail), New(Task::Park { number: 2 })]).then(Task::Joined)
             }
             Task::Joined => Outcome::done(0),
+            Task::Careful => wait_for(["paid"]).then(Task::Kept),
+            Task::Run => {
+                cx.cancelled().await;
+                Outcome::requeue(Task::Run)
+            }
+            Task::Kept => Outcome::done(1),
+            Task::Undone => {
+                Outcome::cancelled(format!("{}, undone", cx.cancel_reason().unwrap_or("?")))
+            }
+            Task::Crew { joins } => joins.fan_out().then(Task::Joined),
+            Task::Clan => {
+                let crew = || Task::Crew {
+                    joins: Joins::Window,
+                };
+                fan_out([New::<Clerk>(crew()), New(crew())]).then(Task::Joined)
+            }
         })
+    }
+
+    async fn on_cancel(&self, task: Task, cx: &Context) -> StepResult<Self> {
+        Ok(match task {
+            Task::Kept => wait_for(["undo"]).then(Task::Undone),
+            Task::Answer { .. }
+            | Task::Fail
+            | Task::Park { .. }
+            | Task::FanOut
+            | Task::Joined
+            | Task::Careful
+            | Task::Run
+            | Task::Undone
+            | Task::Crew { .. }
+            | Task::Clan => Outcome::cancelled(cx.cancel_reason().unwrap_or("?")),
+        })
+    }
+}
+
+impl Joins {
+    fn fan_out(&self) -> FanOut {
+        let park = || New::<Clerk>(Task::Park { number: 2 });
+        let done = || New::<Clerk>(Task::Answer { number: 1 });
+        let failed = || New::<Clerk>(Task::Fail);
+        match self {
+            Joins::Window => fan_out([park(), park(), park()])
+                .window(2)
+                .on_parent_close(ClosePolicy::RequestCancel),
+            Joins::Quorum => fan_out([done(), failed(), park(), park()])
+                .quorum(2)
+                .deadline(Duration::from_secs(3600)),
+            Joins::FailFast => fan_out([park(), failed()]).fail_fast().terminate_rest(),
+        }
+    }
+}
+
+/// Answers a number through a clerk, waits for `paid` together with another, and begins again as often as it is told.
+pub(crate) struct Errand;
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Paid {
+    amount: u64,
+}
+
+impl Signal for Paid {
+    const NAME: &'static str = "paid";
+}
+
+impl Workflow for Errand {
+    const NAME: &'static str = "errand";
+    type Input = u64;
+    type Output = u64;
+
+    async fn run(&self, flow: Flow, again: u64) -> FlowResult<u64> {
+        let number = flow.step("think", async || Ok::<_, String>(7)).await?;
+        let told = flow.machine(New::<Clerk>(Task::Answer { number })).await?;
+        if let Err(failed) = flow.machine(New::<Clerk>(Task::Fail)).await {
+            let noted = flow.step("note", async move || Ok::<_, String>(failed.to_string()));
+            noted.await?;
+        }
+        let park = flow.machine(New::<Clerk>(Task::Park { number: 2 }));
+        let park = park.on_parent_close(ClosePolicy::RequestCancel);
+        let hour = Duration::from_secs(3600);
+        let paid = flow.all((flow.signal::<Paid>(), park)).timeout(hour);
+        let Some((paid, _)) = paid.await? else {
+            return Err(flow.fail("never paid"));
+        };
+        match again {
+            0 => Ok(told + paid.amount),
+            _ => flow.continue_as_new(again - 1),
+        }
     }
 }
 

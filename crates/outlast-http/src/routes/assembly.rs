@@ -1,8 +1,8 @@
 //! The router, put together.
 
 use super::{
-    bulk, events, family, health, inserting, instances, machines, metrics, operating, overview,
-    queues, signals, waiting, webhooks, workers,
+    bulk, ending, events, family, health, history, inserting, instances, machines, metrics,
+    operating, overview, queues, signals, waiting, webhooks, workers,
 };
 use crate::api::Api;
 use crate::limits::WAIT_MAX;
@@ -71,7 +71,13 @@ fn quick() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(family::tree))
         .routes(routes!(operating::operations))
         .routes(routes!(operating::retry))
-        .routes(routes!(operating::cancel))
+        .routes(routes!(ending::cancel))
+        .routes(routes!(ending::terminate))
+        .routes(routes!(ending::family))
+        .routes(routes!(ending::closures))
+        .routes(routes!(history::history))
+        .routes(routes!(history::runs))
+        .routes(routes!(history::export))
         .routes(routes!(bulk::bulk))
         .routes(routes!(queues::list))
         .routes(routes!(queues::pause))

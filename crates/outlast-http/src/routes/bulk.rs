@@ -10,7 +10,9 @@ use crate::query::FilterParams;
 use crate::reaching::Wanted;
 use axum::Json;
 use axum::extract::State;
-use outlast_core::{CancelAnswer, DeleteAnswer, Filter, InstanceId, Note, RetryAnswer, Status};
+use outlast_core::{
+    CancelAnswer, DeleteAnswer, Filter, InstanceId, Note, RetryAnswer, Status, TerminateAnswer,
+};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -40,7 +42,7 @@ pub(crate) struct BulkAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     matched: Option<u64>,
-    /// Of those, how many were changed; others moved on meanwhile. Left out by a dry run.
+    /// Of those, how many were changed; others moved on meanwhile, or were asked to cancel before. Left out by a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     changed: Option<u64>,
@@ -60,6 +62,7 @@ pub(crate) struct BulkAnswer {
 enum Act {
     Retry,
     Cancel,
+    Terminate,
     Delete,
 }
 
@@ -68,10 +71,11 @@ impl Act {
         match word {
             "retry" => Ok(Act::Retry),
             "cancel" => Ok(Act::Cancel),
+            "terminate" => Ok(Act::Terminate),
             "delete" => Ok(Act::Delete),
             other => Err(Problem::new(
                 Code::NotFound,
-                format!("there is no bulk {other:?}: retry, cancel or delete"),
+                format!("there is no bulk {other:?}: retry, cancel, terminate or delete"),
             )),
         }
     }
@@ -80,7 +84,7 @@ impl Act {
     fn is_for(self, status: Status) -> bool {
         match self {
             Act::Retry => matches!(status, Status::Failed | Status::Cancelled),
-            Act::Cancel => !status.is_terminal(),
+            Act::Cancel | Act::Terminate => !status.is_terminal(),
             Act::Delete => status.is_terminal(),
         }
     }
@@ -90,16 +94,18 @@ impl Act {
         let all = Status::ALL.into_iter();
         match self {
             Act::Retry => vec![Status::Failed],
-            Act::Cancel | Act::Delete => all.filter(|status| self.is_for(*status)).collect(),
+            Act::Cancel | Act::Terminate | Act::Delete => {
+                all.filter(|status| self.is_for(*status)).collect()
+            }
         }
     }
 }
 
-/// Retries, cancels or deletes what a filter matches: at most 500 with each request, and the caller goes on with `next`.
+/// Retries, cancels, terminates or deletes what a filter matches: at most 500 with each request, and the caller goes on with `next`.
 /// With `dry_run` it only counts.
 #[utoipa::path(
     post, path = "/v1/bulk/{verb}", tag = "operations", operation_id = "bulk",
-    params(("verb" = String, Path, description = "retry, cancel or delete")), request_body = BulkBody,
+    params(("verb" = String, Path, description = "retry, cancel, terminate or delete")), request_body = BulkBody,
     responses((status = 200, body = BulkAnswer), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn bulk(
@@ -174,24 +180,29 @@ async fn apply(api: &Api, act: Act, ids: Vec<InstanceId>, note: Note) -> Result<
     Ok(match act {
         Act::Retry => {
             let answers = api.client.retry_all(ids, note).await?;
-            answers
-                .iter()
-                .filter(|answer| matches!(answer, RetryAnswer::Retried))
-                .count()
+            let is_changed = |answer: &&RetryAnswer| matches!(answer, RetryAnswer::Retried);
+            answers.iter().filter(is_changed).count()
         }
         Act::Cancel => {
             let answers = api.client.cancel_all(ids, note).await?;
-            answers
-                .iter()
-                .filter(|answer| matches!(answer, CancelAnswer::Cancelled(_)))
-                .count()
+            let is_changed = |answer: &&CancelAnswer| match answer {
+                CancelAnswer::Requested(_) | CancelAnswer::NeverStarted => true,
+                CancelAnswer::AlreadyRequested(_)
+                | CancelAnswer::AlreadyEnded(_)
+                | CancelAnswer::NotFound => false,
+            };
+            answers.iter().filter(is_changed).count()
+        }
+        Act::Terminate => {
+            let answers = api.client.terminate_all(ids, note).await?;
+            let is_changed =
+                |answer: &&TerminateAnswer| matches!(answer, TerminateAnswer::Terminated(_));
+            answers.iter().filter(is_changed).count()
         }
         Act::Delete => {
             let answers = api.client.delete_all(ids, note).await?;
-            answers
-                .iter()
-                .filter(|answer| matches!(answer, DeleteAnswer::Deleted))
-                .count()
+            let is_changed = |answer: &&DeleteAnswer| matches!(answer, DeleteAnswer::Deleted);
+            answers.iter().filter(is_changed).count()
         }
     })
 }

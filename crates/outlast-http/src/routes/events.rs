@@ -16,7 +16,7 @@ use axum::extract::State;
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream;
-use outlast_core::{Instance, InstanceId, Revision};
+use outlast_core::{Instance, InstanceId, Revision, Status};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -157,11 +157,31 @@ struct Following {
     caller: Arc<Caller>,
     followed: Followed,
     /// What was last told of each.
-    told: BTreeMap<InstanceId, Revision>,
+    told: BTreeMap<InstanceId, Told>,
     waiting: VecDeque<Event>,
     next_look: Instant,
     next_overview: Instant,
     _place: OwnedSemaphorePermit,
+}
+
+/// What tells one moment of an instance from another. Being woken and being asked to cancel do not change the revision.
+#[derive(Debug, PartialEq, Eq)]
+struct Told {
+    revision: Revision,
+    status: Status,
+    /// Whether a cancel was requested, and answered.
+    cancel: Option<bool>,
+}
+
+impl Told {
+    fn of(instance: &Instance) -> Told {
+        let cancel = instance.cancel.as_ref();
+        Told {
+            revision: instance.revision,
+            status: instance.status,
+            cancel: cancel.map(|cancel| cancel.answered),
+        }
+    }
 }
 
 impl Following {
@@ -264,7 +284,7 @@ impl Following {
         }
         let now: BTreeMap<_, _> = found
             .iter()
-            .map(|instance| (instance.id, instance.revision))
+            .map(|instance| (instance.id, Told::of(instance)))
             .collect();
         let before = std::mem::replace(&mut self.told, now);
         for id in before.keys().filter(|id| !self.told.contains_key(id)) {
@@ -272,7 +292,7 @@ impl Following {
                 .extend(event("gone", &Gone { id: id.to_string() }));
         }
         for instance in found {
-            if before.get(&instance.id) != Some(&instance.revision) {
+            if before.get(&instance.id) != Some(&Told::of(&instance)) {
                 self.waiting
                     .extend(event("instance", &InstanceBody::summary(instance)));
             }

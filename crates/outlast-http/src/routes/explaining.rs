@@ -3,6 +3,7 @@
 use crate::api::Api;
 use crate::auth::Reach;
 use crate::problem::Problem;
+use outlast::workflow::Waits;
 use outlast_core::Instance;
 
 /// The sentence, as far as somebody with this reach may know.
@@ -10,14 +11,15 @@ pub(crate) async fn sentence(
     api: &Api,
     reach: &Reach,
     instance: &Instance,
+    waits: Option<Waits>,
 ) -> Result<String, Problem> {
     if reach.is_everything() || instance.partition_key.is_none() {
-        return Ok(api.client.explain(instance).await?);
+        return Ok(api.client.explain_with(instance, waits).await?);
     }
     // Who stands before it in the line of its partition key may be somebody else's.
     let alone = Instance {
         partition_key: None,
         ..instance.clone()
     };
-    Ok(api.client.explain(&alone).await?)
+    Ok(api.client.explain_with(&alone, waits).await?)
 }

@@ -5,6 +5,7 @@ use crate::api::Api;
 use crate::auth::Reach;
 use crate::cursor::Question;
 use crate::extract::{Id, MayRead, Path, Query};
+use crate::flow::FlowBody;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::query::{FilterParams, PageParams};
 use crate::reaching::Wanted;
@@ -120,8 +121,13 @@ pub(crate) async fn whole(
     reach: &Reach,
     instance: Instance,
 ) -> Result<InstanceBody, Problem> {
-    let waiting = sentence(api, reach, &instance).await?;
+    let waits = match instance.has_history() {
+        true => Some(api.client.waits(&instance).await?),
+        false => None,
+    };
+    let waiting = sentence(api, reach, &instance, waits.clone()).await?;
     let mut body = InstanceBody::whole(instance);
     body.waiting = Some(waiting);
+    body.flow = waits.map(FlowBody::from);
     Ok(body)
 }

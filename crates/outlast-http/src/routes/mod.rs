@@ -2,10 +2,12 @@
 
 mod assembly;
 mod bulk;
+mod ending;
 mod events;
 mod explaining;
 mod family;
 mod health;
+mod history;
 mod inserting;
 mod instances;
 mod machines;

@@ -1,4 +1,4 @@
-//! What people do to one instance: retry, cancel, delete; and the record of it.
+//! What people do to one instance: retry and delete; and the record of it. How it is ended is in `ending`.
 
 use crate::api::Api;
 use crate::auth::Caller;
@@ -7,7 +7,7 @@ use crate::problem::{Code, Problem, ProblemBody};
 use crate::time::Moment;
 use axum::Json;
 use axum::extract::State;
-use outlast_core::{CancelAnswer, DeleteAnswer, Note, Operation, RetryAnswer, Status, Verb};
+use outlast_core::{DeleteAnswer, Note, Operation, RetryAnswer, Status, Verb};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(crate) struct ReasonParams {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Answer)]
 pub(crate) struct AnswerBody {
-    /// `retried`, `cancelled` or `deleted`.
+    /// `retried` or `deleted`.
     answer: &'static str,
 }
 
@@ -45,18 +45,23 @@ pub(crate) struct OperationsBody {
     operations: Vec<OperationBody>,
 }
 
-/// Something an operator did.
+/// Something an operator did, or a parent to its children.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Operation)]
 pub(crate) struct OperationBody {
-    /// `cancel`, `retry`, `pause`, `resume` or `delete`.
+    /// They grow.
+    #[schema(example = "42")]
+    id: String,
+    /// `cancel`, `terminate`, `retry`, `pause`, `resume` or `delete`.
     #[schema(value_type = String)]
     verb: Verb,
     instance: Option<String>,
     queue: Option<String>,
-    /// Who: the name of the token.
+    /// Who: the name of the token, or `parent`.
     by: String,
     reason: Option<String>,
+    /// The parent because of which it was done: its end, its join, or a tree that was ended.
+    cause: Option<String>,
     /// What the instance was before.
     #[schema(value_type = Option<crate::shape::StatusWord>)]
     status_before: Option<Status>,
@@ -96,31 +101,6 @@ pub(crate) async fn retry(
     }
 }
 
-/// Ends an instance as cancelled, whatever it does.
-#[utoipa::path(
-    post, path = "/v1/instances/{id}/cancel", tag = "operations", operation_id = "cancel_instance",
-    params(("id" = String, Path)), request_body = Option<ReasonBody>,
-    responses((status = 200, body = AnswerBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
-)]
-pub(crate) async fn cancel(
-    State(api): State<Arc<Api>>,
-    MayOperate(caller): MayOperate,
-    Id(id): Id,
-    OptionalBody(body): OptionalBody<ReasonBody>,
-) -> Result<Json<AnswerBody>, Problem> {
-    api.instance(&caller.reach, id).await?;
-    match api.client.cancel(id, note(&caller, body.reason)).await? {
-        CancelAnswer::Cancelled(_) => Ok(Json(AnswerBody {
-            answer: "cancelled",
-        })),
-        CancelAnswer::AlreadyEnded(status) => Err(Problem::new(
-            Code::AlreadyEnded,
-            format!("instance {id} is {status} already"),
-        )),
-        CancelAnswer::NotFound => Err(Problem::no_instance(id)),
-    }
-}
-
 /// Removes an instance that has ended.
 #[utoipa::path(
     delete, path = "/v1/instances/{id}", tag = "operations", operation_id = "delete_instance",
@@ -137,7 +117,7 @@ pub(crate) async fn delete(
     match api.client.delete(id, note(&caller, params.reason)).await? {
         DeleteAnswer::Deleted => Ok(Json(AnswerBody { answer: "deleted" })),
         DeleteAnswer::NotEnded(status) => {
-            let detail = format!("instance {id} is {status}; cancel it first");
+            let detail = format!("instance {id} is {status}; cancel or terminate it first");
             Err(Problem::new(Code::NotEnded, detail))
         }
         DeleteAnswer::ParentLives(_) => {
@@ -145,11 +125,17 @@ pub(crate) async fn delete(
                 format!("the parent of instance {id} has not ended and may still read its result");
             Err(Problem::new(Code::NotEnded, detail))
         }
+        DeleteAnswer::Cascading => {
+            let detail = format!(
+                "the children of instance {id} are still to be told of its end; try again in a moment"
+            );
+            Err(Problem::new(Code::Conflict, detail))
+        }
         DeleteAnswer::NotFound => Err(Problem::no_instance(id)),
     }
 }
 
-/// What operators did to an instance, newest first.
+/// What operators, or its parent, did to an instance, newest first.
 #[utoipa::path(
     get, path = "/v1/instances/{id}/operations", tag = "operations", operation_id = "list_operations",
     params(("id" = String, Path)),
@@ -168,13 +154,15 @@ pub(crate) async fn operations(
 }
 
 impl OperationBody {
-    fn of(operation: Operation) -> OperationBody {
+    pub(crate) fn of(operation: Operation) -> OperationBody {
         OperationBody {
+            id: operation.id.to_string(),
             verb: operation.verb,
             instance: operation.instance.map(|id| id.to_string()),
             queue: operation.queue,
             by: operation.by,
             reason: operation.reason,
+            cause: operation.cause.map(|parent| parent.to_string()),
             status_before: operation.status_before,
             at: Moment(operation.at),
         }

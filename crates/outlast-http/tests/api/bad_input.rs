@@ -26,6 +26,8 @@ async fn a_query_that_makes_no_sense_is_refused() {
         "parent=x",
         "parent=-1",
         "inserted_from=yesterday",
+        "ended_from=yesterday",
+        "ended_until=%2B200000-01-01T00:00:00Z",
         "inserted_from=%2B200000-01-01T00:00:00Z",
         "attempts_from=many",
         "deadline=soon",

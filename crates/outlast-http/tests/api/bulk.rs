@@ -7,6 +7,7 @@ use serde_json::json;
 on_both_stores![
     a_dry_run_counts_and_changes_nothing,
     everything_is_done_page_by_page_and_once,
+    what_was_asked_to_cancel_before_is_not_counted_as_changed,
     a_verb_leaves_alone_what_it_has_nothing_to_do_for,
 ];
 
@@ -30,9 +31,11 @@ async fn everything_is_done_page_by_page_and_once<S: Store + Inspect + Clone>(st
     let rows = (0..1200).map(|_| NewInstance::new("m", "s", Json::null()));
     api.client.insert_rows(rows.collect()).await.unwrap();
     for (verb, status) in [
-        ("cancel", "cancelled"),
+        // Nobody is there who would answer: they stay as they are.
+        ("cancel", "runnable"),
+        ("terminate", "cancelled"),
         ("retry", "runnable"),
-        ("cancel", "cancelled"),
+        ("terminate", "cancelled"),
     ] {
         let (mut cursor, mut changed, mut pages) = (json!(null), 0, 0);
         loop {
@@ -65,13 +68,30 @@ async fn everything_is_done_page_by_page_and_once<S: Store + Inspect + Clone>(st
     );
 }
 
+async fn what_was_asked_to_cancel_before_is_not_counted_as_changed<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let api = Asking::new(store);
+    for _ in 0..3 {
+        api.insert("m", "default").await;
+    }
+    for changed in [3, 0] {
+        let all = json!({"filter": {}, "reason": "test"});
+        let asked = api.post("/v1/bulk/cancel", all).await.ok();
+        assert_eq!(
+            asked,
+            json!({"matched": 3, "changed": changed, "next": null})
+        );
+    }
+}
+
 async fn a_verb_leaves_alone_what_it_has_nothing_to_do_for<S: Store + Inspect + Clone>(store: S) {
     let api = Asking::new(store);
     let (live, ended) = (
         api.insert("m", "default").await,
         api.insert("m", "default").await,
     );
-    api.post(&format!("/v1/instances/{ended}/cancel"), json!({}))
+    api.post(&format!("/v1/instances/{ended}/terminate"), json!({}))
         .await
         .ok();
     // Whoever cancelled it meant it, unless the filter says otherwise.

@@ -75,14 +75,16 @@ async fn what_every_route_answers_is_what_the_document_says() {
         .unwrap()
         .to_owned();
     api.get(&format!("/v1/instances/{failed}/wait")).await.ok();
+    let closed = closed_team(&api).await;
+    let errand = crate::flows::errand(&api, &["wait"], 0).await;
     let ended = api.insert("m", "nobody").await;
     api.post(
-        &format!("/v1/instances/{ended}/cancel"),
+        &format!("/v1/instances/{ended}/terminate"),
         json!({"reason": "test"}),
     )
     .await
     .ok();
-    api.insert("m", "nobody").await;
+    let asked = api.insert("m", "nobody").await;
     eventually("the survey has seen something", async || {
         let overview = api.get("/v1/overview").await.ok();
         let ways = api.get("/v1/machines/checkout").await.ok();
@@ -99,7 +101,7 @@ async fn what_every_route_answers_is_what_the_document_says() {
         .duration_since(UNIX_EPOCH)
         .unwrap()
         .as_secs();
-    let asked: Vec<(&str, &str, String, Value)> = vec![
+    let questions: Vec<(&str, &str, String, Value)> = vec![
         (
             "get",
             "/v1/instances",
@@ -158,6 +160,36 @@ async fn what_every_route_answers_is_what_the_document_says() {
             "get",
             "/v1/instances/{id}",
             "/v1/instances/99999".into(),
+            Value::Null,
+        ),
+        (
+            "get",
+            "/v1/instances/{id}",
+            format!("/v1/instances/{errand}"),
+            Value::Null,
+        ),
+        (
+            "get",
+            "/v1/instances/{id}/history",
+            format!("/v1/instances/{errand}/history?limit=200"),
+            Value::Null,
+        ),
+        (
+            "get",
+            "/v1/instances/{id}/history",
+            format!("/v1/instances/{waits}/history"),
+            Value::Null,
+        ),
+        (
+            "get",
+            "/v1/instances/{id}/runs",
+            format!("/v1/instances/{errand}/runs"),
+            Value::Null,
+        ),
+        (
+            "get",
+            "/v1/instances/{id}/export",
+            format!("/v1/instances/{errand}/export"),
             Value::Null,
         ),
         (
@@ -233,10 +265,40 @@ async fn what_every_route_answers_is_what_the_document_says() {
             json!(signed_body),
         ),
         (
+            "get",
+            "/v1/instances/{id}/family",
+            format!("/v1/instances/{parent}/family"),
+            Value::Null,
+        ),
+        (
             "post",
             "/v1/instances/{id}/cancel",
-            format!("/v1/instances/{parent}/cancel"),
-            json!({}),
+            format!("/v1/instances/{asked}/cancel"),
+            json!({"reason": "test"}),
+        ),
+        (
+            "get",
+            "/v1/instances/{id}",
+            format!("/v1/instances/{asked}"),
+            Value::Null,
+        ),
+        (
+            "post",
+            "/v1/instances/{id}/terminate",
+            format!("/v1/instances/{parent}/terminate"),
+            json!({"tree": true}),
+        ),
+        (
+            "get",
+            "/v1/instances/{id}/closures",
+            format!("/v1/instances/{closed}/closures"),
+            Value::Null,
+        ),
+        (
+            "get",
+            "/v1/instances/{id}/tree",
+            format!("/v1/instances/{closed}/tree"),
+            Value::Null,
         ),
         (
             "delete",
@@ -288,7 +350,7 @@ async fn what_every_route_answers_is_what_the_document_says() {
         ),
     ];
     let mut answered = BTreeSet::new();
-    for (method, path, address, body) in asked {
+    for (method, path, address, body) in questions {
         let text = body
             .as_str()
             .map_or_else(|| body.to_string(), str::to_owned);
@@ -332,6 +394,23 @@ async fn what_every_route_answers_is_what_the_document_says() {
         assert!(documented.remove(&(elsewhere.0.to_owned(), elsewhere.1.to_owned())));
     }
     assert_eq!(answered, documented);
+}
+
+/// A parent that has ended, with a child that was told of it.
+async fn closed_team(api: &Asking) -> String {
+    let plan = json!({"children": ["done", "wait"], "quorum": 1, "window": 5, "deadline_ms": 60_000, "on_close": "terminate"});
+    let team = json!({"machine": "team", "step": "begin", "state": plan});
+    let id = api.post("/v1/instances", team).await.ok()["id"].clone();
+    let id = id.as_str().unwrap().to_owned();
+    let closures = format!("/v1/instances/{id}/closures");
+    eventually("the child was told", async || {
+        !api.get(&closures).await.ok()["closures"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+    })
+    .await;
+    id
 }
 
 fn routes(document: &Value) -> BTreeSet<(String, String)> {

@@ -10,6 +10,7 @@ use std::time::Duration;
 on_both_stores![
     a_stream_begins_with_what_is_there_and_goes_on_with_what_changes,
     a_stream_of_ids_tells_of_those,
+    a_stream_tells_of_a_cancel_that_waits_for_its_answer,
     a_stream_tells_nothing_that_is_out_of_reach,
     there_is_an_end_to_how_many_streams_are_open,
 ];
@@ -39,7 +40,7 @@ async fn a_stream_begins_with_what_is_there_and_goes_on_with_what_changes<
     assert!(!next.contains("\"machine\":\"other\""), "{next}");
     server
         .api
-        .post(&format!("/v1/instances/{second}/cancel"), json!({}))
+        .post(&format!("/v1/instances/{second}/terminate"), json!({}))
         .await
         .ok();
     read_until(&mut stream, "\"status\":\"cancelled\"").await;
@@ -71,12 +72,12 @@ async fn a_stream_of_ids_tells_of_those<S: Store + Inspect + Clone>(store: S) {
     read_until(&mut stream, &format!("\"id\":\"{two}\"")).await;
     server
         .api
-        .post(&format!("/v1/instances/{silent}/cancel"), json!({}))
+        .post(&format!("/v1/instances/{silent}/terminate"), json!({}))
         .await
         .ok();
     server
         .api
-        .post(&format!("/v1/instances/{one}/cancel"), json!({}))
+        .post(&format!("/v1/instances/{one}/terminate"), json!({}))
         .await
         .ok();
     let told = read_until(&mut stream, "\"status\":\"cancelled\"").await;
@@ -104,6 +105,22 @@ async fn a_stream_of_ids_tells_of_those<S: Store + Inspect + Clone>(store: S) {
         server.api.get(&format!("/v1/events?{many}")).await.code(),
         "invalid_request"
     );
+    server.stop().await;
+}
+
+async fn a_stream_tells_of_a_cancel_that_waits_for_its_answer<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let server = Server::start(Asking::new(store), quick(), ServeLimits::default()).await;
+    let id = server.api.insert("m", "default").await;
+    let mut stream = server.ask(&format!("/v1/events?id={id}"), "").await;
+    read_until(&mut stream, "\"cancel\":null").await;
+    let path = format!("/v1/instances/{id}/cancel");
+    server.api.post(&path, json!({})).await.ok();
+    // The revision is the one that was told before.
+    let told = read_until(&mut stream, "\"answered\":false").await;
+    assert!(told.contains("\"revision\":0"), "{told}");
+    drop(stream);
     server.stop().await;
 }
 

@@ -117,7 +117,7 @@ async fn a_machine_is_shown_with_its_steps_counts_and_ways<S: Store + Inspect + 
         (&json!("start"), &json!("ship"), &json!("wait"))
     );
     let all = api.get("/v1/machines").await.ok();
-    assert_eq!(all["machines"].as_array().unwrap().len(), 3);
+    assert_eq!(all["machines"].as_array().unwrap().len(), 10);
     engine.shutdown().await;
 }
 
@@ -134,7 +134,7 @@ async fn a_worker_is_shown_with_what_it_runs<S: Store + Inspect + Clone>(store: 
         .iter()
         .map(|machine| &machine["name"])
         .collect();
-    assert_eq!(machines.len(), 3);
+    assert_eq!(machines.len(), 10);
     assert_eq!(worker["executing"], json!({"count": 0, "exact": true}));
     engine.shutdown().await;
     assert_eq!(api.get("/v1/workers").await.ok()["workers"], json!([]));

@@ -99,7 +99,7 @@ async fn a_key_is_held_until_its_instance_ends<S: Store + Inspect + Clone>(store
     );
 
     let id = first["id"].as_str().unwrap();
-    api.post(&format!("/v1/instances/{id}/cancel"), json!({}))
+    api.post(&format!("/v1/instances/{id}/terminate"), json!({}))
         .await
         .ok();
     let after = api.post("/v1/instances", new).await.ok();
@@ -122,7 +122,7 @@ async fn an_idempotency_key_makes_sending_again_harmless<S: Store + Inspect + Cl
     let first = send(new.clone()).await.ok();
     let id = first["id"].as_str().unwrap();
     // Even after it has ended.
-    api.post(&format!("/v1/instances/{id}/cancel"), json!({}))
+    api.post(&format!("/v1/instances/{id}/terminate"), json!({}))
         .await
         .ok();
     let again = send(new).await.ok();
@@ -197,7 +197,7 @@ async fn filters_choose_and_count<S: Store + Inspect + Clone>(store: S) {
     .ok();
     let ended = api.insert("c", "default").await;
     api.post(
-        &format!("/v1/instances/{ended}/cancel"),
+        &format!("/v1/instances/{ended}/terminate"),
         json!({"reason": "no longer wanted"}),
     )
     .await
@@ -218,6 +218,9 @@ async fn filters_choose_and_count<S: Store + Inspect + Clone>(store: S) {
         ("deadline=overdue", 0),
         ("inserted_from=2026-01-01T00:00:00Z", 3),
         ("inserted_until=2026-01-01T00:00:00%2B02:00", 0),
+        ("ended_from=2026-01-01T00:00:00Z", 1),
+        ("ended_until=2026-01-01T00:00:00Z", 0),
+        ("ended_from=2026-01-01T00:00:00Z&status=runnable", 0),
         ("parent=1", 0),
     ] {
         let counted = api.get(&format!("/v1/instances/count?{query}")).await.ok();

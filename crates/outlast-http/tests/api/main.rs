@@ -6,18 +6,26 @@ mod bad_input;
 mod bulk;
 mod dashboard;
 mod documents;
+mod ending;
 mod errors;
 mod events;
 mod family;
+#[path = "../machines/flows.rs"]
+mod flow_machines;
+mod flows;
 mod glance;
 mod hosts;
 mod instances;
+mod joins;
 mod mounted;
 mod operating;
 mod reach;
+mod reach_of_trees;
 mod serving;
 mod signals;
 mod support;
+#[path = "../machines/team.rs"]
+mod team;
 mod tokens;
 mod waiting;
 mod webhooks;

@@ -1,4 +1,4 @@
-//! Retry, cancel, delete, pause and resume.
+//! Retry, terminate, delete, pause and resume.
 
 use crate::support::{Asking, on_both_stores, running};
 use outlast_core::{Inspect, Store};
@@ -6,7 +6,7 @@ use serde_json::json;
 
 on_both_stores![
     what_failed_is_retried_and_that_is_recorded,
-    what_lives_is_cancelled_and_then_deleted,
+    what_lives_is_terminated_and_then_deleted,
     a_paused_queue_gives_nothing_out_until_it_is_resumed,
 ];
 
@@ -46,7 +46,7 @@ async fn what_failed_is_retried_and_that_is_recorded<S: Store + Inspect + Clone>
     assert_eq!(first["status_before"], "failed");
 }
 
-async fn what_lives_is_cancelled_and_then_deleted<S: Store + Inspect + Clone>(store: S) {
+async fn what_lives_is_terminated_and_then_deleted<S: Store + Inspect + Clone>(store: S) {
     let api = Asking::new(store);
     let id = api.insert("m", "default").await;
     let path = format!("/v1/instances/{id}");
@@ -54,12 +54,14 @@ async fn what_lives_is_cancelled_and_then_deleted<S: Store + Inspect + Clone>(st
     // The body may be left out.
     let request = api.request(
         axum::http::Method::POST,
-        &format!("{path}/cancel"),
+        &format!("{path}/terminate"),
         axum::body::Body::empty(),
     );
-    assert_eq!(api.send(request).await.ok()["answer"], "cancelled");
+    assert_eq!(api.send(request).await.ok()["answer"], "terminated");
     assert_eq!(
-        api.post(&format!("{path}/cancel"), json!({})).await.code(),
+        api.post(&format!("{path}/terminate"), json!({}))
+            .await
+            .code(),
         "already_ended"
     );
     assert_eq!(
@@ -68,7 +70,7 @@ async fn what_lives_is_cancelled_and_then_deleted<S: Store + Inspect + Clone>(st
     );
     assert_eq!(api.delete(&path).await.code(), "not_found");
     assert_eq!(api.get(&path).await.code(), "not_found");
-    for verb in ["cancel", "retry"] {
+    for verb in ["cancel", "terminate", "retry"] {
         assert_eq!(
             api.post(&format!("{path}/{verb}"), json!({})).await.code(),
             "not_found"

@@ -63,7 +63,12 @@ async fn what_is_another_tenants_cannot_be_looked_at_or_touched<S: Store + Inspe
             "/wait?timeout_ms=1",
             "/children",
             "/tree",
+            "/family",
+            "/closures",
             "/operations",
+            "/history",
+            "/runs",
+            "/export",
         ] {
             let answer = api.get(&format!("{path}{look}")).await;
             assert_eq!(answer.code(), "not_found", "{look}");
@@ -74,9 +79,16 @@ async fn what_is_another_tenants_cannot_be_looked_at_or_touched<S: Store + Inspe
                 nobody.text.replace("999999", "N")
             );
         }
-        for touch in ["/retry", "/cancel"] {
+        for touch in ["/retry", "/cancel", "/terminate"] {
             assert_eq!(
                 api.post(&format!("{path}{touch}"), json!({})).await.code(),
+                "not_found"
+            );
+        }
+        for touch in ["/cancel", "/terminate"] {
+            let tree = json!({"tree": true});
+            assert_eq!(
+                api.post(&format!("{path}{touch}"), tree).await.code(),
                 "not_found"
             );
         }
@@ -86,7 +98,7 @@ async fn what_is_another_tenants_cannot_be_looked_at_or_touched<S: Store + Inspe
             api.post(&format!("{path}/signals"), signal).await.code(),
             "no_target"
         );
-        for verb in ["cancel", "retry", "delete"] {
+        for verb in ["cancel", "terminate", "retry", "delete"] {
             let bulk = api
                 .post(&format!("/v1/bulk/{verb}"), json!({"filter": {}}))
                 .await
@@ -108,6 +120,7 @@ async fn what_is_another_tenants_cannot_be_looked_at_or_touched<S: Store + Inspe
         (&untouched["status"], &untouched["revision"]),
         (&json!("runnable"), &json!(0))
     );
+    assert_eq!(untouched["cancel"], Value::Null);
 }
 
 async fn lists_and_counts_have_only_what_is_within_reach<S: Store + Inspect + Clone>(store: S) {
@@ -153,13 +166,13 @@ async fn lists_and_counts_have_only_what_is_within_reach<S: Store + Inspect + Cl
     }
     let dry = tenants
         .of_both
-        .post("/v1/bulk/cancel", json!({"filter": {}, "dry_run": true}))
+        .post("/v1/bulk/terminate", json!({"filter": {}, "dry_run": true}))
         .await
         .ok();
     assert_eq!(dry["count"], 3);
     let done = tenants
         .of_both
-        .post("/v1/bulk/cancel", json!({"filter": {}}))
+        .post("/v1/bulk/terminate", json!({"filter": {}}))
         .await
         .ok();
     assert_eq!(done["changed"], 3);

@@ -138,7 +138,7 @@ async fn acting_on_all_changes_what_the_filter_matches_and_nothing_else() {
     page.until_text("[data-total]", "1 match").await;
     page.press("Cancel all …").await;
     page.press("Cancel 1").await;
-    page.until_text("[data-bulk=finished]", "1 instance cancelled.")
+    page.until_text("[data-bulk=finished]", "1 instance asked to cancel.")
         .await;
     page.press("Close").await;
     assert_eq!(ended(&stage, "checkout", Status::Cancelled, 1).await, 1);
@@ -146,6 +146,16 @@ async fn acting_on_all_changes_what_the_filter_matches_and_nothing_else() {
         ended(&stage, "checkout", Status::AwaitingSignal, 1).await,
         1
     );
+    page.go(&format!("{}instances?machine=checkout", stage.ui))
+        .await;
+    page.press("Terminate all …").await;
+    page.until_text("dialog", "1 instance will be terminated")
+        .await;
+    page.press("Terminate 1").await;
+    page.until_text("[data-bulk=finished]", "1 instance terminated.")
+        .await;
+    page.press("Close").await;
+    assert_eq!(ended(&stage, "checkout", Status::Cancelled, 2).await, 2);
     visit.end().await;
     stage.end().await;
 }

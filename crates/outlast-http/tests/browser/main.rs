@@ -7,7 +7,11 @@
 
 mod acting;
 mod devtools;
+mod families;
 mod finding;
+#[path = "../machines/flows.rs"]
+mod flow_machines;
+mod flows;
 mod history;
 mod hostile;
 mod living;
@@ -17,6 +21,8 @@ mod page;
 mod pure;
 mod screens;
 mod stage;
+#[path = "../machines/team.rs"]
+mod team;
 
 use devtools::Browser;
 use page::Page;

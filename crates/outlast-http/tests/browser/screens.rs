@@ -87,6 +87,27 @@ fn screens(cast: &Cast) -> Vec<Screen> {
             ],
         ),
         screen(
+            "joining",
+            format!("instances/{}/family", cast.team),
+            &[
+                ("[data-join]", "3 of 8, 1 failed"),
+                ("[data-terms]", "Quorum 5 of 8: 2 done"),
+                ("[data-terms]", "Window 3: 2 children wait for a place"),
+                ("[data-terms]", "Deadline in"),
+                ("[data-terms]", "When it ends, they are terminated"),
+            ],
+        ),
+        screen(
+            "asked",
+            format!("instances/{}", cast.asked),
+            &[
+                ("[data-cancel=answered]", "cancel answered"),
+                ("[data-waiting]", "the customer has ordered twice"),
+                ("[data-waiting]", "undone"),
+                (".head", "Terminate"),
+            ],
+        ),
+        screen(
             "queues",
             "queues".into(),
             &[("table", "mail"), ("table", "reports"), ("table", "Pause")],
@@ -293,7 +314,7 @@ const PALE: &str = r#"(() => {
 })()"#;
 
 /// Beside what cargo builds.
-fn pictures() -> PathBuf {
+pub(crate) fn pictures() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target =
         target.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target"));

@@ -1,9 +1,11 @@
 //! What the browser looks at: a store, an engine that runs machines on it, and the router on a port of this machine.
 
+use crate::flow_machines::{Errand, Fulfil, Insure, Label, Pack, Stuck};
 use crate::machines::{
     Cart, Checkout, Fulfilment, GiftWrap, Line, LineItem, Mail, Mailing, OldCheckout, OldOrder,
     Order, Parcel, PaymentConfirmed,
 };
+use crate::team::{Piece, Plan, Team, Teamwork, Work};
 use axum::Router;
 use outlast::prelude::*;
 use outlast::{EngineBuilder, InstanceId, Status};
@@ -92,6 +94,13 @@ impl Stage {
             .machine(Fulfilment)
             .machine(LineItem)
             .machine(mailing)
+            .machine(Team)
+            .machine(Piece)
+            .workflow(Fulfil)
+            .workflow(Label)
+            .workflow(Stuck)
+            .machine(Insure)
+            .machine(Pack)
             .queue("default", 20)
             .queue("mail", 5)
             .start()
@@ -186,6 +195,45 @@ impl Stage {
             .get()
     }
 
+    /// Children that are joined as the plan says.
+    pub(crate) async fn team(&self, plan: Plan) -> InstanceId {
+        let new = New::<Team>(Teamwork::Begin(plan));
+        let inserted = self.engine.insert(new).await.expect("it is inserted");
+        inserted.id().expect("it has no key").get()
+    }
+
+    pub(crate) async fn piece(&self, what: &str) -> InstanceId {
+        let new = New::<Piece>(Work::Begin {
+            what: what.to_owned(),
+        });
+        let inserted = self.engine.insert(new).await.expect("it is inserted");
+        inserted.id().expect("it has no key").get()
+    }
+
+    /// A workflow that has come to its last wait.
+    pub(crate) async fn errand(&self, errand: Errand) -> InstanceId {
+        let inserted = self.engine.insert(Run::<Fulfil>(errand)).await;
+        let id = inserted.expect("it is inserted").id();
+        let id = id.expect("it has no key").get();
+        self.waits_for_approval(id, 1).await;
+        id
+    }
+
+    /// Waits until this run of a workflow waits for its approval.
+    pub(crate) async fn waits_for_approval(&self, id: InstanceId, run: i32) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let it = self.engine.get(id).await.expect("the store answers");
+            let it = it.expect("it is there");
+            let awaits = it.awaits.as_deref().unwrap_or_default();
+            if it.run == run && awaits.iter().any(|name| name == "approved") {
+                return;
+            }
+            assert!(Instant::now() < end, "instance {id} does not wait: {it:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     /// Waits until an instance has come to a status.
     pub(crate) async fn reaches(&self, id: InstanceId, status: Status) {
         let end = Instant::now() + PATIENCE;
@@ -236,6 +284,7 @@ impl Stage {
         }
         self.mail("later@mail.example", Duration::from_secs(3600))
             .await;
+        let (team, asked) = self.populate_teams().await;
         self.reaches(failed, Status::Failed).await;
         self.reaches(parent, Status::AwaitingChildren).await;
         for &id in &orders[..1] {
@@ -254,7 +303,31 @@ impl Stage {
             waiting: orders[39],
             parent,
             failed,
+            team,
+            asked,
         }
+    }
+
+    /// A team that waits for a quorum in a window, and a piece that undoes what it did because it was asked to cancel.
+    async fn populate_teams(&self) -> (InstanceId, InstanceId) {
+        let children = [
+            "done", "done", "fail", "wait", "careful", "wait", "wait", "wait",
+        ];
+        let plan = Plan {
+            children: children.map(str::to_owned).to_vec(),
+            quorum: Some(5),
+            window: Some(3),
+            deadline_ms: Some(3_600_000),
+            cancel_rest: true,
+            on_close: Some(ClosePolicy::Terminate),
+            ..Plan::default()
+        };
+        let team = self.team(plan).await;
+        let asked = self.piece("careful").await;
+        self.reaches(asked, Status::AwaitingSignal).await;
+        let note = Note::by("ada").because("the customer has ordered twice");
+        self.engine.cancel(asked, note).await.expect("it is asked");
+        (team, asked)
     }
 }
 
@@ -263,6 +336,8 @@ pub(crate) struct Cast {
     pub(crate) waiting: InstanceId,
     pub(crate) parent: InstanceId,
     pub(crate) failed: InstanceId,
+    pub(crate) team: InstanceId,
+    pub(crate) asked: InstanceId,
 }
 
 /// A token that may do everything, with its secret.

@@ -2,7 +2,8 @@
 // by status, those that need a look unfolded.
 
 import { get } from '../api.js';
-import { joinMeter } from '../family-parts.js';
+import { end } from '../ending.js';
+import { heldOf, joinMeter, marks, policyMark, sharedPolicy } from '../family-parts.js';
 import { numberOf, plural, STATUSES, whole, words } from '../format.js';
 import { follow, repeat } from '../live.js';
 import { attempt, glyph, problem, skeletons, statusOf, time } from '../parts.js';
@@ -56,12 +57,19 @@ export function screen({ parts: [id], signal, draw }) {
     draw();
   }
 
+  async function endTree(verb) {
+    if (await end(verb, root.instance, { tree: true })) load();
+  }
+
   function describe() {
-    const it = root?.instance ?? root;
+    const it = root?.instance;
     return [
       h('p', { class: 'crumb' }, h('a', { href: href('instances') }, 'Instances'), ' / ', h('a', { href: href(`instances/${id}`) }, id), ' /'),
       h('div', { class: 'head' }, h('h1', {}, 'Family'), it && h('span', { class: 'faint' }, `of ${it.machine} ${it.id}`),
-        it?.parent && h('div', { class: 'actions' }, h('a', { class: 'button', href: href(`instances/${it.parent.id}/family`) }, 'Up to its parent'))),
+        it && h('div', { class: 'actions' },
+          it.parent && h('a', { class: 'button', href: href(`instances/${it.parent.id}/family`) }, 'Up to its parent'),
+          it.round > 0 && h('button', { class: 'danger', onclick: () => endTree('cancel') }, 'Cancel the tree …'),
+          it.round > 0 && h('button', { class: 'danger', onclick: () => endTree('terminate') }, 'Terminate the tree …'))),
       failed && problem(failed, load),
       !root && !failed && h('div', { class: 'card' }, skeletons(10)),
       root && h('div', { class: 'card family' }, member(root, { alone: true })),
@@ -71,35 +79,37 @@ export function screen({ parts: [id], signal, draw }) {
   }
 
   /** One member: its line, then its rounds. */
-  function member(node, { alone = false } = {}) {
+  function member(node, { alone = false, shared = null } = {}) {
     const it = node.instance ?? node;
     const rounds = node.rounds ?? [];
     return h('div', { class: 'member', key: it.id },
       h('div', { class: 'member-line', 'data-row': it.id },
+        !alone && it.position !== null && h('span', { class: 'faint mono position', title: 'Its position in the fan-out' }, `#${it.position}`),
         h('a', { href: href(`instances/${it.id}`), class: 'mono' }, it.id),
         h('span', { class: 'what' }, `${it.machine} · ${it.step}`), it.key && h('code', { class: 'faint what' }, it.key),
-        h('span', { class: 'member-status' }, alone && statusOf(it.status)),
+        h('span', { class: 'member-status' }, marks(it), !alone && policyMark(it, shared), alone && statusOf(it.status)),
         h('span', { class: 'faint member-time' }, time(it.updated_at))),
-      it.status === 'failed' && it.last_error && h('p', { class: 'member-error' }, it.last_error.slice(0, 200)),
-      rounds.length > 0 && h('div', { class: 'rounds' }, [...rounds].reverse().map((round) => roundOf(it.id, round))));
+      (it.status === 'failed' || it.status === 'cancelled') && it.last_error && h('p', { class: 'member-error' }, it.last_error.slice(0, 200)),
+      rounds.length > 0 && h('div', { class: 'rounds' }, [...rounds].reverse().map((round) => roundOf(it, round))));
   }
 
   function roundOf(parent, round) {
-    return h('div', { class: 'round', key: round.round }, joinMeter(round),
+    return h('div', { class: 'round', key: round.round }, joinMeter(round, parent),
       STATUSES.filter((status) => numberOf(round.counts?.[status]) > 0).map((status) => group(parent, round, status)));
   }
 
   function group(parent, round, status) {
-    const place = `${parent} ${round.round} ${status}`;
+    const place = `${parent.id} ${round.round} ${status}`;
     const all = numberOf(round.counts[status]);
     const given = (round.children ?? []).filter((child) => (child.instance ?? child).status === status);
     const extra = further.get(place);
     const known = extra ? unique([...given, ...extra.children]) : given;
+    const held = status === 'runnable' ? heldOf(round, parent) : 0;
     const open = folds.get(place) ?? (UNFOLDED.has(status) || all <= 3);
     return h('details', { key: status, open, ontoggle: (event) => { folds.set(place, event.target.open); } },
-      h('summary', { class: `is-${status}` }, h('span', { class: 'status' }, glyph(status), `${whole(all)} ${words(status)}`)),
-      h('div', { class: 'members' }, known.map((child) => member(child)),
-        known.length < all && extra?.next !== null && h('button', { class: 'small quiet', onclick: () => loadMore(parent, round.round, status, place) }, known.length === 0 ? 'Show them' : `Show more of ${plural(all, 'child', 'children')}`)));
+      h('summary', { class: `is-${status}` }, h('span', { class: 'status' }, glyph(status), `${whole(all)} ${words(status)}${held > 0 ? `, ${whole(held)} of them held` : ''}`)),
+      h('div', { class: 'members' }, known.map((child) => member(child, { shared: sharedPolicy(round) })),
+        known.length < all && extra?.next !== null && h('button', { class: 'small quiet', onclick: () => loadMore(parent.id, round.round, status, place) }, known.length === 0 ? 'Show them' : `Show more of ${plural(all, 'child', 'children')}`)));
   }
 
   return { title: () => `Family of ${id}`, describe };

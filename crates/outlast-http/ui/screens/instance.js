@@ -1,9 +1,12 @@
 // Instance: what it waits for in one sentence, what it carries, what happened to it, and what can be done.
 
 import { get, post, remove } from '../api.js';
-import { joinMeter } from '../family-parts.js';
+import { closuresOf } from '../closures.js';
+import { end } from '../ending.js';
+import { joinMeter, marks, POLICIES } from '../family-parts.js';
+import { flowOf, isFlow } from '../flow.js';
 import { ENDED, plural, span, whole, words } from '../format.js';
-import { follow, repeat } from '../live.js';
+import { follow, isSame, repeat } from '../live.js';
 import { attempt, card, confirm, problem, skeletons, statusOf, time, toast } from '../parts.js';
 import { go, href } from '../router.js';
 import { signalForm } from '../signal-form.js';
@@ -13,8 +16,10 @@ import { plainText } from '../viewer.js';
 const GATHER_MS = 150;
 // Events tell of the instance; its inbox and children are looked at now and then too.
 const REFRESH_MS = 5_000;
+// What is open grows in the timeline while one looks.
+const GROW_MS = 1_000;
 
-export function screen({ parts: [id], signal, draw }) {
+export function screen({ parts: [id], query, signal, draw }) {
   let instance = null;
   let signals = null;
   let family = null;
@@ -22,15 +27,20 @@ export function screen({ parts: [id], signal, draw }) {
   let failed = null;
   let gone = false;
   let gathering = null;
+  const closures = closuresOf(id, { signal, draw });
+  const flow = flowOf(id, { signal, draw });
+  flow.choose(query.get('run'));
   const form = signalForm(id, { draw, sent: () => load() });
 
   load();
   repeat(load, REFRESH_MS, signal);
+  repeat(() => { if (instance && isFlow(instance) && flow.isLive(instance)) draw(); }, GROW_MS, signal);
+  addEventListener('resize', draw, { signal });
   follow({ id }, { instance: soon, gone: () => { gone = true; draw(); } }, load, signal);
 
   /** Several events in a row are one reason to look. */
   function soon(news) {
-    if (news.revision === instance?.revision) return;
+    if (isSame(news, instance)) return;
     gathering ??= setTimeout(() => {
       gathering = null;
       if (!signal.aborted) load();
@@ -44,12 +54,14 @@ export function screen({ parts: [id], signal, draw }) {
         get(`instances/${id}/signals`, {}, signal),
         get(`instances/${id}/tree`, { depth: 1 }, signal),
         get(`instances/${id}/operations`, {}, signal),
+        closures.load(),
       ]);
       instance = it;
       signals = inbox.signals;
       family = tree.root;
       operations = done.operations;
       failed = null;
+      if (isFlow(instance)) await flow.load(instance);
     } catch (error) {
       if (error.name === 'AbortError') return;
       // What is shown stays; a deleted instance says so itself.
@@ -64,6 +76,10 @@ export function screen({ parts: [id], signal, draw }) {
     if (!agreed) return;
     await attempt(() => post(`instances/${id}/${verb}`, agreed), asked.done);
     load();
+  }
+
+  async function finish(verb) {
+    if (await end(verb, instance)) load();
   }
 
   async function destroy() {
@@ -81,15 +97,18 @@ export function screen({ parts: [id], signal, draw }) {
       h('p', { class: 'crumb' }, h('a', { href: href('instances') }, 'Instances'), ' / ',
         instance && h('a', { href: href('machine', { name: instance.machine }) }, instance.machine), instance && ` v${instance.version}`,
         instance?.parent && [' / child of ', h('a', { href: href(`instances/${instance.parent.id}`) }, instance.parent.id)]),
-      h('div', { class: 'head' }, h('h1', {}, `Instance ${id}`), instance && !gone && h('span', { class: `pill is-${instance.status}`, 'data-status': instance.status }, statusOf(instance.status)), instance && !gone && buttons()),
+      h('div', { class: 'head' }, h('h1', {}, `Instance ${id}`), instance && !gone && h('span', { class: `pill is-${instance.status}`, 'data-status': instance.status }, statusOf(instance.status)), instance && !gone && marks(instance), instance && !gone && buttons()),
       gone && h('div', { class: 'problem' }, h('strong', {}, 'It is gone'), 'This instance was deleted or collected. What is below is what was last seen.'),
       failed && problem(failed, load),
       !instance && !failed && h('div', { class: 'card' }, skeletons(10)),
       instance && h('div', { class: 'stack' },
         instance.waiting && h('p', { class: `waiting is-${instance.status}`, 'data-waiting': true, 'aria-live': 'polite' }, instance.waiting),
-        h('div', { class: 'halves' },
-          h('div', { class: 'stack' }, facts(), errorCard(), data('State', instance.state), instance.result !== null && instance.result !== undefined && data('Result', instance.result)),
-          h('div', { class: 'stack' }, !ENDED.has(instance.status) && !gone && card('Send a signal', null, h('div', { class: 'body' }, form(instance))), inbox(), children(), history()))),
+        // Keyed, so that what comes and goes above does not move what somebody looks at into another element.
+        isFlow(instance) && [h('div', { key: 'waits', class: 'stack' }, flow.waits(instance)), h('div', { key: 'timeline' }, flow.drawing(instance))],
+        h('div', { key: 'halves', class: 'halves' },
+          h('div', { class: 'stack' }, facts(), errorCard(), data(isFlow(instance) ? 'Input' : 'State', instance.state), instance.result !== null && instance.result !== undefined && data('Result', instance.result)),
+          h('div', { class: 'stack' }, !ENDED.has(instance.status) && !gone && card('Send a signal', null, h('div', { class: 'body' }, form(instance))), inbox(), children(), closures.describe(), history())),
+        isFlow(instance) && h('div', { key: 'events' }, flow.list())),
     ];
   }
 
@@ -98,18 +117,23 @@ export function screen({ parts: [id], signal, draw }) {
     return h('div', { class: 'actions' },
       (family?.rounds?.length > 0 || instance.parent) && h('a', { class: 'button', href: href(`instances/${id}/family`) }, 'Family'),
       (instance.status === 'failed' || instance.status === 'cancelled') && h('button', { onclick: () => operate('retry', { title: `Retry instance ${id}?`, text: `It runs step ${instance.step} again, with the state it has.`, action: 'Retry', done: `Instance ${id} runs again.` }) }, 'Retry'),
-      !ended && h('button', { class: 'danger', onclick: () => operate('cancel', { title: `Cancel instance ${id}?`, text: 'It ends where it is. A step that runs now is told and its outcome is not written.', action: 'Cancel it', danger: true, done: `Instance ${id} is cancelled.` }) }, 'Cancel'),
+      !ended && !instance.cancel && h('button', { class: 'danger', title: 'Ask it to end; its machine decides how', onclick: () => finish('cancel') }, 'Cancel'),
+      !ended && h('button', { class: 'danger', title: 'End it now, whatever it does', onclick: () => finish('terminate') }, 'Terminate'),
       ended && h('button', { class: 'danger', onclick: destroy }, 'Delete'));
   }
 
   function facts() {
     const it = instance;
     const rows = [
-      ['Step', it.step], ['Attempt', whole(it.attempt)], ['Crashes', whole(it.crashes)],
+      !isFlow(it) && ['Step', it.step], isFlow(it) && ['Run', whole(it.run)], isFlow(it) && ['Events', whole(it.events)], ['Attempt', whole(it.attempt)], ['Crashes', whole(it.crashes)],
       ['Queue', h('a', { href: href('instances', { queue: it.queue }) }, it.queue)], ['Priority', it.priority], ['Revision', whole(it.revision)],
       it.key !== null && ['Key', it.key], it.partition_key !== null && ['Partition key', h('a', { href: href('instances', { partition_key: it.partition_key }) }, it.partition_key)],
       it.awaits && ['Awaits', it.awaits.join(', ')], it.awaits && ['Until', time(it.await_deadline, 'no deadline')],
       it.status === 'awaiting_children' && ['Children open', whole(it.children_pending)],
+      it.parent && ['Position', `${whole(it.position)} of round ${whole(it.parent.round)}`],
+      it.parent && ['If its parent ends', `it ${POLICIES[it.on_parent_close]}`],
+      it.held !== null && ['Place in the window', it.held ? 'waits for one' : 'has one'],
+      it.cancel && ['Asked to cancel', h('span', {}, time(it.cancel.requested_at), it.cancel.answered || ENDED.has(it.status) ? '' : ', not answered yet')],
       it.worker && ['Worker', h('a', { href: href('workers') }, it.worker)],
       it.status === 'runnable' && ['Eligible', time(it.eligible_at)],
       ['Inserted', time(it.inserted_at)], ['Updated', time(it.updated_at)],
@@ -137,17 +161,22 @@ export function screen({ parts: [id], signal, draw }) {
     const rounds = family?.rounds ?? [];
     if (rounds.length === 0) return null;
     return card('Children', h('span', { class: 'actions' }, h('a', { href: href(`instances/${id}/family`) }, 'Whole family'), h('a', { href: href('instances', { parent: id }) }, 'As a list')),
-      h('div', { class: 'body stack' }, rounds.map((round) => joinMeter(round))));
+      h('div', { class: 'body stack' }, rounds.map((round) => joinMeter(round, family.instance))));
   }
 
   function history() {
     if (!operations || operations.length === 0) return null;
     return card('Operations', null, h('ul', { class: 'list' }, operations.map((each, index) => h('li', { key: `${each.at} ${index}` },
-      h('div', { class: 'line' }, h('b', {}, words(each.verb)), ` by ${each.by}`, each.status_before && h('span', { class: 'faint' }, ` when it was ${words(each.status_before)}`), h('span', { class: 'faint end-of-line' }, time(each.at))),
+      h('div', { class: 'line' }, h('b', {}, words(each.verb)), ` by ${each.by}`, each.cause && h('a', { href: href(`instances/${each.cause}`) }, each.cause), each.status_before && h('span', { class: 'faint' }, ` when it was ${words(each.status_before)}`), h('span', { class: 'faint end-of-line' }, time(each.at))),
       each.reason && h('p', { class: 'soft' }, each.reason)))));
   }
 
-  return { title: () => (instance ? `${instance.machine} ${id}` : `Instance ${id}`), describe };
+  function moved(next) {
+    if (flow.choose(next.get('run')) && instance) flow.load(instance).then(draw);
+    draw();
+  }
+
+  return { moved, title: () => (instance ? `${instance.machine} ${id}` : `Instance ${id}`), describe };
 }
 
 function data(title, raw) {

@@ -5,7 +5,7 @@ import { actOnAll, hindrance, VERBS } from '../bulk.js';
 import { choose, chosen } from '../columns.js';
 import { FIELDS, inWords, isEmpty, MORE_FIELDS, read, toAddress, toQuery } from '../filters.js';
 import { counted, plural, STATUSES, words } from '../format.js';
-import { follow, repeat } from '../live.js';
+import { follow, isSame, repeat } from '../live.js';
 import { empty, glyph, problem, skeletons } from '../parts.js';
 import { go, href } from '../router.js';
 import { h } from '../view.js';
@@ -86,7 +86,7 @@ export function screen({ query, signal, draw }) {
     const index = page?.instances.findIndex((each) => each.id === instance.id) ?? -1;
     if (index >= 0) {
       // A stream begins with how everything is.
-      if (page.instances[index].revision === instance.revision) return;
+      if (isSame(page.instances[index], instance)) return;
       page.instances[index] = instance;
       mark(instance.id, filter.statuses.length > 0 && !filter.statuses.includes(instance.status));
     } else if (page && !cursor && BigInt(instance.id) > BigInt(page.instances[0]?.id ?? 0)) {

@@ -14,8 +14,8 @@ const END = { width: 112, height: 34 };
 const MARGIN = 26;
 // An outcome that leads to no step ends the instance.
 const ENDS = { done: 'done', stop: 'failed', cancel: 'cancelled' };
-const HUES = { next: 'flow', wait: 'awaiting_signal', fan_out: 'awaiting_children', retry: 'warning', done: 'done', stop: 'failed', cancel: 'cancelled' };
-const MEANINGS = { next: 'goes on', wait: 'waits for a signal, then goes on', fan_out: 'starts children and joins them', retry: 'tries again', done: 'is done', stop: 'fails', cancel: 'is cancelled' };
+const HUES = { next: 'flow', wait: 'awaiting_signal', fan_out: 'awaiting_children', retry: 'warning', flow: 'executing', renew: 'runnable', done: 'done', stop: 'failed', cancel: 'cancelled' };
+const MEANINGS = { next: 'goes on', wait: 'waits for a signal, then goes on', fan_out: 'starts children and joins them', retry: 'tries again', flow: 'goes on with its history, or waits', renew: 'begins another run', done: 'is done', stop: 'fails', cancel: 'is cancelled' };
 // Smaller than this nobody reads it; then the layers go below each other.
 const SCALE_MIN = 0.8;
 
@@ -108,7 +108,7 @@ function graph(machine, { available, down }) {
   return h('div', { class: 'graph-size', style: { width: `${width * scale}px`, height: `${height * scale}px` } }, h('div', { class: 'graph', style: { width: `${width}px`, height: `${height}px`, transform: `scale(${scale.toFixed(3)})` } },
     h('svg', { viewBox: `${-MARGIN} ${-MARGIN - 10} ${width} ${height}`, width, height, 'aria-hidden': 'true' },
       drawn.edges.map(({ edge, points }) => edgeOf(edge, points, most, down)),
-      edges.filter((edge) => edge.from === edge.to).map((edge) => loop(edge, drawn.nodes.get(edge.from), most))),
+      edges.filter((edge) => edge.from === edge.to).map((edge, index, loops) => loop(edge, drawn.nodes.get(edge.from), most, loops.slice(0, index).filter((each) => each.from === edge.from).length))),
     [...drawn.nodes].map(([id, box]) => (ENDS[id.slice(4)] && id.startsWith('end:') ? endOf(machine, ENDS[id.slice(4)], box) : stepOf(machine, id, box)))));
 }
 
@@ -151,12 +151,12 @@ function edgeOf(edge, points, most, down) {
     h('text', { x: middle[0], y: middle[1] - (down ? 0 : thick / 2 + 4), 'text-anchor': 'middle' }, short(edge.weight)));
 }
 
-/** A step that tries again comes back to itself. */
-function loop(edge, box, most) {
+/** A step that tries again, and a workflow that goes on, comes back to itself; beside others that do. */
+function loop(edge, box, most, beside) {
   if (!box) return null;
   const thick = thickness(edge, most);
-  const [from, to, top] = [box.x + box.width - 52, box.x + box.width - 22, box.y];
-  return h('g', { key: `${edge.from} again`, class: 'edge', style: { '--hue': 'var(--warning)' } },
+  const [from, to, top] = [box.x + box.width - 52 - beside * 56, box.x + box.width - 22 - beside * 56, box.y];
+  return h('g', { key: `${edge.from} ${edge.outcome}`, class: 'edge', style: { '--hue': `var(--${HUES[edge.outcome] ?? 'warning'})` } },
     h('title', {}, told(edge)),
     h('path', { class: 'way', d: `M${from} ${top}C${from - 4} ${top - 26} ${to + 4} ${top - 26} ${to} ${top - 6}`, 'stroke-width': Math.min(4, thick) }),
     h('polygon', { points: `${to - 0.5},${top} ${to - 4.5},${top - 8} ${to + 5},${top - 7}` }),
@@ -170,7 +170,7 @@ function thickness(edge, most) {
 function told(edge) {
   const name = (id) => id.slice(id.indexOf(':') + 1);
   const to = edge.to.startsWith('end:') ? '' : ` to ${name(edge.to)}`;
-  return `${name(edge.from)} ${MEANINGS[edge.outcome] ?? edge.outcome}${edge.outcome === 'retry' ? '' : to}: ${plural(edge.weight, 'time')}${edge.mean === undefined || edge.mean === null ? '' : `, ${span(edge.mean)} on average`}`;
+  return `${name(edge.from)} ${MEANINGS[edge.outcome] ?? edge.outcome}${edge.from === edge.to ? '' : to}: ${plural(edge.weight, 'time')}${edge.mean === undefined || edge.mean === null ? '' : `, ${span(edge.mean)} on average`}`;
 }
 
 function middleOf(points) {

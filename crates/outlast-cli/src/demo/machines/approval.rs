@@ -1,4 +1,4 @@
-//! Asks a person, and decides without one after a while.
+//! Asks a person, and decides without one after a while. Whoever cancels it gets the money that was set aside back first.
 
 use super::work;
 use outlast::prelude::*;
@@ -10,8 +10,19 @@ pub(in crate::demo) struct Approval;
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 pub(in crate::demo) enum Request {
-    Ask { expense: u64, amount: u64 },
-    Decide { expense: u64, amount: u64 },
+    Ask {
+        expense: u64,
+        amount: u64,
+    },
+    Decide {
+        expense: u64,
+        amount: u64,
+    },
+    /// What it does when it is asked to end.
+    Release {
+        expense: u64,
+        amount: u64,
+    },
 }
 
 /// Somebody agrees.
@@ -59,6 +70,24 @@ impl Machine for Approval {
                     }
                     None => Outcome::cancelled("nobody answered in time"),
                 }
+            }
+            Request::Release { expense, amount } => {
+                work(Duration::from_millis(2_500)).await;
+                let why = cx.cancel_reason().unwrap_or("cancelled");
+                Outcome::cancelled(format!(
+                    "{why}; the {amount} of expense {expense} are free again"
+                ))
+            }
+        })
+    }
+
+    /// The amount was set aside when it was asked for, and is released before the end.
+    async fn on_cancel(&self, state: Request, _cx: &Context) -> StepResult<Self> {
+        Ok(match state {
+            Request::Ask { expense, amount }
+            | Request::Decide { expense, amount }
+            | Request::Release { expense, amount } => {
+                Outcome::next(Request::Release { expense, amount })
             }
         })
     }

@@ -2,11 +2,13 @@
 
 mod approval;
 mod checkout;
+mod fulfil;
 mod invoice;
 mod order;
 
 pub(super) use approval::{Approval, Approved, Rejected, Request};
 pub(super) use checkout::{Checkout, Payment, PaymentConfirmed};
+pub(super) use fulfil::{Fulfil, Pack, PickedUp, PrintLabel, Purchase};
 pub(super) use invoice::{Invoice, Mail};
 pub(super) use order::{Fulfilment, LineItem, Order};
 

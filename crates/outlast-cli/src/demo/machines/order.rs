@@ -1,7 +1,12 @@
-//! Fans out to its line items and joins them.
+//! Fans out to its line items, a few at a time, and joins them. They end with it.
 
 use super::{happens, work};
 use outlast::prelude::*;
+
+/// So many people pick and pack for one order.
+const HANDS: usize = 3;
+/// After this long the parcel goes with what there is.
+const DEPARTURE: Duration = Duration::from_secs(25);
 
 /// An order of several articles.
 pub(in crate::demo) struct Order;
@@ -32,7 +37,12 @@ impl Machine for Order {
                 let lines = articles
                     .into_iter()
                     .map(|article| New::<LineItem>(Line::Pick { article }));
-                fan_out(lines).then(Fulfilment::Ship { order })
+                fan_out(lines)
+                    .window(HANDS)
+                    .deadline(DEPARTURE)
+                    .cancel_rest()
+                    .on_parent_close(ClosePolicy::RequestCancel)
+                    .then(Fulfilment::Ship { order })
             }
             Fulfilment::Ship { order } => {
                 let lines = cx.children::<LineItem>()?.into_iter();
@@ -67,8 +77,12 @@ impl Machine for LineItem {
     type State = Line;
     type Output = String;
 
-    async fn step(&self, state: Line, _cx: &Context) -> StepResult<Self> {
-        work(Duration::from_secs(6)).await;
+    async fn step(&self, state: Line, cx: &Context) -> StepResult<Self> {
+        tokio::select! {
+            () = work(Duration::from_millis(2_500)) => {}
+            // Nobody wants it any more: what comes next is that it ends.
+            () = cx.cancelled() => return Ok(Outcome::requeue(state)),
+        }
         Ok(match state {
             Line::Pick { article } if happens(8) => Outcome::stop(format!("no {article} in stock")),
             Line::Pick { article } => Outcome::next(Line::Pack { article }),

@@ -3,6 +3,8 @@
 pub(crate) mod asking;
 pub(crate) mod machines;
 
+use crate::flow_machines::{Fulfil, Insure, Label, Pack, Stuck};
+use crate::team::{Piece, Team};
 use futures_util::FutureExt;
 use outlast::{Engine, Postgres, Sqlite, Store};
 use outlast_core::Inspect;
@@ -71,6 +73,13 @@ pub(crate) async fn running(store: impl Store + Inspect) -> Engine {
         .machine(Checkout)
         .machine(Parcel)
         .machine(Fails)
+        .machine(Team)
+        .machine(Piece)
+        .workflow(Fulfil)
+        .workflow(Label)
+        .workflow(Stuck)
+        .machine(Insure)
+        .machine(Pack)
         .queue("default", 10)
         .queue("other", 10)
         .start()

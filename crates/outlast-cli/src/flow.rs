@@ -1,0 +1,140 @@
+//! The words for what a workflow waits for, and for what its events say.
+
+use crate::words::{relative, time_of_day};
+use outlast::workflow::{EventDetail, GroupPlace, OpenWait};
+use outlast::{ClosePolicy, Timestamp};
+
+/// `44, awaiting_signal`; of a workflow `45 run 2, executing`.
+pub(crate) fn target(wait: &OpenWait) -> String {
+    let Some(child) = wait.child else {
+        return String::new();
+    };
+    let run = match wait.child_run {
+        Some(run) if run > 1 => format!(" run {run}"),
+        Some(_) | None => String::new(),
+    };
+    let status = wait.child_status.map(|status| format!(", {status}"));
+    format!("{child}{run}{}", status.unwrap_or_default())
+}
+
+/// `all 4: 2 of 50`; a nested one says its groups, `all 4 > 6: 2 of 50`.
+pub(crate) fn place(place: &GroupPlace) -> String {
+    let kind = match place.is_selection {
+        true => "select",
+        false => "all",
+    };
+    let path: Vec<_> = place.path.iter().map(i32::to_string).collect();
+    let (path, member) = (path.join(" > "), place.index + 1);
+    format!("{kind} {path}: {member} of {}", place.size)
+}
+
+/// What an event says beside its kind, in a few words.
+pub(crate) fn said(detail: &EventDetail, now: Timestamp) -> String {
+    let EventDetail {
+        child,
+        child_run,
+        started: _,
+        on_parent_close,
+        deadline,
+        group,
+        reason,
+        failed,
+        winner,
+        version,
+        expected,
+        found,
+    } = detail;
+    let run = child_run.filter(|run| *run > 1);
+    let run = run.map(|run| format!(" run {run}")).unwrap_or_default();
+    let parts = [
+        child.map(|id| format!("instance {id}{run}")),
+        deadline.map(|at| format!("until {} UTC ({})", time_of_day(at), relative(at, now))),
+        group.as_ref().map(place),
+        on_parent_close
+            .filter(|policy| *policy != ClosePolicy::Abandon)
+            .map(|policy| format!("{policy} when its parent ends")),
+        reason.clone(),
+        failed.map(|call| format!("call {call} has failed")),
+        winner.map(|member| format!("member {} was first", member + 1)),
+        version.map(|version| format!("version {version}")),
+        expected.as_ref().map(|it| format!("the history has {it}")),
+        found.as_ref().map(|it| format!("the code has {it}")),
+    ];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast::{InstanceId, Status};
+
+    const NOW: Timestamp = Timestamp(1_767_279_600_000_000);
+
+    fn wait() -> OpenWait {
+        OpenWait {
+            kind: "child",
+            call: 3,
+            name: "label".into(),
+            since: NOW,
+            deadline: None,
+            started: Some((1, 0)),
+            child: None,
+            child_run: None,
+            child_status: None,
+            on_parent_close: Some(ClosePolicy::Abandon),
+            group: None,
+            is_awaited: true,
+        }
+    }
+
+    #[test]
+    fn a_target_is_named_as_far_as_it_is_known() {
+        assert_eq!(target(&wait()), "");
+        let seen = OpenWait {
+            child: Some(InstanceId(44)),
+            child_run: Some(1),
+            child_status: Some(Status::Executing),
+            ..wait()
+        };
+        assert_eq!(target(&seen), "44, executing");
+        let renewed = OpenWait {
+            child_run: Some(2),
+            child_status: None,
+            ..seen
+        };
+        assert_eq!(target(&renewed), "44 run 2");
+    }
+
+    #[test]
+    fn an_event_says_what_it_carries() {
+        let group = GroupPlace {
+            path: vec![4, 6],
+            size: 50,
+            index: 1,
+            is_selection: false,
+        };
+        let scheduled = EventDetail {
+            on_parent_close: Some(ClosePolicy::Terminate),
+            group: Some(group),
+            ..EventDetail::default()
+        };
+        assert_eq!(
+            said(&scheduled, NOW),
+            "all 4 > 6: 2 of 50; terminate when its parent ends"
+        );
+        let failed = EventDetail {
+            child: Some(InstanceId(44)),
+            child_run: Some(1),
+            reason: Some("out of stock".into()),
+            ..EventDetail::default()
+        };
+        assert_eq!(said(&failed, NOW), "instance 44; out of stock");
+        let timer = EventDetail {
+            deadline: Some(Timestamp(NOW.0 + 40_000_000)),
+            ..EventDetail::default()
+        };
+        assert_eq!(said(&timer, NOW), "until 15:00:40 UTC (in 40 s)");
+        assert_eq!(said(&EventDetail::default(), NOW), "");
+    }
+}

@@ -1,0 +1,98 @@
+//! The words for how a fan-out joins, and for what a parent's end means for a child.
+
+use crate::words::{relative, time_of_day};
+use outlast::{Barrier, CancelRequest, ClosePolicy, Instance, Joined, Status, Timestamp, Until};
+
+/// How the last fan-out stands: `waits for all: 37 of 50 ended, 2 failed; window of 5`. Nothing of who never fanned out.
+pub(crate) fn meter(it: &Instance, now: Timestamp) -> Option<String> {
+    let barrier = it.barrier.as_ref()?;
+    let waits = it.status == Status::AwaitingChildren;
+    let mut parts = vec![match waits {
+        true => format!("{}: {}", wish(barrier.until), counts(barrier, it)),
+        false => format!("{}: {}", decision(barrier, it), counts(barrier, it)),
+    }];
+    if let Some(window) = barrier.window {
+        parts.push(format!("window of {window}"));
+    }
+    if let (true, Some(at)) = (waits, it.await_deadline) {
+        parts.push(format!(
+            "until {} UTC ({})",
+            time_of_day(at),
+            relative(at, now)
+        ));
+    }
+    let lived = it.children_pending > 0 && barrier.joined.is_some();
+    parts.extend(rest(barrier.rest, waits, lived).map(str::to_owned));
+    Some(parts.join("; "))
+}
+
+fn wish(until: Until) -> String {
+    match until {
+        Until::All => "waits for all".to_owned(),
+        Until::FailFast => "waits for all, or for the first failure".to_owned(),
+        Until::Quorum(1) => "waits for any one to be done".to_owned(),
+        Until::Quorum(needed) => format!("waits for any {needed} to be done"),
+    }
+}
+
+fn decision(barrier: &Barrier, it: &Instance) -> String {
+    let first = barrier.first_failure;
+    match (barrier.joined, first) {
+        (Some(Joined::All), _) => "joined, all have ended".to_owned(),
+        (Some(Joined::Failure), Some(first)) => format!("joined at the failure of {first}"),
+        (Some(Joined::Failure), None) => "joined at a failure".to_owned(),
+        (Some(Joined::Quorum), _) => "joined, enough were done".to_owned(),
+        (Some(Joined::Impossible), _) => "joined, enough could no longer be done".to_owned(),
+        (Some(Joined::Deadline), _) => "joined, the time was up".to_owned(),
+        (None, _) if it.cancel.is_some() => "not joined, a cancel came first".to_owned(),
+        (None, _) => "not joined, it ended first".to_owned(),
+    }
+}
+
+/// Who waits for everybody looks at ends, who waits for some at what was done.
+fn counts(barrier: &Barrier, it: &Instance) -> String {
+    let (started, failed) = (barrier.started, barrier.failed);
+    let ended = started - it.children_pending;
+    let mut counts = match barrier.until {
+        Until::All | Until::FailFast => format!("{ended} of {started} ended"),
+        Until::Quorum(_) => format!("{} of {started} done", ended - failed),
+    };
+    if failed > 0 {
+        counts += &format!(", {failed} failed");
+    }
+    counts
+}
+
+fn rest(policy: ClosePolicy, waits: bool, lived: bool) -> Option<&'static str> {
+    match (policy, waits, lived) {
+        (ClosePolicy::RequestCancel, true, _) => Some("then the rest is asked to end"),
+        (ClosePolicy::Terminate, true, _) => Some("then the rest is terminated"),
+        (ClosePolicy::RequestCancel, false, true) => Some("the rest is asked to end"),
+        (ClosePolicy::Terminate, false, true) => Some("the rest is terminated"),
+        (ClosePolicy::Abandon, false, true) => Some("the rest goes on"),
+        (ClosePolicy::Abandon, true, _) | (_, false, false) => None,
+    }
+}
+
+/// What the end of its parent means for a child.
+pub(crate) fn policy(policy: ClosePolicy) -> &'static str {
+    match policy {
+        ClosePolicy::Abandon => "goes on without its parent",
+        ClosePolicy::RequestCancel => "asked to end with its parent",
+        ClosePolicy::Terminate => "terminated with its parent",
+    }
+}
+
+/// `asked to end 3 s ago, not answered yet: cancelled by ada`.
+pub(crate) fn cancel(request: &CancelRequest, now: Timestamp) -> String {
+    let since = relative(request.requested_at, now);
+    let answered = match request.answered {
+        true => "answered",
+        false => "not answered yet",
+    };
+    format!("asked to end {since}, {answered}: {}", request.reason)
+}
+
+#[cfg(test)]
+#[path = "join_tests.rs"]
+mod tests;

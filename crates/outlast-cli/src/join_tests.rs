@@ -1,0 +1,138 @@
+//! Each kind of join, while it waits and when it is decided.
+
+use super::*;
+use outlast::{Client, InstanceId, Json, NewInstance, Sqlite};
+use std::time::Duration;
+
+const NOW: Timestamp = Timestamp(1_767_279_600_000_000);
+
+/// A parent whose fan-out of five stands like this.
+async fn parent(until: Until, pending: i32, failed: i32) -> Instance {
+    let client = Client::new(Sqlite::in_memory().unwrap());
+    let row = NewInstance::new("order", "ship", Json::null());
+    let inserted = client.insert_rows(vec![row]).await.unwrap();
+    let id = inserted[0].new_id().unwrap();
+    let mut parent = client.get(id).await.unwrap().unwrap();
+    parent.status = Status::AwaitingChildren;
+    parent.children_pending = pending;
+    parent.barrier = Some(Barrier {
+        until,
+        window: None,
+        rest: ClosePolicy::Abandon,
+        started: 5,
+        failed,
+        first_failure: None,
+        joined: None,
+    });
+    parent
+}
+
+fn request(answered: bool) -> CancelRequest {
+    CancelRequest {
+        reason: "cancelled by ada".to_owned(),
+        requested_at: NOW,
+        answered,
+    }
+}
+
+fn decided(mut parent: Instance, joined: Joined, rest: ClosePolicy) -> String {
+    parent.status = Status::Runnable;
+    let barrier = parent.barrier.as_mut().unwrap();
+    (barrier.joined, barrier.rest) = (Some(joined), rest);
+    barrier.first_failure = (barrier.failed > 0).then_some(InstanceId(31));
+    meter(&parent, NOW).unwrap()
+}
+
+#[tokio::test]
+async fn who_waits_says_for_what_and_how_far_it_is() {
+    let said = |parent: Instance| meter(&parent, NOW).unwrap();
+    assert_eq!(
+        said(parent(Until::All, 2, 1).await),
+        "waits for all: 3 of 5 ended, 1 failed"
+    );
+    assert_eq!(
+        said(parent(Until::FailFast, 2, 0).await),
+        "waits for all, or for the first failure: 3 of 5 ended"
+    );
+    assert_eq!(
+        said(parent(Until::Quorum(3), 2, 1).await),
+        "waits for any 3 to be done: 2 of 5 done, 1 failed"
+    );
+    assert_eq!(
+        said(parent(Until::Quorum(1), 5, 0).await),
+        "waits for any one to be done: 0 of 5 done"
+    );
+    let mut none = parent(Until::All, 0, 0).await;
+    none.barrier = None;
+    assert_eq!(meter(&none, NOW), None);
+}
+
+#[tokio::test]
+async fn window_deadline_and_the_fate_of_the_rest_are_said() {
+    let mut bounded = parent(Until::All, 2, 0).await;
+    bounded.await_deadline = Some(NOW + Duration::from_secs(12));
+    let barrier = bounded.barrier.as_mut().unwrap();
+    (barrier.window, barrier.rest) = (Some(4), ClosePolicy::Terminate);
+    assert_eq!(
+        meter(&bounded, NOW).unwrap(),
+        "waits for all: 3 of 5 ended; window of 4; until 15:00:12 UTC (in 12 s); then the rest is terminated"
+    );
+}
+
+#[tokio::test]
+async fn who_has_joined_says_why() {
+    let goes_on = ClosePolicy::Abandon;
+    assert_eq!(
+        decided(parent(Until::All, 0, 1).await, Joined::All, goes_on),
+        "joined, all have ended: 5 of 5 ended, 1 failed"
+    );
+    assert_eq!(
+        decided(
+            parent(Until::FailFast, 3, 1).await,
+            Joined::Failure,
+            goes_on
+        ),
+        "joined at the failure of 31: 2 of 5 ended, 1 failed; the rest goes on"
+    );
+    assert_eq!(
+        decided(
+            parent(Until::Quorum(2), 3, 0).await,
+            Joined::Quorum,
+            ClosePolicy::RequestCancel
+        ),
+        "joined, enough were done: 2 of 5 done; the rest is asked to end"
+    );
+    assert_eq!(
+        decided(
+            parent(Until::Quorum(4), 3, 2).await,
+            Joined::Impossible,
+            ClosePolicy::Terminate
+        ),
+        "joined, enough could no longer be done: 0 of 5 done, 2 failed; the rest is terminated"
+    );
+    assert_eq!(
+        decided(parent(Until::All, 3, 0).await, Joined::Deadline, goes_on),
+        "joined, the time was up: 2 of 5 ended; the rest goes on"
+    );
+    let mut ended = parent(Until::All, 3, 0).await;
+    ended.status = Status::Cancelled;
+    assert_eq!(
+        meter(&ended, NOW).unwrap(),
+        "not joined, it ended first: 2 of 5 ended"
+    );
+    ended.cancel = Some(request(true));
+    assert_eq!(
+        meter(&ended, NOW).unwrap(),
+        "not joined, a cancel came first: 2 of 5 ended"
+    );
+}
+
+#[test]
+fn a_cancel_says_since_when_and_whether_it_is_answered() {
+    let later = NOW + Duration::from_secs(3);
+    assert_eq!(
+        cancel(&request(false), later),
+        "asked to end 3 s ago, not answered yet: cancelled by ada"
+    );
+    assert!(cancel(&request(true), later).contains("ago, answered:"));
+}

@@ -1,0 +1,204 @@
+//! Asking instances to end, and terminating them.
+
+use crate::support::{Running, Site, on_both_databases};
+use outlast::Status;
+use serde_json::json;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// An engine that has just begun looks for itself ten seconds after, with its first heartbeat.
+const BEFORE_IT_LOOKS: Duration = Duration::from_secs(5);
+
+on_both_databases!(
+    a_cancel_asks_and_the_machine_decides,
+    without_an_engine_a_cancel_waits_and_a_terminate_ends,
+    a_step_that_runs_is_told,
+    what_never_started_is_cancelled_at_once,
+    whoever_watches_sees_the_cancel,
+    many_are_asked_by_a_filter,
+);
+
+fn insert(site: &Site, step: &str) -> String {
+    site.run(["insert", "clerk", step]).succeeds().line()
+}
+
+async fn careful(site: &Site, engine: &Running) -> String {
+    let id = insert(site, "careful");
+    engine
+        .until(&id, |it| it.status == Status::AwaitingSignal)
+        .await;
+    id
+}
+
+async fn a_cancel_asks_and_the_machine_decides(site: &Site) {
+    let engine = site.engine().await;
+    let id = careful(site, &engine).await;
+    let asked = site.run(["cancel", &id, "--reason", "ordered twice"]);
+    assert_eq!(asked.succeeds().line(), "1 asked to end");
+    let answered = engine
+        .until(&id, |it| {
+            it.step == "undone" && it.status == Status::AwaitingSignal
+        })
+        .await;
+    assert!(answered.cancel.unwrap().answered);
+    let again = site.run(["cancel", &id]).succeeds();
+    assert_eq!(again.line(), "0 asked to end, 1 was asked before");
+    let seen = site.run(["get", &id]).succeeds().out();
+    assert!(
+        seen.contains("ago, answered: cancelled by ada: ordered twice"),
+        "{seen}"
+    );
+    site.run(["signal", &id, "undo"]).succeeds();
+    let ended = engine.until(&id, |it| it.status.is_terminal()).await;
+    assert_eq!(ended.status, Status::Cancelled);
+    assert_eq!(
+        ended.last_error.as_deref(),
+        Some("cancelled by ada: ordered twice, undone")
+    );
+    for verb in ["cancel", "terminate"] {
+        let late = site.run([verb, &id]).ends_with(4);
+        assert!(
+            late.err().contains("has ended already: it is cancelled"),
+            "{}",
+            late.err()
+        );
+    }
+    engine.stop().await;
+}
+
+async fn without_an_engine_a_cancel_waits_and_a_terminate_ends(site: &Site) {
+    let id = insert(site, "park");
+    let asked = site.run(["cancel", &id, "-o", "ids"]).succeeds();
+    assert_eq!(
+        (asked.line(), asked.err().as_str()),
+        (id.clone(), "1 asked to end\n")
+    );
+    let seen = site.run(["get", &id, "-o", "json"]).succeeds().json();
+    let instance = &seen["instance"];
+    assert_eq!(instance["status"], json!("runnable"));
+    assert_eq!(instance["cancel"]["reason"], json!("cancelled by ada"));
+    assert_eq!(instance["cancel"]["answered"], json!(false));
+    assert_eq!(seen["operations"][0]["verb"], json!("cancel"));
+    let shown = site.run(["get", &id]).succeeds().out();
+    assert!(
+        shown.contains("not answered yet: cancelled by ada"),
+        "{shown}"
+    );
+    let again = site.run(["cancel", &id, "-o", "json"]).succeeds().json();
+    assert_eq!(
+        again,
+        json!({"changed": 0, "never_started": 0, "already_requested": 1, "refused": 0, "not_found": 0})
+    );
+    let ended = site.run(["terminate", &id, "--reason", "enough"]);
+    assert_eq!(ended.succeeds().line(), "1 terminated");
+    let seen = site.run(["get", &id, "-o", "json"]).succeeds().json();
+    assert_eq!(
+        (
+            &seen["instance"]["status"],
+            &seen["instance"]["last_error"],
+            &seen["operations"][0]["verb"]
+        ),
+        (
+            &json!("cancelled"),
+            &json!("terminated by ada: enough"),
+            &json!("terminate")
+        )
+    );
+    // Whoever retries it does not mean that wish any more.
+    site.run(["retry", &id]).succeeds();
+    let seen = site.run(["get", &id, "-o", "json"]).succeeds().json();
+    assert_eq!(seen["instance"]["cancel"], json!(null));
+}
+
+async fn a_step_that_runs_is_told(site: &Site) {
+    let engine = site.engine().await;
+    let id = insert(site, "run");
+    engine.until(&id, |it| it.status == Status::Executing).await;
+    let begun = Instant::now();
+    site.run(["cancel", &id]).succeeds();
+    let ended = engine.until(&id, |it| it.status.is_terminal()).await;
+    assert_eq!(ended.last_error.as_deref(), Some("cancelled by ada"));
+    if site.has_hints() {
+        assert!(begun.elapsed() < BEFORE_IT_LOOKS);
+    }
+    engine.stop().await;
+}
+
+async fn what_never_started_is_cancelled_at_once(site: &Site) {
+    let engine = site.engine().await;
+    let crew = site
+        .run(["insert", "clerk", "crew", "-p", "joins=window"])
+        .succeeds()
+        .line();
+    engine
+        .until(&crew, |it| it.status == Status::AwaitingChildren)
+        .await;
+    let children = site.run(["list", "--parent", &crew, "-o", "ids"]);
+    let children = children.succeeds().out();
+    // The newest is the last in the order, for which there is no place yet.
+    let held = children.lines().next().unwrap();
+    let shown = site.run(["get", held]).succeeds().out();
+    assert!(
+        shown.contains("waits for a place among its siblings")
+            && shown.contains("round 1, position 2")
+            && shown.contains("asked to end with its parent"),
+        "{shown}"
+    );
+    let cancelled = site.run(["cancel", held]).succeeds();
+    assert_eq!(cancelled.line(), "0 asked to end, 1 never started");
+    let seen = site.run(["get", held, "-o", "json"]).succeeds().json();
+    assert_eq!(seen["instance"]["status"], json!("cancelled"));
+    assert_eq!(seen["instance"]["last_error"], json!("cancelled by ada"));
+    engine.stop().await;
+}
+
+async fn whoever_watches_sees_the_cancel(site: &Site) {
+    let engine = site.engine().await;
+    let id = careful(site, &engine).await;
+    let mut command = site.command(["watch", &id]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    assert!(first.contains("waits for signal paid"), "{first}");
+    site.run(["cancel", &id, "--reason", "ordered twice"])
+        .succeeds();
+    let answered = lines
+        .by_ref()
+        .map(Result::unwrap)
+        .find(|line| line.contains("waits for signal undo"))
+        .unwrap();
+    assert!(
+        answered.contains("decided about the cancel (cancelled by ada: ordered twice)"),
+        "{answered}"
+    );
+    site.run(["signal", &id, "undo"]).succeeds();
+    let last = lines.map(Result::unwrap).last().unwrap();
+    assert!(last.contains("  cancelled  cancelled "), "{last}");
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    engine.stop().await;
+}
+
+async fn many_are_asked_by_a_filter(site: &Site) {
+    let ids = [insert(site, "park"), insert(site, "park")];
+    site.run(["terminate", &insert(site, "park")]).succeeds();
+    let refused = site.run(["cancel", "--machine", "clerk"]).ends_with(4);
+    assert!(
+        refused.err().contains("cancel 2 instances?"),
+        "{}",
+        refused.err()
+    );
+    site.run(["cancel", "--status", "done", "--yes"])
+        .ends_with(2);
+    let dry = site.run(["cancel", "--all", "--dry-run"]).succeeds();
+    assert_eq!(dry.line(), "2");
+    site.run(["cancel", &ids[0]]).succeeds();
+    let all = site.run(["cancel", "--all", "--yes"]).succeeds();
+    assert_eq!(all.line(), "1 asked to end, 1 was asked before");
+    let again = site.run_with(["cancel", "-", "--yes"], &ids.join("\n"));
+    assert_eq!(
+        again.succeeds().line(),
+        "0 asked to end, 2 were asked before"
+    );
+    site.run(["cancel", "4711"]).ends_with(3);
+}

@@ -1,0 +1,176 @@
+//! Workflows: what they wait for, their histories, their runs.
+
+use crate::support::{Running, Site, on_both_databases};
+use outlast::Status;
+use outlast::workflow::History;
+use serde_json::{Value, json};
+
+on_both_databases!(
+    get_shows_the_run_and_what_is_waited_for,
+    a_history_is_a_timeline_and_json_lines,
+    a_run_is_exported_to_stdout_or_a_file,
+    a_tree_marks_workflows_with_their_run,
+    what_has_no_history_is_refused,
+);
+
+/// An errand that waits for its payment and for a clerk; with the clerk's id.
+async fn errand(site: &Site, engine: &Running, again: u64) -> (String, String) {
+    let state = again.to_string();
+    let id = site.run(["insert", "errand", "run", "--state", &state, "--key", "e:1"]);
+    let id = id.succeeds().line();
+    let clerk = waits(site, engine, &id, 1).await;
+    (id, clerk)
+}
+
+/// Waits until a run of an errand has come to its wait; gives the clerk's id.
+async fn waits(site: &Site, engine: &Running, id: &str, run: i32) -> String {
+    engine
+        .until(id, |it| {
+            it.run == run && it.awaits.as_deref() == Some(&["paid".to_owned()])
+        })
+        .await;
+    let clerks = site.run(["list", "--parent", id, "-n", "1", "-o", "ids"]);
+    let clerk = clerks.succeeds().line();
+    engine
+        .until(&clerk, |it| it.status == Status::AwaitingSignal)
+        .await;
+    clerk
+}
+
+fn pay(site: &Site, id: &str, clerk: &str) {
+    for target in [id, clerk] {
+        site.run(["signal", target, "paid", "-p", "amount:=5"])
+            .succeeds();
+    }
+}
+
+async fn get_shows_the_run_and_what_is_waited_for(site: &Site) {
+    let engine = site.engine().await;
+    let (id, clerk) = errand(site, &engine, 0).await;
+    let seen = site.run(["get", &id]).succeeds().out();
+    let first = seen.lines().next().unwrap();
+    let begins = format!("instance {id} waits for signal paid (call ");
+    assert!(
+        first.starts_with(&begins) && first.contains(&format!("clerk {clerk} (call ")),
+        "{seen}"
+    );
+    let line = |begins: &str| {
+        let mut lines = seen.lines();
+        let found = lines.find(|line| line.starts_with(begins));
+        found
+            .unwrap_or_else(|| panic!("{begins}: {seen}"))
+            .to_owned()
+    };
+    assert!(line("run ").contains("1, 1"), "{seen}");
+    assert!(line("WAITS FOR").contains("TARGET"), "{seen}");
+    assert!(line("signal ").contains("select "), "{seen}");
+    let target = format!("{clerk}, awaiting_signal");
+    assert!(line("child ").contains(&target), "{seen}");
+    assert!(line("timer ").contains("in 59 min"), "{seen}");
+    let seen = site.run(["get", &id, "-o", "json"]).succeeds().json();
+    assert_eq!(seen["instance"]["run"], 1);
+    assert_eq!(seen["runs"][0]["events"], seen["instance"]["events"]);
+    let flow = &seen["flow"];
+    assert_eq!(
+        (&flow["open"], &flow["complete"], &flow["blocked"]),
+        (&json!(3), &json!(true), &Value::Null)
+    );
+    // A machine has nothing of the kind.
+    let seen = site.run(["get", &clerk, "-o", "json"]).succeeds().json();
+    assert!(seen.get("flow").is_none() && seen["runs"] == json!([]));
+    engine.stop().await;
+}
+
+async fn a_history_is_a_timeline_and_json_lines(site: &Site) {
+    let engine = site.engine().await;
+    let (id, clerk) = errand(site, &engine, 1).await;
+    pay(site, &id, &clerk);
+    waits(site, &engine, &id, 2).await;
+    let table = site.run(["history", &id, "--run", "1"]).succeeds().out();
+    let lines: Vec<_> = table.lines().collect();
+    let begins = format!("instance {id} errand/1, run 1 of 2, ");
+    assert!(lines[0].starts_with(&begins), "{table}");
+    assert!(lines[2].starts_with("SEQ "), "{table}");
+    for word in [
+        "run_started",
+        "step_completed",
+        "child_failed",
+        "out of stock",
+        "failure_handled",
+        "signal_consumed",
+        "continued_as_new",
+        "request_cancel when its parent ends",
+    ] {
+        assert!(table.contains(word), "{word}: {table}");
+    }
+    let events = site.run(["history", "errand/e:1", "--run", "1", "-o", "json"]);
+    let events = events.succeeds().json_lines();
+    let seqs: Vec<_> = events
+        .iter()
+        .map(|it| it["seq"].as_i64().unwrap())
+        .collect();
+    let expected: Vec<_> = (1..=events.len() as i64).collect();
+    assert_eq!(seqs, expected);
+    let first = &events[0];
+    assert_eq!(
+        (&first["kind"], &first["call"]),
+        (&json!("run_started"), &Value::Null)
+    );
+    // A page, and where it goes on.
+    let page = site.run(["history", &id, "--run", "1", "-n", "2", "-o", "json"]);
+    let page = page.succeeds();
+    assert_eq!(page.json_lines(), events[..2]);
+    assert!(page.err().contains("--after 2"), "{}", page.err());
+    let rest = [
+        "history", &id, "--run", "1", "--after", "2", "--all", "-o", "json",
+    ];
+    assert_eq!(site.run(rest).succeeds().json_lines(), events[2..]);
+    // Both runs are listed.
+    let seen = site.run(["get", &id]).succeeds().out();
+    assert!(seen.contains("continued_as_new"), "{seen}");
+    engine.stop().await;
+}
+
+async fn a_run_is_exported_to_stdout_or_a_file(site: &Site) {
+    let engine = site.engine().await;
+    let (id, _) = errand(site, &engine, 0).await;
+    let printed = site.run(["export", &id]).succeeds().out();
+    let history = History::parse(&printed).unwrap();
+    assert_eq!((history.run, &*history.workflow), (1, "errand"));
+    let exported = site.run(["export", &id, "--run", "1", "--to", "run.json"]);
+    assert_eq!(exported.succeeds().out(), "");
+    let written = std::fs::read_to_string(site.folder.path().join("run.json")).unwrap();
+    assert_eq!(written, printed);
+    engine.stop().await;
+}
+
+async fn a_tree_marks_workflows_with_their_run(site: &Site) {
+    let engine = site.engine().await;
+    let (id, clerk) = errand(site, &engine, 0).await;
+    let tree = site.run(["tree", &id]).succeeds().out();
+    let begins = format!("{id} errand/1 run 1 awaiting_");
+    assert!(tree.starts_with(&begins), "{tree}");
+    let child = format!("{clerk} clerk/1 awaiting_signal at answer (asked to end with its parent)");
+    assert!(tree.contains(&child), "{tree}");
+    engine.stop().await;
+}
+
+async fn what_has_no_history_is_refused(site: &Site) {
+    let id = site.run(["insert", "a", "start"]).succeeds().line();
+    for command in ["history", "export"] {
+        let refused = site.run([command, &id]).ends_with(4);
+        assert!(
+            refused.err().contains("not a workflow"),
+            "{}",
+            refused.err()
+        );
+        site.run([command, "99999"]).ends_with(3);
+        site.run([command, &id, "--run", "0"]).ends_with(2);
+        site.run([command, &id, "--run", "x"]).ends_with(2);
+    }
+    let engine = site.engine().await;
+    let (id, _) = errand(site, &engine, 0).await;
+    let refused = site.run(["history", &id, "--run", "2"]).ends_with(4);
+    assert!(refused.err().contains("no run 2 yet"), "{}", refused.err());
+    engine.stop().await;
+}

@@ -1,0 +1,102 @@
+//! On a terminal: somebody answers a question, somebody looks at `top`.
+
+use crate::support::{Site, on_both_databases};
+use crate::terminal::Terminal;
+
+on_both_databases!(
+    whoever_does_not_say_yes_has_done_nothing,
+    whoever_says_yes_has_it_done,
+    ending_a_family_asks_with_how_many_live,
+    collecting_asks_with_the_number_that_it_removes,
+    top_draws_on_the_terminal_and_leaves_it_as_it_was,
+);
+
+fn insert(site: &Site, many: usize) -> Vec<String> {
+    (0..many)
+        .map(|_| site.run(["insert", "a", "start"]).succeeds().line())
+        .collect()
+}
+
+fn cancelled(site: &Site) -> String {
+    let count = site.run(["count", "--status", "cancelled"]);
+    count.succeeds().line()
+}
+
+async fn whoever_does_not_say_yes_has_done_nothing(site: &Site) {
+    insert(site, 3);
+    let end_of_input = "\u{4}";
+    for answer in ["n\n", "\n", "maybe\n", end_of_input] {
+        let mut terminal = Terminal::start(&site.command(["terminate", "--machine", "a"]));
+        terminal.shows("terminate 3 instances? [y/N] ");
+        terminal.types(answer);
+        terminal.shows("nothing was done");
+        terminal.ends_with(4);
+    }
+    assert_eq!(cancelled(site), "0");
+}
+
+async fn whoever_says_yes_has_it_done(site: &Site) {
+    let ids = insert(site, 3);
+    let mut terminal = Terminal::start(&site.command(["terminate", &ids[0], &ids[1]]));
+    terminal.shows("terminate 2 instances? [y/N] ");
+    terminal.types("y\n");
+    terminal.shows("2 terminated");
+    terminal.ends_with(0);
+    let mut terminal = Terminal::start(&site.command(["terminate", "--all"]));
+    terminal.shows("terminate 1 instance? [y/N] ");
+    terminal.types("YES\n");
+    terminal.shows("1 terminated");
+    terminal.ends_with(0);
+    assert_eq!(cancelled(site), "3");
+}
+
+async fn ending_a_family_asks_with_how_many_live(site: &Site) {
+    let id = insert(site, 1).remove(0);
+    let question = format!("terminate the family of instance {id}, 1 live of 1? [y/N] ");
+    for (answer, said, code) in [("n\n", "nothing was done", 4), ("y\n", "terminated: ", 0)] {
+        let mut terminal = Terminal::start(&site.command(["terminate", &id, "--tree"]));
+        terminal.shows(&question);
+        terminal.types(answer);
+        terminal.shows(said);
+        terminal.ends_with(code);
+    }
+    assert_eq!(cancelled(site), "1");
+}
+
+async fn collecting_asks_with_the_number_that_it_removes(site: &Site) {
+    let ids = insert(site, 3);
+    site.run(["terminate", &ids[0], &ids[1], "--yes"])
+        .succeeds();
+    let collect = || Terminal::start(&site.command(["collect", "--older-than", "0s"]));
+    for (answer, said, code) in [("n\n", "nothing was done", 4), ("y\n", "2 removed", 0)] {
+        let mut terminal = collect();
+        terminal.shows("remove 2 instances that ended more than 0 ms ago");
+        terminal.shows("? [y/N] ");
+        terminal.types(answer);
+        terminal.shows(said);
+        terminal.ends_with(code);
+    }
+    let mut terminal = collect();
+    terminal.shows("nothing fits");
+    terminal.shows("0 removed");
+    terminal.ends_with(0);
+}
+
+async fn top_draws_on_the_terminal_and_leaves_it_as_it_was(site: &Site) {
+    insert(site, 3);
+    let control_c = "\u{3}";
+    for key in ["q", control_c] {
+        let mut terminal = Terminal::start(&site.command(["top"]));
+        terminal.shows(ENTER_ALTERNATE_SCREEN);
+        terminal.shows("outlast top");
+        terminal.shows("3 runnable");
+        assert!(!terminal.is_as_a_shell_left_it(), "keys come one by one");
+        terminal.types(key);
+        terminal.shows(LEAVE_ALTERNATE_SCREEN);
+        terminal.ends_with(0);
+        assert!(terminal.is_as_a_shell_left_it());
+    }
+}
+
+const ENTER_ALTERNATE_SCREEN: &str = "\u{1b}[?1049h";
+const LEAVE_ALTERNATE_SCREEN: &str = "\u{1b}[?1049l";

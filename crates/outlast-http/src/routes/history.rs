@@ -1,0 +1,272 @@
+//! The history of a workflow: its events page by page, its runs, and a run as a document.
+
+use crate::api::Api;
+use crate::extract::{Id, MayRead, Query};
+use crate::flow::{EventBody, RunBody};
+use crate::limits::HISTORY_BYTES_SHOWN;
+use crate::problem::{Code, Problem, ProblemBody};
+use crate::query::{limit, number};
+use crate::shape::StatusWord;
+use axum::Json;
+use axum::extract::State;
+use outlast::workflow::History;
+use outlast_core::{Event, HistoryRequest, Instance};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Which events.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+pub(crate) struct HistoryParams {
+    /// Of this run; the present one if not given.
+    #[param(value_type = Option<i32>)]
+    run: Option<String>,
+    /// Those after this one: the `next` of the page before.
+    #[param(value_type = Option<i32>)]
+    after: Option<String>,
+    /// How many, at most 200; 50 if not given. A page with large payloads may have fewer.
+    #[param(value_type = Option<u32>)]
+    limit: Option<String>,
+}
+
+/// Which run.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+pub(crate) struct RunParams {
+    /// This one; the present one if not given.
+    #[param(value_type = Option<i32>)]
+    run: Option<String>,
+}
+
+/// A page of a history.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = HistoryPage)]
+pub(crate) struct HistoryBody {
+    /// Of which run.
+    run: i32,
+    /// In their order.
+    events: Vec<EventBody>,
+    /// The `after` of the next page; null when this was the last for now.
+    next: Option<i32>,
+}
+
+/// The runs of a workflow.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Runs)]
+pub(crate) struct RunsBody {
+    /// Those whose history is stored, in their order; none of a machine.
+    runs: Vec<RunBody>,
+    /// The run that the instance is in.
+    present: i32,
+}
+
+/// A run with its whole history: what `outlast export` writes, and what a test replays against other code.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = History)]
+#[allow(dead_code, reason = "only its schema is used")]
+pub(crate) struct ExportBody {
+    /// The form of this document.
+    format: u32,
+    instance: i64,
+    workflow: String,
+    version: i32,
+    run: i32,
+    /// The correlation key.
+    #[schema(required = false)]
+    key: Option<String>,
+    #[schema(required = false)]
+    trace: Option<String>,
+    status: StatusWord,
+    /// What the run began with.
+    input: serde_json::Value,
+    events: Vec<ExportedEvent>,
+}
+
+/// An event of an exported history.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = HistoryEvent)]
+#[allow(dead_code, reason = "only its schema is used")]
+pub(crate) struct ExportedEvent {
+    seq: i32,
+    /// Microseconds since 1970.
+    at: i64,
+    kind: String,
+    #[schema(required = false)]
+    call: Option<i32>,
+    #[schema(required = false)]
+    name: String,
+    data: serde_json::Value,
+}
+
+/// Events of a workflow, in their order.
+#[utoipa::path(
+    get, path = "/v1/instances/{id}/history", tag = "instances", operation_id = "get_history",
+    params(("id" = String, Path), HistoryParams),
+    responses((status = 200, body = HistoryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn history(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Id(id): Id,
+    Query(params, _): Query<HistoryParams>,
+) -> Result<Json<HistoryBody>, Problem> {
+    let run = run_of(params.run.as_deref())?;
+    let after = number("after", params.after.as_deref())?.unwrap_or(0);
+    if after < 0 {
+        return Err(Problem::invalid(format!(
+            "after is {after}; events are counted from 1"
+        )));
+    }
+    let limit = limit(params.limit.as_deref())?;
+    let instance = api.instance(&caller.reach, id).await?;
+    let run = stored_run(&api, &instance, run).await?;
+    let request = HistoryRequest {
+        id,
+        run,
+        after,
+        // One more tells whether there is one.
+        max: limit + 1,
+    };
+    let mut events = api.client.history(request).await?;
+    let is_more = fit(&mut events, limit);
+    let next = events
+        .last()
+        .filter(|_| is_more)
+        .map(|event: &Event| event.seq);
+    Ok(Json(HistoryBody {
+        run,
+        events: events.into_iter().map(EventBody::from).collect(),
+        next,
+    }))
+}
+
+/// The runs of a workflow whose history is stored. One that continues as new begins another run.
+#[utoipa::path(
+    get, path = "/v1/instances/{id}/runs", tag = "instances", operation_id = "list_runs",
+    params(("id" = String, Path)),
+    responses((status = 200, body = RunsBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn runs(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Id(id): Id,
+) -> Result<Json<RunsBody>, Problem> {
+    let instance = api.instance(&caller.reach, id).await?;
+    let runs = api.client.histories(id).await?;
+    Ok(Json(RunsBody {
+        runs: runs.into_iter().map(RunBody::from).collect(),
+        present: instance.run,
+    }))
+}
+
+/// A run of a workflow with its whole history, as a document.
+#[utoipa::path(
+    get, path = "/v1/instances/{id}/export", tag = "instances", operation_id = "export_history",
+    params(("id" = String, Path), RunParams),
+    responses((status = 200, body = ExportBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn export(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Id(id): Id,
+    Query(params, _): Query<RunParams>,
+) -> Result<Json<History>, Problem> {
+    let run = run_of(params.run.as_deref())?;
+    let instance = api.instance(&caller.reach, id).await?;
+    let exported = api.client.export(id, run).await?;
+    let exported = exported.ok_or_else(|| no_history(&instance, run))?;
+    Ok(Json(exported))
+}
+
+fn run_of(given: Option<&str>) -> Result<Option<i32>, Problem> {
+    let run: Option<i32> = number("run", given)?;
+    match run {
+        Some(run) if run < 1 => Err(Problem::invalid(format!(
+            "run is {run}; runs are counted from 1"
+        ))),
+        run => Ok(run),
+    }
+}
+
+/// The run that is meant, if its history is there. One that has just begun has none yet, and is there all the same.
+async fn stored_run(api: &Api, instance: &Instance, run: Option<i32>) -> Result<i32, Problem> {
+    let wanted = run.unwrap_or(instance.run);
+    if instance.has_history() && wanted == instance.run {
+        return Ok(wanted);
+    }
+    let stored = api.client.histories(instance.id).await?;
+    match stored.iter().any(|it| it.run == wanted) {
+        true => Ok(wanted),
+        false => Err(no_history(instance, run)),
+    }
+}
+
+fn no_history(instance: &Instance, run: Option<i32>) -> Problem {
+    let (id, machine) = (instance.id, &instance.machine);
+    let detail = match (run, instance.has_history()) {
+        (_, false) => format!(
+            "instance {id} of {machine:?} has no history: it is not a workflow, or has not begun"
+        ),
+        (Some(run), true) if run > instance.run => {
+            format!(
+                "instance {id} is in run {}; there is no run {run} yet",
+                instance.run
+            )
+        }
+        (Some(run), true) => {
+            format!("the history of run {run} of instance {id} is not stored any more")
+        }
+        (None, true) => format!("instance {id} has just begun run {}", instance.run),
+    };
+    Problem::new(Code::NoHistory, detail)
+}
+
+/// Cuts a page where it has as many events or as many bytes as may be shown. Answers whether there is more.
+fn fit(events: &mut Vec<Event>, limit: usize) -> bool {
+    let (found, mut bytes, mut shown) = (events.len(), 0, 0);
+    for event in events.iter().take(limit) {
+        bytes += event.data.as_str().len();
+        if shown > 0 && bytes > HISTORY_BYTES_SHOWN {
+            break;
+        }
+        shown += 1;
+    }
+    events.truncate(shown);
+    shown < found
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+    use super::*;
+    use outlast_core::{EventKind, Json, Timestamp};
+
+    fn events(bytes: &[usize]) -> Vec<Event> {
+        let event = |(index, bytes): (usize, &usize)| Event {
+            run: 1,
+            seq: index as i32 + 1,
+            at: Timestamp(0),
+            kind: EventKind::StepCompleted,
+            call: None,
+            name: String::new(),
+            data: Json::of(&"x".repeat(*bytes)).unwrap(),
+        };
+        bytes.iter().enumerate().map(event).collect()
+    }
+
+    #[test]
+    fn a_page_ends_with_its_number_or_its_bytes_and_has_one_at_least() {
+        let cut = |bytes: &[usize], limit| {
+            let mut page = events(bytes);
+            let is_more = fit(&mut page, limit);
+            (page.len(), is_more)
+        };
+        assert_eq!(cut(&[], 2), (0, false));
+        assert_eq!(cut(&[1, 1], 2), (2, false));
+        assert_eq!(cut(&[1, 1, 1], 2), (2, true));
+        assert_eq!(cut(&[900_000; 6], 10), (4, true));
+        assert_eq!(cut(&[900_000; 2], 1), (1, true));
+    }
+}

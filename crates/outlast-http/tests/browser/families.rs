@@ -1,0 +1,341 @@
+//! Ending instances and trees by hand, and joins of every kind.
+
+use crate::Visit;
+use crate::page::{Page, Theme};
+use crate::screens::pictures;
+use crate::stage::{Setting, Stage};
+use crate::team::{Plan, Undone};
+use outlast::prelude::*;
+use outlast::{InstanceId, Note};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_by_clicking_is_shown_until_the_machine_has_undone_what_it_did() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::sqlite(Setting::default()).await;
+    let id = stage.piece("careful").await;
+    stage.reaches(id, Status::AwaitingSignal).await;
+    let page = &visit.page;
+    page.go(&format!("{}instances/{id}", stage.ui)).await;
+    page.press("Cancel").await;
+    page.until_text("dialog[open]", "its machine decides how")
+        .await;
+    page.write("ordered twice").await;
+    page.press("Cancel it").await;
+    page.until(
+        "document.querySelector('[data-cancel=answered]')",
+        "the answer",
+    )
+    .await;
+    page.until_text("[data-waiting]", "ordered twice").await;
+    page.until_text("[data-waiting]", "undone").await;
+    stage.engine.signal(id, Undone {}).await.unwrap();
+    page.until(
+        "document.querySelector('[data-status=cancelled]')",
+        "its end",
+    )
+    .await;
+    page.until_text("[data-error]", "everything is undone")
+        .await;
+    page.until(
+        "!document.querySelector('[data-cancel]')",
+        "nothing to wish for",
+    )
+    .await;
+    visit.end().await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_runs_is_asked_in_vain_and_then_terminated_by_clicking() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::sqlite(Setting::default()).await;
+    let id = stage.piece("run").await;
+    stage.reaches(id, Status::Executing).await;
+    let page = &visit.page;
+    page.go(&format!("{}instances/{id}", stage.ui)).await;
+    page.press("Cancel").await;
+    page.press("Cancel it").await;
+    page.until(
+        "document.querySelector('[data-cancel=pending]')",
+        "the wish",
+    )
+    .await;
+    page.until_text("[data-cancel]", "cancel requested").await;
+    page.until_text(".facts", "not answered yet").await;
+    page.until_text("[data-waiting]", "asked to end").await;
+    stage.reaches(id, Status::Executing).await;
+
+    page.press("Terminate").await;
+    page.until_text("dialog[open]", "ends now, whatever it does")
+        .await;
+    page.write("it never ends").await;
+    page.key("Enter").await;
+    page.until(
+        "document.querySelector('[data-status=cancelled]')",
+        "its end",
+    )
+    .await;
+    page.until_text("[data-error]", "it never ends").await;
+    stage.reaches(id, Status::Cancelled).await;
+    visit.end().await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_is_counted_before_it_is_cancelled_and_then_ends() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::sqlite(Setting::default()).await;
+    let root = waiting_team(&stage, 3).await;
+    let page = &visit.page;
+    page.go(&format!("{}instances/{root}/family", stage.ui))
+        .await;
+    page.press("Cancel the tree …").await;
+    page.until_text("[data-tree=counted]", "4 of 4 in the tree live")
+        .await;
+    page.until_text("[data-tree]", "3 awaiting signal").await;
+    picture(page, "cancel-tree").await;
+    page.press("Cancel 4").await;
+    page.until_text("[data-join]", "3 of 3, 3 cancelled").await;
+    stage.reaches(root, Status::Cancelled).await;
+
+    // What was done to each is on the parent.
+    page.go(&format!("{}instances/{root}", stage.ui)).await;
+    let children = stage.engine.children(root).await.unwrap();
+    for child in children {
+        assert_eq!(child.status, Status::Cancelled);
+        page.until_text("[data-closures]", &child.id.to_string())
+            .await;
+    }
+    page.until_text("[data-closures]", "asked to cancel").await;
+    visit.end().await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_instance_is_terminated_with_or_without_its_tree() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::sqlite(Setting::default()).await;
+    let page = &visit.page;
+    let alone = waiting_team(&stage, 2).await;
+    page.go(&format!("{}instances/{alone}", stage.ui)).await;
+    page.press("Terminate").await;
+    page.until_text("[data-tree=counted]", "3 of 3 in the tree live")
+        .await;
+    page.press("Terminate it").await;
+    page.until(
+        "document.querySelector('[data-status=cancelled]')",
+        "its end",
+    )
+    .await;
+    for child in stage.engine.children(alone).await.unwrap() {
+        assert_eq!(
+            child.status,
+            Status::AwaitingSignal,
+            "nobody asked for the tree"
+        );
+    }
+
+    let whole = waiting_team(&stage, 2).await;
+    page.go(&format!("{}instances/{whole}", stage.ui)).await;
+    page.press("Terminate").await;
+    page.until_text("[data-tree=counted]", "3 of 3 in the tree live")
+        .await;
+    page.click("dialog[open] [name=tree]").await;
+    picture(page, "terminate-tree").await;
+    page.press("Terminate 3").await;
+    page.until_text("[data-closures]", "terminated").await;
+    for child in stage.engine.children(whole).await.unwrap() {
+        stage.reaches(child.id, Status::Cancelled).await;
+    }
+    visit.end().await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_meter_of_each_kind_of_join_says_what_it_waits_for_and_why_it_woke() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::sqlite(Setting::default()).await;
+    let page = &visit.page;
+    let hour = Some(3_600_000);
+    let cases: Vec<(&str, Plan, &str, Vec<&str>)> = vec![
+        (
+            "all",
+            plan(&["done", "fail", "wait"]),
+            "2 of 3, 1 failed",
+            vec!["Until all have ended", "First failure"],
+        ),
+        (
+            "fail-fast",
+            Plan {
+                fail_fast: true,
+                cancel_rest: true,
+                ..plan(&["done", "wait", "wait"])
+            },
+            "1 of 3",
+            vec!["or one badly", "The rest is asked to cancel"],
+        ),
+        (
+            "quorum",
+            Plan {
+                quorum: Some(3),
+                deadline_ms: hour,
+                ..plan(&["done", "done", "wait", "wait", "fail"])
+            },
+            "3 of 5, 1 failed",
+            vec!["Quorum 3 of 5: 2 done", "Deadline in"],
+        ),
+        (
+            "any",
+            Plan {
+                quorum: Some(1),
+                ..plan(&["wait", "wait"])
+            },
+            "0 of 2",
+            vec!["Any of 2: 0 done"],
+        ),
+        (
+            "window",
+            Plan {
+                window: Some(2),
+                on_close: Some(ClosePolicy::RequestCancel),
+                ..plan(&["done", "wait", "wait", "wait", "wait"])
+            },
+            "1 of 5",
+            vec![
+                "Window 2: 2 children wait for a place",
+                "When it ends, they are asked to cancel",
+            ],
+        ),
+        (
+            "woken-failure",
+            Plan {
+                fail_fast: true,
+                ..plan(&["fail", "wait"])
+            },
+            "1 of 2, 1 failed",
+            vec!["Woken by the first failure"],
+        ),
+        (
+            "woken-quorum",
+            Plan {
+                quorum: Some(1),
+                ..plan(&["done", "wait"])
+            },
+            "1 of 2",
+            vec!["Woken: enough are done"],
+        ),
+        (
+            "woken-impossible",
+            Plan {
+                quorum: Some(2),
+                ..plan(&["fail", "wait"])
+            },
+            "1 of 2, 1 failed",
+            vec!["Woken: enough can no longer be done"],
+        ),
+        (
+            "woken-deadline",
+            Plan {
+                deadline_ms: Some(1),
+                ..plan(&["wait"])
+            },
+            "0 of 1",
+            vec!["Woken by its deadline"],
+        ),
+    ];
+    for (name, plan, meter, terms) in cases {
+        let id = stage.team(plan).await;
+        page.go(&format!("{}instances/{id}/family", stage.ui)).await;
+        page.until_text("[data-join]", meter).await;
+        for term in &terms {
+            page.until_text("[data-terms]", term).await;
+        }
+        if name == "window" {
+            page.until_text(".family", "2 runnable, 2 of them held")
+                .await;
+            let held = "[...document.querySelectorAll('.member .tag')].filter((tag) => tag.textContent === 'held')";
+            page.until(&format!("{held}.length === 2"), "who is held")
+                .await;
+            page.until_text(".family", "#4").await;
+        }
+        for theme in [Theme::Light, Theme::Dark] {
+            page.prefer(theme).await;
+            picture(page, &format!("join-{name}-{}", theme.word())).await;
+        }
+        page.go(&format!("{}instances/{id}", stage.ui)).await;
+        for term in &terms {
+            page.until_text("[data-terms]", term).await;
+        }
+    }
+    visit.end().await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_end_of_a_parent_did_to_its_children_is_shown_page_by_page() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::sqlite(Setting::default()).await;
+    let page = &visit.page;
+    let root = stage
+        .team(Plan {
+            on_close: Some(ClosePolicy::Terminate),
+            ..plan(&["wait"; 25])
+        })
+        .await;
+    stage.reaches(root, Status::AwaitingChildren).await;
+    let note = Note::by("test");
+    stage.engine.terminate(root, note).await.unwrap();
+    for child in stage.engine.children(root).await.unwrap() {
+        stage.reaches(child.id, Status::Cancelled).await;
+    }
+    page.go(&format!("{}instances/{root}", stage.ui)).await;
+    page.until(
+        "document.querySelectorAll('[data-closures] li').length === 20",
+        "a page",
+    )
+    .await;
+    page.until_text("[data-closures]", "ended as cancelled")
+        .await;
+    picture(page, "closures").await;
+    page.press("Show more").await;
+    page.until(
+        "document.querySelectorAll('[data-closures] li').length === 25",
+        "the rest",
+    )
+    .await;
+    visit.end().await;
+    stage.end().await;
+}
+
+async fn picture(page: &Page, name: &str) {
+    page.picture(&pictures().join(format!("{name}.png"))).await;
+}
+
+fn plan(children: &[&str]) -> Plan {
+    Plan {
+        children: children.iter().map(|&what| what.to_owned()).collect(),
+        ..Plan::default()
+    }
+}
+
+/// A team whose children all wait for a signal.
+async fn waiting_team(stage: &Stage, children: usize) -> InstanceId {
+    let id = stage.team(plan(&vec!["wait"; children])).await;
+    stage.reaches(id, Status::AwaitingChildren).await;
+    for child in stage.engine.children(id).await.unwrap() {
+        stage.reaches(child.id, Status::AwaitingSignal).await;
+    }
+    id
+}

@@ -1,0 +1,303 @@
+//! A workflow on the screen of its instance: its timeline, what it waits for, its events, its runs.
+
+use crate::Visit;
+use crate::flow_machines::{Errand, Stuck};
+use crate::page::Theme;
+use crate::screens::pictures;
+use crate::stage::{Setting, Stage};
+use crate::team::Go;
+use outlast::prelude::*;
+use serde_json::json;
+
+const MARK: &str = "document.querySelector('[data-timeline]').marked = true";
+const MARKED: &str = "document.querySelector('[data-timeline]').marked === true";
+
+fn errand(checks: &[&str]) -> Errand {
+    Errand {
+        note: "two lamps, fragile".into(),
+        parcels_ms: vec![350, 900, 600],
+        checks: checks.iter().map(|&what| what.to_owned()).collect(),
+        repeats: 0,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workflow_is_drawn_and_goes_on_when_its_signal_is_sent_by_clicking() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::sqlite(Setting::default()).await;
+    let id = stage.errand(errand(&["wait", "done", "wait"])).await;
+    let page = &visit.page;
+    page.size(1360, 1180).await;
+    page.go(&format!("{}instances/{id}", stage.ui)).await;
+    page.until_text("[data-waiting]", "signal approved (call ")
+        .await;
+    // What is open, with its group and its children.
+    page.until_text("[data-waits]", "approved").await;
+    page.until_text("[data-group]", "4 of 5 open, the first counts")
+        .await;
+    page.until(
+        "document.querySelectorAll('[data-wait]').length === 4 && document.querySelector('[data-wait] a[href*=\"/instances/\"]')",
+        "four calls, some with their child",
+    )
+    .await;
+    // The timeline: a bar for each call, children with links, failures and timers.
+    page.until(
+        "document.querySelectorAll('[data-timeline] [data-call]').length === document.querySelectorAll('[data-timeline] [data-bar]').length",
+        "a bar for each call",
+    )
+    .await;
+    for name in ["reserve", "insure", "label", "pack", "approved", "piece"] {
+        page.until_text(".timeline-names", name).await;
+    }
+    page.until(
+        "document.querySelector('[data-timeline] .is-child a[href*=\"/instances/\"]') && document.querySelector('[data-moment=failure_handled]')",
+        "children inline and a failure that was handled",
+    )
+    .await;
+    page.until(
+        "document.querySelectorAll('.call-bar.is-open').length >= 4",
+        "what is open",
+    )
+    .await;
+    // To scale: what took longer is longer.
+    let longest = "(() => { const width = (call) => document.querySelector(`[data-bar='${call}'] .bar`).getBoundingClientRect().width; \
+        const packs = [...document.querySelectorAll('.timeline-names .is-activity')].filter((row) => row.textContent.includes('pack')).map((row) => width(row.dataset.call)); \
+        return packs.length === 3 && packs[1] > packs[2] && packs[2] > packs[0]; })()";
+    page.until(longest, "bars as long as what they stand for")
+        .await;
+    page.until_text("[data-events]", "too fragile to be insured")
+        .await;
+    for (theme, name) in [(Theme::Light, "workflow"), (Theme::Dark, "workflow-dark")] {
+        page.prefer(theme).await;
+        page.value("scrollTo(0, 0)").await;
+        page.picture(&pictures().join(format!("{name}.png"))).await;
+    }
+    page.prefer(Theme::Light).await;
+
+    // Live: the page is not loaded anew.
+    page.value(MARK).await;
+    page.until(
+        "document.querySelector('.connection').dataset.state === 'live'",
+        "the stream",
+    )
+    .await;
+    for child in stage.engine.children(id).await.unwrap() {
+        if child.status == Status::AwaitingSignal {
+            stage.engine.signal(child.id, Go {}).await.unwrap();
+        }
+    }
+    page.click(".signal-form textarea").await;
+    page.write(r#"{"by": "<img src=x onerror=window.hit=1>"}"#)
+        .await;
+    page.press("Send signal").await;
+    page.until("document.querySelector('[data-status=done]')", "its end")
+        .await;
+    page.until_text("[data-events]", "run completed").await;
+    page.until_text("[data-events]", "signal consumed").await;
+    page.until(
+        "document.querySelector('[data-moment=run_completed]') && !document.querySelector('.call-bar.is-open .bar')",
+        "a timeline that has ended",
+    )
+    .await;
+    page.until(
+        "!document.querySelector('[data-waits]')",
+        "nothing to wait for",
+    )
+    .await;
+    assert_eq!(page.value(MARKED).await, true);
+    // What was sent is text.
+    page.until_text("[data-events]", "<img src=x onerror=window.hit=1>")
+        .await;
+    assert_eq!(
+        page.value("window.hit === undefined && !document.querySelector('main img')")
+            .await,
+        true
+    );
+    visit.end().await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_payloads_in_events_stay_text() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::sqlite(Setting::default()).await;
+    let attack = r#"<script>window.hit=1</script><img src=x onerror=window.hit=1><a href="javascript:window.hit=1">\u{202e}"#;
+    let hostile = Errand {
+        note: attack.into(),
+        ..Errand::default()
+    };
+    let id = stage.errand(hostile).await;
+    let page = &visit.page;
+    page.go(&format!("{}instances/{id}", stage.ui)).await;
+    page.until_text("[data-events]", "<script>window.hit=1</script>")
+        .await;
+    // What is folded is opened, and stays open while the page is drawn anew.
+    page.until(
+        "[...document.querySelectorAll('[data-events] details:not([open]) summary')].every((fold) => fold.click() ?? true) && !document.querySelector('[data-events] details:not([open])')",
+        "everything to unfold",
+    )
+    .await;
+    page.until(
+        "[...document.querySelectorAll('[data-events] details json-view')].some((view) => view.textContent.includes('on_parent_close'))",
+        "what is stored",
+    )
+    .await;
+    assert_eq!(
+        page.value("window.hit === undefined && !document.querySelector('main img, main script, main a[href^=javascript]')")
+            .await,
+        true
+    );
+    visit.end().await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_are_chosen_by_link_and_by_keyboard_and_are_in_the_address() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::sqlite(Setting::default()).await;
+    let again = Errand {
+        repeats: 1,
+        ..Errand::default()
+    };
+    let id = stage.errand(again).await;
+    let approved = || crate::flow_machines::Approved { by: "Ada".into() };
+    stage.engine.signal(id, approved()).await.unwrap();
+    stage.waits_for_approval(id, 2).await;
+    let page = &visit.page;
+    page.go(&format!("{}instances/{id}", stage.ui)).await;
+    page.until_text(".runs [aria-current]", "Run 2").await;
+    page.until(
+        "document.querySelector('.call-bar.is-open')",
+        "what is open",
+    )
+    .await;
+    page.press("Run 1").await;
+    page.until_text(".runs [aria-current]", "Run 1").await;
+    page.until_text("[data-events]", "continued as new").await;
+    page.until(
+        "document.querySelector('[data-moment=continued_as_new]') && !document.querySelector('.call-bar.is-open .bar')",
+        "a run that is over",
+    )
+    .await;
+    assert!(
+        page.address()
+            .await
+            .ends_with(&format!("instances/{id}?run=1"))
+    );
+    // The address shows the same to somebody else.
+    page.go(&format!("{}instances/{id}?run=1", stage.ui)).await;
+    page.until_text(".runs [aria-current]", "Run 1").await;
+    page.until_text("[data-events]", "continued as new").await;
+    // The keyboard goes through calls with something to open.
+    page.key("j").await;
+    page.until(
+        "document.activeElement.closest('[data-row]')",
+        "a row with the focus",
+    )
+    .await;
+    // A run that never was says so.
+    page.go(&format!("{}instances/{id}?run=7", stage.ui)).await;
+    page.until_text("main", "there is no run 7 yet").await;
+    visit.end_but_for(&["404"]).await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blocked_replay_shows_both_sides_and_a_long_history_is_folded() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::sqlite(Setting::default()).await;
+    let inserted = stage.engine.insert(Run::<Stuck>(())).await.unwrap();
+    let stuck = inserted.id().unwrap().get();
+    let page = &visit.page;
+    page.go(&format!("{}instances/{stuck}", stage.ui)).await;
+    page.until_text("[data-blocked]", "put it into flow.step")
+        .await;
+    page.until_text("[data-waiting]", "is blocked").await;
+    page.until(
+        "document.querySelector('[data-moment=replay_blocked]')",
+        "the moment it was blocked",
+    )
+    .await;
+    page.picture(&pictures().join("workflow-blocked.png")).await;
+
+    let many = Errand {
+        parcels_ms: vec![1; 60],
+        ..Errand::default()
+    };
+    let id = stage.errand(many).await;
+    page.go(&format!("{}instances/{id}", stage.ui)).await;
+    // The large group is folded, and its events are shown page by page.
+    page.until_text(".timeline-names", "of 61").await;
+    page.until(
+        "document.querySelectorAll('[data-call]').length < 20 && document.querySelectorAll('[data-event]').length === 40",
+        "a folded group and the last events",
+    )
+    .await;
+    page.click(".timeline-names .is-all button.fold").await;
+    page.until(
+        "document.querySelectorAll('[data-call]').length > 60",
+        "the members",
+    )
+    .await;
+    page.click("[data-earlier]").await;
+    page.until(
+        "document.querySelector('[data-event=\"1\"]') && document.querySelectorAll('[data-event]').length > 120",
+        "all events",
+    )
+    .await;
+    page.size(390, 844).await;
+    page.until(
+        "document.documentElement.scrollWidth <= innerWidth",
+        "a page that is no wider than the screen",
+    )
+    .await;
+    visit.end().await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_a_timeline_are_made_of_events() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::sqlite(Setting::default()).await;
+    let page = &visit.page;
+    page.go(&stage.ui).await;
+    let group = json!({"kind": "all", "path": [2], "size": 2, "index": 0});
+    let event = |seq: i32, ms: u32, kind: &str, call: Option<i32>, group: serde_json::Value| {
+        let at = format!("2026-01-01T15:00:00.{ms:03}Z");
+        json!({"seq": seq, "at": at, "kind": kind, "call": call, "name": "n", "child": null, "child_run": null, "deadline": null, "group": group})
+    };
+    let none = serde_json::Value::Null;
+    let events = [
+        event(1, 0, "run_started", None, none.clone()),
+        event(2, 10, "step_completed", Some(1), none.clone()),
+        event(3, 10, "activity_scheduled", Some(3), group.clone()),
+        event(4, 10, "timer_scheduled", Some(4), group),
+        event(5, 40, "activity_failed", Some(3), none.clone()),
+        event(6, 41, "group_resolved", Some(2), none),
+    ];
+    let rows = format!(
+        "import(new URL('timeline.js', document.baseURI)).then(({{ rowsOf }}) => rowsOf({}).rows.map((row) => [row.call, row.kind, row.depth, row.to === null ? null : row.to - row.from, row.end]))",
+        json!(events)
+    );
+    assert_eq!(
+        page.value(&rows).await,
+        json!([
+            [1, "step", 0, 10, "completed"],
+            [2, "all", 0, 31, "resolved"],
+            [3, "activity", 1, 30, "failed"],
+            [4, "timer", 1, null, null],
+        ])
+    );
+    visit.end().await;
+    stage.end().await;
+}

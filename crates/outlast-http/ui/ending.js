@@ -1,0 +1,99 @@
+// Ending an instance or its whole tree: asked first, in words that tell the two ways apart, and counted where it is a tree.
+
+import { get, post } from './api.js';
+import { counted, STATUSES, whole, words } from './format.js';
+import { dialog, toast } from './parts.js';
+import { h } from './view.js';
+
+// Who decides how it ends is the difference.
+export const ENDINGS = {
+  cancel: {
+    name: 'Cancel',
+    means: (who) => `${who} is asked to end, and its machine decides how: it may first undo what it did. A wait is over at once; a step that runs is told and goes on to its end.`,
+  },
+  terminate: {
+    name: 'Terminate',
+    means: (who) => `${who} ends now, whatever it does. The outcome of a step that runs is not written, and nothing is undone.`,
+  },
+};
+
+/** Asks, then cancels or terminates; `tree` says whether all that descend from it are meant from the start. Gives whether it was done. */
+export async function end(verb, instance, { tree = false } = {}) {
+  const { name, means } = ENDINGS[verb];
+  const { id } = instance;
+  const asked = { reason: '', tree, family: null, problem: null, sending: false, done: false };
+  const mayBeTree = instance.round > 0;
+  let redraw = () => {};
+
+  if (mayBeTree) {
+    get(`instances/${id}/family`)
+      .then((family) => { asked.family = family; })
+      .catch((problem) => { asked.problem = problem; asked.tree = false; })
+      .finally(() => redraw());
+  }
+
+  async function send(close) {
+    asked.sending = true;
+    redraw();
+    try {
+      const { answer } = await post(`instances/${id}/${verb}`, { reason: asked.reason.trim() || undefined, tree: asked.tree || undefined });
+      toast(said(answer, id, asked.tree));
+      asked.done = true;
+      close(true);
+    } catch (problem) {
+      asked.problem = problem;
+      asked.sending = false;
+      redraw();
+    }
+  }
+
+  await dialog((close, draw) => {
+    redraw = draw;
+    return [
+      h('h2', {}, tree ? `${name} the whole tree of ${id}?` : `${name} instance ${id}?`),
+      h('p', { class: 'soft' }, means(tree ? 'Each that lives' : 'It')),
+      mayBeTree && !tree && h('p', { class: 'soft' }, 'When it ends, each of its children is told what its policy says; by default they go on.'),
+      mayBeTree && !tree && h('label', { class: 'check' }, h('input', { type: 'checkbox', name: 'tree', checked: asked.tree, disabled: !asked.family, onchange: (event) => { asked.tree = event.target.checked; draw(); } }),
+        'The whole tree: also all that descend from it, whatever their policies say'),
+      mayBeTree && h('p', { 'data-tree': asked.family ? 'counted' : 'open', 'aria-live': 'polite', class: asked.tree ? '' : 'faint' }, count()),
+      asked.problem && h('div', { class: 'problem', role: 'alert' }, h('strong', {}, asked.problem.title ?? 'It was refused'), asked.problem.message, h('code', {}, asked.problem.code)),
+      h('label', {}, 'Reason, kept with the operation (optional)',
+        h('input', { name: 'reason', maxlength: '200', autofocus: true, autocomplete: 'off', oninput: (event) => { asked.reason = event.target.value; } })),
+      h('div', { class: 'actions' },
+        h('button', { type: 'button', onclick: () => close(null) }, 'Leave it'),
+        h('button', { type: 'submit', class: 'primary danger', disabled: !ready() }, asked.tree ? `${name} ${counted(live())}` : `${name} it`)),
+    ];
+  }, (close) => {
+    if (ready()) send(close);
+  });
+  return asked.done;
+
+  function ready() {
+    if (asked.sending) return false;
+    return asked.tree ? asked.family?.live > 0 : !tree;
+  }
+
+  function live() {
+    return asked.family ? { count: asked.family.live, exact: asked.family.complete } : null;
+  }
+
+  function count() {
+    if (!asked.family) return asked.problem ? '' : 'Counting the tree …';
+    const { members } = asked.family;
+    const total = STATUSES.reduce((sum, status) => sum + (members[status] ?? 0), 0);
+    const open = STATUSES.slice(0, 4).filter((status) => members[status] > 0).map((status) => `${whole(members[status])} ${words(status)}`);
+    const all = counted({ count: total, exact: asked.family.complete });
+    return [h('b', {}, `${counted(live())} of ${all}`), ` in the tree ${asked.family.live === 1 ? 'lives' : 'live'}${open.length > 0 ? `: ${open.join(', ')}` : ''}.`];
+  }
+}
+
+function said(answer, id, tree) {
+  const one = {
+    requested: `Instance ${id} is asked to cancel.`,
+    already_requested: `Instance ${id} had been asked to cancel before.`,
+    never_started: `Instance ${id} is cancelled; nothing of it had run.`,
+    terminated: `Instance ${id} is terminated.`,
+    already_ended: `Instance ${id} had ended before.`,
+  }[answer] ?? answer;
+  return tree ? `${one} Those that descend from it are told now, one after the other.` : one;
+}

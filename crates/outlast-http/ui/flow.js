@@ -1,0 +1,222 @@
+// A workflow on the screen of its instance: its runs, what it waits for, its timeline, its events.
+
+import { address, get, open } from './api.js';
+import { ENDED, now, plural, span, whole, words } from './format.js';
+import { parse, Raw } from './json.js';
+import { attempt, card, problem, skeletons, statusOf, time } from './parts.js';
+import { POLICIES } from './family-parts.js';
+import { href } from './router.js';
+import { rowsOf, timeline } from './timeline.js';
+import { h } from './view.js';
+import { plainText } from './viewer.js';
+
+const PAGE = 200;
+// Pages that are read without being asked for: more than anybody looks at, and less than a browser minds.
+const PAGES = 5;
+const EVENTS_SHOWN = 40;
+const RESULT_SHOWN = 2_000;
+const WAITS_SHOWN = 12;
+const NAMES_PX = 330;
+const PEOPLES = new Set(['result', 'payload', 'input']);
+
+/** Whether an instance is known to be a workflow. */
+export function isFlow(instance) {
+  return instance.run > 1 || instance.events > 0;
+}
+
+/** Gives `{ choose, load, waits, drawing, list }`. Histories only grow, so looking again is reading on. */
+export function flowOf(id, { signal, draw }) {
+  let chosen = null;
+  let runs = null;
+  let failed = null;
+  // Of the run that is shown: what was read, and whether there is more.
+  let read = { run: null, events: [], more: false };
+  let reading = null;
+  let shown = EVENTS_SHOWN;
+  let wide = false;
+  const folds = new Map();
+  const opened = new Set();
+
+  function choose(run) {
+    const next = /^[1-9]\d{0,8}$/.test(run ?? '') ? Number(run) : null;
+    if (next === chosen) return false;
+    chosen = next;
+    shown = EVENTS_SHOWN;
+    folds.clear();
+    opened.clear();
+    return true;
+  }
+
+  /** Reads on; one at a time, so that nothing is read twice. */
+  function load(instance) {
+    reading = (reading ?? Promise.resolve()).then(() => readOn(instance));
+    return reading;
+  }
+
+  async function readOn(instance) {
+    if (signal.aborted) return;
+    try {
+      runs = await get(`instances/${id}/runs`, {}, signal);
+      const run = chosen ?? instance.run;
+      if (read.run !== run) read = { run, events: [], more: false };
+      // Who has more to read is not led on by what is new.
+      if (!read.more || read.events.length === 0) await pages(read, PAGES);
+      failed = null;
+    } catch (error) {
+      if (error.name !== 'AbortError') failed = error;
+    }
+  }
+
+  async function pages(into, count) {
+    into.more = false;
+    for (let page = 0; page < count; page += 1) {
+      const after = into.events.at(-1)?.seq ?? 0;
+      const found = await get(`instances/${id}/history`, { run: into.run, after, limit: PAGE }, signal);
+      into.events.push(...found.events);
+      into.more = found.next !== null;
+      if (!into.more) return;
+    }
+  }
+
+  async function further() {
+    await attempt(() => pages(read, PAGES));
+    draw();
+  }
+
+  /** Which run is shown, and what one can choose from. */
+  function chooser(instance) {
+    const known = runs?.runs ?? [];
+    if (known.length < 2) return h('span', { class: 'badge', 'data-run': read.run }, `run ${read.run ?? instance.run}`);
+    return h('span', { class: 'runs', role: 'group', 'aria-label': 'Runs' }, known.map((each) => {
+      const present = each.run === runs.present;
+      return h('a', { key: each.run, class: 'button small', href: href(`instances/${id}`, present ? {} : { run: each.run }), 'aria-current': each.run === read.run ? 'true' : null, title: `${plural(each.events, 'event')}, ${words(each.last)}` },
+        `Run ${each.run}`, present && h('span', { class: 'faint' }, ' now'));
+    }));
+  }
+
+  function waits(instance) {
+    const { flow } = instance;
+    if (!flow) return null;
+    const rows = wide ? flow.waits : flow.waits.slice(0, WAITS_SHOWN);
+    return [
+      flow.blocked && h('div', { class: 'problem', role: 'alert', 'data-blocked': true }, h('strong', {}, 'Blocked: its code does not fit its history'),
+        h('p', {}, 'Nothing is lost, and it is tried again: by a build that fits it goes on.'),
+        h('dl', { class: 'sides' }, h('dt', {}, 'The history has'), h('dd', {}, flow.blocked.expected), h('dt', {}, 'The code has'), h('dd', {}, flow.blocked.found), h('dt', {}, 'Since'), h('dd', {}, time(flow.blocked.since)))),
+      flow.waits.length > 0 && card('Waits for', h('span', { class: 'badge' }, `${whole(flow.open)}${flow.complete ? '' : '+'}`),
+        h('div', { class: 'body stack' }, flow.groups.map(groupMeter)),
+        h('div', { class: 'table', 'data-waits': true }, h('table', {},
+          h('thead', {}, h('tr', {}, ['What', 'Call', 'Target', 'Group', 'Since', 'Until', 'When this ends'].map((name) => h('th', {}, name)))),
+          h('tbody', {}, rows.map(waitRow)))),
+        flow.waits.length > rows.length && h('div', { class: 'pager' }, h('button', { class: 'small quiet', onclick: () => { wide = true; draw(); } }, `Show ${whole(flow.waits.length)}`)),
+        flow.open > flow.waits.length && wide && h('p', { class: 'body faint' }, `${whole(flow.waits.length)} of ${whole(flow.open)} are shown.`)),
+    ];
+  }
+
+  function drawing(instance) {
+    const present = read.run === instance.run;
+    const alive = present && !ENDED.has(instance.status);
+    const { rows, moments } = rowsOf(read.events);
+    const last = read.events.length > 0 ? Math.max(...read.events.map((event) => Date.parse(event.at))) : 0;
+    const until = alive && !read.more ? Math.max(now(), last) : last;
+    const waited = new Set((instance.flow?.waits ?? []).map((wait) => wait.call));
+    const gone = (call) => alive && instance.flow?.complete && instance.flow.open === instance.flow.waits.length && !waited.has(call) && !instance.flow.groups.some((group) => group.call === call);
+    // A child that is open is known by what the instance waits for: its parent records it once it has ended.
+    if (present) for (const wait of instance.flow?.waits ?? []) if (wait.target) Object.assign(rows.find((row) => row.call === wait.call) ?? {}, { child: wait.target.id, childRun: wait.target.run });
+    return card('Timeline', h('span', { class: 'actions' }, h('span', { class: 'faint' }, read.events.length > 0 && `${plural(read.events.length, 'event')}${read.more ? ' so far' : ''} over ${span(until - Date.parse(read.events[0].at))}`), chooser(instance)),
+      failed && h('div', { class: 'body' }, problem(failed, () => load(instance).then(draw))),
+      read.events.length === 0 && !failed && (runs ? h('p', { class: 'body faint' }, 'This run has just begun; nothing has happened yet.') : skeletons(4)),
+      rows.length > 0 && h('div', { class: 'timeline-room', tabindex: '0', role: 'group', 'aria-label': 'Timeline' }, timeline({ rows, moments, until, width: room(), folds, fold: (call, unfold) => { folds.set(call, unfold); draw(); }, alive, gone })),
+      rows.length === 0 && read.events.length > 0 && h('p', { class: 'body faint' }, 'No call has been recorded yet.'),
+      read.more && h('div', { class: 'pager' }, h('span', { class: 'faint' }, `The first ${whole(read.events.length)} events are drawn.`), h('span', { class: 'actions' }, h('button', { class: 'small', onclick: further }, 'Read on'))));
+  }
+
+  function list() {
+    const { events } = read;
+    if (events.length === 0) return null;
+    const some = events.slice(-shown);
+    const began = Date.parse(events[0].at);
+    return card('Events', h('span', { class: 'actions' }, h('span', { class: 'badge' }, `${whole(events.length)}${read.more ? '+' : ''}`), h('button', { class: 'small', title: 'The whole run as a document, to replay it against other code', onclick: exportIt }, 'Export')),
+      some.length < events.length && h('div', { class: 'body' }, h('button', { class: 'small quiet', 'data-earlier': true, onclick: () => { shown += PAGE; draw(); } }, `Show earlier events, ${whole(events.length - some.length)} more`)),
+      h('ol', { class: 'list events', 'data-events': true }, some.map((event) => eventOf(event, began))),
+      read.more && h('div', { class: 'body' }, h('button', { class: 'small quiet', onclick: further }, 'Read on')));
+  }
+
+  /** Fetched, since a link sends no token, and saved as it came. */
+  async function exportIt() {
+    const { run } = read;
+    const response = await attempt(() => open('GET', address(`instances/${id}/export`, { run }), { signal }));
+    if (!response) return;
+    const link = document.createElement('a');
+    link.href = URL.createObjectURL(await response.blob());
+    link.download = `instance-${id}-run-${run}.json`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  }
+
+  function eventOf(event, began) {
+    const carried = carriedBy(event);
+    const hidden = event.data && event.data.text !== '{}' && event.data.text !== 'null';
+    return h('li', { key: `${read.run} ${event.seq}`, 'data-event': event.seq, class: toneOf(event.kind) },
+      h('div', { class: 'line' },
+        h('span', { class: 'faint mono seq' }, event.seq), h('b', {}, words(event.kind)), event.name && h('span', { class: 'event-name' }, event.name),
+        event.call !== null && h('span', { class: 'faint' }, `call ${event.call}`),
+        event.child && h('a', { class: 'mono', href: href(`instances/${event.child}`) }, event.child), event.child_run > 1 && h('span', { class: 'faint' }, `run ${event.child_run}`),
+        event.group && h('span', { class: 'tag', title: placeTold(event.group) }, `${event.group.index + 1} of ${event.group.size}`),
+        event.policy && event.policy !== 'abandon' && h('span', { class: 'tag', title: 'When this workflow ends' }, POLICIES[event.policy]),
+        event.deadline && h('span', { class: 'faint' }, 'until ', time(event.deadline)),
+        h('span', { class: 'faint end-of-line', title: event.at }, `+${span(Math.max(0, Date.parse(event.at) - began))}`)),
+      event.reason && h('p', { class: 'soft event-reason', key: event.reason, mounted: (element) => element.replaceChildren(...plainText(event.reason)) }),
+      event.expected && h('dl', { class: 'sides' }, h('dt', {}, 'The history has'), h('dd', {}, event.expected), h('dt', {}, 'The code has'), h('dd', {}, event.found)),
+      carried && h('div', { class: 'well' }, h('json-view', { raw: carried })),
+      hidden && !carried && h('details', { open: opened.has(event.seq), ontoggle: (toggled) => { if (toggled.target.open === opened.has(event.seq)) return; if (toggled.target.open) opened.add(event.seq); else opened.delete(event.seq); draw(); } },
+        h('summary', {}, `Data, ${plural(event.data.text.length, 'character')}`), opened.has(event.seq) && h('div', { class: 'well' }, h('json-view', { raw: event.data }))));
+  }
+
+  return { choose, load, waits, drawing, list, isLive: (instance) => !read.more && read.run === instance.run && !ENDED.has(instance.status) };
+}
+
+/** What people's code has given, where it is short enough to be shown at once. */
+function carriedBy(event) {
+  if (!event.data || event.data.text.length > RESULT_SHOWN) return null;
+  const carried = parse(event.data.text, PEOPLES);
+  const found = carried && typeof carried === 'object' ? carried.result ?? carried.payload : null;
+  return found instanceof Raw ? found : null;
+}
+
+function toneOf(kind) {
+  if (/_(failed|terminated)$/.test(kind) || kind === 'replay_blocked') return 'tone-failed';
+  if (kind === 'failure_handled' || kind === 'cancel_requested') return 'tone-warning';
+  if (/_cancelled$/.test(kind)) return 'tone-cancelled';
+  if (/_(completed|fired|consumed|resolved|as_new)$/.test(kind)) return 'tone-done';
+  return 'tone-flow';
+}
+
+function groupMeter({ kind, call, size, open }) {
+  const come = Math.max(0, size - open);
+  const said = kind === 'select' ? `${whole(open)} of ${whole(size)} open, the first counts` : `${whole(come)} of ${whole(size)}`;
+  return h('div', { class: 'join', key: call }, h('span', { class: 'join-name' }, kind === 'select' ? `Select, call ${call}` : `All, call ${call}`),
+    h('span', { class: 'grow' }, h('div', { class: 'meter', role: 'img', 'aria-label': said }, come > 0 && h('span', { class: 'is-done', style: { 'flex-grow': String(come) } }), open > 0 && h('span', { class: 'is-awaiting_signal', style: { 'flex-grow': String(open) } }))),
+    h('b', { class: 'join-said', 'data-group': call }, said));
+}
+
+function waitRow(wait) {
+  return h('tr', { key: wait.call, 'data-wait': wait.call, 'data-row': wait.target ? wait.call : null },
+    h('td', {}, wait.kind, ' ', h('b', {}, wait.name), !wait.awaited && h('span', { class: 'tag', title: 'The group it was in has been decided without it' }, 'not awaited any more')),
+    h('td', {}, wait.call),
+    h('td', {}, wait.target ? [h('a', { class: 'mono', href: href(`instances/${wait.target.id}`) }, wait.target.id), wait.target.run > 1 && ` run ${wait.target.run} `, ' ', wait.target.status && statusOf(wait.target.status)] : h('span', { class: 'faint' }, '–')),
+    h('td', {}, wait.group ? h('span', { title: placeTold(wait.group) }, `${wait.group.index + 1} of ${wait.group.size}`) : h('span', { class: 'faint' }, '–')),
+    h('td', {}, time(wait.since)),
+    h('td', {}, time(wait.deadline)),
+    h('td', {}, wait.policy ? `it ${POLICIES[wait.policy]}` : h('span', { class: 'faint' }, '–')));
+}
+
+function placeTold({ kind, path, size, index }) {
+  return `member ${index + 1} of ${size}, ${kind} of call ${path.join(', in it call ')}`;
+}
+
+/** How wide the drawing may be. */
+function room() {
+  const main = document.querySelector('main');
+  const all = (main?.clientWidth ?? innerWidth) - (innerWidth > 820 ? 56 : 24) - 30;
+  return Math.max(360, all - (innerWidth > 820 ? NAMES_PX : 0));
+}
