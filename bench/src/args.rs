@@ -83,6 +83,10 @@ pub(crate) enum Workload {
     Chain,
     /// One parent and its children, until it has joined them.
     Fanout,
+    /// The same with fifty children at a time, and without.
+    Window,
+    /// A tree of parked instances, from its cancel until all have ended.
+    CancelTree,
     /// A parked instance from signal to done: one at a time, and many at once.
     Signal,
     /// From insert to done on an engine with nothing else to do, and from step to step.
@@ -95,6 +99,12 @@ pub(crate) enum Workload {
     Parked,
     /// What a claim costs with more and more to choose from.
     Backlog,
+    /// Workflows of ten steps, and machines of as many.
+    FlowSteps,
+    /// A workflow that waits for all of its activities, and a machine with as many children.
+    FlowFanout,
+    /// Workflows that wait, from signal to done, with longer and longer histories.
+    FlowReplay,
 }
 
 impl Choice {
@@ -115,11 +125,16 @@ impl Workload {
         match self {
             Workload::Drain | Workload::Chain | Workload::Insert => true,
             Workload::Fanout
+            | Workload::Window
+            | Workload::CancelTree
             | Workload::Signal
             | Workload::Latency
             | Workload::Timers
             | Workload::Parked
-            | Workload::Backlog => false,
+            | Workload::Backlog
+            | Workload::FlowSteps
+            | Workload::FlowFanout
+            | Workload::FlowReplay => false,
         }
     }
 
@@ -127,9 +142,11 @@ impl Workload {
     pub(crate) fn usual_n(self) -> usize {
         match self {
             Workload::Drain | Workload::Insert => 100_000,
-            Workload::Chain => 20_000,
-            Workload::Fanout | Workload::Timers => 10_000,
-            Workload::Signal | Workload::Latency => 1_000,
+            Workload::Chain | Workload::FlowSteps => 20_000,
+            Workload::Fanout | Workload::Window | Workload::CancelTree | Workload::Timers => 10_000,
+            Workload::Signal | Workload::Latency | Workload::FlowFanout | Workload::FlowReplay => {
+                1_000
+            }
             Workload::Parked | Workload::Backlog => 1_000_000,
         }
     }
@@ -139,14 +156,20 @@ impl Workload {
         match self {
             // Its hundredth must hold a claim of a hundred.
             Workload::Backlog => 10_000,
+            // Its quarter must be more than a run that has only begun and waits.
+            Workload::FlowReplay => 20,
             Workload::Drain
             | Workload::Chain
             | Workload::Fanout
+            | Workload::Window
+            | Workload::CancelTree
             | Workload::Signal
             | Workload::Latency
             | Workload::Insert
             | Workload::Timers
-            | Workload::Parked => 1,
+            | Workload::Parked
+            | Workload::FlowSteps
+            | Workload::FlowFanout => 1,
         }
     }
 }
@@ -157,12 +180,17 @@ impl ValueEnum for Choice {
             Choice::One(Workload::Drain),
             Choice::One(Workload::Chain),
             Choice::One(Workload::Fanout),
+            Choice::One(Workload::Window),
+            Choice::One(Workload::CancelTree),
             Choice::One(Workload::Signal),
             Choice::One(Workload::Latency),
             Choice::One(Workload::Insert),
             Choice::One(Workload::Timers),
             Choice::One(Workload::Parked),
             Choice::One(Workload::Backlog),
+            Choice::One(Workload::FlowSteps),
+            Choice::One(Workload::FlowFanout),
+            Choice::One(Workload::FlowReplay),
             Choice::Floor,
             Choice::All,
         ]

@@ -65,7 +65,10 @@ pub(crate) struct Family(pub(crate) Counter);
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 pub(crate) enum Gathering {
-    Start { children: u64 },
+    Start {
+        children: u64,
+        window: Option<usize>,
+    },
     Join,
 }
 
@@ -77,13 +80,52 @@ impl Machine for Family {
     async fn step(&self, state: Gathering, cx: &Context) -> StepResult<Self> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Ok(match state {
-            Gathering::Start { children } => {
-                fan_out((0..children).map(|number| New::<Single>(One::Work { number })))
-                    .then(Gathering::Join)
+            Gathering::Start { children, window } => {
+                let child = |number| New::<Single>(One::Work { number });
+                let children = fan_out((0..children).map(child));
+                match window {
+                    Some(window) => children.window(window),
+                    None => children,
+                }
+                .then(Gathering::Join)
             }
             // Reading their results is what a join is for.
             Gathering::Join => Outcome::done(cx.children::<Single>()?.len()),
         })
+    }
+}
+
+/// A tree whose leaves park, until it is asked to end.
+pub(crate) struct Dynasty(pub(crate) Counter);
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+pub(crate) enum Growing {
+    Grow { depth: u32, width: u64 },
+    Grown,
+}
+
+impl Machine for Dynasty {
+    const NAME: &'static str = "dynasty";
+    type State = Growing;
+    type Output = ();
+
+    async fn step(&self, state: Growing, _cx: &Context) -> StepResult<Self> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(match state {
+            Growing::Grow { depth: 0, .. } => wait_for([Go::NAME]).then(Growing::Grown),
+            Growing::Grow { depth, width } => {
+                let depth = depth - 1;
+                let child = |_| New::<Dynasty>(Growing::Grow { depth, width });
+                fan_out((0..width).map(child)).then(Growing::Grown)
+            }
+            Growing::Grown => Outcome::stop("nobody was to wake it but by a cancel"),
+        })
+    }
+
+    async fn on_cancel(&self, _: Growing, _cx: &Context) -> StepResult<Self> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(Outcome::cancelled("asked to"))
     }
 }
 

@@ -11,6 +11,7 @@ mod cpu;
 mod eye;
 mod figure;
 mod floor;
+mod flows;
 mod machines;
 mod peer;
 mod report;

@@ -69,11 +69,16 @@ fn parts(workload: Workload) -> Vec<String> {
         Workload::Drain
         | Workload::Chain
         | Workload::Fanout
+        | Workload::Window
+        | Workload::CancelTree
         | Workload::Signal
         | Workload::Insert
         | Workload::Timers
         | Workload::Parked
-        | Workload::Backlog => vec![name],
+        | Workload::Backlog
+        | Workload::FlowSteps
+        | Workload::FlowFanout
+        | Workload::FlowReplay => vec![name],
     }
 }
 

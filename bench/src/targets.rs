@@ -80,7 +80,10 @@ const fn at(place: &'static str, workload: Workload, name: &'static str) -> Of {
 
 use Bound::{AtLeast, AtMost};
 use By::{EveryPeer, Figure, Itself};
-use Workload::{Backlog, Chain, Drain, Fanout, Insert, Latency, Parked, Signal, Timers};
+use Workload::{
+    Backlog, Chain, Drain, Fanout, FlowFanout, FlowReplay, FlowSteps, Insert, Latency, Parked,
+    Signal, Timers, Window,
+};
 
 pub(crate) const TARGETS: &[Target] = &[
     target(
@@ -112,6 +115,11 @@ pub(crate) const TARGETS: &[Target] = &[
         postgres(Fanout, "fanout"),
         Figure(postgres(Fanout, "drain of as many")),
         AtMost(1.5),
+    ),
+    target(
+        postgres(Window, "window"),
+        Figure(postgres(Window, "fanout of as many")),
+        AtMost(3.0),
     ),
     target(
         postgres(Signal, "signal p50"),
@@ -158,6 +166,39 @@ pub(crate) const TARGETS: &[Target] = &[
         sqlite(Chain, "chain"),
         Figure(postgres(Chain, "chain")),
         AtLeast(2.0),
+    ),
+    target(
+        postgres(FlowSteps, "flow-steps"),
+        Figure(postgres(FlowSteps, "chain of as many")),
+        AtLeast(0.5),
+    ),
+    target(
+        sqlite(FlowSteps, "flow-steps"),
+        Figure(sqlite(FlowSteps, "chain of as many")),
+        AtLeast(0.5),
+    ),
+    target(
+        postgres(FlowFanout, "flow-fanout"),
+        Figure(postgres(FlowFanout, "fanout of as many")),
+        AtMost(2.0),
+    ),
+    target(
+        sqlite(FlowFanout, "flow-fanout"),
+        Figure(sqlite(FlowFanout, "fanout of as many")),
+        AtMost(2.0),
+    ),
+    target(postgres(FlowReplay, "resume at n"), Itself, AtMost(20.0)),
+    target(sqlite(FlowReplay, "resume at n"), Itself, AtMost(20.0)),
+    // Four times the history, no more than four times the time: what grows faster would show.
+    target(
+        postgres(FlowReplay, "resume at 4n"),
+        Figure(postgres(FlowReplay, "resume at n")),
+        AtMost(4.0),
+    ),
+    target(
+        sqlite(FlowReplay, "resume at 4n"),
+        Figure(sqlite(FlowReplay, "resume at n")),
+        AtMost(4.0),
     ),
 ];
 

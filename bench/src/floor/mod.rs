@@ -20,11 +20,16 @@ pub(crate) async fn run(workload: Workload, run: &Run<'_>) -> Result<Vec<Sample>
         (Workload::Insert, Bed::Sqlite { path, .. }) => sqlite::insert(run, &path),
         (
             Workload::Fanout
+            | Workload::Window
+            | Workload::CancelTree
             | Workload::Signal
             | Workload::Latency
             | Workload::Timers
             | Workload::Parked
-            | Workload::Backlog,
+            | Workload::Backlog
+            | Workload::FlowSteps
+            | Workload::FlowFanout
+            | Workload::FlowReplay,
             _,
         ) => bail!("{workload} has no floor"),
     }

@@ -16,7 +16,8 @@ pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
     Ok(vec![ahead, requeued])
 }
 
-async fn run_chains(
+/// From the start of the engine until all chains are done.
+pub(super) async fn run_chains(
     run: &Run<'_>,
     name: &str,
     set: impl FnOnce(EngineBuilder) -> EngineBuilder,

@@ -11,19 +11,19 @@ use outlast::prelude::*;
 use std::sync::atomic::Ordering;
 
 pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
-    ensure!(
-        run.n <= CHILDREN_MAX,
-        "a parent has {CHILDREN_MAX} children at most, not {}",
-        run.n
-    );
     Ok(vec![
-        Sample::seconds("fanout", fan_out(run).await?),
+        Sample::seconds("fanout", fan_out(run, None).await?),
         Sample::seconds("drain of as many", drain::drain(run).await?),
     ])
 }
 
 /// From the insert of the parent to its end.
-async fn fan_out(run: &Run<'_>) -> Result<Usage> {
+pub(super) async fn fan_out(run: &Run<'_>, window: Option<usize>) -> Result<Usage> {
+    ensure!(
+        run.n <= CHILDREN_MAX,
+        "a parent has {CHILDREN_MAX} children at most, not {}",
+        run.n
+    );
     let bed = run.site.fresh().await?;
     let counter = Counter::default();
     let builder = bed
@@ -36,7 +36,7 @@ async fn fan_out(run: &Run<'_>) -> Result<Usage> {
     let meter = run.meter()?;
     let children = run.n as u64;
     let parent = engine
-        .insert(New::<Family>(Gathering::Start { children }))
+        .insert(New::<Family>(Gathering::Start { children, window }))
         .await?;
     let joined = tokio::select! {
         joined = engine.wait(parent, DEADLINE) => joined?,

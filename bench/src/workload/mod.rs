@@ -1,16 +1,21 @@
 //! The workloads, and how their sides take turns.
 
 mod backlog;
+mod cancel_tree;
 mod chain;
 mod claims;
 mod drain;
 mod fanout;
+mod flow_fanout;
+mod flow_replay;
+mod flow_steps;
 pub(crate) mod insert;
 mod latency;
 mod parked;
 mod signal;
 mod timers;
 mod turns;
+mod window;
 
 use crate::args::{Args, Choice, Kind, Workload};
 use crate::bed::Bed;
@@ -123,14 +128,18 @@ async fn measure(
 /// What takes minutes to fill repeats by itself only what others can disturb.
 fn repeats(workload: Workload) -> usize {
     match workload {
-        Workload::Parked | Workload::Backlog => 0,
+        Workload::Parked | Workload::Backlog | Workload::FlowReplay => 0,
         Workload::Drain
         | Workload::Chain
         | Workload::Fanout
+        | Workload::Window
+        | Workload::CancelTree
         | Workload::Signal
         | Workload::Latency
         | Workload::Insert
-        | Workload::Timers => REPEATS,
+        | Workload::Timers
+        | Workload::FlowSteps
+        | Workload::FlowFanout => REPEATS,
     }
 }
 
@@ -173,12 +182,17 @@ async fn run_ours(workload: Workload, run: &Run<'_>) -> Result<Vec<Sample>> {
         Workload::Drain => drain::run(run).await,
         Workload::Chain => chain::run(run).await,
         Workload::Fanout => fanout::run(run).await,
+        Workload::Window => window::run(run).await,
+        Workload::CancelTree => cancel_tree::run(run).await,
         Workload::Signal => signal::run(run).await,
         Workload::Latency => latency::run(run).await,
         Workload::Insert => insert::run(run).await,
         Workload::Timers => timers::run(run).await,
         Workload::Parked => parked::run(run).await,
         Workload::Backlog => backlog::run(run).await,
+        Workload::FlowSteps => flow_steps::run(run).await,
+        Workload::FlowFanout => flow_fanout::run(run).await,
+        Workload::FlowReplay => flow_replay::run(run).await,
     }
 }
 

@@ -46,6 +46,10 @@ pub(crate) struct Args {
 pub(crate) enum Scenario {
     /// Three workers, each killed every 0.3 to 2 seconds and started again.
     Kill,
+    /// The same with families of every kind, and their ends of every kind.
+    Families,
+    /// The same with workflows, their children, activities, signals and timers.
+    Flows,
     /// Three workers, stopped past their lease and let go.
     Freeze,
     /// The server's backends and the whole server, killed again and again.

@@ -4,6 +4,7 @@
 //! happened, whatever becomes of the process or the database.
 
 use anyhow::{Context as _, Result};
+use outlast_core::Joined;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -19,6 +20,8 @@ const BATCH_MAX: usize = 1_000;
 pub(crate) enum Entry {
     /// A step was run: its effect.
     Ran(Ran),
+    /// A step of a workflow was run: its effect.
+    Did(Did),
     /// An insert is about to be asked for; whether it is done is not known unless `Inserted` follows.
     Asked { token: u64, at: i64 },
     /// An insert was acknowledged.
@@ -51,7 +54,7 @@ pub(crate) enum Entry {
 }
 
 /// The effect of a step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Ran {
     pub(crate) id: i64,
     pub(crate) step: String,
@@ -66,6 +69,33 @@ pub(crate) struct Ran {
     /// The children of the round it saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) children: Option<Vec<i64>>,
+    /// Why the join of that round woke it, and whose bad end was the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) joined: Option<Joined>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) first_failure: Option<i64>,
+    /// Whether it was not the step that ran, but what its machine has for a cancel.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) cancelling: bool,
+    /// A number that no other run of a step has, where it comes to that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) nonce: Option<u64>,
+}
+
+/// The effect of a step of a workflow.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Did {
+    pub(crate) id: i64,
+    /// Which run of the workflow.
+    pub(crate) run: i32,
+    /// Unlike that of any other step of the run.
+    pub(crate) step: String,
+    /// What it comes to: a number that no other run of a step has.
+    pub(crate) nonce: u64,
+    /// What the workflow has been told before.
+    pub(crate) follows: Vec<u64>,
+    pub(crate) worker: String,
+    pub(crate) at: i64,
 }
 
 /// An acknowledged insert, and what is known of how it must end.

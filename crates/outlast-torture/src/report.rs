@@ -98,8 +98,23 @@ impl Report {
             ("duplicate executions", figures.duplicate_executions),
             ("signals", figures.signals),
             ("joins", figures.joins),
+            ("joins decided early", figures.early_joins),
+            ("joins by deadline", figures.join_deadlines),
+            ("windows", figures.windows),
+            ("asked to end", figures.cancels),
+            ("ended before their place", figures.never_started),
             ("timeouts", figures.timeouts),
             ("latest timeout, ms", figures.latest_timeout_ms),
+            ("workflows", figures.workflows),
+            ("runs begun anew", figures.renewals),
+            ("steps of workflows run", figures.flow_effects),
+            ("of these recorded", figures.flow_results),
+            ("activities recorded", figures.activities),
+            ("groups resolved", figures.groups),
+            ("timers of workflows", figures.flow_timers),
+            ("signals of workflows", figures.flow_signals),
+            ("failures handled", figures.handled),
+            ("workflows cancelled", figures.flows_cancelled),
             ("worker kills", figures.kills),
             ("worker deaths", figures.deaths),
             ("worker freezes", figures.freezes),
@@ -139,6 +154,7 @@ impl Story {
             let (seq, at) = (change.seq, change.at);
             let what = match &change.subject {
                 Subject::Instance(row) => format!("{row:?}"),
+                Subject::Event(row) => format!("{row:?}"),
                 Subject::Signal(row) => format!("{row:?}"),
                 Subject::Worker(row) => format!("{row:?}"),
             };
@@ -162,6 +178,7 @@ impl Story {
 fn about(entry: &Entry, id: i64) -> Option<i64> {
     let (instance, at) = match entry {
         Entry::Ran(ran) => (ran.id, ran.at),
+        Entry::Did(did) => (did.id, did.at),
         Entry::Inserted(inserted) => (inserted.id, inserted.at),
         Entry::Delivered { instance, at, .. } | Entry::Operated { instance, at, .. } => {
             (*instance, *at)

@@ -73,6 +73,7 @@ impl Site {
                          select from outlast.instances i where i.id = s.target_id and i.finished_at is null)",
                     )
                     .await?,
+                    cascades: count("select count(*) from outlast.cascades").await?,
                     connections: count(
                         "select count(*) from pg_stat_activity where backend_type = 'client backend' \
                          and datname = current_database() and pid <> pg_backend_pid() \
@@ -93,10 +94,27 @@ impl Site {
                         "select count(*) from signals s where s.consumed_at is null and not exists (\
                          select 1 from instances i where i.id = s.target_id and i.finished_at is null)",
                     )?,
+                    cascades: count("select count(*) from cascades")?,
                     connections: 0,
                 })
             }
         }
+    }
+
+    /// Whether every instance has ended, and nobody is to be told of an end.
+    pub(crate) async fn rests(&self) -> Result<bool> {
+        Ok(match self {
+            Site::Postgres { url, .. } => {
+                let sql = "select not exists (select from outlast.instances where finished_at is null) \
+                           and not exists (select from outlast.cascades)";
+                plain(url).await?.query_one(sql, &[]).await?.get(0)
+            }
+            Site::Sqlite { file } => {
+                let sql = "select not exists (select 1 from instances where finished_at is null) \
+                           and not exists (select 1 from cascades)";
+                open(file)?.query_row(sql, [], |row| row.get(0))?
+            }
+        })
     }
 
     /// How many instances have not ended.
@@ -121,6 +139,8 @@ pub(crate) struct Remains {
     pub(crate) workers: i64,
     /// Unconsumed signals to nobody who could read them.
     pub(crate) orphans: i64,
+    /// Parents whose children are still to be told of their end.
+    pub(crate) cascades: i64,
     /// Other sessions on the database.
     pub(crate) connections: i64,
 }

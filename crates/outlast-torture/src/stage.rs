@@ -95,9 +95,23 @@ impl Stage {
         })
     }
 
+    /// Drives hardly anything but families.
+    pub(crate) fn with_families(mut self) -> Stage {
+        self.load = self.load.map(Load::mostly_families);
+        self
+    }
+
+    /// Drives hardly anything but workflows.
+    pub(crate) fn with_flows(mut self) -> Stage {
+        self.load = self.load.map(Load::mostly_flows);
+        self
+    }
+
     /// Lets acknowledged writes be lost, and counts them instead.
     pub(crate) fn may_lose(mut self) -> Stage {
         self.may_lose = true;
+        // The end of a tree may be among it, and the tree would go on.
+        self.load = self.load.map(Load::without_doomed);
         self
     }
 
@@ -153,7 +167,7 @@ impl Stage {
         let begun = Instant::now();
         while begun.elapsed() < REST_MAX {
             // A server that has just recovered may not answer yet.
-            if self.direct.live().await.is_ok_and(|live| live == 0) {
+            if self.direct.rests().await.is_ok_and(|rests| rests) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -197,6 +211,10 @@ impl Stage {
                     remains.workers
                 ),
             );
+        }
+        if remains.cascades > 0 {
+            let what = format!("{} parents whose children were not told", remains.cascades);
+            self.find("I13", what);
         }
         if remains.orphans > 0 {
             self.find(

@@ -55,12 +55,12 @@ pub(crate) async fn run(orders: Orders) -> Result<()> {
 
     let (_stop, stopped) = watch::channel(false);
     if let Some(rate) = orders.drives {
-        let load = Load::new(
-            engine.client().clone(),
-            ledger.clone(),
-            orders.seed,
-            Mix::of(rate),
-        );
+        // This process is killed, and whoever were to be ended would wait for it in vain.
+        let mix = Mix {
+            doomed: false,
+            ..Mix::of(rate)
+        };
+        let load = Load::new(engine.client().clone(), ledger.clone(), orders.seed, mix);
         let (site, seed) = (orders.site.clone(), orders.seed);
         tokio::spawn(async move { load.run(&site, seed, stopped).await });
     }

@@ -50,8 +50,44 @@ fn workers_that_are_killed_lose_nothing() {
         };
         happened(&report, "kills");
         happened(&report, "recoveries");
+        happened(&report, "workflows");
         happened(&report, "joins");
         happened(&report, "timeouts");
+    }
+}
+
+#[test]
+fn families_end_as_they_were_told_to() {
+    for store in ["postgres", "sqlite"] {
+        let options = ["--minutes", "0.03", "--store", store];
+        let Some(report) = torture("families", &options) else {
+            return;
+        };
+        happened(&report, "early_joins");
+        happened(&report, "join_deadlines");
+        happened(&report, "windows");
+        happened(&report, "cancels");
+        happened(&report, "never_started");
+    }
+}
+
+#[test]
+fn workflows_outlive_their_workers() {
+    for store in ["postgres", "sqlite"] {
+        let options = ["--minutes", "0.03", "--store", store];
+        let Some(report) = torture("flows", &options) else {
+            return;
+        };
+        happened(&report, "kills");
+        happened(&report, "workflows");
+        happened(&report, "renewals");
+        happened(&report, "flow_results");
+        happened(&report, "activities");
+        happened(&report, "groups");
+        happened(&report, "flow_timers");
+        happened(&report, "flow_signals");
+        happened(&report, "handled");
+        happened(&report, "flows_cancelled");
     }
 }
 
@@ -62,6 +98,7 @@ fn workers_that_are_frozen_past_their_lease_write_nothing_late() {
             return;
         };
         happened(&report, "freezes");
+        happened(&report, "workflows");
     }
 }
 
@@ -85,6 +122,7 @@ fn connections_that_are_cut_at_a_commit_lose_nothing() {
         .find(|pair| pair[0] == "cuts at COMMIT")
         .unwrap();
     assert_ne!(cuts[1], "0", "{report}");
+    happened(&report, "workflows");
 }
 
 #[test]
@@ -125,6 +163,7 @@ fn an_sqlite_file_outlives_its_processes() {
         return;
     };
     happened(&report, "the only process killed, file sound");
+    happened(&report, "workflows");
     happened(&report, "one of two processes killed, file sound");
 }
 
@@ -135,6 +174,7 @@ fn a_disk_that_fills_up_is_told_and_outlived() {
             return;
         };
         happened(&report, "disk filled up");
+        happened(&report, "workflows");
     }
 }
 
@@ -143,6 +183,7 @@ fn clocks_that_are_an_hour_wrong_wake_nothing_early() {
     let Some(report) = torture("clock", &FEW_SECONDS) else {
         return;
     };
+    happened(&report, "workflows");
     happened(&report, "timeouts");
 }
 

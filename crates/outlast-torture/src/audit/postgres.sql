@@ -1,4 +1,4 @@
--- Every change of an instance, a signal or a worker, written by the database itself in the transaction that makes it: what is in
+-- Every change of an instance, a history, a signal or a worker, written by the database itself in the transaction that makes it: what is in
 -- here was committed, and in this order for any two changes that cannot happen at once.
 
 create schema torture;
@@ -26,8 +26,12 @@ begin
         'round', row.round, 'pending', row.children_pending, 'locked_by', row.locked_by,
         'eligible_at', torture.us(row.eligible_at), 'deadline', torture.us(row.await_deadline),
         'partition_key', row.partition_key, 'guard', row.correlation_guard,
-        'parent', row.parent_id, 'parent_round', row.parent_round, 'result', row.result::text,
-        'error', left(row.last_error, 200),
+        'parent', row.parent_id, 'parent_round', row.parent_round, 'position', row.parent_position,
+        'policy', row.on_parent_close, 'held', row.held, 'needs', row.join_needs, 'fails_fast', row.join_fails_fast,
+        'window', row.join_window, 'started', row.children_started, 'failed', row.children_failed,
+        'first_failure', row.first_failure, 'joined', row.joined,
+        'cancelled', row.cancel_requested_at is not null, 'answered', row.cancel_answered, 'result', row.result::text,
+        'error', left(row.last_error, 200), 'run', row.run, 'events', row.events,
         'state', case when tg_op = 'INSERT' then left(row.state::text, 1000) end)::text);
     return null;
 end
@@ -35,6 +39,22 @@ $$;
 
 create trigger audited after insert or update or delete on outlast.instances
     for each row execute function torture.instance_changed();
+
+create function torture.event_changed() returns trigger
+language plpgsql
+as $$
+declare
+    row outlast.events := case when tg_op = 'DELETE' then old else new end;
+begin
+    insert into torture.audit (kind, body) values ('event', json_build_object(
+        'op', lower(tg_op), 'instance', row.instance_id, 'run', row.run, 'seq', row.seq, 'at', torture.us(row.at),
+        'kind', row.kind, 'call', row.call, 'name', row.name, 'data', row.data)::text);
+    return null;
+end
+$$;
+
+create trigger audited after insert or update or delete on outlast.events
+    for each row execute function torture.event_changed();
 
 create function torture.signal_changed() returns trigger
 language plpgsql

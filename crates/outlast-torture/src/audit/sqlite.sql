@@ -1,4 +1,4 @@
--- Every change of an instance, a signal or a worker, written by the database itself in the transaction that makes it: what is in
+-- Every change of an instance, a history, a signal or a worker, written by the database itself in the transaction that makes it: what is in
 -- here was committed, and in this order.
 
 create table torture_audit (
@@ -15,8 +15,14 @@ create trigger torture_instance_insert after insert on instances begin
         'round', new.round, 'pending', new.children_pending, 'locked_by', new.locked_by,
         'eligible_at', new.eligible_at, 'deadline', new.await_deadline,
         'partition_key', new.partition_key, 'guard', new.correlation_guard,
-        'parent', new.parent_id, 'parent_round', new.parent_round, 'result', new.result,
-        'error', substr(new.last_error, 1, 200), 'state', substr(new.state, 1, 1000)));
+        'parent', new.parent_id, 'parent_round', new.parent_round, 'position', new.parent_position,
+        'policy', new.on_parent_close, 'held', json(iif(new.held, 'true', iif(new.held is null, 'null', 'false'))),
+        'needs', new.join_needs, 'fails_fast', json(iif(new.join_fails_fast, 'true', 'false')),
+        'window', new.join_window, 'started', new.children_started, 'failed', new.children_failed,
+        'first_failure', new.first_failure, 'joined', new.joined,
+        'cancelled', json(iif(new.cancel_requested_at is not null, 'true', 'false')),
+        'answered', json(iif(new.cancel_answered, 'true', 'false')), 'result', new.result,
+        'error', substr(new.last_error, 1, 200), 'run', new.run, 'events', new.events, 'state', substr(new.state, 1, 1000)));
 end;
 
 create trigger torture_instance_update after update on instances begin
@@ -26,8 +32,14 @@ create trigger torture_instance_update after update on instances begin
         'round', new.round, 'pending', new.children_pending, 'locked_by', new.locked_by,
         'eligible_at', new.eligible_at, 'deadline', new.await_deadline,
         'partition_key', new.partition_key, 'guard', new.correlation_guard,
-        'parent', new.parent_id, 'parent_round', new.parent_round, 'result', new.result,
-        'error', substr(new.last_error, 1, 200), 'state', null));
+        'parent', new.parent_id, 'parent_round', new.parent_round, 'position', new.parent_position,
+        'policy', new.on_parent_close, 'held', json(iif(new.held, 'true', iif(new.held is null, 'null', 'false'))),
+        'needs', new.join_needs, 'fails_fast', json(iif(new.join_fails_fast, 'true', 'false')),
+        'window', new.join_window, 'started', new.children_started, 'failed', new.children_failed,
+        'first_failure', new.first_failure, 'joined', new.joined,
+        'cancelled', json(iif(new.cancel_requested_at is not null, 'true', 'false')),
+        'answered', json(iif(new.cancel_answered, 'true', 'false')), 'result', new.result,
+        'error', substr(new.last_error, 1, 200), 'run', new.run, 'events', new.events, 'state', null));
 end;
 
 create trigger torture_instance_delete after delete on instances begin
@@ -37,8 +49,32 @@ create trigger torture_instance_delete after delete on instances begin
         'round', old.round, 'pending', old.children_pending, 'locked_by', old.locked_by,
         'eligible_at', old.eligible_at, 'deadline', old.await_deadline,
         'partition_key', old.partition_key, 'guard', old.correlation_guard,
-        'parent', old.parent_id, 'parent_round', old.parent_round, 'result', old.result,
-        'error', substr(old.last_error, 1, 200), 'state', null));
+        'parent', old.parent_id, 'parent_round', old.parent_round, 'position', old.parent_position,
+        'policy', old.on_parent_close, 'held', json(iif(old.held, 'true', iif(old.held is null, 'null', 'false'))),
+        'needs', old.join_needs, 'fails_fast', json(iif(old.join_fails_fast, 'true', 'false')),
+        'window', old.join_window, 'started', old.children_started, 'failed', old.children_failed,
+        'first_failure', old.first_failure, 'joined', old.joined,
+        'cancelled', json(iif(old.cancel_requested_at is not null, 'true', 'false')),
+        'answered', json(iif(old.cancel_answered, 'true', 'false')), 'result', old.result,
+        'error', substr(old.last_error, 1, 200), 'run', old.run, 'events', old.events, 'state', null));
+end;
+
+create trigger torture_event_insert after insert on events begin
+    insert into torture_audit (kind, body) values ('event', json_object(
+        'op', 'insert', 'instance', new.instance_id, 'run', new.run, 'seq', new.seq, 'at', new.at, 'kind', new.kind,
+        'call', new.call, 'name', new.name, 'data', json(new.data)));
+end;
+
+create trigger torture_event_update after update on events begin
+    insert into torture_audit (kind, body) values ('event', json_object(
+        'op', 'update', 'instance', new.instance_id, 'run', new.run, 'seq', new.seq, 'at', new.at, 'kind', new.kind,
+        'call', new.call, 'name', new.name, 'data', json(new.data)));
+end;
+
+create trigger torture_event_delete after delete on events begin
+    insert into torture_audit (kind, body) values ('event', json_object(
+        'op', 'delete', 'instance', old.instance_id, 'run', old.run, 'seq', old.seq, 'at', old.at, 'kind', old.kind,
+        'call', old.call, 'name', old.name, 'data', json(old.data)));
 end;
 
 create trigger torture_signal_insert after insert on signals begin

@@ -1,6 +1,6 @@
 //! The ledger, sorted by what it is asked.
 
-use crate::ledger::{Entry, Inserted, Ran, WorkerEvent};
+use crate::ledger::{Did, Entry, Inserted, Ran, WorkerEvent};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What the ledger says.
@@ -9,12 +9,16 @@ pub(crate) struct Books {
     /// Effects by instance.
     pub(super) effects: HashMap<i64, Vec<Ran>>,
     pub(super) effects_total: u64,
+    /// Effects of steps of workflows, by instance.
+    pub(super) did: HashMap<i64, Vec<Did>>,
     /// Acknowledged inserts by instance.
     pub(super) inserted: HashMap<i64, Inserted>,
     /// Every insert that was ever asked for.
     pub(super) asked: HashSet<u64>,
     /// Acknowledged signals, with their targets.
     pub(super) delivered: HashMap<i64, i64>,
+    /// Trees whose end was acknowledged, and when.
+    pub(super) trees_ended: HashMap<i64, i64>,
     /// What was done to each worker, and when.
     pub(super) workers: HashMap<String, Vec<(WorkerEvent, i64)>>,
     /// Outcomes that were dropped, by worker.
@@ -38,6 +42,7 @@ impl Books {
                 self.effects_total += 1;
                 self.effects.entry(ran.id).or_default().push(ran);
             }
+            Entry::Did(did) => self.did.entry(did.id).or_default().push(did),
             Entry::Asked { token, .. } => {
                 self.asked.insert(token);
             }
@@ -56,6 +61,9 @@ impl Books {
                 self.lost_outcomes.insert(worker, count);
             }
             Entry::Fault { kind, .. } => *self.faults.entry(kind).or_default() += 1,
+            Entry::Operated { verb, instance, at } if verb.ends_with("_tree") => {
+                self.trees_ended.entry(instance).or_insert(at);
+            }
             // What is known of these is in the audit.
             Entry::Duplicate { .. } | Entry::Operated { .. } => {}
         }
@@ -63,6 +71,10 @@ impl Books {
 
     pub(super) fn effects_of(&self, id: i64) -> &[Ran] {
         self.effects.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn did_of(&self, id: i64) -> &[Did] {
+        self.did.get(&id).map_or(&[], Vec::as_slice)
     }
 
     /// When the worker stopped being alive, if it did: the last thing done to it before `before`.

@@ -1,5 +1,6 @@
 //! What can only be said when everything has been seen.
 
+use super::flow::is_flow;
 use super::{Checker, Figures, Life, Violation};
 use crate::ledger::{Ran, WorkerEvent};
 use outlast::Status;
@@ -16,15 +17,22 @@ impl Checker {
     /// The figures, and everything that was wrong.
     pub(crate) fn finish(mut self, records: &Records) -> (Figures, Vec<Violation>) {
         self.check_inserts();
-        let lives = std::mem::take(&mut self.lives);
-        for life in lives.values() {
+        let mut lives = std::mem::take(&mut self.lives);
+        for life in lives.values_mut() {
+            self.tell_wrong(life);
             self.check_end(life);
             self.check_retries(life, records);
             self.check_effects(life);
             self.check_timeouts(life);
+            if is_flow(&life.last) {
+                self.check_flow(life);
+            }
         }
+        self.check_rounds();
+        self.check_told(&lives);
         self.check_strays(&lives);
         self.check_signals(&lives);
+        self.check_wakes();
         self.check_order(&lives);
         self.count();
         (self.figures, self.violations)
@@ -90,8 +98,14 @@ impl Checker {
             self.violate("I5", id, what);
         }
         let error = life.last.error.as_deref().unwrap_or_default();
-        // Some leaves are bad.
-        let may_fail = life.last.machine == "tree" && error == "a bad leaf";
+        // Some leaves are bad, and some members of families.
+        let may_fail = match life.last.machine.as_str() {
+            "tree" => error == "a bad leaf",
+            "errand" => error == "a bad errand",
+            // Whether somebody should have told it is checked elsewhere.
+            "family" => ["a bad child", "a bad parent", "nobody told it to end"].contains(&error),
+            _ => false,
+        };
         let failed = status == Status::Failed;
         let says_why = failed && fails_with.iter().any(|reason| error.contains(reason));
         if fails_with.is_empty() && failed && !may_fail {
@@ -151,23 +165,16 @@ impl Checker {
                     wrong.push(("I5", what));
                 }
                 Some(visit) => {
-                    let saw = self.compare_children(life.last.id, visit.round, ran);
-                    wrong.extend(saw.map(|what| ("I6", what)));
+                    let saw = self.compare_join(life.last.id, visit.round, ran);
+                    wrong.extend(saw.map(|what| ("I6", format!("{} {what}", name(ran)))));
+                    let ran_by = self.compare_grant(life, ran);
+                    wrong.extend(ran_by.map(|what| ("I13", format!("{} {what}", name(ran)))));
                 }
             }
         }
         for (rule, what) in wrong {
             self.violate(rule, life.last.id, what);
         }
-    }
-
-    fn compare_children(&self, id: i64, round: i32, ran: &Ran) -> Option<String> {
-        let mut saw = ran.children.clone()?;
-        let mut spawned = self.rounds.get(&(id, round))?.children.clone();
-        saw.sort_unstable();
-        spawned.sort_unstable();
-        let name = name(ran);
-        (saw != spawned).then(|| format!("{name} saw children {saw:?} of {spawned:?}"))
     }
 
     /// I10: a step that received nothing was woken by its deadline, and not before it.
@@ -177,7 +184,8 @@ impl Checker {
         }
         for wake in &life.timed_out {
             let effects = self.books.effects_of(life.last.id);
-            let mut effects = effects.iter().filter(|ran| ran.visit == wake.visit);
+            let of_the_step = |ran: &&Ran| ran.visit == wake.visit && !ran.cancelling;
+            let mut effects = effects.iter().filter(of_the_step);
             if !effects.any(|ran| ran.signals.is_empty()) {
                 continue;
             }
@@ -196,7 +204,8 @@ impl Checker {
         if self.may_lose {
             return;
         }
-        let strays: Vec<i64> = self.books.effects.keys().copied().collect();
+        let strays = self.books.effects.keys().chain(self.books.did.keys());
+        let strays: Vec<i64> = strays.copied().collect();
         for id in strays {
             if !lives.contains_key(&id) {
                 self.violate("I5", id, "ran and is nowhere");
@@ -214,7 +223,8 @@ impl Checker {
         }
         let mut wrong = Vec::new();
         for (id, signal) in &self.signals {
-            let visits = received.get(id).map_or(0, HashSet::len);
+            let visits = received.get(id).map_or(0, HashSet::len)
+                + self.consumed.get(id).map_or(0, HashSet::len);
             if visits > 1 && !self.may_lose {
                 wrong.push((
                     signal.target,
@@ -295,6 +305,7 @@ impl Checker {
         });
         self.figures.zombies = zombies.count() as u64;
         self.figures.effects = books.effects_total;
+        self.figures.flow_effects = books.did.values().map(|did| did.len() as u64).sum();
         self.figures.duplicate_executions =
             books.effects_total.saturating_sub(self.figures.outcomes);
         self.figures.kills = books.count(WorkerEvent::Killed);

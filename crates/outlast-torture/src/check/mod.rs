@@ -7,17 +7,22 @@
 //! | I3 | revisions only grow; what leaves a claim has another revision |
 //! | I4 | nothing leaves an end but by a retry that the database has a record of |
 //! | I5 | every effect is of a visit that was committed before it; every outcome has an effect |
-//! | I6 | one wake per round, after all its children ended; the step saw exactly those |
+//! | I6 | one wake per round, when the counts of its row decide its join, its time is up or a cancel came; the counts are of ends that are in the audit; the step saw exactly the children, why it was woken and whose failure was first; never more of them have a place than there are in the window |
 //! | I7 | every acknowledged signal is there once, and was received in one visit or dropped at the end |
 //! | I8 | the executing instances of a partition key, change by change: never two, first claims in order |
 //! | I9 | the holders of a correlation key, change by change: never two |
 //! | I10 | no claim before its time, no timeout before its deadline |
 //! | I11 | in `stage.rs`, after the stop: nothing executing, no worker, no connection left |
+//! | I14 | event by event: each history without gaps, a run after the end of the one before, one answer to a call, of a step only what a run of it came to, of a child only how it ended, nothing rewritten, no timer early; the row counts it rightly whenever it is claimed; every step that ran follows from what was committed before; the end of the row is the end of its history |
+//! | I13 | after a cancel only the claim that ran writes an outcome of the old course, and starts no children; every other right to run was used to answer; whoever waited to be told to end was told; in `stage.rs`, nobody is left to be told |
 //!
 //! The audit is read once, in order; nothing but the last row of each instance and its visits is kept.
 
 mod books;
+mod cancel;
+mod family;
 mod finish;
+mod flow;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +30,9 @@ pub(crate) use books::Books;
 pub(crate) use finish::Records;
 
 use crate::audit::{Change, Instance, Op, Signal, Subject};
+use cancel::Told;
+use family::Round;
+use flow::{History, is_flow};
 use outlast::Status;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
@@ -49,6 +57,13 @@ pub(crate) struct Figures {
     pub(crate) duplicate_executions: u64,
     pub(crate) signals: u64,
     pub(crate) joins: u64,
+    /// Joins that were decided while children lived, and by their deadline.
+    pub(crate) early_joins: u64,
+    pub(crate) join_deadlines: u64,
+    pub(crate) windows: u64,
+    /// Instances that were asked to end, and children that ended before they had a place in their window.
+    pub(crate) cancels: u64,
+    pub(crate) never_started: u64,
     pub(crate) timeouts: u64,
     pub(crate) latest_timeout_ms: u64,
     /// Claims taken from workers that were dead, or thought to be.
@@ -63,6 +78,19 @@ pub(crate) struct Figures {
     /// Outcomes that were dropped, since their claim was lost.
     pub(crate) lost_outcomes: u64,
     pub(crate) operators_retries: u64,
+    pub(crate) workflows: u64,
+    pub(crate) renewals: u64,
+    /// Steps of workflows that ran, and how many results of them are in histories.
+    pub(crate) flow_effects: u64,
+    pub(crate) flow_results: u64,
+    pub(crate) activities: u64,
+    pub(crate) groups: u64,
+    pub(crate) flow_timers: u64,
+    pub(crate) flow_signals: u64,
+    /// Failures that workflows went on from.
+    pub(crate) handled: u64,
+    /// Runs that answered a cancel with their end.
+    pub(crate) flows_cancelled: u64,
     pub(crate) collected: u64,
     /// Acknowledged and gone: where that may be, since a standby that does not confirm was promoted.
     pub(crate) lost_inserts: u64,
@@ -86,6 +114,12 @@ pub(crate) struct Checker {
     holders: HashMap<(String, String), i64>,
     workers: HashMap<i64, String>,
     reaps: HashMap<String, Vec<i64>>,
+    /// By workflow and run.
+    histories: HashMap<(i64, i32), History>,
+    /// Signals that workflows have consumed, and where their histories say so.
+    consumed: HashMap<i64, HashSet<(i32, i32)>>,
+    /// How often a workflow that waited for children was woken by none of them.
+    woken_otherwise: HashMap<i64, u64>,
     figures: Figures,
     violations: Vec<Violation>,
 }
@@ -104,6 +138,7 @@ struct Life {
     /// When the worker was struck that held it, until it is claimed again.
     struck: Option<i64>,
     deleted: bool,
+    told: Told,
 }
 
 /// An instance came to a step.
@@ -127,13 +162,6 @@ struct SignalLife {
     gone: Option<i64>,
 }
 
-#[derive(Default)]
-struct Round {
-    children: Vec<i64>,
-    ended: HashSet<i64>,
-    joined: bool,
-}
-
 impl Checker {
     pub(crate) fn new(books: Books, coarse_us: i64, may_lose: bool) -> Checker {
         Checker {
@@ -148,6 +176,9 @@ impl Checker {
             holders: HashMap::new(),
             workers: HashMap::new(),
             reaps: HashMap::new(),
+            histories: HashMap::new(),
+            consumed: HashMap::new(),
+            woken_otherwise: HashMap::new(),
             figures: Figures::default(),
             violations: Vec::new(),
         }
@@ -158,6 +189,7 @@ impl Checker {
         self.figures.changes += 1;
         match change.subject {
             Subject::Instance(row) => self.see_instance(change.seq, change.at, *row),
+            Subject::Event(row) => self.see_event(change.at, &row),
             Subject::Signal(row) => self.see_signal(change.seq, &row),
             Subject::Worker(row) => {
                 self.workers.insert(row.id, row.name);
@@ -183,16 +215,14 @@ impl Checker {
 
     fn begin(&mut self, seq: i64, at: i64, row: Instance) {
         self.figures.instances += 1;
+        self.figures.workflows += u64::from(is_flow(&row));
         let visit = Visit {
             visit: row.visit,
             step: row.step.clone(),
             round: row.round,
             at,
         };
-        if let (Some(parent), Some(round)) = (row.parent, row.parent_round) {
-            let round = self.rounds.entry((parent, round)).or_default();
-            round.children.push(row.id);
-        }
+        self.spawn(&row);
         let life = Life {
             token: row.state.as_deref().and_then(token),
             visits: vec![visit],
@@ -202,6 +232,7 @@ impl Checker {
             timed_out: Vec::new(),
             struck: None,
             deleted: false,
+            told: Told::of(&row),
             last: row,
         };
         self.lives.insert(life.last.id, life);
@@ -209,7 +240,15 @@ impl Checker {
 
     fn go_on(&mut self, mut life: Life, seq: i64, at: i64, row: Instance) {
         let (id, was, is) = (row.id, life.last.status, row.status);
+        self.follow_cancel(&mut life, at, &row);
+        if is_same_claim(&life.last, &row) {
+            life.last_alive = seq;
+            life.last = row;
+            self.lives.insert(id, life);
+            return;
+        }
         self.check_revision(&life.last, &row);
+        self.follow_parent(&life, at, &row);
         if row.pending < 0 {
             self.violate("I6", id, "waits for fewer than no children");
         }
@@ -225,15 +264,10 @@ impl Checker {
         if is == Status::Executing && was != Status::Executing {
             self.check_claim(&mut life, seq, at);
         }
-        if was == Status::AwaitingSignal && !is.is_terminal() {
+        if was == Status::AwaitingSignal && !is.is_terminal() && !row.is_to_answer() {
             self.wake(&mut life, at);
         }
-        if was == Status::AwaitingChildren && is == Status::Runnable {
-            self.join(&life.last);
-        }
-        if is.is_terminal() && !was.is_terminal() {
-            self.count_off(&row);
-        }
+        self.follow_child(&life.last, &row, life.retries > 0);
         if row.visit != life.last.visit {
             life.visits.push(Visit {
                 visit: row.visit,
@@ -270,8 +304,13 @@ impl Checker {
             }
             return;
         }
-        if is_outcome(was, row) {
+        // What a workflow has run is checked against its history.
+        if is_outcome(was, row) && !is_flow(row) {
             self.figures.outcomes += 1;
+            // A job has nothing of its own to say to a cancel.
+            if row.machine == "errand" && row.status == Status::Cancelled {
+                return;
+            }
             // I5: what is written was run.
             let ran = self.books.effects_of(was.id);
             let ran = ran
@@ -297,6 +336,9 @@ impl Checker {
             let slowest = &mut self.figures.slowest_recovery_ms;
             *slowest = took.max(*slowest);
         }
+        if is_flow(&life.last) {
+            self.check_count(&life.last);
+        }
         life.first_claim.get_or_insert(seq);
     }
 
@@ -309,29 +351,6 @@ impl Checker {
                 at,
                 deadline,
             });
-        }
-    }
-
-    /// I6: a parent goes on.
-    fn join(&mut self, parent: &Instance) {
-        self.figures.joins += 1;
-        let number = parent.round;
-        let round = self.rounds.entry((parent.id, number)).or_default();
-        let twice = std::mem::replace(&mut round.joined, true);
-        let (ended, of) = (round.ended.len(), round.children.len());
-        if twice {
-            self.violate("I6", parent.id, format!("joined round {number} twice"));
-        }
-        if ended < of {
-            let what = format!("joined round {number} with {ended} of {of} children ended");
-            self.violate("I6", parent.id, what);
-        }
-    }
-
-    fn count_off(&mut self, child: &Instance) {
-        if let (Some(parent), Some(round)) = (child.parent, child.parent_round) {
-            let round = self.rounds.entry((parent, round)).or_default();
-            round.ended.insert(child.id);
         }
     }
 
@@ -439,11 +458,21 @@ impl Checker {
     }
 }
 
+/// Whether the claim goes on as it was: its instance was asked to end, or something is noted before its outcome.
+fn is_same_claim(was: &Instance, is: &Instance) -> bool {
+    let claim = |row: &Instance| {
+        let runs = row.status == Status::Executing;
+        runs.then_some((row.revision, row.visit, row.attempt, row.locked_by))
+    };
+    claim(was).is_some() && claim(was) == claim(is) && was.step == is.step
+}
+
 /// Whether the step of a claim was brought to its end by an outcome.
 fn is_outcome(was: &Instance, is: &Instance) -> bool {
     let retried = is.status == Status::Runnable && is.attempt > was.attempt;
     let stopped = matches!(is.status, Status::Done | Status::Failed);
-    is.visit != was.visit || stopped || retried
+    let answered = is.answered && !was.answered;
+    is.visit != was.visit || stopped || retried || answered
 }
 
 /// Notes who holds a key now. Answers who else does.

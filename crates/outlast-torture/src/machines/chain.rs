@@ -26,4 +26,8 @@ impl Machine for Chain {
             false => Outcome::done(done),
         })
     }
+
+    async fn on_cancel(&self, _: Hops, cx: &Context) -> StepResult<Self> {
+        self.0.give_way(cx).await
+    }
 }

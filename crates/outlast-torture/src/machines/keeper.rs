@@ -36,4 +36,8 @@ impl Machine for Keeper {
             Keep::Close { .. } => Outcome::done(cx.awaited().count()),
         })
     }
+
+    async fn on_cancel(&self, _: Keep, cx: &Context) -> StepResult<Self> {
+        self.0.give_way(cx).await
+    }
 }

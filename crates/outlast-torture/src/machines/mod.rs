@@ -9,11 +9,15 @@
 //! | [`Line`] | shares a partition key with others |
 //! | [`Keeper`] | is unique by its correlation key |
 //! | [`Flaky`] | is tried again with pauses |
+//! | [`Journey`], [`Errand`] | a workflow with everything that a workflow can call, and its activities |
+//! | [`Family`] | joins in every way there is, runs children in windows, ends them by policies, undoes what it did |
 //!
-//! Every step writes its effect to the ledger before it returns. What poisons a worker is in [`poison`].
+//! Every step writes its effect to the ledger before it returns, and so does what a machine has for a cancel. What poisons a worker is in [`poison`].
 
 mod chain;
+mod family;
 mod flaky;
+mod journey;
 mod keeper;
 mod line;
 mod pack;
@@ -22,15 +26,17 @@ pub(crate) mod poison;
 mod tree;
 
 pub(crate) use chain::{Chain, Hops};
+pub(crate) use family::{Family, Kin};
 pub(crate) use flaky::{Flaky, Tries};
+pub(crate) use journey::{Errand, Journey, Trip, Word};
 pub(crate) use keeper::{Keep, Keeper, Kept};
 pub(crate) use line::{Line, Turn};
 pub(crate) use pack::{Gathering, Item, Pack};
 pub(crate) use payment::{Paid, Payment, Sale};
 pub(crate) use tree::{Growth, Tree, fruit};
 
-use crate::ledger::{Entry, Ledger, Ran, now_us};
-use outlast::{Context, EngineBuilder};
+use crate::ledger::{Did, Entry, Ledger, Ran, now_us};
+use outlast::{Context, EngineBuilder, InstanceId, Machine, Outcome, StepResult};
 use std::time::Duration;
 
 /// What a step does to the world: an entry in the ledger, and some time.
@@ -53,31 +59,98 @@ impl Effects {
 
     /// Leaves the effect of this run of the step in the ledger, then takes its time.
     pub(crate) async fn of(&self, cx: &Context) {
-        self.leave(cx, None).await;
+        self.leave(cx, Ran::default()).await;
     }
 
-    /// The same for the step after a join: with the children it saw.
+    /// The same for the step after a join: with what it saw of it.
     async fn of_join(&self, cx: &Context) {
-        let children = cx.round().iter().map(|child| child.id.0).collect();
-        self.leave(cx, Some(children)).await;
+        self.leave(cx, seen(cx)).await;
     }
 
-    async fn leave(&self, cx: &Context, children: Option<Vec<i64>>) {
-        let key = cx.idempotency_key();
-        let visit = key.rsplit(':').next().and_then(|visit| visit.parse().ok());
+    /// The same for what a machine has for a cancel.
+    async fn of_cancel(&self, cx: &Context) {
+        let ran = Ran {
+            cancelling: true,
+            ..seen(cx)
+        };
+        self.leave(cx, ran).await;
+    }
+
+    /// What most machines have for a cancel: their end.
+    async fn give_way<M: Machine>(&self, cx: &Context) -> StepResult<M> {
+        self.of_cancel(cx).await;
+        Ok(Outcome::cancelled("gave way"))
+    }
+
+    /// The same for an activity: the number it comes to.
+    async fn of_errand(&self, cx: &Context) -> u64 {
+        let nonce = new_nonce();
+        let ran = Ran {
+            nonce: Some(nonce),
+            ..Ran::default()
+        };
+        self.leave(cx, ran).await;
+        nonce
+    }
+
+    /// The same for a step of a workflow.
+    async fn of_flow(&self, id: InstanceId, run: i32, step: &str, follows: Vec<u64>) -> u64 {
+        let nonce = new_nonce();
+        let did = Did {
+            id: id.0,
+            run,
+            step: step.to_owned(),
+            nonce,
+            follows,
+            worker: self.worker.clone(),
+            at: now_us(),
+        };
+        self.ledger.write(&Entry::Did(did)).await;
+        self.work().await;
+        nonce
+    }
+
+    async fn leave(&self, cx: &Context, saw: Ran) {
         let ran = Ran {
             id: cx.id().0,
             step: cx.step().to_owned(),
-            visit: visit.expect("the key ends with the visit"),
+            visit: visit(cx),
             attempt: cx.attempt(),
             worker: self.worker.clone(),
             at: now_us(),
             signals: cx.awaited().map(|signal| signal.id.0).collect(),
-            children,
+            ..saw
         };
         self.ledger.write(&Entry::Ran(ran)).await;
+        self.work().await;
+    }
+
+    async fn work(&self) {
         tokio::time::sleep(self.work_max.mul_f64(fastrand::f64())).await;
     }
+}
+
+/// Unlike any other: never drawn from the seed, which another process may have too. JavaScript could hold it.
+fn new_nonce() -> u64 {
+    fastrand::Rng::new().u64(..1 << 53)
+}
+
+/// What a step can see of the last fan-out.
+fn seen(cx: &Context) -> Ran {
+    Ran {
+        children: Some(cx.round().iter().map(|child| child.id.0).collect()),
+        joined: cx.joined(),
+        first_failure: cx.first_failure().map(|child| child.id.0),
+        ..Ran::default()
+    }
+}
+
+/// The revision that brought the instance to its step.
+fn visit(cx: &Context) -> i64 {
+    let key = cx.idempotency_key();
+    let visit = key.strip_prefix(&format!("{}:{}:", cx.id(), cx.step()));
+    let visit = visit.and_then(|visit| visit.split(':').next()?.parse().ok());
+    visit.expect("the key has the visit after the step")
 }
 
 /// All machines but the poisonous one.
@@ -90,4 +163,7 @@ pub(crate) fn register(builder: EngineBuilder, effects: &Effects) -> EngineBuild
         .machine(Line(effects.clone()))
         .machine(Keeper(effects.clone()))
         .machine(Flaky(effects.clone()))
+        .machine(Family(effects.clone()))
+        .machine(Errand(effects.clone()))
+        .workflow(Journey(effects.clone()))
 }

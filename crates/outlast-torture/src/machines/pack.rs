@@ -74,4 +74,8 @@ impl Machine for Pack {
             }
         })
     }
+
+    async fn on_cancel(&self, _: Gathering, cx: &Context) -> StepResult<Self> {
+        self.0.give_way(cx).await
+    }
 }

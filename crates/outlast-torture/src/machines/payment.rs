@@ -35,4 +35,8 @@ impl Machine for Payment {
             Sale::Settle { .. } => Outcome::done(cx.received::<Paid>()?.map(|paid| paid.amount)),
         })
     }
+
+    async fn on_cancel(&self, _: Sale, cx: &Context) -> StepResult<Self> {
+        self.0.give_way(cx).await
+    }
 }

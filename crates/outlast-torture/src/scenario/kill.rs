@@ -18,6 +18,20 @@ pub(crate) async fn run(args: &Args) -> Result<Report> {
     stage.play(kill_again_and_again).await
 }
 
+/// The same with hardly anything but families.
+pub(crate) async fn run_families(args: &Args) -> Result<Report> {
+    let server = Server::start(args.store)?;
+    let stage = Stage::set(args, server.site(), server.site()).await?;
+    stage.with_families().play(kill_again_and_again).await
+}
+
+/// The same with hardly anything but workflows.
+pub(crate) async fn run_flows(args: &Args) -> Result<Report> {
+    let server = Server::start(args.store)?;
+    let stage = Stage::set(args, server.site(), server.site()).await?;
+    stage.with_flows().play(kill_again_and_again).await
+}
+
 /// Kills each of three workers again and again. Answers three that live.
 pub(crate) async fn kill_again_and_again(mut act: Act) -> Result<Vec<Worker>> {
     let mut slots = JoinSet::new();

@@ -36,6 +36,8 @@ pub(crate) async fn run(args: &Args) -> Result<bool> {
 async fn torture(args: &Args) -> Result<Report> {
     match args.scenario {
         Scenario::Kill => kill::run(args).await,
+        Scenario::Families => kill::run_families(args).await,
+        Scenario::Flows => kill::run_flows(args).await,
         Scenario::Freeze => freeze::run(args).await,
         Scenario::Postgres => postgres::run(args).await,
         Scenario::Cut => cut::run(args).await,

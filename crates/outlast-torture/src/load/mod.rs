@@ -1,6 +1,10 @@
 //! The load: instances of every machine, signals to them, cancels and retries, at a steady rate. What it was
 //! answered goes to the ledger.
 
+mod ending;
+mod family;
+mod journey;
+
 use crate::ledger::{Entry, Inserted, Ledger, now_us};
 use crate::machines::{
     Chain, Flaky, Gathering, Growth, Hops, Item, Keep, Keeper, Kept, Line, Pack, Paid, Payment,
@@ -10,7 +14,7 @@ use crate::site::Site;
 use anyhow::Result;
 use outlast::client::SignalledOrInserted;
 use outlast::prelude::*;
-use outlast::{Delivery, Id, Inserted as Answer, Note};
+use outlast::{Delivery, Id, Inserted as Answer};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,8 +40,14 @@ pub(crate) struct Mix {
     pub(crate) rate: f64,
     /// How wide trees are; 0 for none.
     pub(crate) tree_width: u64,
-    /// Whether operators cancel and retry.
+    /// Whether operators end instances and retry them.
     pub(crate) operators: bool,
+    /// Families, in a hundred roots.
+    pub(crate) families: u32,
+    /// Workflows, in a hundred roots.
+    pub(crate) flows: u32,
+    /// Whether there are trees that must be ended, which takes a load that lives to do it.
+    pub(crate) doomed: bool,
 }
 
 impl Mix {
@@ -47,6 +57,9 @@ impl Mix {
             rate,
             tree_width: 3,
             operators: true,
+            families: 12,
+            flows: 15,
+            doomed: true,
         }
     }
 }
@@ -106,6 +119,26 @@ impl Load {
         }
     }
 
+    /// With hardly anything but families.
+    pub(crate) fn mostly_families(mut self) -> Load {
+        self.mix.families = 90;
+        self.mix.flows = 3;
+        self
+    }
+
+    /// With hardly anything but workflows.
+    pub(crate) fn mostly_flows(mut self) -> Load {
+        self.mix.families = 3;
+        self.mix.flows = 90;
+        self
+    }
+
+    /// Without trees that must be ended.
+    pub(crate) fn without_doomed(mut self) -> Load {
+        self.mix.doomed = false;
+        self
+    }
+
     /// What it was answered with, when that was an error.
     pub(crate) fn errors(&self) -> Errors {
         self.errors.clone()
@@ -148,16 +181,27 @@ impl Load {
     }
 
     async fn start_one(&self, mut random: fastrand::Rng) {
+        let Mix {
+            families, flows, ..
+        } = self.mix;
         let result = match random.u32(..100) {
-            0..35 => self.start_chain(&mut random).await,
-            35..55 => self.start_payment(&mut random).await,
-            55..70 => self.start_pack(&mut random).await,
-            70..80 => self.start_flaky(&mut random).await,
-            80..92 => self.start_keeper(&mut random).await,
-            _ => self.start_tree(&mut random).await,
+            lot if lot < families => self.start_related(&mut random).await,
+            lot if lot < families + flows => self.start_journey(&mut random).await,
+            _ => self.start_single(&mut random).await,
         };
         if let Err(error) = result {
             self.errors.note(&error);
+        }
+    }
+
+    async fn start_single(&self, random: &mut fastrand::Rng) -> Result<()> {
+        match random.u32(..100) {
+            0..35 => self.start_chain(random).await,
+            35..55 => self.start_payment(random).await,
+            55..70 => self.start_pack(random).await,
+            70..80 => self.start_flaky(random).await,
+            80..92 => self.start_keeper(random).await,
+            _ => self.start_tree(random).await,
         }
     }
 
@@ -168,17 +212,11 @@ impl Load {
         if random.u32(..5) == 0 {
             new = new.delay(Duration::from_millis(random.u64(10..2_000)));
         }
-        let cancelled = self.mix.operators && random.u32(..20) == 0;
-        let result = (!cancelled).then(|| of.to_string());
+        let ended = self.mix.operators && random.u32(..20) == 0;
+        let result = (!ended).then(|| of.to_string());
         let id = self.insert(token, new, result).await?;
-        if let (true, Some(id)) = (cancelled, id) {
-            self.follow(
-                |load, mut random| async move {
-                    tokio::time::sleep(Duration::from_millis(random.u64(..300))).await;
-                    load.cancel_and_retry(id.into(), random.bool()).await
-                },
-                random.fork(),
-            );
+        if let (true, Some(id)) = (ended, id) {
+            self.end_and_retry(id.into(), 300, random.fork());
         }
         Ok(())
     }
@@ -188,6 +226,9 @@ impl Load {
         let patience_ms = random.u64(200..3_000);
         let new = New::<Payment>(Sale::Offer { token, patience_ms });
         let id = self.insert(token, new, None).await?;
+        if let (Some(id), true) = (id, self.mix.operators && random.u32(..15) == 0) {
+            self.end_within(id.into(), patience_ms, random.fork());
+        }
         let pays = random.u32(..5) > 0;
         if let (true, Some(id)) = (pays, id) {
             self.follow(
@@ -226,6 +267,9 @@ impl Load {
             have: Vec::new(),
         });
         if let Some(id) = self.insert(token, new, None).await? {
+            if self.mix.operators && random.u32(..15) == 0 {
+                self.end_within(id.into(), 1_000, random.fork());
+            }
             self.follow(
                 move |load, mut random| async move {
                     for number in 0..random.u64(..want as u64 + 3) {
@@ -393,25 +437,6 @@ impl Load {
             };
             self.ledger.write(&entry).await;
         }
-    }
-
-    /// What an operator does who changes their mind, or does not.
-    async fn cancel_and_retry(&self, id: InstanceId, retries: bool) {
-        if self.client.cancel(id, Note::by("torture")).await.is_ok() {
-            self.note_operated("cancel", id).await;
-        }
-        if retries && self.client.retry(id, Note::by("torture")).await.is_ok() {
-            self.note_operated("retry", id).await;
-        }
-    }
-
-    async fn note_operated(&self, verb: &str, id: InstanceId) {
-        let entry = Entry::Operated {
-            verb: verb.to_owned(),
-            instance: id.0,
-            at: now_us(),
-        };
-        self.ledger.write(&entry).await;
     }
 
     /// Runs what follows an instance beside the rest, if not too much does.

@@ -1,0 +1,38 @@
+//! A tree of parked instances, from its cancel until all have ended.
+
+use super::{Run, until_all_ran};
+use crate::figure::Sample;
+use crate::machines::{Counter, Dynasty, Growing};
+use anyhow::{Context as _, Result};
+use outlast::prelude::*;
+use std::sync::atomic::Ordering;
+
+pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
+    // A root, its children, and as many grandchildren of each.
+    let width = run.n.isqrt();
+    let members = 1 + width + width * width;
+    let bed = run.site.fresh().await?;
+    let counter = Counter::default();
+    let builder = bed.builder().machine(Dynasty(counter.clone()));
+    let engine = builder.queue("default", 100).start().await?;
+    let eye = bed.eye().await?;
+    let new = New::<Dynasty>(Growing::Grow {
+        depth: 2,
+        width: width as u64,
+    });
+    let root = engine.insert(new).await?.id();
+    let root = root.context("the instance has no id")?;
+    let bar = run.bar(members, "growing");
+    until_all_ran(&bar, &eye, &counter, members).await?;
+    bed.settle().await?;
+    // Everybody is asked, and says so.
+    counter.store(0, Ordering::Relaxed);
+    let meter = run.meter()?;
+    engine.cancel_tree(root, Note::by("bench")).await?;
+    until_all_ran(&bar, &eye, &counter, members).await?;
+    let usage = meter.stop()?;
+    bar.finish_and_clear();
+    engine.shutdown().await;
+    let sample = Sample::rate("cancel-tree", members, "instances/s", usage);
+    Ok(vec![sample.of(members)])
+}

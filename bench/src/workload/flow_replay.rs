@@ -1,0 +1,92 @@
+//! Workflows that wait, from signal to done, with longer and longer histories: what is run again when they go on.
+
+use super::{DEADLINE, Run, until_all_ran};
+use crate::bed::Bed;
+use crate::cpu::Usage;
+use crate::figure::{Sample, Times};
+use crate::flows::Long;
+use crate::machines::{Counter, Go};
+use anyhow::{Result, ensure};
+use outlast::prelude::*;
+use std::time::Instant;
+
+/// Workflows of each length.
+const EACH: usize = 25;
+/// Of these the first ones open connections, prepare statements and fill caches.
+const WARM_UP: usize = 5;
+
+pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
+    let lengths = [
+        ("resume at n/4", run.n / 4),
+        ("resume at n/2", run.n / 2),
+        ("resume at n", run.n),
+        ("resume at 2n", 2 * run.n),
+        ("resume at 4n", 4 * run.n),
+    ];
+    let bed = run.site.fresh().await?;
+    let counter = Counter::default();
+    let builder = bed.builder().workflow(Long(counter.clone()));
+    let engine = builder.queue("default", 100).start().await?;
+    let mut waiting = Vec::new();
+    for (_, events) in lengths {
+        waiting.push(park(run, &bed, &counter, events).await?);
+    }
+    bed.rest().await?;
+    let client = bed.client();
+    let bar = run.bar(EACH * lengths.len(), "resuming");
+    let mut stretches: [Vec<(f64, Usage)>; 5] = Default::default();
+    // In turns: a length that ran alone would have a moment of the machine to itself.
+    for nth in 0..EACH {
+        for (place, ((_, events), parked)) in lengths.iter().zip(&waiting).enumerate() {
+            let took = resume(run, &client, parked[nth], *events).await?;
+            if nth >= WARM_UP {
+                stretches[place].push(took);
+            }
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    engine.shutdown().await;
+    let samples = lengths.iter().zip(stretches).map(|((name, events), took)| {
+        let (milliseconds, usage): (Vec<f64>, Vec<Usage>) = took.into_iter().unzip();
+        let times = Times::new(milliseconds, Usage::over(&usage));
+        times.median(*name).of(*events)
+    });
+    Ok(samples.collect())
+}
+
+/// Workflows that wait with so many events behind them.
+async fn park(
+    run: &Run<'_>,
+    bed: &Bed,
+    counter: &Counter,
+    events: usize,
+) -> Result<Vec<Id<outlast::workflow::Running<Long>>>> {
+    let client = bed.client();
+    let eye = bed.eye().await?;
+    counter.store(0, std::sync::atomic::Ordering::Relaxed);
+    let steps = EACH * (events - 2);
+    let bar = run.bar(steps, "writing histories");
+    let new = (0..EACH).map(|_| outlast::Run::<Long>(events));
+    let inserted = client.insert_many(new).await?;
+    until_all_ran(&bar, &eye, counter, steps).await?;
+    bar.finish_and_clear();
+    Ok(inserted.iter().filter_map(Inserted::id).collect())
+}
+
+/// From signal to done, in milliseconds.
+async fn resume(
+    run: &Run<'_>,
+    client: &Client,
+    id: Id<outlast::workflow::Running<Long>>,
+    events: usize,
+) -> Result<(f64, Usage)> {
+    let meter = run.meter()?;
+    let begun = Instant::now();
+    client.signal(id, Go).await?;
+    let behind = client.wait(id, DEADLINE).await?;
+    let milliseconds = begun.elapsed().as_secs_f64() * 1_000.0;
+    // And the signal itself.
+    ensure!(behind == events + 1, "{behind} events instead of {events}");
+    Ok((milliseconds, meter.stop()?))
+}

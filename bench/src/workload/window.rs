@@ -1,0 +1,15 @@
+//! One parent and its children, fifty at a time, until it has joined them; and as many without a window.
+
+use super::{Run, fanout};
+use crate::figure::Sample;
+use anyhow::Result;
+
+/// Children that run at a time.
+const WINDOW: usize = 50;
+
+pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
+    Ok(vec![
+        Sample::seconds("window", fanout::fan_out(run, Some(WINDOW)).await?),
+        Sample::seconds("fanout of as many", fanout::fan_out(run, None).await?),
+    ])
+}

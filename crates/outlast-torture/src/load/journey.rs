@@ -1,0 +1,50 @@
+//! Workflows, some of which are sent words, or are ended on the way, or have children ended.
+
+use super::Load;
+use crate::machines::{Journey, Trip, Word};
+use anyhow::Result;
+use outlast::prelude::*;
+
+impl Load {
+    pub(super) async fn start_journey(&self, random: &mut fastrand::Rng) -> Result<()> {
+        let token = self.token();
+        let legs = random.u32(1..4);
+        let new = Run::<Journey>(Trip {
+            token,
+            depth: random.u32(..3),
+            leg: 1,
+            legs,
+        });
+        let is_ended = self.mix.operators && random.u32(..3) == 0;
+        let result = (!is_ended).then(|| legs.to_string());
+        let Some(id) = self.insert(token, new, result).await? else {
+            return Ok(());
+        };
+        let id: InstanceId = id.into();
+        if is_ended && random.bool() {
+            // Without words: its end would take them along.
+            self.end_and_retry(id, 1_000, random.fork());
+            return Ok(());
+        }
+        if is_ended {
+            self.follow(
+                move |load, random| async move { load.end_some_of(id, random).await },
+                random.fork(),
+            );
+        }
+        self.follow(
+            move |load, random| async move { load.send_words(id, random).await },
+            random.fork(),
+        );
+        Ok(())
+    }
+
+    async fn send_words(&self, id: InstanceId, mut random: fastrand::Rng) {
+        for _ in 0..random.u32(..4) {
+            tokio::time::sleep(Duration::from_millis(random.u64(..300))).await;
+            let number = random.u64(..1 << 53);
+            self.signal(id, || Word { number }, format!("word:{number}"))
+                .await;
+        }
+    }
+}
