@@ -50,10 +50,25 @@ pub async fn engine_on(database: &str) -> Result<EngineBuilder> {
 
 /// Sends a POST with a JSON body, and answers the status and the body of the response.
 pub async fn send_post(address: SocketAddr, path: &str, body: &str) -> Result<(u16, String)> {
+    send(address, "POST", path, &[], body).await
+}
+
+/// Sends a request, with a JSON body unless it is empty, and answers the status and the body of the response.
+pub async fn send(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Result<(u16, String)> {
     let length = body.len();
+    let headers = headers.iter();
+    let headers: String = headers
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
     let request = format!(
-        "POST {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\
-         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
     );
     let mut connection = TcpStream::connect(address).await?;
     connection.write_all(request.as_bytes()).await?;

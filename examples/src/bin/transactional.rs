@@ -2,7 +2,8 @@
 //!
 //! A web handler writes its own rows and starts an instance in the same transaction of its own database. The
 //! instance exists when that is committed, and never did when it is rolled back, as here for an order of which
-//! there is not enough in stock. With rusqlite on SQLite, and with sqlx on PostgreSQL.
+//! there is not enough in stock. Another handler writes the payment and signals the instance, in one transaction
+//! as well. With rusqlite on SQLite, with sqlx on PostgreSQL, and there also in plain SQL.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin transactional
@@ -14,7 +15,7 @@ use axum::http::StatusCode;
 use axum::{Json, Router, routing::post};
 use outlast::prelude::*;
 use outlast::transaction;
-use outlast::{Count, Filter, NewInstance};
+use outlast::{Count, Filter, NewInstance, NewSignal};
 use outlast_examples::{SCHEMA, postgres_url, send_post};
 use rusqlite::{Connection, TransactionBehavior};
 use sqlx::PgPool;
@@ -27,7 +28,17 @@ struct Delivering;
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 enum Parcel {
+    Take { number: i64, pieces: i64 },
     Send { number: i64, pieces: i64 },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Paid {
+    amount: i64,
+}
+
+impl Signal for Paid {
+    const NAME: &'static str = "paid";
 }
 
 impl Machine for Delivering {
@@ -36,12 +47,24 @@ impl Machine for Delivering {
     type Output = String;
 
     async fn step(&self, state: Parcel, _cx: &Context) -> StepResult<Self> {
-        let Parcel::Send { number, pieces } = state;
-        Ok(Outcome::done(format!("order {number}: sent {pieces}")))
+        Ok(match state {
+            Parcel::Take { number, pieces } => {
+                wait_for([Paid::NAME]).then(Parcel::Send { number, pieces })
+            }
+            Parcel::Send { number, pieces } => {
+                Outcome::done(format!("order {number}: sent {pieces}"))
+            }
+        })
     }
 }
 
-/// What the handler is sent.
+/// What the handlers are sent.
+#[derive(Clone, Copy, Deserialize)]
+struct Payment {
+    number: i64,
+    amount: i64,
+}
+
 #[derive(Clone, Copy, Deserialize)]
 struct Order {
     number: i64,
@@ -51,7 +74,7 @@ struct Order {
 impl Order {
     fn delivery(self) -> New<Delivering> {
         let Order { number, pieces } = self;
-        New::<Delivering>(Parcel::Send { number, pieces }).key(format!("order:{number}"))
+        New::<Delivering>(Parcel::Take { number, pieces }).key(format!("order:{number}"))
     }
 }
 
@@ -115,6 +138,40 @@ async fn take_on_postgres(
     Ok(inserted.new_id())
 }
 
+/// With rusqlite: the payment, and the signal that wakes who delivers the order.
+fn pay_on_sqlite(
+    connection: &mut Connection,
+    payment: Payment,
+    paid: NewSignal,
+) -> Result<Delivery> {
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    tx.execute(
+        "insert into payments values (?1, ?2)",
+        (payment.number, payment.amount),
+    )?;
+    let delivery = transaction::rusqlite::signal(&tx, paid)?;
+    tx.commit()?;
+    Ok(delivery)
+}
+
+/// The same with sqlx.
+async fn pay_on_postgres(
+    pool: &PgPool,
+    store: &Postgres,
+    payment: Payment,
+    paid: NewSignal,
+) -> Result<Delivery> {
+    let mut tx = pool.begin().await?;
+    let row = sqlx::query("insert into outlast_example_shop.payments values ($1, $2)");
+    row.bind(payment.number)
+        .bind(payment.amount)
+        .execute(&mut *tx)
+        .await?;
+    let delivery = transaction::sqlx_0_9::signal(&mut tx, store, paid).await?;
+    tx.commit().await?;
+    Ok(delivery)
+}
+
 #[derive(Clone)]
 struct Shop {
     database: Arc<Database>,
@@ -139,12 +196,41 @@ impl Shop {
         self.client.wake(Delivering::QUEUE);
         Ok(taken)
     }
+
+    async fn pay(&self, payment: Payment) -> Result<Delivery> {
+        let order = Delivering::key(format!("order:{}", payment.number));
+        let amount = payment.amount;
+        let paid = self.client.prepare_signal(order, Paid { amount })?;
+        let delivery = match self.database.as_ref() {
+            Database::Sqlite { path } => {
+                let path = path.clone();
+                let pay = move || pay_on_sqlite(&mut Connection::open(path)?, payment, paid);
+                tokio::task::spawn_blocking(pay).await??
+            }
+            Database::Postgres { pool, store } => {
+                pay_on_postgres(pool, store, payment, paid).await?
+            }
+        };
+        self.client.wake(Delivering::QUEUE);
+        Ok(delivery)
+    }
 }
 
 async fn post_order(State(shop): State<Shop>, Json(order): Json<Order>) -> (StatusCode, String) {
     match shop.take(order).await {
         Ok(Some(id)) => (StatusCode::CREATED, id.to_string()),
         Ok(None) => (StatusCode::CONFLICT, "there is not enough in stock".into()),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}
+
+async fn post_payment(
+    State(shop): State<Shop>,
+    Json(payment): Json<Payment>,
+) -> (StatusCode, String) {
+    match shop.pay(payment).await {
+        Ok(Delivery::NoTarget) => (StatusCode::NOT_FOUND, "there is no such order".into()),
+        Ok(delivery) => (StatusCode::OK, format!("{delivery:?}")),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     }
 }
@@ -180,7 +266,8 @@ async fn main() -> Result<()> {
     };
     let routes = Router::new()
         .route("/orders", post(post_order))
-        .with_state(shop);
+        .route("/payments", post(post_payment))
+        .with_state(shop.clone());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move { axum::serve(listener, routes).await });
@@ -188,6 +275,9 @@ async fn main() -> Result<()> {
     let (status, body) = send_post(address, "/orders", r#"{"number": 42, "pieces": 2}"#).await?;
     assert_eq!(status, 201, "{body}");
     let delivery = Id::<Delivering>::of(InstanceId(body.parse()?));
+    let (status, body) =
+        send_post(address, "/payments", r#"{"number": 42, "amount": 100}"#).await?;
+    assert_eq!(status, 200, "{body}");
     let sent = engine.wait(delivery, Duration::from_secs(10)).await?;
     println!("{sent}");
     assert_eq!(sent, "order 42: sent 2");
@@ -206,12 +296,49 @@ async fn main() -> Result<()> {
         "the instance was not rolled back"
     );
 
+    // In plain SQL, as a trigger, a migration or another language would.
+    if let Database::Postgres { pool, .. } = shop.database.as_ref() {
+        sqlx::raw_sql(ORDER_IN_SQL).execute(pool).await?;
+        sqlx::raw_sql(PAYMENT_IN_SQL).execute(pool).await?;
+        let sent = engine
+            .wait(Delivering::key("order:44"), Duration::from_secs(10))
+            .await;
+        // It may have ended, and given its key up, before anybody waited for it.
+        println!("in plain SQL: {sent:?}");
+        assert!(!matches!(sent, Err(WaitError::TimedOut(_))), "{sent:?}");
+        let of_order = Filter {
+            machine: Some(Delivering::NAME.into()),
+            correlation_key: Some("order:44".into()),
+            statuses: vec![Status::Done],
+            ..Filter::default()
+        };
+        assert_ne!(engine.count(of_order).await?, Count::Exactly(0));
+    }
+
     engine.shutdown().await;
     Ok(())
 }
 
+/// The functions are in the schema of the store: `outlast` unless somebody says otherwise, as these examples do.
+const ORDER_IN_SQL: &str = r#"
+begin;
+insert into outlast_example_shop.orders values (44, 1);
+select outlast_examples.insert('delivering', 'take', '{"number": 44, "pieces": 1}',
+                               correlation_key => 'order:44');
+commit;
+"#;
+
+const PAYMENT_IN_SQL: &str = r#"
+begin;
+insert into outlast_example_shop.payments values (44, 100);
+select outlast_examples.signal('delivering', 'order:44', 'paid', '{"amount": 100}',
+                               dedup_key => 'payment-44');
+commit;
+"#;
+
 const SQLITE_TABLES: &str = "
 create table orders (number integer primary key, pieces integer not null);
+create table payments (number integer primary key, amount integer not null);
 create table stock (pieces integer not null);
 insert into stock values (10);
 ";
@@ -220,6 +347,7 @@ const POSTGRES_TABLES: &str = "
 drop schema if exists outlast_example_shop cascade;
 create schema outlast_example_shop;
 create table outlast_example_shop.orders (number bigint primary key, pieces bigint not null);
+create table outlast_example_shop.payments (number bigint primary key, amount bigint not null);
 create table outlast_example_shop.stock (pieces bigint not null);
 insert into outlast_example_shop.stock values (10);
 ";

@@ -1,0 +1,167 @@
+//! Two kinds of keys. A correlation key says which instance is meant, and that there is one; a partition key says which
+//! instances take turns.
+//!
+//! ```sh
+//! cargo run -p outlast-examples --bin keys
+//! ```
+
+use anyhow::{Context as _, Result, ensure};
+use outlast::prelude::*;
+use std::sync::Arc;
+use std::sync::Mutex;
+
+struct Transfer {
+    ledger: Arc<Ledger>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Amount {
+    account: String,
+    amount: i64,
+}
+
+impl Job for Transfer {
+    const NAME: &'static str = "transfer";
+    type Args = Amount;
+    type Output = i64;
+
+    async fn perform(&self, args: Amount, _cx: &Context) -> Result<i64, JobError> {
+        // Reads, thinks and writes, without a lock: nobody else is at this account meanwhile.
+        let before = self.ledger.balance(&args.account);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let after = before + args.amount;
+        self.ledger.write(&args.account, after);
+        Ok(after)
+    }
+}
+
+/// A ledger that would lose amounts if two wrote to one account at a time.
+#[derive(Default)]
+struct Ledger {
+    balances: Mutex<std::collections::HashMap<String, i64>>,
+}
+
+impl Ledger {
+    fn balance(&self, account: &str) -> i64 {
+        let balances = self.balances.lock().expect("nobody panics with it");
+        balances.get(account).copied().unwrap_or(0)
+    }
+
+    fn write(&self, account: &str, balance: i64) {
+        let mut balances = self.balances.lock().expect("nobody panics with it");
+        balances.insert(account.to_owned(), balance);
+    }
+}
+
+struct Report;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Page {
+    Gather,
+    Print,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Go;
+
+impl Signal for Go {
+    const NAME: &'static str = "go";
+}
+
+impl Machine for Report {
+    const NAME: &'static str = "report";
+    type State = Page;
+    type Output = ();
+
+    async fn step(&self, page: Page, _cx: &Context) -> StepResult<Self> {
+        Ok(match page {
+            Page::Gather => wait_for([Go::NAME]).then(Page::Print),
+            Page::Print => Outcome::done(()),
+        })
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let ledger = Arc::new(Ledger::default());
+    let engine = outlast_examples::engine()
+        .await?
+        .machine(Transfer {
+            ledger: ledger.clone(),
+        })
+        .machine(Report)
+        .queue("default", 10)
+        .start()
+        .await?;
+    let patience = Duration::from_secs(10);
+
+    // Ten slots, and yet the transfers of one account come one after the other, in the order they were inserted.
+    let transfers = (1..=20).map(|amount| {
+        let account = if amount % 2 == 0 { "even" } else { "odd" };
+        New::<Transfer>(Amount {
+            account: account.into(),
+            amount,
+        })
+        .partition_key(format!("account:{account}"))
+    });
+    for transfer in engine.insert_many(transfers).await? {
+        engine.wait(transfer, patience).await?;
+    }
+    println!(
+        "even {}, odd {}",
+        ledger.balance("even"),
+        ledger.balance("odd")
+    );
+    ensure!((ledger.balance("even"), ledger.balance("odd")) == (110, 100));
+
+    // A key is an address, and is held by one instance of its machine at a time.
+    let first = engine
+        .insert(New::<Report>(Page::Gather).key("report:march"))
+        .await?;
+    let second = engine
+        .insert(New::<Report>(Page::Gather).key("report:march"))
+        .await?;
+    ensure!(first.is_new() && !second.is_new());
+    ensure!(first.id() == second.id(), "the answer names the holder");
+    engine.signal(Report::key("report:march"), Go).await?;
+    engine.wait(first, patience).await?;
+
+    // It has ended, so the key is free, and nobody is at that address.
+    let nobody = engine.signal(Report::key("report:march"), Go).await?;
+    ensure!(nobody == Delivery::NoTarget);
+
+    // Once a day and no more: the day is in the key, and the key is held until the instance is removed.
+    let daily = || {
+        New::<Report>(Page::Print)
+            .key("report:2026-11-17")
+            .scope(Scope::FOREVER)
+    };
+    let today = engine.insert(daily()).await?;
+    engine.wait(today, patience).await?;
+    let again = engine.insert(daily()).await?;
+    println!("the second report of the day: {again:?}");
+    ensure!(!again.is_new());
+    // The database may be one that this example has run on before.
+    let today = today.id().context("it is stored")?;
+    engine
+        .delete(today, Note::by("keys").because("the example is over"))
+        .await?;
+
+    // One waiting at a time, however many run: the key is given up when the instance is claimed.
+    let waiting = Scope::of([Status::Runnable])?;
+    let refresh = || {
+        New::<Report>(Page::Print)
+            .key("refresh")
+            .scope(waiting)
+            .delay(Duration::from_millis(100))
+    };
+    let refreshes = engine
+        .insert_many([refresh(), refresh(), refresh()])
+        .await?;
+    ensure!(refreshes.iter().filter(|one| one.is_new()).count() == 1);
+    engine.wait(refreshes[0], patience).await?;
+
+    engine.shutdown().await;
+    Ok(())
+}

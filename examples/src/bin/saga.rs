@@ -1,0 +1,154 @@
+//! A journey that undoes its bookings, in the reverse order, when it fails or is cancelled.
+//!
+//! The next call of a workflow that was asked to end is an error, so its code leaves by `?` as it would leave by any other. What
+//! cleans up behind it is `shielded`: its calls are recorded, tried again after a crash, and may wait, like all others.
+//!
+//! ```sh
+//! cargo run -p outlast-examples --bin saga
+//! ```
+
+use anyhow::{Context as _, Result, ensure};
+use outlast::prelude::*;
+use std::sync::Mutex;
+
+struct Journey {
+    agency: Agency,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Tickets;
+
+impl Signal for Tickets {
+    const NAME: &'static str = "tickets";
+}
+
+impl Workflow for Journey {
+    const NAME: &'static str = "journey";
+    type Input = String;
+    type Output = String;
+
+    async fn run(&self, flow: Flow, to: String) -> FlowResult<String> {
+        let mut booked = Vec::new();
+        let error = match self.book(&flow, &to, &mut booked).await {
+            Ok(()) => return Ok(format!("bon voyage to {to}")),
+            Err(error) => error,
+        };
+        // Also when this worker dies in the middle of it: the next one goes on where it was.
+        let undo = async {
+            while let Some(booking) = booked.pop() {
+                flow.activity(Undo, booking).await?;
+            }
+            FlowResult::Ok(())
+        };
+        flow.shielded(undo).await?;
+        Err(error)
+    }
+}
+
+impl Journey {
+    async fn book(&self, flow: &Flow, to: &str, booked: &mut Vec<String>) -> FlowResult<()> {
+        for what in ["train", "hotel", "guide"] {
+            // Before it is tried: whoever fails half-way has perhaps booked.
+            booked.push(what.to_owned());
+            flow.step(what, async || self.agency.book(what, to)).await?;
+        }
+        flow.signal::<Tickets>().await?;
+        Ok(())
+    }
+}
+
+struct Undo;
+
+impl Job for Undo {
+    const NAME: &'static str = "undo_booking";
+    type Args = String;
+    type Output = ();
+
+    async fn perform(&self, booking: String, _cx: &Context) -> Result<(), JobError> {
+        effect(&format!("undo {booking}"));
+        Ok(())
+    }
+}
+
+struct Agency;
+
+impl Agency {
+    fn book(&self, what: &str, to: &str) -> Result<(), String> {
+        if (what, to) == ("guide", "nowhere") {
+            return Err("nobody knows the way".into());
+        }
+        effect(&format!("book {what}"));
+        Ok(())
+    }
+}
+
+/// What was done to the world, in order.
+static EFFECTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn effect(what: &str) {
+    println!("{what}");
+    if let Ok(mut effects) = EFFECTS.lock() {
+        effects.push(what.to_owned());
+    }
+}
+
+fn effects() -> Vec<String> {
+    EFFECTS
+        .lock()
+        .map(|mut it| std::mem::take(&mut *it))
+        .unwrap_or_default()
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let engine = outlast_examples::engine()
+        .await?
+        .workflow(Journey { agency: Agency })
+        .machine(Undo)
+        .queue("default", 10)
+        .start()
+        .await?;
+    let patience = Duration::from_secs(10);
+
+    // Cancelled while it waits: everything is undone, and then it ends as cancelled.
+    let journey = engine.insert(Run::<Journey>("Rome".into())).await?;
+    let id = journey.id().context("it has no key")?;
+    let waits = engine.wait_settled(id, patience).await?;
+    ensure!(waits.status == Status::AwaitingSignal);
+    let note = Note::by("ada").because("it rains there");
+    engine.cancel(id, note).await?;
+    match engine.wait(journey, patience).await {
+        Err(WaitError::Ended { status, reason, .. }) => {
+            println!("{status}: {}", reason.as_deref().unwrap_or_default());
+            ensure!(status == Status::Cancelled);
+            ensure!(reason.as_deref() == Some("cancelled by ada: it rains there"));
+        }
+        other => anyhow::bail!("it was cancelled, and not {other:?}"),
+    }
+    let expected = [
+        "book train",
+        "book hotel",
+        "book guide",
+        "undo guide",
+        "undo hotel",
+        "undo train",
+    ];
+    ensure!(effects() == expected);
+
+    // Failed half-way: the same, and it ends as failed.
+    let journey = engine.insert(Run::<Journey>("nowhere".into())).await?;
+    let error = engine.wait(journey, patience).await;
+    let error = error.err().context("there is no way")?.to_string();
+    println!("{error}");
+    ensure!(error.ends_with("failed: step guide: nobody knows the way"));
+    let expected = [
+        "book train",
+        "book hotel",
+        "undo guide",
+        "undo hotel",
+        "undo train",
+    ];
+    ensure!(effects() == expected);
+    engine.shutdown().await;
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! Machines under test: no engine runs, no time passes, and workers die where the test wants them to.
+//!
+//! In a program of yours the functions below are `#[tokio::test]`s; here `main` runs them.
+//!
+//! ```sh
+//! cargo run -p outlast-examples --bin testing
+//! ```
+
+use anyhow::{Context as _, Result, ensure};
+use outlast::prelude::*;
+use outlast::testing::{Harness, Point};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+struct Checkout {
+    bank: Arc<Bank>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Order {
+    Start { number: u64 },
+    Charge { number: u64 },
+    Ship { number: u64 },
+}
+
+#[derive(Serialize, Deserialize)]
+struct PaymentConfirmed {
+    amount: u64,
+}
+
+impl Signal for PaymentConfirmed {
+    const NAME: &'static str = "payment_confirmed";
+}
+
+impl Machine for Checkout {
+    const NAME: &'static str = "checkout";
+    type State = Order;
+    type Output = String;
+
+    async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> {
+        Ok(match state {
+            Order::Start { number } => wait_for([PaymentConfirmed::NAME])
+                .timeout(Duration::from_secs(3600))
+                .then(Order::Charge { number }),
+            Order::Charge { number } => {
+                let Some(paid) = cx.received::<PaymentConfirmed>()? else {
+                    return Ok(Outcome::stop("payment never came"));
+                };
+                self.bank.charge(paid.amount);
+                Outcome::next(Order::Ship { number })
+            }
+            Order::Ship { number } => Outcome::done(format!("order {number} shipped")),
+        })
+    }
+}
+
+/// What the steps call, in a form that a test can look at.
+#[derive(Default)]
+struct Bank {
+    calls: AtomicU32,
+}
+
+impl Bank {
+    fn charge(&self, _amount: u64) {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+async fn a_paid_order_is_shipped() -> Result<()> {
+    let bank = Arc::new(Bank::default());
+    let machine = Checkout { bank: bank.clone() };
+    let mut harness = Harness::builder().machine(machine).build().await?;
+
+    let order = harness
+        .insert(New::<Checkout>(Order::Start { number: 1 }).key("order:1"))
+        .await?;
+    harness.run().await;
+    harness
+        .expect(order)
+        .await
+        .awaits(["payment_confirmed"])
+        .at_step("charge");
+
+    harness
+        .signal(Checkout::key("order:1"), PaymentConfirmed { amount: 100 })
+        .await?;
+    let tally = harness.run().await;
+    ensure!((tally.steps, tally.done) == (2, 1));
+    harness
+        .expect(order)
+        .await
+        .is_done_with(&"order 1 shipped".to_owned());
+    Ok(())
+}
+
+async fn an_hour_without_payment_ends_the_order() -> Result<()> {
+    let bank = Arc::new(Bank::default());
+    let machine = Checkout { bank: bank.clone() };
+    let mut harness = Harness::builder().machine(machine).build().await?;
+
+    let order = harness
+        .insert(New::<Checkout>(Order::Start { number: 2 }))
+        .await?;
+    harness.run().await;
+    // Nobody waits for the hour: it is over at once.
+    harness.advance(Duration::from_secs(3600)).await;
+    harness.run().await;
+    harness
+        .expect(order)
+        .await
+        .is_failed_with("payment never came");
+    ensure!(bank.calls.load(Ordering::SeqCst) == 0);
+    Ok(())
+}
+
+async fn a_worker_that_dies_before_the_commit_charges_twice() -> Result<()> {
+    let bank = Arc::new(Bank::default());
+    let machine = Checkout { bank: bank.clone() };
+    let mut harness = Harness::builder().machine(machine).build().await?;
+
+    let order = harness
+        .insert(New::<Checkout>(Order::Start { number: 3 }))
+        .await?;
+    harness.run().await;
+    let id = order.id().context("nobody held its key")?;
+    harness.signal(id, PaymentConfirmed { amount: 100 }).await?;
+
+    harness.crash::<Checkout>("charge", Point::BeforeCommit);
+    let tally = harness.run().await;
+    ensure!(tally.crashes == 1);
+    harness.expect(order).await.is_done();
+    // The step has run twice: why a real bank is handed `cx.idempotency_key()`.
+    ensure!(bank.calls.load(Ordering::SeqCst) == 2);
+    Ok(())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    a_paid_order_is_shipped().await?;
+    an_hour_without_payment_ends_the_order().await?;
+    a_worker_that_dies_before_the_commit_charges_twice().await?;
+    println!("3 tests passed");
+    Ok(())
+}
