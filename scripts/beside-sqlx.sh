@@ -50,7 +50,8 @@ pub async fn insert(
     $module::insert(tx, &Schema::default(), new).await
 }
 RUST
-    # What the workspace has built of other people's crates serves here too.
+    # What the workspace has built of other people's crates serves here too, where it is the same versions.
+    cp Cargo.lock "$folder"
     CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target} \
         cargo check --quiet --manifest-path "$folder/Cargo.toml" ||
         die "a transaction of sqlx $version is not what the adapter for it takes"

@@ -20,19 +20,23 @@ failed=()
 
 # Scenario, store, and its share of an hour in minutes.
 scenarios="
-kill postgres 10
-freeze postgres 9
-postgres postgres 8
-cut postgres 6
-failover postgres 5
+kill postgres 7
+families postgres 4
+flows postgres 4
+freeze postgres 7
+postgres postgres 6
+cut postgres 5
+failover postgres 4
 failover-async postgres 2
-patroni postgres 3
+patroni postgres 2
 pooler postgres 3
 clock postgres 2
 poison postgres 2
 disk postgres 2
 kill sqlite 2
-freeze sqlite 2
+families sqlite 2
+flows sqlite 1
+freeze sqlite 1
 sqlite sqlite 2
 disk sqlite 1
 poison sqlite 1
