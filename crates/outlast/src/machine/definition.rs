@@ -15,7 +15,8 @@ pub type StepResult<M> = Result<Outcome<M>, StepError>;
 /// run, so it changes nothing but through its own locks.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a machine nor a job",
-    label = "implement `outlast::Machine` (several steps) or `outlast::Job` (one) for it"
+    label = "implement `outlast::Machine` (several steps) or `outlast::Job` (one) for it",
+    note = "a workflow is started with `Run::<W>(input)` and registered with `.workflow(..)`"
 )]
 pub trait Machine: Sized + Send + Sync + 'static {
     /// What instances of it are called in the database, the API and the dashboard. It never changes once

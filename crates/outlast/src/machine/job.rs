@@ -52,7 +52,8 @@ use std::time::Duration;
 // Who is neither is told so here: every job is a machine, so the compiler looks for a job last.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a machine nor a job",
-    label = "implement `outlast::Machine` (several steps) or `outlast::Job` (one) for it"
+    label = "implement `outlast::Machine` (several steps) or `outlast::Job` (one) for it",
+    note = "a workflow is started with `Run::<W>(input)` and registered with `.workflow(..)`"
 )]
 pub trait Job: Send + Sync + 'static {
     /// What it is called; see [`Machine::NAME`].

@@ -93,6 +93,7 @@ impl<I> fmt::Debug for Begin<I> {
 
 /// It says what the instances are. They are run by what [`EngineBuilder::workflow`](crate::EngineBuilder::workflow)
 /// registers, never by this.
+#[diagnostic::do_not_recommend]
 impl<W: Workflow> Machine for Running<W> {
     const NAME: &'static str = W::NAME;
     const VERSION: i32 = W::VERSION;

@@ -527,8 +527,10 @@ async fn a_cancelled_parent_sees_the_children_it_waited_for<S: Store + Inspect +
     let builder = Engine::builder(store).machine(Host).machine(Kid::default());
     let engine = builder.queue("default", 4).start().await.unwrap();
     let id = parked(&engine, New::<Host>(Feast::Invite)).await;
-    eventually("one guest has left", async || {
-        engine.get(id).await.unwrap().unwrap().children_pending == 1
+    eventually("one guest has left, the other waits", async || {
+        let guests = engine.children(id.get()).await.unwrap();
+        let statuses: Vec<_> = guests.iter().map(|guest| guest.status).collect();
+        statuses == [Status::Done, Status::AwaitingSignal]
     })
     .await;
     let answer = engine.cancel(id, ada()).await.unwrap();

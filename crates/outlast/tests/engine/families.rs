@@ -144,9 +144,14 @@ impl Machine for Elder {
                     .any()
                     .then(Life::Grow { levels })
             }
-            Life::Reach { how } => fan_out([parked(), parked(), New(Play::Win(0))])
-                .any()
-                .then(Life::Reached { how }),
+            Life::Reach { how } => {
+                // Parked once more than it is told to go on, so that it is there for whatever is sent to it.
+                let again = |play| Play::Park(Box::new(play));
+                let first = New::<Kid>(again(again(again(Play::Win(1)))));
+                fan_out([first, parked(), New(Play::Win(0))])
+                    .any()
+                    .then(Life::Reached { how })
+            }
             Life::Reached { how } => self.reach(how, cx).await?,
         })
     }

@@ -360,7 +360,9 @@ async fn a_quorum_that_cannot_be_reached_wakes_when_that_is_known<S: Store + Ins
     let id = start(&engine, plays, rule(Until::Quorum(2))).await;
     let seen = engine.wait(id, LONG).await.unwrap();
     assert_eq!(seen["joined"], "impossible");
-    assert_eq!(seen["kids"][1][1], "awaiting_signal");
+    // Nobody waited for it, so it may still be on its way to where it parks.
+    let second: Status = serde_json::from_value(seen["kids"][1][1].clone()).unwrap();
+    assert!(!second.is_terminal(), "{second}");
 }
 
 async fn a_quorum_of_more_than_there_are_is_impossible_from_the_start<
