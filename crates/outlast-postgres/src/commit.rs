@@ -177,7 +177,7 @@ fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
 /// Whether the first statement that writes may not be the first to lock: something is done or looked at before it, or it
 /// does not write all the rows, which two statements would lock in an order of their own.
 fn locks_first(batch: &[&Commit]) -> bool {
-    let proceed = |commit: &&&Commit| way(&commit.outcome) == Way::Proceeds;
+    let proceed = |commit: &&&Commit| way(commit) == Way::Proceeds;
     let proceeding = batch.iter().filter(proceed).count();
     let are_mixed = proceeding > 0 && proceeding < batch.len();
     are_mixed || batch.iter().any(|commit| looks_before_it_writes(commit))
@@ -185,7 +185,7 @@ fn locks_first(batch: &[&Commit]) -> bool {
 
 /// Whether what its inbox or its children hold decides what is written, or more than its row is.
 fn looks_before_it_writes(commit: &Commit) -> bool {
-    let looks = match way(&commit.outcome) {
+    let looks = match way(commit) {
         Way::Machine => parks(&commit.outcome) || !commit.events.is_empty(),
         Way::Proceeds => false,
         Way::Begins | Way::Renews => true,
@@ -259,7 +259,7 @@ fn consuming<'a>(batch: &[&Commit]) -> Option<Call<'a>> {
 /// The rows that go on or end.
 fn advancing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let mut rows: Vec<&'a Commit> = batch.to_vec();
-    rows.retain(|commit| way(&commit.outcome) == Way::Machine && !parks(&commit.outcome));
+    rows.retain(|commit| way(commit) == Way::Machine && !parks(&commit.outcome));
     if rows.is_empty() {
         return None;
     }

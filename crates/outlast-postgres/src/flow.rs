@@ -3,7 +3,7 @@
 use crate::claim::references;
 use crate::history;
 use crate::outcome::{
-    has_keyed_children, names_literal, number_literal, state, status_after, window,
+    error, has_keyed_children, names_literal, number_literal, result, state, status_after, window,
 };
 use crate::statement::{self, Call, Parameter, documents, value};
 use outlast_core::{ClaimRef, Commit, Due, Ends, Flowing, Outcome, limits, micros};
@@ -13,7 +13,7 @@ use outlast_core::{ClaimRef, Commit, Due, Ends, Flowing, Outcome, limits, micros
 pub(crate) enum Way {
     /// By commit/advance.sql or commit/park.sql, as those of machines are.
     Machine,
-    /// A workflow goes on and starts nobody: by commit/proceed.sql, which writes its events too.
+    /// A workflow goes on and starts nobody, or ends: by commit/proceed.sql, which writes its events too.
     Proceeds,
     /// A workflow parks or starts children: by commit/flow.sql. It gives way to a cancel.
     Begins,
@@ -21,13 +21,18 @@ pub(crate) enum Way {
     Renews,
 }
 
-pub(crate) fn way(outcome: &Outcome) -> Way {
-    match outcome {
+pub(crate) fn way(commit: &Commit) -> Way {
+    match &commit.outcome {
         Outcome::Flow { children, then, .. } => match then {
             Flowing::Proceed(_) if children.is_empty() => Way::Proceeds,
             Flowing::Proceed(_) | Flowing::Park(_) => Way::Begins,
         },
         Outcome::Renew { .. } => Way::Renews,
+        Outcome::Done { .. } | Outcome::Stop { .. } | Outcome::Cancel { .. }
+            if !commit.events.is_empty() =>
+        {
+            Way::Proceeds
+        }
         Outcome::Next { .. }
         | Outcome::Retry { .. }
         | Outcome::Wait { .. }
@@ -40,13 +45,13 @@ pub(crate) fn way(outcome: &Outcome) -> Way {
 
 /// Whether nothing of it is written while a cancel waits for an answer.
 pub(crate) fn yields(commit: &Commit) -> bool {
-    way(&commit.outcome) == Way::Begins && !commit.answers_cancel
+    way(commit) == Way::Begins && !commit.answers_cancel
 }
 
 /// The events of all but those whose outcomes are written together with theirs.
 pub(crate) fn appending<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let mut rows: Vec<&'a Commit> = batch.to_vec();
-    rows.retain(|commit| way(&commit.outcome) != Way::Proceeds && !commit.events.is_empty());
+    rows.retain(|commit| way(commit) != Way::Proceeds && !commit.events.is_empty());
     if rows.is_empty() {
         return None;
     }
@@ -56,13 +61,19 @@ pub(crate) fn appending<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     Some(statement::COMMIT_APPEND.with(parameters))
 }
 
-/// The rows that go on where they are.
+/// The rows that go on where they are, or end.
 pub(crate) fn proceeding<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let mut rows = written(batch, Way::Proceeds)?;
     // Where nothing was locked before, this is the order of the locks.
     rows.sort_by_key(|commit| commit.claim.id);
     let mut parameters = claimed(&rows);
-    parameters.extend([statuses(&rows), answering(&rows)]);
+    parameters.extend([
+        statuses(&rows),
+        answering(&rows),
+        value(of_each(&rows, |outcome| outcome.end().is_some())),
+        value(documents(rows.iter().map(|row| result(&row.outcome)))),
+        value(of_each(&rows, error)),
+    ]);
     parameters.extend(history::columns(&rows));
     Some(statement::COMMIT_PROCEED.with(parameters))
 }
@@ -102,7 +113,7 @@ pub(crate) fn renewing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
 
 fn written<'a>(batch: &[&'a Commit], wanted: Way) -> Option<Vec<&'a Commit>> {
     let mut rows: Vec<&'a Commit> = batch.to_vec();
-    rows.retain(|commit| way(&commit.outcome) == wanted);
+    rows.retain(|commit| way(commit) == wanted);
     (!rows.is_empty()).then_some(rows)
 }
 

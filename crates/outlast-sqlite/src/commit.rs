@@ -187,15 +187,16 @@ fn write(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Faul
         return Ok(cancel.map_or(Answer::Lost, Answer::Cancel));
     };
     match &commit.outcome {
-        // They know the run it belongs to.
-        Outcome::Flow { .. } | Outcome::Renew { .. } => {}
+        // They write their events themselves.
+        Outcome::Flow { .. }
+        | Outcome::Renew { .. }
+        | Outcome::Done { .. }
+        | Outcome::Stop { .. }
+        | Outcome::Cancel { .. } => {}
         Outcome::Next { .. }
         | Outcome::Retry { .. }
         | Outcome::Wait { .. }
-        | Outcome::FanOut { .. }
-        | Outcome::Done { .. }
-        | Outcome::Stop { .. }
-        | Outcome::Cancel { .. } => history::append(tx, claim.id, &commit.events)?,
+        | Outcome::FanOut { .. } => history::append(tx, claim.id, &commit.events)?,
     }
     if commit.outcome.consumes() {
         inbox::consume(tx, claim.id, &commit.received)?;
@@ -356,11 +357,13 @@ fn end(
         status.as_str(),
         result.map(Json::as_str),
         reason.map(|reason| limits::clean_error(reason)),
-        tx.now.0
+        tx.now.0,
+        commit.events.len() as i64
     ])?;
     if written == 0 {
         return Ok(None);
     }
+    history::write(tx, claim.id, &commit.events)?;
     if batch.owners.contains(&claim.id) {
         inbox::empty(tx, claim.id)?;
     }

@@ -1,8 +1,10 @@
--- Writes outcomes of workflows that go on and start nobody, with the events that they add to their histories.
+-- Writes outcomes of workflows that wait for nobody and start nobody, with the events that they add to their histories: most
+-- go on, some end.
 --
 -- $1 ids, ascending  $2 revisions  $3 the status it comes to  $4 whether it answers a cancel
--- and its events: $5 how many, and as array literals  $6 kinds  $7 calls, or null  $8 names  $9 data
--- $10 moments in µs, or null
+-- $5 whether it ends, and for who does: $6 result, or null  $7 error, or null
+-- and its events: $8 how many, and as array literals  $9 kinds  $10 calls, or null  $11 names  $12 data
+-- $13 moments in µs, or null
 -- guard   the fence, and that the row executes. No index fits that second condition by itself, so that the
 --         planner has nothing to choose by it
 -- locks   own rows in the order given, unless commit/lock.sql holds them already
@@ -19,25 +21,27 @@ written as (
     update outlast.instances i
        set status = o.status,
            revision = i.revision + 1,
-           last_error = null,
-           eligible_at = case when o.status = 'executing' then i.eligible_at else k.now end,
-           attempt = 0,
+           result = coalesce(o.result::json, i.result),
+           last_error = o.error,
+           eligible_at = case when o.status = 'runnable' then k.now else i.eligible_at end,
+           attempt = case when o.ends then i.attempt else 0 end,
            crashes = 0,
            locked_by = case when o.status = 'executing' then i.locked_by end,
            awaits = null,
            cancel_answered = i.cancel_answered or o.answers and i.cancel_requested_at is not null,
            -- Nobody is waited for: no end is to be counted.
-           joining = case when i.joining is not null then '{}'::integer[] end,
+           joining = case when o.ends then i.joining when i.joining is not null then '{}'::integer[] end,
            events = i.events + o.events,
            correlation_guard = case when o.status = any (i.correlation_scope) then i.correlation_guard end,
-           updated_at = k.now
-      from unnest($1::bigint[], $2::bigint[], $3::text[], $4::boolean[], $5::integer[], $6::text[], $7::text[],
-                  $8::text[], $9::text[], $10::text[])
-        as o (id, revision, status, answers, events, kinds, calls, names, data, at_us)
+           updated_at = k.now,
+           finished_at = case when o.ends then k.now end
+      from unnest($1::bigint[], $2::bigint[], $3::text[], $4::boolean[], $5::boolean[], $6::text[], $7::text[],
+                  $8::integer[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[])
+        as o (id, revision, status, answers, ends, result, error, events, kinds, calls, names, data, at_us)
      cross join clock k
      where i.id = any (array[o.id]) and i.revision = o.revision and i.status = 'executing'
     returning i.id, o.revision, i.run, i.events - o.events as seq, k.now as at, o.kinds, o.calls, o.names, o.data, o.at_us,
-              case when o.status <> 'executing' then i.queue end as woken,
+              case when o.status = 'runnable' then i.queue end as woken,
               case when o.status = 'executing' and not i.cancel_answered then i.cancel_requested_at end
                   as cancel_requested_at,
               case when o.status = 'executing' and not i.cancel_answered then i.cancel_reason end as cancel_reason

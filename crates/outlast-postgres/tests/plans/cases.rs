@@ -101,6 +101,7 @@ fn committing(rows: usize) -> Vec<Case> {
     let positions = bigints(0..rows as i64);
     let held = texts((0..rows).map(|n| (n >= rows / 2).to_string()));
     let no = same("false", rows);
+    let none = optional_texts((0..rows).map(|_| None));
     let received = texts(table::ids(RUNNING, rows).into_iter().map(|id| {
         let [first, second] = table::inbox(id);
         format!("{{{first},{second}}}")
@@ -186,10 +187,23 @@ fn committing(rows: usize) -> Vec<Case> {
         case(
             "commit/proceed",
             14,
-            "bigint[], bigint[], text[], boolean[], integer[], text[], text[], text[], text[], text[]",
+            PROCEED,
             format!(
-                "{running}, {}, {no}, {}",
+                "{running}, {}, {no}, {no}, {none}, {none}, {}",
                 same("executing", rows),
+                events(rows)
+            ),
+        ),
+        // Who ends leaves its page, and the indices of those that execute.
+        case(
+            "commit/proceed",
+            24,
+            PROCEED,
+            format!(
+                "{running}, {}, {no}, {}, {}, {none}, {}",
+                same("done", rows),
+                same("true", rows),
+                same("7", rows),
                 events(rows)
             ),
         ),
@@ -216,6 +230,7 @@ fn committing(rows: usize) -> Vec<Case> {
 
 const FENCE: &str = "bigint[], bigint[]";
 const SPAWN: &str = "bigint[], bigint[], text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[], text[], text[], integer[], text[], boolean[], boolean[]";
+const PROCEED: &str = "bigint[], bigint[], text[], boolean[], boolean[], text[], text[], integer[], text[], text[], text[], text[], text[]";
 
 /// What an outcome of a kind has in a column.
 type Column<'a> = &'a dyn Fn(&str) -> Option<&'static str>;

@@ -1,5 +1,5 @@
 -- The end. Leaves step and state as they were.
--- Parameters: 1 id, 2 revision, 3 status, 4 result or null, 5 error or null, 6 now.
+-- Parameters: 1 id, 2 revision, 3 status, 4 result or null, 5 error or null, 6 now, 7 events added.
 -- Guard: the fence.
 -- Index: primary key of instances.
 -- Bound: one row.
@@ -11,6 +11,7 @@ set status = ?3,
     crashes = 0,
     locked_by = null,
     awaits = null,
+    events = events + ?7,
     correlation_guard = iif(
         instr(correlation_scope, '"' || ?3 || '"') > 0, correlation_guard, null),
     updated_at = ?6,

@@ -153,7 +153,7 @@ impl<W: Workflow> Run for Replayed<W> {
         session: &mut Option<Box<Session>>,
     ) -> Result<Decided, Trouble> {
         let session = match session {
-            Some(session) => session,
+            Some(session) if !session.is_astray() => session,
             none => {
                 let begun = Session::begin(self.0.clone(), cx).await?;
                 none.insert(Box::new(begun))

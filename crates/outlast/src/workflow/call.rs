@@ -247,7 +247,7 @@ impl<T: DeserializeOwned + 'static> Future for Joining<T> {
             this.waiting.ask(spread);
         }
         ready!(this.waiting.poll(&mut ()))?;
-        Poll::Ready(this.waiting.take(0))
+        this.waiting.take()
     }
 }
 
@@ -294,7 +294,7 @@ impl<T: DeserializeOwned + 'static> Future for Awaiting<'_, T> {
             None => {}
         }
         ready!(this.waiting.poll(&mut this.shape))?;
-        Poll::Ready(this.waiting.take(0))
+        this.waiting.take()
     }
 }
 
@@ -345,5 +345,5 @@ impl<T: DeserializeOwned> Shape for LeafShape<'_, T> {
 }
 
 pub(super) fn decode<T: DeserializeOwned>(json: &Json) -> FlowResult<T> {
-    json.decode().map_err(FlowError::invalid)
+    json.decode().map_err(FlowError::unreadable)
 }

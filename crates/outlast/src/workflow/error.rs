@@ -15,6 +15,8 @@ pub struct FlowError {
     source: Box<dyn Error + Send + Sync>,
     /// What the next run begins with, of [`Flow::continue_as_new`](super::Flow::continue_as_new).
     renewal: Option<Json>,
+    /// Whether the history has an answer that the code has no type for.
+    is_unreadable: bool,
 }
 
 /// What failed.
@@ -74,6 +76,7 @@ impl FlowError {
             child: None,
             source: error.into(),
             renewal: None,
+            is_unreadable: false,
         }
     }
 
@@ -83,6 +86,17 @@ impl FlowError {
 
     pub(super) fn invalid(invalid: Invalid) -> FlowError {
         FlowError::with(FlowErrorKind::Invalid, invalid)
+    }
+
+    pub(super) fn unreadable(invalid: Invalid) -> FlowError {
+        FlowError {
+            is_unreadable: true,
+            ..FlowError::invalid(invalid)
+        }
+    }
+
+    pub(super) fn is_unreadable(&self) -> bool {
+        self.is_unreadable
     }
 
     pub(super) fn renewal(input: Json) -> FlowError {

@@ -298,9 +298,9 @@ impl Flow {
         self.lock().history_is_long()
     }
 
-    /// How many events this run has so far.
+    /// How many events this run has up to here: the same whenever the workflow is run again.
     pub fn history_length(&self) -> usize {
-        self.lock().history.len()
+        self.lock().known_events()
     }
 
     /// The children that this run has started, in the order of the calls; those that are committed.

@@ -186,11 +186,7 @@ impl<G: Group> Future for All<G> {
         if let Some(failed) = failed {
             return Poll::Ready(this.waiting.failure(failed));
         }
-        let mut index = 0;
-        Poll::Ready(shape.gather(&mut || {
-            index += 1;
-            this.waiting.result(index - 1)
-        }))
+        this.waiting.gather(0, |next| shape.gather(next))
     }
 }
 

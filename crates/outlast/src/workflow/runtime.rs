@@ -64,6 +64,8 @@ pub(crate) struct Runtime {
     unmarked: Vec<(String, i32)>,
     now: Timestamp,
     was_asked_for_now: bool,
+    /// Whether the code was told a time while the moment of something that it knows of was not known.
+    pub(super) is_astray: bool,
     seed: i64,
     draws: u64,
     /// Steps that have run, and are to be written.
@@ -222,6 +224,7 @@ impl Runtime {
             unmarked: Vec::new(),
             now: Timestamp(0),
             was_asked_for_now: false,
+            is_astray: false,
             seed: 0,
             draws: 0,
             finished: Vec::new(),
@@ -252,6 +255,12 @@ impl Runtime {
     pub(super) fn is_dirty(&self) -> bool {
         let only_begun = self.committed == 0 && self.history.len() == 1 && !self.was_asked_for_now;
         self.committed < self.history.len() && !only_begun || !self.unmarked.is_empty()
+    }
+
+    /// Whether the code knows of something that is not written yet and whose moment nobody knows before it is.
+    pub(super) fn is_ahead(&self) -> bool {
+        let mut known = self.history.iter().take(self.applied).skip(self.committed);
+        known.any(|event| event.at.is_none())
     }
 
     // What the code asks.
@@ -443,10 +452,22 @@ impl Runtime {
         self.now
     }
 
+    /// The moment of what follows from what has happened; none when that is written together with it.
+    pub(super) fn moment(&self) -> Option<Timestamp> {
+        (!self.is_ahead()).then_some(self.now)
+    }
+
     /// The time, for the code to go by.
     pub(super) fn tell_now(&mut self) -> Timestamp {
-        self.was_asked_for_now = true;
+        if !self.in_step {
+            self.was_asked_for_now = true;
+            self.is_astray |= self.is_ahead();
+        }
         self.now
+    }
+
+    pub(super) fn was_asked_for_now(&self) -> bool {
+        self.was_asked_for_now
     }
 
     /// The next number of a sequence that is the same whenever this run is run.
@@ -483,8 +504,13 @@ impl Runtime {
         version
     }
 
+    /// How many events the code knows of: the same whenever this run is run, however long the history is by then.
+    pub(super) fn known_events(&self) -> usize {
+        self.applied
+    }
+
     pub(super) fn history_is_long(&self) -> bool {
-        self.history.len() >= HISTORY_LONG
+        self.known_events() >= HISTORY_LONG
     }
 
     /// The children that the history knows, in the order of their calls.
@@ -686,7 +712,7 @@ impl Runtime {
                         Some(group),
                         "",
                         &resolved,
-                        Some(self.now),
+                        self.moment(),
                     )
                 })
             }
@@ -702,7 +728,7 @@ impl Runtime {
                         winner: Some(winner),
                     };
                     let kind = EventKind::SelectionResolved;
-                    event(kind, Some(group), "", &resolved, Some(self.now))
+                    event(kind, Some(group), "", &resolved, self.moment())
                 })
             }
         }
@@ -734,7 +760,10 @@ impl Runtime {
                 continue;
             }
             let (kind, after_us) = match &call.ask {
-                Ask::Work if call.kind == CallKind::Step => (EventKind::StepScheduled, None),
+                // One that is waited for alone is known by its result, at the price of one event.
+                Ask::Work if call.kind == CallKind::Step && call.place.is_some() => {
+                    (EventKind::StepScheduled, None)
+                }
                 Ask::Timer(after) => {
                     let us = outlast_core::micros(*after);
                     (EventKind::TimerScheduled, Some(us))
@@ -906,6 +935,19 @@ impl Runtime {
 
     pub(super) fn block(&mut self, expected: String, found: String) {
         self.blocked.get_or_insert(Mismatch { expected, found });
+    }
+
+    /// Blocks code that cannot read what a call came to. Answers whether it does: not for what others have sent.
+    pub(super) fn block_unread(&mut self, call: i32, error: &FlowError) -> bool {
+        let it = self.call(call);
+        let end = it.end.as_ref().filter(|_| it.kind != CallKind::Signal);
+        let Some(event) = end.map(|end| end.event) else {
+            return false;
+        };
+        let expected = self.describe_event(event);
+        let found = format!("a type for it that does not fit what is there: {error}");
+        self.block(expected, found);
+        true
     }
 
     /// An event as people are told of it.

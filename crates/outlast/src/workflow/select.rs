@@ -89,11 +89,9 @@ impl<C: Choices> Future for Select<C> {
         }
         let winner = resolved.winner.unwrap_or(0);
         let shapes = this.shapes.take().expect("they were there");
-        let mut index = this.waiting.first_leaf(winner);
-        Poll::Ready(C::pick(shapes, winner, &mut || {
-            index += 1;
-            this.waiting.result(index - 1)
-        }))
+        let first = this.waiting.first_leaf(winner);
+        this.waiting
+            .gather(first, |next| C::pick(shapes, winner, next))
     }
 }
 

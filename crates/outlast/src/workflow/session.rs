@@ -6,12 +6,15 @@
 //! 1. tells the code the events that it does not know yet, one at a time, and runs it on after each that answers something;
 //! 2. once, when the history has been gone through, looks what has come meanwhile: ends of children, signals, timers, a cancel;
 //! 3. decides what is next: the end; something to be recorded; steps to be run; children to be started; or a park.
+//!
+//! The code may hear of an event before it is written, since between its calls it does nothing but compute; what has effects
+//! waits until all that led to it is. So the result of a step is written with whatever the code comes to by it.
 
 mod arrivals;
 mod parking;
 
 use super::events::{
-    CallKind, Completed, Consumed, Mismatch, Reason, Renewed, Started, Told, event,
+    CallKind, Completed, Consumed, Failed, Mismatch, Reason, Renewed, Started, Told, event,
 };
 use super::flow::Flow;
 use super::runtime::{Ask, Call, Identity, Runtime, UnitKind};
@@ -23,7 +26,9 @@ use outlast_core::{
     Event, EventKind, Flowing, HistoryRequest, Invalid, Json, NewEvent, Outcome, Proceed, Signal,
     Timestamp,
 };
+use std::any::Any;
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -54,6 +59,8 @@ pub(crate) struct Session {
     /// Whether what is written next tells the code's answer to a cancel.
     answers_cancel: bool,
     foreign: Option<Foreign>,
+    /// What the code has panicked with, while something that it was told is to be written.
+    panic: Option<Box<dyn Any + Send>>,
     /// Whether the last outcome was written.
     is_written: bool,
 }
@@ -104,6 +111,7 @@ impl Session {
             has_looked: false,
             answers_cancel: false,
             foreign: None,
+            panic: None,
             is_written: true,
         }
     }
@@ -214,6 +222,12 @@ impl Session {
             self.look(cx).await?;
         }
         loop {
+            if self.stops() && self.flow.lock().is_ahead() {
+                return Ok(self.go_on());
+            }
+            if let Some(panic) = self.panic.take() {
+                resume_unwind(panic);
+            }
             if self.is_blocked() {
                 return Ok(self.block(cx));
             }
@@ -221,6 +235,18 @@ impl Session {
                 return Ok(decided);
             }
         }
+    }
+
+    /// Whether the code cannot be run on as it is. What it was told before is written all the same: a step that has run is
+    /// not run again because of what the code makes of its result.
+    fn stops(&mut self) -> bool {
+        self.is_blocked() || self.panic.is_some() || self.is_astray()
+    }
+
+    /// Whether the code was told a time that it would not be told again: it is to be run from the start, once the moment of
+    /// all that has happened is known.
+    pub(crate) fn is_astray(&self) -> bool {
+        self.flow.lock().is_astray
     }
 
     /// One turn: what is to be written, if the code has come to something.
@@ -247,8 +273,10 @@ impl Session {
         if self.decide_units() || self.take_signals() {
             return Ok(None);
         }
-        if self.record_finished() {
-            return Ok(Some(self.go_on()));
+        let has_finished = !self.flow.lock().finished.is_empty();
+        if has_finished {
+            let is_to_write = self.record_finished();
+            return Ok(is_to_write.then(|| self.go_on()));
         }
         let waiting = self.flow.lock().waiting_units();
         if waiting.is_empty() {
@@ -331,11 +359,22 @@ impl Session {
             return;
         };
         self.flow.lock().polled.clear();
-        let (polled, foreign) = trap::poll(|cx| code.as_mut().poll(cx));
+        let (polled, foreign) =
+            trap::poll(
+                |cx| match catch_unwind(AssertUnwindSafe(|| code.as_mut().poll(cx))) {
+                    Ok(polled) => polled.map(Ok),
+                    Err(panic) => Poll::Ready(Err(panic)),
+                },
+            );
         self.foreign = self.foreign.or(foreign);
-        if let Poll::Ready(result) = polled {
-            self.code = None;
-            self.result = Some(result);
+        let Poll::Ready(over) = polled else {
+            return;
+        };
+        self.code = None;
+        match over {
+            Ok(result) => self.result = Some(result),
+            Err(panic) if self.flow.lock().is_ahead() => self.panic = Some(panic),
+            Err(panic) => resume_unwind(panic),
         }
     }
 
@@ -442,7 +481,7 @@ impl Session {
             let timers = runtime
                 .open_leaves(unit)
                 .filter(|(_, call)| call.kind == CallKind::Timer && call.is_recorded);
-            let now = Some(runtime.now());
+            let now = runtime.moment();
             let cancelled = |(call, _): (i32, &Call)| {
                 let waiting = super::events::Waiting::default();
                 event(EventKind::TimerCancelled, Some(call), "", &waiting, now)
@@ -492,40 +531,31 @@ impl Session {
         self.tell(event(kind, Some(call), name, &consumed, at));
     }
 
-    /// What steps have come to. The code hears of it when it is written.
+    /// What steps have come to. The code hears of it at once, and what it comes to by that is written with it. Code that goes
+    /// by the time hears of it when it is written: only then the moment is known. Answers whether it is to be written now.
     fn record_finished(&mut self) -> bool {
-        let mut runtime = self.flow.lock();
-        let finished = std::mem::take(&mut runtime.finished);
-        if finished.is_empty() {
-            return false;
+        let (finished, hears_at_once) = {
+            let mut runtime = self.flow.lock();
+            let finished = std::mem::take(&mut runtime.finished);
+            runtime.record_notes(true);
+            (finished, !runtime.was_asked_for_now())
+        };
+        if !hears_at_once {
+            let is_over = |call| finished.iter().any(|(over, _)| *over == call);
+            self.flow.lock().record_waiting(is_over);
         }
-        runtime.record_notes(true);
-        runtime.record_waiting(|call| finished.iter().any(|(over, _)| *over == call));
         for (call, result) in finished {
-            let (kind, name) = (runtime.call(call).kind, runtime.call(call).name.clone());
-            let recorded = match (kind, result) {
-                (CallKind::Tell, Ok(answer)) => {
-                    let told = Told {
-                        child: None,
-                        answer: answer.decode().unwrap_or_default(),
-                    };
-                    event(EventKind::ChildTold, Some(call), &name, &told, None)
-                }
-                (_, Ok(result)) => {
-                    let completed = Completed { result };
-                    event(
-                        EventKind::StepCompleted,
-                        Some(call),
-                        &name,
-                        &completed,
-                        None,
-                    )
-                }
-                (_, Err(failed)) => event(EventKind::StepFailed, Some(call), &name, &failed, None),
-            };
-            runtime.push(recorded);
+            let recorded = finished_event(&self.flow.lock(), call, result);
+            if self.result.is_some() {
+                // The code has ended without it.
+                break;
+            }
+            match hears_at_once && !self.stops() {
+                true => self.tell(recorded),
+                false => self.flow.lock().push(recorded),
+            }
         }
-        true
+        !hears_at_once
     }
 
     /// Whether something that the code waits for is to be run here.
@@ -581,8 +611,8 @@ impl Session {
         poll_fn(|cx| {
             self.flow.lock().waker = Some(cx.waker().clone());
             self.run_code();
-            let is_over = !self.flow.lock().finished.is_empty();
-            match is_over || self.result.is_some() || self.foreign.is_some() {
+            let is_over = !self.flow.lock().finished.is_empty() || self.code.is_none();
+            match is_over || self.foreign.is_some() {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             }
@@ -717,6 +747,26 @@ impl Session {
             answers_cancel: Some(self.answers_cancel),
             outcome,
         }
+    }
+}
+
+/// What a step has come to.
+fn finished_event(runtime: &Runtime, call: i32, result: Result<Json, Failed>) -> NewEvent {
+    let it = runtime.call(call);
+    let (call, name) = (Some(call), it.name.as_str());
+    match (it.kind, result) {
+        (CallKind::Tell, Ok(answer)) => {
+            let told = Told {
+                child: None,
+                answer: answer.decode().unwrap_or_default(),
+            };
+            event(EventKind::ChildTold, call, name, &told, None)
+        }
+        (_, Ok(result)) => {
+            let completed = Completed { result };
+            event(EventKind::StepCompleted, call, name, &completed, None)
+        }
+        (_, Err(failed)) => event(EventKind::StepFailed, call, name, &failed, None),
     }
 }
 
@@ -874,8 +924,11 @@ mod tests {
 
     #[test]
     fn a_workflow_is_told_from_the_soft_limit_on() {
-        assert!(!session(HISTORY_LONG - 1, "").flow.history_pressure());
-        assert!(session(HISTORY_LONG, "").flow.history_pressure());
+        let session = session(HISTORY_LONG, "");
+        session.flow.lock().applied = HISTORY_LONG - 1;
+        assert!(!session.flow.history_pressure());
+        session.flow.lock().applied = HISTORY_LONG;
+        assert!(session.flow.history_pressure());
     }
 
     #[test]

@@ -204,14 +204,33 @@ impl Waiting {
         unit.map_or(0, |unit| unit.members[..member].iter().map(Vec::len).sum())
     }
 
-    /// What the leaf at a place came to.
-    pub(super) fn result(&self, leaf: usize) -> FlowResult<Json> {
-        self.flow.lock().answer(self.leaves[leaf])
+    /// What its one leaf came to, by type.
+    pub(super) fn take<T: DeserializeOwned>(&self) -> Poll<FlowResult<T>> {
+        self.gather(0, |next| decode(&next()?))
     }
 
-    /// What the leaf at a place came to, by type.
-    pub(super) fn take<T: DeserializeOwned>(&self, leaf: usize) -> FlowResult<T> {
-        decode(&self.result(leaf)?)
+    /// What the leaves came to from a place on, as `gather` puts it together. An answer that the code has no type for blocks
+    /// it, as any other difference to its history does. What is in a signal is its sender's, and an error of the call.
+    pub(super) fn gather<T>(
+        &self,
+        first: usize,
+        gather: impl FnOnce(&mut dyn FnMut() -> FlowResult<Json>) -> FlowResult<T>,
+    ) -> Poll<FlowResult<T>> {
+        let mut leaves = self.leaves[first..].iter();
+        let mut last = None;
+        let gathered = gather(&mut || {
+            last = leaves.next().copied();
+            let call = last.expect("as many leaves as the shape has places");
+            self.flow.lock().answer(call)
+        });
+        match (gathered, last) {
+            (Err(error), Some(call))
+                if error.is_unreadable() && self.flow.lock().block_unread(call, &error) =>
+            {
+                Poll::Pending
+            }
+            (gathered, _) => Poll::Ready(gathered),
+        }
     }
 
     /// The failure of a call.

@@ -11,6 +11,7 @@ use outlast_core::{
 on_both_stores!(
     a_workflow_is_told_when_its_history_is_long,
     a_workflow_whose_history_is_too_long_fails_and_says_why,
+    the_length_of_a_history_is_the_same_when_the_code_is_run_again,
     a_new_run_has_a_new_budget,
 );
 
@@ -100,6 +101,26 @@ async fn a_workflow_whose_history_is_too_long_fails_and_says_why(ground: Ground)
     assert!(error.contains("flow.continue_as_new("), "{error}");
     let runs = harness.histories(too_long).await.unwrap();
     assert_eq!(runs[0].last, EventKind::RunFailed);
+}
+
+/// Otherwise code that continues as new by it would do so at another place when it is run again, and be blocked.
+async fn the_length_of_a_history_is_the_same_when_the_code_is_run_again(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let mut lengths = vec![flow.history_length()];
+        number(&flow, "one", 1).await?;
+        lengths.push(flow.history_length());
+        flow.signal::<Go>().await?;
+        lengths.push(flow.history_length());
+        number(&flow, "two", 2).await?;
+        lengths.push(flow.history_length());
+        Ok(lengths)
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    go(&harness, id.get(), 1).await;
+    harness.run().await;
+    // Begun; the step; awaited and consumed; the other step.
+    assert_eq!(output(&get(&harness, id).await), json!([1, 2, 4, 5]));
 }
 
 async fn a_new_run_has_a_new_budget(ground: Ground) {

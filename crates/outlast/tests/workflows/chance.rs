@@ -9,6 +9,7 @@ on_both_stores!(
     now_is_the_time_of_the_store,
     now_goes_on_with_what_happens,
     now_random_and_uuid_are_the_same_over_reruns,
+    code_that_asks_for_the_time_only_after_a_step_is_told_when_that_was_written,
     random_and_uuid_differ_between_instances_and_runs,
     a_uuid_is_a_uuid,
     a_key_of_effects_is_the_same_when_the_worker_dies_before_anything_is_written,
@@ -59,6 +60,49 @@ async fn now_goes_on_with_what_happens(ground: Ground) {
     let seen: Vec<Timestamp> = serde_json::from_value(seen).unwrap();
     let seconds: Vec<_> = seen.iter().map(|it| it.since(begun).as_secs()).collect();
     assert_eq!(seconds, [0, 1, 3, 6, 10], "a signal came when it came");
+}
+
+async fn code_that_asks_for_the_time_only_after_a_step_is_told_when_that_was_written(
+    ground: Ground,
+) {
+    let log = Log::default();
+    let (clock, begun, written) = (ground.clock.clone(), ground.clock.now(), log.clone());
+    let code = script(move |flow, _| {
+        let (clock, log) = (clock.clone(), written.clone());
+        async move {
+            let takes = async |name: &str| {
+                let (clock, log) = (clock.clone(), log.clone());
+                let noted = name.to_owned();
+                let step = flow.step(name, async move || {
+                    log.note(noted);
+                    clock.advance(SECOND);
+                    Ok::<_, String>(())
+                });
+                step.await
+            };
+            takes("one").await?;
+            let first = flow.timestamp();
+            takes("two").await?;
+            let second = flow.timestamp();
+            flow.signal::<Go>().await?;
+            Ok((first, second))
+        }
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    go(&harness, id.get(), 1).await;
+    harness.advance(SECOND).await;
+    harness.run().await;
+    let seen = output(&get(&harness, id).await);
+    let seen: Vec<Timestamp> = serde_json::from_value(seen).unwrap();
+    assert_eq!(seen, [begun + SECOND, begun + 2 * SECOND]);
+    assert_eq!(log.entries(), ["one", "two"], "no step has run again");
+    let steps = history(&harness, id, 1).await;
+    let steps = steps
+        .iter()
+        .filter(|event| event.name != "" && event.call.is_some());
+    let at: Vec<Timestamp> = steps.map(|event| event.at).take(2).collect();
+    assert_eq!(at, seen);
 }
 
 /// Draws between all kinds of calls.

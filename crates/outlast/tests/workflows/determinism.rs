@@ -27,7 +27,12 @@ on_both_stores!(
     a_blocked_workflow_goes_on_when_a_build_that_fits_runs_it,
     a_blocked_workflow_is_tried_with_growing_pauses_and_never_fails,
     a_blocked_workflow_keeps_its_signals_and_its_cancel,
+    a_step_before_a_block_is_not_run_again,
+    a_result_that_the_code_has_no_type_for_blocks_with_both_sides_shown,
+    a_result_in_a_group_that_the_code_has_no_type_for_blocks,
+    a_signal_that_cannot_be_read_is_the_error_of_its_call,
     a_panic_of_the_code_fails_the_workflow_alone,
+    a_panic_after_a_step_leaves_its_result_in_the_history,
 );
 
 /// The error of a workflow that is blocked.
@@ -346,6 +351,129 @@ async fn a_blocked_workflow_keeps_its_signals_and_its_cancel(ground: Ground) {
     new.advance(HOUR).await;
     old.run().await;
     assert_eq!(output(&get(&old, id).await), json!([7, true]));
+}
+
+async fn a_step_before_a_block_is_not_run_again(ground: Ground) {
+    let log = Log::default();
+    let written = log.clone();
+    let code = script(move |flow, _| {
+        let log = written.clone();
+        async move {
+            log.step(&flow, "charge", 1).await?;
+            tokio::task::yield_now().await;
+            Ok(1)
+        }
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    for _ in 0..3 {
+        blocked(&mut harness, id).await;
+        let due = get(&harness, id).await.eligible_at;
+        harness.set_time(due).await;
+    }
+    assert_eq!(log.times("charge"), 1);
+    let expected = ["run_started", "step_completed 1 charge", "replay_blocked"];
+    assert_eq!(told(&harness, id).await, expected);
+}
+
+async fn a_result_that_the_code_has_no_type_for_blocks_with_both_sides_shown(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let seen = number(&flow, "one", 1).await?;
+        flow.signal::<Go>().await?;
+        Ok(seen)
+    });
+    let mut old = ground.runs(code).await;
+    let id = ran(&mut old, ()).await;
+    go(&old, id.get(), 1).await;
+    let changed = script(|flow, _| async move {
+        let seen = flow.step("one", async || Ok::<_, String>(String::new()));
+        // It is not for the code to survive.
+        let seen = seen.await.unwrap_or_default();
+        flow.signal::<Go>().await?;
+        Ok(seen)
+    });
+    let mut new = ground.runs(changed).await;
+    let error = blocked(&mut new, id).await;
+    assert!(
+        error.contains("event 2: step_completed \"one\" of call 1"),
+        "{error}"
+    );
+    assert!(error.contains("expected a string"), "{error}");
+    old.run_all().await;
+    assert_eq!(output(&get(&old, id).await), json!(1));
+}
+
+async fn a_result_in_a_group_that_the_code_has_no_type_for_blocks(ground: Ground) {
+    struct Doubles;
+
+    impl Job for Doubles {
+        const NAME: &'static str = <Double as Job>::NAME;
+        type Args = u64;
+        type Output = String;
+
+        async fn perform(&self, _: u64, _: &Context) -> Result<String, JobError> {
+            Ok(String::new())
+        }
+    }
+
+    let code = script(|flow, _| async move {
+        let doubled = flow.all((flow.activity(Double, 1), flow.activity(Double, 2)));
+        let doubled = doubled.await?;
+        flow.signal::<Go>().await?;
+        Ok(doubled)
+    });
+    let mut old = ground.runs(code).await;
+    let id = ran(&mut old, ()).await;
+    go(&old, id.get(), 1).await;
+    let changed = script(|flow, _| async move {
+        let doubled = flow.all((flow.activity(Double, 1), flow.activity(Doubles, 2)));
+        let doubled = doubled.await?;
+        flow.signal::<Go>().await?;
+        Ok(doubled)
+    });
+    let mut new = ground.runs(changed).await;
+    let error = blocked(&mut new, id).await;
+    assert!(
+        error.contains("activity_completed \"double\" of call 3"),
+        "{error}"
+    );
+    old.run_all().await;
+    assert_eq!(output(&get(&old, id).await), json!([2, 4]));
+}
+
+async fn a_signal_that_cannot_be_read_is_the_error_of_its_call(ground: Ground) {
+    #[derive(Serialize, Deserialize)]
+    struct Words(String);
+
+    impl Signal for Words {
+        const NAME: &'static str = Go::NAME;
+    }
+
+    let code = script(|flow, _| async move {
+        let error = flow.signal::<Go>().await.err().expect("it is no number");
+        Ok((error.kind().as_str(), flow.signal::<Go>().await?.0))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    let words = Words("no number".into());
+    harness.signal(id.get(), words).await.unwrap();
+    go(&harness, id.get(), 7).await;
+    harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), json!(["invalid", 7]));
+}
+
+async fn a_panic_after_a_step_leaves_its_result_in_the_history(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let one: u64 = number(&flow, "one", 1).await?;
+        assert_eq!(one, 2, "an assertion of the code");
+        Ok(1)
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    let error = reason(&get(&harness, id).await);
+    assert!(error.contains("an assertion of the code"), "{error}");
+    let expected = ["run_started", "step_completed 1 one", "run_failed"];
+    assert_eq!(told(&harness, id).await, expected);
 }
 
 async fn a_panic_of_the_code_fails_the_workflow_alone(ground: Ground) {

@@ -159,7 +159,7 @@ async fn a_new_run_triggers_no_policy(ground: Ground) {
 
 async fn a_new_run_begins_once_over_crashes(ground: Ground) {
     for point in [Point::BeforeStep, Point::BeforeCommit, Point::AfterCommit] {
-        for nth in 1..=4 {
+        for nth in 1..=2 {
             let log = Log::default();
             let written = log.clone();
             let code = script(move |flow, input: Value| {

@@ -10,6 +10,7 @@ on_both_stores!(
     a_step_runs_at_least_once_and_its_result_is_recorded_once,
     a_result_that_is_recorded_is_never_asked_for_again,
     a_step_costs_one_commit,
+    the_last_step_is_written_with_what_the_code_comes_to,
     a_workflow_is_not_run_again_between_its_steps,
     an_error_of_a_step_is_the_error_of_its_call,
     a_panic_of_a_step_is_the_error_of_its_call,
@@ -85,7 +86,34 @@ async fn a_step_costs_one_commit(ground: Ground) {
     let mut harness = ground.runs(code).await;
     begin(&harness, ()).await;
     let tally = harness.run().await;
-    assert_eq!((tally.flows, tally.done), (10, 1));
+    assert_eq!((tally.flows, tally.done), (9, 1));
+}
+
+async fn the_last_step_is_written_with_what_the_code_comes_to(ground: Ground) {
+    let code = script(|flow, _| async move {
+        number(&flow, "before an activity", 1).await?;
+        flow.activity(Double, 1).await?;
+        number(&flow, "before a timer", 1).await?;
+        flow.sleep(SECOND).await?;
+        number(&flow, "before the end", 1).await
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    let tally = harness.run_all().await;
+    // The activity's own end is the other one.
+    assert_eq!((tally.flows, tally.done), (4, 2));
+    let expected = [
+        "run_started",
+        "step_completed 1 before an activity",
+        "activity_scheduled 2 double",
+        "activity_completed 2 double",
+        "step_completed 3 before a timer",
+        "timer_scheduled 4",
+        "timer_fired 4",
+        "step_completed 5 before the end",
+        "run_completed",
+    ];
+    assert_eq!(told(&harness, id).await, expected);
 }
 
 async fn a_workflow_is_not_run_again_between_its_steps(ground: Ground) {

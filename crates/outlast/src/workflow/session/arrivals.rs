@@ -25,8 +25,8 @@ impl Session {
         let places = self.flow.lock().places();
         arrivals.sort_by_key(|arrival| (arrival.at, places.get(&arrival.call).copied()));
         for arrival in arrivals {
-            while self.decide_units() {}
-            if self.is_blocked() {
+            while !self.stops() && self.decide_units() {}
+            if self.stops() {
                 return;
             }
             match arrival.what {
@@ -228,7 +228,7 @@ impl Session {
                 child: known.get(&call).copied(),
                 answer: "cancel".into(),
             };
-            let now = Some(self.flow.lock().now());
+            let now = self.flow.lock().moment();
             self.tell(event(
                 EventKind::ChildTold,
                 Some(call),
