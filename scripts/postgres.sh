@@ -35,7 +35,7 @@ remove_postgres_at_the_end() {
 
 start_postgres() {
     postgres_bin=$(find_postgres)
-    postgres_dir=$(mktemp -d "${TMPDIR:-/tmp}/outlast-postgres.XXXXXX")
+    postgres_dir=$(mktemp -d "$(where_a_cluster_may_be)/outlast-postgres.XXXXXX")
     leave_root
     create_cluster
     start_cluster
@@ -51,6 +51,20 @@ stop_postgres() {
     fi
     rm -rf "$postgres_dir"
     postgres_dir=
+}
+
+# In memory where there is room: every test makes a schema of its own, and what a disk would add to each is time. Nothing
+# that is there is to outlive anything; tests of that have servers of their own.
+where_a_cluster_may_be() {
+    local free_kb
+    if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ]; then
+        free_kb=$(df --output=avail /dev/shm | tail -n 1)
+        if [ "$free_kb" -gt $((8 * 1024 * 1024)) ]; then
+            echo /dev/shm
+            return
+        fi
+    fi
+    echo "${TMPDIR:-/tmp}"
 }
 
 find_postgres() {
