@@ -8,6 +8,7 @@ use outlast_core::{Event, HistoryRequest, InstanceId, NewEvent, RunSummary, Time
 use rusqlite::params;
 
 const GROW: &str = include_str!("../sql/history/grow.sql");
+const PLACE: &str = include_str!("../sql/history/place.sql");
 const APPEND: &str = include_str!("../sql/history/append.sql");
 const FORGET: &str = include_str!("../sql/history/forget.sql");
 const HISTORY: &str = include_str!("../sql/inspect/history.sql");
@@ -18,12 +19,15 @@ pub(crate) fn write(tx: &Tx<'_>, id: InstanceId, events: &[NewEvent]) -> Result<
     if events.is_empty() {
         return Ok(());
     }
+    let place = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let (run, last): (i32, i64) = tx.prepare(PLACE)?.query_row([id.0], place)?;
+    let first = last + 1 - events.len() as i64;
     let mut statement = tx.prepare(APPEND)?;
-    let after = (0..events.len() as i64).rev();
-    for (after, event) in after.zip(events) {
+    for (seq, event) in (first..).zip(events) {
         statement.execute(params![
             id.0,
-            after,
+            run,
+            seq,
             event.at.unwrap_or(tx.now).0,
             event.kind.as_str(),
             event.call,
