@@ -2,7 +2,7 @@
 
 use crate::support::{Running, Site, on_both_databases};
 use outlast::Status;
-use outlast::workflow::History;
+use outlast::workflow::ExportedRun;
 use serde_json::{Value, json};
 
 on_both_databases!(
@@ -135,7 +135,7 @@ async fn a_run_is_exported_to_stdout_or_a_file(site: &Site) {
     let engine = site.engine().await;
     let (id, _) = errand(site, &engine, 0).await;
     let printed = site.run(["export", &id]).succeeds().out();
-    let history = History::parse(&printed).unwrap();
+    let history = ExportedRun::parse(&printed).unwrap();
     assert_eq!((history.run, &*history.workflow), (1, "errand"));
     let exported = site.run(["export", &id, "--run", "1", "--to", "run.json"]);
     assert_eq!(exported.succeeds().out(), "");

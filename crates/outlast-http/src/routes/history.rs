@@ -9,7 +9,7 @@ use crate::query::{limit, number};
 use crate::shape::StatusWord;
 use axum::Json;
 use axum::extract::State;
-use outlast::workflow::History;
+use outlast::workflow::ExportedRun;
 use outlast_core::{Event, HistoryRequest, Instance};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub(crate) struct RunsBody {
 
 /// A run with its whole history: what `outlast export` writes, and what a test replays against other code.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
-#[schema(as = History)]
+#[schema(as = ExportedRun)]
 #[allow(dead_code, reason = "only its schema is used")]
 pub(crate) struct ExportBody {
     /// The form of this document.
@@ -86,7 +86,7 @@ pub(crate) struct ExportBody {
 
 /// An event of an exported history.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
-#[schema(as = HistoryEvent)]
+#[schema(as = ExportedEvent)]
 #[allow(dead_code, reason = "only its schema is used")]
 pub(crate) struct ExportedEvent {
     seq: i32,
@@ -172,7 +172,7 @@ pub(crate) async fn export(
     MayRead(caller): MayRead,
     Id(id): Id,
     Query(params, _): Query<RunParams>,
-) -> Result<Json<History>, Problem> {
+) -> Result<Json<ExportedRun>, Problem> {
     let run = run_of(params.run.as_deref())?;
     let instance = api.instance(&caller.reach, id).await?;
     let exported = api.client.export(id, run).await?;
