@@ -47,7 +47,7 @@ struct Seen {
     rounds: Vec<RoundSummary>,
     /// What a workflow waits for; nothing of machines.
     waits: Option<Waits>,
-    /// The runs of a workflow whose history is stored.
+    /// The runs whose history is stored.
     runs: Vec<RunSummary>,
     operations: Vec<Operation>,
     /// What was done to its children because of it, the first page.
@@ -344,14 +344,10 @@ fn history(it: &Instance) -> (&'static str, Option<String>) {
     let events = it.events;
     match it.is_workflow() {
         true => ("run", Some(format!("{}, {events} events", it.run))),
-        false => ("history", it.has_history().then(|| transitions(events))),
-    }
-}
-
-fn transitions(events: i32) -> String {
-    match events {
-        1 => "1 transition".to_owned(),
-        several => format!("{several} transitions"),
+        false => (
+            "history",
+            it.has_history().then(|| flow::transitions(events)),
+        ),
     }
 }
 

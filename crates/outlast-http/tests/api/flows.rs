@@ -299,7 +299,8 @@ async fn a_machine_has_no_history_and_says_so<S: Store + Inspect + Clone>(store:
     for path in ["history", "history?run=1", "export"] {
         let answer = api.get(&format!("/v1/instances/{id}/{path}")).await;
         assert_eq!(answer.code(), "no_history", "{path}");
-        assert!(answer.text.contains("not a workflow"), "{}", answer.text);
+        let said = "it is not a workflow and its machine records none";
+        assert!(answer.text.contains(said), "{}", answer.text);
     }
     let runs = api.get(&format!("/v1/instances/{id}/runs")).await.ok();
     assert_eq!(runs, json!({"runs": [], "present": 1}));
