@@ -258,3 +258,30 @@ fn beginning(error: &str) -> String {
 fn is_zero(count: &i32) -> bool {
     *count == 0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_without_a_state_has_an_end_too() {
+        let many: Vec<String> = (0..100).map(|n| format!("signal {}", n % 50)).collect();
+        let told = names(many.iter());
+        assert_eq!(told.len(), NAMES_TOLD);
+        assert_eq!(told[..2], ["signal 0", "signal 1"]);
+        let twice = ["paid".to_owned(), "paid".to_owned()];
+        assert_eq!(names(twice.iter()), ["paid"]);
+        let long = beginning(&"é".repeat(5_000));
+        assert!(long.len() <= ERROR_BYTES_TOLD + '…'.len_utf8());
+        assert!(long.ends_with("é…"));
+        assert_eq!(beginning("a\0b"), "a\u{fffd}b");
+    }
+
+    #[test]
+    fn the_words_are_those_of_json() {
+        for by in [WokenBy::Signal, WokenBy::Timeout, WokenBy::Cancel] {
+            let json = serde_json::to_string(&by).expect("a word");
+            assert_eq!(json, format!("{:?}", by.as_str()));
+        }
+    }
+}
