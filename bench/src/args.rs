@@ -105,6 +105,8 @@ pub(crate) enum Workload {
     FlowFanout,
     /// Workflows that wait, from signal to done, with longer and longer histories.
     FlowReplay,
+    /// Instances of ten steps, with nothing of their way recorded, their transitions, and their states.
+    History,
 }
 
 impl Choice {
@@ -134,7 +136,8 @@ impl Workload {
             | Workload::Backlog
             | Workload::FlowSteps
             | Workload::FlowFanout
-            | Workload::FlowReplay => false,
+            | Workload::FlowReplay
+            | Workload::History => false,
         }
     }
 
@@ -142,7 +145,7 @@ impl Workload {
     pub(crate) fn usual_n(self) -> usize {
         match self {
             Workload::Drain | Workload::Insert => 100_000,
-            Workload::Chain | Workload::FlowSteps => 20_000,
+            Workload::Chain | Workload::FlowSteps | Workload::History => 20_000,
             Workload::Fanout | Workload::Window | Workload::CancelTree | Workload::Timers => 10_000,
             Workload::Signal | Workload::Latency | Workload::FlowFanout | Workload::FlowReplay => {
                 1_000
@@ -169,7 +172,8 @@ impl Workload {
             | Workload::Timers
             | Workload::Parked
             | Workload::FlowSteps
-            | Workload::FlowFanout => 1,
+            | Workload::FlowFanout
+            | Workload::History => 1,
         }
     }
 }
@@ -191,6 +195,7 @@ impl ValueEnum for Choice {
             Choice::One(Workload::FlowSteps),
             Choice::One(Workload::FlowFanout),
             Choice::One(Workload::FlowReplay),
+            Choice::One(Workload::History),
             Choice::Floor,
             Choice::All,
         ]

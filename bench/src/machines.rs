@@ -59,6 +59,32 @@ impl Machine for Chain {
     }
 }
 
+/// The same with its way recorded: nothing of it, its transitions, or its states too.
+pub(crate) struct Recorded<const HOW: u8>(pub(crate) Counter);
+
+impl<const HOW: u8> Machine for Recorded<HOW> {
+    const NAME: &'static str = "recorded";
+    const HISTORY: History = match HOW {
+        0 => History::Off,
+        1 => History::Transitions,
+        _ => History::States,
+    };
+    type State = Link;
+    type Output = u64;
+
+    async fn step(&self, state: Link, _cx: &Context) -> StepResult<Self> {
+        let Link::Link { number, left } = state;
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(match left {
+            0 | 1 => Outcome::done(number),
+            _ => Outcome::next(Link::Link {
+                number,
+                left: left - 1,
+            }),
+        })
+    }
+}
+
 /// One parent of many.
 pub(crate) struct Family(pub(crate) Counter);
 

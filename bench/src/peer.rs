@@ -78,7 +78,8 @@ fn parts(workload: Workload) -> Vec<String> {
         | Workload::Backlog
         | Workload::FlowSteps
         | Workload::FlowFanout
-        | Workload::FlowReplay => vec![name],
+        | Workload::FlowReplay
+        | Workload::History => vec![name],
     }
 }
 

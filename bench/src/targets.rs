@@ -81,8 +81,8 @@ const fn at(place: &'static str, workload: Workload, name: &'static str) -> Of {
 use Bound::{AtLeast, AtMost};
 use By::{EveryPeer, Figure, Itself};
 use Workload::{
-    Backlog, Chain, Drain, Fanout, FlowFanout, FlowReplay, FlowSteps, Insert, Latency, Parked,
-    Signal, Timers, Window,
+    Backlog, Chain, Drain, Fanout, FlowFanout, FlowReplay, FlowSteps, History, Insert, Latency,
+    Parked, Signal, Timers, Window,
 };
 
 pub(crate) const TARGETS: &[Target] = &[
@@ -199,6 +199,26 @@ pub(crate) const TARGETS: &[Target] = &[
         sqlite(FlowReplay, "resume at 4n"),
         Figure(sqlite(FlowReplay, "resume at n")),
         AtMost(4.0),
+    ),
+    target(
+        postgres(History, "history of transitions"),
+        Figure(postgres(History, "history off")),
+        AtLeast(0.4),
+    ),
+    target(
+        postgres(History, "history of states"),
+        Figure(postgres(History, "history off")),
+        AtLeast(0.4),
+    ),
+    target(
+        sqlite(History, "history of transitions"),
+        Figure(sqlite(History, "history off")),
+        AtLeast(0.4),
+    ),
+    target(
+        sqlite(History, "history of states"),
+        Figure(sqlite(History, "history off")),
+        AtLeast(0.4),
     ),
 ];
 

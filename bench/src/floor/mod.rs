@@ -29,7 +29,8 @@ pub(crate) async fn run(workload: Workload, run: &Run<'_>) -> Result<Vec<Sample>
             | Workload::Backlog
             | Workload::FlowSteps
             | Workload::FlowFanout
-            | Workload::FlowReplay,
+            | Workload::FlowReplay
+            | Workload::History,
             _,
         ) => bail!("{workload} has no floor"),
     }

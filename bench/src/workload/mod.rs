@@ -9,6 +9,7 @@ mod fanout;
 mod flow_fanout;
 mod flow_replay;
 mod flow_steps;
+mod history;
 pub(crate) mod insert;
 mod latency;
 mod parked;
@@ -139,7 +140,8 @@ fn repeats(workload: Workload) -> usize {
         | Workload::Insert
         | Workload::Timers
         | Workload::FlowSteps
-        | Workload::FlowFanout => REPEATS,
+        | Workload::FlowFanout
+        | Workload::History => REPEATS,
     }
 }
 
@@ -193,6 +195,7 @@ async fn run_ours(workload: Workload, run: &Run<'_>) -> Result<Vec<Sample>> {
         Workload::FlowSteps => flow_steps::run(run).await,
         Workload::FlowFanout => flow_fanout::run(run).await,
         Workload::FlowReplay => flow_replay::run(run).await,
+        Workload::History => history::run(run).await,
     }
 }
 

@@ -1,6 +1,7 @@
-//! The words for what a workflow waits for, and for what its events say.
+//! The words for what a workflow waits for, and for what events say, also those of a machine.
 
 use crate::words::{relative, time_of_day};
+use outlast::machine::{Transition, WokenBy};
 use outlast::workflow::{EventDetail, GroupPlace, OpenWait};
 use outlast::{ClosePolicy, Timestamp};
 
@@ -43,7 +44,11 @@ pub(crate) fn said(detail: &EventDetail, now: Timestamp) -> String {
         version,
         expected,
         found,
+        transition,
     } = detail;
+    if let Some(transition) = transition {
+        return passage(transition, *deadline, now);
+    }
     let run = child_run.filter(|run| *run > 1);
     let run = run.map(|run| format!(" run {run}")).unwrap_or_default();
     let parts = [
@@ -59,6 +64,46 @@ pub(crate) fn said(detail: &EventDetail, now: Timestamp) -> String {
         version.map(|version| format!("version {version}")),
         expected.as_ref().map(|it| format!("the history has {it}")),
         found.as_ref().map(|it| format!("the code has {it}")),
+    ];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    parts.join("; ")
+}
+
+/// `1 transition`.
+pub(crate) fn transitions(count: i32) -> String {
+    match count {
+        1 => "1 transition".to_owned(),
+        several => format!("{several} transitions"),
+    }
+}
+
+/// What a step of a machine came to, beside the outcome and where it leads.
+fn passage(it: &Transition, deadline: Option<Timestamp>, now: Timestamp) -> String {
+    let at = |at: Timestamp| format!("{} UTC ({})", time_of_day(at), relative(at, now));
+    let is_retry = it.outcome == "retry";
+    let parts = [
+        (it.attempt > 0).then(|| format!("attempt {}", it.attempt + 1)),
+        (it.crashes > 0).then(|| format!("its worker had died {} times", it.crashes)),
+        it.woken_by.map(|by| match by {
+            WokenBy::Signal => format!("woken by {}", it.signals.join(", ")),
+            WokenBy::Timeout => "woken by the end of its wait".to_owned(),
+            WokenBy::Cancel => "asked to end".to_owned(),
+        }),
+        it.error.clone(),
+        it.children.map(|children| format!("{children} children")),
+        (!it.awaits.is_empty()).then(|| format!("waits for {}", it.awaits.join(", "))),
+        deadline.map(|due| match is_retry {
+            true => format!("again at {}", at(due)),
+            false => format!("until {}", at(due)),
+        }),
+        it.began
+            .as_ref()
+            .map(|it| format!("began with {}", it.as_str())),
+        it.state.as_ref().map(|it| format!("state {}", it.as_str())),
+        it.left_out
+            .map(|bytes| format!("a state of {bytes} bytes is not recorded")),
+        it.is_last
+            .then(|| "the history is full: what came after is not recorded".to_owned()),
     ];
     let parts: Vec<_> = parts.into_iter().flatten().collect();
     parts.join("; ")
@@ -136,5 +181,23 @@ mod tests {
         };
         assert_eq!(said(&timer, NOW), "until 15:00:40 UTC (in 40 s)");
         assert_eq!(said(&EventDetail::default(), NOW), "");
+        let wait = Transition {
+            outcome: "wait".into(),
+            to: Some("ship".into()),
+            attempt: 1,
+            woken_by: Some(WokenBy::Timeout),
+            awaits: vec!["paid".into(), "refused".into()],
+            left_out: Some(300_000),
+            ..Transition::default()
+        };
+        let waits = EventDetail {
+            transition: Some(wait),
+            ..timer
+        };
+        assert_eq!(
+            said(&waits, NOW),
+            "attempt 2; woken by the end of its wait; waits for paid, refused; until 15:00:40 UTC (in 40 s); \
+             a state of 300000 bytes is not recorded"
+        );
     }
 }

@@ -290,6 +290,9 @@ macro_rules! every_rule {
                 an_operators_retry_goes_on_with_the_history,
                 a_history_goes_with_its_instance_and_not_before,
                 histories_of_one_batch_are_told_apart,
+                a_machine_has_one_history_however_it_goes_on,
+                an_outcome_that_meets_a_cancel_is_told_once,
+                who_has_no_history_is_written_beside_who_has_one,
             }
             inspecting on One {
                 a_fresh_row_is_as_it_was_asked_for,

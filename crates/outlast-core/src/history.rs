@@ -1,7 +1,8 @@
-//! The history of a workflow: what its code asked for and what came of it, in the order in which that was committed.
+//! The history of a workflow: what its code asked for and what came of it, in the order in which that was committed. Or that of
+//! a machine, where it is recorded: the outcomes of its steps.
 //!
 //! It is written in the same commit as the row it explains and never edited. A workflow that is claimed again is run
-//! from the start against it, so every answer that its code was given is in it.
+//! from the start against it, so every answer that its code was given is in it. A machine never reads its own: that is for people.
 
 use crate::limits::{self, CHILDREN_MAX, EVENTS_MAX};
 use crate::{InstanceId, Invalid, Json, Timestamp};
@@ -96,6 +97,8 @@ kinds! {
     RunFailed = "run_failed",
     /// The run ended because it was wished.
     RunCancelled = "run_cancelled",
+    /// A step of a machine came to its outcome. Machines that record their history have these and no others.
+    Transitioned = "transitioned",
 }
 
 impl fmt::Display for EventKind {
@@ -122,7 +125,8 @@ pub struct NewEvent {
     pub kind: EventKind,
     /// The call of the workflow it belongs to, counted from 1 in each run.
     pub call: Option<i32>,
-    /// What that call names: a step, a job, a workflow, a signal, a change; empty when nothing.
+    /// What that call names: a step, a job, a workflow, a signal, a change; empty when nothing. Of a transition the step that
+    /// it leads from.
     pub name: String,
     /// What else there is to say.
     pub data: Json,
@@ -170,7 +174,7 @@ pub struct Event {
     pub kind: EventKind,
     /// The call it belongs to.
     pub call: Option<i32>,
-    /// What that call names; empty when nothing.
+    /// What that call names; empty when nothing. Of a transition the step that it leads from.
     pub name: String,
     /// What else there is to say.
     pub data: Json,

@@ -69,11 +69,11 @@ pub trait Inspect: Send + Sync + 'static {
     /// children in all, the newest rounds first; answered in the order of the rounds.
     async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>>;
 
-    /// Events of one run of a workflow, in their order; at most
+    /// Events of one run of a workflow, or of a machine that records its history, in their order; at most
     /// [`HISTORY_PAGE_MAX`](crate::limits::HISTORY_PAGE_MAX). None when there is no such instance or run.
     async fn history(&self, request: HistoryRequest) -> Result<Vec<Event>>;
 
-    /// The runs of a workflow whose history is stored, in their order; one without events is not there.
+    /// The runs whose history is stored, in their order; one without events is not there. A machine has one run.
     async fn histories(&self, id: InstanceId) -> Result<Vec<RunSummary>>;
 
     /// Counts a slice of all instances, in the order of their ids, by where they stand. Each slice is a moment
@@ -88,6 +88,9 @@ pub trait Inspect: Send + Sync + 'static {
     /// answered, also what is fine; one that the role may not make is left out.
     async fn examine(&self) -> Result<Vec<Finding>>;
 }
+
+/// The one step of every workflow.
+pub const WORKFLOW_STEP: &str = "run";
 
 /// A whole row. `Debug` shows neither state, result nor error.
 #[derive(Clone, PartialEq, Eq)]
@@ -147,10 +150,16 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Whether it is known to be a workflow: it has a history, or has begun another run. One that has never been claimed
-    /// cannot be told from a machine.
+    /// Whether it has a history: it is a workflow, or a machine that records its transitions. One that has never been claimed
+    /// has none yet.
     pub fn has_history(&self) -> bool {
         self.run > 1 || self.events > 0
+    }
+
+    /// Whether it is known to be a workflow: it has a history, and stands where all of them stand. A machine that records
+    /// its transitions looks like one at a step with that very name; only its events tell then.
+    pub fn is_workflow(&self) -> bool {
+        self.has_history() && self.step == WORKFLOW_STEP
     }
 }
 

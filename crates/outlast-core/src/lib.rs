@@ -80,7 +80,7 @@ pub use id::{InstanceId, OperationId, Revision, SignalId, WorkerId};
 pub use insert::{Correlation, Inserted, Inserts, NewInstance, Start};
 pub use inspect::{
     Count, Deadline, Filter, Inspect, Instance, ListRequest, Operation, Page, QueueSummary,
-    SignalRow, Worker,
+    SignalRow, WORKFLOW_STEP, Worker,
 };
 pub use json::Json;
 pub use lease::{Heartbeat, MachineOffer, NewWorker};

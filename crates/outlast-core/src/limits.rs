@@ -108,6 +108,20 @@ pub const HISTORY_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Events read at a time.
 pub const HISTORY_PAGE_MAX: usize = 10_000;
 
+/// Transitions that the history of a machine has at most: it may go on for ever, its history may not. The last one says that
+/// it is.
+pub const TRANSITIONS_MAX: usize = 10_000;
+
+/// The largest state that is kept with a transition: each is written a second time with the outcome it belongs to.
+pub const TRANSITION_STATE_BYTES_MAX: usize = 256 * 1024;
+
+/// Bytes of the state that is kept with the transition at this place of a history, counted from 1. The further it goes the
+/// less: so all of them have an end, some 20 MiB, without anybody counting what came before.
+pub fn transition_state_bytes(place: usize) -> usize {
+    let share = HISTORY_BYTES_MAX / 32 / place.max(1);
+    share.min(TRANSITION_STATE_BYTES_MAX)
+}
+
 /// Runs of a workflow whose history is kept, the present one included.
 pub const RUNS_KEPT: i32 = 10;
 
@@ -280,6 +294,14 @@ mod tests {
         );
         let long = clean_error(&"é".repeat(ERROR_BYTES_MAX));
         assert!(long.len() <= ERROR_BYTES_MAX && long.ends_with("(cut)"));
+    }
+
+    #[test]
+    fn the_states_of_a_history_have_an_end_however_large_each_may_be() {
+        assert_eq!(transition_state_bytes(1), TRANSITION_STATE_BYTES_MAX);
+        assert_eq!(transition_state_bytes(100), 20_971);
+        let all: usize = (1..=TRANSITIONS_MAX).map(transition_state_bytes).sum();
+        assert!(all < HISTORY_BYTES_MAX / 3, "{all}");
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! Workflows: what they wait for, and what their histories say.
+//! Workflows: what they wait for. And what histories say, also those of machines.
 
 use crate::barrier::PolicyWord;
 use crate::limits::WAITS_SHOWN;
 use crate::shape::StatusWord;
 use crate::time::Moment;
+use outlast::machine::Transition;
 use outlast::workflow::{Blocked, EventDetail, GroupPlace, GroupWait, OpenWait, Waits};
 use outlast_core::{ClosePolicy, Event, EventKind, Json, RunSummary, Status};
 use serde::Serialize;
@@ -104,17 +105,19 @@ pub(crate) struct EventBody {
     /// Its place in the history of its run, from 1.
     pub(crate) seq: i32,
     at: Moment,
-    /// What it says: `activity_scheduled`, `signal_consumed`, `run_completed` …
+    /// What it says: `activity_scheduled`, `signal_consumed`, `run_completed` …; of a machine `transitioned`.
     #[schema(value_type = String)]
     kind: EventKind,
     /// The call it belongs to.
     call: Option<i32>,
-    /// What that call names; empty when nothing.
+    /// What that call names; empty when nothing. Of a machine, the step.
     name: String,
+    /// What the step of a machine came to.
+    transition: Option<TransitionBody>,
     /// The child it is about.
     child: Option<String>,
     child_run: Option<i32>,
-    /// When the time of a timer comes.
+    /// When the time of a timer comes; of a transition, until when it waits at most or when it is tried again.
     deadline: Option<Moment>,
     /// What becomes of the child when the workflow ends.
     #[schema(value_type = Option<PolicyWord>)]
@@ -129,6 +132,38 @@ pub(crate) struct EventBody {
     /// All that is stored with it, to the letter.
     #[schema(value_type = serde_json::Value)]
     data: Json,
+}
+
+/// An outcome of a step of a machine.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Transition)]
+pub(crate) struct TransitionBody {
+    /// `next`, `retry`, `wait`, `fan_out`, `done`, `stop` or `cancel`.
+    outcome: String,
+    /// The step that it leads to; null at an end.
+    to: Option<String>,
+    /// Which attempt it was, from 0.
+    attempt: i32,
+    /// How many tries before it had ended with the death of the worker.
+    crashes: i32,
+    /// `signal`, `timeout` or `cancel`, where it is known.
+    woken_by: Option<&'static str>,
+    /// The names of the awaited signals that the step was handed, the first few.
+    signals: Vec<String>,
+    /// The names of the signals that it waits for, the first few.
+    awaits: Vec<String>,
+    /// How many children a fan-out asks for.
+    children: Option<usize>,
+    /// The state of the step when recording began, in the first event where states are recorded.
+    #[schema(value_type = Option<serde_json::Value>)]
+    began: Option<Json>,
+    /// The state that it leads to, where states are recorded.
+    #[schema(value_type = Option<serde_json::Value>)]
+    state: Option<Json>,
+    /// The bytes of that state, when it is too large to be recorded.
+    left_out: Option<usize>,
+    /// Whether the history is full: what came after it is not recorded.
+    is_last: bool,
 }
 
 /// A run whose history is stored.
@@ -228,6 +263,7 @@ impl From<Event> for EventBody {
             kind: event.kind,
             call: event.call,
             name: event.name,
+            transition: detail.transition.map(TransitionBody::from),
             child: detail.child.map(|id| id.to_string()),
             child_run: detail.child_run,
             deadline: detail.deadline.map(Moment),
@@ -237,6 +273,25 @@ impl From<Event> for EventBody {
             expected: detail.expected,
             found: detail.found,
             data: event.data,
+        }
+    }
+}
+
+impl From<Transition> for TransitionBody {
+    fn from(it: Transition) -> TransitionBody {
+        TransitionBody {
+            outcome: it.outcome.into_owned(),
+            to: it.to,
+            attempt: it.attempt,
+            crashes: it.crashes,
+            woken_by: it.woken_by.map(|by| by.as_str()),
+            signals: it.signals,
+            awaits: it.awaits,
+            children: it.children,
+            began: it.began,
+            state: it.state,
+            left_out: it.left_out,
+            is_last: it.is_last,
         }
     }
 }

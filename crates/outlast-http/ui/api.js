@@ -7,7 +7,7 @@ const ROOT = new URL('../v1/', document.baseURI);
 const TOKEN = 'outlast.token';
 const PATIENCE_MS = 35_000;
 // Members that hold people's data, which is never turned into numbers.
-export const RAW = new Set(['state', 'result', 'payload', 'data']);
+export const RAW = new Set(['state', 'began', 'result', 'payload', 'data']);
 
 /** What the API says when it refuses: a problem with a stable code. */
 export class Problem extends Error {

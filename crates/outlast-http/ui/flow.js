@@ -1,14 +1,14 @@
-// A workflow on the screen of its instance: its runs, what it waits for, its timeline, its events.
+// A history on the screen of its instance: its timeline and its events; of a workflow its runs and what it waits for, too.
 
 import { address, get, open } from './api.js';
 import { ENDED, now, plural, span, whole, words } from './format.js';
 import { parse, Raw } from './json.js';
 import { attempt, card, problem, skeletons, statusOf, time } from './parts.js';
 import { POLICIES } from './family-parts.js';
+import { drawPast, isPast, pastStates, reasonOf, toneOfTransition, transitionLine } from './past.js';
 import { href } from './router.js';
 import { rowsOf, timeline } from './timeline.js';
 import { h } from './view.js';
-import { plainText } from './viewer.js';
 
 const PAGE = 200;
 // Pages that are read without being asked for: more than anybody looks at, and less than a browser minds.
@@ -19,12 +19,19 @@ const WAITS_SHOWN = 12;
 const NAMES_PX = 330;
 const PEOPLES = new Set(['result', 'payload', 'input']);
 
-/** Whether an instance is known to be a workflow. */
-export function isFlow(instance) {
+const FLOW_STEP = 'run';
+
+/** Whether an instance has a history: it is a workflow, or a machine that records its transitions. */
+export function hasHistory(instance) {
   return instance.run > 1 || instance.events > 0;
 }
 
-/** Gives `{ choose, load, waits, drawing, list }`. Histories only grow, so looking again is reading on. */
+/** Whether it is known to be a workflow. */
+export function isFlow(instance) {
+  return hasHistory(instance) && instance.step === FLOW_STEP;
+}
+
+/** Gives `{ choose, load, waits, drawing, states, list }`. Histories only grow, so looking again is reading on. */
 export function flowOf(id, { signal, draw }) {
   let chosen = null;
   let runs = null;
@@ -36,6 +43,7 @@ export function flowOf(id, { signal, draw }) {
   let wide = false;
   const folds = new Map();
   const opened = new Set();
+  const past = pastStates(draw);
 
   function choose(run) {
     const next = /^[1-9]\d{0,8}$/.test(run ?? '') ? Number(run) : null;
@@ -85,6 +93,7 @@ export function flowOf(id, { signal, draw }) {
 
   /** Which run is shown, and what one can choose from. */
   function chooser(instance) {
+    if (isPast(read.events)) return null;
     const known = runs?.runs ?? [];
     if (known.length < 2) return h('span', { class: 'badge', 'data-run': read.run }, `run ${read.run ?? instance.run}`);
     return h('span', { class: 'runs', role: 'group', 'aria-label': 'Runs' }, known.map((each) => {
@@ -115,7 +124,8 @@ export function flowOf(id, { signal, draw }) {
   function drawing(instance) {
     const present = read.run === instance.run;
     const alive = present && !ENDED.has(instance.status);
-    const { rows, moments } = rowsOf(read.events);
+    const machine = isPast(read.events);
+    const { rows, moments } = machine ? { rows: [], moments: [] } : rowsOf(read.events);
     const last = read.events.length > 0 ? Math.max(...read.events.map((event) => Date.parse(event.at))) : 0;
     const until = alive && !read.more ? Math.max(now(), last) : last;
     const waited = new Set((instance.flow?.waits ?? []).map((wait) => wait.call));
@@ -126,7 +136,9 @@ export function flowOf(id, { signal, draw }) {
       failed && h('div', { class: 'body' }, problem(failed, () => load(instance).then(draw))),
       read.events.length === 0 && !failed && (runs ? h('p', { class: 'body faint' }, 'This run has just begun; nothing has happened yet.') : skeletons(4)),
       rows.length > 0 && h('div', { class: 'timeline-room', tabindex: '0', role: 'group', 'aria-label': 'Timeline' }, timeline({ rows, moments, until, width: room(), folds, fold: (call, unfold) => { folds.set(call, unfold); draw(); }, alive, gone })),
-      rows.length === 0 && read.events.length > 0 && h('p', { class: 'body faint' }, 'No call has been recorded yet.'),
+      machine && h('div', { class: 'timeline-room', tabindex: '0', role: 'group', 'aria-label': 'Timeline' }, drawPast(read.events, { until, width: room() })),
+      read.events.at(-1)?.transition?.is_last && h('p', { class: 'body faint', 'data-full': true }, 'The history is full: what came after its last event is not recorded.'),
+      rows.length === 0 && !machine && read.events.length > 0 && h('p', { class: 'body faint' }, 'No call has been recorded yet.'),
       read.more && h('div', { class: 'pager' }, h('span', { class: 'faint' }, `The first ${whole(read.events.length)} events are drawn.`), h('span', { class: 'actions' }, h('button', { class: 'small', onclick: further }, 'Read on'))));
   }
 
@@ -135,7 +147,7 @@ export function flowOf(id, { signal, draw }) {
     if (events.length === 0) return null;
     const some = events.slice(-shown);
     const began = Date.parse(events[0].at);
-    return card('Events', h('span', { class: 'actions' }, h('span', { class: 'badge' }, `${whole(events.length)}${read.more ? '+' : ''}`), h('button', { class: 'small', title: 'The whole run as a document, to replay it against other code', onclick: exportIt }, 'Export')),
+    return card(isPast(events) ? 'Transitions' : 'Events', h('span', { class: 'actions' }, h('span', { class: 'badge' }, `${whole(events.length)}${read.more ? '+' : ''}`), !isPast(events) && h('button', { class: 'small', title: 'The whole run as a document, to replay it against other code', onclick: exportIt }, 'Export')),
       some.length < events.length && h('div', { class: 'body' }, h('button', { class: 'small quiet', 'data-earlier': true, onclick: () => { shown += PAGE; draw(); } }, `Show earlier events, ${whole(events.length - some.length)} more`)),
       h('ol', { class: 'list events', 'data-events': true }, some.map((event) => eventOf(event, began))),
       read.more && h('div', { class: 'body' }, h('button', { class: 'small quiet', onclick: further }, 'Read on')));
@@ -154,25 +166,27 @@ export function flowOf(id, { signal, draw }) {
   }
 
   function eventOf(event, began) {
-    const carried = carriedBy(event);
-    const hidden = event.data && event.data.text !== '{}' && event.data.text !== 'null';
-    return h('li', { key: `${read.run} ${event.seq}`, 'data-event': event.seq, class: toneOf(event.kind) },
+    const { transition } = event;
+    const carried = transition?.state ?? carriedBy(event);
+    const hidden = !transition && event.data && event.data.text !== '{}' && event.data.text !== 'null';
+    return h('li', { key: `${read.run} ${event.seq}`, 'data-event': event.seq, class: transition ? toneOfTransition(transition) : toneOf(event.kind) },
       h('div', { class: 'line' },
-        h('span', { class: 'faint mono seq' }, event.seq), h('b', {}, words(event.kind)), event.name && h('span', { class: 'event-name' }, event.name),
+        h('span', { class: 'faint mono seq' }, event.seq), h('b', { class: transition && 'event-name' }, transition ? event.name : words(event.kind)), !transition && event.name && h('span', { class: 'event-name' }, event.name),
+        transition && transitionLine(event),
         event.call !== null && h('span', { class: 'faint' }, `call ${event.call}`),
         event.child && h('a', { class: 'mono', href: href(`instances/${event.child}`) }, event.child), event.child_run > 1 && h('span', { class: 'faint' }, `run ${event.child_run}`),
         event.group && h('span', { class: 'tag', title: placeTold(event.group) }, `${event.group.index + 1} of ${event.group.size}`),
         event.policy && event.policy !== 'abandon' && h('span', { class: 'tag', title: 'When this workflow ends' }, POLICIES[event.policy]),
-        event.deadline && h('span', { class: 'faint' }, 'until ', time(event.deadline)),
+        event.deadline && !transition && h('span', { class: 'faint' }, 'until ', time(event.deadline)),
         h('span', { class: 'faint end-of-line', title: event.at }, `+${span(Math.max(0, Date.parse(event.at) - began))}`)),
-      event.reason && h('p', { class: 'soft event-reason', key: event.reason, mounted: (element) => element.replaceChildren(...plainText(event.reason)) }),
+      event.reason && reasonOf(event.reason),
       event.expected && h('dl', { class: 'sides' }, h('dt', {}, 'The history has'), h('dd', {}, event.expected), h('dt', {}, 'The code has'), h('dd', {}, event.found)),
       carried && h('div', { class: 'well' }, h('json-view', { raw: carried })),
       hidden && !carried && h('details', { open: opened.has(event.seq), ontoggle: (toggled) => { if (toggled.target.open === opened.has(event.seq)) return; if (toggled.target.open) opened.add(event.seq); else opened.delete(event.seq); draw(); } },
         h('summary', {}, `Data, ${plural(event.data.text.length, 'character')}`), opened.has(event.seq) && h('div', { class: 'well' }, h('json-view', { raw: event.data }))));
   }
 
-  return { choose, load, waits, drawing, list, isLive: (instance) => !read.more && read.run === instance.run && !ENDED.has(instance.status) };
+  return { choose, load, waits, drawing, list, states: () => past.describe(read.events), isLive: (instance) => !read.more && read.run === instance.run && !ENDED.has(instance.status) };
 }
 
 /** What people's code has given, where it is short enough to be shown at once. */

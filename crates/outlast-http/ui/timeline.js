@@ -31,6 +31,56 @@ const HUES = { step: 'executing', activity: 'done', child: 'awaiting_children', 
 const BAD = new Set(['failed', 'terminated']);
 const FAINT = new Set(['cancelled']);
 
+/** How a stay at a step is drawn, by the outcome that led there. */
+const STAYS = { next: 'executing', retry: 'runnable', wait: 'awaiting_signal', fan_out: 'awaiting_children' };
+const ENDS = { done: ['done', 'done'], stop: ['failed', 'failed'], cancel: ['cancelled', 'cancelled'] };
+
+/** Where lanes begin, and how high each is. */
+export const LANE = { top: AXIS, height: ROW };
+
+/**
+ * The steps of a machine as rows, in the order in which it came to them, each with its stays; and its ends. A stay begins with the
+ * commit that led to the step and ends with the one that left it. What was before the first event is not known.
+ */
+export function lanesOf(events, until) {
+  const rows = new Map();
+  const moments = [];
+  const stay = (step, from, to, outcome, seq, open = false) => {
+    if (!rows.has(step)) rows.set(step, { step, stays: [] });
+    rows.get(step).stays.push({ from, to, outcome, seq, open });
+  };
+  events.forEach((event, index) => {
+    const { outcome, to } = event.transition ?? {};
+    const at = Date.parse(event.at);
+    if (index === 0) stay(event.name, at, at, 'next', event.seq - 1);
+    if (ENDS[outcome]) moments.push({ seq: event.seq, at, outcome, reason: event.reason });
+    const next = events[index + 1];
+    if (to && !event.transition.is_last) stay(to, at, next ? Date.parse(next.at) : Math.max(at, until), outcome, event.seq, !next);
+  });
+  return { rows: [...rows.values()], moments };
+}
+
+/** Draws lanes to scale. */
+export function lanes({ rows, moments, width }) {
+  const stays = rows.flatMap((row) => row.stays);
+  const from = Math.min(...stays.map((stay) => stay.from));
+  const to = Math.max(from + 1, ...stays.map((stay) => stay.to), ...moments.map((each) => each.at));
+  const height = AXIS + rows.length * ROW + 6;
+  const x = (at) => 4 + ((at - from) / (to - from)) * (width - 12);
+  return h('svg', { class: 'timeline-drawing', viewBox: `0 0 ${width} ${height}`, width, height, role: 'img', 'aria-label': `Timeline of ${plural(stays.length, 'stay')} at ${plural(rows.length, 'step')} over ${span(to - from)}` },
+    rows.map((row, index) => index % 2 === 1 && h('rect', { key: `band ${row.step}`, class: 'band', x: 0, y: AXIS + index * ROW, width, height: ROW })),
+    axis(from, to, width, height, x),
+    rows.map((row, index) => row.stays.map((stay) => stayOf(row.step, stay, x, AXIS + index * ROW + ROW / 2))),
+    moments.map(({ seq, at, outcome, reason }) => diamond({ seq, kind: outcome, said: ENDS[outcome][0], reason, hue: ENDS[outcome][1], through: true }, x(at).toFixed(1), height)));
+}
+
+function stayOf(step, { from, to, outcome, seq, open }, x, middle) {
+  const [left, right] = [x(from), Math.max(x(to), x(from) + LEAST)];
+  const told = `${step}, ${open ? 'for' : 'left after'} ${span(to - from)}, came by ${words(outcome)}`;
+  return h('g', { key: `stay ${seq}`, class: `call-bar${open ? ' is-open' : ''}`, 'data-stay': seq, style: { '--hue': `var(--${STAYS[outcome] ?? 'flow'})` } }, h('title', {}, told),
+    h('rect', { class: 'bar', x: left, y: middle - BAR / 2, width: right - left, height: BAR, rx: 3 }));
+}
+
 /** The calls of a run as rows, in the order of the calls, and its moments. `at` are numbers, in milliseconds. */
 export function rowsOf(events) {
   const rows = new Map();
@@ -111,9 +161,7 @@ export function timeline({ rows, moments, until, width, folds, fold, alive, gone
     h('svg', { class: 'timeline-drawing', viewBox: `0 0 ${width} ${height}`, width, height, role: 'img', 'aria-label': `Timeline of ${plural(rows.length, 'call')} over ${span(to - from)}` },
       h('defs', {}, h('pattern', { id: 'open', width: 6, height: 6, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)' }, h('rect', { class: 'hatch', width: 3, height: 6 }))),
       shown.map((row, index) => index % 2 === 1 && h('rect', { key: `band ${row.call}`, class: 'band', x: 0, y: AXIS + index * ROW, width, height: ROW })),
-      ticks(from, to, width).map(({ at, text }) => [
-        h('line', { class: 'grid', x1: x(at), x2: x(at), y1: AXIS - 4, y2: height }),
-        h('text', { class: 'tick', x: x(at), y: AXIS - 9, 'text-anchor': at === from ? 'start' : x(at) > width - 40 ? 'end' : 'middle' }, text)]),
+      axis(from, to, width, height, x),
       moments.map((each) => momentOf(each, x, height)),
       shown.map((row, index) => barOf(row, { x, y: AXIS + index * ROW, until: to, alive, gone, folded: row.members.length > 0 && !isOpen(row, folds) }))));
 }
@@ -155,9 +203,18 @@ function barOf(row, { x, y, until, alive, gone, folded }) {
     row.end === 'fired' && h('path', { class: 'cross', d: `M${right} ${middle - 6}v12` }));
 }
 
+function axis(from, to, width, height, x) {
+  return ticks(from, to, width).map(({ at, text }) => [
+    h('line', { class: 'grid', x1: x(at), x2: x(at), y1: AXIS - 4, y2: height }),
+    h('text', { class: 'tick', x: x(at), y: AXIS - 9, 'text-anchor': at === from ? 'start' : x(at) > width - 40 ? 'end' : 'middle' }, text)]);
+}
+
 function momentOf({ seq, at, kind, name, reason }, x, height) {
   const [said, hue, through] = MOMENTS[kind];
-  const here = x(at).toFixed(1);
+  return diamond({ seq, kind, said, name, reason, hue, through }, x(at).toFixed(1), height);
+}
+
+function diamond({ seq, kind, said, name, reason, hue, through }, here, height) {
   return h('g', { key: `moment ${seq}`, class: 'moment', 'data-moment': kind, style: { '--hue': `var(--${hue})` } },
     h('title', {}, [said, name, reason?.slice(0, 200)].filter(Boolean).join(': ')),
     through && h('line', { x1: here, x2: here, y1: AXIS - 3, y2: height }),

@@ -92,8 +92,8 @@ pub use client::{Client, Inserted};
 pub use engine::{Engine, EngineBuilder, Roles};
 pub use error::{SetupError, WaitError};
 pub use machine::{
-    ChildHandle, ChildOf, Context, Failure, FanOut, Id, Job, JobError, Key, Machine, New, Outcome,
-    Signal, StepError, StepResult, fan_out, sleep, wait_for,
+    ChildHandle, ChildOf, Context, Failure, FanOut, History, Id, Job, JobError, Key, Machine, New,
+    Outcome, Signal, StepError, StepResult, fan_out, sleep, wait_for,
 };
 pub use outlast_core::{
     Barrier, CancelAnswer, CancelRequest, Child, Clock, ClosePolicy, Count, DELAY_BINS, Deadline,
@@ -131,10 +131,10 @@ pub mod prelude {
     #[cfg(feature = "sqlite")]
     pub use crate::Sqlite;
     pub use crate::{
-        Client, ClosePolicy, Context, Delivery, Engine, Failure, Flow, FlowError, FlowResult, Id,
-        Inserted, InstanceId, Job, JobError, Joined, Machine, New, Note, Outcome, Roles, Run,
-        Scope, Signal, Status, StepError, StepResult, WaitError, Workflow, fan_out, sleep,
-        wait_for,
+        Client, ClosePolicy, Context, Delivery, Engine, Failure, Flow, FlowError, FlowResult,
+        History, Id, Inserted, InstanceId, Job, JobError, Joined, Machine, New, Note, Outcome,
+        Roles, Run, Scope, Signal, Status, StepError, StepResult, WaitError, Workflow, fan_out,
+        sleep, wait_for,
     };
     pub use serde::{Deserialize, Serialize};
     pub use std::time::Duration;

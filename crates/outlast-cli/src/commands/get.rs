@@ -47,7 +47,7 @@ struct Seen {
     rounds: Vec<RoundSummary>,
     /// What a workflow waits for; nothing of machines.
     waits: Option<Waits>,
-    /// The runs of a workflow whose history is stored.
+    /// The runs whose history is stored.
     runs: Vec<RunSummary>,
     operations: Vec<Operation>,
     /// What was done to its children because of it, the first page.
@@ -84,12 +84,13 @@ pub(crate) async fn run(
         return output.line(instance.id.to_string());
     }
     let id = instance.id;
-    let (waits, runs) = match instance.has_history() {
-        true => (
-            Some(client.waits(&instance).await?),
-            client.histories(id).await?,
-        ),
-        false => (None, Vec::new()),
+    let waits = match instance.is_workflow() {
+        true => Some(client.waits(&instance).await?),
+        false => None,
+    };
+    let runs = match instance.has_history() {
+        true => client.histories(id).await?,
+        false => Vec::new(),
     };
     let seen = Seen {
         waiting: client.explain_with(&instance, waits.clone()).await?,
@@ -174,11 +175,7 @@ impl Seen {
             ("updated", at(it.updated_at)),
         ];
         let optional = [
-            (
-                "run",
-                it.has_history()
-                    .then(|| format!("{}, {} events", it.run, it.events)),
-            ),
+            history(it),
             ("crashes", (it.crashes > 0).then(|| it.crashes.to_string())),
             ("cancel", it.cancel.as_ref().map(|it| cancel(it, self.now))),
             ("key", it.correlation_key.clone()),
@@ -339,6 +336,18 @@ impl Seen {
             ]);
         }
         output.table(&table)
+    }
+}
+
+/// Which run a workflow is in, or how many transitions of a machine are recorded.
+fn history(it: &Instance) -> (&'static str, Option<String>) {
+    let events = it.events;
+    match it.is_workflow() {
+        true => ("run", Some(format!("{}, {events} events", it.run))),
+        false => (
+            "history",
+            it.has_history().then(|| flow::transitions(events)),
+        ),
     }
 }
 

@@ -1,17 +1,18 @@
-//! `outlast history` and `outlast export`: what happened in a run of a workflow.
+//! `outlast history` and `outlast export`: what happened to an instance, and a run of a workflow as a document.
 
 use super::target::{find, target};
 use crate::database::Database;
 use crate::failure::Failure;
-use crate::flow::said;
+use crate::flow::{said, transitions};
 use crate::object::EventObject;
 use crate::output::{Format, Output, note};
 use crate::table::{Table, cell};
 use crate::words::{harmless, rfc3339, shortened};
 use clap::Args;
 use outlast::limits::HISTORY_PAGE_MAX;
+use outlast::machine::Transition;
 use outlast::workflow::EventDetail;
-use outlast::{Client, Event, HistoryRequest, Instance, RunSummary, Target, Timestamp};
+use outlast::{Client, Event, EventKind, HistoryRequest, Instance, RunSummary, Target, Timestamp};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ const SAID_CHARS_MAX: usize = 120;
 /// Arguments of `history`.
 #[derive(Args, Debug)]
 pub(crate) struct HistoryArgs {
-    /// Which workflow: the id of an instance, or MACHINE/KEY
+    /// Which workflow, or machine that records its history: the id of an instance, or MACHINE/KEY
     #[arg(value_name = "ID|MACHINE/KEY", value_parser = target)]
     target: Target,
     /// Of this run; the present one unless said otherwise
@@ -107,7 +108,7 @@ pub(crate) async fn export(
     let instance = find(client, &args.target).await?;
     let run = stored(client, &instance, args.run).await?;
     let exported = client.export(instance.id, Some(run.run)).await?;
-    let exported = exported.ok_or_else(|| none(&instance, args.run))?;
+    let exported = exported.ok_or_else(|| nothing_to_export(&instance))?;
     let Some(file) = &args.to else {
         return output.json(&exported);
     };
@@ -141,7 +142,7 @@ fn none(instance: &Instance, run: Option<i32>) -> Failure {
     let (id, machine) = (instance.id, &instance.machine);
     Failure::Refused(match (run, instance.has_history()) {
         (_, false) => format!(
-            "instance {id} of {machine} has no history: it is not a workflow, or has not begun"
+            "instance {id} of {machine} has no history: it is not a workflow and its machine records none, or it has not begun"
         ),
         (Some(run), true) if run > instance.run => format!(
             "instance {id} is in run {}; there is no run {run} yet",
@@ -154,18 +155,33 @@ fn none(instance: &Instance, run: Option<i32>) -> Failure {
     })
 }
 
+/// The history is there, and is nothing that other code could be held against.
+fn nothing_to_export(instance: &Instance) -> Failure {
+    let (id, machine) = (instance.id, &instance.machine);
+    Failure::Refused(format!(
+        "instance {id} of {machine} is not a workflow: `outlast history {id} --all -o json` reads what is recorded of it"
+    ))
+}
+
 /// `instance 42 fulfil/1, run 1 of 2, 14 events, began 2026-11-16T15:46:03.196089Z`
+///
+/// `instance 43 checkout/1, 5 transitions, began 2026-11-16T15:46:03.196089Z`
 fn heading(it: &Instance, run: &RunSummary) -> String {
+    let length = match is_of_machine(run) {
+        true => transitions(run.events),
+        false => format!("run {} of {}, {} events", run.run, it.run, run.events),
+    };
     harmless(&format!(
-        "instance {} {}/{}, run {} of {}, {} events, began {}",
+        "instance {} {}/{}, {length}, began {}",
         it.id,
         it.machine,
         it.version,
-        run.run,
-        it.run,
-        run.events,
         rfc3339(run.started_at)
     ))
+}
+
+fn is_of_machine(run: &RunSummary) -> bool {
+    run.last == EventKind::Transitioned
 }
 
 /// How far into the run: to the millisecond within the first minute, where calls are told apart by it.
@@ -187,19 +203,36 @@ fn print(
         let mut events = events.iter();
         return events.try_for_each(|event| output.json(&EventObject::of(event)));
     }
-    let headings = ["seq", "after", "event", "call", "name", ""];
+    let headings = match is_of_machine(run) {
+        true => ["seq", "after", "step", "outcome", "to", ""],
+        false => ["seq", "after", "event", "call", "name", ""],
+    };
     let headings = if is_first { &headings[..] } else { &[] };
     let mut table = Table::new(output, headings);
     for event in events {
-        let said = said(&EventDetail::of(event), now);
+        let detail = EventDetail::of(event);
+        let said = shortened(&said(&detail, now), SAID_CHARS_MAX);
+        let [what, where_to, name] = told(event, detail.transition);
         table.row([
             cell(event.seq.to_string()),
             cell(elapsed(event.at.since(run.started_at))),
-            cell(event.kind.as_str()),
-            cell(event.call.map(|call| call.to_string()).unwrap_or_default()),
-            cell(&event.name),
-            cell(shortened(&said, SAID_CHARS_MAX)),
+            cell(what),
+            cell(where_to),
+            cell(name),
+            cell(said),
         ]);
     }
     output.table(&table)
+}
+
+/// Of a workflow the event, its call and what that names; of a machine the step, what it came to and where that leads.
+fn told(event: &Event, transition: Option<Transition>) -> [String; 3] {
+    let name = event.name.clone();
+    match transition {
+        Some(it) => [name, it.outcome.into_owned(), it.to.unwrap_or_default()],
+        None => {
+            let call = event.call.map(|call| call.to_string());
+            [event.kind.to_string(), call.unwrap_or_default(), name]
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::raw;
 use crate::words::rfc3339;
+use outlast::machine::Transition;
 use outlast::workflow::{EventDetail, GroupPlace, OpenWait, Waits};
 use outlast::{Event, RunSummary};
 use serde::Serialize;
@@ -81,6 +82,8 @@ pub(crate) struct EventObject {
     kind: &'static str,
     call: Option<i32>,
     name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transition: Option<Transition>,
     child: Option<String>,
     child_run: Option<i32>,
     deadline: Option<String>,
@@ -101,6 +104,7 @@ impl EventObject {
             kind: event.kind.as_str(),
             call: event.call,
             name: event.name.clone(),
+            transition: detail.transition,
             child: detail.child.map(|id| id.to_string()),
             child_run: detail.child_run,
             deadline: detail.deadline.map(rfc3339),

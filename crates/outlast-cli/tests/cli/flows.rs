@@ -2,7 +2,7 @@
 
 use crate::support::{Running, Site, on_both_databases};
 use outlast::Status;
-use outlast::workflow::History;
+use outlast::workflow::ExportedRun;
 use serde_json::{Value, json};
 
 on_both_databases!(
@@ -11,6 +11,7 @@ on_both_databases!(
     a_run_is_exported_to_stdout_or_a_file,
     a_tree_marks_workflows_with_their_run,
     what_has_no_history_is_refused,
+    the_transitions_of_a_machine_are_a_table_and_json_lines,
 );
 
 /// An errand that waits for its payment and for a clerk; with the clerk's id.
@@ -135,7 +136,7 @@ async fn a_run_is_exported_to_stdout_or_a_file(site: &Site) {
     let engine = site.engine().await;
     let (id, _) = errand(site, &engine, 0).await;
     let printed = site.run(["export", &id]).succeeds().out();
-    let history = History::parse(&printed).unwrap();
+    let history = ExportedRun::parse(&printed).unwrap();
     assert_eq!((history.run, &*history.workflow), (1, "errand"));
     let exported = site.run(["export", &id, "--run", "1", "--to", "run.json"]);
     assert_eq!(exported.succeeds().out(), "");
@@ -160,7 +161,9 @@ async fn what_has_no_history_is_refused(site: &Site) {
     for command in ["history", "export"] {
         let refused = site.run([command, &id]).ends_with(4);
         assert!(
-            refused.err().contains("not a workflow"),
+            refused
+                .err()
+                .contains("it is not a workflow and its machine records none"),
             "{}",
             refused.err()
         );
@@ -172,5 +175,56 @@ async fn what_has_no_history_is_refused(site: &Site) {
     let (id, _) = errand(site, &engine, 0).await;
     let refused = site.run(["history", &id, "--run", "2"]).ends_with(4);
     assert!(refused.err().contains("no run 2 yet"), "{}", refused.err());
+    engine.stop().await;
+}
+
+async fn the_transitions_of_a_machine_are_a_table_and_json_lines(site: &Site) {
+    let engine = site.engine().await;
+    let id = site.run(["insert", "ledger", "book", "--state", r#"{"number":7}"#]);
+    let id = id.succeeds().line();
+    engine
+        .until(&id, |it| it.status == Status::AwaitingSignal)
+        .await;
+    site.run(["signal", &id, "paid", "-p", "amount:=5"])
+        .succeeds();
+    engine.until(&id, |it| it.status == Status::Done).await;
+    let table = site.run(["history", &id]).succeeds().out();
+    let lines: Vec<_> = table.lines().collect();
+    let begins = format!("instance {id} ledger/1, 3 transitions, began ");
+    assert!(lines[0].starts_with(&begins), "{table}");
+    let words = |line: usize| lines[line].split_whitespace().collect::<Vec<_>>();
+    assert_eq!(words(2), ["SEQ", "AFTER", "STEP", "OUTCOME", "TO"]);
+    assert_eq!(words(3)[3..6], ["book", "retry", "book"]);
+    assert_eq!(words(4)[3..6], ["book", "wait", "balance"]);
+    assert_eq!(words(5)[3..5], ["balance", "done"]);
+    for said in [
+        "the book is taken",
+        r#"began with {"number":7}"#,
+        r#"attempt 2; waits for paid; state {"number":7,"booked":true}"#,
+        "woken by paid",
+    ] {
+        assert!(table.contains(said), "{said}: {table}");
+    }
+    let events = site.run(["history", &id, "-o", "json"]).succeeds();
+    let events = events.json_lines();
+    assert_eq!(events.len(), 3);
+    let wait = &events[1];
+    assert_eq!(
+        (&wait["kind"], &wait["name"], &wait["transition"]["to"]),
+        (&json!("transitioned"), &json!("book"), &json!("balance"))
+    );
+    assert_eq!(
+        wait["transition"]["state"],
+        json!({"number": 7, "booked": true})
+    );
+    // A machine it stays, with nothing to replay.
+    let seen = site.run(["get", &id]).succeeds().out();
+    assert!(seen.contains("3 transitions"), "{seen}");
+    let refused = site.run(["export", &id]).ends_with(4);
+    assert!(
+        refused.err().contains("is not a workflow"),
+        "{}",
+        refused.err()
+    );
     engine.stop().await;
 }

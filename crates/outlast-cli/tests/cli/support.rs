@@ -151,6 +151,7 @@ impl Running {
     async fn start(store: impl Store + outlast::Inspect + Clone) -> Running {
         let builder = Engine::builder(store.clone())
             .machine(Clerk)
+            .machine(Ledger)
             .workflow(Errand);
         let engine = builder
             .queue("default", 10)
@@ -300,6 +301,36 @@ impl Joins {
                 .deadline(Duration::from_secs(3600)),
             Joins::FailFast => fan_out([park(), failed()]).fail_fast().terminate_rest(),
         }
+    }
+}
+
+/// Books at the second try, and waits for `paid`; all of it is recorded.
+pub(crate) struct Ledger;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+pub(crate) enum Booking {
+    Book { number: u64 },
+    Balance { number: u64, booked: bool },
+}
+
+impl Machine for Ledger {
+    const NAME: &'static str = "ledger";
+    const HISTORY: History = History::States;
+    type State = Booking;
+    type Output = u64;
+
+    async fn step(&self, booking: Booking, cx: &Context) -> StepResult<Self> {
+        Ok(match booking {
+            Booking::Book { .. } if cx.attempt() == 0 => {
+                Outcome::retry(Duration::ZERO, "the book is taken")
+            }
+            Booking::Book { number } => {
+                let booked = true;
+                wait_for(["paid"]).then(Booking::Balance { number, booked })
+            }
+            Booking::Balance { number, .. } => Outcome::done(number),
+        })
     }
 }
 

@@ -378,3 +378,95 @@ pub async fn histories_of_one_batch_are_told_apart(subject: &Subject) {
         assert_eq!(history.len(), n);
     }
 }
+
+/// What a machine that records its way adds to it with each outcome.
+fn transition(step: &str) -> Vec<NewEvent> {
+    vec![NewEvent {
+        call: None,
+        ..event(EventKind::Transitioned, step)
+    }]
+}
+
+/// Over claims that are kept, given up and taken again, a wait, a join and a crash.
+pub async fn a_machine_has_one_history_however_it_goes_on(subject: &Subject) {
+    let (worker, claim) = subject.running(task()).await;
+    let id = claim.id;
+    let tell = async |claim: &Claim, outcome, step: &str| {
+        subject
+            .commit_events(claim, outcome, transition(step))
+            .await
+    };
+    tell(&claim, keep("b"), "a").await;
+    tell(&kept(&claim), requeue("c"), "b").await;
+    let claim = subject.claim_the(worker, id).await;
+    assert_eq!((claim.run, claim.events), (1, 2));
+    tell(&claim, again(seconds(0)), "c").await;
+    let claim = subject.claim_the(worker, id).await;
+    let parked = tell(&claim, wait_for(&["go"]), "c").await;
+    assert_eq!(parked, Status::AwaitingSignal);
+    let delivered = subject.deliver_for(worker, vec![signal(id, "go")]).await;
+    let claim = &delivered.claims[0];
+    assert_eq!((claim.attempt, claim.events), (1, 4));
+    let joins = tell(claim, fan_out(tasks(1)), "d").await;
+    assert_eq!(joins, Status::AwaitingChildren);
+    let children = subject.claim(worker, 10).await;
+    subject.finish_all(&children).await;
+    subject.claim_the(worker, id).await;
+    subject.pass(LEASE);
+    subject.reap().await;
+    let worker = subject.worker().await;
+    let claim = subject.claim_the(worker, id).await;
+    assert_eq!((claim.crashes, claim.events), (1, 5));
+    tell(&claim, done(), "e").await;
+    assert_eq!(subject.told(id, 1).await, ["a", "b", "c", "c", "d", "e"]);
+    let history = subject.history(id, 1).await;
+    assert_eq!(places(&history), [1, 2, 3, 4, 5, 6]);
+    let runs = subject.runs(id).await;
+    assert_eq!(runs[0].last, EventKind::Transitioned);
+}
+
+/// The outcome is what was decided; that it led elsewhere is told by what comes next.
+pub async fn an_outcome_that_meets_a_cancel_is_told_once(subject: &Subject) {
+    let outcomes = [wait_for(&["x"]), fan_out(tasks(2)), again(seconds(9))];
+    for outcome in outcomes {
+        let (worker, claim) = subject.running(task()).await;
+        subject.cancel(claim.id).await;
+        let status = subject
+            .commit_events(&claim, outcome, transition("a"))
+            .await;
+        assert_eq!(status, Status::Runnable);
+        assert_eq!(subject.told(claim.id, 1).await, ["a"]);
+        let claim = subject.claim_the(worker, claim.id).await;
+        assert!(claim.is_to_answer_cancel());
+        assert_eq!(claim.events, 1);
+        let status = subject
+            .commit_events(&claim, cancel(), transition("b"))
+            .await;
+        assert_eq!(status, Status::Cancelled);
+        assert_eq!(subject.told(claim.id, 1).await, ["a", "b"]);
+    }
+}
+
+/// Machines that record and machines that do not, in one commit.
+pub async fn who_has_no_history_is_written_beside_who_has_one(subject: &Subject) {
+    let worker = subject.worker().await;
+    subject.insert_all(tasks(8)).await;
+    let claims = subject.claim(worker, 8).await;
+    let outcomes = [keep("b"), requeue("b"), wait_for(&["x"]), done()];
+    let commits = claims.iter().zip(outcomes.iter().cycle()).enumerate();
+    let commits = commits.map(|(n, (claim, outcome))| {
+        let events = if n < 4 { transition("a") } else { Vec::new() };
+        commit_with(claim, outcome.clone(), events)
+    });
+    let mut commits: Vec<_> = commits.collect();
+    // One of them is not theirs any more.
+    commits[1].claim.revision = commits[1].claim.revision.next();
+    let answers = subject.commit_all(commits).await.answers;
+    for (n, (claim, answer)) in claims.iter().zip(answers).enumerate() {
+        let is_lost = answer == Answer::Lost;
+        assert_eq!(is_lost, n == 1, "{answer:?}");
+        let told = i32::from(n < 4 && n != 1);
+        assert_eq!(subject.get(claim.id).await.events, told);
+        assert_eq!(subject.history(claim.id, 1).await.len(), told as usize);
+    }
+}

@@ -1,4 +1,4 @@
-//! The history of a workflow: its events page by page, its runs, and a run as a document.
+//! The history of an instance: its events page by page, its runs, and a run of a workflow as a document.
 
 use crate::api::Api;
 use crate::extract::{Id, MayRead, Query};
@@ -9,7 +9,7 @@ use crate::query::{limit, number};
 use crate::shape::StatusWord;
 use axum::Json;
 use axum::extract::State;
-use outlast::workflow::History;
+use outlast::workflow::ExportedRun;
 use outlast_core::{Event, HistoryRequest, Instance};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -52,11 +52,11 @@ pub(crate) struct HistoryBody {
     next: Option<i32>,
 }
 
-/// The runs of a workflow.
+/// The runs of an instance.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Runs)]
 pub(crate) struct RunsBody {
-    /// Those whose history is stored, in their order; none of a machine.
+    /// Those whose history is stored, in their order. A machine has one, if it records its history.
     runs: Vec<RunBody>,
     /// The run that the instance is in.
     present: i32,
@@ -64,7 +64,7 @@ pub(crate) struct RunsBody {
 
 /// A run with its whole history: what `outlast export` writes, and what a test replays against other code.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
-#[schema(as = History)]
+#[schema(as = ExportedRun)]
 #[allow(dead_code, reason = "only its schema is used")]
 pub(crate) struct ExportBody {
     /// The form of this document.
@@ -86,7 +86,7 @@ pub(crate) struct ExportBody {
 
 /// An event of an exported history.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
-#[schema(as = HistoryEvent)]
+#[schema(as = ExportedEvent)]
 #[allow(dead_code, reason = "only its schema is used")]
 pub(crate) struct ExportedEvent {
     seq: i32,
@@ -100,7 +100,7 @@ pub(crate) struct ExportedEvent {
     data: serde_json::Value,
 }
 
-/// Events of a workflow, in their order.
+/// Events of a workflow, or of a machine that records its history, in their order.
 #[utoipa::path(
     get, path = "/v1/instances/{id}/history", tag = "instances", operation_id = "get_history",
     params(("id" = String, Path), HistoryParams),
@@ -142,7 +142,7 @@ pub(crate) async fn history(
     }))
 }
 
-/// The runs of a workflow whose history is stored. One that continues as new begins another run.
+/// The runs of an instance whose history is stored. A workflow that continues as new begins another one.
 #[utoipa::path(
     get, path = "/v1/instances/{id}/runs", tag = "instances", operation_id = "list_runs",
     params(("id" = String, Path)),
@@ -172,11 +172,11 @@ pub(crate) async fn export(
     MayRead(caller): MayRead,
     Id(id): Id,
     Query(params, _): Query<RunParams>,
-) -> Result<Json<History>, Problem> {
+) -> Result<Json<ExportedRun>, Problem> {
     let run = run_of(params.run.as_deref())?;
     let instance = api.instance(&caller.reach, id).await?;
     let exported = api.client.export(id, run).await?;
-    let exported = exported.ok_or_else(|| no_history(&instance, run))?;
+    let exported = exported.ok_or_else(|| nothing_to_export(&instance, run))?;
     Ok(Json(exported))
 }
 
@@ -207,7 +207,7 @@ fn no_history(instance: &Instance, run: Option<i32>) -> Problem {
     let (id, machine) = (instance.id, &instance.machine);
     let detail = match (run, instance.has_history()) {
         (_, false) => format!(
-            "instance {id} of {machine:?} has no history: it is not a workflow, or has not begun"
+            "instance {id} of {machine:?} has no history: it is not a workflow and its machine records none, or it has not begun"
         ),
         (Some(run), true) if run > instance.run => {
             format!(
@@ -221,6 +221,17 @@ fn no_history(instance: &Instance, run: Option<i32>) -> Problem {
         (None, true) => format!("instance {id} has just begun run {}", instance.run),
     };
     Problem::new(Code::NoHistory, detail)
+}
+
+fn nothing_to_export(instance: &Instance, run: Option<i32>) -> Problem {
+    let (id, machine) = (instance.id, &instance.machine);
+    if instance.has_history() && !instance.is_workflow() {
+        let detail = format!(
+            "instance {id} of {machine:?} is not a workflow: its history is read, not replayed against other code"
+        );
+        return Problem::new(Code::NoHistory, detail);
+    }
+    no_history(instance, run)
 }
 
 /// Cuts a page where it has as many events or as many bytes as may be shown. Answers whether there is more.

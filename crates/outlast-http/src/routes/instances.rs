@@ -121,7 +121,7 @@ pub(crate) async fn whole(
     reach: &Reach,
     instance: Instance,
 ) -> Result<InstanceBody, Problem> {
-    let waits = match instance.has_history() {
+    let waits = match instance.is_workflow() {
         true => Some(api.client.waits(&instance).await?),
         false => None,
     };

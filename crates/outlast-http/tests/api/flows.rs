@@ -1,7 +1,7 @@
 //! Workflows: what they wait for, their histories, their runs.
 
 use crate::support::{Asking, eventually, on_both_stores, running};
-use outlast::workflow::History;
+use outlast::workflow::ExportedRun;
 use outlast_core::{Inspect, Store};
 use serde_json::{Value, json};
 
@@ -218,7 +218,7 @@ async fn earlier_runs_are_listed_and_exported<S: Store + Inspect + Clone>(store:
     );
     for (query, run, repeats) in [("?run=1", 1, 1), ("", 2, 0)] {
         let exported = api.get(&format!("/v1/instances/{id}/export{query}")).await;
-        let history = History::parse(&exported.text).unwrap();
+        let history = ExportedRun::parse(&exported.text).unwrap();
         assert_eq!((history.run, &*history.workflow), (run, "fulfil"));
         assert_eq!(exported.json()["input"]["repeats"], repeats);
         assert_eq!(history.events[0].seq, 1);
@@ -299,7 +299,8 @@ async fn a_machine_has_no_history_and_says_so<S: Store + Inspect + Clone>(store:
     for path in ["history", "history?run=1", "export"] {
         let answer = api.get(&format!("/v1/instances/{id}/{path}")).await;
         assert_eq!(answer.code(), "no_history", "{path}");
-        assert!(answer.text.contains("not a workflow"), "{}", answer.text);
+        let said = "it is not a workflow and its machine records none";
+        assert!(answer.text.contains(said), "{}", answer.text);
     }
     let runs = api.get(&format!("/v1/instances/{id}/runs")).await.ok();
     assert_eq!(runs, json!({"runs": [], "present": 1}));

@@ -27,5 +27,8 @@ mod support;
 #[path = "../machines/team.rs"]
 mod team;
 mod tokens;
+#[path = "../machines/tracked.rs"]
+mod tracked;
+mod transitions;
 mod waiting;
 mod webhooks;

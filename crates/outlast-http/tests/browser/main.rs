@@ -23,6 +23,9 @@ mod screens;
 mod stage;
 #[path = "../machines/team.rs"]
 mod team;
+#[path = "../machines/tracked.rs"]
+mod tracked;
+mod transitions;
 
 use devtools::Browser;
 use page::Page;

@@ -6,6 +6,7 @@ use crate::machines::{
     Order, Parcel, PaymentConfirmed,
 };
 use crate::team::{Piece, Plan, Team, Teamwork, Work};
+use crate::tracked::Tracked;
 use axum::Router;
 use outlast::prelude::*;
 use outlast::{EngineBuilder, InstanceId, Status};
@@ -96,6 +97,7 @@ impl Stage {
             .machine(mailing)
             .machine(Team)
             .machine(Piece)
+            .machine(Tracked)
             .workflow(Fulfil)
             .workflow(Label)
             .workflow(Stuck)

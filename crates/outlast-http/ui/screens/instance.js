@@ -4,7 +4,7 @@ import { get, post, remove } from '../api.js';
 import { closuresOf } from '../closures.js';
 import { end } from '../ending.js';
 import { joinMeter, marks, POLICIES } from '../family-parts.js';
-import { flowOf, isFlow } from '../flow.js';
+import { flowOf, hasHistory, isFlow } from '../flow.js';
 import { ENDED, plural, span, whole, words } from '../format.js';
 import { follow, isSame, repeat } from '../live.js';
 import { attempt, card, confirm, problem, skeletons, statusOf, time, toast } from '../parts.js';
@@ -34,7 +34,7 @@ export function screen({ parts: [id], query, signal, draw }) {
 
   load();
   repeat(load, REFRESH_MS, signal);
-  repeat(() => { if (instance && isFlow(instance) && flow.isLive(instance)) draw(); }, GROW_MS, signal);
+  repeat(() => { if (instance && hasHistory(instance) && flow.isLive(instance)) draw(); }, GROW_MS, signal);
   addEventListener('resize', draw, { signal });
   follow({ id }, { instance: soon, gone: () => { gone = true; draw(); } }, load, signal);
 
@@ -61,7 +61,7 @@ export function screen({ parts: [id], query, signal, draw }) {
       family = tree.root;
       operations = done.operations;
       failed = null;
-      if (isFlow(instance)) await flow.load(instance);
+      if (hasHistory(instance)) await flow.load(instance);
     } catch (error) {
       if (error.name === 'AbortError') return;
       // What is shown stays; a deleted instance says so itself.
@@ -104,11 +104,11 @@ export function screen({ parts: [id], query, signal, draw }) {
       instance && h('div', { class: 'stack' },
         instance.waiting && h('p', { class: `waiting is-${instance.status}`, 'data-waiting': true, 'aria-live': 'polite' }, instance.waiting),
         // Keyed, so that what comes and goes above does not move what somebody looks at into another element.
-        isFlow(instance) && [h('div', { key: 'waits', class: 'stack' }, flow.waits(instance)), h('div', { key: 'timeline' }, flow.drawing(instance))],
+        hasHistory(instance) && [h('div', { key: 'waits', class: 'stack' }, flow.waits(instance)), h('div', { key: 'timeline' }, flow.drawing(instance))],
         h('div', { key: 'halves', class: 'halves' },
           h('div', { class: 'stack' }, facts(), errorCard(), data(isFlow(instance) ? 'Input' : 'State', instance.state), instance.result !== null && instance.result !== undefined && data('Result', instance.result)),
           h('div', { class: 'stack' }, !ENDED.has(instance.status) && !gone && card('Send a signal', null, h('div', { class: 'body' }, form(instance))), inbox(), children(), closures.describe(), history())),
-        isFlow(instance) && h('div', { key: 'events' }, flow.list())),
+        hasHistory(instance) && [h('div', { key: 'states' }, flow.states()), h('div', { key: 'events' }, flow.list())]),
     ];
   }
 
@@ -125,7 +125,7 @@ export function screen({ parts: [id], query, signal, draw }) {
   function facts() {
     const it = instance;
     const rows = [
-      !isFlow(it) && ['Step', it.step], isFlow(it) && ['Run', whole(it.run)], isFlow(it) && ['Events', whole(it.events)], ['Attempt', whole(it.attempt)], ['Crashes', whole(it.crashes)],
+      !isFlow(it) && ['Step', it.step], isFlow(it) && ['Run', whole(it.run)], isFlow(it) && ['Events', whole(it.events)], !isFlow(it) && ['History', hasHistory(it) ? plural(it.events, 'transition') : 'none is recorded'], ['Attempt', whole(it.attempt)], ['Crashes', whole(it.crashes)],
       ['Queue', h('a', { href: href('instances', { queue: it.queue }) }, it.queue)], ['Priority', it.priority], ['Revision', whole(it.revision)],
       it.key !== null && ['Key', it.key], it.partition_key !== null && ['Partition key', h('a', { href: href('instances', { partition_key: it.partition_key }) }, it.partition_key)],
       it.awaits && ['Awaits', it.awaits.join(', ')], it.awaits && ['Until', time(it.await_deadline, 'no deadline')],

@@ -99,7 +99,8 @@ impl Checker {
             | EventKind::CancelRequested
             | EventKind::ContinuedAsNew
             | EventKind::RunCompleted
-            | EventKind::RunFailed => {}
+            | EventKind::RunFailed
+            | EventKind::Transitioned => {}
         }
     }
 
@@ -365,7 +366,8 @@ fn answers(kind: EventKind) -> bool {
         | EventKind::ContinuedAsNew
         | EventKind::RunCompleted
         | EventKind::RunFailed
-        | EventKind::RunCancelled => false,
+        | EventKind::RunCancelled
+        | EventKind::Transitioned => false,
     }
 }
 

@@ -23,7 +23,7 @@ impl Client {
         );
         let error = instance.last_error.as_deref().unwrap_or_default();
         let is_blocked = instance.status == Status::Runnable && error.starts_with(BLOCKED);
-        let waits = match instance.has_history() && (is_parked || is_blocked) {
+        let waits = match instance.is_workflow() && (is_parked || is_blocked) {
             true => Some(self.waits(instance).await?),
             false => None,
         };

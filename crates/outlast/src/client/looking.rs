@@ -68,7 +68,8 @@ impl Client {
         Ok(signals)
     }
 
-    /// Events of one run of a workflow, in their order.
+    /// Events of one run of a workflow, or of a machine that [records its history](crate::Machine::HISTORY), in their order.
+    /// [`EventDetail`](crate::workflow::EventDetail) is what each says.
     pub async fn history(&self, request: HistoryRequest) -> Result<Vec<Event>> {
         let mut events = self.store.history(request).await?;
         if !self.coding.is_none() && !events.is_empty() {
@@ -80,7 +81,7 @@ impl Client {
         Ok(events)
     }
 
-    /// The runs of a workflow whose history is stored, in their order.
+    /// The runs whose history is stored, in their order. A machine has one run, if it has a history.
     pub async fn histories(&self, id: impl Into<InstanceId>) -> Result<Vec<RunSummary>> {
         self.store.histories(id.into()).await
     }

@@ -144,7 +144,7 @@ fn delayed(instance: &Instance, now: Timestamp) -> String {
 
 /// A workflow has one step only, which is nothing to tell.
 fn its_step(instance: &Instance) -> String {
-    match instance.has_history() {
+    match instance.is_workflow() {
         true => String::new(),
         false => format!(" step {}", instance.step),
     }
@@ -321,7 +321,7 @@ fn ended(instance: &Instance, now: Timestamp) -> String {
     let ago = span(now.since(at));
     match (&instance.last_error, status) {
         (Some(error), Status::Failed | Status::Cancelled) => {
-            let at = match instance.has_history() {
+            let at = match instance.is_workflow() {
                 true if instance.run > 1 => format!(" in run {}", instance.run),
                 true => String::new(),
                 false => format!(" at step {}", instance.step),

@@ -177,6 +177,7 @@ impl Executor {
         }
         // The slot is for the user's code; while its outcome is written, others have it.
         let writing = slot.into_writing(outcome.keeps_claim());
+        decided.record(machine, cx.claim());
         let events = decided.events.len();
         let written = self.write(cx.claim(), decided).await;
         let next = match written {
@@ -189,8 +190,7 @@ impl Executor {
                 if let Some(session) = session {
                     session.written(at, outcome.begins_round());
                 }
-                let mut claim = cx.into_claim();
-                claim.events += i32::try_from(events).unwrap_or(i32::MAX);
+                let claim = lengthened(cx.into_claim(), events);
                 self.go_on(claim, revision, outcome, cancel, held)
             }
             // Nothing was written: the workflow is told, and comes to something else.
@@ -217,6 +217,7 @@ impl Executor {
         held: &Held,
         budget: u32,
     ) -> Result<Box<Claim>, Ran> {
+        let mut events = 0;
         if let Written::Rejected(invalid) = written {
             #[cfg(outlast_mutants)]
             if outlast_core::mutant::is("outcome-that-cannot-be-stored-runs-again") {
@@ -230,9 +231,12 @@ impl Executor {
                 Err(interrupted) => return Err(self.interrupted(interrupted, &cx, held).await),
             };
             self.let_others_go_first(&mut decided.outcome, budget);
+            decided.record(machine, cx.claim());
+            events = decided.events.len();
             written = self.write(cx.claim(), decided).await;
         }
-        self.conclude(machine, cx.into_claim(), written, held).await
+        let claim = lengthened(cx.into_claim(), events);
+        self.conclude(machine, claim, written, held).await
     }
 
     /// Sends the next step through the queue when this task has run its share, or is to stop.
@@ -320,7 +324,8 @@ impl Executor {
                 // Not even what `handle` said can be written: the reason can.
                 let reason =
                     format!("its outcome cannot be stored, nor what handle made of it: {invalid}");
-                let stop = Decided::of(Outcome::Stop { reason });
+                let mut stop = Decided::of(Outcome::Stop { reason });
+                stop.record(machine, &claim);
                 let stopped = self.write(&claim, stop).await;
                 match stopped {
                     Written::Committed { .. } => Err(Ran::Finished),
@@ -474,6 +479,13 @@ fn unwritten(unreadable: Unreadable) -> Written {
             Written::Rejected(Invalid::new(unreadable.what, reason))
         }
     }
+}
+
+/// The claim, whose history is so many events longer if they are written.
+fn lengthened(mut claim: Box<Claim>, events: usize) -> Box<Claim> {
+    let events = i32::try_from(events).unwrap_or(i32::MAX);
+    claim.events = claim.events.saturating_add(events);
+    claim
 }
 
 /// The claim of a workflow that goes on where it is. What it has consumed it knows itself, and its children it asks for.

@@ -1,6 +1,6 @@
 //! What a machine is.
 
-use super::{Context, Failure, Key, Outcome, StepError};
+use super::{Context, Failure, History, Key, Outcome, StepError};
 use outlast_core::{Invalid, Json, NewSignal, Target};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -39,6 +39,19 @@ pub trait Machine: Sized + Send + Sync + 'static {
     /// Whether the worker that ran a step also runs the next one at once, without giving the instance
     /// back to its queue. The state is committed in between all the same.
     const RUN_AHEAD: bool = true;
+
+    /// What is recorded of the way its instances take, for people to read: nothing, every outcome, or every outcome with
+    /// the state it led to. An event is written in the commit of its outcome, so a history has no gaps, and what was not
+    /// committed is not in it. It is kept for as long as the instance is. The machine itself never reads it, so this may
+    /// be changed at any time: instances go on with what they have.
+    ///
+    /// COST
+    ///
+    /// A history is bounded, and never a reason for an instance to fail. It has at most
+    /// [`TRANSITIONS_MAX`](outlast_core::limits::TRANSITIONS_MAX) events, the last of which says that nothing more is
+    /// recorded. The state of its *n*th event is kept when it has at most 2 MiB / *n*, and never more than 256 KiB; of a larger
+    /// one the size is told.
+    const HISTORY: History = History::Off;
 
     /// Its steps with what each needs: an enum with
     /// `#[serde(tag = "step", content = "state", rename_all = "snake_case")]`.

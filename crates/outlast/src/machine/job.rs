@@ -1,7 +1,7 @@
 //! The one-step form of a machine.
 
 use super::failure::write_chain;
-use super::{Context, Failure, Machine, Outcome, StepResult};
+use super::{Context, Failure, History, Machine, Outcome, StepResult};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::error::Error;
@@ -66,6 +66,8 @@ pub trait Job: Send + Sync + 'static {
     const MAX_ATTEMPTS: u32 = 20;
     /// How long one try may take.
     const TIMEOUT: Duration = Duration::from_secs(300);
+    /// What is recorded of its tries; see [`Machine::HISTORY`].
+    const HISTORY: History = History::Off;
 
     /// What it needs.
     type Args: Serialize + DeserializeOwned + Send + 'static;
@@ -225,6 +227,7 @@ impl<J: Job> Machine for J {
     const VERSION: i32 = <J as Job>::VERSION;
     const QUEUE: &'static str = <J as Job>::QUEUE;
     const STEP_TIMEOUT: Duration = <J as Job>::TIMEOUT;
+    const HISTORY: History = <J as Job>::HISTORY;
     type State = Perform<J::Args>;
     type Output = J::Output;
 

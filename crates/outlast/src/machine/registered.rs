@@ -1,10 +1,10 @@
 //! Machines as the engine sees them: without their types.
 
-use super::{Context, Failure, Machine, Trouble, codec};
+use super::{Context, Failure, History, Machine, Trouble, codec};
 use crate::error::SetupError;
 use crate::workflow::{Session, Workflow};
 use async_trait::async_trait;
-use outlast_core::{MachineOffer, MachineVersion, NewEvent, Outcome, SignalId, limits};
+use outlast_core::{Claim, MachineOffer, MachineVersion, NewEvent, Outcome, SignalId, limits};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,8 @@ pub(crate) struct Registered {
     pub(crate) steps: &'static [&'static str],
     pub(crate) timeout: Duration,
     pub(crate) runs_ahead: bool,
+    /// What is recorded of its outcomes. A workflow has its own.
+    pub(crate) history: History,
     runner: Box<dyn Run>,
 }
 
@@ -42,6 +44,7 @@ impl Registered {
             steps,
             timeout: M::STEP_TIMEOUT,
             runs_ahead: M::RUN_AHEAD,
+            history: M::HISTORY,
             runner: Box::new(Typed(machine)),
         })
     }
@@ -110,6 +113,12 @@ impl Decided {
             received: None,
             answers_cancel: None,
         }
+    }
+
+    /// Tells the outcome of this claim in the history of its instance, if the machine has its history recorded.
+    pub(crate) fn record(&mut self, machine: &Registered, claim: &Claim) {
+        let event = machine.history.event(claim, &self.outcome);
+        self.events.extend(event);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Recorded histories against the code as it is now.
 
-use crate::workflow::{History, Session, Workflow};
+use crate::workflow::{ExportedRun, Session, Workflow};
 use outlast_core::Invalid;
 use std::fmt;
 
@@ -45,7 +45,7 @@ pub fn replay<W: Workflow + Default>(history: &str) -> Result<(), ReplayError> {
 
 /// As [`replay`], with a workflow that needs something to be made.
 pub fn replay_with<W: Workflow>(workflow: W, history: &str) -> Result<(), ReplayError> {
-    let history = History::parse(history).map_err(ReplayError::Unreadable)?;
+    let history = ExportedRun::parse(history).map_err(ReplayError::Unreadable)?;
     if history.workflow != W::NAME || history.version != W::VERSION {
         let reason = format!(
             "is of {}/{}, and the code is {}/{}",

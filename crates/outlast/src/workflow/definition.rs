@@ -81,7 +81,7 @@ impl<W> Running<W> {
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 pub enum Begin<I> {
-    /// Run it.
+    /// Run it: [`WORKFLOW_STEP`](outlast_core::WORKFLOW_STEP).
     Run(I),
 }
 

@@ -3,6 +3,7 @@
 use super::events::{Ended, Failed, Marked, Mismatch, Reason, Resolved, Scheduled, Told, Waiting};
 use super::events::{Place, data_of};
 use super::waits::GroupPlace;
+use crate::machine::Transition;
 use outlast_core::{ClosePolicy, Event, EventKind, InstanceId, Timestamp};
 
 /// What there is to know of an event. What it does not tell, or what cannot be read, is `None`.
@@ -16,7 +17,7 @@ pub struct EventDetail {
     pub started: Option<(i32, i32)>,
     /// What becomes of the child when the workflow ends.
     pub on_parent_close: Option<ClosePolicy>,
-    /// When the time of a timer comes.
+    /// When the time of a timer comes; of a transition, until when it waits at most or when it is tried again.
     pub deadline: Option<Timestamp>,
     /// The group that the call is in.
     pub group: Option<GroupPlace>,
@@ -32,6 +33,8 @@ pub struct EventDetail {
     pub expected: Option<String>,
     /// What the code has instead.
     pub found: Option<String>,
+    /// What the step of a machine came to.
+    pub transition: Option<Transition>,
 }
 
 impl EventDetail {
@@ -99,6 +102,14 @@ impl EventDetail {
             EventKind::ReplayBlocked => data_of::<Mismatch>(data).map_or(none, |it| EventDetail {
                 expected: Some(it.expected),
                 found: Some(it.found),
+                ..EventDetail::default()
+            }),
+            EventKind::Transitioned => data_of::<Transition>(data).map_or(none, |it| EventDetail {
+                deadline: it
+                    .after_us
+                    .map(|us| Timestamp(event.at.0.saturating_add(us))),
+                reason: it.error.clone(),
+                transition: Some(it),
                 ..EventDetail::default()
             }),
             EventKind::RunStarted

@@ -196,7 +196,8 @@ impl CallKind {
             | EventKind::ContinuedAsNew
             | EventKind::RunCompleted
             | EventKind::RunFailed
-            | EventKind::RunCancelled => return None,
+            | EventKind::RunCancelled
+            | EventKind::Transitioned => return None,
         })
     }
 }

@@ -14,7 +14,7 @@ const FORMAT: u32 = 1;
 
 /// One run of a workflow, whole: `outlast export` writes it, [`testing::replay`](crate::testing::replay) reads it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct History {
+pub struct ExportedRun {
     /// The form of this document.
     pub format: u32,
     /// The instance.
@@ -36,12 +36,12 @@ pub struct History {
     /// What the run began with.
     pub input: Json,
     /// What happened, in order.
-    pub events: Vec<HistoryEvent>,
+    pub events: Vec<ExportedEvent>,
 }
 
 /// An event of an exported history.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct HistoryEvent {
+pub struct ExportedEvent {
     /// Its place, counted from 1.
     pub seq: i32,
     /// When it happened, in microseconds since 1970.
@@ -58,9 +58,9 @@ pub struct HistoryEvent {
     pub data: Json,
 }
 
-impl From<Event> for HistoryEvent {
-    fn from(event: Event) -> HistoryEvent {
-        HistoryEvent {
+impl From<Event> for ExportedEvent {
+    fn from(event: Event) -> ExportedEvent {
+        ExportedEvent {
             seq: event.seq,
             at: event.at,
             kind: event.kind,
@@ -71,10 +71,10 @@ impl From<Event> for HistoryEvent {
     }
 }
 
-impl History {
+impl ExportedRun {
     /// Reads what an export has written.
-    pub fn parse(text: &str) -> std::result::Result<History, outlast_core::Invalid> {
-        let history: History = serde_json::from_str(text)
+    pub fn parse(text: &str) -> std::result::Result<ExportedRun, outlast_core::Invalid> {
+        let history: ExportedRun = serde_json::from_str(text)
             .map_err(|error| outlast_core::Invalid::new("history", error.to_string()))?;
         if history.format != FORMAT {
             let reason = format!(
@@ -89,24 +89,25 @@ impl History {
 
 impl Client {
     /// One run of a workflow with its history, whole; the present one unless another is named. `None` when there is no such
-    /// instance or run, or its history is no longer stored.
+    /// instance or run, its history is no longer stored, or it is a machine's: that is nothing to replay.
     pub async fn export(
         &self,
         id: impl Into<InstanceId>,
         run: Option<i32>,
-    ) -> Result<Option<History>> {
+    ) -> Result<Option<ExportedRun>> {
         let id = id.into();
         let Some(instance) = self.get(id).await? else {
             return Ok(None);
         };
         let run = run.unwrap_or(instance.run);
         let stored = self.histories(id).await?;
-        if !stored.iter().any(|it| it.run == run) {
+        let is_meant = |it: &RunSummary| it.run == run && it.last != EventKind::Transitioned;
+        if !stored.iter().any(is_meant) {
             return Ok(None);
         }
         let events = self.events_of(id, run).await?;
         let input = self.input_of(&instance, run, &stored).await?;
-        Ok(Some(History {
+        Ok(Some(ExportedRun {
             format: FORMAT,
             instance: id,
             workflow: instance.machine,

@@ -85,7 +85,7 @@ pub use children::ChildRef;
 pub use definition::{Begin, FlowResult, Run, Running, Workflow};
 pub use detail::EventDetail;
 pub use error::{FlowError, FlowErrorKind};
-pub use export::{History, HistoryEvent};
+pub use export::{ExportedEvent, ExportedRun};
 pub use flow::{Flow, Shielded, StepFailure};
 pub use group::{All, Group};
 pub use select::{Choices, OneOf2, OneOf3, OneOf4, Select, Within};

@@ -646,7 +646,8 @@ impl Runtime {
             | EventKind::ContinuedAsNew
             | EventKind::RunCompleted
             | EventKind::RunFailed
-            | EventKind::RunCancelled => Ok(false),
+            | EventKind::RunCancelled
+            | EventKind::Transitioned => Ok(false),
         }
     }
 

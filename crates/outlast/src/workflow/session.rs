@@ -19,7 +19,7 @@ use super::events::{
 use super::flow::Flow;
 use super::runtime::{Ask, Call, Identity, Runtime, UnitKind};
 use super::trap::{self, Foreign};
-use super::{FlowError, History, Workflow};
+use super::{ExportedRun, FlowError, Workflow};
 use crate::machine::{Context, Decided, Trouble};
 use outlast_core::limits::{HISTORY_BYTES_MAX, HISTORY_MAX, HISTORY_PAGE_MAX};
 use outlast_core::{
@@ -119,7 +119,7 @@ impl Session {
     /// Runs a workflow against a recorded history, and nothing else. Answers what differs.
     pub(crate) fn replayed<W: Workflow>(
         workflow: W,
-        history: History,
+        history: ExportedRun,
     ) -> Result<Option<(String, String)>, Invalid> {
         let input: W::Input = history
             .input
@@ -828,7 +828,8 @@ fn may_follow_the_end(kind: EventKind) -> bool {
         | EventKind::TimerScheduled
         | EventKind::TimerFired
         | EventKind::SignalAwaited
-        | EventKind::SignalConsumed => false,
+        | EventKind::SignalConsumed
+        | EventKind::Transitioned => false,
     }
 }
 

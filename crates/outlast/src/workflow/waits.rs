@@ -55,7 +55,7 @@ pub struct Blocked {
 impl Client {
     /// What a workflow waits for and what keeps it. Nothing of what has ended, and of what is no workflow.
     pub async fn waits(&self, instance: &Instance) -> Result<Waits> {
-        if instance.status.is_terminal() || !instance.has_history() {
+        if instance.status.is_terminal() || !instance.is_workflow() {
             return Ok(Waits {
                 is_whole: true,
                 ..Waits::default()
@@ -292,7 +292,8 @@ pub fn open_waits(events: &[Event]) -> Vec<OpenWait> {
             | EventKind::ContinuedAsNew
             | EventKind::RunCompleted
             | EventKind::RunFailed
-            | EventKind::RunCancelled => {}
+            | EventKind::RunCancelled
+            | EventKind::Transitioned => {}
         }
     }
     let mut open: Vec<OpenWait> = open.into_values().collect();

@@ -49,6 +49,7 @@ on_both_databases!(
     a_long_error_is_cut_so_that_it_can_be_read_again,
     no_plain_value_is_taken_for_an_encoded_one,
     a_codec_that_does_not_work_costs_time_and_nothing_else,
+    a_recorded_history_is_encoded_and_read_as_it_was,
 );
 
 /// What must not be found.
@@ -1370,4 +1371,59 @@ async fn the_harness_runs_machines_with_a_codec() {
     let stored = Inspect::get(&store, told.get()).await.unwrap().unwrap();
     assert!(stored.result.unwrap().as_encoded().is_some());
     assert!(stored.state.as_encoded().is_some());
+}
+
+/// Remembers what it carried.
+struct Diary;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Entry {
+    Write(String),
+    Close(String),
+}
+
+impl Machine for Diary {
+    const NAME: &'static str = "diary";
+    const HISTORY: History = History::States;
+    type State = Entry;
+    type Output = ();
+
+    async fn step(&self, entry: Entry, _: &Context) -> StepResult<Self> {
+        Ok(match entry {
+            Entry::Write(text) => Outcome::next(Entry::Close(text)),
+            Entry::Close(text) => Outcome::stop(text),
+        })
+    }
+}
+
+async fn a_recorded_history_is_encoded_and_read_as_it_was<S: Store + Inspect + Clone>(
+    store: S,
+    raw: Raw,
+) {
+    let engine = Engine::builder(store.clone())
+        .machine(Diary)
+        .queue("default", 10)
+        .codec(keys("a"))
+        .start()
+        .await
+        .unwrap();
+    let id = insert(&engine, New::<Diary>(Entry::Write(MARK.into()))).await;
+    engine.wait(id, LONG).await.unwrap_err();
+    engine.shutdown().await;
+    assert!(!raw.everything().await.contains(MARK));
+    let told = async |client: &Client| {
+        let events = client.events_of(id.get(), 1).await.unwrap().into_iter();
+        let told = events.map(|it| (it.name, it.data.as_str().to_owned()));
+        told.collect::<Vec<_>>()
+    };
+    let written = format!(r#"{{"outcome":"next","to":"close","began":"{MARK}","state":"{MARK}"}}"#);
+    let closed = format!(r#"{{"outcome":"stop","error":"{MARK}"}}"#);
+    let expected = [("write".to_owned(), written), ("close".to_owned(), closed)];
+    let reader = Client::new(store.clone()).codec(keys("a"));
+    assert_eq!(told(&reader).await, expected);
+    // Who has no key sees where it went, and nothing of what it carried.
+    let stranger = told(&Client::new(store)).await;
+    assert_eq!(stranger[0].0, "write");
+    assert!(stranger[0].1.starts_with(r#"{"outlast:encoded":"#));
 }

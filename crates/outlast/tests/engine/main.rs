@@ -33,5 +33,6 @@ mod suspects;
 mod terminating;
 mod testing;
 mod testing_families;
+mod transitions;
 mod uniqueness;
 mod wakeups;

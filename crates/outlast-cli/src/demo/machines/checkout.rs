@@ -27,6 +27,7 @@ impl Signal for PaymentConfirmed {
 
 impl Machine for Checkout {
     const NAME: &'static str = "checkout";
+    const HISTORY: History = History::States;
     type State = Payment;
     type Output = String;
 

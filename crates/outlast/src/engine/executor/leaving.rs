@@ -62,9 +62,9 @@ impl Executor {
         metrics::failed(machine.name, step, "unreadable");
         tracing::error!(instance = %claim.id, machine = claim.machine, "{unreadable}; the instance fails");
         let reason = unreadable.to_string();
-        let written = self
-            .write(&claim, Decided::of(Outcome::Stop { reason }))
-            .await;
+        let mut stop = Decided::of(Outcome::Stop { reason });
+        stop.record(machine, &claim);
+        let written = self.write(&claim, stop).await;
         match self.conclude(machine, claim, written, held).await {
             Ok(_) => Ran::Finished,
             Err(ran) => ran,

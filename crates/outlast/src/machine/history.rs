@@ -1,0 +1,287 @@
+//! What a machine's history tells: one event for each outcome, written in the commit of that outcome.
+
+use crate::metrics::outcome_word;
+use outlast_core::limits::{TRANSITIONS_MAX, clean_error, transition_state_bytes};
+use outlast_core::{Claim, EventKind, Json, NewEvent, Outcome, micros};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// What is recorded of the way that instances of a machine take. See [`Machine::HISTORY`](super::Machine::HISTORY).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum History {
+    /// Nothing: an instance has its present state and no past.
+    #[default]
+    Off,
+    /// Every outcome: which step came to what, and where that led.
+    Transitions,
+    /// The same, and the state it led to: for stepping through the past.
+    States,
+}
+
+/// One outcome of a step of a machine, as its history tells it. The step is the name of the event, and what the outcome
+/// waits for or was troubled by is as it was committed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Transition {
+    /// `next`, `retry`, `wait`, `fan_out`, `done`, `stop` or `cancel`.
+    pub outcome: Cow<'static, str>,
+    /// The step that it leads to; none at an end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Which attempt it was, counted from 0, as [`Context::attempt`](super::Context::attempt) told the step.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub attempt: i32,
+    /// How many tries before it had ended with the death of the worker.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub crashes: i32,
+    /// What the step was woken by, where the claim tells. One that follows a fan-out was woken by its join.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub woken_by: Option<WokenBy>,
+    /// The names of the awaited signals that the step was handed; the first few.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<String>,
+    /// The names of the signals that it waits for; the first few.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub awaits: Vec<String>,
+    /// How long a wait, a join or the pause before another try lasts at most, from the event on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after_us: Option<i64>,
+    /// How many children a fan-out asks for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub children: Option<usize>,
+    /// Why it is tried again, has failed or was cancelled; the beginning of a long text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// With [`History::States`], in the first event: the state of the step when recording began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub began: Option<Json>,
+    /// With [`History::States`]: the state that it leads to. An end leaves the state as it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<Json>,
+    /// The bytes of that state, when it is left out because it is too large to be kept here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<usize>,
+    /// Whether the history is full: what came after this is not recorded.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_last: bool,
+}
+
+/// What wakes a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WokenBy {
+    /// A signal that it waited for.
+    Signal,
+    /// The end of its patience with them.
+    Timeout,
+    /// Somebody who wants the instance to end: what was run is [`on_cancel`](super::Machine::on_cancel).
+    Cancel,
+}
+
+impl WokenBy {
+    /// The word used in JSON, the command line and the dashboard.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            WokenBy::Signal => "signal",
+            WokenBy::Timeout => "timeout",
+            WokenBy::Cancel => "cancel",
+        }
+    }
+}
+
+/// Names that one transition tells of, and the length of its error. With both bounded a history without states is, too.
+const NAMES_TOLD: usize = 5;
+const ERROR_BYTES_TOLD: usize = 1024;
+
+impl History {
+    /// The event that tells this outcome of the claim, if it is to be told. Never a reason for an outcome not to be written:
+    /// what does not fit is left out.
+    pub(crate) fn event(self, claim: &Claim, outcome: &Outcome) -> Option<NewEvent> {
+        let has_states = match self {
+            History::Off => return None,
+            History::Transitions => false,
+            History::States => true,
+        };
+        let place = usize::try_from(claim.events).ok()? + 1;
+        if place > TRANSITIONS_MAX {
+            return None;
+        }
+        let mut told = Transition::of(claim, outcome);
+        told.is_last = place == TRANSITIONS_MAX;
+        if has_states {
+            told.add_states(claim, outcome, place);
+        }
+        // One with a state can be too deep, nested as it is here.
+        let data = Json::of(&told).or_else(|_| Json::of(&told.without_states()));
+        Some(NewEvent {
+            kind: EventKind::Transitioned,
+            call: None,
+            name: claim.step.clone(),
+            // What cannot be written even so has names that cannot: its outcome will be refused.
+            data: data.ok()?,
+            at: None,
+        })
+    }
+}
+
+impl Transition {
+    fn of(claim: &Claim, outcome: &Outcome) -> Transition {
+        let told = Transition {
+            outcome: outcome_word(outcome).into(),
+            attempt: claim.attempt,
+            crashes: claim.crashes,
+            woken_by: woken_by(claim),
+            signals: names(claim.awaited().map(|signal| &signal.name)),
+            ..Transition::default()
+        };
+        let us = |time: Duration| Some(micros(time));
+        match outcome {
+            Outcome::Next { step, .. } => Transition {
+                to: Some(step.clone()),
+                ..told
+            },
+            Outcome::Retry { delay, error, .. } => Transition {
+                to: Some(claim.step.clone()),
+                after_us: us(*delay),
+                error: error.as_deref().map(beginning),
+                ..told
+            },
+            Outcome::Wait {
+                names: awaited,
+                step,
+                timeout,
+                ..
+            } => Transition {
+                to: Some(step.clone()),
+                awaits: names(awaited.iter()),
+                after_us: timeout.and_then(us),
+                ..told
+            },
+            Outcome::FanOut {
+                children,
+                join,
+                step,
+                ..
+            } => Transition {
+                to: Some(step.clone()),
+                children: Some(children.len()),
+                after_us: join.deadline.and_then(us),
+                ..told
+            },
+            Outcome::Stop { reason } | Outcome::Cancel { reason } => Transition {
+                error: Some(beginning(reason)),
+                ..told
+            },
+            Outcome::Done { .. } => told,
+            // What workflows come to, which have a history of their own.
+            Outcome::Flow { .. } | Outcome::Renew { .. } => told,
+        }
+    }
+
+    /// Adds what there is room for. One that was not decoded is nobody's to show.
+    fn add_states(&mut self, claim: &Claim, outcome: &Outcome, place: usize) {
+        let room = transition_state_bytes(place);
+        let fits = |state: &&Json| state.as_str().len() <= room && state.as_encoded().is_none();
+        if claim.events == 0 {
+            self.began = Some(&claim.state).filter(fits).cloned();
+        }
+        if let Some(state) = state_after(outcome) {
+            self.state = Some(state).filter(fits).cloned();
+            self.left_out = self.state.is_none().then_some(state.as_str().len());
+        }
+    }
+
+    fn without_states(&self) -> Transition {
+        let bytes = self.state.as_ref().map(|state| state.as_str().len());
+        Transition {
+            began: None,
+            state: None,
+            left_out: bytes.or(self.left_out),
+            ..self.clone()
+        }
+    }
+}
+
+fn state_after(outcome: &Outcome) -> Option<&Json> {
+    match outcome {
+        Outcome::Next { state, .. }
+        | Outcome::Retry { state, .. }
+        | Outcome::Wait { state, .. }
+        | Outcome::FanOut { state, .. }
+        | Outcome::Renew { state } => Some(state),
+        Outcome::Flow { .. }
+        | Outcome::Done { .. }
+        | Outcome::Stop { .. }
+        | Outcome::Cancel { .. } => None,
+    }
+}
+
+fn woken_by(claim: &Claim) -> Option<WokenBy> {
+    if claim.is_to_answer_cancel() {
+        return Some(WokenBy::Cancel);
+    }
+    let is_from_wait = !claim.awaits.is_empty();
+    is_from_wait.then(|| match claim.awaited().next() {
+        Some(_) => WokenBy::Signal,
+        None => WokenBy::Timeout,
+    })
+}
+
+/// The first few different ones.
+fn names<'a>(all: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut told: Vec<String> = Vec::new();
+    for name in all {
+        if told.len() == NAMES_TOLD {
+            break;
+        }
+        if !told.contains(name) {
+            told.push(name.clone());
+        }
+    }
+    told
+}
+
+fn beginning(error: &str) -> String {
+    let mut text = clean_error(error);
+    if text.len() > ERROR_BYTES_TOLD {
+        text.truncate(text.floor_char_boundary(ERROR_BYTES_TOLD));
+        text.push('…');
+    }
+    text
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands its fields over by reference"
+)]
+fn is_zero(count: &i32) -> bool {
+    *count == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_without_a_state_has_an_end_too() {
+        let many: Vec<String> = (0..100).map(|n| format!("signal {}", n % 50)).collect();
+        let told = names(many.iter());
+        assert_eq!(told.len(), NAMES_TOLD);
+        assert_eq!(told[..2], ["signal 0", "signal 1"]);
+        let twice = ["paid".to_owned(), "paid".to_owned()];
+        assert_eq!(names(twice.iter()), ["paid"]);
+        let long = beginning(&"é".repeat(5_000));
+        assert!(long.len() <= ERROR_BYTES_TOLD + '…'.len_utf8());
+        assert!(long.ends_with("é…"));
+        assert_eq!(beginning("a\0b"), "a\u{fffd}b");
+    }
+
+    #[test]
+    fn the_words_are_those_of_json() {
+        for by in [WokenBy::Signal, WokenBy::Timeout, WokenBy::Cancel] {
+            let json = serde_json::to_string(&by).expect("a word");
+            assert_eq!(json, format!("{:?}", by.as_str()));
+        }
+    }
+}

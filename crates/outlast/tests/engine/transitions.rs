@@ -1,0 +1,576 @@
+//! The way of an instance, recorded: what is told, with what it is written, and where it ends.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+use crate::support;
+use crate::support::through::Through;
+use outlast::limits::{JSON_DEPTH_MAX, TRANSITIONS_MAX};
+use outlast::prelude::*;
+use outlast::testing::{Harness, HarnessBuilder, Point};
+use outlast::workflow::EventDetail;
+use outlast::{Event, EventKind, HistoryRequest, Json, ManualClock};
+use outlast_core::{
+    ClaimRequest, Commit, Inspect, MachineVersion, NewEvent, NewWorker, Outcome as Written,
+    Proceed, Store,
+};
+use outlast_postgres::Postgres;
+use outlast_sqlite::Sqlite;
+use serde_json::{Value, json};
+
+/// Makes a test on each store of every function named, with the clock of that store:
+/// `async fn a_sentence<S: Store + Inspect + Clone>(store: S, clock: ManualClock)`.
+macro_rules! on_both_stores {
+    ($($name:ident),+ $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $name() {
+                super::on_sqlite(super::$name).await;
+            })+
+        }
+
+        mod postgres {
+            $(#[tokio::test]
+            async fn $name() {
+                super::on_postgres(super::$name).await;
+            })+
+        }
+    };
+}
+
+on_both_stores!(
+    without_being_asked_for_nothing_is_recorded,
+    each_outcome_is_told_with_where_it_leads,
+    with_states_each_event_has_the_state_that_it_leads_to,
+    a_step_says_what_woke_it,
+    a_cancel_is_told_as_what_the_machine_made_of_it,
+    the_tries_of_a_job_are_told,
+    a_step_whose_worker_died_is_told_once_and_says_so,
+    an_outcome_that_was_lost_is_not_told,
+    what_handle_says_is_told_and_not_what_was_refused,
+    the_same_is_told_with_and_without_run_ahead,
+    a_history_ends_at_its_bound_and_its_machine_does_not,
+    states_for_which_there_is_no_room_are_left_out_with_their_size,
+    recording_can_begin_and_end_while_instances_live,
+    a_machine_with_a_history_is_no_workflow,
+);
+
+async fn on_sqlite<T: Future<Output = ()>>(test: impl FnOnce(Sqlite, ManualClock) -> T) {
+    let clock = ManualClock::default();
+    let store = Sqlite::options().clock(clock.clone()).in_memory().unwrap();
+    test(store.clone(), clock).await;
+    store.close().await;
+}
+
+async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(Postgres, ManualClock) -> T) {
+    let schema = support::unique_schema();
+    let clock = ManualClock::default();
+    let options = Postgres::options(&support::url()).unwrap().schema(&schema);
+    let store = options.clock(clock.clone()).connect().await.unwrap();
+    test(store.clone(), clock).await;
+    store.close().await;
+    support::drop_schema(&schema).await;
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+const HOUR_US: i64 = 3_600_000_000;
+
+/// A parcel on its way. What is recorded of it is told by its type: it is one machine to everybody else.
+struct Way<const RECORDED: u8>;
+
+type Unrecorded = Way<0>;
+type Recorded = Way<1>;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Parcel {
+    Pack { number: u32 },
+    Weigh { number: u32 },
+    Send { number: u32 },
+    Track { number: u32 },
+    Round { left: u32 },
+    Hold(Value),
+    Fail,
+    Vanish,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Paid;
+
+impl Signal for Paid {
+    const NAME: &'static str = "paid";
+}
+
+impl<const RECORDED: u8> Machine for Way<RECORDED> {
+    const NAME: &'static str = "parcel";
+    const HISTORY: History = match RECORDED {
+        0 => History::Off,
+        1 => History::Transitions,
+        _ => History::States,
+    };
+    type State = Parcel;
+    type Output = ();
+
+    async fn step(&self, parcel: Parcel, cx: &Context) -> StepResult<Self> {
+        Ok(match parcel {
+            Parcel::Pack { number } => Outcome::next(Parcel::Weigh { number }),
+            Parcel::Weigh { .. } if cx.attempt() == 0 => {
+                Outcome::retry(Duration::from_secs(60), "the scales are taken")
+            }
+            Parcel::Weigh { number } => wait_for([Paid::NAME])
+                .timeout(HOUR)
+                .then(Parcel::Send { number }),
+            Parcel::Send { number } => match cx.received::<Paid>()? {
+                Some(Paid) => {
+                    let stamps = (0..2).map(|_| New::<Stamp>(()));
+                    fan_out(stamps)
+                        .deadline(HOUR)
+                        .then(Parcel::Track { number })
+                }
+                None => Outcome::stop("nobody paid"),
+            },
+            Parcel::Track { .. } | Parcel::Round { left: 0 } => Outcome::done(()),
+            Parcel::Round { left } => Outcome::next(Parcel::Round { left: left - 1 }),
+            Parcel::Hold(what) => sleep(HOUR).then(Parcel::Hold(what)),
+            Parcel::Fail => Err(StepError::new("it fell"))?,
+            Parcel::Vanish => {
+                let note = Note::by("the step");
+                cx.client().terminate(cx.id(), note).await?;
+                Outcome::next(Parcel::Round { left: 0 })
+            }
+        })
+    }
+
+    async fn handle(&self, _: Parcel, failure: Failure, _: &Context) -> StepResult<Self> {
+        match failure {
+            Failure::Outcome(_) => Ok(Outcome::next(Parcel::Round { left: 1 })),
+            failure => Ok(Outcome::stop(failure)),
+        }
+    }
+}
+
+struct Stamp;
+
+impl Job for Stamp {
+    const NAME: &'static str = "stamp";
+    const MAX_ATTEMPTS: u32 = 2;
+    const HISTORY: History = History::Transitions;
+    type Args = ();
+    type Output = ();
+
+    async fn perform(&self, (): (), cx: &Context) -> Result<(), JobError> {
+        match cx.parent() {
+            Some(_) => Ok(()),
+            None => Err(JobError::retry_after(HOUR, "out of stamps")),
+        }
+    }
+}
+
+fn worker<const RECORDED: u8>(
+    store: &(impl Store + Inspect + Clone),
+    clock: &ManualClock,
+) -> HarnessBuilder {
+    let harness = Harness::on(store.clone(), clock.clone());
+    harness.machine(Way::<RECORDED>).machine(Stamp)
+}
+
+async fn harness<const RECORDED: u8>(
+    store: &(impl Store + Inspect + Clone),
+    clock: &ManualClock,
+) -> Harness {
+    worker::<RECORDED>(store, clock).build().await.unwrap()
+}
+
+async fn begin<const RECORDED: u8>(harness: &Harness, parcel: Parcel) -> InstanceId {
+    support::insert(harness, New::<Way<RECORDED>>(parcel))
+        .await
+        .get()
+}
+
+async fn events(client: &Client, id: InstanceId) -> Vec<Event> {
+    client.events_of(id, 1).await.unwrap()
+}
+
+/// The steps that were left and what is told of each.
+async fn told(client: &Client, id: InstanceId) -> Vec<(String, Value)> {
+    let events = events(client, id).await.into_iter();
+    let told = events.map(|event| {
+        assert_eq!((event.kind, event.call), (EventKind::Transitioned, None));
+        (event.name, event.data.decode().unwrap())
+    });
+    told.collect()
+}
+
+fn at(step: &str, told: Value) -> (String, Value) {
+    (step.to_owned(), told)
+}
+
+async fn without_being_asked_for_nothing_is_recorded<S: Store + Inspect + Clone>(
+    store: S,
+    clock: ManualClock,
+) {
+    assert_eq!(<Unrecorded as Machine>::HISTORY, History::Off);
+    let mut harness = harness::<0>(&store, &clock).await;
+    let id = begin::<0>(&harness, Parcel::Pack { number: 1 }).await;
+    harness.run_all().await;
+    let row = harness.get(id).await.unwrap().unwrap();
+    assert_eq!((row.status, row.events), (Status::Failed, 0));
+    assert!(!row.has_history());
+    assert_eq!(harness.histories(id).await.unwrap(), []);
+}
+
+/// From the first step over a retry, a wait and children to the end.
+async fn full_way<const RECORDED: u8>(harness: &mut Harness) -> InstanceId {
+    let id = begin::<RECORDED>(harness, Parcel::Pack { number: 7 }).await;
+    harness.run().await;
+    harness.advance(Duration::from_secs(60)).await;
+    harness.run().await;
+    harness.signal(id, Paid).await.unwrap();
+    harness.run().await;
+    let ended = harness.get(id).await.unwrap().unwrap();
+    assert_eq!(ended.status, Status::Done);
+    id
+}
+
+async fn each_outcome_is_told_with_where_it_leads<S: Store + Inspect + Clone>(
+    store: S,
+    clock: ManualClock,
+) {
+    let mut harness = harness::<1>(&store, &clock).await;
+    let begun = harness.time();
+    let id = full_way::<1>(&mut harness).await;
+    let expected = [
+        at("pack", json!({"outcome": "next", "to": "weigh"})),
+        at(
+            "weigh",
+            json!({"outcome": "retry", "to": "weigh", "after_us": 60_000_000, "error": "the scales are taken"}),
+        ),
+        at(
+            "weigh",
+            json!({"outcome": "wait", "to": "send", "attempt": 1, "awaits": ["paid"], "after_us": HOUR_US}),
+        ),
+        at(
+            "send",
+            json!({"outcome": "fan_out", "to": "track", "attempt": 1, "woken_by": "signal", "signals": ["paid"],
+                   "children": 2, "after_us": HOUR_US}),
+        ),
+        at("track", json!({"outcome": "done"})),
+    ];
+    assert_eq!(told(&harness, id).await, expected);
+    let events = events(&harness, id).await;
+    let since = events.iter().map(|event| event.at.since(begun).as_secs());
+    assert_eq!(since.collect::<Vec<_>>(), [0, 0, 60, 60, 60]);
+    let retry = EventDetail::of(&events[1]);
+    assert_eq!(retry.reason.as_deref(), Some("the scales are taken"));
+    assert_eq!(retry.deadline, Some(begun + Duration::from_secs(60)));
+    assert_eq!(retry.transition.unwrap().to.as_deref(), Some("weigh"));
+    let row = harness.get(id).await.unwrap().unwrap();
+    assert_eq!((row.run, row.events), (1, 5));
+
+    let failing = begin::<1>(&harness, Parcel::Fail).await;
+    harness.run().await;
+    let stop = [at("fail", json!({"outcome": "stop", "error": "it fell"}))];
+    assert_eq!(told(&harness, failing).await, stop);
+    // What an operator does next is told by what comes of it.
+    let note = Note::by("an operator");
+    harness.retry(failing, note).await.unwrap();
+    harness.run().await;
+    assert_eq!(events_of_ends(&harness, failing).await, ["stop", "stop"]);
+}
+
+async fn events_of_ends(client: &Client, id: InstanceId) -> Vec<String> {
+    let told = told(client, id).await.into_iter();
+    told.map(|(_, told)| told["outcome"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+async fn with_states_each_event_has_the_state_that_it_leads_to<S: Store + Inspect + Clone>(
+    store: S,
+    clock: ManualClock,
+) {
+    let mut harness = harness::<2>(&store, &clock).await;
+    let id = full_way::<2>(&mut harness).await;
+    let told = told(&harness, id).await;
+    let states: Vec<_> = told.iter().map(|(_, told)| &told["state"]).collect();
+    let state = json!({"number": 7});
+    // An end leaves the state as it was.
+    assert_eq!(states, [&state, &state, &state, &state, &Value::Null]);
+    // The first has what it began with as well, so that nothing of the way is missing.
+    let began: Vec<_> = told.iter().map(|(_, told)| &told["began"]).collect();
+    let null = &Value::Null;
+    assert_eq!(began, [&state, null, null, null, null]);
+}
+
+async fn a_step_says_what_woke_it<S: Store + Inspect + Clone>(store: S, clock: ManualClock) {
+    let mut harness = harness::<1>(&store, &clock).await;
+    let late = begin::<1>(&harness, Parcel::Pack { number: 1 }).await;
+    harness.run_all().await;
+    let last = told(&harness, late).await.pop().unwrap();
+    let stop =
+        json!({"outcome": "stop", "attempt": 1, "woken_by": "timeout", "error": "nobody paid"});
+    assert_eq!(last, at("send", stop));
+    let paid = full_way::<1>(&mut harness).await;
+    let woken = told(&harness, paid).await.into_iter();
+    let woken = woken.filter_map(|(step, told)| Some((step, told.get("woken_by")?.clone())));
+    assert_eq!(woken.collect::<Vec<_>>(), [at("send", json!("signal"))]);
+}
+
+async fn a_cancel_is_told_as_what_the_machine_made_of_it<S: Store + Inspect + Clone>(
+    store: S,
+    clock: ManualClock,
+) {
+    let mut harness = harness::<1>(&store, &clock).await;
+    let id = begin::<1>(&harness, Parcel::Pack { number: 1 }).await;
+    harness.run().await;
+    let note = Note::by("Ada").because("sold out");
+    harness.cancel(id, note).await.unwrap();
+    harness.run().await;
+    let last = told(&harness, id).await.pop().unwrap();
+    let cancelled = json!({"outcome": "cancel", "attempt": 1, "woken_by": "cancel",
+                            "error": "cancelled by Ada: sold out"});
+    assert_eq!(last, at("weigh", cancelled));
+}
+
+async fn the_tries_of_a_job_are_told<S: Store + Inspect + Clone>(store: S, clock: ManualClock) {
+    let mut harness = harness::<1>(&store, &clock).await;
+    let id = support::insert(&harness, New::<Stamp>(())).await.get();
+    harness.run_all().await;
+    let expected = [
+        at(
+            "perform",
+            json!({"outcome": "retry", "to": "perform", "after_us": HOUR_US, "error": "out of stamps"}),
+        ),
+        at(
+            "perform",
+            json!({"outcome": "stop", "attempt": 1, "error": "gave up after 2 attempts: out of stamps"}),
+        ),
+    ];
+    assert_eq!(told(&harness, id).await, expected);
+}
+
+async fn a_step_whose_worker_died_is_told_once_and_says_so<S: Store + Inspect + Clone>(
+    store: S,
+    clock: ManualClock,
+) {
+    for (point, crashes) in [
+        (Point::BeforeStep, 1),
+        (Point::BeforeCommit, 1),
+        (Point::AfterCommit, 0),
+    ] {
+        let mut harness = harness::<1>(&store, &clock).await;
+        harness.crash::<Recorded>("pack", point);
+        let id = begin::<1>(&harness, Parcel::Pack { number: 1 }).await;
+        harness.run().await;
+        let mut expected = json!({"outcome": "next", "to": "weigh"});
+        if crashes > 0 {
+            expected["attempt"] = json!(crashes);
+            expected["crashes"] = json!(crashes);
+        }
+        let told = told(&harness, id).await;
+        assert_eq!(told[0], at("pack", expected), "{point:?}");
+        let packed = told.iter().filter(|(step, _)| step == "pack").count();
+        assert_eq!(packed, 1, "{point:?}");
+    }
+}
+
+async fn an_outcome_that_was_lost_is_not_told<S: Store + Inspect + Clone>(
+    store: S,
+    clock: ManualClock,
+) {
+    let mut harness = harness::<1>(&store, &clock).await;
+    let id = begin::<1>(&harness, Parcel::Vanish).await;
+    harness.run().await;
+    let row = harness.get(id).await.unwrap().unwrap();
+    assert_eq!((row.status, row.events), (Status::Cancelled, 0));
+    assert_eq!(events(&harness, id).await, []);
+}
+
+/// A refused outcome goes to `handle` with the same claim, which counts its events rightly.
+async fn what_handle_says_is_told_and_not_what_was_refused<S: Store + Inspect + Clone>(
+    store: S,
+    clock: ManualClock,
+) {
+    let to_weigh =
+        |commit: &Commit| matches!(&commit.outcome, Written::Next { step, .. } if step == "weigh");
+    let store = Through::new(store).rejecting(to_weigh);
+    let mut harness = harness::<2>(&store, &clock).await;
+    let id = begin::<2>(&harness, Parcel::Pack { number: 1 }).await;
+    harness.run().await;
+    let left = |left: u32| json!({"left": left});
+    let expected = [
+        at(
+            "pack",
+            json!({"outcome": "next", "to": "round", "began": {"number": 1}, "state": left(1)}),
+        ),
+        at(
+            "round",
+            json!({"outcome": "next", "to": "round", "state": left(0)}),
+        ),
+        at("round", json!({"outcome": "done"})),
+    ];
+    assert_eq!(told(&harness, id).await, expected);
+}
+
+async fn the_same_is_told_with_and_without_run_ahead<S: Store + Inspect + Clone>(
+    store: S,
+    clock: ManualClock,
+) {
+    let mut ways = Vec::new();
+    for run_ahead in [0, 2, 100] {
+        let worker = worker::<2>(&store, &clock).run_ahead(run_ahead);
+        let mut harness = worker.build().await.unwrap();
+        let id = begin::<2>(&harness, Parcel::Round { left: 5 }).await;
+        harness.run().await;
+        ways.push(told(&harness, id).await);
+    }
+    assert_eq!(ways[0].len(), 6);
+    assert_eq!(ways[0], ways[1]);
+    assert_eq!(ways[0], ways[2]);
+}
+
+/// Lets the history of an instance that nobody runs have `len` events.
+async fn lengthen(store: &impl Store, id: InstanceId, len: usize) {
+    let worker = NewWorker {
+        name: "author".into(),
+        host: "here".into(),
+        version: "1".into(),
+        queues: vec!["default".into()],
+        machines: Vec::new(),
+        lease: HOUR,
+    };
+    let worker = store.register(worker).await.unwrap();
+    let request = ClaimRequest {
+        worker,
+        queue: "default".into(),
+        machines: vec![MachineVersion::new(Recorded::NAME, 1)].into(),
+        max: 1,
+    };
+    let claimed = store.claim(request).await.unwrap();
+    let claim = &claimed.claims[0];
+    assert_eq!(claim.id, id);
+    let outcome = Written::Next {
+        step: claim.step.clone(),
+        state: claim.state.clone(),
+        proceed: Proceed::Requeue,
+    };
+    let mut commit = Commit::of(claim, outcome);
+    let event = NewEvent {
+        kind: EventKind::Transitioned,
+        call: None,
+        name: claim.step.clone(),
+        data: Json::of(&json!({"outcome": "next"})).unwrap(),
+        at: None,
+    };
+    commit.events = vec![event; len];
+    store.commit(vec![commit]).await.unwrap();
+    store.deregister(worker).await.unwrap();
+}
+
+async fn a_history_ends_at_its_bound_and_its_machine_does_not<S: Store + Inspect + Clone>(
+    store: S,
+    clock: ManualClock,
+) {
+    for run_ahead in [0, 100] {
+        let worker = worker::<1>(&store, &clock).run_ahead(run_ahead);
+        let mut harness = worker.build().await.unwrap();
+        let id = begin::<1>(&harness, Parcel::Round { left: 5 }).await;
+        lengthen(&store, id, TRANSITIONS_MAX - 2).await;
+        harness.run().await;
+        let row = harness.get(id).await.unwrap().unwrap();
+        assert_eq!(row.status, Status::Done);
+        assert_eq!(usize::try_from(row.events), Ok(TRANSITIONS_MAX));
+        let request = HistoryRequest {
+            id,
+            run: 1,
+            after: row.events - 2,
+            max: 10,
+        };
+        let last = harness.history(request).await.unwrap().into_iter();
+        let last: Vec<Value> = last.map(|event| event.data.decode().unwrap()).collect();
+        let next = json!({"outcome": "next", "to": "round"});
+        let full = json!({"outcome": "next", "to": "round", "is_last": true});
+        assert_eq!(last, [next, full]);
+    }
+}
+
+async fn states_for_which_there_is_no_room_are_left_out_with_their_size<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+    clock: ManualClock,
+) {
+    let mut harness = harness::<2>(&store, &clock).await;
+    // As deep as a state may be, so that nothing can have it in itself.
+    let nested = (0..JSON_DEPTH_MAX).fold(json!(1), |inner, _| json!([inner]));
+    let large = json!("x".repeat(300 * 1024));
+    let small = json!("x".repeat(1_000));
+    for (state, before, is_kept) in [
+        (&nested, 0, false),
+        (&large, 0, false),
+        (&small, 0, true),
+        // The further a history goes, the less there is room for.
+        (&small, 2_000, true),
+        (&small, 3_000, false),
+    ] {
+        let id = begin::<2>(&harness, Parcel::Hold(state.clone())).await;
+        if before > 0 {
+            lengthen(&store, id, before).await;
+        }
+        harness.run().await;
+        let request = HistoryRequest {
+            id,
+            run: 1,
+            after: i32::try_from(before).unwrap(),
+            max: 1,
+        };
+        let event = harness.history(request).await.unwrap().remove(0);
+        let told = EventDetail::of(&event).transition.unwrap();
+        let bytes = serde_json::to_string(state).unwrap().len();
+        assert_eq!(told.state.is_some(), is_kept, "{bytes} after {before}");
+        assert_eq!(told.left_out, (!is_kept).then_some(bytes));
+        harness.terminate(id, Note::by("the test")).await.unwrap();
+    }
+}
+
+/// A build that records and one that does not can take turns: an instance goes on with what it has.
+async fn recording_can_begin_and_end_while_instances_live<S: Store + Inspect + Clone>(
+    store: S,
+    clock: ManualClock,
+) {
+    let mut off = harness::<0>(&store, &clock).await;
+    let id = begin::<0>(&off, Parcel::Pack { number: 7 }).await;
+    off.run().await;
+    off.advance(Duration::from_secs(60)).await;
+    let mut on = harness::<2>(&store, &clock).await;
+    on.run().await;
+    let wait = json!({
+        "outcome": "wait", "to": "send", "attempt": 1, "awaits": ["paid"], "after_us": HOUR_US,
+        "began": {"number": 7}, "state": {"number": 7},
+    });
+    assert_eq!(told(&on, id).await, [at("weigh", wait.clone())]);
+    off.signal(id, Paid).await.unwrap();
+    off.run().await;
+    assert_eq!(told(&on, id).await, [at("weigh", wait)]);
+    let row = on.get(id).await.unwrap().unwrap();
+    assert_eq!((row.status, row.events), (Status::Done, 1));
+}
+
+async fn a_machine_with_a_history_is_no_workflow<S: Store + Inspect + Clone>(
+    store: S,
+    clock: ManualClock,
+) {
+    let mut harness = harness::<1>(&store, &clock).await;
+    let id = begin::<1>(&harness, Parcel::Pack { number: 1 }).await;
+    harness.run().await;
+    let row = harness.get(id).await.unwrap().unwrap();
+    assert!(row.has_history() && !row.is_workflow());
+    let said = harness.explain(&row).await.unwrap();
+    assert!(said.starts_with("retries step weigh in "), "{said}");
+    let waits = harness.waits(&row).await.unwrap();
+    assert!(waits.open.is_empty() && waits.is_whole);
+    // There is nothing to replay.
+    assert!(harness.export(id, None).await.unwrap().is_none());
+    harness.run_all().await;
+    let row = harness.get(id).await.unwrap().unwrap();
+    let said = harness.explain(&row).await.unwrap();
+    assert!(said.contains("at step send"), "{said}");
+}
