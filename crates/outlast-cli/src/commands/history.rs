@@ -3,15 +3,15 @@
 use super::target::{find, target};
 use crate::database::Database;
 use crate::failure::Failure;
-use crate::flow::said;
+use crate::flow::told;
 use crate::object::EventObject;
 use crate::output::{Format, Output, note};
 use crate::table::{Table, cell};
 use crate::words::{harmless, rfc3339, shortened};
 use clap::Args;
 use outlast::limits::HISTORY_PAGE_MAX;
-use outlast::workflow::EventDetail;
-use outlast::{Client, Event, HistoryRequest, Instance, RunSummary, Target, Timestamp};
+use outlast::workflow::TimelineEntry;
+use outlast::{Client, Instance, RunSummary, Target, Timestamp};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -75,24 +75,24 @@ pub(crate) async fn run(
     let mut left = if args.all { usize::MAX } else { args.limit };
     let (mut after, mut is_first) = (args.after, true);
     while left > 0 {
-        let request = HistoryRequest {
-            id: instance.id,
-            run: run.run,
-            after,
-            max: left.min(PAGE),
-        };
-        let events = client.history(request).await?;
-        let Some(last) = events.last() else {
+        let max = left.min(PAGE);
+        let entries = client.timeline(&instance, run.run, after, max).await?;
+        let Some(last) = entries.last() else {
             break;
         };
-        (after, left) = (last.seq, left - events.len());
-        print(&events, &run, now, is_first, output)?;
+        (after, left) = (last.seq(), left - entries.len());
+        print(&entries, &run, now, is_first, output)?;
         is_first = false;
-        if events.len() < request.max {
+        if entries.len() < max {
             break;
         }
     }
-    if left == 0 && after < run.events {
+    if left == 0
+        && !client
+            .timeline(&instance, run.run, after, 1)
+            .await?
+            .is_empty()
+    {
         note(format!("there is more: --after {after}"));
     }
     Ok(())
@@ -177,28 +177,35 @@ fn elapsed(since: Duration) -> String {
 }
 
 fn print(
-    events: &[Event],
+    entries: &[TimelineEntry],
     run: &RunSummary,
     now: Timestamp,
     is_first: bool,
     output: &Output,
 ) -> Result<(), Failure> {
     if output.format == Format::Json {
-        let mut events = events.iter();
-        return events.try_for_each(|event| output.json(&EventObject::of(event)));
+        let mut entries = entries.iter();
+        return entries.try_for_each(|entry| output.json(&EventObject::of(entry, run.run)));
     }
     let headings = ["seq", "after", "event", "call", "name", ""];
     let headings = if is_first { &headings[..] } else { &[] };
     let mut table = Table::new(output, headings);
-    for event in events {
-        let said = said(&EventDetail::of(event), now);
+    for entry in entries {
+        let (call, name) = match entry {
+            TimelineEntry::Event(event) => (event.call, event.name.as_str()),
+            TimelineEntry::PolicyApplied(policy) => {
+                let origin = policy.origin.as_ref();
+                let name = origin.map(|it| it.name.as_str()).unwrap_or_default();
+                (policy.call_in(run.run), name)
+            }
+        };
         table.row([
-            cell(event.seq.to_string()),
-            cell(elapsed(event.at.since(run.started_at))),
-            cell(event.kind.as_str()),
-            cell(event.call.map(|call| call.to_string()).unwrap_or_default()),
-            cell(&event.name),
-            cell(shortened(&said, SAID_CHARS_MAX)),
+            cell(entry.seq().to_string()),
+            cell(elapsed(entry.at().since(run.started_at))),
+            cell(entry.kind()),
+            cell(call.map(|call| call.to_string()).unwrap_or_default()),
+            cell(name),
+            cell(shortened(&told(entry, run.run, now), SAID_CHARS_MAX)),
         ]);
     }
     output.table(&table)

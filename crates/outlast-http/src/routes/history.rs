@@ -1,6 +1,7 @@
 //! The history of a workflow: its events page by page, its runs, and a run as a document.
 
 use crate::api::Api;
+use crate::barrier::PolicyWord;
 use crate::extract::{Id, MayRead, Query};
 use crate::flow::{EventBody, RunBody};
 use crate::limits::HISTORY_BYTES_SHOWN;
@@ -9,8 +10,8 @@ use crate::query::{limit, number};
 use crate::shape::StatusWord;
 use axum::Json;
 use axum::extract::State;
-use outlast::workflow::History;
-use outlast_core::{Event, HistoryRequest, Instance};
+use outlast::workflow::{History, TimelineEntry};
+use outlast_core::Instance;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -82,6 +83,33 @@ pub(crate) struct ExportBody {
     /// What the run began with.
     input: serde_json::Value,
     events: Vec<ExportedEvent>,
+    /// What the end of the run has meant for its children; not there when nothing.
+    #[schema(required = false)]
+    policies: Vec<ExportedPolicy>,
+}
+
+/// A policy of an exported history that was applied to a child.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = HistoryPolicy)]
+#[allow(dead_code, reason = "only its schema is used")]
+pub(crate) struct ExportedPolicy {
+    seq: i32,
+    /// Microseconds since 1970.
+    at: i64,
+    /// `policy_applied`.
+    kind: String,
+    /// The run and the call that had started the child.
+    #[schema(required = false)]
+    run: Option<i32>,
+    #[schema(required = false)]
+    call: Option<i32>,
+    #[schema(required = false)]
+    name: String,
+    child: i64,
+    policy: PolicyWord,
+    #[schema(required = false)]
+    status_before: Option<StatusWord>,
+    reason: String,
 }
 
 /// An event of an exported history.
@@ -100,7 +128,8 @@ pub(crate) struct ExportedEvent {
     data: serde_json::Value,
 }
 
-/// Events of a workflow, in their order.
+/// What happened in a run of a workflow, in its order: its events, and after them each policy that its end has applied to a
+/// child.
 #[utoipa::path(
     get, path = "/v1/instances/{id}/history", tag = "instances", operation_id = "get_history",
     params(("id" = String, Path), HistoryParams),
@@ -122,22 +151,15 @@ pub(crate) async fn history(
     let limit = limit(params.limit.as_deref())?;
     let instance = api.instance(&caller.reach, id).await?;
     let run = stored_run(&api, &instance, run).await?;
-    let request = HistoryRequest {
-        id,
-        run,
-        after,
-        // One more tells whether there is one.
-        max: limit + 1,
-    };
-    let mut events = api.client.history(request).await?;
-    let is_more = fit(&mut events, limit);
-    let next = events
-        .last()
-        .filter(|_| is_more)
-        .map(|event: &Event| event.seq);
+    // One more tells whether there is one.
+    let max = limit + 1;
+    let mut entries = api.client.timeline(&instance, run, after, max).await?;
+    let is_more = fit(&mut entries, limit);
+    let next = entries.last().filter(|_| is_more).map(TimelineEntry::seq);
+    let shown = entries.into_iter();
     Ok(Json(HistoryBody {
         run,
-        events: events.into_iter().map(EventBody::from).collect(),
+        events: shown.map(|entry| EventBody::of(entry, run)).collect(),
         next,
     }))
 }
@@ -224,16 +246,19 @@ fn no_history(instance: &Instance, run: Option<i32>) -> Problem {
 }
 
 /// Cuts a page where it has as many events or as many bytes as may be shown. Answers whether there is more.
-fn fit(events: &mut Vec<Event>, limit: usize) -> bool {
-    let (found, mut bytes, mut shown) = (events.len(), 0, 0);
-    for event in events.iter().take(limit) {
-        bytes += event.data.as_str().len();
+fn fit(entries: &mut Vec<TimelineEntry>, limit: usize) -> bool {
+    let (found, mut bytes, mut shown) = (entries.len(), 0, 0);
+    for entry in entries.iter().take(limit) {
+        bytes += match entry {
+            TimelineEntry::Event(event) => event.data.as_str().len(),
+            TimelineEntry::PolicyApplied(_) => 0,
+        };
         if shown > 0 && bytes > HISTORY_BYTES_SHOWN {
             break;
         }
         shown += 1;
     }
-    events.truncate(shown);
+    entries.truncate(shown);
     shown < found
 }
 
@@ -241,17 +266,19 @@ fn fit(events: &mut Vec<Event>, limit: usize) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
     use super::*;
-    use outlast_core::{EventKind, Json, Timestamp};
+    use outlast_core::{Event, EventKind, Json, Timestamp};
 
-    fn events(bytes: &[usize]) -> Vec<Event> {
-        let event = |(index, bytes): (usize, &usize)| Event {
-            run: 1,
-            seq: index as i32 + 1,
-            at: Timestamp(0),
-            kind: EventKind::StepCompleted,
-            call: None,
-            name: String::new(),
-            data: Json::of(&"x".repeat(*bytes)).unwrap(),
+    fn events(bytes: &[usize]) -> Vec<TimelineEntry> {
+        let event = |(index, bytes): (usize, &usize)| {
+            TimelineEntry::Event(Event {
+                run: 1,
+                seq: index as i32 + 1,
+                at: Timestamp(0),
+                kind: EventKind::StepCompleted,
+                call: None,
+                name: String::new(),
+                data: Json::of(&"x".repeat(*bytes)).unwrap(),
+            })
         };
         bytes.iter().enumerate().map(event).collect()
     }
