@@ -2,7 +2,7 @@
 
 use crate::words::{relative, time_of_day};
 use outlast::workflow::{
-    EventDetail, GroupPlace, GroupWait, OpenWait, Origin, PolicyApplied, TimelineEntry,
+    ChildCall, EventDetail, GroupPlace, GroupWait, OpenWait, Origin, PolicyApplied, TimelineEntry,
 };
 use outlast::{ClosePolicy, Timestamp};
 
@@ -21,6 +21,31 @@ pub(crate) fn target(wait: &OpenWait) -> String {
         (Some(false) | None, None) => String::new(),
     };
     format!("{child}{run}{status}")
+}
+
+/// `44`, of a workflow that has begun anew `44 run 2`; nothing of one that was not seen.
+pub(crate) fn child(call: &ChildCall) -> String {
+    match (call.child, call.run) {
+        (Some(child), Some(run)) if run > 1 => format!("{child} run {run}"),
+        (Some(child), Some(_) | None) => child.to_string(),
+        (None, _) => String::new(),
+    }
+}
+
+/// How a child ended, or stands.
+pub(crate) fn standing(call: &ChildCall) -> &'static str {
+    match (call.was_terminated, call.status) {
+        (true, _) => "terminated",
+        (false, Some(status)) => status.as_str(),
+        (false, None) => "not stored any more",
+    }
+}
+
+/// Its place in a group, and why it ended badly.
+pub(crate) fn fate(call: &ChildCall) -> String {
+    let parts = [call.group.as_ref().map(place), call.reason.clone()];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    parts.join("; ")
 }
 
 /// `4 run, 8 held`; nothing without a window.

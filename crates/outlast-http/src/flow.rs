@@ -5,8 +5,8 @@ use crate::limits::{HANDLED_SHOWN, WAITS_SHOWN};
 use crate::shape::StatusWord;
 use crate::time::Moment;
 use outlast::workflow::{
-    Blocked, EventDetail, GroupPlace, GroupWait, Handled, OpenWait, Origin, PolicyApplied,
-    TimelineEntry, Waits, WindowWait,
+    Blocked, ChildCall, EventDetail, GroupPlace, GroupWait, Handled, OpenWait, Origin,
+    PolicyApplied, TimelineEntry, Waits, WindowWait,
 };
 use outlast_core::{ClosePolicy, Event, EventKind, Json, RunSummary, Status};
 use serde::Serialize;
@@ -190,6 +190,36 @@ pub(crate) struct EventBody {
     /// All that is stored with it, to the letter.
     #[schema(value_type = serde_json::Value)]
     data: Json,
+}
+
+/// A call that has started a child, and what is known of the child.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = ChildCall)]
+pub(crate) struct CallBody {
+    /// The number of the call in its run.
+    call: i32,
+    /// `activity` or `child`.
+    kind: &'static str,
+    machine: String,
+    version: i32,
+    /// What becomes of the child when the workflow ends.
+    #[schema(value_type = PolicyWord)]
+    policy: ClosePolicy,
+    group: Option<PlaceBody>,
+    /// When it was scheduled.
+    at: Moment,
+    /// The child, once it was seen, and the newest run of it that was.
+    child: Option<String>,
+    child_run: Option<i32>,
+    /// How it ended, or stands; null when that is not recorded and it is not stored any more.
+    #[schema(value_type = Option<StatusWord>)]
+    status: Option<Status>,
+    terminated: bool,
+    ended_at: Option<Moment>,
+    /// Why it ended badly.
+    reason: Option<String>,
+    /// Whether its end is part of the workflow's history; else it is how the child stands.
+    recorded: bool,
 }
 
 /// A run whose history is stored.
@@ -391,6 +421,27 @@ impl From<Event> for EventBody {
             expected: detail.expected,
             found: detail.found,
             data: event.data,
+        }
+    }
+}
+
+impl From<ChildCall> for CallBody {
+    fn from(call: ChildCall) -> CallBody {
+        CallBody {
+            call: call.call,
+            kind: call.kind,
+            machine: call.machine,
+            version: call.version,
+            policy: call.on_parent_close,
+            group: call.group.map(PlaceBody::from),
+            at: Moment(call.at),
+            child: call.child.map(|id| id.to_string()),
+            child_run: call.run,
+            status: call.status,
+            terminated: call.was_terminated,
+            ended_at: call.ended_at.map(Moment),
+            reason: call.reason,
+            recorded: call.is_recorded,
         }
     }
 }

@@ -4,7 +4,7 @@ import { address, get, open } from './api.js';
 import { ENDED, now, plural, span, whole, words } from './format.js';
 import { parse, Raw } from './json.js';
 import { attempt, card, problem, skeletons, statusOf, time } from './parts.js';
-import { POLICIES } from './family-parts.js';
+import { APPLIED, POLICIES } from './family-parts.js';
 import { href } from './router.js';
 import { rowsOf, timeline } from './timeline.js';
 import { h } from './view.js';
@@ -16,6 +16,7 @@ const PAGES = 5;
 const EVENTS_SHOWN = 40;
 const RESULT_SHOWN = 2_000;
 const WAITS_SHOWN = 12;
+const HANDLED_SHOWN = 5;
 const NAMES_PX = 330;
 const PEOPLES = new Set(['result', 'payload', 'input']);
 
@@ -34,6 +35,7 @@ export function flowOf(id, { signal, draw }) {
   let reading = null;
   let shown = EVENTS_SHOWN;
   let wide = false;
+  let survived = false;
   const folds = new Map();
   const opened = new Set();
 
@@ -109,7 +111,19 @@ export function flowOf(id, { signal, draw }) {
           h('tbody', {}, rows.map(waitRow)))),
         flow.waits.length > rows.length && h('div', { class: 'pager' }, h('button', { class: 'small quiet', onclick: () => { wide = true; draw(); } }, `Show ${whole(flow.waits.length)}`)),
         flow.open > flow.waits.length && wide && h('p', { class: 'body faint' }, `${whole(flow.waits.length)} of ${whole(flow.open)} are shown.`)),
+      handled(flow),
     ];
+  }
+
+  /** Failures that its code has caught and gone on from. */
+  function handled({ handled: failures, handled_count: count, complete }) {
+    if (count === 0) return null;
+    const rows = survived ? failures : failures.slice(-HANDLED_SHOWN);
+    return card('Handled failures', h('span', { class: 'badge', 'data-handled': count }, `${whole(count)}${complete ? '' : '+'}`),
+      h('ul', { class: 'list' }, rows.map((each) => h('li', { key: each.seq },
+        h('div', { class: 'line' }, h('b', {}, each.name || 'a call'), each.call !== null && h('span', { class: 'faint' }, `call ${each.call}`), h('span', { class: 'faint' }, `event ${each.seq}`), h('span', { class: 'faint end-of-line' }, time(each.at))),
+        each.reason && h('p', { class: 'soft event-reason', key: each.reason, mounted: (element) => element.replaceChildren(...plainText(each.reason)) })))),
+      failures.length > rows.length && h('div', { class: 'pager' }, h('button', { class: 'small quiet', onclick: () => { survived = true; draw(); } }, `Show ${whole(failures.length)}`)));
   }
 
   function drawing(instance) {
@@ -162,7 +176,7 @@ export function flowOf(id, { signal, draw }) {
         event.call !== null && h('span', { class: 'faint' }, `call ${event.call}`),
         event.child && h('a', { class: 'mono', href: href(`instances/${event.child}`) }, event.child), event.child_run > 1 && h('span', { class: 'faint' }, `run ${event.child_run}`),
         event.group && h('span', { class: 'tag', title: placeTold(event.group) }, `${event.group.index + 1} of ${event.group.size}`),
-        event.policy && event.policy !== 'abandon' && h('span', { class: 'tag', title: 'When this workflow ends' }, POLICIES[event.policy]),
+        event.kind === 'policy_applied' ? h('span', { class: 'tag wish' }, APPLIED[event.policy]) : event.policy && event.policy !== 'abandon' && h('span', { class: 'tag', title: 'When this workflow ends' }, POLICIES[event.policy]),
         event.deadline && h('span', { class: 'faint' }, 'until ', time(event.deadline)),
         h('span', { class: 'faint end-of-line', title: event.at }, `+${span(Math.max(0, Date.parse(event.at) - began))}`)),
       event.reason && h('p', { class: 'soft event-reason', key: event.reason, mounted: (element) => element.replaceChildren(...plainText(event.reason)) }),
@@ -185,16 +199,19 @@ function carriedBy(event) {
 
 function toneOf(kind) {
   if (/_(failed|terminated)$/.test(kind) || kind === 'replay_blocked') return 'tone-failed';
-  if (kind === 'failure_handled' || kind === 'cancel_requested') return 'tone-warning';
+  if (kind === 'failure_handled' || kind === 'cancel_requested' || kind === 'policy_applied') return 'tone-warning';
   if (/_cancelled$/.test(kind)) return 'tone-cancelled';
   if (/_(completed|fired|consumed|resolved|as_new)$/.test(kind)) return 'tone-done';
   return 'tone-flow';
 }
 
-function groupMeter({ kind, call, size, open }) {
+function groupMeter({ kind, call, size, open, members, deadline, window }) {
   const come = Math.max(0, size - open);
   const said = kind === 'select' ? `${whole(open)} of ${whole(size)} open, the first counts` : `${whole(come)} of ${whole(size)}`;
-  return h('div', { class: 'join', key: call }, h('span', { class: 'join-name' }, kind === 'select' ? `Select, call ${call}` : `All, call ${call}`),
+  const name = `${kind === 'select' ? 'Select' : 'All'}, call ${call}`;
+  return h('div', { class: 'join', key: call }, h('span', { class: 'join-name' }, name, h('span', { class: 'tag', title: 'What its calls are' }, members),
+    window && h('span', { class: 'tag', 'data-window': call, title: 'How many run at a time, and how many wait for a place' }, `${whole(window.running)} run, ${whole(window.held)} held`),
+    deadline && h('span', { class: 'tag' }, 'until ', time(deadline))),
     h('span', { class: 'grow' }, h('div', { class: 'meter', role: 'img', 'aria-label': said }, come > 0 && h('span', { class: 'is-done', style: { 'flex-grow': String(come) } }), open > 0 && h('span', { class: 'is-awaiting_signal', style: { 'flex-grow': String(open) } }))),
     h('b', { class: 'join-said', 'data-group': call }, said));
 }
@@ -203,7 +220,7 @@ function waitRow(wait) {
   return h('tr', { key: wait.call, 'data-wait': wait.call, 'data-row': wait.target ? wait.call : null },
     h('td', {}, wait.kind, ' ', h('b', {}, wait.name), !wait.awaited && h('span', { class: 'tag', title: 'The group it was in has been decided without it' }, 'not awaited any more')),
     h('td', {}, wait.call),
-    h('td', {}, wait.target ? [h('a', { class: 'mono', href: href(`instances/${wait.target.id}`) }, wait.target.id), wait.target.run > 1 && ` run ${wait.target.run} `, ' ', wait.target.status && statusOf(wait.target.status)] : h('span', { class: 'faint' }, '–')),
+    h('td', {}, wait.target ? [h('a', { class: 'mono', href: href(`instances/${wait.target.id}`) }, wait.target.id), wait.target.run > 1 && ` run ${wait.target.run} `, ' ', wait.target.status && statusOf(wait.target.status), wait.held && h('span', { class: 'tag', title: 'It waits for a place in the window of its group' }, 'held')] : h('span', { class: 'faint' }, '–')),
     h('td', {}, wait.group ? h('span', { title: placeTold(wait.group) }, `${wait.group.index + 1} of ${wait.group.size}`) : h('span', { class: 'faint' }, '–')),
     h('td', {}, time(wait.since)),
     h('td', {}, time(wait.deadline)),

@@ -3,8 +3,8 @@
 use super::target::{find, target};
 use crate::database::Database;
 use crate::failure::Failure;
-use crate::flow::told;
-use crate::object::EventObject;
+use crate::flow::{self, told};
+use crate::object::{self, EventObject};
 use crate::output::{Format, Output, note};
 use crate::table::{Table, cell};
 use crate::words::{harmless, rfc3339, shortened};
@@ -43,6 +43,9 @@ pub(crate) struct HistoryArgs {
     /// Only those after this one: where the list before this one ended
     #[arg(long, value_name = "SEQ", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
     after: i32,
+    /// Its children instead, call by call, as its history has them; `--after` is a call then
+    #[arg(long)]
+    calls: bool,
 }
 
 /// Arguments of `export`.
@@ -72,6 +75,9 @@ pub(crate) async fn run(
         output.line(heading(&instance, &run))?;
         output.line("")?;
     }
+    if args.calls {
+        return print_calls(args, client, &instance, &run, output).await;
+    }
     let mut left = if args.all { usize::MAX } else { args.limit };
     let (mut after, mut is_first) = (args.after, true);
     while left > 0 {
@@ -94,6 +100,44 @@ pub(crate) async fn run(
             .is_empty()
     {
         note(format!("there is more: --after {after}"));
+    }
+    Ok(())
+}
+
+/// The children of a run, one line for each call.
+async fn print_calls(
+    args: &HistoryArgs,
+    client: &Client,
+    instance: &Instance,
+    run: &RunSummary,
+    output: &Output,
+) -> Result<(), Failure> {
+    let limit = if args.all { usize::MAX } else { args.limit };
+    let more = limit.saturating_add(1);
+    let calls = client.child_calls(instance, run.run, args.after, more);
+    let calls = calls.await?;
+    let shown = &calls[..calls.len().min(limit)];
+    if output.format == Format::Json {
+        let mut shown = shown.iter();
+        shown.try_for_each(|call| output.json(&object::call(call)))?;
+    } else {
+        let headings = ["call", "kind", "machine", "child", "status", "policy", ""];
+        let mut table = Table::new(output, &headings);
+        for call in shown {
+            table.row([
+                cell(call.call.to_string()),
+                cell(call.kind),
+                cell(format!("{}/{}", call.machine, call.version)),
+                cell(flow::child(call)),
+                cell(flow::standing(call)),
+                cell(call.on_parent_close.as_str()),
+                cell(shortened(&flow::fate(call), SAID_CHARS_MAX)),
+            ]);
+        }
+        output.table(&table)?;
+    }
+    if let Some(last) = shown.last().filter(|_| calls.len() > limit) {
+        note(format!("there is more: --after {}", last.call));
     }
     Ok(())
 }

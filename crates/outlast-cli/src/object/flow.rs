@@ -4,7 +4,7 @@ use super::raw;
 use crate::flow::kind;
 use crate::words::rfc3339;
 use outlast::workflow::{
-    EventDetail, GroupPlace, OpenWait, Origin, PolicyApplied, TimelineEntry, Waits,
+    ChildCall, EventDetail, GroupPlace, OpenWait, Origin, PolicyApplied, TimelineEntry, Waits,
 };
 use outlast::{Event, Json, RunSummary};
 use serde::Serialize;
@@ -53,6 +53,26 @@ pub(crate) fn origin(it: &Origin) -> Value {
         "seq": it.seq,
         "at": rfc3339(it.at),
         "group": it.group.as_ref().map(place),
+    })
+}
+
+/// A call that has started a child.
+pub(crate) fn call(it: &ChildCall) -> Value {
+    json!({
+        "call": it.call,
+        "kind": it.kind,
+        "machine": it.machine,
+        "version": it.version,
+        "policy": it.on_parent_close.as_str(),
+        "group": it.group.as_ref().map(place),
+        "at": rfc3339(it.at),
+        "child": it.child.map(|id| id.to_string()),
+        "child_run": it.run,
+        "status": it.status.map(|status| status.as_str()),
+        "terminated": it.was_terminated,
+        "ended_at": it.ended_at.map(rfc3339),
+        "reason": it.reason,
+        "recorded": it.is_recorded,
     })
 }
 

@@ -3,7 +3,7 @@
 use crate::api::Api;
 use crate::barrier::PolicyWord;
 use crate::extract::{Id, MayRead, Query};
-use crate::flow::{EventBody, RunBody};
+use crate::flow::{CallBody, EventBody, RunBody};
 use crate::limits::HISTORY_BYTES_SHOWN;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::query::{limit, number};
@@ -31,6 +31,22 @@ pub(crate) struct HistoryParams {
     limit: Option<String>,
 }
 
+/// Which calls.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+pub(crate) struct CallsParams {
+    /// Of this run; the present one if not given.
+    #[param(value_type = Option<i32>)]
+    run: Option<String>,
+    /// Those after this call: the `next` of the page before.
+    #[param(value_type = Option<i32>)]
+    after: Option<String>,
+    /// How many, at most 200; 50 if not given.
+    #[param(value_type = Option<u32>)]
+    limit: Option<String>,
+}
+
 /// Which run.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -49,6 +65,18 @@ pub(crate) struct HistoryBody {
     run: i32,
     /// In their order.
     events: Vec<EventBody>,
+    /// The `after` of the next page; null when this was the last for now.
+    next: Option<i32>,
+}
+
+/// A page of the children of a run.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = CallPage)]
+pub(crate) struct CallsBody {
+    /// Of which run.
+    run: i32,
+    /// In the order of the calls.
+    calls: Vec<CallBody>,
     /// The `after` of the next page; null when this was the last for now.
     next: Option<i32>,
 }
@@ -142,12 +170,7 @@ pub(crate) async fn history(
     Query(params, _): Query<HistoryParams>,
 ) -> Result<Json<HistoryBody>, Problem> {
     let run = run_of(params.run.as_deref())?;
-    let after = number("after", params.after.as_deref())?.unwrap_or(0);
-    if after < 0 {
-        return Err(Problem::invalid(format!(
-            "after is {after}; events are counted from 1"
-        )));
-    }
+    let after = after_of(params.after.as_deref(), "events")?;
     let limit = limit(params.limit.as_deref())?;
     let instance = api.instance(&caller.reach, id).await?;
     let run = stored_run(&api, &instance, run).await?;
@@ -160,6 +183,37 @@ pub(crate) async fn history(
     Ok(Json(HistoryBody {
         run,
         events: shown.map(|entry| EventBody::of(entry, run)).collect(),
+        next,
+    }))
+}
+
+/// The children of a run, call by call, as the workflow's own history has them: one for each call, however many runs the child
+/// has, and also of children that are not stored any more.
+#[utoipa::path(
+    get, path = "/v1/instances/{id}/calls", tag = "instances", operation_id = "list_calls",
+    params(("id" = String, Path), CallsParams),
+    responses((status = 200, body = CallsBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn calls(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Id(id): Id,
+    Query(params, _): Query<CallsParams>,
+) -> Result<Json<CallsBody>, Problem> {
+    let run = run_of(params.run.as_deref())?;
+    let after = after_of(params.after.as_deref(), "calls")?;
+    let limit = limit(params.limit.as_deref())?;
+    let instance = api.instance(&caller.reach, id).await?;
+    let run = stored_run(&api, &instance, run).await?;
+    // One more tells whether there is one.
+    let max = limit + 1;
+    let mut calls = api.client.child_calls(&instance, run, after, max).await?;
+    let is_more = calls.len() > limit;
+    calls.truncate(limit);
+    let next = calls.last().filter(|_| is_more).map(|last| last.call);
+    Ok(Json(CallsBody {
+        run,
+        calls: calls.into_iter().map(CallBody::from).collect(),
         next,
     }))
 }
@@ -209,6 +263,16 @@ fn run_of(given: Option<&str>) -> Result<Option<i32>, Problem> {
             "run is {run}; runs are counted from 1"
         ))),
         run => Ok(run),
+    }
+}
+
+fn after_of(given: Option<&str>, what: &str) -> Result<i32, Problem> {
+    let after = number("after", given)?.unwrap_or(0);
+    match after < 0 {
+        true => Err(Problem::invalid(format!(
+            "after is {after}; {what} are counted from 1"
+        ))),
+        false => Ok(after),
     }
 }
 
