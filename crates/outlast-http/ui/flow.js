@@ -25,7 +25,7 @@ export function isFlow(instance) {
   return instance.run > 1 || instance.events > 0;
 }
 
-/** Gives `{ choose, load, waits, drawing, list }`. Histories only grow, so looking again is reading on. */
+/** Gives `{ choose, load, waits, drawing, handled, list }`. Histories only grow, so looking again is reading on. */
 export function flowOf(id, { signal, draw }) {
   let chosen = null;
   let runs = null;
@@ -63,10 +63,20 @@ export function flowOf(id, { signal, draw }) {
       if (read.run !== run) read = { run, events: [], more: false };
       // Who has more to read is not led on by what is new.
       if (!read.more || read.events.length === 0) await pages(read, PAGES);
+      await leave(instance);
       failed = null;
     } catch (error) {
       if (error.name !== 'AbortError') failed = error;
     }
+  }
+
+  /** A run that has ended has recorded nothing more of the children it left behind; how they stand is asked once they matter. */
+  async function leave(instance) {
+    const over = read.run !== instance.run || ENDED.has(instance.status);
+    const first = over && rowsOf(read.events).rows.find((row) => !row.end && (row.kind === 'child' || row.kind === 'activity'));
+    if (!first) return;
+    const found = await get(`instances/${id}/calls`, { run: read.run, after: first.call - 1, limit: PAGE }, signal);
+    read.left = new Map(found.calls.filter((call) => !call.recorded).map((call) => [call.call, call]));
   }
 
   async function pages(into, count) {
@@ -111,13 +121,13 @@ export function flowOf(id, { signal, draw }) {
           h('tbody', {}, rows.map(waitRow)))),
         flow.waits.length > rows.length && h('div', { class: 'pager' }, h('button', { class: 'small quiet', onclick: () => { wide = true; draw(); } }, `Show ${whole(flow.waits.length)}`)),
         flow.open > flow.waits.length && wide && h('p', { class: 'body faint' }, `${whole(flow.waits.length)} of ${whole(flow.open)} are shown.`)),
-      handled(flow),
     ];
   }
 
   /** Failures that its code has caught and gone on from. */
-  function handled({ handled: failures, handled_count: count, complete }) {
-    if (count === 0) return null;
+  function handled({ flow }) {
+    if (!flow || flow.handled_count === 0) return null;
+    const { handled: failures, handled_count: count, complete } = flow;
     const rows = survived ? failures : failures.slice(-HANDLED_SHOWN);
     return card('Handled failures', h('span', { class: 'badge', 'data-handled': count }, `${whole(count)}${complete ? '' : '+'}`),
       h('ul', { class: 'list' }, rows.map((each) => h('li', { key: each.seq },
@@ -136,6 +146,7 @@ export function flowOf(id, { signal, draw }) {
     const gone = (call) => alive && instance.flow?.complete && instance.flow.open === instance.flow.waits.length && !waited.has(call) && !instance.flow.groups.some((group) => group.call === call);
     // A child that is open is known by what the instance waits for: its parent records it once it has ended.
     if (present) for (const wait of instance.flow?.waits ?? []) if (wait.target) Object.assign(rows.find((row) => row.call === wait.call) ?? {}, { child: wait.target.id, childRun: wait.target.run });
+    for (const row of rows) if (read.left?.has(row.call)) Object.assign(row, { child: read.left.get(row.call).child ?? row.child, left: read.left.get(row.call).status });
     return card('Timeline', h('span', { class: 'actions' }, h('span', { class: 'faint' }, read.events.length > 0 && `${plural(read.events.length, 'event')}${read.more ? ' so far' : ''} over ${span(until - Date.parse(read.events[0].at))}`), chooser(instance)),
       failed && h('div', { class: 'body' }, problem(failed, () => load(instance).then(draw))),
       read.events.length === 0 && !failed && (runs ? h('p', { class: 'body faint' }, 'This run has just begun; nothing has happened yet.') : skeletons(4)),
@@ -186,7 +197,7 @@ export function flowOf(id, { signal, draw }) {
         h('summary', {}, `Data, ${plural(event.data.text.length, 'character')}`), opened.has(event.seq) && h('div', { class: 'well' }, h('json-view', { raw: event.data }))));
   }
 
-  return { choose, load, waits, drawing, list, isLive: (instance) => !read.more && read.run === instance.run && !ENDED.has(instance.status) };
+  return { choose, load, waits, drawing, handled, list, isLive: (instance) => !read.more && read.run === instance.run && !ENDED.has(instance.status) };
 }
 
 /** What people's code has given, where it is short enough to be shown at once. */
@@ -235,5 +246,5 @@ function placeTold({ kind, path, size, index }) {
 function room() {
   const main = document.querySelector('main');
   const all = (main?.clientWidth ?? innerWidth) - (innerWidth > 820 ? 56 : 24) - 30;
-  return Math.max(360, all - (innerWidth > 820 ? NAMES_PX : 0));
+  return innerWidth > 820 ? Math.max(360, all - NAMES_PX) : Math.max(130, Math.floor((main?.clientWidth ?? innerWidth) * 0.48));
 }

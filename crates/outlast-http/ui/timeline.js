@@ -150,7 +150,7 @@ function groupSaid(row) {
 function outcomeOf(row, alive, gone) {
   if (row.end) return BAD.has(row.end) || FAINT.has(row.end) ? `${row.end} ${span(row.to - row.from)}` : span(row.to - row.from);
   if (row.applied) return APPLIED[row.applied.policy];
-  if (!alive) return row.members.length > 0 ? '' : 'left open';
+  if (!alive) return row.members.length > 0 ? '' : row.left ? words(row.left) : 'left open';
   if (row.members.length > 0) return `${row.waiting.filter((call) => !gone(call)).length} open`;
   return gone(row.call) ? 'has ended' : 'open';
 }

@@ -264,7 +264,7 @@ async fn a_blocked_replay_shows_both_sides_and_a_long_history_is_folded() {
     .await;
     page.size(390, 844).await;
     page.until(
-        "document.documentElement.scrollWidth <= innerWidth",
+        "document.documentElement.scrollWidth <= 390",
         "a page that is no wider than the screen",
     )
     .await;
@@ -293,6 +293,12 @@ async fn a_policy_that_was_applied_is_drawn_and_told() {
     )
     .await;
     page.until_text(".timeline-names", "asked to cancel").await;
+    // One had ended, which its parent did not live to see.
+    page.until(
+        "[...document.querySelectorAll('.timeline-names .is-child')].some((row) => row.querySelector('a') && row.textContent.includes('done'))",
+        "how a child stands that was left behind",
+    )
+    .await;
     page.until_text("[data-events]", "policy applied").await;
     page.until_text("[data-events]", &format!("parent {id} ended as cancelled"))
         .await;
@@ -378,7 +384,7 @@ async fn a_long_timeline_fits_a_wide_and_a_narrow_screen() {
         page.prefer(theme).await;
         page.size(390, 1400).await;
         page.until(
-            "document.documentElement.scrollWidth <= innerWidth",
+            "document.documentElement.scrollWidth <= 390",
             "a page that is no wider than the screen",
         )
         .await;

@@ -104,7 +104,7 @@ export function screen({ parts: [id], query, signal, draw }) {
       instance && h('div', { class: 'stack' },
         instance.waiting && h('p', { class: `waiting is-${instance.status}`, 'data-waiting': true, 'aria-live': 'polite' }, instance.waiting),
         // Keyed, so that what comes and goes above does not move what somebody looks at into another element.
-        isFlow(instance) && [h('div', { key: 'waits', class: 'stack' }, flow.waits(instance)), h('div', { key: 'timeline' }, flow.drawing(instance))],
+        isFlow(instance) && [h('div', { key: 'waits', class: 'stack' }, flow.waits(instance)), h('div', { key: 'timeline' }, flow.drawing(instance)), h('div', { key: 'handled', class: 'stack' }, flow.handled(instance))],
         h('div', { key: 'halves', class: 'halves' },
           h('div', { class: 'stack' }, facts(), errorCard(), data(isFlow(instance) ? 'Input' : 'State', instance.state), instance.result !== null && instance.result !== undefined && data('Result', instance.result)),
           h('div', { class: 'stack' }, !ENDED.has(instance.status) && !gone && card('Send a signal', null, h('div', { class: 'body' }, form(instance))), inbox(), children(), closures.describe(), history())),
