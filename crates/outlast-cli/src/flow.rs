@@ -2,7 +2,9 @@
 
 use crate::words::{relative, time_of_day};
 use outlast::machine::{Transition, WokenBy};
-use outlast::workflow::{EventDetail, GroupPlace, OpenWait};
+use outlast::workflow::{
+    ChildCall, EventDetail, GroupPlace, GroupWait, OpenWait, Origin, PolicyApplied, TimelineEntry,
+};
 use outlast::{ClosePolicy, Timestamp};
 
 /// `44, awaiting_signal`; of a workflow `45 run 2, executing`.
@@ -14,23 +16,94 @@ pub(crate) fn target(wait: &OpenWait) -> String {
         Some(run) if run > 1 => format!(" run {run}"),
         Some(_) | None => String::new(),
     };
-    let status = wait.child_status.map(|status| format!(", {status}"));
-    format!("{child}{run}{}", status.unwrap_or_default())
+    let status = match (wait.is_held, wait.child_status) {
+        (Some(true), _) => ", held".to_owned(),
+        (Some(false) | None, Some(status)) => format!(", {status}"),
+        (Some(false) | None, None) => String::new(),
+    };
+    format!("{child}{run}{status}")
+}
+
+/// `44`, of a workflow that has begun anew `44 run 2`; nothing of one that was not seen.
+pub(crate) fn child(call: &ChildCall) -> String {
+    match (call.child, call.run) {
+        (Some(child), Some(run)) if run > 1 => format!("{child} run {run}"),
+        (Some(child), Some(_) | None) => child.to_string(),
+        (None, _) => String::new(),
+    }
+}
+
+/// How a child ended, or stands.
+pub(crate) fn standing(call: &ChildCall) -> &'static str {
+    match (call.was_terminated, call.status) {
+        (true, _) => "terminated",
+        (false, Some(status)) => status.as_str(),
+        (false, None) => "not stored any more",
+    }
+}
+
+/// Its place in a group, and why it ended badly.
+pub(crate) fn fate(call: &ChildCall) -> String {
+    let parts = [call.group.as_ref().map(place), call.reason.clone()];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    parts.join("; ")
+}
+
+/// `4 run, 8 held`; nothing without a window.
+pub(crate) fn window(group: &GroupWait) -> String {
+    let said = |it: &outlast::workflow::WindowWait| format!("{} run, {} held", it.running, it.held);
+    group.window.as_ref().map(said).unwrap_or_default()
+}
+
+/// `all` or `select`.
+pub(crate) fn kind(is_selection: bool) -> &'static str {
+    match is_selection {
+        true => "select",
+        false => "all",
+    }
+}
+
+/// `call 3 of run 1`, with its place in a group.
+pub(crate) fn origin(origin: &Origin) -> String {
+    let Origin { run, call, .. } = origin;
+    let group = origin.group.as_ref();
+    let group = group.map(|it| format!(", {}", place(it)));
+    format!("call {call} of run {run}{}", group.unwrap_or_default())
 }
 
 /// `all 4: 2 of 50`; a nested one says its groups, `all 4 > 6: 2 of 50`.
 pub(crate) fn place(place: &GroupPlace) -> String {
-    let kind = match place.is_selection {
-        true => "select",
-        false => "all",
-    };
+    let kind = kind(place.is_selection);
     let path: Vec<_> = place.path.iter().map(i32::to_string).collect();
     let (path, member) = (path.join(" > "), place.index + 1);
     format!("{kind} {path}: {member} of {}", place.size)
 }
 
+/// What an entry of a timeline says beside its kind, in a few words.
+pub(crate) fn told(entry: &TimelineEntry, run: i32, now: Timestamp) -> String {
+    match entry {
+        TimelineEntry::Event(event) => said(&EventDetail::of(event), now),
+        TimelineEntry::PolicyApplied(policy) => applied(policy, run),
+    }
+}
+
+/// What became of a child when its workflow had ended.
+fn applied(policy: &PolicyApplied, run: i32) -> String {
+    let PolicyApplied { child, reason, .. } = policy;
+    let told = match policy.policy {
+        ClosePolicy::RequestCancel => "asked to end",
+        ClosePolicy::Terminate => "terminated",
+        ClosePolicy::Abandon => "left alone",
+    };
+    let before = policy.status_before.map(|it| format!(" when {it}"));
+    let earlier = policy.origin.as_ref().filter(|it| it.run != run);
+    let earlier = earlier.map(|it| format!("; started by {}", origin(it)));
+    let (before, earlier) = (before.unwrap_or_default(), earlier.unwrap_or_default());
+    format!("instance {child} {told}{before}; {reason}{earlier}")
+}
+
 /// What an event says beside its kind, in a few words.
-pub(crate) fn said(detail: &EventDetail, now: Timestamp) -> String {
+fn said(detail: &EventDetail, now: Timestamp) -> String {
     let EventDetail {
         child,
         child_run,
@@ -127,6 +200,7 @@ mod tests {
             child: None,
             child_run: None,
             child_status: None,
+            is_held: None,
             on_parent_close: Some(ClosePolicy::Abandon),
             group: None,
             is_awaited: true,
@@ -149,6 +223,13 @@ mod tests {
             ..seen
         };
         assert_eq!(target(&renewed), "44 run 2");
+        let held = OpenWait {
+            is_held: Some(true),
+            child_run: Some(1),
+            child_status: Some(Status::Runnable),
+            ..renewed
+        };
+        assert_eq!(target(&held), "44, held");
     }
 
     #[test]
@@ -158,6 +239,7 @@ mod tests {
             size: 50,
             index: 1,
             is_selection: false,
+            members: None,
         };
         let scheduled = EventDetail {
             on_parent_close: Some(ClosePolicy::Terminate),
@@ -198,6 +280,34 @@ mod tests {
             said(&waits, NOW),
             "attempt 2; woken by the end of its wait; waits for paid, refused; until 15:00:40 UTC (in 40 s); \
              a state of 300000 bytes is not recorded"
+        );
+    }
+
+    #[test]
+    fn a_policy_says_whom_it_was_applied_to_and_by_which_end() {
+        let origin = Origin {
+            run: 1,
+            call: 3,
+            kind: "child",
+            name: "label".into(),
+            seq: 5,
+            at: NOW,
+            group: None,
+        };
+        let applied = TimelineEntry::PolicyApplied(PolicyApplied {
+            seq: 9,
+            at: NOW,
+            child: InstanceId(44),
+            policy: ClosePolicy::RequestCancel,
+            status_before: Some(Status::AwaitingSignal),
+            origin: Some(origin),
+            reason: "parent 43 ended as done".into(),
+        });
+        let expected = "instance 44 asked to end when awaiting_signal; parent 43 ended as done";
+        assert_eq!(told(&applied, 1, NOW), expected);
+        assert_eq!(
+            told(&applied, 2, NOW),
+            format!("{expected}; started by call 3 of run 1")
         );
     }
 }

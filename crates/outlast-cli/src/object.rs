@@ -4,7 +4,7 @@ mod family;
 mod flow;
 
 pub(crate) use family::family;
-pub(crate) use flow::{EventObject, run, waits};
+pub(crate) use flow::{EventObject, call, origin, run, waits};
 
 use crate::words::rfc3339;
 use family::{BarrierObject, CancelObject, ParentObject};

@@ -532,6 +532,7 @@ macro_rules! every_rule {
                 a_survey_knows_since_when_the_longest_standing_has_not_moved,
                 waits_without_a_deadline_and_overdue_ones_are_counted,
                 steps_that_are_retried_again_and_again_are_counted,
+                workflows_whose_code_does_not_fit_their_history_are_counted,
                 a_survey_goes_slice_by_slice_and_counts_everything_once,
                 children_are_counted_by_round_and_status,
             }

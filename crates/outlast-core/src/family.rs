@@ -244,6 +244,13 @@ pub fn ended_note(parent: InstanceId, status: Status) -> Note {
     Note::by("parent").because(format!("parent {parent} ended as {status}"))
 }
 
+/// Whether somebody was told with [`ended_note`]: because `parent` has ended, and not by a join or an operator.
+pub fn is_ended_note(parent: InstanceId, by: &str, reason: Option<&str>) -> bool {
+    let ends = Status::ALL.into_iter().filter(|it| it.is_terminal());
+    let mut notes = ends.map(|status| ended_note(parent, status));
+    notes.any(|note| note.by == by && note.reason.as_deref() == reason)
+}
+
 /// What the children that a join was decided without are told with.
 pub fn joined_note(parent: InstanceId, joined: Joined) -> Note {
     Note::by("parent").because(format!("the join of parent {parent} was decided: {joined}"))
@@ -380,6 +387,18 @@ mod tests {
         assert!("abandon".parse::<CascadeAction>().is_err());
         assert!("cancel".parse::<ClosePolicy>().is_err());
         assert!("cancel".parse::<Joined>().is_err());
+    }
+
+    #[test]
+    fn the_end_of_a_parent_is_told_from_other_reasons() {
+        let parent = InstanceId(7);
+        let is_end = |note: &Note| is_ended_note(parent, &note.by, note.reason.as_deref());
+        assert!(is_end(&ended_note(parent, Status::Done)));
+        assert!(is_end(&ended_note(parent, Status::Cancelled)));
+        assert!(!is_end(&ended_note(InstanceId(77), Status::Done)));
+        assert!(!is_end(&joined_note(parent, Joined::Quorum)));
+        assert!(!is_end(&Note::by("ada").because("parent 7 ended as done")));
+        assert!(!is_end(&Note::by("parent")));
     }
 
     #[test]

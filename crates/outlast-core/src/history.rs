@@ -12,6 +12,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+/// How the error of a workflow begins whose code does not fit its history. It is kept, and tried again by other builds.
+pub const BLOCKED: &str = "blocked: ";
+
 /// Kinds of events, with the word that SQL, JSON, the command line and the dashboard use.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $word:literal,)*) => {

@@ -69,12 +69,12 @@ pub use error::{Error, ErrorKind, Invalid, Result, Source};
 pub use examine::{Finding, Severity, size, span};
 pub use family::{
     Barrier, CancelRequest, CascadeAction, CascadeRequest, Cascaded, ClosePolicy, Extent, Family,
-    Join, Joined, Until, ended_note, joined_note,
+    Join, Joined, Until, ended_note, is_ended_note, joined_note,
 };
 pub use fire::Fired;
 pub use hint::{Hints, Listen};
 pub use history::{
-    Due, Ends, Event, EventKind, Flowing, HistoryRequest, NewEvent, Park, RunSummary,
+    BLOCKED, Due, Ends, Event, EventKind, Flowing, HistoryRequest, NewEvent, Park, RunSummary,
 };
 pub use id::{InstanceId, OperationId, Revision, SignalId, WorkerId};
 pub use insert::{Correlation, Inserted, Inserts, NewInstance, Start};

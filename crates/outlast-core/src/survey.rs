@@ -66,6 +66,9 @@ pub struct Standing {
     pub overdue: u64,
     /// Of the runnable and executing, how many have been retried [`RETRIES_ALARMING`] times or more.
     pub retrying: u64,
+    /// Of the runnable and executing, how many are workflows whose code does not fit their history: their error begins with
+    /// [`BLOCKED`](crate::BLOCKED). What a codec has encoded is not counted.
+    pub blocked: u64,
     /// Since when the longest-standing of them has not moved.
     pub oldest_updated_at: Timestamp,
 }
@@ -82,6 +85,7 @@ impl Standing {
         self.without_deadline += more.without_deadline;
         self.overdue += more.overdue;
         self.retrying += more.retrying;
+        self.blocked += more.blocked;
         self.oldest_updated_at = self.oldest_updated_at.min(more.oldest_updated_at);
     }
 }
@@ -123,6 +127,7 @@ mod tests {
             without_deadline: 0,
             overdue: 0,
             retrying: 0,
+            blocked: 0,
             oldest_updated_at: Timestamp(0),
         }
     }

@@ -12,7 +12,7 @@ const QUEUES_NAMED_MAX: usize = 20;
 /// Something to look at.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub(crate) struct Attention {
-    /// `expired_leases`, `overdue_timers`, `unserved_queue`, `retry_storm`, `paused_queue` or `no_deadline`.
+    /// `expired_leases`, `overdue_timers`, `unserved_queue`, `blocked`, `retry_storm`, `paused_queue` or `no_deadline`.
     kind: &'static str,
     severity: Severity,
     count: u64,
@@ -46,6 +46,7 @@ pub(crate) struct Standings {
     pub(crate) without_deadline: CountBody,
     pub(crate) overdue: CountBody,
     pub(crate) retrying: CountBody,
+    pub(crate) blocked: CountBody,
 }
 
 /// What there is to look at, the worst first.
@@ -53,6 +54,7 @@ pub(crate) fn attention(glance: &Glance, reach: &Reach, standings: &Standings) -
     let mut all = Vec::new();
     all.extend(expired_leases(glance, reach));
     all.extend(overdue_timers(standings.overdue));
+    all.extend(blocked(standings.blocked));
     all.extend(retry_storm(standings.retrying));
     all.extend(no_deadline(standings.without_deadline));
     // Whoever sees some machines only does not see what else is in a queue.
@@ -110,6 +112,25 @@ fn overdue_timers(count: CountBody) -> Option<Attention> {
         count,
         sentence,
         "deadline=overdue".into(),
+    ))
+}
+
+fn blocked(count: CountBody) -> Option<Attention> {
+    let sentence = match counted(count)? {
+        Counted::One => "1 workflow is blocked: its code does not fit its history. It is kept, and goes on by itself with a build that fits; its page shows both sides.".to_owned(),
+        Counted::Many(many) => format!("{many} workflows are blocked: their code does not fit their history. They are kept, and go on by themselves with a build that fits; their pages show both sides."),
+    };
+    let filter = [
+        ("status", "runnable,executing"),
+        ("error", outlast_core::BLOCKED),
+    ];
+    let filter = serde_html_form::to_string(filter).unwrap_or_default();
+    Some(of_instances(
+        "blocked",
+        Severity::Error,
+        count,
+        sentence,
+        filter,
     ))
 }
 

@@ -18,6 +18,8 @@ pub(crate) const BULK_MAX: usize = 500;
 pub(crate) const FOLLOWED_MAX: usize = 200;
 /// Open calls of a workflow that are shown; groups say how many there are.
 pub(crate) const WAITS_SHOWN: usize = 200;
+/// Failures that were handled which are shown; how many there are is told.
+pub(crate) const HANDLED_SHOWN: usize = 50;
 /// What the events of one page carry: a page with large results is shorter.
 pub(crate) const HISTORY_BYTES_SHOWN: usize = 4 * 1024 * 1024;
 /// Nodes of a tree in all, children shown of one round, and levels.

@@ -1,7 +1,7 @@
 //! Shapes that several routes answer with.
 
 use crate::barrier::{BarrierBody, CancelBody, PolicyWord};
-use crate::flow::FlowBody;
+use crate::flow::{FlowBody, OriginBody};
 use crate::time::Moment;
 use outlast_core::{ClosePolicy, Count, Instance, Json, Status};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Characters of an error that a list shows; the instance itself has all of it.
 const ERROR_IN_LISTS: usize = 300;
 
-/// An instance. Lists leave out `state`, `result`, `waiting` and `flow`, and cut `last_error` and the reason of a cancel.
+/// An instance. Lists leave out `state`, `result`, `waiting`, `flow` and `origin`, and cut `last_error` and the reason of a cancel.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Instance)]
 pub(crate) struct InstanceBody {
@@ -84,6 +84,10 @@ pub(crate) struct InstanceBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub(crate) flow: Option<FlowBody>,
+    /// The call of its parent that has started it, when that is a workflow whose history is stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub(crate) origin: Option<OriginBody>,
 }
 
 /// Who spawned an instance.
@@ -207,6 +211,7 @@ impl InstanceBody {
             result: Some(result),
             waiting: None,
             flow: None,
+            origin: None,
         }
     }
 }

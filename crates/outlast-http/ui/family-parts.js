@@ -7,6 +7,8 @@ import { h } from './view.js';
 
 // What becomes of a child that still lives when its parent has ended, or goes on without it.
 export const POLICIES = { abandon: 'goes on', request_cancel: 'is asked to cancel', terminate: 'is terminated' };
+// What became of it then.
+export const APPLIED = { request_cancel: 'asked to cancel', terminate: 'terminated' };
 const MARKS = { abandon: 'goes on without parent', request_cancel: 'cancels with parent', terminate: 'ends with parent' };
 const POLICIES_OF_MANY = { abandon: 'go on', request_cancel: 'are asked to cancel', terminate: 'are terminated' };
 

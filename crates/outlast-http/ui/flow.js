@@ -4,7 +4,7 @@ import { address, get, open } from './api.js';
 import { ENDED, now, plural, span, whole, words } from './format.js';
 import { parse, Raw } from './json.js';
 import { attempt, card, problem, skeletons, statusOf, time } from './parts.js';
-import { POLICIES } from './family-parts.js';
+import { APPLIED, POLICIES } from './family-parts.js';
 import { drawPast, isPast, pastStates, reasonOf, toneOfTransition, transitionLine } from './past.js';
 import { href } from './router.js';
 import { rowsOf, timeline } from './timeline.js';
@@ -16,6 +16,7 @@ const PAGES = 5;
 const EVENTS_SHOWN = 40;
 const RESULT_SHOWN = 2_000;
 const WAITS_SHOWN = 12;
+const HANDLED_SHOWN = 5;
 const NAMES_PX = 330;
 const PEOPLES = new Set(['result', 'payload', 'input']);
 
@@ -31,7 +32,7 @@ export function isFlow(instance) {
   return hasHistory(instance) && instance.step === FLOW_STEP;
 }
 
-/** Gives `{ choose, load, waits, drawing, states, list }`. Histories only grow, so looking again is reading on. */
+/** Gives `{ choose, load, waits, drawing, handled, states, list }`. Histories only grow, so looking again is reading on. */
 export function flowOf(id, { signal, draw }) {
   let chosen = null;
   let runs = null;
@@ -41,6 +42,7 @@ export function flowOf(id, { signal, draw }) {
   let reading = null;
   let shown = EVENTS_SHOWN;
   let wide = false;
+  let survived = false;
   const folds = new Map();
   const opened = new Set();
   const past = pastStates(draw);
@@ -69,10 +71,20 @@ export function flowOf(id, { signal, draw }) {
       if (read.run !== run) read = { run, events: [], more: false };
       // Who has more to read is not led on by what is new.
       if (!read.more || read.events.length === 0) await pages(read, PAGES);
+      await leave(instance);
       failed = null;
     } catch (error) {
       if (error.name !== 'AbortError') failed = error;
     }
+  }
+
+  /** A run that has ended has recorded nothing more of the children it left behind; how they stand is asked once they matter. */
+  async function leave(instance) {
+    const over = read.run !== instance.run || ENDED.has(instance.status);
+    const first = over && rowsOf(read.events).rows.find((row) => !row.end && (row.kind === 'child' || row.kind === 'activity'));
+    if (!first) return;
+    const found = await get(`instances/${id}/calls`, { run: read.run, after: first.call - 1, limit: PAGE }, signal);
+    read.left = new Map(found.calls.filter((call) => !call.recorded).map((call) => [call.call, call]));
   }
 
   async function pages(into, count) {
@@ -121,6 +133,18 @@ export function flowOf(id, { signal, draw }) {
     ];
   }
 
+  /** Failures that its code has caught and gone on from. */
+  function handled({ flow }) {
+    if (!flow || flow.handled_count === 0) return null;
+    const { handled: failures, handled_count: count, complete } = flow;
+    const rows = survived ? failures : failures.slice(-HANDLED_SHOWN);
+    return card('Handled failures', h('span', { class: 'badge', 'data-handled': count }, `${whole(count)}${complete ? '' : '+'}`),
+      h('ul', { class: 'list' }, rows.map((each) => h('li', { key: each.seq },
+        h('div', { class: 'line' }, h('b', {}, each.name || 'a call'), each.call !== null && h('span', { class: 'faint' }, `call ${each.call}`), h('span', { class: 'faint' }, `event ${each.seq}`), h('span', { class: 'faint end-of-line' }, time(each.at))),
+        each.reason && reasonOf(each.reason)))),
+      failures.length > rows.length && h('div', { class: 'pager' }, h('button', { class: 'small quiet', onclick: () => { survived = true; draw(); } }, `Show ${whole(failures.length)}`)));
+  }
+
   function drawing(instance) {
     const present = read.run === instance.run;
     const alive = present && !ENDED.has(instance.status);
@@ -132,6 +156,7 @@ export function flowOf(id, { signal, draw }) {
     const gone = (call) => alive && instance.flow?.complete && instance.flow.open === instance.flow.waits.length && !waited.has(call) && !instance.flow.groups.some((group) => group.call === call);
     // A child that is open is known by what the instance waits for: its parent records it once it has ended.
     if (present) for (const wait of instance.flow?.waits ?? []) if (wait.target) Object.assign(rows.find((row) => row.call === wait.call) ?? {}, { child: wait.target.id, childRun: wait.target.run });
+    for (const row of rows) if (read.left?.has(row.call)) Object.assign(row, { child: read.left.get(row.call).child ?? row.child, left: read.left.get(row.call).status });
     return card('Timeline', h('span', { class: 'actions' }, h('span', { class: 'faint' }, read.events.length > 0 && `${plural(read.events.length, 'event')}${read.more ? ' so far' : ''} over ${span(until - Date.parse(read.events[0].at))}`), chooser(instance)),
       failed && h('div', { class: 'body' }, problem(failed, () => load(instance).then(draw))),
       read.events.length === 0 && !failed && (runs ? h('p', { class: 'body faint' }, 'This run has just begun; nothing has happened yet.') : skeletons(4)),
@@ -176,7 +201,7 @@ export function flowOf(id, { signal, draw }) {
         event.call !== null && h('span', { class: 'faint' }, `call ${event.call}`),
         event.child && h('a', { class: 'mono', href: href(`instances/${event.child}`) }, event.child), event.child_run > 1 && h('span', { class: 'faint' }, `run ${event.child_run}`),
         event.group && h('span', { class: 'tag', title: placeTold(event.group) }, `${event.group.index + 1} of ${event.group.size}`),
-        event.policy && event.policy !== 'abandon' && h('span', { class: 'tag', title: 'When this workflow ends' }, POLICIES[event.policy]),
+        event.kind === 'policy_applied' ? h('span', { class: 'tag wish' }, APPLIED[event.policy]) : event.policy && event.policy !== 'abandon' && h('span', { class: 'tag', title: 'When this workflow ends' }, POLICIES[event.policy]),
         event.deadline && !transition && h('span', { class: 'faint' }, 'until ', time(event.deadline)),
         h('span', { class: 'faint end-of-line', title: event.at }, `+${span(Math.max(0, Date.parse(event.at) - began))}`)),
       event.reason && reasonOf(event.reason),
@@ -186,7 +211,7 @@ export function flowOf(id, { signal, draw }) {
         h('summary', {}, `Data, ${plural(event.data.text.length, 'character')}`), opened.has(event.seq) && h('div', { class: 'well' }, h('json-view', { raw: event.data }))));
   }
 
-  return { choose, load, waits, drawing, list, states: () => past.describe(read.events), isLive: (instance) => !read.more && read.run === instance.run && !ENDED.has(instance.status) };
+  return { choose, load, waits, drawing, handled, list, states: () => past.describe(read.events), isLive: (instance) => !read.more && read.run === instance.run && !ENDED.has(instance.status) };
 }
 
 /** What people's code has given, where it is short enough to be shown at once. */
@@ -199,16 +224,19 @@ function carriedBy(event) {
 
 function toneOf(kind) {
   if (/_(failed|terminated)$/.test(kind) || kind === 'replay_blocked') return 'tone-failed';
-  if (kind === 'failure_handled' || kind === 'cancel_requested') return 'tone-warning';
+  if (kind === 'failure_handled' || kind === 'cancel_requested' || kind === 'policy_applied') return 'tone-warning';
   if (/_cancelled$/.test(kind)) return 'tone-cancelled';
   if (/_(completed|fired|consumed|resolved|as_new)$/.test(kind)) return 'tone-done';
   return 'tone-flow';
 }
 
-function groupMeter({ kind, call, size, open }) {
+function groupMeter({ kind, call, size, open, members, deadline, window }) {
   const come = Math.max(0, size - open);
   const said = kind === 'select' ? `${whole(open)} of ${whole(size)} open, the first counts` : `${whole(come)} of ${whole(size)}`;
-  return h('div', { class: 'join', key: call }, h('span', { class: 'join-name' }, kind === 'select' ? `Select, call ${call}` : `All, call ${call}`),
+  const name = `${kind === 'select' ? 'Select' : 'All'}, call ${call}`;
+  return h('div', { class: 'join', key: call }, h('span', { class: 'join-name' }, name, h('span', { class: 'tag', title: 'What its calls are' }, members),
+    window && h('span', { class: 'tag', 'data-window': call, title: 'How many run at a time, and how many wait for a place' }, `${whole(window.running)} run, ${whole(window.held)} held`),
+    deadline && h('span', { class: 'tag' }, 'until ', time(deadline))),
     h('span', { class: 'grow' }, h('div', { class: 'meter', role: 'img', 'aria-label': said }, come > 0 && h('span', { class: 'is-done', style: { 'flex-grow': String(come) } }), open > 0 && h('span', { class: 'is-awaiting_signal', style: { 'flex-grow': String(open) } }))),
     h('b', { class: 'join-said', 'data-group': call }, said));
 }
@@ -217,7 +245,7 @@ function waitRow(wait) {
   return h('tr', { key: wait.call, 'data-wait': wait.call, 'data-row': wait.target ? wait.call : null },
     h('td', {}, wait.kind, ' ', h('b', {}, wait.name), !wait.awaited && h('span', { class: 'tag', title: 'The group it was in has been decided without it' }, 'not awaited any more')),
     h('td', {}, wait.call),
-    h('td', {}, wait.target ? [h('a', { class: 'mono', href: href(`instances/${wait.target.id}`) }, wait.target.id), wait.target.run > 1 && ` run ${wait.target.run} `, ' ', wait.target.status && statusOf(wait.target.status)] : h('span', { class: 'faint' }, '–')),
+    h('td', {}, wait.target ? [h('a', { class: 'mono', href: href(`instances/${wait.target.id}`) }, wait.target.id), wait.target.run > 1 && ` run ${wait.target.run} `, ' ', wait.target.status && statusOf(wait.target.status), wait.held && h('span', { class: 'tag', title: 'It waits for a place in the window of its group' }, 'held')] : h('span', { class: 'faint' }, '–')),
     h('td', {}, wait.group ? h('span', { title: placeTold(wait.group) }, `${wait.group.index + 1} of ${wait.group.size}`) : h('span', { class: 'faint' }, '–')),
     h('td', {}, time(wait.since)),
     h('td', {}, time(wait.deadline)),
@@ -232,5 +260,5 @@ function placeTold({ kind, path, size, index }) {
 function room() {
   const main = document.querySelector('main');
   const all = (main?.clientWidth ?? innerWidth) - (innerWidth > 820 ? 56 : 24) - 30;
-  return Math.max(360, all - (innerWidth > 820 ? NAMES_PX : 0));
+  return innerWidth > 820 ? Math.max(360, all - NAMES_PX) : Math.max(130, Math.floor((main?.clientWidth ?? innerWidth) * 0.48));
 }

@@ -1,6 +1,7 @@
 // The timeline of a run: what each call asked for and when it came, to scale. Only rows and moments here, and how they are
 // drawn; flow.js says which events.
 
+import { APPLIED } from './family-parts.js';
 import { plural, span, words } from './format.js';
 import { href } from './router.js';
 import { h } from './view.js';
@@ -25,6 +26,7 @@ const KINDS = {
 const MOMENTS = {
   run_started: ['begun', 'flow'], failure_handled: ['failure handled', 'warning'], version_marked: ['version marked', 'flow'],
   cancel_requested: ['asked to cancel', 'warning', true], replay_blocked: ['replay blocked', 'failed', true], child_told: ['child told', 'flow'],
+  policy_applied: ['child of an earlier run told of the end', 'warning'],
   continued_as_new: ['continued as new', 'done', true], run_completed: ['completed', 'done', true], run_failed: ['failed', 'failed', true], run_cancelled: ['cancelled', 'cancelled', true],
 };
 const HUES = { step: 'executing', activity: 'done', child: 'awaiting_children', timer: 'runnable', signal: 'awaiting_signal', all: 'flow', select: 'flow' };
@@ -89,7 +91,8 @@ export function rowsOf(events) {
   for (const event of events) {
     const at = Date.parse(event.at);
     const kind = Object.keys(KINDS).find((each) => KINDS[each].test(event.kind));
-    if (MOMENTS[event.kind]) moments.push({ seq: event.seq, at, kind: event.kind, name: event.name, reason: event.reason ?? event.found });
+    if (event.kind === 'policy_applied') apply(rows, moments, event, at);
+    else if (MOMENTS[event.kind]) moments.push({ seq: event.seq, at, kind: event.kind, name: event.name, reason: event.reason ?? event.found });
     if (kind && event.call !== null) {
       const row = rows.get(event.call) ?? begin(rows, event, kind, at, before);
       row.kind = row.kind === 'select' ? 'select' : kind;
@@ -103,6 +106,18 @@ export function rowsOf(events) {
   }
   for (const row of rows.values()) if (row.members.length > 0) Object.assign(row, within(row, rows));
   return { rows: [...rows.values()].sort((a, b) => a.call - b.call), moments };
+}
+
+/** A child was told of the end of the run. Whoever was started in an earlier run has no row here. */
+function apply(rows, moments, event, at) {
+  const row = event.call === null ? null : rows.get(event.call);
+  if (!row) {
+    moments.push({ seq: event.seq, at, kind: event.kind, name: `${event.name} ${event.child}`.trim(), reason: event.reason });
+    return;
+  }
+  Object.assign(row, { applied: { at, policy: event.policy }, child: event.child, reason: event.reason });
+  // One that is only asked goes on for a while; what comes of it is on its own page.
+  if (event.policy === 'terminate') Object.assign(row, { to: at, end: 'terminated' });
 }
 
 /** A call that the history meets for the first time. A step that is on its own is only told when it is over: it began when the code went on. */
@@ -182,7 +197,8 @@ function groupSaid(row) {
 
 function outcomeOf(row, alive, gone) {
   if (row.end) return BAD.has(row.end) || FAINT.has(row.end) ? `${row.end} ${span(row.to - row.from)}` : span(row.to - row.from);
-  if (!alive) return 'left open';
+  if (row.applied) return APPLIED[row.applied.policy];
+  if (!alive) return row.members.length > 0 ? '' : row.left ? words(row.left) : 'left open';
   if (row.members.length > 0) return `${row.waiting.filter((call) => !gone(call)).length} open`;
   return gone(row.call) ? 'has ended' : 'open';
 }
@@ -198,6 +214,7 @@ function barOf(row, { x, y, until, alive, gone, folded }) {
       ? h('path', { class: 'bracket', d: `M${left.toFixed(1)} ${middle + 5}v-8H${right.toFixed(1)}v8` })
       : [h('rect', { class: 'bar', x: left, y: middle - BAR / 2, width: right - left, height: BAR, rx: 3 }),
         !row.end && h('rect', { class: 'open', x: left, y: middle - BAR / 2, width: right - left, height: BAR, rx: 3, fill: 'url(#open)' })],
+    row.applied && h('path', { class: 'applied', 'data-applied': row.applied.policy, d: `M${x(row.applied.at).toFixed(1)} ${middle - 9}v18` }),
     BAD.has(row.end) && h('path', { class: 'cross', d: `M${right - 4} ${middle - 4}l8 8m0-8l-8 8` }),
     row.end === 'consumed' && h('circle', { class: 'dot', cx: right, cy: middle, r: 4 }),
     row.end === 'fired' && h('path', { class: 'cross', d: `M${right} ${middle - 6}v12` }));

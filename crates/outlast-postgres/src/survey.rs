@@ -6,8 +6,8 @@ use crate::session::Session;
 use crate::statement::{self, value};
 use outlast_core::limits::COUNT_MAX;
 use outlast_core::{
-    Family, InstanceId, OVERDUE_AFTER, RETRIES_ALARMING, Result, RoundSummary, Standing, Status,
-    Survey, SurveyRequest, micros,
+    BLOCKED, Family, InstanceId, OVERDUE_AFTER, RETRIES_ALARMING, Result, RoundSummary, Standing,
+    Status, Survey, SurveyRequest, micros,
 };
 
 pub(crate) async fn survey(session: &Session, request: SurveyRequest) -> Result<Survey> {
@@ -19,6 +19,7 @@ pub(crate) async fn survey(session: &Session, request: SurveyRequest) -> Result<
         value(request.limit as i64),
         value(micros(OVERDUE_AFTER)),
         value(RETRIES_ALARMING),
+        value(BLOCKED),
     ]);
     let rows = ask_planned(session, "survey", call, |row| {
         let standing = Standing {
@@ -30,6 +31,7 @@ pub(crate) async fn survey(session: &Session, request: SurveyRequest) -> Result<
             without_deadline: column::<i64>(row, "without_deadline")?.unsigned_abs(),
             overdue: column::<i64>(row, "overdue")?.unsigned_abs(),
             retrying: column::<i64>(row, "retrying")?.unsigned_abs(),
+            blocked: column::<i64>(row, "blocked")?.unsigned_abs(),
             oldest_updated_at: time(row, "oldest_updated_at")?,
         };
         Ok((standing, column(row, "last").map(InstanceId)?))

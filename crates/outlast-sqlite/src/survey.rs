@@ -6,8 +6,8 @@ use crate::inspect::{COUNTED_MAX, all};
 use crate::tx::Tx;
 use outlast_core::limits::COUNT_MAX;
 use outlast_core::{
-    Family, InstanceId, OVERDUE_AFTER, RETRIES_ALARMING, RoundSummary, Standing, Status, Survey,
-    SurveyRequest, Timestamp,
+    BLOCKED, Family, InstanceId, OVERDUE_AFTER, RETRIES_ALARMING, RoundSummary, Standing, Status,
+    Survey, SurveyRequest, Timestamp,
 };
 use rusqlite::{Row, params};
 use std::collections::BTreeMap;
@@ -23,7 +23,8 @@ pub(crate) fn survey(tx: &Tx<'_>, request: SurveyRequest) -> Result<Survey, Faul
         after,
         request.limit as i64,
         overdue_before.0,
-        RETRIES_ALARMING
+        RETRIES_ALARMING,
+        BLOCKED
     ];
     let rows = all(tx, SURVEY, values, |row| {
         Ok((standing(row)?, InstanceId(row.get("last")?)))
@@ -42,6 +43,7 @@ fn standing(row: &Row<'_>) -> rusqlite::Result<Standing> {
         without_deadline: decode::count(row, "without_deadline")?,
         overdue: decode::count(row, "overdue")?,
         retrying: decode::count(row, "retrying")?,
+        blocked: decode::count(row, "blocked")?,
         oldest_updated_at: Timestamp(row.get("oldest_updated_at")?),
     })
 }

@@ -10,7 +10,7 @@ use crate::output::{Format, Output, note};
 use crate::table::{Table, cell};
 use crate::words::{by_status, harmless, relative, rfc3339, shortened};
 use clap::Args;
-use outlast::workflow::Waits;
+use outlast::workflow::{GroupWait, Origin, Waits};
 use outlast::{Instance, Operation, RoundSummary, RunSummary, SignalRow, Target, Timestamp, Verb};
 use serde::Serialize;
 use serde_json::Value;
@@ -49,6 +49,8 @@ struct Seen {
     waits: Option<Waits>,
     /// The runs whose history is stored.
     runs: Vec<RunSummary>,
+    /// The call of its parent that has started it, when that is a workflow.
+    origin: Option<Origin>,
     operations: Vec<Operation>,
     /// What was done to its children because of it, the first page.
     closures: Vec<Operation>,
@@ -63,6 +65,8 @@ struct SeenObject {
     #[serde(skip_serializing_if = "Option::is_none")]
     flow: Option<Value>,
     runs: Vec<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<Value>,
     operations: Vec<Value>,
     closures: Vec<Value>,
 }
@@ -96,6 +100,7 @@ pub(crate) async fn run(
         waiting: client.explain_with(&instance, waits.clone()).await?,
         waits,
         runs,
+        origin: client.origin(&instance).await?,
         signals: client.signals(id, None).await?,
         rounds: client.rounds(id).await?,
         operations: client.operations(Some(id)).await?,
@@ -131,6 +136,7 @@ impl Seen {
             rounds: self.rounds.iter().map(object::round).collect(),
             flow: self.waits.as_ref().map(object::waits),
             runs: self.runs.iter().map(object::run).collect(),
+            origin: self.origin.as_ref().map(object::origin),
             operations: self.operations.iter().map(object::operation).collect(),
             closures: self.closures.iter().map(object::operation).collect(),
         }
@@ -153,7 +159,10 @@ impl Seen {
         if let Some(error) = &it.last_error {
             output.line(format!("error   {}", harmless(error)))?;
         }
+        self.print_blocked(output)?;
         self.print_waits(output)?;
+        self.print_groups(output)?;
+        self.print_handled(output)?;
         self.print_runs(output)?;
         self.print_rounds(output)?;
         self.print_closures(output)?;
@@ -181,6 +190,7 @@ impl Seen {
             ("key", it.correlation_key.clone()),
             ("partition key", it.partition_key.clone()),
             ("parent", parent(it)),
+            ("started by", self.origin.as_ref().map(flow::origin)),
             (
                 "policy",
                 it.parent.map(|_| policy(it.on_parent_close).to_owned()),
@@ -193,6 +203,72 @@ impl Seen {
         let there = optional.into_iter();
         facts.extend(there.filter_map(|(name, value)| Some((name, value?))));
         facts
+    }
+
+    /// Both sides of what does not fit, on lines of their own: the sentence above cuts them.
+    fn print_blocked(&self, output: &Output) -> Result<(), Failure> {
+        let blocked = self.waits.as_ref().and_then(|waits| waits.blocked.as_ref());
+        let Some(blocked) = blocked else {
+            return Ok(());
+        };
+        output.line("")?;
+        let mut table = Table::new(output, &[]);
+        let since = relative(blocked.since, self.now);
+        table.row([cell("blocked"), cell(format!("since {since}"))]);
+        table.row([cell("the history has"), cell(&blocked.expected)]);
+        table.row([cell("the code has"), cell(&blocked.found)]);
+        output.table(&table)
+    }
+
+    fn print_groups(&self, output: &Output) -> Result<(), Failure> {
+        let groups = self.waits.iter().flat_map(|waits| &waits.groups);
+        let groups: Vec<&GroupWait> = groups.take(WAITS_SHOWN).collect();
+        if groups.is_empty() {
+            return Ok(());
+        }
+        output.line("")?;
+        let headings = ["group", "call", "of", "open", "window", "until"];
+        let mut table = Table::new(output, &headings);
+        for group in groups {
+            let until = group.deadline.map(|at| relative(at, self.now));
+            table.row([
+                cell(flow::kind(group.is_selection)),
+                cell(group.call.to_string()),
+                cell(group.members),
+                cell(format!("{} of {}", group.open, group.size)),
+                cell(flow::window(group)),
+                cell(until.unwrap_or_default()),
+            ]);
+        }
+        output.table(&table)
+    }
+
+    fn print_handled(&self, output: &Output) -> Result<(), Failure> {
+        let handled = self.waits.as_ref().map(|waits| &waits.handled[..]);
+        let handled = handled.unwrap_or_default();
+        if handled.is_empty() {
+            return Ok(());
+        }
+        output.line("")?;
+        let mut table = Table::new(output, &["handled failure", "call", "when", "reason"]);
+        let earlier = handled.len().saturating_sub(WAITS_SHOWN);
+        for failure in &handled[earlier..] {
+            let call = failure.call.map(|call| call.to_string());
+            table.row([
+                cell(&failure.name),
+                cell(call.unwrap_or_default()),
+                cell(relative(failure.at, self.now)),
+                cell(shortened(&failure.reason, PAYLOAD_CHARS_MAX)),
+            ]);
+        }
+        output.table(&table)?;
+        if earlier > 0 {
+            let all = handled.len();
+            note(format!(
+                "{all} failures were handled, and the last {WAITS_SHOWN} are shown; `-o json` has them"
+            ));
+        }
+        Ok(())
     }
 
     fn print_waits(&self, output: &Output) -> Result<(), Failure> {

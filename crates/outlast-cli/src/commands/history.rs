@@ -3,16 +3,15 @@
 use super::target::{find, target};
 use crate::database::Database;
 use crate::failure::Failure;
-use crate::flow::{said, transitions};
-use crate::object::EventObject;
+use crate::flow::{self, told, transitions};
+use crate::object::{self, EventObject};
 use crate::output::{Format, Output, note};
 use crate::table::{Table, cell};
 use crate::words::{harmless, rfc3339, shortened};
 use clap::Args;
 use outlast::limits::HISTORY_PAGE_MAX;
-use outlast::machine::Transition;
-use outlast::workflow::EventDetail;
-use outlast::{Client, Event, EventKind, HistoryRequest, Instance, RunSummary, Target, Timestamp};
+use outlast::workflow::{EventDetail, TimelineEntry};
+use outlast::{Client, EventKind, Instance, RunSummary, Target, Timestamp};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -44,6 +43,9 @@ pub(crate) struct HistoryArgs {
     /// Only those after this one: where the list before this one ended
     #[arg(long, value_name = "SEQ", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
     after: i32,
+    /// Its children instead, call by call, as its history has them; `--after` is a call then
+    #[arg(long)]
+    calls: bool,
 }
 
 /// Arguments of `export`.
@@ -73,28 +75,69 @@ pub(crate) async fn run(
         output.line(heading(&instance, &run))?;
         output.line("")?;
     }
+    if args.calls {
+        return print_calls(args, client, &instance, &run, output).await;
+    }
     let mut left = if args.all { usize::MAX } else { args.limit };
     let (mut after, mut is_first) = (args.after, true);
     while left > 0 {
-        let request = HistoryRequest {
-            id: instance.id,
-            run: run.run,
-            after,
-            max: left.min(PAGE),
-        };
-        let events = client.history(request).await?;
-        let Some(last) = events.last() else {
+        let max = left.min(PAGE);
+        let entries = client.timeline(&instance, run.run, after, max).await?;
+        let Some(last) = entries.last() else {
             break;
         };
-        (after, left) = (last.seq, left - events.len());
-        print(&events, &run, now, is_first, output)?;
+        (after, left) = (last.seq(), left - entries.len());
+        print(&entries, &run, now, is_first, output)?;
         is_first = false;
-        if events.len() < request.max {
+        if entries.len() < max {
             break;
         }
     }
-    if left == 0 && after < run.events {
+    if left == 0
+        && !client
+            .timeline(&instance, run.run, after, 1)
+            .await?
+            .is_empty()
+    {
         note(format!("there is more: --after {after}"));
+    }
+    Ok(())
+}
+
+/// The children of a run, one line for each call.
+async fn print_calls(
+    args: &HistoryArgs,
+    client: &Client,
+    instance: &Instance,
+    run: &RunSummary,
+    output: &Output,
+) -> Result<(), Failure> {
+    let limit = if args.all { usize::MAX } else { args.limit };
+    let more = limit.saturating_add(1);
+    let calls = client.child_calls(instance, run.run, args.after, more);
+    let calls = calls.await?;
+    let shown = &calls[..calls.len().min(limit)];
+    if output.format == Format::Json {
+        let mut shown = shown.iter();
+        shown.try_for_each(|call| output.json(&object::call(call)))?;
+    } else {
+        let headings = ["call", "kind", "machine", "child", "status", "policy", ""];
+        let mut table = Table::new(output, &headings);
+        for call in shown {
+            table.row([
+                cell(call.call.to_string()),
+                cell(call.kind),
+                cell(format!("{}/{}", call.machine, call.version)),
+                cell(flow::child(call)),
+                cell(flow::standing(call)),
+                cell(call.on_parent_close.as_str()),
+                cell(shortened(&flow::fate(call), SAID_CHARS_MAX)),
+            ]);
+        }
+        output.table(&table)?;
+    }
+    if let Some(last) = shown.last().filter(|_| calls.len() > limit) {
+        note(format!("there is more: --after {}", last.call));
     }
     Ok(())
 }
@@ -193,15 +236,15 @@ fn elapsed(since: Duration) -> String {
 }
 
 fn print(
-    events: &[Event],
+    entries: &[TimelineEntry],
     run: &RunSummary,
     now: Timestamp,
     is_first: bool,
     output: &Output,
 ) -> Result<(), Failure> {
     if output.format == Format::Json {
-        let mut events = events.iter();
-        return events.try_for_each(|event| output.json(&EventObject::of(event)));
+        let mut entries = entries.iter();
+        return entries.try_for_each(|entry| output.json(&EventObject::of(entry, run.run)));
     }
     let headings = match is_of_machine(run) {
         true => ["seq", "after", "step", "outcome", "to", ""],
@@ -209,30 +252,36 @@ fn print(
     };
     let headings = if is_first { &headings[..] } else { &[] };
     let mut table = Table::new(output, headings);
-    for event in events {
-        let detail = EventDetail::of(event);
-        let said = shortened(&said(&detail, now), SAID_CHARS_MAX);
-        let [what, where_to, name] = told(event, detail.transition);
+    for entry in entries {
+        let [what, where_to, name] = columns(entry, run.run);
         table.row([
-            cell(event.seq.to_string()),
-            cell(elapsed(event.at.since(run.started_at))),
+            cell(entry.seq().to_string()),
+            cell(elapsed(entry.at().since(run.started_at))),
             cell(what),
             cell(where_to),
             cell(name),
-            cell(said),
+            cell(shortened(&told(entry, run.run, now), SAID_CHARS_MAX)),
         ]);
     }
     output.table(&table)
 }
 
 /// Of a workflow the event, its call and what that names; of a machine the step, what it came to and where that leads.
-fn told(event: &Event, transition: Option<Transition>) -> [String; 3] {
-    let name = event.name.clone();
-    match transition {
-        Some(it) => [name, it.outcome.into_owned(), it.to.unwrap_or_default()],
-        None => {
-            let call = event.call.map(|call| call.to_string());
-            [event.kind.to_string(), call.unwrap_or_default(), name]
+fn columns(entry: &TimelineEntry, run: i32) -> [String; 3] {
+    let (call, name) = match entry {
+        TimelineEntry::Event(event) => {
+            if let Some(it) = EventDetail::of(event).transition {
+                let to = it.to.unwrap_or_default();
+                return [event.name.clone(), it.outcome.into_owned(), to];
+            }
+            (event.call, event.name.clone())
         }
-    }
+        TimelineEntry::PolicyApplied(policy) => {
+            let origin = policy.origin.as_ref();
+            let name = origin.map(|it| it.name.clone()).unwrap_or_default();
+            (policy.call_in(run), name)
+        }
+    };
+    let call = call.map(|call| call.to_string()).unwrap_or_default();
+    [entry.kind().to_owned(), call, name]
 }

@@ -1,10 +1,13 @@
 //! Workflows as JSON.
 
 use super::raw;
+use crate::flow::kind;
 use crate::words::rfc3339;
 use outlast::machine::Transition;
-use outlast::workflow::{EventDetail, GroupPlace, OpenWait, Waits};
-use outlast::{Event, RunSummary};
+use outlast::workflow::{
+    ChildCall, EventDetail, GroupPlace, OpenWait, Origin, PolicyApplied, TimelineEntry, Waits,
+};
+use outlast::{Event, Json, RunSummary};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -20,6 +23,9 @@ pub(crate) fn waits(waits: &Waits) -> Value {
             "call": group.call,
             "size": group.size,
             "open": group.open,
+            "members": group.members,
+            "deadline": group.deadline.map(rfc3339),
+            "window": group.window.map(|it| json!({"running": it.running, "held": it.held})),
         })).collect::<Vec<_>>(),
         "complete": waits.is_whole,
         "blocked": blocked.map(|it| json!({
@@ -27,6 +33,47 @@ pub(crate) fn waits(waits: &Waits) -> Value {
             "found": it.found,
             "since": rfc3339(it.since),
         })),
+        "handled": waits.handled.iter().map(|it| json!({
+            "seq": it.seq,
+            "at": rfc3339(it.at),
+            "call": it.call,
+            "name": it.name,
+            "reason": it.reason,
+        })).collect::<Vec<_>>(),
+        "handled_count": waits.handled.len(),
+    })
+}
+
+/// The call of a workflow that has started an instance.
+pub(crate) fn origin(it: &Origin) -> Value {
+    json!({
+        "run": it.run,
+        "call": it.call,
+        "kind": it.kind,
+        "name": it.name,
+        "seq": it.seq,
+        "at": rfc3339(it.at),
+        "group": it.group.as_ref().map(place),
+    })
+}
+
+/// A call that has started a child.
+pub(crate) fn call(it: &ChildCall) -> Value {
+    json!({
+        "call": it.call,
+        "kind": it.kind,
+        "machine": it.machine,
+        "version": it.version,
+        "policy": it.on_parent_close.as_str(),
+        "group": it.group.as_ref().map(place),
+        "at": rfc3339(it.at),
+        "child": it.child.map(|id| id.to_string()),
+        "child_run": it.run,
+        "status": it.status.map(|status| status.as_str()),
+        "terminated": it.was_terminated,
+        "ended_at": it.ended_at.map(rfc3339),
+        "reason": it.reason,
+        "recorded": it.is_recorded,
     })
 }
 
@@ -42,6 +89,7 @@ fn wait(wait: &OpenWait) -> Value {
         })),
         "since": rfc3339(wait.since),
         "deadline": wait.deadline.map(rfc3339),
+        "held": wait.is_held,
         "policy": wait.on_parent_close.map(|policy| policy.as_str()),
         "group": wait.group.as_ref().map(place),
         "awaited": wait.is_awaited,
@@ -54,14 +102,8 @@ fn place(place: &GroupPlace) -> Value {
         "path": place.path,
         "size": place.size,
         "index": place.index,
+        "members": place.members,
     })
-}
-
-fn kind(is_selection: bool) -> &'static str {
-    match is_selection {
-        true => "select",
-        false => "all",
-    }
 }
 
 pub(crate) fn run(run: &RunSummary) -> Value {
@@ -96,7 +138,40 @@ pub(crate) struct EventObject {
 }
 
 impl EventObject {
-    pub(crate) fn of(event: &Event) -> EventObject {
+    pub(crate) fn of(entry: &TimelineEntry, run: i32) -> EventObject {
+        match entry {
+            TimelineEntry::Event(event) => EventObject::event(event),
+            TimelineEntry::PolicyApplied(policy) => EventObject::applied(policy, run),
+        }
+    }
+
+    fn applied(applied: &PolicyApplied, run: i32) -> EventObject {
+        let origin = applied.origin.as_ref();
+        let more = json!({
+            "run": origin.map(|it| it.run),
+            "call": origin.map(|it| it.call),
+            "status_before": applied.status_before.map(|it| it.as_str()),
+        });
+        EventObject {
+            seq: applied.seq,
+            at: rfc3339(applied.at),
+            kind: TimelineEntry::POLICY_APPLIED,
+            call: applied.call_in(run),
+            name: origin.map(|it| it.name.clone()).unwrap_or_default(),
+            transition: None,
+            child: Some(applied.child.to_string()),
+            child_run: None,
+            deadline: None,
+            policy: Some(applied.policy.as_str()),
+            group: None,
+            reason: Some(applied.reason.clone()),
+            expected: None,
+            found: None,
+            data: Json::of(&more).ok().and_then(|data| raw(&data)),
+        }
+    }
+
+    fn event(event: &Event) -> EventObject {
         let detail = EventDetail::of(event);
         EventObject {
             seq: event.seq,

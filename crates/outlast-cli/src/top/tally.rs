@@ -84,6 +84,7 @@ mod tests {
                 without_deadline: 0,
                 overdue: 0,
                 retrying: 0,
+                blocked: 0,
                 oldest_updated_at: Timestamp(0),
             }],
             next: next.map(InstanceId),

@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 on_both_databases!(
     get_shows_the_run_and_what_is_waited_for,
     a_history_is_a_timeline_and_json_lines,
+    a_timeline_ends_with_the_policies_that_were_applied,
+    children_are_listed_call_by_call,
     a_run_is_exported_to_stdout_or_a_file,
     a_tree_marks_workflows_with_their_run,
     what_has_no_history_is_refused,
@@ -76,8 +78,20 @@ async fn get_shows_the_run_and_what_is_waited_for(site: &Site) {
         (&flow["open"], &flow["complete"], &flow["blocked"]),
         (&json!(3), &json!(true), &Value::Null)
     );
+    assert_eq!(flow["groups"][0]["members"], "mixed");
+    assert!(flow["groups"][0]["deadline"].is_string());
+    assert!(line("select ").contains("3 of 3"), "{seen}");
+    // A failure was survived on the way.
+    assert_eq!(flow["handled_count"], 1);
+    assert_eq!(flow["handled"][0]["reason"], "out of stock");
+    // The clerk says which call has started it.
+    let of_clerk = site.run(["get", &clerk]).succeeds().out();
+    assert!(of_clerk.contains("of run 1"), "{of_clerk}");
     // A machine has nothing of the kind.
     let seen = site.run(["get", &clerk, "-o", "json"]).succeeds().json();
+    let child = flow["waits"].as_array().unwrap().iter();
+    let child = child.clone().find(|it| it["kind"] == "child").unwrap();
+    assert_eq!(seen["origin"]["call"], child["call"]);
     assert!(seen.get("flow").is_none() && seen["runs"] == json!([]));
     engine.stop().await;
 }
@@ -129,6 +143,70 @@ async fn a_history_is_a_timeline_and_json_lines(site: &Site) {
     // Both runs are listed.
     let seen = site.run(["get", &id]).succeeds().out();
     assert!(seen.contains("continued_as_new"), "{seen}");
+    engine.stop().await;
+}
+
+async fn a_timeline_ends_with_the_policies_that_were_applied(site: &Site) {
+    let engine = site.engine().await;
+    let (id, clerk) = errand(site, &engine, 0).await;
+    site.run(["terminate", &id, "-y"]).succeeds();
+    engine
+        .until(&clerk, |it| it.cancel.is_some() || it.status.is_terminal())
+        .await;
+    let table = site.run(["history", &id]).succeeds().out();
+    let last = table.lines().last().unwrap();
+    let told = format!(
+        "instance {clerk} asked to end when awaiting_signal; parent {id} ended as cancelled"
+    );
+    assert!(
+        last.contains("policy_applied") && last.contains("clerk") && last.contains(&told),
+        "{table}"
+    );
+    let events = site.run(["history", &id, "-o", "json"]);
+    let events = events.succeeds().json_lines();
+    let last = events.last().unwrap();
+    assert_eq!(
+        (&last["kind"], &last["policy"], &last["child"]),
+        (
+            &json!("policy_applied"),
+            &json!("request_cancel"),
+            &json!(clerk)
+        )
+    );
+    assert_eq!(last["seq"], events.len());
+    let seen = site.run(["get", &clerk, "-o", "json"]).succeeds().json();
+    assert_eq!(seen["origin"]["call"], last["call"]);
+    let exported = site.run(["export", &id]).succeeds().out();
+    let exported = ExportedRun::parse(&exported).unwrap();
+    assert_eq!(exported.policies[0].child.to_string(), clerk);
+    assert_eq!(exported.events.len() + 1, events.len());
+    engine.stop().await;
+}
+
+async fn children_are_listed_call_by_call(site: &Site) {
+    let engine = site.engine().await;
+    let (id, clerk) = errand(site, &engine, 0).await;
+    let table = site.run(["history", &id, "--calls"]).succeeds().out();
+    for word in [
+        "CALL",
+        "clerk/1",
+        "awaiting_signal",
+        "request_cancel",
+        "out of stock",
+    ] {
+        assert!(table.contains(word), "{word}: {table}");
+    }
+    let calls = site.run(["history", &id, "--calls", "-o", "json"]);
+    let calls = calls.succeeds().json_lines();
+    let last = calls.last().unwrap();
+    assert_eq!(
+        (&last["child"], &last["recorded"]),
+        (&json!(clerk), &json!(false))
+    );
+    let first = site.run(["history", &id, "--calls", "-n", "1", "-o", "json"]);
+    let first = first.succeeds();
+    assert_eq!(first.json_lines(), calls[..1]);
+    assert!(first.err().contains("--after "), "{}", first.err());
     engine.stop().await;
 }
 

@@ -2,8 +2,8 @@
 
 use super::Tables;
 use outlast_core::{
-    Instance, InstanceId, OVERDUE_AFTER, RETRIES_ALARMING, Result, RoundSummary, Standing, Status,
-    Survey, SurveyRequest, Timestamp, limits,
+    BLOCKED, Instance, InstanceId, OVERDUE_AFTER, RETRIES_ALARMING, Result, RoundSummary, Standing,
+    Status, Survey, SurveyRequest, Timestamp, limits,
 };
 use std::collections::BTreeMap;
 
@@ -63,6 +63,7 @@ fn nobody_at(row: &Instance) -> Standing {
         without_deadline: 0,
         overdue: 0,
         retrying: 0,
+        blocked: 0,
         oldest_updated_at: row.updated_at,
     }
 }
@@ -71,9 +72,12 @@ fn count(group: &mut Standing, row: &Instance, now: Timestamp) {
     let waits = row.status == Status::AwaitingSignal;
     let works = matches!(row.status, Status::Runnable | Status::Executing);
     let is_overdue = |deadline: Timestamp| deadline < now - OVERDUE_AFTER;
+    let error = row.last_error.as_deref().unwrap_or_default();
+    let is_blocked = row.events > 0 && error.starts_with(BLOCKED);
     group.instances += 1;
     group.without_deadline += u64::from(waits && row.await_deadline.is_none());
     group.overdue += u64::from(waits && row.await_deadline.is_some_and(is_overdue));
     group.retrying += u64::from(works && row.attempt >= RETRIES_ALARMING);
+    group.blocked += u64::from(works && is_blocked);
     group.oldest_updated_at = group.oldest_updated_at.min(row.updated_at);
 }

@@ -3,8 +3,8 @@
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
-    InstanceId, OVERDUE_AFTER, RETRIES_ALARMING, RoundSummary, Standing, Status, Survey,
-    SurveyRequest, Timestamp, limits,
+    BLOCKED, InstanceId, OVERDUE_AFTER, Outcome, RETRIES_ALARMING, RoundSummary, Standing, Status,
+    Survey, SurveyRequest, Timestamp, limits,
 };
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ fn standing(step: &str, status: Status, instances: u64, oldest: Timestamp) -> St
         without_deadline: 0,
         overdue: 0,
         retrying: 0,
+        blocked: 0,
         oldest_updated_at: oldest,
     }
 }
@@ -116,6 +117,35 @@ pub async fn steps_that_are_retried_again_and_again_are_counted(subject: &Subjec
         0,
         "not when it has ended"
     );
+}
+
+pub async fn workflows_whose_code_does_not_fit_their_history_are_counted(subject: &Subject) {
+    let worker = subject.worker().await;
+    let begins = |error: &str| Outcome::Retry {
+        state: json("null"),
+        delay: seconds(0),
+        error: Some(format!("{error}the history has another call")),
+    };
+    // One whose replay does not fit, one that failed and says the word, and a machine that says it too.
+    for (error, written) in [(BLOCKED, 1), ("was blocked: ", 1), (BLOCKED, 0)] {
+        let id = subject.insert(task()).await;
+        let claim = subject.claim_the(worker, id).await;
+        subject
+            .commit_events(&claim, begins(error), events(written))
+            .await;
+        assert_eq!(everything(subject).await[0].blocked, 1, "{error}{written}");
+    }
+    let groups = everything(subject).await;
+    assert_eq!((groups[0].instances, groups[0].blocked), (3, 1));
+    let blocked = subject.claim(worker, 3).await;
+    let first = blocked.iter().min_by_key(|claim| claim.id).unwrap();
+    let groups = everything(subject).await;
+    assert_eq!(groups[0].status, Status::Executing);
+    assert_eq!(groups[0].blocked, 1, "while it is tried");
+    subject.commit(first, stop()).await;
+    for group in everything(subject).await {
+        assert_eq!(group.blocked, 0, "not when it has ended");
+    }
 }
 
 pub async fn a_survey_goes_slice_by_slice_and_counts_everything_once(subject: &Subject) {

@@ -76,6 +76,7 @@ fn quick() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(ending::family))
         .routes(routes!(ending::closures))
         .routes(routes!(history::history))
+        .routes(routes!(history::calls))
         .routes(routes!(history::runs))
         .routes(routes!(history::export))
         .routes(routes!(bulk::bulk))

@@ -1,16 +1,17 @@
 //! The history of an instance: its events page by page, its runs, and a run of a workflow as a document.
 
 use crate::api::Api;
+use crate::barrier::PolicyWord;
 use crate::extract::{Id, MayRead, Query};
-use crate::flow::{EventBody, RunBody};
+use crate::flow::{CallBody, EventBody, RunBody};
 use crate::limits::HISTORY_BYTES_SHOWN;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::query::{limit, number};
 use crate::shape::StatusWord;
 use axum::Json;
 use axum::extract::State;
-use outlast::workflow::ExportedRun;
-use outlast_core::{Event, HistoryRequest, Instance};
+use outlast::workflow::{ExportedRun, TimelineEntry};
+use outlast_core::Instance;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -26,6 +27,22 @@ pub(crate) struct HistoryParams {
     #[param(value_type = Option<i32>)]
     after: Option<String>,
     /// How many, at most 200; 50 if not given. A page with large payloads may have fewer.
+    #[param(value_type = Option<u32>)]
+    limit: Option<String>,
+}
+
+/// Which calls.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+pub(crate) struct CallsParams {
+    /// Of this run; the present one if not given.
+    #[param(value_type = Option<i32>)]
+    run: Option<String>,
+    /// Those after this call: the `next` of the page before.
+    #[param(value_type = Option<i32>)]
+    after: Option<String>,
+    /// How many, at most 200; 50 if not given.
     #[param(value_type = Option<u32>)]
     limit: Option<String>,
 }
@@ -48,6 +65,18 @@ pub(crate) struct HistoryBody {
     run: i32,
     /// In their order.
     events: Vec<EventBody>,
+    /// The `after` of the next page; null when this was the last for now.
+    next: Option<i32>,
+}
+
+/// A page of the children of a run.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = CallPage)]
+pub(crate) struct CallsBody {
+    /// Of which run.
+    run: i32,
+    /// In the order of the calls.
+    calls: Vec<CallBody>,
     /// The `after` of the next page; null when this was the last for now.
     next: Option<i32>,
 }
@@ -82,6 +111,33 @@ pub(crate) struct ExportBody {
     /// What the run began with.
     input: serde_json::Value,
     events: Vec<ExportedEvent>,
+    /// What the end of the run has meant for its children; not there when nothing.
+    #[schema(required = false)]
+    policies: Vec<ExportedPolicy>,
+}
+
+/// A policy of an exported history that was applied to a child.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = ExportedPolicy)]
+#[allow(dead_code, reason = "only its schema is used")]
+pub(crate) struct ExportedPolicy {
+    seq: i32,
+    /// Microseconds since 1970.
+    at: i64,
+    /// `policy_applied`.
+    kind: String,
+    /// The run and the call that had started the child.
+    #[schema(required = false)]
+    run: Option<i32>,
+    #[schema(required = false)]
+    call: Option<i32>,
+    #[schema(required = false)]
+    name: String,
+    child: i64,
+    policy: PolicyWord,
+    #[schema(required = false)]
+    status_before: Option<StatusWord>,
+    reason: String,
 }
 
 /// An event of an exported history.
@@ -100,7 +156,8 @@ pub(crate) struct ExportedEvent {
     data: serde_json::Value,
 }
 
-/// Events of a workflow, or of a machine that records its history, in their order.
+/// What happened to an instance, in its order: in a run of a workflow its events, and after them each policy that its end has
+/// applied to a child; of a machine that records its history its transitions.
 #[utoipa::path(
     get, path = "/v1/instances/{id}/history", tag = "instances", operation_id = "get_history",
     params(("id" = String, Path), HistoryParams),
@@ -113,31 +170,50 @@ pub(crate) async fn history(
     Query(params, _): Query<HistoryParams>,
 ) -> Result<Json<HistoryBody>, Problem> {
     let run = run_of(params.run.as_deref())?;
-    let after = number("after", params.after.as_deref())?.unwrap_or(0);
-    if after < 0 {
-        return Err(Problem::invalid(format!(
-            "after is {after}; events are counted from 1"
-        )));
-    }
+    let after = after_of(params.after.as_deref(), "events")?;
     let limit = limit(params.limit.as_deref())?;
     let instance = api.instance(&caller.reach, id).await?;
     let run = stored_run(&api, &instance, run).await?;
-    let request = HistoryRequest {
-        id,
-        run,
-        after,
-        // One more tells whether there is one.
-        max: limit + 1,
-    };
-    let mut events = api.client.history(request).await?;
-    let is_more = fit(&mut events, limit);
-    let next = events
-        .last()
-        .filter(|_| is_more)
-        .map(|event: &Event| event.seq);
+    // One more tells whether there is one.
+    let max = limit + 1;
+    let mut entries = api.client.timeline(&instance, run, after, max).await?;
+    let is_more = fit(&mut entries, limit);
+    let next = entries.last().filter(|_| is_more).map(TimelineEntry::seq);
+    let shown = entries.into_iter();
     Ok(Json(HistoryBody {
         run,
-        events: events.into_iter().map(EventBody::from).collect(),
+        events: shown.map(|entry| EventBody::of(entry, run)).collect(),
+        next,
+    }))
+}
+
+/// The children of a run, call by call, as the workflow's own history has them: one for each call, however many runs the child
+/// has, and also of children that are not stored any more.
+#[utoipa::path(
+    get, path = "/v1/instances/{id}/calls", tag = "instances", operation_id = "list_calls",
+    params(("id" = String, Path), CallsParams),
+    responses((status = 200, body = CallsBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn calls(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Id(id): Id,
+    Query(params, _): Query<CallsParams>,
+) -> Result<Json<CallsBody>, Problem> {
+    let run = run_of(params.run.as_deref())?;
+    let after = after_of(params.after.as_deref(), "calls")?;
+    let limit = limit(params.limit.as_deref())?;
+    let instance = api.instance(&caller.reach, id).await?;
+    let run = stored_run(&api, &instance, run).await?;
+    // One more tells whether there is one.
+    let max = limit + 1;
+    let mut calls = api.client.child_calls(&instance, run, after, max).await?;
+    let is_more = calls.len() > limit;
+    calls.truncate(limit);
+    let next = calls.last().filter(|_| is_more).map(|last| last.call);
+    Ok(Json(CallsBody {
+        run,
+        calls: calls.into_iter().map(CallBody::from).collect(),
         next,
     }))
 }
@@ -190,6 +266,16 @@ fn run_of(given: Option<&str>) -> Result<Option<i32>, Problem> {
     }
 }
 
+fn after_of(given: Option<&str>, what: &str) -> Result<i32, Problem> {
+    let after = number("after", given)?.unwrap_or(0);
+    match after < 0 {
+        true => Err(Problem::invalid(format!(
+            "after is {after}; {what} are counted from 1"
+        ))),
+        false => Ok(after),
+    }
+}
+
 /// The run that is meant, if its history is there. One that has just begun has none yet, and is there all the same.
 async fn stored_run(api: &Api, instance: &Instance, run: Option<i32>) -> Result<i32, Problem> {
     let wanted = run.unwrap_or(instance.run);
@@ -235,16 +321,19 @@ fn nothing_to_export(instance: &Instance, run: Option<i32>) -> Problem {
 }
 
 /// Cuts a page where it has as many events or as many bytes as may be shown. Answers whether there is more.
-fn fit(events: &mut Vec<Event>, limit: usize) -> bool {
-    let (found, mut bytes, mut shown) = (events.len(), 0, 0);
-    for event in events.iter().take(limit) {
-        bytes += event.data.as_str().len();
+fn fit(entries: &mut Vec<TimelineEntry>, limit: usize) -> bool {
+    let (found, mut bytes, mut shown) = (entries.len(), 0, 0);
+    for entry in entries.iter().take(limit) {
+        bytes += match entry {
+            TimelineEntry::Event(event) => event.data.as_str().len(),
+            TimelineEntry::PolicyApplied(_) => 0,
+        };
         if shown > 0 && bytes > HISTORY_BYTES_SHOWN {
             break;
         }
         shown += 1;
     }
-    events.truncate(shown);
+    entries.truncate(shown);
     shown < found
 }
 
@@ -252,17 +341,19 @@ fn fit(events: &mut Vec<Event>, limit: usize) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
     use super::*;
-    use outlast_core::{EventKind, Json, Timestamp};
+    use outlast_core::{Event, EventKind, Json, Timestamp};
 
-    fn events(bytes: &[usize]) -> Vec<Event> {
-        let event = |(index, bytes): (usize, &usize)| Event {
-            run: 1,
-            seq: index as i32 + 1,
-            at: Timestamp(0),
-            kind: EventKind::StepCompleted,
-            call: None,
-            name: String::new(),
-            data: Json::of(&"x".repeat(*bytes)).unwrap(),
+    fn events(bytes: &[usize]) -> Vec<TimelineEntry> {
+        let event = |(index, bytes): (usize, &usize)| {
+            TimelineEntry::Event(Event {
+                run: 1,
+                seq: index as i32 + 1,
+                at: Timestamp(0),
+                kind: EventKind::StepCompleted,
+                call: None,
+                name: String::new(),
+                data: Json::of(&"x".repeat(*bytes)).unwrap(),
+            })
         };
         bytes.iter().enumerate().map(event).collect()
     }

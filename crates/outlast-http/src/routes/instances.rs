@@ -5,13 +5,14 @@ use crate::api::Api;
 use crate::auth::Reach;
 use crate::cursor::Question;
 use crate::extract::{Id, MayRead, Path, Query};
-use crate::flow::FlowBody;
+use crate::flow::{FlowBody, OriginBody};
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::query::{FilterParams, PageParams};
 use crate::reaching::Wanted;
 use crate::shape::{CountBody, InstanceBody};
 use axum::Json;
 use axum::extract::State;
+use outlast::workflow::Origin;
 use outlast_core::{Instance, InstanceId};
 use serde::Serialize;
 use std::sync::Arc;
@@ -126,8 +127,22 @@ pub(crate) async fn whole(
         false => None,
     };
     let waiting = sentence(api, reach, &instance, waits.clone()).await?;
+    let origin = origin(api, reach, &instance).await?;
     let mut body = InstanceBody::whole(instance);
     body.waiting = Some(waiting);
     body.flow = waits.map(FlowBody::from);
+    body.origin = origin.map(OriginBody::from);
     Ok(body)
+}
+
+/// The call that has started it. It is told from the parent's history, so only to who may see the parent.
+async fn origin(api: &Api, reach: &Reach, instance: &Instance) -> Result<Option<Origin>, Problem> {
+    let Some(parent) = instance.parent else {
+        return Ok(None);
+    };
+    let parent = api.client.get(parent.id).await?;
+    match parent.is_some_and(|it| it.is_workflow() && reach.has(&it)) {
+        true => Ok(api.client.origin(instance).await?),
+        false => Ok(None),
+    }
 }

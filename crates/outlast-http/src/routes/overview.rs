@@ -12,7 +12,7 @@ use crate::surveyor::Glance;
 use crate::time::Moment;
 use axum::Json;
 use axum::extract::State;
-use outlast_core::{Filter, RETRIES_ALARMING, Status};
+use outlast_core::{BLOCKED, Filter, RETRIES_ALARMING, Status};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -68,6 +68,7 @@ fn surveyed(glance: &Glance, reach: &Reach) -> Standings {
         without_deadline: nothing(glance.complete),
         overdue: nothing(glance.complete),
         retrying: nothing(glance.complete),
+        blocked: nothing(glance.complete),
     };
     for standing in glance
         .standings
@@ -81,6 +82,7 @@ fn surveyed(glance: &Glance, reach: &Reach) -> Standings {
         standings.without_deadline.count += standing.without_deadline;
         standings.overdue.count += standing.overdue;
         standings.retrying.count += standing.retrying;
+        standings.blocked.count += standing.blocked;
     }
     standings
 }
@@ -113,11 +115,17 @@ async fn counted(api: &Api, reach: &Reach) -> Result<Standings, Problem> {
         attempts_from: Some(RETRIES_ALARMING),
         ..Filter::default()
     };
+    let blocked = Filter {
+        statuses: vec![Status::Runnable, Status::Executing],
+        error: Some(BLOCKED.to_owned()),
+        ..Filter::default()
+    };
     Ok(Standings {
         counts,
         complete,
         without_deadline: api.count(reach, &without_deadline).await?.into(),
         overdue: api.count(reach, &overdue).await?.into(),
         retrying: api.count(reach, &retrying).await?.into(),
+        blocked: api.count(reach, &blocked).await?.into(),
     })
 }

@@ -182,6 +182,12 @@ async fn what_every_route_answers_is_what_the_document_says() {
         ),
         (
             "get",
+            "/v1/instances/{id}/calls",
+            format!("/v1/instances/{errand}/calls"),
+            Value::Null,
+        ),
+        (
+            "get",
             "/v1/instances/{id}/runs",
             format!("/v1/instances/{errand}/runs"),
             Value::Null,

@@ -11,6 +11,9 @@ on_both_stores![
     a_history_is_read_page_by_page,
     earlier_runs_are_listed_and_exported,
     a_blocked_workflow_shows_both_sides,
+    blocked_workflows_need_attention_and_are_found,
+    a_timeline_ends_with_the_policies_that_were_applied,
+    children_are_listed_call_by_call,
     what_has_no_history_is_refused,
     a_machine_has_no_history_and_says_so,
 ];
@@ -58,7 +61,17 @@ async fn a_workflow_shows_its_run_and_what_it_waits_for<S: Store + Inspect + Clo
         (&json!(3), &json!(true))
     );
     assert_eq!(flow["blocked"], Value::Null);
+    // A failure was survived on the way, and is told.
+    assert_eq!(flow["handled_count"], 1);
+    let survived = &flow["handled"][0];
+    assert_eq!(
+        (&survived["name"], &survived["reason"]),
+        (&json!("insure"), &json!("too fragile to be insured"))
+    );
     let group = &flow["groups"][0];
+    assert_eq!(group["members"], "mixed");
+    assert_eq!(group["window"], Value::Null);
+    assert!(group["deadline"].is_string(), "{group}");
     assert_eq!(
         (&group["kind"], &group["size"], &group["open"]),
         (&json!("select"), &json!(4), &json!(3))
@@ -262,6 +275,132 @@ async fn a_blocked_workflow_shows_both_sides<S: Store + Inspect + Clone>(store: 
     engine.shutdown().await;
 }
 
+async fn blocked_workflows_need_attention_and_are_found<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store.clone()).await;
+    let api = Asking::new(store);
+    let new = json!({"machine": "stuck", "step": "run", "state": null});
+    let id = api.post("/v1/instances", new).await.ok()["id"].clone();
+    // A machine that only says so is none.
+    let other = api.insert("m", "nobody").await;
+    let mut item = Value::Null;
+    eventually("somebody should look at it", async || {
+        let overview = api.get("/v1/overview").await.ok();
+        let items = overview["attention"].as_array().cloned().unwrap();
+        let found = items.into_iter().find(|item| item["kind"] == "blocked");
+        item = found.unwrap_or_default();
+        item.is_object()
+    })
+    .await;
+    assert_eq!(
+        (&item["count"], &item["exact"], &item["severity"]),
+        (&json!(1), &json!(true), &json!("error"))
+    );
+    let filter = item["filter"].as_str().unwrap();
+    let found = api.get(&format!("/v1/instances?{filter}")).await.ok();
+    let found: Vec<_> = found["instances"].as_array().unwrap().clone();
+    assert_eq!(found.len(), 1, "{found:?}, not {other}");
+    assert_eq!(found[0]["id"], id);
+    let error = found[0]["last_error"].as_str().unwrap();
+    assert!(error.starts_with("blocked: "), "{error}");
+    engine.shutdown().await;
+}
+
+async fn a_timeline_ends_with_the_policies_that_were_applied<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store.clone()).await;
+    let api = Asking::new(store);
+    let id = errand(&api, &["wait", "wait", "done"], 0).await;
+    let terminate = format!("/v1/instances/{id}/terminate");
+    api.post(&terminate, json!({})).await.ok();
+    let path = format!("/v1/instances/{id}/history");
+    let mut events = Vec::new();
+    eventually("both children were told", async || {
+        let page = api.get(&format!("{path}?limit=200")).await.ok();
+        events = page["events"].as_array().unwrap().clone();
+        let applied = events.iter().filter(|it| it["kind"] == "policy_applied");
+        applied.count() == 2
+    })
+    .await;
+    let (history, applied) = events.split_at(events.len() - 2);
+    for (index, event) in events.iter().enumerate() {
+        assert_eq!(event["seq"], index + 1, "{event}");
+    }
+    for entry in applied {
+        assert_eq!(
+            (&entry["kind"], &entry["policy"], &entry["name"]),
+            (
+                &json!("policy_applied"),
+                &json!("request_cancel"),
+                &json!("piece")
+            )
+        );
+        assert_eq!(entry["reason"], format!("parent {id} ended as cancelled"));
+        assert_eq!(entry["data"]["status_before"], "awaiting_signal");
+        // It belongs to the call that the child itself names.
+        let child = entry["child"].as_str().unwrap();
+        let child = api.get(&format!("/v1/instances/{child}")).await.ok();
+        let origin = &child["origin"];
+        assert_eq!(
+            (&origin["call"], &origin["run"]),
+            (&entry["call"], &json!(1))
+        );
+        let scheduled = &history[origin["seq"].as_u64().unwrap() as usize - 1];
+        assert_eq!(scheduled["call"], entry["call"]);
+        assert_eq!(scheduled["kind"], "child_scheduled");
+        let told = child["cancel"]["reason"].as_str().unwrap();
+        assert!(
+            told.ends_with(&format!("parent {id} ended as cancelled")),
+            "{told}"
+        );
+    }
+    // Page by page it is the same.
+    let (mut pages, mut after) = (Vec::new(), json!(0));
+    while !after.is_null() {
+        let page = api.get(&format!("{path}?limit=3&after={after}")).await.ok();
+        pages.extend(page["events"].as_array().unwrap().clone());
+        after = page["next"].clone();
+    }
+    assert_eq!(pages, events);
+    let exported = api.get(&format!("/v1/instances/{id}/export")).await;
+    assert_eq!(History::parse(&exported.text).unwrap().policies.len(), 2);
+    assert_eq!(exported.json()["policies"][0]["kind"], "policy_applied");
+    engine.shutdown().await;
+}
+
+async fn children_are_listed_call_by_call<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store.clone()).await;
+    let api = Asking::new(store);
+    let id = errand(&api, &["wait"], 0).await;
+    let path = format!("/v1/instances/{id}/calls");
+    let page = api.get(&path).await.ok();
+    assert_eq!((&page["run"], &page["next"]), (&json!(1), &Value::Null));
+    let calls = page["calls"].as_array().unwrap();
+    let told = |call: &Value| {
+        let words = ["machine", "status"].map(|it| call[it].as_str().unwrap().to_owned());
+        (words, call["recorded"].as_bool().unwrap())
+    };
+    let expected = [
+        ("insure", "failed", true),
+        ("label", "done", true),
+        ("pack", "done", true),
+        ("pack", "done", true),
+        ("piece", "awaiting_signal", false),
+    ];
+    let expected = expected.map(|(machine, status, is_recorded)| {
+        ([machine.to_owned(), status.to_owned()], is_recorded)
+    });
+    assert_eq!(calls.iter().map(told).collect::<Vec<_>>(), expected);
+    assert_eq!(calls[0]["reason"], "too fragile to be insured");
+    assert_eq!(calls[4]["policy"], "request_cancel");
+    let first = api.get(&format!("{path}?limit=2")).await.ok();
+    let rest = format!("{path}?limit=3&after={}", first["next"]);
+    let rest = api.get(&rest).await.ok();
+    let both = [&first["calls"], &rest["calls"]];
+    let both: Vec<_> = both.iter().flat_map(|it| it.as_array().unwrap()).collect();
+    assert_eq!(json!(both), page["calls"]);
+    assert_eq!(rest["next"], Value::Null);
+    engine.shutdown().await;
+}
+
 async fn what_has_no_history_is_refused<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
     let api = Asking::new(store);
@@ -277,6 +416,10 @@ async fn what_has_no_history_is_refused<S: Store + Inspect + Clone>(store: S) {
         ("history?limit=201", "invalid_request"),
         ("history?cursor=1", "invalid_request"),
         ("history?run=2", "no_history"),
+        ("calls?run=0", "invalid_request"),
+        ("calls?after=-1", "invalid_request"),
+        ("calls?limit=201", "invalid_request"),
+        ("calls?run=2", "no_history"),
         ("export?run=0", "invalid_request"),
         ("export?run=2", "no_history"),
         ("export?after=1", "invalid_request"),
@@ -284,7 +427,7 @@ async fn what_has_no_history_is_refused<S: Store + Inspect + Clone>(store: S) {
         let answer = api.get(&format!("/v1/instances/{id}/{query}")).await;
         assert_eq!(answer.code(), code, "{query}: {}", answer.text);
     }
-    for path in ["history", "runs", "export"] {
+    for path in ["history", "calls", "runs", "export"] {
         let nobody = api.get(&format!("/v1/instances/99999/{path}")).await;
         assert_eq!(nobody.code(), "not_found", "{path}");
         let nonsense = api.get(&format!("/v1/instances/x/{path}")).await;
@@ -296,7 +439,7 @@ async fn what_has_no_history_is_refused<S: Store + Inspect + Clone>(store: S) {
 async fn a_machine_has_no_history_and_says_so<S: Store + Inspect + Clone>(store: S) {
     let api = Asking::new(store);
     let id = api.insert("m", "nobody").await;
-    for path in ["history", "history?run=1", "export"] {
+    for path in ["history", "history?run=1", "calls", "export"] {
         let answer = api.get(&format!("/v1/instances/{id}/{path}")).await;
         assert_eq!(answer.code(), "no_history", "{path}");
         let said = "it is not a workflow and its machine records none";

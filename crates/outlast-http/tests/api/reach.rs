@@ -67,6 +67,7 @@ async fn what_is_another_tenants_cannot_be_looked_at_or_touched<S: Store + Inspe
             "/closures",
             "/operations",
             "/history",
+            "/calls",
             "/runs",
             "/export",
         ] {

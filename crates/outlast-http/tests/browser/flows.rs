@@ -12,6 +12,15 @@ use serde_json::json;
 const MARK: &str = "document.querySelector('[data-timeline]').marked = true";
 const MARKED: &str = "document.querySelector('[data-timeline]').marked === true";
 
+/// The rows of the timeline in which one thing lies over another, and those whose bar stands elsewhere than their name.
+const OVERLAPS: &str = "[...document.querySelectorAll('.timeline-names li')].filter((row) => { \
+    const parts = [...row.children].map((part) => part.getBoundingClientRect()).filter((box) => box.width > 0); \
+    const bar = document.querySelector(`[data-bar='${row.dataset.call}']`).getBoundingClientRect(); \
+    const own = row.getBoundingClientRect(); \
+    return parts.some((box, index) => index > 0 && box.left < parts[index - 1].right - 1) || parts.some((box) => box.right > own.right + 1) \
+        || bar.top < own.top - 1 || bar.bottom > own.bottom + 1; \
+    }).map((row) => row.textContent)";
+
 fn errand(checks: &[&str]) -> Errand {
     Errand {
         note: "two lamps, fragile".into(),
@@ -255,10 +264,133 @@ async fn a_blocked_replay_shows_both_sides_and_a_long_history_is_folded() {
     .await;
     page.size(390, 844).await;
     page.until(
-        "document.documentElement.scrollWidth <= innerWidth",
+        "document.documentElement.scrollWidth <= 390",
         "a page that is no wider than the screen",
     )
     .await;
+    visit.end().await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_that_was_applied_is_drawn_and_told() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::sqlite(Setting::default()).await;
+    let id = stage.errand(errand(&["wait", "done", "wait"])).await;
+    let page = &visit.page;
+    page.size(1360, 1180).await;
+    stage.engine.terminate(id, Note::by("ada")).await.unwrap();
+    let children = stage.engine.children(id).await.unwrap();
+    let told = children.iter().rfind(|it| it.status != Status::Done);
+    let told = told.unwrap().id;
+    stage.reaches(told, Status::Cancelled).await;
+    page.go(&format!("{}instances/{id}", stage.ui)).await;
+    page.until(
+        "document.querySelectorAll('[data-applied=request_cancel]').length === 2",
+        "a mark on each child that was told",
+    )
+    .await;
+    page.until_text(".timeline-names", "asked to cancel").await;
+    // One had ended, which its parent did not live to see.
+    page.until(
+        "[...document.querySelectorAll('.timeline-names .is-child')].some((row) => row.querySelector('a') && row.textContent.includes('done'))",
+        "how a child stands that was left behind",
+    )
+    .await;
+    page.until_text("[data-events]", "policy applied").await;
+    page.until_text("[data-events]", &format!("parent {id} ended as cancelled"))
+        .await;
+    page.until_text("[data-handled]", "1").await;
+    for (theme, name) in [
+        (Theme::Light, "workflow-policies"),
+        (Theme::Dark, "workflow-policies-dark"),
+    ] {
+        page.prefer(theme).await;
+        page.value("scrollTo(0, 0)").await;
+        page.picture(&pictures().join(format!("{name}.png"))).await;
+    }
+    page.prefer(Theme::Light).await;
+    // The child tells the same from its side, and leads back to the run that has started it.
+    page.go(&format!("{}instances/{told}", stage.ui)).await;
+    page.until_text("[data-origin]", "of run 1").await;
+    page.until_text(
+        ".cancel-reason",
+        &format!("by parent: parent {id} ended as cancelled"),
+    )
+    .await;
+    page.picture(&pictures().join("workflow-child.png")).await;
+    page.click("[data-origin]").await;
+    page.until_text("h1", &format!("Instance {id}")).await;
+    visit.end().await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blocked_workflows_are_found_from_the_overview() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::sqlite(Setting::default()).await;
+    let inserted = stage.engine.insert(Run::<Stuck>(())).await.unwrap();
+    let stuck = inserted.id().unwrap().get();
+    let page = &visit.page;
+    page.go(&stage.ui).await;
+    page.until_text(".attention", "1 workflow is blocked").await;
+    page.click(".attention .is-error a").await;
+    page.until_text("main table", &stuck.to_string()).await;
+    page.until_text("main table", "blocked: ").await;
+    visit.end().await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_timeline_fits_a_wide_and_a_narrow_screen() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::sqlite(Setting::default()).await;
+    let long = Errand {
+        parcels_ms: (0..150).map(|n| 5 + n % 40).collect(),
+        checks: ["wait", "done", "wait"].map(str::to_owned).to_vec(),
+        ..Errand::default()
+    };
+    let id = stage.errand(long).await;
+    let page = &visit.page;
+    page.size(1360, 1180).await;
+    page.go(&format!("{}instances/{id}", stage.ui)).await;
+    page.until_text(".timeline-names", "of 151").await;
+    page.until_text("[data-waits]", "approved").await;
+    page.picture(&pictures().join("workflow-long.png")).await;
+    page.click(".timeline-names .is-all button.fold").await;
+    page.until(
+        "document.querySelectorAll('[data-call]').length > 150",
+        "the members",
+    )
+    .await;
+    assert_eq!(page.value(OVERLAPS).await, json!([]));
+    for (theme, name) in [
+        (Theme::Light, "workflow-long-open"),
+        (Theme::Dark, "workflow-long-open-dark"),
+    ] {
+        page.prefer(theme).await;
+        page.picture(&pictures().join(format!("{name}.png"))).await;
+    }
+    for (theme, name) in [
+        (Theme::Dark, "workflow-phone-dark"),
+        (Theme::Light, "workflow-phone"),
+    ] {
+        page.prefer(theme).await;
+        page.size(390, 1400).await;
+        page.until(
+            "document.documentElement.scrollWidth <= 390",
+            "a page that is no wider than the screen",
+        )
+        .await;
+        page.picture(&pictures().join(format!("{name}.png"))).await;
+    }
+    assert_eq!(page.value(OVERLAPS).await, json!([]));
     visit.end().await;
     stage.end().await;
 }

@@ -1,19 +1,23 @@
 -- A slice of all instances in the order of their ids, counted by where they stand.
 --
 -- $1 after this id  $2 how many to look at  $3 how long past a deadline is overdue, in µs  $4 how many retries alarm
+-- $5 how the error of a blocked workflow begins
 -- locks none   index instances_pkey   bound $2
 select s.fsm, s.fsm_version, s.step, s.status,
        count(*) as instances,
        count(*) filter (where s.status = 'awaiting_signal' and s.await_deadline is null) as without_deadline,
        count(*) filter (where s.status = 'awaiting_signal' and s.await_deadline < s.overdue_before) as overdue,
        count(*) filter (where s.status in ('runnable', 'executing') and s.attempt >= $4) as retrying,
+       count(*) filter (where s.status in ('runnable', 'executing') and s.events > 0
+                          and starts_with(s.last_error, $5)) as blocked,
        min(s.updated_at) as oldest_updated_at,
        max(s.id) as last
-  from (select i.id, i.fsm, i.fsm_version, i.step, i.status, i.await_deadline, i.attempt, i.updated_at,
-               k.now - $3::bigint * interval '1 microsecond' as overdue_before
+  from (select i.id, i.fsm, i.fsm_version, i.step, i.status, i.await_deadline, i.attempt, i.events, i.last_error,
+               i.updated_at, k.now - $3::bigint * interval '1 microsecond' as overdue_before
           from (select outlast.now() as now offset 0) k
          cross join lateral (
-               select i.id, i.fsm, i.fsm_version, i.step, i.status, i.await_deadline, i.attempt, i.updated_at
+               select i.id, i.fsm, i.fsm_version, i.step, i.status, i.await_deadline, i.attempt, i.events,
+                      i.last_error, i.updated_at
                  from outlast.instances i
                 where i.id > $1
                 order by i.id

@@ -1,6 +1,6 @@
 //! The words for where an instance stands: facts in, a sentence out.
 
-use crate::workflow::{Blocked, OpenWait, Waits};
+use crate::workflow::{Blocked, OpenWait, Waits, WindowWait};
 use outlast_core::{
     Barrier, CancelRequest, Instance, InstanceId, QueueSummary, RoundSummary, Status, Timestamp,
     Until, Worker, WorkerId, span,
@@ -368,9 +368,12 @@ fn flowing(instance: &Instance, waits: &Waits, now: Timestamp) -> Option<String>
             false => {
                 let (call, open, size) = (group.call, group.open, group.size);
                 let calls = format!("{open} of {size} calls of a group (call {call})");
-                match members.len() == open && open <= NAMED_MAX {
-                    true => format!("{calls}: {}", listed(&members, "and", now)),
-                    false => calls,
+                match (group.window, members.len() == open && open <= NAMED_MAX) {
+                    (Some(WindowWait { running, held }), _) if held > 0 => {
+                        format!("{calls}, of which {running} have a place and {held} wait for one")
+                    }
+                    (_, true) => format!("{calls}: {}", listed(&members, "and", now)),
+                    (_, false) => calls,
                 }
             }
         });

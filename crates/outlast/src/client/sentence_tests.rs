@@ -471,6 +471,7 @@ fn wait(kind: &'static str, call: i32, name: &str) -> OpenWait {
         child: None,
         child_run: None,
         child_status: None,
+        is_held: None,
         on_parent_close: None,
         group: None,
         is_awaited: true,
@@ -499,6 +500,7 @@ fn within(path: &[i32], size: usize, is_selection: bool, waits: Vec<OpenWait>) -
         size,
         index,
         is_selection,
+        members: Some("mixed"),
     };
     let placed = waits.into_iter().enumerate().map(|(index, it)| OpenWait {
         group: Some(place(index)),
@@ -511,8 +513,11 @@ fn group(call: i32, size: usize, open: usize) -> GroupWait {
     GroupWait {
         call,
         is_selection: false,
+        members: "mixed",
         size,
         open,
+        deadline: None,
+        window: None,
     }
 }
 
@@ -592,8 +597,8 @@ fn a_workflow_says_what_it_waits_for_by_kind_name_and_call() {
             waits: Some(Waits {
                 open,
                 groups,
-                blocked: None,
                 is_whole: true,
+                ..Waits::default()
             }),
             ..Surroundings::at(NOW)
         };

@@ -1,11 +1,12 @@
 //! A run with its history, as a document: to be looked at, and to be replayed against other code.
 
 use super::events::{Renewed, data_of};
+use super::timeline::{PolicyApplied, TimelineEntry};
 use crate::client::Client;
 use outlast_core::limits::HISTORY_PAGE_MAX;
 use outlast_core::{
-    Event, EventKind, HistoryRequest, Instance, InstanceId, Json, Result, RunSummary, Status,
-    Timestamp,
+    ClosePolicy, Event, EventKind, HistoryRequest, Instance, InstanceId, Json, Result, RunSummary,
+    Status, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,56 @@ pub struct ExportedRun {
     pub input: Json,
     /// What happened, in order.
     pub events: Vec<ExportedEvent>,
+    /// What the end of the run has meant for its children, in order. It is no part of what code is held against.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<ExportedPolicy>,
+}
+
+/// A policy of an exported history that was applied to a child.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ExportedPolicy {
+    /// Its place: they go on where the events end.
+    pub seq: i32,
+    /// When it was applied, in microseconds since 1970.
+    pub at: Timestamp,
+    /// `policy_applied`.
+    pub kind: String,
+    /// The run that had started the child.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<i32>,
+    /// The call of that run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<i32>,
+    /// What that call names.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The child.
+    pub child: InstanceId,
+    /// What it was told.
+    pub policy: ClosePolicy,
+    /// What it was then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status_before: Option<Status>,
+    /// Which end of which parent it was told.
+    pub reason: String,
+}
+
+impl From<PolicyApplied> for ExportedPolicy {
+    fn from(applied: PolicyApplied) -> ExportedPolicy {
+        let origin = applied.origin;
+        ExportedPolicy {
+            seq: applied.seq,
+            at: applied.at,
+            kind: TimelineEntry::POLICY_APPLIED.to_owned(),
+            run: origin.as_ref().map(|it| it.run),
+            call: origin.as_ref().map(|it| it.call),
+            name: origin.map(|it| it.name).unwrap_or_default(),
+            child: applied.child,
+            policy: applied.policy,
+            status_before: applied.status_before,
+            reason: applied.reason,
+        }
+    }
 }
 
 /// An event of an exported history.
@@ -107,6 +158,7 @@ impl Client {
         }
         let events = self.events_of(id, run).await?;
         let input = self.input_of(&instance, run, &stored).await?;
+        let policies = self.policies(&instance, run, 0, usize::MAX).await?;
         Ok(Some(ExportedRun {
             format: FORMAT,
             instance: id,
@@ -118,6 +170,7 @@ impl Client {
             status: instance.status,
             input,
             events: events.into_iter().map(Into::into).collect(),
+            policies: policies.into_iter().map(Into::into).collect(),
         }))
     }
 

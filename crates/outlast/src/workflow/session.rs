@@ -23,8 +23,8 @@ use super::{ExportedRun, FlowError, Workflow};
 use crate::machine::{Context, Decided, Trouble};
 use outlast_core::limits::{HISTORY_BYTES_MAX, HISTORY_MAX, HISTORY_PAGE_MAX};
 use outlast_core::{
-    Event, EventKind, Flowing, HistoryRequest, Invalid, Json, NewEvent, Outcome, Proceed, Signal,
-    Timestamp,
+    BLOCKED, Event, EventKind, Flowing, HistoryRequest, Invalid, Json, NewEvent, Outcome, Proceed,
+    Signal, Timestamp,
 };
 use std::any::Any;
 use std::future::poll_fn;
@@ -33,9 +33,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-
-/// What an instance whose code does not fit its history shows first in its error.
-pub const BLOCKED: &str = "blocked: ";
 
 /// How long a blocked one waits before it is tried again: from this, doubled up to that.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);

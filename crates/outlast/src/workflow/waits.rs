@@ -1,12 +1,16 @@
 //! What a workflow waits for, read from its history: for people to look at.
 
-use super::BLOCKED;
-use super::events::{Ended, Mismatch, Place, Scheduled, Waiting, data_of};
+mod groups;
+
+use super::events::{Ended, Mismatch, Place, Reason, Scheduled, Waiting, data_of};
+pub use groups::{GroupWait, WindowWait};
+use groups::{Uncounted, groups, members_of};
+
 use crate::client::Client;
 use outlast_core::limits::HISTORY_PAGE_MAX;
 use outlast_core::{
-    ClosePolicy, Event, EventKind, Filter, HistoryRequest, Instance, InstanceId, ListRequest,
-    Result, Status, Timestamp,
+    BLOCKED, ClosePolicy, Event, EventKind, Filter, HistoryRequest, Instance, InstanceId,
+    ListRequest, Result, Status, Timestamp,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -14,7 +18,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// How many children that live are looked at, to tell who they are. Of more it is only counted how many there are.
 const CHILDREN_SEEN: usize = 200;
 
-/// What a workflow waits for, as far as its history was looked at: the last
+/// What a workflow waits for and what it has survived, as far as its history was looked at: the last
 /// [`HISTORY_PAGE_MAX`](outlast_core::limits::HISTORY_PAGE_MAX) events of its present run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Waits {
@@ -24,21 +28,10 @@ pub struct Waits {
     pub groups: Vec<GroupWait>,
     /// Why it cannot go on, when its code does not fit its history.
     pub blocked: Option<Blocked>,
+    /// The failures that its code has caught and gone on from, in their order.
+    pub handled: Vec<Handled>,
     /// Whether all of its history was looked at and all of its children were: else there may be more.
     pub is_whole: bool,
-}
-
-/// A group or a selection that is waited for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct GroupWait {
-    /// Its call.
-    pub call: i32,
-    /// Whether the first of it counts, and not all.
-    pub is_selection: bool,
-    /// How many calls it has.
-    pub size: usize,
-    /// How many of them have not come to anything yet.
-    pub open: usize,
 }
 
 /// Where the code of a workflow does not fit its history.
@@ -52,10 +45,26 @@ pub struct Blocked {
     pub since: Timestamp,
 }
 
+/// A failure that the code of a workflow has caught and gone on from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Handled {
+    /// The event that says so.
+    pub seq: i32,
+    /// When.
+    pub at: Timestamp,
+    /// The call that failed.
+    pub call: Option<i32>,
+    /// What that call names.
+    pub name: String,
+    /// Why it failed.
+    pub reason: String,
+}
+
 impl Client {
-    /// What a workflow waits for and what keeps it. Nothing of what has ended, and of what is no workflow.
+    /// What a workflow waits for, what keeps it, and what it has survived in its present run. What has ended waits for nothing;
+    /// nothing at all is known of what is no workflow.
     pub async fn waits(&self, instance: &Instance) -> Result<Waits> {
-        if instance.status.is_terminal() || !instance.is_workflow() {
+        if !instance.is_workflow() {
             return Ok(Waits {
                 is_whole: true,
                 ..Waits::default()
@@ -70,26 +79,26 @@ impl Client {
         };
         let events = self.history(request).await?;
         let mut waits = Waits {
-            open: open_waits(&events),
-            groups: Vec::new(),
-            blocked: blocked(instance, &events),
+            handled: handled(&events),
             is_whole: request.after == 0,
+            ..Waits::default()
         };
-        let ended = self.see_children(instance, &mut waits).await?;
-        waits.groups = groups(&waits.open, &ended);
+        if instance.status.is_terminal() {
+            return Ok(waits);
+        }
+        waits.open = open_waits(&events);
+        waits.blocked = blocked(instance, &events);
+        let uncounted = self.see_children(instance, &mut waits).await?;
+        waits.groups = groups(&waits.open, &uncounted);
         Ok(waits)
     }
 
     /// Says who the awaited children are, and takes away those that have ended. Of more children than are looked at it
-    /// answers how many have ended, by round.
-    async fn see_children(
-        &self,
-        instance: &Instance,
-        waits: &mut Waits,
-    ) -> Result<HashMap<i32, usize>> {
-        let mut rounds = HashMap::new();
+    /// answers how many have ended.
+    async fn see_children(&self, instance: &Instance, waits: &mut Waits) -> Result<Uncounted> {
+        let mut uncounted = Uncounted::default();
         if waits.open.iter().all(|it| it.started.is_none()) {
-            return Ok(rounds);
+            return Ok(uncounted);
         }
         let live = Status::ALL.into_iter().filter(|it| !it.is_terminal());
         let request = ListRequest {
@@ -104,58 +113,32 @@ impl Client {
         let page = self.store.list(request).await?;
         let seen = page.instances.iter().filter_map(|child| {
             let place = (child.parent?.round, child.position?);
-            Some((place, (child.id, child.run, child.status)))
+            Some((place, child))
         });
-        let seen: HashMap<(i32, i32), (InstanceId, i32, Status)> = seen.collect();
+        let seen: HashMap<(i32, i32), &Instance> = seen.collect();
         for it in &mut waits.open {
-            if let Some((id, run, status)) = it.started.and_then(|place| seen.get(&place)) {
-                (it.child, it.child_run) = (Some(*id), Some(*run));
-                it.child_status = Some(*status);
+            if let Some(child) = it.started.and_then(|place| seen.get(&place)) {
+                (it.child, it.child_run) = (Some(child.id), Some(child.run));
+                (it.child_status, it.is_held) = (Some(child.status), child.held);
             }
         }
         if page.next.is_none() {
             waits
                 .open
                 .retain(|it| it.started.is_none() || it.child_status.is_some());
-            return Ok(rounds);
+            return Ok(uncounted);
         }
         waits.is_whole = false;
+        let window = instance.barrier.as_ref().and_then(|it| it.window);
+        uncounted.window = window.map(|places| (instance.round, places as usize));
         for round in self.store.rounds(instance.id).await? {
             let ended = round.children.iter().filter(|(it, _)| it.is_terminal());
             let ended: u64 = ended.map(|(_, children)| children).sum();
-            rounds.insert(round.round, usize::try_from(ended).unwrap_or(usize::MAX));
+            let ended = usize::try_from(ended).unwrap_or(usize::MAX);
+            uncounted.ended.insert(round.round, ended);
         }
-        Ok(rounds)
+        Ok(uncounted)
     }
-}
-
-/// The groups that what is open belongs to. `ended` says how many children of a round have ended, though they are among
-/// what is open.
-fn groups(open: &[OpenWait], ended: &HashMap<i32, usize>) -> Vec<GroupWait> {
-    let mut groups: BTreeMap<i32, (GroupWait, HashSet<i32>)> = BTreeMap::new();
-    for it in open.iter().filter(|it| it.is_awaited) {
-        let Some(place) = &it.group else {
-            continue;
-        };
-        let Some(&call) = place.path.first() else {
-            continue;
-        };
-        let group = GroupWait {
-            call,
-            is_selection: place.is_selection,
-            size: place.size,
-            open: 0,
-        };
-        let (group, rounds) = groups.entry(call).or_insert((group, HashSet::new()));
-        group.open += 1;
-        rounds.extend(it.started.map(|(round, _)| round));
-    }
-    let counted = groups.into_values().map(|(mut group, rounds)| {
-        let ended = rounds.iter().filter_map(|round| ended.get(round));
-        group.open = group.open.saturating_sub(ended.sum());
-        group
-    });
-    counted.collect()
 }
 
 /// What the last event says of a replay that did not fit, while that is what keeps the instance.
@@ -171,6 +154,20 @@ fn blocked(instance: &Instance, events: &[Event]) -> Option<Blocked> {
         found: mismatch.found,
         since: last.at,
     })
+}
+
+fn handled(events: &[Event]) -> Vec<Handled> {
+    let caught = events
+        .iter()
+        .filter(|event| event.kind == EventKind::FailureHandled);
+    let handled = caught.map(|event| Handled {
+        seq: event.seq,
+        at: event.at,
+        call: event.call,
+        name: event.name.clone(),
+        reason: data_of::<Reason>(&event.data).map_or_else(|_| String::new(), |it| it.reason),
+    });
+    handled.collect()
 }
 
 /// Something that a workflow has asked for and that has not come yet.
@@ -194,6 +191,8 @@ pub struct OpenWait {
     pub child_run: Option<i32>,
     /// How the child stands, where it was looked at.
     pub child_status: Option<Status>,
+    /// Whether the child waits for a place in the window of its group; `None` when that has none, or it was not looked at.
+    pub is_held: Option<bool>,
     /// What becomes of the child when the workflow ends.
     pub on_parent_close: Option<ClosePolicy>,
     /// The group it is in.
@@ -213,6 +212,9 @@ pub struct GroupPlace {
     pub index: usize,
     /// Whether the outermost is a selection: the first of it counts, and not all.
     pub is_selection: bool,
+    /// What the calls of the outermost are: `children`, `activities`, `steps`, `timers`, `signals`, or `mixed`. Told where
+    /// all of them were looked at, and not with a single event.
+    pub members: Option<&'static str>,
 }
 
 impl From<Place> for GroupPlace {
@@ -222,6 +224,7 @@ impl From<Place> for GroupPlace {
             size: place.size,
             index: place.index,
             is_selection: place.select,
+            members: None,
         }
     }
 }
@@ -297,9 +300,16 @@ pub fn open_waits(events: &[Event]) -> Vec<OpenWait> {
         }
     }
     let mut open: Vec<OpenWait> = open.into_values().collect();
+    let members = members_of(events);
     for it in &mut open {
-        let outermost = it.group.as_ref().and_then(|group| group.path.first());
-        it.is_awaited = outermost.is_none_or(|group| !resolved.contains(group));
+        let Some(place) = &mut it.group else {
+            continue;
+        };
+        let Some(outermost) = place.path.first() else {
+            continue;
+        };
+        it.is_awaited = !resolved.contains(outermost);
+        place.members = members.get(outermost).copied();
     }
     // A signal, a timer or a step that nobody waits for is nothing to look at.
     open.retain(|it| it.is_awaited || matches!(it.kind, "activity" | "child"));
@@ -320,6 +330,7 @@ fn wait(kind: &'static str, call: i32, event: &Event) -> OpenWait {
         child: None,
         child_run: None,
         child_status: None,
+        is_held: None,
         on_parent_close: None,
         group: waiting.group.map(Into::into),
         is_awaited: true,
@@ -340,6 +351,7 @@ fn child_wait(kind: &'static str, call: i32, event: &Event) -> OpenWait {
         child: None,
         child_run: None,
         child_status: None,
+        is_held: None,
         on_parent_close: policy,
         group: scheduled.and_then(|it| it.group).map(Into::into),
         is_awaited: true,

@@ -3,6 +3,7 @@
 use crate::support::*;
 use outlast::prelude::*;
 use outlast::testing::Harness;
+use outlast::workflow::{History, PolicyApplied, TimelineEntry};
 use outlast::{EventKind, Verb};
 
 on_both_stores!(
@@ -12,6 +13,12 @@ on_both_stores!(
     children_are_treated_by_their_policies_when_their_workflow_is_terminated,
     policies_work_inside_a_group,
     a_policy_is_recorded_with_the_call_and_what_came_of_it_on_the_parent,
+    a_timeline_ends_with_each_policy_that_was_applied,
+    a_timeline_is_the_same_page_by_page,
+    a_policy_names_the_run_that_had_started_the_child,
+    a_child_says_which_end_of_its_parent_has_ended_it,
+    a_tree_that_somebody_ends_applies_no_policy,
+    a_retried_workflow_keeps_the_policies_of_each_of_its_ends,
     who_has_ended_is_left_alone,
     a_child_that_is_asked_to_end_may_clean_up,
 );
@@ -133,6 +140,166 @@ async fn a_policy_is_recorded_with_the_call_and_what_came_of_it_on_the_parent(gr
         (Some(kids[2].id), Verb::Terminate),
     ];
     assert_eq!(closures, expected);
+}
+
+/// The timeline of a run, whole.
+async fn timeline(harness: &Harness, id: Scripted, run: i32) -> Vec<TimelineEntry> {
+    let row = get(harness, id).await;
+    harness.timeline(&row, run, 0, 1_000).await.unwrap()
+}
+
+async fn policies(harness: &Harness, id: Scripted, run: i32) -> Vec<PolicyApplied> {
+    let entries = timeline(harness, id, run).await.into_iter();
+    let policies = entries.filter_map(|entry| match entry {
+        TimelineEntry::Event(_) => None,
+        TimelineEntry::PolicyApplied(policy) => Some(policy),
+    });
+    policies.collect()
+}
+
+async fn a_timeline_ends_with_each_policy_that_was_applied(ground: Ground) {
+    let (mut harness, id) = parked(&ground, "well").await;
+    assert_eq!(policies(&harness, id, 1).await, []);
+    harness.signal(id, Halt(0)).await.unwrap();
+    harness.run().await;
+    let kids = children(&harness, id).await;
+    let events = history(&harness, id, 1).await;
+    let mut applied = policies(&harness, id, 1).await;
+    let places: Vec<i32> = applied.iter().map(|it| it.seq).collect();
+    let last = events.last().unwrap();
+    assert_eq!(places, [last.seq + 1, last.seq + 2]);
+    assert!(applied.iter().all(|it| it.at >= last.at));
+    applied.sort_by_key(|it| it.child);
+    let calls = [2, 3].map(|call| {
+        let scheduled = events.iter().find(|it| it.call == Some(call));
+        (call, scheduled.unwrap().seq)
+    });
+    for (index, (it, (call, seq))) in applied.iter().zip(calls).enumerate() {
+        assert_eq!(it.child, kids[index + 1].id);
+        assert_eq!(it.policy, POLICIES[index + 1]);
+        assert_eq!(it.status_before, Some(Status::AwaitingSignal));
+        assert_eq!(it.reason, format!("parent {} ended as done", id.get()));
+        assert_eq!(it.call_in(1), Some(call));
+        let origin = it.origin.as_ref().unwrap();
+        assert_eq!(
+            (origin.seq, &*origin.name, origin.kind),
+            (seq, "kid", "child")
+        );
+    }
+}
+
+async fn a_timeline_is_the_same_page_by_page(ground: Ground) {
+    let (mut harness, id) = parked(&ground, "badly").await;
+    harness.signal(id, Halt(0)).await.unwrap();
+    harness.run().await;
+    let row = get(&harness, id).await;
+    let whole = timeline(&harness, id, 1).await;
+    let kinds: Vec<_> = whole.iter().rev().map(TimelineEntry::kind).collect();
+    assert_eq!(
+        kinds[..3],
+        ["policy_applied", "policy_applied", "run_failed"]
+    );
+    for size in [1, 2, 3, 7] {
+        let mut pages = Vec::new();
+        loop {
+            let after = pages.last().map_or(0, TimelineEntry::seq);
+            let page = harness.timeline(&row, 1, after, size).await.unwrap();
+            if page.is_empty() {
+                break;
+            }
+            assert!(page.len() <= size);
+            pages.extend(page);
+        }
+        assert_eq!(pages, whole, "in pages of {size}");
+    }
+    // The document has the same, apart from what code is held against.
+    let exported = harness.export(id, None).await.unwrap().unwrap();
+    let document = serde_json::to_string(&exported).unwrap();
+    let read = History::parse(&document).unwrap();
+    assert_eq!(read.events.len(), whole.len() - 2);
+    let told: Vec<_> = read.policies.iter().map(|it| (it.seq, it.child)).collect();
+    let applied = policies(&harness, id, 1).await;
+    let expected: Vec<_> = applied.iter().map(|it| (it.seq, it.child)).collect();
+    assert_eq!(told, expected);
+    assert!(read.policies.iter().all(|it| it.kind == "policy_applied"));
+    let calls: Vec<_> = read.policies.iter().map(|it| (it.run, it.call)).collect();
+    assert!(calls.contains(&(Some(1), Some(2))) && calls.contains(&(Some(1), Some(3))));
+}
+
+async fn a_policy_names_the_run_that_had_started_the_child(ground: Ground) {
+    let code = script(|flow, input: Value| async move {
+        let kid = flow.child::<Kid>(Say::Wait);
+        kid.on_parent_close(ClosePolicy::Terminate).start().await?;
+        match input.as_u64().unwrap() {
+            0 => Ok(()),
+            left => flow.continue_as_new(left - 1),
+        }
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, 1).await;
+    assert_eq!(policies(&harness, id, 1).await, []);
+    let applied = policies(&harness, id, 2).await;
+    let mut of: Vec<_> = applied.iter().map(|it| it.call_in(2)).collect();
+    of.sort();
+    assert_eq!(of, [None, Some(1)]);
+    let earlier = applied.iter().find(|it| it.call_in(2).is_none()).unwrap();
+    let origin = earlier.origin.as_ref().unwrap();
+    assert_eq!((origin.run, origin.call), (1, 1));
+    assert_eq!(earlier.child, children(&harness, id).await[0].id);
+}
+
+async fn a_child_says_which_end_of_its_parent_has_ended_it(ground: Ground) {
+    let (mut harness, id) = parked(&ground, "badly").await;
+    harness.signal(id, Halt(0)).await.unwrap();
+    harness.run().await;
+    let end = format!("by parent: parent {} ended as failed", id.get());
+    let (asked, told) = (format!("cancelled {end}"), format!("terminated {end}"));
+    let kids = children(&harness, id).await;
+    let kid = get(&harness, kids[1].id).await;
+    assert_eq!(kid.cancel.as_ref().unwrap().reason, asked);
+    assert_eq!(kid.last_error.as_ref(), Some(&asked));
+    let wish = history(&harness, kids[1].id, 1).await;
+    let wish = data(the(&wish, EventKind::CancelRequested))["reason"].clone();
+    assert_eq!(wish, asked);
+    let kid = get(&harness, kids[2].id).await;
+    assert_eq!(kid.last_error, Some(told));
+}
+
+async fn a_tree_that_somebody_ends_applies_no_policy(ground: Ground) {
+    let (mut harness, id) = parked(&ground, "well").await;
+    let end = format!("parent {} ended as cancelled", id.get());
+    let note = Note::by("ada").because(&end);
+    harness.terminate_tree(id, note).await.unwrap();
+    harness.run().await;
+    assert_eq!(statuses(&harness, id).await, [Status::Cancelled; 3]);
+    // The workflow has ended as well, so the policies may have come first; what ada has ended is not theirs.
+    let closures = harness.closures(id.get(), None).await.unwrap();
+    let (by_ada, by_end): (Vec<_>, Vec<_>) = closures.iter().partition(|it| it.by == "ada");
+    assert!(!by_ada.is_empty(), "{closures:?}");
+    let applied = policies(&harness, id, 1).await;
+    let applied: Vec<_> = applied.iter().map(|it| Some(it.child)).collect();
+    let expected: Vec<_> = by_end.iter().map(|it| it.instance).collect();
+    assert_eq!(applied, expected);
+}
+
+async fn a_retried_workflow_keeps_the_policies_of_each_of_its_ends(ground: Ground) {
+    let (mut harness, id) = parked(&ground, "badly").await;
+    for _ in 0..2 {
+        harness.signal(id, Halt(0)).await.unwrap();
+        harness.run().await;
+        harness.advance(Duration::from_secs(1)).await;
+        harness.retry(id, Note::by("ada")).await.unwrap();
+        harness.run().await;
+    }
+    let row = get(&harness, id).await;
+    assert_eq!((row.run, row.status), (3, Status::AwaitingSignal));
+    for run in [1, 2] {
+        let applied = policies(&harness, id, run).await;
+        let mut calls: Vec<_> = applied.iter().map(|it| it.call_in(run)).collect();
+        calls.sort();
+        assert_eq!(calls, [Some(2), Some(3)], "run {run}");
+    }
+    assert_eq!(policies(&harness, id, 3).await, []);
 }
 
 async fn who_has_ended_is_left_alone(ground: Ground) {

@@ -15,6 +15,7 @@ mod determinism;
 mod engines;
 mod failures;
 mod handles;
+mod looking;
 mod records;
 mod renewing;
 mod repair;

@@ -1,0 +1,300 @@
+//! What people see of a workflow: what it waits for, what it has survived, and which call has started a child.
+
+use crate::support::*;
+use outlast::prelude::*;
+use outlast::workflow::{GroupWait, OpenWait, Waits, WindowWait};
+
+on_both_stores!(
+    a_window_says_how_many_run_and_how_many_are_held,
+    a_group_says_what_its_calls_are,
+    a_selection_says_until_when_it_is_waited_for,
+    failures_that_were_handled_are_counted_and_told,
+    a_child_knows_the_call_that_has_started_it,
+    a_child_of_a_long_history_is_found_in_it,
+    a_child_is_told_with_its_newest_run,
+    children_are_told_call_by_call_and_outlive_their_rows,
+);
+
+async fn waits(client: &Client, id: impl Into<outlast::Target>) -> Waits {
+    let row = get(client, id).await;
+    client.waits(&row).await.unwrap()
+}
+
+fn only(groups: &[GroupWait]) -> &GroupWait {
+    let [group] = groups else {
+        panic!("one group, not {groups:?}");
+    };
+    group
+}
+
+async fn a_window_says_how_many_run_and_how_many_are_held(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kids = (0..5).map(|_| flow.child::<Kid>(Say::Wait));
+        flow.all(kids.collect::<Vec<_>>()).window(2).await
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    for (ended, running, held) in [(0, 2, 3), (1, 2, 2), (4, 1, 0)] {
+        while children(&harness, id)
+            .await
+            .iter()
+            .filter(|it| it.status == Status::Done)
+            .count()
+            < ended
+        {
+            let kids = children(&harness, id).await;
+            let first = kids.iter().find(|it| it.status == Status::AwaitingSignal);
+            go(&harness, first.unwrap().id, 1).await;
+            harness.run().await;
+        }
+        let seen = waits(&harness, id).await;
+        let group = only(&seen.groups);
+        assert_eq!((group.size, group.open), (5, 5 - ended));
+        assert_eq!(group.window, Some(WindowWait { running, held }));
+        let is_held = |it: &&OpenWait| it.is_held == Some(true);
+        assert_eq!(seen.open.iter().filter(is_held).count(), held);
+        let row = get(&harness, id).await;
+        let said = harness.explain(&row).await.unwrap();
+        let expected = format!("of which {running} have a place and {held} wait for one");
+        assert_eq!(said.contains(&expected), held > 0, "{said}");
+    }
+}
+
+async fn a_group_says_what_its_calls_are(ground: Ground) {
+    let code = script(|flow, input: Value| async move {
+        let kid = || flow.child::<Kid>(Say::Wait);
+        match input.as_str().unwrap() {
+            "children" => {
+                flow.all((kid(), flow.all((kid(),)))).await?;
+            }
+            "signals" => {
+                flow.all((flow.signal::<Go>(), flow.signal::<Halt>()))
+                    .await?;
+            }
+            _ => {
+                flow.all((flow.activity(Double, 1), flow.all((kid(),))))
+                    .await?;
+            }
+        }
+        Ok(())
+    });
+    let mut harness = ground.runs(code).await;
+    for kind in ["children", "signals", "mixed"] {
+        let id = ran(&mut harness, kind).await;
+        let seen = waits(&harness, id).await;
+        assert_eq!(only(&seen.groups).members, kind);
+        assert_eq!(only(&seen.groups).window, None);
+        for wait in &seen.open {
+            let place = wait.group.as_ref().unwrap();
+            assert_eq!(place.members, Some(kind));
+        }
+        // The members of a group within it know the path, from the outermost on.
+        let deepest = seen.open.iter().filter_map(|it| it.group.as_ref());
+        let deepest = deepest.max_by_key(|place| place.path.len()).unwrap();
+        assert_eq!(deepest.path.len(), if kind == "signals" { 1 } else { 2 });
+        assert_eq!((deepest.size, deepest.index), (2, 1));
+        assert_eq!(deepest.path[0], only(&seen.groups).call);
+    }
+}
+
+async fn a_selection_says_until_when_it_is_waited_for(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kid = flow.child::<Kid>(Say::Wait);
+        flow.all((kid,)).timeout(Duration::from_secs(60)).await?;
+        Ok(())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    let seen = waits(&harness, id).await;
+    let timer = seen.open.iter().find(|it| it.kind == "timer").unwrap();
+    let group = only(&seen.groups);
+    assert!(group.is_selection);
+    assert_eq!(group.deadline, timer.deadline);
+    assert!(group.deadline.is_some());
+}
+
+async fn failures_that_were_handled_are_counted_and_told(ground: Ground) {
+    let code = script(|flow, _| async move {
+        for what in ["broken", "lost"] {
+            let kid = flow.child::<Kid>(Say::Fail(what.into()));
+            if kid.await.is_ok() {
+                return Err(flow.fail("it should have failed"));
+            }
+        }
+        flow.signal::<Halt>().await?;
+        Ok(())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    let told = |seen: &Waits| {
+        let handled = seen.handled.iter();
+        let told = handled.map(|it| (it.call, it.name.clone(), it.reason.clone()));
+        told.collect::<Vec<_>>()
+    };
+    let expected = [(1, "broken"), (2, "lost")];
+    let expected = expected.map(|(call, why)| (Some(call), "kid".to_owned(), why.to_owned()));
+    assert_eq!(told(&waits(&harness, id).await), expected);
+    harness.signal(id, Halt(0)).await.unwrap();
+    harness.run().await;
+    // What has ended waits for nothing, and has survived what it has survived.
+    let seen = waits(&harness, id).await;
+    assert_eq!(told(&seen), expected);
+    assert!(seen.open.is_empty() && seen.groups.is_empty());
+}
+
+async fn a_child_knows_the_call_that_has_started_it(ground: Ground) {
+    let code = script(|flow, input: Value| async move {
+        number(&flow, "one", 1).await?;
+        flow.start_child::<Kid>(Say::Wait).await?;
+        if input.as_u64() == Some(1) {
+            return flow.continue_as_new(0);
+        }
+        let kids = flow.all([flow.child::<Kid>(Say::Wait), flow.child::<Kid>(Say::Wait)]);
+        flow.all((flow.activity(Double, 1), kids)).await?;
+        Ok(())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, 1).await;
+    let mut seen = Vec::new();
+    for child in children(&harness, id).await {
+        let child = get(&harness, child.id).await;
+        let origin = harness.origin(&child).await.unwrap().unwrap();
+        let events = history(&harness, id, origin.run).await;
+        let scheduled = events.iter().find(|it| it.seq == origin.seq).unwrap();
+        assert_eq!(scheduled.call, Some(origin.call));
+        assert_eq!((&scheduled.name, scheduled.at), (&origin.name, origin.at));
+        let index = origin.group.map(|place| place.index);
+        seen.push((origin.run, origin.kind, origin.call, index));
+    }
+    let calls: Vec<_> = seen.iter().map(|(run, kind, ..)| (*run, *kind)).collect();
+    let expected = [
+        (1, "child"),
+        (2, "child"),
+        (2, "activity"),
+        (2, "child"),
+        (2, "child"),
+    ];
+    assert_eq!(calls, expected);
+    let places: Vec<_> = seen.iter().map(|(.., index)| *index).collect();
+    assert_eq!(places, [None, None, Some(0), Some(1), Some(2)]);
+    let mut numbers: Vec<_> = seen[1..].iter().map(|(.., call, _)| *call).collect();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 4, "each has a call of its own");
+    // Nobody has started the parent.
+    let parent = get(&harness, id).await;
+    assert_eq!(harness.origin(&parent).await.unwrap(), None);
+}
+
+/// Several pages of events, some of them without a child, and groups that begin on one page and end on another.
+async fn a_child_of_a_long_history_is_found_in_it(ground: Ground) {
+    let code = script(|flow, _| async move {
+        for size in [70, 1, 90] {
+            for _ in 0..130 {
+                number(&flow, "one", 1).await?;
+            }
+            let kids = (0..size).map(|_| flow.activity(Double, 1));
+            flow.all(kids.collect::<Vec<_>>()).await?;
+        }
+        Ok(())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    assert!(history(&harness, id, 1).await.len() > 700);
+    let kids = children(&harness, id).await;
+    assert_eq!(kids.len(), 161);
+    let mut calls = Vec::new();
+    for index in [0, 1, 35, 68, 69, 70, 71, 72, 100, 159, 160] {
+        let child = get(&harness, kids[index].id).await;
+        let origin = harness.origin(&child).await.unwrap().unwrap();
+        let place = (child.parent.unwrap().round, child.position.unwrap());
+        let events = history(&harness, id, 1).await;
+        let scheduled = events.iter().find(|it| it.seq == origin.seq).unwrap();
+        let scheduled = data(scheduled);
+        assert_eq!(
+            json!([scheduled["round"], scheduled["position"]]),
+            json!(place)
+        );
+        calls.push(origin.call);
+    }
+    assert!(calls.is_sorted_by(|a, b| a < b), "{calls:?}");
+}
+
+async fn a_child_is_told_with_its_newest_run(ground: Ground) {
+    let code = script(|flow, _| async move {
+        flow.child::<Kid>(Say::Renew(2)).await?;
+        Ok(())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    let seen = waits(&harness, id).await;
+    let [wait] = &seen.open[..] else {
+        panic!("one wait, not {:?}", seen.open);
+    };
+    let child = &children(&harness, id).await[0];
+    assert!(child.run > 1);
+    assert_eq!((wait.call, wait.child), (1, Some(child.id)));
+    assert_eq!(wait.child_run, Some(child.run));
+}
+
+async fn children_are_told_call_by_call_and_outlive_their_rows(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let renewed = flow.child::<Kid>(Say::Renew(2));
+        let renewed = renewed.on_parent_close(ClosePolicy::Terminate);
+        let badly = flow.child::<Kid>(Say::WaitThenFail("broken".into()));
+        let _ = flow.all((renewed, flow.activity(Double, 1))).await?;
+        let _ = badly.await;
+        flow.start_child::<Kid>(Say::Wait).await?;
+        flow.signal::<Halt>().await?;
+        Ok(())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    let kids = children(&harness, id).await;
+    go(&harness, kids[0].id, 1).await;
+    harness.run().await;
+    let kids = children(&harness, id).await;
+    go(&harness, kids[2].id, 1).await;
+    harness.run().await;
+    let row = get(&harness, id).await;
+    let before = harness.child_calls(&row, 1, 0, 100).await.unwrap();
+    let told: Vec<_> = before
+        .iter()
+        .map(|it| (it.status.unwrap(), it.run, it.is_recorded))
+        .collect();
+    let expected = [
+        (Status::Done, Some(3), true),
+        (Status::Failed, Some(1), true),
+        (Status::Done, Some(1), true),
+        (Status::AwaitingSignal, Some(1), false),
+    ];
+    let mut sorted = told.clone();
+    sorted.sort_by_key(|(status, run, _)| (*status, *run));
+    let mut wanted = expected.to_vec();
+    wanted.sort_by_key(|(status, run, _)| (*status, *run));
+    assert_eq!(sorted, wanted);
+    assert!(before.is_sorted_by_key(|it| it.call));
+    let policies: Vec<_> = before.iter().map(|it| it.on_parent_close).collect();
+    assert_eq!(
+        policies
+            .iter()
+            .filter(|it| **it == ClosePolicy::Terminate)
+            .count(),
+        1
+    );
+    assert!(
+        before
+            .iter()
+            .any(|it| it.reason.as_deref() == Some("broken"))
+    );
+    // The rows go, and what the parent has recorded stays.
+    let sql = format!("delete from instances where parent_id = {}", id.get());
+    ground.tamper(&sql).await;
+    let after = harness.child_calls(&row, 1, 0, 100).await.unwrap();
+    let kept = |calls: &[outlast::workflow::ChildCall]| {
+        let kept = calls.iter().filter(|it| it.is_recorded).cloned();
+        kept.collect::<Vec<_>>()
+    };
+    assert_eq!(kept(&after), kept(&before));
+    let gone = after.iter().find(|it| !it.is_recorded).unwrap();
+    assert_eq!((gone.status, &*gone.machine), (None, "kid"));
+}
