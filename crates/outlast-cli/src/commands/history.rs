@@ -7,11 +7,12 @@ use crate::flow::said;
 use crate::object::EventObject;
 use crate::output::{Format, Output, note};
 use crate::table::{Table, cell};
-use crate::words::{harmless, rfc3339, shortened};
+use crate::words::{self, harmless, rfc3339, shortened};
 use clap::Args;
 use outlast::limits::HISTORY_PAGE_MAX;
 use outlast::workflow::EventDetail;
 use outlast::{Client, Event, HistoryRequest, Instance, RunSummary, Target, Timestamp};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -35,8 +36,8 @@ pub(crate) struct HistoryArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
     run: Option<i32>,
     /// How many events at most
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 200)]
-    limit: usize,
+    #[arg(short = 'n', long, value_name = "N", value_parser = words::limit, default_value = "200")]
+    limit: NonZeroUsize,
     /// All of them, however many there are
     #[arg(long, conflicts_with = "limit")]
     all: bool,
@@ -72,7 +73,11 @@ pub(crate) async fn run(
         output.line(heading(&instance, &run))?;
         output.line("")?;
     }
-    let mut left = if args.all { usize::MAX } else { args.limit };
+    let mut left = if args.all {
+        usize::MAX
+    } else {
+        args.limit.get()
+    };
     let (mut after, mut is_first) = (args.after, true);
     while left > 0 {
         let request = HistoryRequest {
