@@ -53,7 +53,7 @@ impl DatabaseArgs {
             let words = "no database is named; give --database postgres://user@host/name or --database FILE, or set OUTLAST_DATABASE";
             return Err(Failure::Usage(words.to_owned()));
         };
-        Ok(Place::of(database, &self.schema))
+        Place::of(database, &self.schema)
     }
 
     /// Opens the database, which must have this version's schema.
@@ -63,16 +63,19 @@ impl DatabaseArgs {
 }
 
 impl Place {
-    pub(crate) fn of(database: &str, schema: &str) -> Place {
-        let is_url = ["postgres://", "postgresql://"]
-            .iter()
-            .any(|it| database.starts_with(it));
-        match is_url {
-            true => Place::Postgres {
+    pub(crate) fn of(database: &str, schema: &str) -> Result<Place, Failure> {
+        match database.split_once("://") {
+            Some(("postgres" | "postgresql", _)) => Ok(Place::Postgres {
                 url: database.to_owned(),
                 schema: schema.to_owned(),
-            },
-            false => Place::Sqlite(database.strip_prefix("sqlite:").unwrap_or(database).into()),
+            }),
+            Some((scheme, _)) => Err(Failure::Usage(format!(
+                "{scheme}:// is no database for this: it takes postgres://user@host/name, or the path of an SQLite file"
+            ))),
+            None => {
+                let path = database.strip_prefix("sqlite:").unwrap_or(database);
+                Ok(Place::Sqlite(path.into()))
+            }
         }
     }
 
@@ -170,8 +173,11 @@ mod tests {
             ("shop.db", Place::Sqlite("shop.db".into())),
             ("sqlite:shop.db", Place::Sqlite("shop.db".into())),
         ] {
-            assert_eq!(Place::of(database, "outlast"), expected);
+            assert_eq!(Place::of(database, "outlast").unwrap(), expected);
         }
+        let failure = Place::of("mysql://me@host/shop", "outlast").unwrap_err();
+        assert_eq!(failure.code(), 2);
+        assert!(failure.words().unwrap().starts_with("mysql:// is no"));
     }
 
     #[test]
@@ -182,5 +188,7 @@ mod tests {
         assert_eq!(failure.code(), 5);
         assert!(failure.words().unwrap().contains("outlast migrate"));
         assert!(!path.exists());
+        let failure = check_file(folder.path()).unwrap_err();
+        assert!(failure.words().unwrap().contains("is a directory"));
     }
 }

@@ -23,7 +23,9 @@ impl Face {
     /// Listens at `address`. Where others can reach it, the settings must have a token.
     pub(crate) async fn at(address: SocketAddr, settings: Settings) -> Result<Face, Failure> {
         let guarded = outlast_http::check_address(address, &settings);
-        guarded.map_err(|error| Failure::Refused(error.to_string()))?;
+        guarded.map_err(|error| {
+            Failure::Refused(format!("{error}; `outlast token` makes one, for --tokens"))
+        })?;
         let cannot = |error| {
             Failure::Failed(format!(
                 "{address} cannot be listened at: {error}; another port is chosen with --port, any free one with 0"

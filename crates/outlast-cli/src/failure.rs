@@ -92,11 +92,13 @@ impl From<io::Error> for Failure {
 /// An error with what caused it, each said once.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let mut words = error.to_string();
-    let mut cause = error.source();
+    let (mut cause, mut last) = (error.source(), words.clone());
     while let Some(next) = cause {
         let said = next.to_string();
-        if !words.contains(&said) {
+        // A cause may be what was said already, or that with a number before it.
+        if !words.contains(&said) && !said.contains(&last) {
             words += &format!(": {said}");
+            last = said;
         }
         cause = next.source();
     }

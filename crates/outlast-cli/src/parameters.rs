@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use clap::Args;
 use outlast::Json;
 use serde_json::value::RawValue;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 /// The largest document that is read from stdin: more could not be stored.
@@ -30,7 +30,9 @@ pub(crate) fn parameter(text: &str) -> Result<Parameter, String> {
     let (key, value) = match key.strip_suffix(':') {
         Some(key) => {
             let value = RawValue::from_string(value.to_owned());
-            let value = value.map_err(|error| format!("the value of {key} is no JSON: {error}"))?;
+            let value = value.map_err(|error| {
+                format!("the value of {key} is no JSON: {error}; a string is {key}=value")
+            })?;
             (key, value)
         }
         None => {
@@ -83,8 +85,13 @@ fn merged(whole: Option<&str>, parameters: &[Parameter]) -> Result<String, Failu
             "--state must be a JSON object where -p is given: {error}"
         ))
     })?;
-    for parameter in parameters {
-        members.insert(parameter.key.clone(), parameter.value.clone());
+    let mut given = BTreeSet::new();
+    for Parameter { key, value } in parameters {
+        if !given.insert(key) {
+            let words = format!("-p {key} is given twice: which of them is meant?");
+            return Err(Failure::Usage(words));
+        }
+        members.insert(key.clone(), value.clone());
     }
     serde_json::to_string(&members).map_err(|error| Failure::Failed(error.to_string()))
 }
@@ -149,5 +156,10 @@ mod tests {
         assert_eq!(failure.code(), 2);
         assert!(failure.words().unwrap().contains("must be a JSON object"));
         assert_eq!(payload(&[], Some("{")).unwrap_err().code(), 2);
+        let twice = payload(&["a=1", "a:=2"], None).unwrap_err();
+        assert!(twice.words().unwrap().contains("-p a is given twice"));
+        // Over what the whole document has, it is meant.
+        let over = payload(&["a=1"], Some(r#"{"a":0}"#)).unwrap();
+        assert_eq!(over, r#"{"a":"1"}"#);
     }
 }

@@ -1,6 +1,7 @@
 //! Times and durations as people write and read them.
 
 use outlast::{Count, Status, Timestamp};
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 /// Reads `90s`, `5m`, `1h30m`, `30d`: numbers with their units, added up.
@@ -35,6 +36,12 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         sum = sum.checked_add(part).ok_or_else(wrong)?;
     }
     Ok(Duration::from_millis(sum))
+}
+
+/// Reads how many at most: none at all is not a wish.
+pub(crate) fn limit(text: &str) -> Result<NonZeroUsize, String> {
+    let wrong = |_| format!("{text:?} is no number from 1 on");
+    text.parse().map_err(wrong)
 }
 
 /// A moment, or how long ago it was.

@@ -3,16 +3,19 @@
 use crate::auth::Reach;
 use crate::shape::{CountBody, Counts};
 use crate::surveyor::Glance;
-use outlast_core::{Count, OVERDUE_AFTER, QueueSummary, RETRIES_ALARMING};
+use outlast_core::{
+    Count, OVERDUE_AFTER, QueueSummary, RETRIES_ALARMING, Standing, Status, Worker,
+};
 use serde::Serialize;
 
-/// Queues that are named one by one; further ones would hide the rest.
-const QUEUES_NAMED_MAX: usize = 20;
+/// Queues and machines that are named one by one; further ones would hide the rest.
+const NAMED_MAX: usize = 20;
 
 /// Something to look at.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub(crate) struct Attention {
-    /// `expired_leases`, `overdue_timers`, `unserved_queue`, `blocked`, `retry_storm`, `paused_queue` or `no_deadline`.
+    /// `expired_leases`, `overdue_timers`, `unserved_queue`, `unserved_machine`, `blocked`, `retry_storm`, `paused_queue` or
+    /// `no_deadline`.
     kind: &'static str,
     severity: Severity,
     count: u64,
@@ -66,8 +69,12 @@ pub(crate) fn attention(glance: &Glance, reach: &Reach, standings: &Standings) -
         all.extend(
             queues
                 .filter_map(|queue| stuck(queue, glance))
-                .take(QUEUES_NAMED_MAX),
+                .take(NAMED_MAX),
         );
+    }
+    // Where instances stand is counted by machine: whoever sees some queues only would be told of others.
+    if reach.queues.is_none() {
+        all.extend(unserved_machines(glance, reach).into_iter().take(NAMED_MAX));
     }
     all.sort_by_key(|item| item.severity);
     all
@@ -205,11 +212,67 @@ fn stuck(queue: &QueueSummary, glance: &Glance) -> Option<Attention> {
 }
 
 fn is_served(queue: &str, glance: &Glance) -> bool {
-    let mut alive = glance
-        .workers
-        .iter()
-        .filter(|worker| worker.lease_expires_at > glance.now);
-    alive.any(|worker| worker.queues.iter().any(|served| served == queue))
+    alive(glance).any(|worker| worker.queues.iter().any(|served| served == queue))
+}
+
+/// Instances at a step that no live worker knows: mistyped, or of a build that is not running. Without any worker it is
+/// the queues that are unserved, and one that does not say what it has may have everything.
+fn unserved_machines(glance: &Glance, reach: &Reach) -> Vec<Attention> {
+    let is_telling = |worker: &Worker| !worker.machines.is_empty();
+    if alive(glance).next().is_none() || !alive(glance).all(is_telling) {
+        return Vec::new();
+    }
+    let places = glance.standings.iter();
+    let runnable = places.filter(|it| it.status == Status::Runnable && it.instances > 0);
+    runnable
+        .filter(|it| reach.has_machine(&it.machine) && !is_known(it, glance))
+        .map(unserved_machine)
+        .collect()
+}
+
+fn is_known(place: &Standing, glance: &Glance) -> bool {
+    let mut offers = alive(glance).flat_map(|worker| &worker.machines);
+    offers.any(|offer| {
+        let is_it = offer.name == place.machine && offer.version == place.version;
+        is_it && (offer.steps.is_empty() || offer.steps.contains(&place.step))
+    })
+}
+
+fn unserved_machine(place: &Standing) -> Attention {
+    let Standing {
+        machine,
+        version,
+        step,
+        instances,
+        ..
+    } = place;
+    let waiting = match instances {
+        1 => "1 instance waits".to_owned(),
+        many => format!("{many} instances wait"),
+    };
+    let sentence = format!(
+        "No running worker knows step {step} of machine {machine} version {version}, where {waiting}: start a build that does, or end them if the name is wrong."
+    );
+    let filter = serde_html_form::to_string([
+        ("machine", machine.as_str()),
+        ("version", &version.to_string()),
+        ("step", step),
+        ("status", "runnable"),
+    ]);
+    Attention {
+        kind: "unserved_machine",
+        severity: Severity::Error,
+        count: *instances,
+        exact: true,
+        sentence,
+        filter: filter.ok(),
+        link: "instances",
+    }
+}
+
+fn alive(glance: &Glance) -> impl Iterator<Item = &Worker> {
+    let workers = glance.workers.iter();
+    workers.filter(|worker| worker.lease_expires_at > glance.now)
 }
 
 fn of_instances(

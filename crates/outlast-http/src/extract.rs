@@ -153,7 +153,7 @@ impl<T: DeserializeOwned, S: Sync> FromRequest<S> for Body<T> {
         let (parts, body) = request.into_parts();
         check_media_type(&parts.headers)?;
         let bytes = read_body(&parts.headers, body).await?;
-        parse(&bytes).map(Body)
+        parse_object(&bytes).map(Body)
     }
 }
 
@@ -170,7 +170,7 @@ impl<T: DeserializeOwned + Default, S: Sync> FromRequest<S> for OptionalBody<T> 
             return Ok(OptionalBody(T::default()));
         }
         check_media_type(&parts.headers)?;
-        parse(&bytes).map(OptionalBody)
+        parse_object(&bytes).map(OptionalBody)
     }
 }
 
@@ -236,12 +236,32 @@ async fn read_body(headers: &HeaderMap, body: axum::body::Body) -> Result<Bytes,
     })
 }
 
+/// Parses a body with named members. A list of values without their names would be taken for one, in an order that
+/// nobody has promised.
+fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    check_depth(bytes)?;
+    if bytes.trim_ascii_start().starts_with(b"[") {
+        let detail = "the body is a list; it must be an object, with names";
+        return Err(Problem::new(Code::InvalidJson, detail));
+    }
+    read_json(bytes)
+}
+
 /// Parses a body whose depth has been looked at first.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    check_depth(bytes)?;
+    read_json(bytes)
+}
+
+fn check_depth(bytes: &[u8]) -> Result<(), Problem> {
     if is_too_deep(bytes) {
         let detail = format!("the body is nested more than {BODY_DEPTH_MAX} levels deep");
         return Err(Problem::new(Code::TooDeep, detail));
     }
+    Ok(())
+}
+
+fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes)
         .map_err(|error| Problem::new(Code::InvalidJson, format!("the body: {error}")))
 }

@@ -250,6 +250,9 @@ fn advice_when_unusable(operation: &str, code: &SqlState) -> Option<&'static str
         SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
             "check the user and the password in the URL, and the server's pg_hba.conf"
         }
+        SqlState::UNDEFINED_OBJECT if operation == "grant" => {
+            "create the role first, or mend its name; nothing was granted"
+        }
         SqlState::INVALID_CATALOG_NAME => "create the database, or mend its name in the URL",
         SqlState::INSUFFICIENT_PRIVILEGE => match operation {
             "migrate" => {

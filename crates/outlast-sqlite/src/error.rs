@@ -116,6 +116,10 @@ pub(crate) fn unopened(path: Option<&Path>, cause: rusqlite::Error) -> Error {
         source: Some(Box::new(cause)),
     };
     match cause.sqlite_error_code() {
+        _ if path.is_some_and(Path::is_dir) => unusable(
+            format!("{name} is a directory; name the file in it that is the database"),
+            cause,
+        ),
         Some(ErrorCode::NotADatabase) => unusable(
             format!("{name} is not an SQLite database; name another file, it was left as it is"),
             cause,

@@ -75,11 +75,15 @@ async fn by_ids(
     if args.dry_run {
         return tell_matched(matched, output);
     }
+    let mut tally = Tally::default();
+    if ids.is_empty() {
+        note("stdin has no ids");
+        return tally.print(verb, output);
+    }
     // One that was named on the command line is meant.
     if ids.len() > 1 || args.ids == ["-"] {
         agree(&verb.question(matched), args.yes)?;
     }
-    let mut tally = Tally::default();
     let bar = bar(verb.gerund(), Some(matched));
     for batch in ids.chunks(BATCH) {
         let became = verb.perform(client, batch, args.operator.note()).await?;

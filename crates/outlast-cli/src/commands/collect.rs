@@ -11,6 +11,7 @@ use indicatif::ProgressBar;
 use outlast::{Count, Filter, Timestamp};
 use outlast_core::{CollectRequest, span};
 use serde_json::json;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 /// How many go in one transaction: others wait for its locks.
@@ -23,8 +24,8 @@ pub(crate) struct CollectArgs {
     #[arg(long, value_name = "DURATION", value_parser = words::duration)]
     older_than: Duration,
     /// Remove at most so many
-    #[arg(short = 'n', long, value_name = "N")]
-    limit: Option<usize>,
+    #[arg(short = 'n', long, value_name = "N", value_parser = words::limit)]
+    limit: Option<NonZeroUsize>,
     /// Do it without asking
     #[arg(short, long)]
     yes: bool,
@@ -45,7 +46,8 @@ pub(crate) async fn run(
     all.check().map_err(|invalid| invalid.during("collect"))?;
     let now = database.client.now().await?;
     let ended = database.client.count(ended(args.older_than, now)).await?;
-    let wanted = at_most(ended, args.limit);
+    let limit = args.limit.map(NonZeroUsize::get);
+    let wanted = at_most(ended, limit);
     if args.dry_run {
         return tell_matched(wanted, output);
     }
@@ -59,7 +61,7 @@ pub(crate) async fn run(
         agree(&question(ended, wanted, args.older_than), args.yes)?;
     }
     let bar = bar("removing", Some(wanted));
-    let most = args.limit.unwrap_or(usize::MAX);
+    let most = limit.unwrap_or(usize::MAX);
     let removed = remove(all, most, &bar, database, output).await;
     bar.finish_and_clear();
     let removed = removed?;

@@ -7,11 +7,12 @@ use crate::flow::{self, told, transitions};
 use crate::object::{self, EventObject};
 use crate::output::{Format, Output, note};
 use crate::table::{Table, cell};
-use crate::words::{harmless, rfc3339, shortened};
+use crate::words::{self, harmless, rfc3339, shortened};
 use clap::Args;
 use outlast::limits::HISTORY_PAGE_MAX;
 use outlast::workflow::{EventDetail, TimelineEntry};
 use outlast::{Client, EventKind, Instance, RunSummary, Target, Timestamp};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -35,8 +36,8 @@ pub(crate) struct HistoryArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
     run: Option<i32>,
     /// How many events at most
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 200)]
-    limit: usize,
+    #[arg(short = 'n', long, value_name = "N", value_parser = words::limit, default_value = "200")]
+    limit: NonZeroUsize,
     /// All of them, however many there are
     #[arg(long, conflicts_with = "limit")]
     all: bool,
@@ -46,6 +47,15 @@ pub(crate) struct HistoryArgs {
     /// Its children instead, call by call, as its history has them; `--after` is a call then
     #[arg(long)]
     calls: bool,
+}
+
+impl HistoryArgs {
+    fn at_most(&self) -> usize {
+        match self.all {
+            true => usize::MAX,
+            false => self.limit.get(),
+        }
+    }
 }
 
 /// Arguments of `export`.
@@ -78,7 +88,7 @@ pub(crate) async fn run(
     if args.calls {
         return print_calls(args, client, &instance, &run, output).await;
     }
-    let mut left = if args.all { usize::MAX } else { args.limit };
+    let mut left = args.at_most();
     let (mut after, mut is_first) = (args.after, true);
     while left > 0 {
         let max = left.min(PAGE);
@@ -112,7 +122,7 @@ async fn print_calls(
     run: &RunSummary,
     output: &Output,
 ) -> Result<(), Failure> {
-    let limit = if args.all { usize::MAX } else { args.limit };
+    let limit = args.at_most();
     let more = limit.saturating_add(1);
     let calls = client.child_calls(instance, run.run, args.after, more);
     let calls = calls.await?;

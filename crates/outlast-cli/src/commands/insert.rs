@@ -7,7 +7,7 @@ use crate::output::{Format, Output, note};
 use crate::parameters::Payload;
 use crate::words;
 use clap::Args;
-use outlast::{NewInstance, Scope, Status, Timestamp};
+use outlast::{InstanceId, NewInstance, Scope, Status, Timestamp};
 use outlast_core::{Inserted, Start};
 use serde_json::json;
 use std::time::Duration;
@@ -89,6 +89,20 @@ impl InsertArgs {
     }
 }
 
+/// Where it stands now, for people: a machine or a step that was mistyped is stored like any other, and nobody runs it.
+/// That it was inserted is certain, whether or not this can be found out.
+async fn standing(id: InstanceId, database: &Database, output: &Output) -> String {
+    if output.format != Format::Table {
+        return String::new();
+    }
+    let client = &database.client;
+    let Ok(Some(instance)) = client.get(id).await else {
+        return String::new();
+    };
+    let sentence = client.explain(&instance).await;
+    sentence.map_or_else(|_| String::new(), |sentence| format!("; it {sentence}"))
+}
+
 pub(crate) async fn run(
     args: &InsertArgs,
     database: &Database,
@@ -104,7 +118,10 @@ pub(crate) async fn run(
         }
     };
     match created {
-        true => note(format!("inserted instance {id}")),
+        true => note(format!(
+            "inserted instance {id}{}",
+            standing(id, database, output).await
+        )),
         false => note(format!("not inserted: instance {id} holds the key")),
     }
     match output.format {

@@ -9,6 +9,7 @@ use crate::table::{self, Table};
 use crate::words;
 use clap::Args;
 use outlast::{Instance, InstanceId, ListRequest, Timestamp};
+use std::num::NonZeroUsize;
 
 /// How many come with one question.
 const PAGE: usize = 500;
@@ -19,8 +20,8 @@ pub(crate) struct ListArgs {
     #[command(flatten)]
     filters: Filters,
     /// How many at most
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
-    limit: usize,
+    #[arg(short = 'n', long, value_name = "N", value_parser = words::limit, default_value = "50")]
+    limit: NonZeroUsize,
     /// All of them, however many there are
     #[arg(long, conflicts_with = "limit")]
     all: bool,
@@ -47,7 +48,11 @@ pub(crate) async fn run(
     let client = &database.client;
     let now = client.now().await?;
     let filter = args.filters.at(now);
-    let mut left = if args.all { usize::MAX } else { args.limit };
+    let mut left = if args.all {
+        usize::MAX
+    } else {
+        args.limit.get()
+    };
     let (mut before, mut printed) = (args.before, 0_usize);
     while left > 0 {
         let request = ListRequest {

@@ -34,11 +34,10 @@ pub(crate) async fn run(
     database: &DatabaseArgs,
     output: &Output,
 ) -> Result<(), Failure> {
-    let place = match (database.place(), args.print) {
-        (Ok(place), _) => place,
-        // To print it, no database is needed.
-        (Err(_), true) => Place::of("postgres://", &database.schema),
-        (Err(failure), false) => return Err(failure),
+    // To print it, no database is needed.
+    let place = match args.print && database.database.is_none() {
+        true => Place::of("postgres://", &database.schema)?,
+        false => database.place()?,
     };
     match place {
         Place::Postgres { schema, .. } if args.print => print_postgres(args, &schema, output),

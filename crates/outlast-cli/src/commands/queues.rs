@@ -20,7 +20,7 @@ pub(crate) struct QueuesArgs {
 /// What to do to a queue.
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueuesCommand {
-    /// Show the queues that have work or are paused (the default)
+    /// Show the queues that have work, are paused or are served by a live worker (the default)
     List,
     /// Stop a queue from giving out work, on every node; what runs goes on
     Pause(OneQueue),
@@ -77,7 +77,7 @@ async fn list(database: &Database, output: &Output) -> Result<(), Failure> {
             .try_for_each(|queue| output.json(&object::queue(queue))),
         Format::Ids => queues.iter().try_for_each(|queue| output.line(&queue.name)),
         Format::Table if queues.is_empty() => {
-            note("no queue has work, and none is paused");
+            note("no queue has work, none is paused, and no live worker serves any");
             Ok(())
         }
         Format::Table => {

@@ -11,26 +11,68 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Paragraph, Row, Table};
 
+/// The lines around the rows of a table: its frame and its headings.
+const AROUND: u16 = 3;
+
+/// Between two counts.
+const GAP: &str = "   ";
+
 /// The whole screen.
 pub(super) fn draw(frame: &mut Frame<'_>, seen: &Snapshot) {
-    let queues = seen.queues.len().clamp(1, 8) as u16 + 2;
-    let workers = seen.workers.len().clamp(1, 6) as u16 + 2;
-    let acts = seen.acts.len().clamp(1, 5) as u16 + 2;
+    let counts = statuses(seen, frame.area().width.saturating_sub(2));
     let areas = Layout::vertical([
         Constraint::Length(1),
-        Constraint::Length(3),
-        Constraint::Length(queues + 1),
-        Constraint::Length(workers + 1),
-        Constraint::Length(acts + 1),
-        Constraint::Min(3),
+        Constraint::Length(counts.len() as u16 + 2),
+        Constraint::Min(0),
     ]);
-    let [head, counts, queues, workers, acts, failures] = areas.areas(frame.area());
+    let [head, top, rest] = areas.areas(frame.area());
     frame.render_widget(heading(seen), head);
-    frame.render_widget(statuses(seen), counts);
+    let title = match seen.counts.complete {
+        true => " instances ",
+        false => " instances (still counting) ",
+    };
+    let counts = Paragraph::new(counts).block(Block::bordered().title(title));
+    frame.render_widget(counts, top);
+    let wanted = [
+        seen.queues.len().clamp(1, 8),
+        seen.failures.len().max(1),
+        seen.workers.len().clamp(1, 6),
+        seen.acts.len().clamp(1, 5),
+    ];
+    let [queues, failures, workers, acts] = shares(wanted, rest.height).map(Constraint::Length);
+    let areas = Layout::vertical([queues, workers, acts, failures]);
+    let [queues, workers, acts, failures] = areas.areas(rest);
     draw_queues(frame, queues, &seen.queues, seen.now);
     draw_workers(frame, workers, &seen.workers, seen.now);
     draw_acts(frame, acts, &seen.acts, seen.now);
     draw_failures(frame, failures, &seen.failures, seen.now);
+}
+
+/// How high each table is, the most important first. One without room for a row is left out, so that a small screen
+/// has fewer tables and not only their headings; then rows are given in turn until there are no more, and what is
+/// left is for failures.
+fn shares(wanted: [usize; 4], height: u16) -> [u16; 4] {
+    let (mut given, mut left) = ([0_u16; 4], height);
+    for table in &mut given {
+        if left > AROUND {
+            (*table, left) = (AROUND + 1, left - AROUND - 1);
+        }
+    }
+    let mut before = 0;
+    while left > 0 && left != before {
+        before = left;
+        for (table, wanted) in given.iter_mut().zip(wanted) {
+            let is_wanted = *table > 0 && usize::from(*table - AROUND) < wanted;
+            if left > 0 && is_wanted {
+                (*table, left) = (*table + 1, left - 1);
+            }
+        }
+    }
+    let [_, failures, _, _] = &mut given;
+    if *failures > 0 {
+        *failures += left;
+    }
+    given
 }
 
 fn heading(seen: &Snapshot) -> Paragraph<'_> {
@@ -46,27 +88,30 @@ fn heading(seen: &Snapshot) -> Paragraph<'_> {
     Paragraph::new(Line::from(parts))
 }
 
-fn statuses(seen: &Snapshot) -> Paragraph<'_> {
-    let mut parts = Vec::new();
+/// How many there are in each status, on as many lines as that takes.
+fn statuses(seen: &Snapshot, width: u16) -> Vec<Line<'static>> {
+    let more = if seen.counts.complete { "" } else { "+" };
+    let mut lines = vec![Line::default()];
     for status in Status::ALL {
-        let number = seen
-            .counts
-            .by_status
-            .get(&status)
-            .copied()
-            .unwrap_or_default();
+        let number = seen.counts.by_status.get(&status).copied();
+        let number = number.unwrap_or_default();
         let style = match number {
             0 => Style::new().dim(),
             _ => Style::new().fg(colour(status)),
         };
-        let more = if seen.counts.complete { "" } else { "+" };
-        parts.push(Span::styled(format!("{number}{more} {status}   "), style));
+        let count = Span::styled(format!("{number}{more} {status}"), style);
+        let taken = lines.last().map_or(0, Line::width);
+        if taken > 0 && taken + GAP.len() + count.width() > usize::from(width) {
+            lines.push(Line::default());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.spans.is_empty() {
+                line.push_span(GAP);
+            }
+            line.push_span(count);
+        }
     }
-    let title = match seen.counts.complete {
-        true => " instances ",
-        false => " instances (still counting) ",
-    };
-    Paragraph::new(Line::from(parts)).block(Block::bordered().title(title))
+    lines
 }
 
 fn colour(status: Status) -> Color {

@@ -83,6 +83,38 @@ async fn what_instances_say_cannot_steer_the_terminal_and_trouble_is_told() {
     line_with(&screen, "not up to date: the server is gone");
 }
 
+#[tokio::test]
+async fn a_screen_of_80_by_24_has_every_count_and_a_row_of_every_table() {
+    let client = Client::new(Sqlite::in_memory().unwrap());
+    let row = |queue: &str| NewInstance::new("checkout", "charge", Json::null()).queue(queue);
+    let rows = (0..5).map(|number| row(&format!("mail-{number}")));
+    let inserted = client.insert_rows(rows.collect()).await.unwrap();
+    for inserted in &inserted {
+        let id = inserted.new_id().unwrap();
+        client.cancel(id, Note::by("ada")).await.unwrap();
+    }
+    let mut failed = client.get(inserted[0].new_id().unwrap()).await.unwrap();
+    failed.as_mut().unwrap().last_error = Some("card declined".into());
+    let mut seen = Watcher::default().look(&client).await.unwrap();
+    seen.failures = vec![failed.unwrap(); 10];
+    let screen = screen(&seen, 80, 24);
+    for status in Status::ALL {
+        line_with(&screen, &format!(" {status}"));
+    }
+    line_with(&screen, "mail-0");
+    line_with(&screen, "none");
+    line_with(&screen, "ada");
+    line_with(&screen, "card declined");
+}
+
+#[test]
+fn tables_without_room_for_a_row_are_left_out_and_failures_have_the_rest() {
+    assert_eq!(shares([8, 10, 1, 5], 0), [0, 0, 0, 0]);
+    assert_eq!(shares([8, 10, 1, 5], 11), [6, 5, 0, 0]);
+    assert_eq!(shares([8, 10, 1, 5], 18), [5, 5, 4, 4]);
+    assert_eq!(shares([1, 1, 1, 1], 40), [4, 28, 4, 4]);
+}
+
 #[test]
 fn a_small_screen_is_no_reason_to_panic() {
     for (width, height) in [(1, 1), (20, 5), (80, 10)] {

@@ -81,3 +81,30 @@ fn help_has_the_exit_codes_and_completions_know_every_command() {
         assert!(script.contains("doctor"), "{shell}");
     }
 }
+
+#[test]
+fn a_database_of_another_kind_is_refused_and_a_folder_is_told_apart_from_a_disk() {
+    let other = run(["-d", "mysql://ada@host/shop", "migrate"]).ends_with(2);
+    assert!(other.err().contains("postgres://"), "{}", other.err());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display().to_string();
+    for command in ["list", "migrate"] {
+        let refused = run(["-d", &path, command]).ends_with(5);
+        assert!(
+            refused.err().contains("is a directory"),
+            "{}",
+            refused.err()
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_none_is_not_asked_for_and_no_ids_are_nothing_to_ask_about() {
+    let site = Site::sqlite().await;
+    site.run(["list", "-n", "0"]).ends_with(2);
+    site.run(["collect", "--older-than", "1d", "-n", "0"])
+        .ends_with(2);
+    let none = site.run_with(["retry", "-"], "\n").succeeds();
+    assert_eq!(none.line(), "0 retried");
+    assert!(none.err().contains("stdin has no ids"), "{}", none.err());
+}

@@ -18,7 +18,7 @@ use std::sync::Arc;
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Queues)]
 pub(crate) struct QueuesBody {
-    /// Those that have work or are paused.
+    /// Those that have work, are paused or are served by a live worker.
     queues: Vec<QueueBody>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct ChangedBody {
     changed: bool,
 }
 
-/// Every queue that has work or is paused.
+/// Every queue that has work, is paused or is served by a live worker.
 #[utoipa::path(
     get, path = "/v1/queues", tag = "queues", operation_id = "list_queues",
     responses((status = 200, body = QueuesBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),

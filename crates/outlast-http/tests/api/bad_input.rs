@@ -71,6 +71,11 @@ async fn a_body_that_makes_no_sense_is_refused() {
         ("", "invalid_json"),
         ("{", "invalid_json"),
         ("[]", "invalid_json"),
+        (r#" ["m","s"]"#, "invalid_json"),
+        (
+            r#"["m",1,"s",null,"default",0,null,null,null,null,null]"#,
+            "invalid_json",
+        ),
         ("null", "invalid_json"),
         (r#"{"machine":"m"}"#, "invalid_json"),
         (

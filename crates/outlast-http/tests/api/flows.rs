@@ -361,7 +361,10 @@ async fn a_timeline_ends_with_the_policies_that_were_applied<S: Store + Inspect 
     }
     assert_eq!(pages, events);
     let exported = api.get(&format!("/v1/instances/{id}/export")).await;
-    assert_eq!(History::parse(&exported.text).unwrap().policies.len(), 2);
+    assert_eq!(
+        ExportedRun::parse(&exported.text).unwrap().policies.len(),
+        2
+    );
     assert_eq!(exported.json()["policies"][0]["kind"], "policy_applied");
     engine.shutdown().await;
 }

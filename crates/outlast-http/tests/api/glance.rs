@@ -41,13 +41,18 @@ async fn the_overview_counts_and_says_what_needs_attention<S: Store + Inspect + 
         let overview = api.get("/v1/overview").await.ok();
         overview["counts"]["runnable"] == 2
             && overview["counts"]["awaiting_signal"] == 1
-            && kinds(&overview).len() == 3
+            && kinds(&overview).len() == 4
     })
     .await;
     let overview = api.get("/v1/overview").await.ok();
     assert_eq!(
         kinds(&overview),
-        ["unserved_queue", "paused_queue", "no_deadline"]
+        [
+            "unserved_queue",
+            "unserved_machine",
+            "paused_queue",
+            "no_deadline"
+        ]
     );
     assert_eq!(overview["complete"], true);
     assert_eq!(overview["series"]["minutes"].as_array().unwrap().len(), 60);

@@ -4,7 +4,7 @@
 import { get } from '../api.js';
 import { end } from '../ending.js';
 import { heldOf, joinMeter, marks, policyMark, sharedPolicy } from '../family-parts.js';
-import { numberOf, plural, STATUSES, whole, words } from '../format.js';
+import { ENDED, numberOf, plural, STATUSES, whole, words } from '../format.js';
 import { follow, repeat } from '../live.js';
 import { attempt, glyph, problem, skeletons, statusOf, time } from '../parts.js';
 import { href } from '../router.js';
@@ -63,13 +63,14 @@ export function screen({ parts: [id], signal, draw }) {
 
   function describe() {
     const it = root?.instance;
+    const mayLive = it?.round > 0 && (truncated || lives(root));
     return [
       h('p', { class: 'crumb' }, h('a', { href: href('instances') }, 'Instances'), ' / ', h('a', { href: href(`instances/${id}`) }, id), ' /'),
       h('div', { class: 'head' }, h('h1', {}, 'Family'), it && h('span', { class: 'faint' }, `of ${it.machine} ${it.id}`),
         it && h('div', { class: 'actions' },
           it.parent && h('a', { class: 'button', href: href(`instances/${it.parent.id}/family`) }, 'Up to its parent'),
-          it.round > 0 && h('button', { class: 'danger', onclick: () => endTree('cancel') }, 'Cancel the tree …'),
-          it.round > 0 && h('button', { class: 'danger', onclick: () => endTree('terminate') }, 'Terminate the tree …'))),
+          mayLive && h('button', { class: 'danger', onclick: () => endTree('cancel') }, 'Cancel the tree …'),
+          mayLive && h('button', { class: 'danger', onclick: () => endTree('terminate') }, 'Terminate the tree …'))),
       failed && problem(failed, load),
       !root && !failed && h('div', { class: 'card' }, skeletons(10)),
       root && h('div', { class: 'card family' }, member(root, { alone: true })),
@@ -113,6 +114,14 @@ export function screen({ parts: [id], signal, draw }) {
   }
 
   return { title: () => `Family of ${id}`, describe };
+}
+
+/** Whether it or anything below it that is drawn has not ended. */
+function lives(node) {
+  const it = node.instance ?? node;
+  const rounds = node.rounds ?? [];
+  return !ENDED.has(it.status) || rounds.some((round) =>
+    Object.keys(round.counts).some((status) => !ENDED.has(status) && numberOf(round.counts[status]) > 0) || (round.children ?? []).some(lives));
 }
 
 function unique(children) {

@@ -61,7 +61,7 @@ export function screen({ signal, draw }) {
     const items = overview.attention ?? [];
     return card('Needs attention', items.length > 0 && h('span', { class: 'badge' }, items.length),
       items.length === 0
-        ? h('p', { class: 'body calm' }, h('span', { class: 'status is-done' }, glyph('done')), ' Nothing. No lease has expired, no timer is overdue, nothing waits without an end or retries in vain.')
+        ? h('p', { class: 'body calm' }, h('span', { class: 'status is-done' }, glyph('done')), ' Nothing. No lease has expired, no timer is overdue, nothing waits without an end, retries in vain or is for nobody who runs.')
         : h('ul', { class: 'attention' }, items.map((item) => h('li', { key: item.kind + (item.filter ?? ''), class: `is-${item.severity}`, 'data-row': true },
           h('span', { class: 'mark', 'aria-label': item.severity }, SEVERITIES[item.severity] ?? '!'),
           h('span', { class: 'grow' }, item.sentence),
@@ -75,7 +75,7 @@ export function screen({ signal, draw }) {
       ['failures', 'Failures per minute', short, 4, [{ name: 'failed', hue: 'failed', values: series.failures ?? [], kind: 'bars' }]],
       ['delay', 'From eligible to started', span, 1, [{ name: 'p50', hue: 'executing', values: series.delay_p50_ms ?? [], kind: 'line' }, { name: 'p99', hue: 'awaiting_signal', values: series.delay_p99_ms ?? [], kind: 'line', dashed: true }]],
     ];
-    return h('div', { class: 'columns' }, figures.map(([name, title, write, least, lines]) => {
+    return h('div', { class: 'charts' }, figures.map(([name, title, write, least, lines]) => {
       const point = (index) => {
         if (pointed[name] === index) return;
         pointed[name] = index;

@@ -43,7 +43,7 @@ export function screen({ signal, draw }) {
       h('div', { class: 'head' }, h('h1', {}, 'Queues')),
       failed && problem(failed, load),
       !failed && h('section', { class: 'card', 'aria-label': 'Queues' }, !queues ? skeletons(6) : queues.length === 0
-        ? empty('All queues are empty', 'A queue shows up here while something is runnable or executing in it, or while it is paused.')
+        ? empty('No queues yet', 'A queue shows up here while something is runnable or executing in it, while a live worker serves it, or while it is paused.')
         : h('div', { class: 'table' }, h('table', { class: 'queues' },
           h('thead', {}, h('tr', {}, ['Queue', 'Depth', '', 'Oldest', 'Delayed', 'Executing', 'Per minute', ''].map((name, index) => h('th', { class: [1, 4, 5, 6].includes(index) ? 'right' : '' }, name)))),
           h('tbody', {}, queues.map((queue) => row(queue, deepest)))))),

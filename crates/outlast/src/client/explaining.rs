@@ -44,7 +44,7 @@ impl Client {
                 ..Surroundings::at(now)
             },
             Status::Runnable if instance.eligible_at <= now => self.due(instance, now).await?,
-            Status::Executing => Surroundings {
+            Status::Runnable | Status::Executing => Surroundings {
                 workers: self.store.workers().await?,
                 ..Surroundings::at(now)
             },
@@ -55,11 +55,9 @@ impl Client {
                     ..Surroundings::at(now)
                 }
             }
-            Status::Runnable
-            | Status::AwaitingSignal
-            | Status::Done
-            | Status::Failed
-            | Status::Cancelled => Surroundings::at(now),
+            Status::AwaitingSignal | Status::Done | Status::Failed | Status::Cancelled => {
+                Surroundings::at(now)
+            }
         })
     }
 

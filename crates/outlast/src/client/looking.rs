@@ -86,9 +86,19 @@ impl Client {
         self.store.histories(id.into()).await
     }
 
-    /// Every queue that has work or is paused.
+    /// Every queue that has work, is paused or is served by a live worker, by name.
     pub async fn queues(&self) -> Result<Vec<QueueSummary>> {
-        self.store.queues().await
+        let mut queues = self.store.queues().await?;
+        let now = self.store.now().await?;
+        let workers = self.store.workers().await?;
+        let alive = workers.iter().filter(|it| it.lease_expires_at > now);
+        for name in alive.flat_map(|worker| &worker.queues) {
+            if !queues.iter().any(|queue| queue.name == *name) {
+                queues.push(idle(name));
+            }
+        }
+        queues.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(queues)
     }
 
     /// Every registered worker.
@@ -146,5 +156,18 @@ impl Client {
     /// The database's present moment.
     pub async fn now(&self) -> Result<Timestamp> {
         self.store.now().await
+    }
+}
+
+/// A queue with nothing in it.
+fn idle(name: &str) -> QueueSummary {
+    let none = Count::Exactly(0);
+    QueueSummary {
+        name: name.to_owned(),
+        paused: false,
+        eligible: none,
+        delayed: none,
+        executing: none,
+        oldest_eligible_at: None,
     }
 }

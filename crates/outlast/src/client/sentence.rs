@@ -59,6 +59,14 @@ impl Surroundings {
     fn is_alive(&self, worker: &Worker) -> bool {
         worker.lease_expires_at > self.now
     }
+
+    /// The live workers that take from this queue.
+    fn serving(&self, queue: &String) -> Vec<&Worker> {
+        let workers = self.workers.iter();
+        workers
+            .filter(|worker| self.is_alive(worker) && worker.queues.contains(queue))
+            .collect()
+    }
 }
 
 /// What the instance waits for, and what was wished of it.
@@ -105,7 +113,7 @@ fn standing(instance: &Instance, around: &Surroundings) -> String {
     }
     match instance.status {
         Status::Runnable if instance.held == Some(true) => held(around),
-        Status::Runnable if instance.eligible_at > now => delayed(instance, now),
+        Status::Runnable if instance.eligible_at > now => later(instance, around),
         Status::Runnable => due(instance, around),
         Status::Executing => executing(instance, around),
         Status::AwaitingSignal => awaiting_signal(instance, now),
@@ -123,6 +131,19 @@ fn held(around: &Surroundings) -> String {
             format!("waits for a place among the {places} of its round that run at a time")
         }
         None => "waits for a place among those of its round that run at a time".to_owned(),
+    }
+}
+
+/// When it is its time, and who would be missing then.
+fn later(instance: &Instance, around: &Surroundings) -> String {
+    let when = delayed(instance, around.now);
+    let serving = around.serving(&instance.queue);
+    match lack(instance, &serving) {
+        Some(lack) if !serving.is_empty() => {
+            let queue = &instance.queue;
+            format!("{when}; no live worker of queue {queue} {lack}")
+        }
+        Some(_) | None => when,
     }
 }
 
@@ -155,11 +176,7 @@ fn due(instance: &Instance, around: &Surroundings) -> String {
     if around.queue.as_ref().is_some_and(|queue| queue.paused) {
         return format!("waits in queue {queue}, which is paused");
     }
-    let serving: Vec<_> = around
-        .workers
-        .iter()
-        .filter(|worker| around.is_alive(worker) && worker.queues.contains(queue))
-        .collect();
+    let serving = around.serving(queue);
     if serving.is_empty() {
         return format!("is due in queue {queue}, and no live worker serves that queue");
     }

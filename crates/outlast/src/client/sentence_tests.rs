@@ -267,6 +267,28 @@ fn what_starts_later_says_when_and_what_went_wrong_before() {
 }
 
 #[test]
+fn what_starts_later_says_too_that_nobody_there_could_run_it() {
+    let later = Instance {
+        eligible_at: NOW + SECOND * 40,
+        ..instance(Status::Runnable)
+    };
+    let when = "runs step charge at 15:00:40 UTC (in 40 s)";
+    for (worker, missing) in [
+        (able(), ""),
+        (
+            worker("checkout", &["ship"]),
+            "; no live worker of queue default knows step charge of machine checkout version 2",
+        ),
+        (
+            worker("order", &["charge"]),
+            "; no live worker of queue default has machine checkout version 2",
+        ),
+    ] {
+        says(&later, &with(vec![worker]), &format!("{when}{missing}"));
+    }
+}
+
+#[test]
 fn what_runs_says_where_and_whether_anybody_still_does() {
     let running = Instance {
         locked_by: Some(WorkerId(1)),
