@@ -126,23 +126,22 @@ pub async fn workflows_whose_code_does_not_fit_their_history_are_counted(subject
         delay: seconds(0),
         error: Some(format!("{error}the history has another call")),
     };
-    // One whose replay does not fit, one that failed and says the word, and a machine that says it too.
-    for (error, written) in [(BLOCKED, 1), ("was blocked: ", 1), (BLOCKED, 0)] {
-        let id = subject.insert(task()).await;
-        let claim = subject.claim_the(worker, id).await;
-        subject
-            .commit_events(&claim, begins(error), events(written))
-            .await;
-        assert_eq!(everything(subject).await[0].blocked, 1, "{error}{written}");
+    // One whose replay does not fit, one that says the word elsewhere, and a machine that says it too.
+    let said = [(BLOCKED, 1), ("was blocked: ", 1), (BLOCKED, 0)];
+    subject.insert_all(tasks(said.len())).await;
+    for (claim, (error, written)) in subject.claim(worker, said.len()).await.iter().zip(said) {
+        let added = events(written);
+        subject.commit_events(claim, begins(error), added).await;
     }
     let groups = everything(subject).await;
     assert_eq!((groups[0].instances, groups[0].blocked), (3, 1));
-    let blocked = subject.claim(worker, 3).await;
-    let first = blocked.iter().min_by_key(|claim| claim.id).unwrap();
+    let claims = subject.claim(worker, said.len()).await;
     let groups = everything(subject).await;
     assert_eq!(groups[0].status, Status::Executing);
     assert_eq!(groups[0].blocked, 1, "while it is tried");
-    subject.commit(first, stop()).await;
+    for claim in &claims {
+        subject.commit(claim, stop()).await;
+    }
     for group in everything(subject).await {
         assert_eq!(group.blocked, 0, "not when it has ended");
     }

@@ -602,8 +602,8 @@ fn looking(rows: usize) -> Vec<Case> {
         case(
             "inspect/survey",
             2,
-            "bigint, bigint, bigint, integer",
-            format!("5000, {rows}, 10000000, 5"),
+            "bigint, bigint, bigint, integer, text",
+            format!("5000, {rows}, 10000000, 5, 'blocked: '"),
         ),
         case(
             "inspect/rounds",
