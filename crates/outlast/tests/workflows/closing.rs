@@ -3,7 +3,7 @@
 use crate::support::*;
 use outlast::prelude::*;
 use outlast::testing::Harness;
-use outlast::workflow::{History, PolicyApplied, TimelineEntry};
+use outlast::workflow::{ExportedRun, PolicyApplied, TimelineEntry};
 use outlast::{EventKind, Verb};
 
 on_both_stores!(
@@ -215,7 +215,7 @@ async fn a_timeline_is_the_same_page_by_page(ground: Ground) {
     // The document has the same, apart from what code is held against.
     let exported = harness.export(id, None).await.unwrap().unwrap();
     let document = serde_json::to_string(&exported).unwrap();
-    let read = History::parse(&document).unwrap();
+    let read = ExportedRun::parse(&document).unwrap();
     assert_eq!(read.events.len(), whole.len() - 2);
     let told: Vec<_> = read.policies.iter().map(|it| (it.seq, it.child)).collect();
     let applied = policies(&harness, id, 1).await;
