@@ -100,7 +100,7 @@ async fn code_that_asks_for_the_time_only_after_a_step_is_told_when_that_was_wri
     let steps = history(&harness, id, 1).await;
     let steps = steps
         .iter()
-        .filter(|event| event.name != "" && event.call.is_some());
+        .filter(|event| !event.name.is_empty() && event.call.is_some());
     let at: Vec<Timestamp> = steps.map(|event| event.at).take(2).collect();
     assert_eq!(at, seen);
 }
