@@ -143,7 +143,9 @@ impl<const RECORDED: u8> Machine for Way<RECORDED> {
     async fn handle(&self, _: Parcel, failure: Failure, _: &Context) -> StepResult<Self> {
         match failure {
             Failure::Outcome(_) => Ok(Outcome::next(Parcel::Round { left: 1 })),
-            failure => Ok(Outcome::stop(failure)),
+            failure @ (Failure::Error(_) | Failure::Panic(_) | Failure::Timeout(_)) => {
+                Ok(Outcome::stop(failure))
+            }
         }
     }
 }
