@@ -45,9 +45,9 @@ pub trait Machine: Sized + Send + Sync + 'static {
     /// committed is not in it. It is kept for as long as the instance is. The machine itself never reads it, so this may
     /// be changed at any time: instances go on with what they have.
     ///
-    /// **What it costs**: a step of a chain that does nothing costs about twice as much on PostgreSQL, and some one and three quarters as much on SQLite, whether
-    /// states are small or left out; large states cost what it takes to write them a second time. A machine that waits for
-    /// others is not held up: an event goes in the same transaction and round trip as its outcome.
+    /// **What it costs**: a step that does nothing costs about twice as much on PostgreSQL, and some one and three quarters as
+    /// much on SQLite. Small states add next to nothing to that; large ones what it takes to write them a second time. A
+    /// machine that waits for others is not held up: an event goes in the transaction and round trip of its outcome.
     ///
     /// A history is bounded, and never a reason for an instance to fail. It has at most
     /// [`TRANSITIONS_MAX`](outlast_core::limits::TRANSITIONS_MAX) events, the last of which says that nothing more is
