@@ -39,7 +39,7 @@ run_tests() {
     else
         cargo test --no-fail-fast "$@"
     fi
-    if only_packages "$@"; then
+    if only_packages "$@" && have_libraries "$@"; then
         cargo test --doc "$@"
     fi
 }
@@ -53,6 +53,16 @@ only_packages() {
         *) return 1 ;;
         esac
         shift
+    done
+}
+
+# Whether each of the chosen crates has a library: cargo takes it for a mistake to ask a program for its documentation tests.
+have_libraries() {
+    local argument name
+    for argument in "$@"; do
+        name=${argument#--package=}
+        name=${name#-p}
+        [ ! -e "crates/$name/src/main.rs" ] || [ -e "crates/$name/src/lib.rs" ] || return 1
     done
 }
 
