@@ -374,6 +374,10 @@ async fn children_are_listed_call_by_call<S: Store + Inspect + Clone>(store: S) 
     let api = Asking::new(store);
     let id = errand(&api, &["wait"], 0).await;
     let path = format!("/v1/instances/{id}/calls");
+    eventually("the last child waits, too", async || {
+        api.get(&path).await.ok()["calls"][4]["status"] == "awaiting_signal"
+    })
+    .await;
     let page = api.get(&path).await.ok();
     assert_eq!((&page["run"], &page["next"]), (&json!(1), &Value::Null));
     let calls = page["calls"].as_array().unwrap();

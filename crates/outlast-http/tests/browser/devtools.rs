@@ -121,6 +121,17 @@ impl Browser {
 impl Link {
     /// Asks for something and gives the answer; a refusal fails the test.
     pub(crate) async fn ask(&self, method: &str, params: Value, session: Option<&str>) -> Value {
+        let answer = self.ask_for(method, params, session).await;
+        answer.unwrap_or_else(|refusal| panic!("{method} was refused: {refusal}"))
+    }
+
+    /// Asks for something and gives the answer, or why it was refused.
+    pub(crate) async fn ask_for(
+        &self,
+        method: &str,
+        params: Value,
+        session: Option<&str>,
+    ) -> Result<Value, Value> {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let (answer, answered) = oneshot::channel();
         self.asked
@@ -143,12 +154,10 @@ impl Link {
         let mut answer = answer
             .unwrap_or_else(|_| panic!("no answer to {method}"))
             .expect("Chromium has not ended");
-        assert!(
-            answer.get("error").is_none(),
-            "{method} was refused: {}",
-            answer["error"]
-        );
-        answer["result"].take()
+        match answer.get_mut("error") {
+            Some(refusal) => Err(refusal.take()),
+            None => Ok(answer["result"].take()),
+        }
     }
 
     /// What a session has told by itself so far.

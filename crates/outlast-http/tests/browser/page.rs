@@ -98,14 +98,29 @@ impl Page {
 
     /// The value of an expression in the page.
     pub(crate) async fn value(&self, expression: &str) -> Value {
+        let value = self.value_here(expression).await;
+        value.unwrap_or_else(|| panic!("the page is gone while it was asked for {expression}"))
+    }
+
+    /// The value of an expression, unless the page is left for another one meanwhile.
+    async fn value_here(&self, expression: &str) -> Option<Value> {
         let params = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true, "userGesture": true });
-        let answer = self.ask("Runtime.evaluate", params).await;
+        let asked = self
+            .link
+            .ask_for("Runtime.evaluate", params, Some(&self.session));
+        let answer = match asked.await {
+            Ok(answer) => answer,
+            Err(refusal) if refusal["message"] == "Inspected target navigated or closed" => {
+                return None;
+            }
+            Err(refusal) => panic!("{expression} was refused: {refusal}"),
+        };
         assert!(
             answer.get("exceptionDetails").is_none(),
             "{expression}\n{}",
             answer["exceptionDetails"]
         );
-        answer["result"]["value"].clone()
+        Some(answer["result"]["value"].clone())
     }
 
     /// The text of what a selector finds first, or of nothing.
@@ -142,7 +157,12 @@ impl Page {
                 look();
             }})"
         );
-        self.value(&wait).await == true
+        loop {
+            // What waited with a page that was left waits with the next one.
+            if let Some(seen) = self.value_here(&wait).await {
+                return seen == true;
+            }
+        }
     }
 
     /// Waits until the text of the page, or of a part of it, contains something.
