@@ -1,6 +1,8 @@
 //! Machines whose way is recorded: their transitions, and the states between them.
 
-use crate::support::{Asking, eventually, on_both_stores, running};
+use crate::support::{Asking, eventually, on_both_stores};
+use crate::tracked::Tracked;
+use outlast::Engine;
 use outlast_core::{Inspect, Store};
 use serde_json::{Value, json};
 
@@ -8,6 +10,11 @@ on_both_stores![
     the_transitions_of_a_machine_are_its_history,
     a_machine_with_a_history_is_no_workflow_to_anybody,
 ];
+
+async fn running(store: impl Store + Inspect) -> Engine {
+    let builder = Engine::builder(store).machine(Tracked);
+    builder.queue("default", 10).start().await.unwrap()
+}
 
 /// Starts a parcel that waits to be cleared; gives its id.
 async fn parcel(api: &Asking) -> String {

@@ -5,7 +5,6 @@ pub(crate) mod machines;
 
 use crate::flow_machines::{Fulfil, Insure, Label, Pack, Stuck};
 use crate::team::{Piece, Team};
-use crate::tracked::Tracked;
 use futures_util::FutureExt;
 use outlast::{Engine, Postgres, Sqlite, Store};
 use outlast_core::Inspect;
@@ -76,7 +75,6 @@ pub(crate) async fn running(store: impl Store + Inspect) -> Engine {
         .machine(Fails)
         .machine(Team)
         .machine(Piece)
-        .machine(Tracked)
         .workflow(Fulfil)
         .workflow(Label)
         .workflow(Stuck)
