@@ -302,6 +302,21 @@ impl Outcome {
         }
     }
 
+    /// The state that it leads to; an end, and a workflow that goes on, leave the one that was there.
+    pub fn state(&self) -> Option<&Json> {
+        match self {
+            Outcome::Next { state, .. }
+            | Outcome::Retry { state, .. }
+            | Outcome::Wait { state, .. }
+            | Outcome::FanOut { state, .. }
+            | Outcome::Renew { state } => Some(state),
+            Outcome::Flow { .. }
+            | Outcome::Done { .. }
+            | Outcome::Stop { .. }
+            | Outcome::Cancel { .. } => None,
+        }
+    }
+
     /// Whether it is a machine's fan-out.
     pub fn is_fan_out(&self) -> bool {
         matches!(self, Outcome::FanOut { .. })

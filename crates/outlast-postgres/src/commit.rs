@@ -13,7 +13,7 @@ use crate::flow::{self, Way, answering, way, yielding};
 use crate::opening::Purpose;
 use crate::outcome::{
     self, delay_us, error, has_keyed_children, join, names_literal, parks, received_literal,
-    result, state, status_after, step,
+    result, status_after, step,
 };
 use crate::row::{column, pending_cancel, status, time};
 use crate::session::Session;
@@ -281,7 +281,7 @@ fn advancing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
                     .collect::<Vec<_>>(),
             ),
             value(outcomes().map(step).collect::<Vec<_>>()),
-            value(documents(outcomes().map(state))),
+            value(documents(outcomes().map(Outcome::state))),
             value(outcomes().map(delay_us).collect::<Vec<_>>()),
             value(documents(outcomes().map(result))),
             value(outcomes().map(error).collect::<Vec<_>>()),
@@ -307,7 +307,7 @@ fn parking<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
             revisions,
             value(outcomes().map(Outcome::is_fan_out).collect::<Vec<bool>>()),
             value(outcomes().map(step).collect::<Vec<_>>()),
-            value(documents(outcomes().map(state))),
+            value(documents(outcomes().map(Outcome::state))),
             value(outcomes().map(delay_us).collect::<Vec<_>>()),
             value(outcomes().map(names_literal).collect::<Vec<_>>()),
             value(received.collect::<Vec<_>>()),

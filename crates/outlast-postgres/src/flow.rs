@@ -3,7 +3,7 @@
 use crate::claim::references;
 use crate::history;
 use crate::outcome::{
-    error, has_keyed_children, names_literal, number_literal, result, state, status_after, window,
+    error, has_keyed_children, names_literal, number_literal, result, status_after, window,
 };
 use crate::statement::{self, Call, Parameter, documents, value};
 use outlast_core::{ClaimRef, Commit, Due, Ends, Flowing, Outcome, limits, micros};
@@ -105,7 +105,7 @@ pub(crate) fn flowing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
 /// The rows that begin another run.
 pub(crate) fn renewing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let rows = written(batch, Way::Renews)?;
-    let states = documents(rows.iter().map(|commit| state(&commit.outcome)));
+    let states = documents(rows.iter().map(|commit| commit.outcome.state()));
     let mut parameters = claimed(&rows);
     parameters.extend([value(states), answering(&rows), value(limits::RUNS_KEPT)]);
     Some(statement::COMMIT_RENEW.with(parameters))

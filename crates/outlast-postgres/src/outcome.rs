@@ -40,20 +40,6 @@ pub(crate) fn step(outcome: &Outcome) -> Option<&str> {
     }
 }
 
-pub(crate) fn state(outcome: &Outcome) -> Option<&Json> {
-    match outcome {
-        Outcome::Next { state, .. }
-        | Outcome::Retry { state, .. }
-        | Outcome::Wait { state, .. }
-        | Outcome::FanOut { state, .. }
-        | Outcome::Renew { state } => Some(state),
-        Outcome::Flow { .. }
-        | Outcome::Done { .. }
-        | Outcome::Stop { .. }
-        | Outcome::Cancel { .. } => None,
-    }
-}
-
 pub(crate) fn delay_us(outcome: &Outcome) -> Option<i64> {
     match outcome {
         Outcome::Retry { delay, .. } => Some(micros(*delay)),

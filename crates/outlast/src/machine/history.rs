@@ -186,7 +186,7 @@ impl Transition {
         if claim.events == 0 {
             self.began = Some(&claim.state).filter(fits).cloned();
         }
-        if let Some(state) = state_after(outcome) {
+        if let Some(state) = outcome.state() {
             self.state = Some(state).filter(fits).cloned();
             self.left_out = self.state.is_none().then_some(state.as_str().len());
         }
@@ -200,20 +200,6 @@ impl Transition {
             left_out: bytes.or(self.left_out),
             ..self.clone()
         }
-    }
-}
-
-fn state_after(outcome: &Outcome) -> Option<&Json> {
-    match outcome {
-        Outcome::Next { state, .. }
-        | Outcome::Retry { state, .. }
-        | Outcome::Wait { state, .. }
-        | Outcome::FanOut { state, .. }
-        | Outcome::Renew { state } => Some(state),
-        Outcome::Flow { .. }
-        | Outcome::Done { .. }
-        | Outcome::Stop { .. }
-        | Outcome::Cancel { .. } => None,
     }
 }
 
