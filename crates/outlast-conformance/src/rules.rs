@@ -275,6 +275,7 @@ macro_rules! every_rule {
                 keys_follow_a_workflow_as_they_do_a_machine,
             }
             histories on One {
+                where_a_history_stands_is_looked_for_when_it_is_said_wrongly,
                 events_are_numbered_from_one_over_all_commits_of_a_run,
                 every_outcome_can_have_events,
                 an_event_comes_back_as_it_was,

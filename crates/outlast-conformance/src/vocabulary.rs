@@ -270,7 +270,7 @@ impl Subject {
 
     pub(crate) async fn commit_all(&self, commits: Vec<Commit>) -> Committed {
         let rows = commits.len();
-        let committed = self.store.commit(commits).await.unwrap();
+        let committed = self.store.commit(commits.into()).await.unwrap();
         assert_eq!(committed.answers.len(), rows, "one answer per outcome");
         committed
     }

@@ -35,6 +35,18 @@ pub struct Commit {
     pub ties: Ties,
     /// What is added to the history of the run that the instance is in before this outcome, with it or not at all.
     pub events: Vec<NewEvent>,
+    /// Where that history stands, from the claim.
+    pub mark: Option<HistoryMark>,
+}
+
+/// Where the history of a run stands. Only outcomes add to it, so whoever has the claim knows, and a commit need not look; one
+/// that is wrong is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryMark {
+    /// The run.
+    pub run: i32,
+    /// How many events its history has.
+    pub events: i32,
 }
 
 /// What else of the store an instance is tied to. It was fixed when the instance was inserted, so whoever has
@@ -456,6 +468,10 @@ impl Commit {
             answers_cancel: claim.is_to_answer_cancel(),
             ties: claim.ties(),
             events: Vec::new(),
+            mark: Some(HistoryMark {
+                run: claim.run,
+                events: claim.events,
+            }),
         }
     }
 
@@ -473,7 +489,7 @@ impl Commit {
     /// What can be answered without looking at the store: an outcome that cannot be stored is rejected,
     /// and a claim that was named before in the batch is lost.
     pub fn foregone(commits: &[Commit]) -> Vec<Option<Answer>> {
-        let mut named = HashSet::new();
+        let mut named = HashSet::with_capacity(commits.len());
         commits
             .iter()
             .map(|commit| match commit.check() {

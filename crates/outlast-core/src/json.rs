@@ -5,7 +5,9 @@ use crate::limits::{JSON_BYTES_MAX, JSON_DEPTH_MAX};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
+use std::cell::Cell;
 use std::fmt;
+use std::io;
 
 /// How a document begins that a codec has encoded, and no other does: [`Json::of`], [`Json::written`] and
 /// [`Json::parse`] refuse it.
@@ -31,10 +33,22 @@ pub struct Json(Box<RawValue>);
 impl Json {
     /// Encodes `value`.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Json, Invalid> {
-        let written = to_raw_value(value).map_err(|error| {
-            Invalid::new("value", format!("cannot be written as JSON: {error}"))
-        })?;
-        Json::written(written)
+        Json::around(value).and_then(|it| Json::written(it.0))
+    }
+
+    /// Encodes something that documents are in which are known to be storable, and nothing else that might not be. The whole
+    /// may be a little larger and deeper than each of them may.
+    pub fn around<T: Serialize + ?Sized>(value: &T) -> Result<Json, Invalid> {
+        let mut small = Small(SCRATCH.take());
+        let document = match serde_json::to_writer(&mut small, value) {
+            Ok(()) => small.to_document(),
+            Err(error) if error.is_io() => to_raw_value(value),
+            Err(error) => Err(error),
+        };
+        SCRATCH.set(small.into_scratch());
+        document
+            .map(Json)
+            .map_err(|error| Invalid::new("value", format!("cannot be written as JSON: {error}")))
     }
 
     /// Takes what serde has written or read: only whether it can be stored is still to be checked.
@@ -98,6 +112,45 @@ impl Json {
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Invalid> {
         serde_json::from_str(self.as_str())
             .map_err(|error| Invalid::new("JSON", format!("does not decode: {}", unquoted(&error))))
+    }
+}
+
+thread_local! {
+    /// Where small documents are written before it is known how small they are.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Documents up to this size are written here and then copied into a block that fits. Serde itself writes into a larger block
+/// and gives the rest of it back, which leaves the allocator a splinter each time.
+const SMALL_MAX: usize = 4096;
+
+/// A document that turns out to be small, or does not.
+struct Small(Vec<u8>);
+
+impl Small {
+    fn to_document(&self) -> serde_json::Result<Box<RawValue>> {
+        let document: &RawValue = serde_json::from_slice(&self.0)?;
+        Ok(document.to_owned())
+    }
+
+    /// The empty room, for the next one.
+    fn into_scratch(mut self) -> Vec<u8> {
+        self.0.clear();
+        self.0
+    }
+}
+
+impl io::Write for Small {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        if self.0.len() + piece.len() > SMALL_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.extend_from_slice(piece);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -261,6 +314,40 @@ mod tests {
         ] {
             assert_eq!(Json::parse(text).unwrap().as_str(), text);
         }
+    }
+
+    #[test]
+    fn small_and_large_values_are_written_alike() {
+        for length in [
+            0,
+            1,
+            SMALL_MAX - 3,
+            SMALL_MAX - 2,
+            SMALL_MAX - 1,
+            3 * SMALL_MAX,
+        ] {
+            let value = "x".repeat(length);
+            let json = Json::of(&value).unwrap();
+            assert_eq!(json.as_str(), serde_json::to_string(&value).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_value_that_writes_another_one_on_the_way_is_whole() {
+        struct Inner;
+        struct Outer;
+        impl Serialize for Inner {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(Json::of(&[1, 2]).unwrap().as_str())
+            }
+        }
+        impl Serialize for Outer {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_seq([Inner, Inner])
+            }
+        }
+        let json = Json::of(&Outer).unwrap();
+        assert_eq!(json.as_str(), r#"["[1,2]","[1,2]"]"#);
     }
 
     #[test]

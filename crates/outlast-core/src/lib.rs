@@ -62,7 +62,8 @@ pub use claim::{
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp, micros};
 pub use collect::{CollectRequest, Collected};
 pub use commit::{
-    Answer, ClaimRef, Commit, Committed, Outcome, Proceed, Release, ReleaseAnswer, Released, Ties,
+    Answer, ClaimRef, Commit, Committed, HistoryMark, Outcome, Proceed, Release, ReleaseAnswer,
+    Released, Ties,
 };
 pub use deliver::{Delivered, Delivery, NewSignal, SignalOrInsert, SignalledOrInserted, Target};
 pub use error::{Error, ErrorKind, Invalid, Result, Source};

@@ -9,6 +9,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Names of queues in which something may have become claimable: hints for pickers. Nothing is lost
@@ -100,7 +101,9 @@ pub trait Store: Send + Sync + 'static {
     /// `Lost`. *Locks*: own rows, parents, next in line. *Bound*:
     /// [`BATCH_MAX`](crate::limits::BATCH_MAX). *Idempotent*: sent again, it answers `Lost`. Naming one
     /// claim twice in a batch commits the first and loses the second.
-    async fn commit(&self, commits: Vec<Commit>) -> Result<Committed>;
+    ///
+    /// The outcomes are shared: whoever sends them keeps them, to try again or to go on with what was written.
+    async fn commit(&self, commits: Arc<Vec<Commit>>) -> Result<Committed>;
 
     /// Gives claims back untouched: runnable, `attempt` and `crashes` as they were, `revision + 1`.
     ///

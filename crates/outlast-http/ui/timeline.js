@@ -83,7 +83,8 @@ function stayOf(step, { from, to, outcome, seq, open }, x, middle) {
     h('rect', { class: 'bar', x: left, y: middle - BAR / 2, width: right - left, height: BAR, rx: 3 }));
 }
 
-/** The calls of a run as rows, in the order of the calls, and its moments. `at` are numbers, in milliseconds. */
+/** The calls of a run as rows, in the order of the calls, and its moments. `at` are numbers, in milliseconds. What kind of call it is, is told
+    by the first event: that an activity was started is told as of any child. */
 export function rowsOf(events) {
   const rows = new Map();
   const moments = [];
@@ -95,7 +96,6 @@ export function rowsOf(events) {
     else if (MOMENTS[event.kind]) moments.push({ seq: event.seq, at, kind: event.kind, name: event.name, reason: event.reason ?? event.found });
     if (kind && event.call !== null) {
       const row = rows.get(event.call) ?? begin(rows, event, kind, at, before);
-      row.kind = row.kind === 'select' ? 'select' : kind;
       row.name = event.name || row.name;
       row.child = event.child ?? row.child;
       row.childRun = event.child_run ?? row.childRun;

@@ -180,6 +180,7 @@ pub(crate) fn failing(claim: ClaimRef, failure: Failure) -> Commit {
         answers_cancel: false,
         ties: Ties::UNKNOWN,
         events: Vec::new(),
+        mark: None,
     }
 }
 

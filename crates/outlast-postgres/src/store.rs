@@ -114,7 +114,7 @@ impl Store for Postgres {
         claim::claim(&self.session, &request).await
     }
 
-    async fn commit(&self, commits: Vec<Commit>) -> Result<Committed> {
+    async fn commit(&self, commits: Arc<Vec<Commit>>) -> Result<Committed> {
         commit::commit(&self.session, &commits).await
     }
 

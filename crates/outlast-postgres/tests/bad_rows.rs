@@ -51,11 +51,11 @@ async fn outcomes_that_cannot_be_written_are_rejected_alone() {
     let bad = [claims[2].id, claims[7].id];
     refuse_updates(&schema, &format!("new.id in ({}, {})", bad[0], bad[1])).await;
 
-    let commits = claims
+    let commits: Vec<_> = claims
         .iter()
         .flat_map(|claim| outcome_of(claim, done()))
         .collect();
-    let answers = store.commit(commits).await.unwrap().answers;
+    let answers = store.commit(commits.into()).await.unwrap().answers;
     for (claim, answer) in claims.iter().zip(&answers) {
         let status = get(&store, claim.id).await.status;
         match answer {
@@ -91,7 +91,7 @@ async fn a_rejected_outcome_leaves_nothing_behind() {
         state: claim.state.clone(),
     };
     let answers = store
-        .commit(outcome_of(&claim, fan_out))
+        .commit(outcome_of(&claim, fan_out).into())
         .await
         .unwrap()
         .answers;
@@ -99,7 +99,7 @@ async fn a_rejected_outcome_leaves_nothing_behind() {
     assert_eq!(store.children(claim.id, None, None).await.unwrap(), []);
 
     let answers = store
-        .commit(outcome_of(&claim, done()))
+        .commit(outcome_of(&claim, done()).into())
         .await
         .unwrap()
         .answers;

@@ -123,8 +123,8 @@ async fn a_verb_that_is_cut_at_its_commit_happened_or_did_not() {
             assert_eq!(bed.instances().await, before + inserted, "{faults:?}");
             // The pool may not have noticed yet that its connection was cut.
             let outcome = work::outcome_of(&claim, done());
-            if bed.store.commit(outcome.clone()).await.is_err() {
-                bed.store.commit(outcome).await.unwrap();
+            if bed.store.commit(outcome.clone().into()).await.is_err() {
+                bed.store.commit(outcome.into()).await.unwrap();
             }
             let ended = bed.near.get(claim.id).await.unwrap().unwrap();
             assert_eq!(ended.status, Status::Done);

@@ -29,7 +29,7 @@ async fn a_store_follows_to_the_server_that_has_taken_over_and_back() {
         assert_eq!(lost.kind(), ErrorKind::Transient, "{lost:?}");
         eventually("the outcome is written", || async {
             let commits = work::outcome_of(&claim, done());
-            match store.commit(commits).await {
+            match store.commit(commits.into()).await {
                 Ok(_) => true,
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Transient, "{error:?}");
@@ -117,7 +117,7 @@ async fn a_session_that_may_not_write_is_not_kept() {
     set("off");
     eventually("outcomes are written again", || async {
         let commits = work::outcome_of(&claim, done());
-        store.commit(commits).await.is_ok()
+        store.commit(commits.into()).await.is_ok()
     })
     .await;
     assert_eq!(get(&store, claim.id).await.status, Status::Done);

@@ -101,7 +101,7 @@ fn is_committed(answer: &Answer) -> bool {
 }
 
 async fn try_done(store: &Postgres, claim: &Claim) -> Result<Answer, Error> {
-    let committed = store.commit(outcome_of(claim, done())).await;
+    let committed = store.commit(outcome_of(claim, done()).into()).await;
     committed.map(|mut committed| committed.answers.remove(0))
 }
 
@@ -215,7 +215,7 @@ async fn a_full_disk_is_transient_and_leaves_nothing_half_done() {
         },
     );
     for _ in 0..3 {
-        let error = store.commit(fan_out.clone()).await.unwrap_err();
+        let error = store.commit(fan_out.clone().into()).await.unwrap_err();
         assert_transient(&error, "the server's disk is full: make room");
         let row = get(&store, claim.id).await;
         assert_eq!(
@@ -226,7 +226,7 @@ async fn a_full_disk_is_transient_and_leaves_nothing_half_done() {
     }
 
     disk.free();
-    let committed = store.commit(fan_out).await.unwrap();
+    let committed = store.commit(fan_out.into()).await.unwrap();
     assert!(is_committed(&committed.answers[0]));
     assert_eq!(get(&store, claim.id).await.children_pending, 2_000);
     store.close().await;
@@ -369,7 +369,7 @@ async fn an_exhausted_pool_is_transient_in_bounded_time() {
     let holder = named.lock(claim.id).await;
     let store = named.store.clone();
     let commits = outcome_of(&claim, done());
-    let blocked = tokio::spawn(async move { store.commit(commits).await });
+    let blocked = tokio::spawn(async move { store.commit(commits.into()).await });
     named.blocked().await;
     let begun = Instant::now();
     let error = named.store.now().await.unwrap_err();
@@ -412,7 +412,7 @@ async fn closing_waits_for_what_is_under_way_and_leaves_no_connection() {
     let holder = named.lock(claim.id).await;
     let store = named.store.clone();
     let commits = outcome_of(&claim, done());
-    let committing = tokio::spawn(async move { store.commit(commits).await });
+    let committing = tokio::spawn(async move { store.commit(commits.into()).await });
     named.blocked().await;
     let store = named.store.clone();
     let closing = tokio::spawn(async move { store.close().await });
@@ -467,7 +467,7 @@ async fn assert_closed(store: &Postgres, claim: &Claim) {
         store.now().await.err(),
         store.insert(vec![task()], None).await.err(),
         store.claim(work::request(worker, 1)).await.err(),
-        store.commit(outcome_of(claim, done())).await.err(),
+        store.commit(outcome_of(claim, done()).into()).await.err(),
         store.release(vec![release]).await.err(),
         store.claims_of(worker).await.err(),
         store.deliver(vec![signal], None).await.err(),
@@ -578,7 +578,7 @@ async fn an_outcome_whose_answer_was_lost_is_not_written_twice() {
 
     proxy.lose_answers();
     let (store, commits) = (remote.clone(), outcome_of(&child, done()));
-    let sending = tokio::spawn(async move { store.commit(commits).await });
+    let sending = tokio::spawn(async move { store.commit(commits.into()).await });
     eventually("the outcome is durable", || async {
         get(&near, child.id).await.status == Status::Done
     })
@@ -716,7 +716,10 @@ async fn a_claim_that_is_lost_before_its_children_are_loaded_is_not_handed_out()
             step: "join".into(),
             state: Json::null(),
         };
-        store.commit(outcome_of(&parent, fan_out)).await.unwrap();
+        store
+            .commit(outcome_of(&parent, fan_out).into())
+            .await
+            .unwrap();
         let child = work::claim(store, work::worker(store).await).await;
         assert!(is_committed(&try_done(store, &child).await.unwrap()));
     })
@@ -904,7 +907,10 @@ async fn an_outcome_whose_claim_was_forgotten_and_taken_anew_is_not_written_by_h
         step: "join".into(),
         state: Json::null(),
     };
-    let committed = store.commit(outcome_of(&claim, fan_out)).await.unwrap();
+    let committed = store
+        .commit(outcome_of(&claim, fan_out).into())
+        .await
+        .unwrap();
     assert!(!claims.armed.load(Ordering::SeqCst), "nobody claimed");
     assert_eq!(committed.answers, [Answer::Lost]);
     let row = get(&store, claim.id).await;

@@ -103,7 +103,9 @@ async fn every_write_of_a_store_is_read_committed_whatever_the_database_says() {
     // Connections learn with use that nothing is between them and the server.
     for _ in 0..5 {
         let claim = work::running(&store).await;
-        let committed = store.commit(work::outcome_of(&claim, work::done())).await;
+        let committed = store
+            .commit(work::outcome_of(&claim, work::done()).into())
+            .await;
         committed.unwrap();
     }
     store.close().await;

@@ -150,7 +150,7 @@ async fn outcomes_are_written_in_the_order_of_their_ids() {
     let scene = Scene::open().await;
     let claims = scene.three().await;
     let (store, commits) = (scene.store.clone(), backwards(&claims, &done()));
-    let verb = async move { store.commit(commits).await };
+    let verb = async move { store.commit(commits.into()).await };
     scene.goes_by_id(ids(&claims), verb).await;
 }
 
@@ -159,7 +159,7 @@ async fn who_parks_is_locked_in_the_order_of_the_ids() {
     let scene = Scene::open().await;
     let claims = scene.three().await;
     let (store, commits) = (scene.store.clone(), backwards(&claims, &wait_for("go")));
-    let verb = async move { store.commit(commits).await };
+    let verb = async move { store.commit(commits.into()).await };
     scene.goes_by_id(ids(&claims), verb).await;
 }
 
@@ -168,7 +168,7 @@ async fn steps_of_workflows_are_written_in_the_order_of_their_ids() {
     let scene = Scene::open().await;
     let claims = scene.three().await;
     let (store, commits) = (scene.store.clone(), backwards(&claims, &flow(Vec::new())));
-    let verb = async move { store.commit(commits).await };
+    let verb = async move { store.commit(commits.into()).await };
     scene.goes_by_id(ids(&claims), verb).await;
 }
 
@@ -180,7 +180,7 @@ async fn steps_of_workflows_and_of_machines_are_locked_together_in_the_order_of_
     let mut commits = backwards(&claims, &done());
     commits[0].outcome = flow(Vec::new());
     let store = scene.store.clone();
-    let verb = async move { store.commit(commits).await };
+    let verb = async move { store.commit(commits.into()).await };
     scene.goes_by_id(ids(&claims), verb).await;
 }
 
@@ -197,7 +197,7 @@ async fn outcomes_with_events_are_locked_in_the_order_of_their_ids() {
         at: None,
     });
     let store = scene.store.clone();
-    let verb = async move { store.commit(commits).await };
+    let verb = async move { store.commit(commits.into()).await };
     scene.goes_by_id(ids(&claims), verb).await;
 }
 
@@ -253,7 +253,7 @@ async fn counts_off(start: [fn(Vec<NewInstance>) -> Outcome; 3]) {
         .collect();
     assert_eq!(ends.len(), 3);
     let store = scene.store.clone();
-    let verb = async move { store.commit(ends).await };
+    let verb = async move { store.commit(ends.into()).await };
     scene.goes_by_id(ids(&parents), verb).await;
 }
 
@@ -309,7 +309,11 @@ async fn a_fan_out_takes_the_keys_of_its_children_in_their_order() {
     let parent = running(&scene.store).await;
     let holder = scene.holder(TAKE_M).await;
     let store = scene.store.clone();
-    let verb = async move { store.commit(outcome_of(&parent, fan_out(keyed()))).await };
+    let verb = async move {
+        store
+            .commit(outcome_of(&parent, fan_out(keyed())).into())
+            .await
+    };
     let verb = scene.blocked(verb).await;
     assert!(
         scene.is_key_free("z").await,

@@ -247,8 +247,9 @@ async fn a_schema_of_the_first_version_keeps_its_rows_and_goes_on() {
         answers_cancel: false,
         ties: Ties::UNKNOWN,
         events: Vec::new(),
+        mark: None,
     };
-    let committed = store.commit(vec![commit]).await.unwrap();
+    let committed = store.commit(vec![commit].into()).await.unwrap();
     let [answer] = &committed.answers[..] else {
         panic!("{committed:?}");
     };

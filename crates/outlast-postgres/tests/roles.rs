@@ -296,7 +296,7 @@ async fn park(store: &Postgres, key: &str) -> InstanceId {
         };
         parked = Some(claim.id);
         let commit = outlast_core::Commit::of(&claim, outcome);
-        store.commit(vec![commit]).await.unwrap();
+        store.commit(vec![commit].into()).await.unwrap();
     }
     let parked = parked.expect("it was claimed");
     assert_eq!(

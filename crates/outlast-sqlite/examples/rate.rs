@@ -115,7 +115,7 @@ async fn run_window(store: &Sqlite, worker: WorkerId, settings: &Settings) {
     };
     let meter = Meter::start(store);
     let fan_out = vec![Commit::of(&parent, fan_out)];
-    store.commit(fan_out).await.unwrap();
+    store.commit(fan_out.into()).await.unwrap();
     meter.stop("fan-out", settings.rows, store);
     let tenth = settings.rows / 10;
     let meter = Meter::start(store);
@@ -140,8 +140,8 @@ async fn end_children(store: &Sqlite, worker: WorkerId, rows: usize) {
             let result = Json::null();
             Commit::of(claim, Outcome::Done { result })
         };
-        let commits = claims.iter().map(done).collect();
-        store.commit(commits).await.unwrap();
+        let commits: Vec<_> = claims.iter().map(done).collect();
+        store.commit(commits.into()).await.unwrap();
     }
 }
 
@@ -187,11 +187,11 @@ async fn run_steps(
             .map(|it| (it.reference(), it.ties()))
             .collect();
         for left in (0..steps).rev() {
-            let commits = held
+            let commits: Vec<_> = held
                 .iter()
                 .map(|(claim, ties)| outcome(*claim, *ties, left, is_flow))
                 .collect();
-            let committed = store.commit(commits).await.unwrap();
+            let committed = store.commit(commits.into()).await.unwrap();
             for ((claim, _), answer) in held.iter_mut().zip(committed.answers) {
                 let Answer::Committed { revision, .. } = answer else {
                     panic!("{answer:?}");
@@ -225,6 +225,7 @@ fn outcome(claim: ClaimRef, ties: Ties, left: usize, is_flow: bool) -> Commit {
         answers_cancel: false,
         ties,
         events,
+        mark: None,
     }
 }
 
@@ -255,7 +256,7 @@ async fn run_history(store: &Sqlite, worker: WorkerId, settings: &Settings) {
     let data = |call| Json::parse(format!(r#"{{"number":{call},"left":0}}"#)).unwrap();
     commit.events = calls.map(|call| event(call, data(call))).collect();
     let meter = Meter::start(store);
-    store.commit(vec![commit]).await.unwrap();
+    store.commit(vec![commit].into()).await.unwrap();
     meter.stop("history", settings.rows, store);
     let meter = Meter::start(store);
     let mut request = HistoryRequest {

@@ -30,11 +30,15 @@ const WAIT: &str = include_str!("../sql/commit/wait.sql");
 const END: &str = include_str!("../sql/commit/end.sql");
 const ANSWER_CANCEL: &str = include_str!("../sql/commit/answer_cancel.sql");
 
-/// Writes outcomes. When one cannot be written, all are written again, each in a
+/// Writes the outcomes that have no answer yet. When one cannot be written, all are written again, each in a
 /// savepoint of its own, so that only that one is rejected.
-pub(crate) fn commit(tx: &Tx<'_>, commits: &[Commit]) -> Result<Committed, Fault> {
+pub(crate) fn commit(
+    tx: &Tx<'_>,
+    commits: &[Commit],
+    answers: Vec<Option<Answer>>,
+) -> Result<Committed, Fault> {
     tx.execute("savepoint batch")?;
-    let fault = match write_all(tx, commits, write) {
+    let fault = match write_all(tx, commits, answers.clone(), write) {
         Ok(committed) => {
             tx.execute("release batch")?;
             return Ok(committed);
@@ -46,7 +50,7 @@ pub(crate) fn commit(tx: &Tx<'_>, commits: &[Commit]) -> Result<Committed, Fault
     }
     tx.execute("rollback to batch")?;
     tx.execute("release batch")?;
-    write_all(tx, commits, write_alone)
+    write_all(tx, commits, answers, write_alone)
 }
 
 type Write = fn(&Tx<'_>, &Commit, &mut Batch) -> Result<Answer, Fault>;
@@ -60,8 +64,12 @@ struct Batch {
 
 /// Who starts children goes first: a key that another outcome of the batch releases is still occupied for them. Then
 /// who waits for ends: those of the batch are counted with it once all is written, so that it must not see them before.
-fn write_all(tx: &Tx<'_>, commits: &[Commit], write: Write) -> Result<Committed, Fault> {
-    let mut answers = Commit::foregone(commits);
+fn write_all(
+    tx: &Tx<'_>,
+    commits: &[Commit],
+    mut answers: Vec<Option<Answer>>,
+    write: Write,
+) -> Result<Committed, Fault> {
     let mut batch = Batch {
         owners: inbox::owners(tx, commits.iter().filter_map(looks_into_inbox))?,
         effects: Effects::default(),

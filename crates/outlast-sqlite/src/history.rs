@@ -4,7 +4,9 @@ use crate::decode;
 use crate::error::Fault;
 use crate::inspect::all;
 use crate::tx::Tx;
-use outlast_core::{Event, HistoryRequest, InstanceId, NewEvent, RunSummary, Timestamp};
+use outlast_core::{
+    Event, HistoryMark, HistoryRequest, InstanceId, NewEvent, RunSummary, Timestamp,
+};
 use rusqlite::params;
 
 const GROW: &str = include_str!("../sql/history/grow.sql");
@@ -16,14 +18,25 @@ const HISTORIES: &str = include_str!("../sql/inspect/histories.sql");
 
 /// Writes the events that a history was counted longer by: with its outcome, whose fence stood.
 pub(crate) fn write(tx: &Tx<'_>, id: InstanceId, events: &[NewEvent]) -> Result<(), Fault> {
+    write_after(tx, id, None, events)
+}
+
+/// The same, where it is known how the history stood before.
+pub(crate) fn write_after(
+    tx: &Tx<'_>,
+    id: InstanceId,
+    mark: Option<HistoryMark>,
+    events: &[NewEvent],
+) -> Result<(), Fault> {
     if events.is_empty() {
         return Ok(());
     }
-    let place = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
-    let (run, last): (i32, i64) = tx.prepare(PLACE)?.query_row([id.0], place)?;
-    let first = last + 1 - events.len() as i64;
+    let HistoryMark { run, events: last } = match mark {
+        Some(mark) => mark,
+        None => mark_before(tx, id, events.len())?,
+    };
     let mut statement = tx.prepare(APPEND)?;
-    for (seq, event) in (first..).zip(events) {
+    for (seq, event) in (last + 1..).zip(events) {
         statement.execute(params![
             id.0,
             run,
@@ -36,6 +49,16 @@ pub(crate) fn write(tx: &Tx<'_>, id: InstanceId, events: &[NewEvent]) -> Result<
         ])?;
     }
     Ok(())
+}
+
+/// How a history stood before it was counted longer by so many.
+fn mark_before(tx: &Tx<'_>, id: InstanceId, new: usize) -> Result<HistoryMark, Fault> {
+    let place = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let (run, last): (i32, i32) = tx.prepare(PLACE)?.query_row([id.0], place)?;
+    Ok(HistoryMark {
+        run,
+        events: last - new as i32,
+    })
 }
 
 /// Adds to the history of an instance whose outcome was written, or whose fence was found standing.

@@ -31,7 +31,7 @@ async fn an_outcome_that_cannot_be_written_is_rejected_alone() {
         scene::done(claims[1].reference()),
         scene::next(claims[2].reference(), "{}", Proceed::Requeue),
     ];
-    let answers = store.commit(commits).await.unwrap().answers;
+    let answers = store.commit(commits.into()).await.unwrap().answers;
     let Answer::Rejected(invalid) = &answers[1] else {
         panic!("{answers:?}");
     };
@@ -68,12 +68,12 @@ async fn a_rejected_outcome_leaves_nothing_behind() {
         step: "join".into(),
         state: claim.state.clone(),
     };
-    let answers = store.commit(vec![fan_out]).await.unwrap().answers;
+    let answers = store.commit(vec![fan_out].into()).await.unwrap().answers;
     assert!(matches!(answers[0], Answer::Rejected(_)), "{answers:?}");
     assert_eq!(store.children(id, None, None).await.unwrap(), []);
 
     let answers = store
-        .commit(vec![scene::done(claim.reference())])
+        .commit(vec![scene::done(claim.reference())].into())
         .await
         .unwrap()
         .answers;

@@ -81,7 +81,7 @@ async fn waits_that_nobody_wakes_are_found() {
         state: Json::null(),
         timeout: Some(Duration::from_secs(60)),
     };
-    store.commit(vec![park]).await.unwrap();
+    store.commit(vec![park].into()).await.unwrap();
     clock.advance(Duration::from_secs(65));
     assert_eq!(
         found(&store, "overdue_timers").await.severity,

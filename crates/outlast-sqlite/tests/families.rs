@@ -31,7 +31,7 @@ async fn parent_of(
         step: "joined".into(),
         state: Json::null(),
     };
-    let committed = store.commit(vec![Commit::of(&claim, fan_out)]).await;
+    let committed = store.commit(vec![Commit::of(&claim, fan_out)].into()).await;
     assert_eq!(scene::committed(&committed.unwrap().answers), 1);
     parent
 }
@@ -116,7 +116,7 @@ async fn a_file_of_the_version_before_goes_on_with_its_joins() {
     let worker = scene::worker(&store).await;
     let child = scene::claim(&store, worker, 1).await.claims.remove(0);
     assert_eq!(child.id, InstanceId(6));
-    store.commit(vec![done(&child)]).await.unwrap();
+    store.commit(vec![done(&child)].into()).await.unwrap();
     let parent = scene::claim(&store, worker, 1).await.claims.remove(0);
     assert_eq!((parent.id, parent.joined), (row.id, Some(Joined::All)));
     let new = scene::insert(&store, vec![scene::order()]).await;
@@ -149,8 +149,8 @@ async fn a_place_is_passed_on_without_a_walk_over_those_that_ended_or_wait() {
         let claims = scene::claim(&store, worker, 100).await.claims;
         assert_eq!(claims.len(), 50, "as many run as the window has places");
         ended += claims.len() as i64;
-        let commits = claims.iter().map(done).collect();
-        store.commit(commits).await.unwrap();
+        let commits: Vec<_> = claims.iter().map(done).collect();
+        store.commit(commits.into()).await.unwrap();
     }
     let (next, after_many) = steps();
     assert_eq!(next, first + ended);
@@ -234,7 +234,7 @@ async fn an_end_that_cannot_be_written_is_not_counted_and_passes_no_place_on() {
     execute(&path, &trigger).unwrap();
 
     let commits = vec![stop(&claims[0]), done(&claims[1])];
-    let answers = store.commit(commits).await.unwrap().answers;
+    let answers = store.commit(commits.into()).await.unwrap().answers;
     assert!(matches!(answers[0], Answer::Rejected(_)), "{answers:?}");
     assert_eq!(scene::committed(&answers), 1);
     let row = store.get(parent).await.unwrap().unwrap();
@@ -262,8 +262,8 @@ async fn an_end_whose_join_cannot_be_written_is_rejected_alone() {
     );
     execute(&path, &trigger).unwrap();
 
-    let commits = claims.iter().map(done).collect();
-    let answers = store.commit(commits).await.unwrap().answers;
+    let commits: Vec<_> = claims.iter().map(done).collect();
+    let answers = store.commit(commits.into()).await.unwrap().answers;
     assert!(matches!(answers[0], Answer::Rejected(_)), "{answers:?}");
     let child = store.get(claims[0].id).await.unwrap().unwrap();
     assert_eq!(child.status, Status::Executing);

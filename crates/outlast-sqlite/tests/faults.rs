@@ -169,7 +169,11 @@ async fn a_full_disk_is_transient_and_goes_on_when_there_is_room() {
     let claims = scene::claim(&store, worker, 100).await.claims;
     assert_eq!(scene::ids(&claims), kept);
     let ends = claims.iter().map(|claim| scene::done(claim.reference()));
-    let answers = store.commit(ends.collect()).await.unwrap().answers;
+    let answers = store
+        .commit(ends.collect::<Vec<_>>().into())
+        .await
+        .unwrap()
+        .answers;
     assert_eq!(scene::committed(&answers), 100, "small writes still fit");
     let everything = CollectRequest {
         retention: Duration::ZERO,

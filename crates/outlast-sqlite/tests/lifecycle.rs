@@ -29,7 +29,7 @@ async fn a_file_that_is_opened_again_goes_on_where_it_was() {
         state: Json::parse(r#"{"n":1}"#).unwrap(),
         timeout: None,
     };
-    store.commit(vec![park]).await.unwrap();
+    store.commit(vec![park].into()).await.unwrap();
     let parked = store.get(id).await.unwrap().unwrap();
     store.close().await;
 
@@ -68,7 +68,7 @@ async fn closing_waits_for_what_is_under_way_and_then_refuses() {
     let refused = store.count(Filter::default()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Closed);
     assert_eq!(store.now().await.unwrap_err().kind(), ErrorKind::Closed);
-    let refused = store.commit(Vec::new()).await.unwrap_err();
+    let refused = store.commit(Vec::new().into()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Closed);
     store.close().await;
 
@@ -120,7 +120,7 @@ async fn every_level_of_durability_works() {
         let id = scene::insert(&store, vec![scene::order()]).await[0];
         let claim = scene::claim(&store, worker, 1).await.claims.remove(0);
         let next = scene::next(claim.reference(), "[1]", Proceed::Requeue);
-        store.commit(vec![next]).await.unwrap();
+        store.commit(vec![next].into()).await.unwrap();
         let row = store.get(id).await.unwrap().unwrap();
         assert_eq!((row.status, row.step.as_str()), (Status::Runnable, "next"));
         store.close().await;
@@ -192,7 +192,7 @@ async fn a_file_of_the_first_version_keeps_its_rows_and_goes_on() {
         state: Json::null(),
         timeout: None,
     };
-    let committed = store.commit(vec![wait]).await.unwrap();
+    let committed = store.commit(vec![wait].into()).await.unwrap();
     let Answer::Committed {
         revision, status, ..
     } = committed.answers[0]

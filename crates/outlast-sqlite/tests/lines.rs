@@ -28,7 +28,7 @@ fn held(path: &Path) -> i64 {
 
 async fn finish(store: &Sqlite, claim: &outlast_core::Claim) {
     let committed = store
-        .commit(vec![scene::done(claim.reference())])
+        .commit(vec![scene::done(claim.reference())].into())
         .await
         .unwrap();
     assert_eq!(scene::committed(&committed.answers), 1);
@@ -211,7 +211,7 @@ async fn reconcile_mends_a_join_that_miscounts() {
         step: "join".into(),
         state: claim.state.clone(),
     };
-    store.commit(vec![fan_out]).await.unwrap();
+    store.commit(vec![fan_out].into()).await.unwrap();
     for child in scene::claim(&store, worker, 2).await.claims {
         finish(&store, &child).await;
     }

@@ -88,7 +88,7 @@ async fn claim_and_commit() {
             break;
         }
         let ends = claims.iter().map(|claim| scene::done(claim.reference()));
-        let committed = store.commit(ends.collect()).await.unwrap();
+        let committed = store.commit(ends.collect::<Vec<_>>().into()).await.unwrap();
         assert_eq!(scene::committed(&committed.answers), claims.len());
         for claim in &claims {
             say(format_args!("done {}", claim.id));

@@ -88,8 +88,9 @@ async fn park(store: &Sqlite, claim: ClaimRef) {
         answers_cancel: false,
         ties: outlast_core::Ties::UNKNOWN,
         events: Vec::new(),
+        mark: None,
     };
-    let answers = store.commit(vec![park]).await.unwrap().answers;
+    let answers = store.commit(vec![park].into()).await.unwrap().answers;
     assert!(matches!(answers[0], Answer::Committed { .. }));
 }
 
@@ -340,7 +341,7 @@ async fn a_signal_that_races_a_park_is_never_lost() {
         assert_eq!(shop.status(id).await, Status::Runnable, "lost after {n}");
         let claim = scene::claim(&shop.store, worker, 1).await.claims.remove(0);
         shop.store
-            .commit(vec![scene::done(claim.reference())])
+            .commit(vec![scene::done(claim.reference())].into())
             .await
             .unwrap();
     }

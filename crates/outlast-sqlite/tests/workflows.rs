@@ -54,7 +54,13 @@ async fn running(store: &Sqlite, worker: WorkerId) -> Claim {
 async fn commit(store: &Sqlite, claim: &mut Claim, outcome: Outcome, events: Vec<NewEvent>) {
     let mut commit = Commit::of(claim, outcome);
     commit.events = events;
-    match store.commit(vec![commit]).await.unwrap().answers.remove(0) {
+    match store
+        .commit(vec![commit].into())
+        .await
+        .unwrap()
+        .answers
+        .remove(0)
+    {
         Answer::Committed { revision, .. } => claim.revision = revision,
         answer @ (Answer::Cancel(_) | Answer::Lost | Answer::Rejected(_)) => panic!("{answer:?}"),
     }
@@ -170,7 +176,7 @@ async fn a_rejected_outcome_leaves_no_events_and_no_run_behind() {
          begin select raise(abort, 'refused by the test'); end";
     execute(&path, refuse).unwrap();
     let state = Json::null();
-    let mut commits = [
+    let mut commits = vec![
         Commit::of(&one, Outcome::Renew { state }),
         Commit::of(&other, flow(Vec::new(), KEEP)),
     ];

@@ -49,6 +49,8 @@ pub(crate) enum Entry {
     },
     /// What a worker has counted so far: outcomes that were dropped, since their claim was lost.
     LostOutcomes { worker: String, count: u64 },
+    /// The same: joins and holds that its reconciler had to mend.
+    Mended { worker: String, count: u64 },
     /// A server was killed, cut, promoted: anything that is not a worker.
     Fault { kind: String, at: i64 },
 }

@@ -111,6 +111,9 @@ impl Report {
             ("of these recorded", figures.flow_results),
             ("activities recorded", figures.activities),
             ("groups resolved", figures.groups),
+            ("selections resolved", figures.selections),
+            ("children told", figures.told),
+            ("changes marked", figures.versions),
             ("timers of workflows", figures.flow_timers),
             ("signals of workflows", figures.flow_signals),
             ("failures handled", figures.handled),
@@ -187,6 +190,7 @@ fn about(entry: &Entry, id: i64) -> Option<i64> {
         | Entry::Duplicate { .. }
         | Entry::Worker { .. }
         | Entry::LostOutcomes { .. }
+        | Entry::Mended { .. }
         | Entry::Fault { .. } => return None,
     };
     (instance == id).then_some(at)

@@ -1,7 +1,8 @@
 //! Where the instances are: a PostgreSQL, reached by any way that leads to it, or an SQLite file.
 
 use anyhow::{Context as _, Result};
-use outlast::{Client, Engine, EngineBuilder, Postgres, Sqlite};
+use outlast::{Client, Engine, EngineBuilder, InstanceId, Postgres, Sqlite};
+use outlast_core::{ReconcileRequest, Store};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -57,6 +58,24 @@ impl Site {
         })
     }
 
+    /// Walks through all instances as reconcilers do, and tells what had to be mended.
+    pub(crate) async fn mended(&self) -> Result<Vec<InstanceId>> {
+        match self {
+            Site::Postgres { url, listen_url } => {
+                let store = connect(url, listen_url.as_deref()).await?;
+                let mended = walk(&store).await;
+                store.close().await;
+                mended
+            }
+            Site::Sqlite { file } => {
+                let store = Sqlite::open(file)?;
+                let mended = walk(&store).await;
+                store.close().await;
+                mended
+            }
+        }
+    }
+
     /// What the database says about itself when everything rests.
     pub(crate) async fn remains(&self) -> Result<Remains> {
         match self {
@@ -101,18 +120,22 @@ impl Site {
         }
     }
 
-    /// Whether every instance has ended, and nobody is to be told of an end.
-    pub(crate) async fn rests(&self) -> Result<bool> {
+    /// Whether every instance has ended, nobody is to be told of an end, and no more than these workers are registered.
+    pub(crate) async fn rests(&self, workers: usize) -> Result<bool> {
+        let workers = i64::try_from(workers)?;
         Ok(match self {
             Site::Postgres { url, .. } => {
                 let sql = "select not exists (select from outlast.instances where finished_at is null) \
-                           and not exists (select from outlast.cascades)";
-                plain(url).await?.query_one(sql, &[]).await?.get(0)
+                           and not exists (select from outlast.cascades) \
+                           and (select count(*) from outlast.workers) <= $1";
+                let row = plain(url).await?.query_one(sql, &[&workers]).await?;
+                row.get(0)
             }
             Site::Sqlite { file } => {
                 let sql = "select not exists (select 1 from instances where finished_at is null) \
-                           and not exists (select 1 from cascades)";
-                open(file)?.query_row(sql, [], |row| row.get(0))?
+                           and not exists (select 1 from cascades) \
+                           and (select count(*) from workers) <= ?1";
+                open(file)?.query_row(sql, [workers], |row| row.get(0))?
             }
         })
     }
@@ -168,4 +191,17 @@ pub(crate) fn open(file: &std::path::Path) -> Result<rusqlite::Connection> {
     let connection = rusqlite::Connection::open(file)?;
     connection.busy_timeout(Duration::from_secs(30))?;
     Ok(connection)
+}
+
+async fn walk(store: &impl Store) -> Result<Vec<InstanceId>> {
+    let (mut mended, mut after) = (Vec::new(), None);
+    loop {
+        let request = ReconcileRequest { after, max: 1_000 };
+        let found = store.reconcile(request).await?;
+        mended.extend(found.joins.into_iter().chain(found.holds));
+        after = found.next;
+        if after.is_none() {
+            return Ok(mended);
+        }
+    }
 }

@@ -6,6 +6,7 @@ use crate::load::{Load, Mix};
 use crate::machines::{self, Effects, poison};
 use anyhow::{Context as _, Result, ensure};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -69,7 +70,7 @@ pub(crate) async fn run(orders: Orders) -> Result<()> {
     }
     tokio::select! {
         _ = asked_to_stop.recv() => {}
-        () = report_lost_outcomes(&counted, &ledger, &orders.name) => {}
+        () = report_counts(&counted, &ledger, &orders.name) => {}
     }
     engine.shutdown().await;
     // Not by dropping the runtime, which would wait for steps that block their thread.
@@ -96,28 +97,38 @@ fn check_clock(off_s: i64) -> Result<()> {
     Ok(())
 }
 
-/// Writes to the ledger how many outcomes were dropped so far, whenever there are more: zombies that tried.
-async fn report_lost_outcomes(counted: &Snapshotter, ledger: &Ledger, worker: &str) {
-    let mut total = 0;
+/// Writes to the ledger, whenever there are more, how many outcomes were dropped so far, of zombies that tried, and how much
+/// was mended, which should be nothing.
+async fn report_counts(counted: &Snapshotter, ledger: &Ledger, worker: &str) {
+    let (mut lost, mut mended) = (0, 0);
     loop {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        let more = lost_since_last(counted);
-        if more > 0 {
-            total += more;
-            let (worker, count) = (worker.to_owned(), total);
+        let more = since_last(counted);
+        let count = |name| more.get(name).copied().unwrap_or(0);
+        let (more_lost, more_mended) = (
+            count(outlast::metrics::LOST),
+            count(outlast::metrics::MENDED),
+        );
+        lost += more_lost;
+        mended += more_mended;
+        if more_lost > 0 {
+            let (worker, count) = (worker.to_owned(), lost);
             ledger.write(&Entry::LostOutcomes { worker, count }).await;
+        }
+        if more_mended > 0 {
+            let (worker, count) = (worker.to_owned(), mended);
+            ledger.write(&Entry::Mended { worker, count }).await;
         }
     }
 }
 
 /// Counters start anew with every snapshot.
-fn lost_since_last(counted: &Snapshotter) -> u64 {
-    let counters = counted.snapshot().into_vec();
-    let lost = counters
-        .into_iter()
-        .filter_map(|(key, _, _, value)| match value {
-            DebugValue::Counter(count) if key.key().name() == outlast::metrics::LOST => Some(count),
-            DebugValue::Counter(_) | DebugValue::Gauge(_) | DebugValue::Histogram(_) => None,
-        });
-    lost.sum()
+fn since_last(counted: &Snapshotter) -> HashMap<String, u64> {
+    let mut counts: HashMap<String, u64> = HashMap::new();
+    for (key, _, _, value) in counted.snapshot().into_vec() {
+        if let DebugValue::Counter(count) = value {
+            *counts.entry(key.key().name().to_owned()).or_default() += count;
+        }
+    }
+    counts
 }

@@ -46,7 +46,7 @@ const SQLITE: [&str; 4] = ["--minutes", "0.06", "--store", "sqlite"];
 fn workers_that_are_killed_lose_nothing() {
     for options in [&FEW_SECONDS[..], &SQLITE] {
         let Some(report) = torture("kill", options) else {
-            return;
+            continue;
         };
         happened(&report, "kills");
         happened(&report, "recoveries");
@@ -61,7 +61,7 @@ fn families_end_as_they_were_told_to() {
     for store in ["postgres", "sqlite"] {
         let options = ["--minutes", "0.03", "--store", store];
         let Some(report) = torture("families", &options) else {
-            return;
+            continue;
         };
         happened(&report, "early_joins");
         happened(&report, "join_deadlines");
@@ -76,7 +76,7 @@ fn workflows_outlive_their_workers() {
     for store in ["postgres", "sqlite"] {
         let options = ["--minutes", "0.03", "--store", store];
         let Some(report) = torture("flows", &options) else {
-            return;
+            continue;
         };
         happened(&report, "kills");
         happened(&report, "workflows");
@@ -84,6 +84,9 @@ fn workflows_outlive_their_workers() {
         happened(&report, "flow_results");
         happened(&report, "activities");
         happened(&report, "groups");
+        happened(&report, "selections");
+        happened(&report, "told");
+        happened(&report, "versions");
         happened(&report, "flow_timers");
         happened(&report, "flow_signals");
         happened(&report, "handled");
@@ -95,7 +98,7 @@ fn workflows_outlive_their_workers() {
 fn workers_that_are_frozen_past_their_lease_write_nothing_late() {
     for options in [&FEW_SECONDS[..], &SQLITE] {
         let Some(report) = torture("freeze", options) else {
-            return;
+            continue;
         };
         happened(&report, "freezes");
         happened(&report, "workflows");
@@ -171,7 +174,7 @@ fn an_sqlite_file_outlives_its_processes() {
 fn a_disk_that_fills_up_is_told_and_outlived() {
     for options in [&FEW_SECONDS[..], &SQLITE] {
         let Some(report) = torture("disk", options) else {
-            return;
+            continue;
         };
         happened(&report, "disk filled up");
         happened(&report, "workflows");

@@ -2,137 +2,293 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
+#[path = "workflows/support.rs"]
+mod support;
+
+use outlast::EventKind;
 use outlast::prelude::*;
 use outlast::testing::{Harness, ReplayError, replay_with};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::LazyLock;
+use std::time::SystemTime;
+use support::*;
 
-/// Runs a step, starts a child, tells it something and waits for it.
-#[derive(Clone, Default)]
-struct Parent {
-    steps: Arc<AtomicU32>,
-    /// What the child is given.
-    given: u32,
-    is_short: bool,
+on_both_stores!(
+    a_replay_runs_no_step_and_sends_nothing,
+    a_replay_goes_no_further_than_the_history,
+    what_a_child_is_given_is_held_against_the_history,
+    code_that_ends_too_early_differs,
+    code_that_ends_in_another_way_differs,
+    an_end_by_a_panic_fits_code_that_panics,
+    every_run_of_a_renewed_workflow_replays,
+    code_that_reads_the_clock_is_told_the_call_and_flow_now,
+    a_history_of_something_else_is_refused,
+);
+
+/// Runs a step, starts two children, tells one something and the other to end, and waits for the first.
+fn parent(log: &Log) -> Script {
+    parent_of(log, Say::Wait)
 }
 
-impl Workflow for Parent {
-    const NAME: &'static str = "parent";
-    type Input = ();
-    type Output = u32;
-
-    async fn run(&self, flow: Flow, (): ()) -> FlowResult<u32> {
-        let step = async || Ok::<_, String>(self.steps.fetch_add(1, Ordering::SeqCst));
-        flow.step("count", step).await?;
-        if self.is_short {
-            return Ok(0);
+fn parent_of(log: &Log, given: Say) -> Script {
+    let log = log.clone();
+    script(move |flow, _| {
+        let (log, given) = (log.clone(), given.clone());
+        async move {
+            log.step(&flow, "count", 1).await?;
+            let kid = flow.start_child::<Kid>(given).await?;
+            kid.child().signal(Halt(1)).await?;
+            let other = flow.start_child::<Kid>(Say::Stubborn(3)).await?;
+            other.child().cancel("not needed").await?;
+            Ok((kid.join().await?, other.join().await?))
         }
-        let kid = flow.start_child::<Kid>(self.given).await?;
-        kid.child().signal(Go).await?;
-        kid.join().await
-    }
+    })
 }
 
-struct Kid;
-
-impl Workflow for Kid {
-    const NAME: &'static str = "kid";
-    type Input = u32;
-    type Output = u32;
-
-    async fn run(&self, flow: Flow, given: u32) -> FlowResult<u32> {
-        flow.signal::<Go>().await?;
-        flow.sleep(Duration::from_secs(60)).await?;
-        Ok(given)
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-struct Go;
-
-impl Signal for Go {
-    const NAME: &'static str = "go";
-}
-
-/// The histories of a run that waits for its child, and of the same run when it has ended.
-async fn recorded(code: &Parent) -> (String, String) {
-    let harness = Harness::builder().workflow(code.clone()).workflow(Kid);
-    let mut harness = harness.build().await.unwrap();
-    let id = harness.insert(Run::<Parent>(())).await.unwrap();
-    let id = id.id().unwrap();
+/// The histories of a run that waits for its child, and of the same run when it has ended; with its id.
+async fn recorded(harness: &mut Harness) -> (Scripted, String, String) {
+    let id = ran(harness, ()).await;
+    let waits = exported(harness, id, None).await;
+    let kid = children(harness, id).await[0].id;
+    go(harness, kid, 2).await;
     harness.run().await;
-    let waits = harness.export(id, None).await.unwrap().unwrap();
-    harness.run_all().await;
-    harness.expect(id).await.is_done_with(&code.given);
-    let ended = harness.export(id, None).await.unwrap().unwrap();
-    let text = |history| serde_json::to_string(&history).unwrap();
-    (text(waits), text(ended))
+    assert_eq!(output(&get(harness, id).await), json!([2, 3]));
+    let ended = exported(harness, id, None).await;
+    (id, waits, ended)
 }
 
-fn difference(code: Parent, history: &str) -> String {
+async fn exported(client: &Client, id: Scripted, run: Option<i32>) -> String {
+    let history = client.export(id, run).await.unwrap().unwrap();
+    serde_json::to_string(&history).unwrap()
+}
+
+#[track_caller]
+fn difference(code: Script, history: &str) -> String {
     match replay_with(code, history) {
         Err(ReplayError::Differs { expected, found }) => format!("{expected} | {found}"),
         other => panic!("it differs, and the answer is {other:?}"),
     }
 }
 
-#[tokio::test]
-async fn a_replay_runs_no_step_and_sends_nothing() {
-    let code = Parent::default();
-    let (waits, ended) = recorded(&code).await;
-    assert_eq!(code.steps.load(Ordering::SeqCst), 1);
+/// All that a run could have touched: its children, what waits in their inboxes, and every history.
+async fn family(client: &Client, id: Scripted) -> String {
+    let children = children(client, id).await;
+    let mut seen = format!("{children:?}");
+    for id in children.iter().map(|child| child.id).chain([id.get()]) {
+        let inbox = client.signals(id, None).await.unwrap();
+        let told = told(client, id).await;
+        seen.push_str(&format!("\n{id}: {inbox:?} {told:?}"));
+    }
+    seen
+}
+
+async fn a_replay_runs_no_step_and_sends_nothing(ground: Ground) {
+    let log = Log::default();
+    let code = parent(&log);
+    let mut harness = ground.runs(code.clone()).await;
+    let id = ran(&mut harness, ()).await;
+    let waits = exported(&harness, id, None).await;
+    let (seen, stored) = (family(&harness, id).await, ground.everything().await);
+    assert!(seen.contains("halt"), "the signal is in an inbox: {seen}");
     replay_with(code.clone(), &waits).unwrap();
-    replay_with(code.clone(), &ended).unwrap();
-    assert_eq!(code.steps.load(Ordering::SeqCst), 1);
+    assert_eq!(family(&harness, id).await, seen);
+    assert!(ground.everything().await == stored, "nothing is written");
+    let (_, waits, ended) = recorded(&mut harness).await;
+    let (steps, stored) = (log.entries(), ground.everything().await);
+    replay_with(code.clone(), &waits).unwrap();
+    replay_with(code, &ended).unwrap();
+    assert_eq!(log.entries(), steps);
+    assert!(ground.everything().await == stored, "nothing is written");
 }
 
 /// The code comes to its first step, which this history does not have, and that is where it stays.
-#[tokio::test]
-async fn a_replay_goes_no_further_than_the_history() {
-    let code = Parent::default();
-    let (waits, _) = recorded(&code).await;
-    let mut history: serde_json::Value = serde_json::from_str(&waits).unwrap();
+async fn a_replay_goes_no_further_than_the_history(ground: Ground) {
+    let log = Log::default();
+    let mut harness = ground.runs(parent(&log)).await;
+    let (_, waits, _) = recorded(&mut harness).await;
+    let mut history: Value = serde_json::from_str(&waits).unwrap();
     history["events"].as_array_mut().unwrap().truncate(1);
-    replay_with(code.clone(), &history.to_string()).unwrap();
-    assert_eq!(code.steps.load(Ordering::SeqCst), 1);
+    replay_with(parent(&log), &history.to_string()).unwrap();
+    assert_eq!(log.times("count"), 1);
 }
 
-#[tokio::test]
-async fn what_a_child_is_given_is_held_against_the_history() {
-    let (waits, ended) = recorded(&Parent::default()).await;
+async fn what_a_child_is_given_is_held_against_the_history(ground: Ground) {
+    let log = Log::default();
+    let mut harness = ground.runs(parent(&log)).await;
+    let (_, waits, ended) = recorded(&mut harness).await;
     for history in [waits, ended] {
-        let other = Parent {
-            given: 1,
-            ..Parent::default()
-        };
-        let difference = difference(other, &history);
+        let difference = difference(parent_of(&log, Say::Give(1)), &history);
         assert!(difference.contains("as it was given then"), "{difference}");
         assert!(difference.contains("given something else"), "{difference}");
     }
 }
 
-#[tokio::test]
-async fn code_that_ends_too_early_differs() {
-    let (waits, ended) = recorded(&Parent::default()).await;
+async fn code_that_ends_too_early_differs(ground: Ground) {
+    let log = Log::default();
+    let mut harness = ground.runs(parent(&log)).await;
+    let (_, waits, ended) = recorded(&mut harness).await;
     for history in [waits, ended] {
-        let short = Parent {
-            is_short: true,
-            ..Parent::default()
-        };
+        let short = script(|flow, _| async move { number(&flow, "count", 1).await });
         let difference = difference(short, &history);
         assert!(difference.contains("the end of the code"), "{difference}");
     }
 }
 
-#[tokio::test]
-async fn a_history_of_something_else_is_refused() {
-    let (waits, _) = recorded(&Parent::default()).await;
-    let refused = replay_with(Kid, &waits).unwrap_err();
-    assert!(matches!(refused, ReplayError::Unreadable(_)));
+#[derive(Clone, Copy)]
+enum How {
+    Completes,
+    Fails,
+    GivesWay,
+    BeginsAnew,
+}
+
+/// Waits, is asked to end, and ends in its own way.
+fn ends_by(how: How) -> Script {
+    script(move |flow, input: Value| async move {
+        if input == json!("again") {
+            return Ok(0);
+        }
+        let asked = flow.signal::<Go>().await.err().expect("it is cancelled");
+        match how {
+            How::Completes => Ok(1),
+            How::Fails => Err(flow.fail("it did not like that")),
+            How::GivesWay => Err(asked),
+            How::BeginsAnew => flow.continue_as_new(json!("again")),
+        }
+    })
+}
+
+async fn code_that_ends_in_another_way_differs(ground: Ground) {
+    let ways = [
+        (How::Completes, EventKind::RunCompleted),
+        (How::Fails, EventKind::RunFailed),
+        (How::GivesWay, EventKind::RunCancelled),
+        (How::BeginsAnew, EventKind::ContinuedAsNew),
+    ];
+    for (how, kind) in ways {
+        let mut harness = ground.runs(ends_by(how)).await;
+        let id = ran(&mut harness, ()).await;
+        harness.cancel(id, Note::by("ada")).await.unwrap();
+        harness.run().await;
+        let history = exported(&harness, id, Some(1)).await;
+        replay_with(ends_by(how), &history).unwrap();
+        for (how, other) in ways.into_iter().filter(|(_, other)| *other != kind) {
+            let difference = difference(ends_by(how), &history);
+            let expected = format!("event 4: {kind} | its end by {other}");
+            assert!(difference.starts_with(&expected), "{difference}");
+            let after = "after call 1: signal \"go\"";
+            assert!(difference.ends_with(after), "{difference}");
+        }
+    }
+}
+
+async fn an_end_by_a_panic_fits_code_that_panics(ground: Ground) {
+    let build = |panics: bool| {
+        script(move |flow, _| async move {
+            number(&flow, "one", 1).await?;
+            assert!(!panics, "an assertion of the code");
+            Ok(1)
+        })
+    };
+    let mut harness = ground.runs(build(true)).await;
+    let id = ran(&mut harness, ()).await;
+    let history = exported(&harness, id, None).await;
+    replay_with(build(true), &history).unwrap();
+    let difference = difference(build(false), &history);
+    let expected = "event 3: run_failed | its end by run_completed";
+    assert!(difference.starts_with(expected), "{difference}");
+}
+
+async fn every_run_of_a_renewed_workflow_replays(ground: Ground) {
+    let build = |more: u64| {
+        script(move |flow, input: Value| async move {
+            let left = input.as_u64().unwrap();
+            flow.child::<Kid>(Say::Give(left + more)).await?;
+            match left {
+                0 => Ok(flow.run()),
+                _ => flow.continue_as_new(left - 1),
+            }
+        })
+    };
+    let mut harness = ground.runs(build(0)).await;
+    let id = ran(&mut harness, 2).await;
+    assert_eq!(output(&get(&harness, id).await), json!(3));
+    for run in 1..=3 {
+        let history = exported(&harness, id, Some(run)).await;
+        replay_with(build(0), &history).unwrap();
+        // What an earlier run began with is its own, too.
+        let difference = difference(build(1), &history);
+        assert!(difference.contains("given something else"), "{difference}");
+    }
+}
+
+/// A clock that is not the workflow's: how long ago the test began, and an hour.
+fn clock() -> Duration {
+    static BEGUN: LazyLock<SystemTime> = LazyLock::new(SystemTime::now);
+    let begun = *BEGUN;
+    HOUR + SystemTime::now().duration_since(begun).unwrap()
+}
+
+async fn code_that_reads_the_clock_is_told_the_call_and_flow_now(ground: Ground) {
+    let child = script(|flow, _| async move {
+        let nanos = u64::try_from(clock().as_nanos()).unwrap();
+        let kid = flow.start_child::<Kid>(Say::Sleep(1000, nanos)).await?;
+        kid.join().await
+    });
+    let sleep = script(|flow, _| async move {
+        number(&flow, "one", 1).await?;
+        flow.sleep(clock()).await
+    });
+    let expected = [
+        (
+            child,
+            "child_scheduled \"kid\" of call 1",
+            "call 1: child \"kid\" given",
+        ),
+        (
+            sleep,
+            "timer_scheduled of call 2",
+            "call 2: timer given something else",
+        ),
+    ];
+    for (code, expected, found) in expected {
+        let mut harness = ground.runs(code.clone()).await;
+        let id = ran(&mut harness, ()).await;
+        let difference = difference(code, &exported(&harness, id, None).await);
+        assert!(difference.contains(expected), "{difference}");
+        assert!(difference.contains(found), "{difference}");
+        assert!(difference.contains("use flow.now()"), "{difference}");
+    }
+}
+
+/// The next version of the workflow of the tests.
+struct Second;
+
+impl Workflow for Second {
+    const NAME: &'static str = Script::NAME;
+    const VERSION: i32 = 2;
+    type Input = Value;
+    type Output = u64;
+
+    async fn run(&self, flow: Flow, _: Value) -> FlowResult<u64> {
+        number(&flow, "count", 1).await
+    }
+}
+
+async fn a_history_of_something_else_is_refused(ground: Ground) {
+    let mut harness = ground.runs(parent(&Log::default())).await;
+    let (_, waits, _) = recorded(&mut harness).await;
+    let of_another = replay_with(Kid, &waits).unwrap_err();
+    let of_another_version = replay_with(Second, &waits).unwrap_err();
+    let unreadable = replay_with(Kid, "{}").unwrap_err();
+    for refused in [&of_another, &of_another_version, &unreadable] {
+        assert!(matches!(refused, ReplayError::Unreadable(_)), "{refused}");
+    }
     assert_eq!(
-        refused.to_string(),
-        "history is of parent/1, and the code is kid/1"
+        of_another.to_string(),
+        "history is of script/1, and the code is kid/1"
     );
-    let refused = replay_with(Kid, "{}").unwrap_err();
-    assert!(matches!(refused, ReplayError::Unreadable(_)), "{refused}");
+    assert_eq!(
+        of_another_version.to_string(),
+        "history is of script/1, and the code is script/2"
+    );
 }

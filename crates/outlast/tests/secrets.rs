@@ -354,7 +354,7 @@ async fn note_wire_types(store: &(impl Store + Inspect)) {
         note_debug(&Commit::of(claim, outcome));
     }
     let commit = Commit::of(claim, Written::Done { result: secret() });
-    note_debug(&store.commit(vec![commit]).await.unwrap());
+    note_debug(&store.commit(vec![commit].into()).await.unwrap());
 }
 
 /// Looks through all that was seen, which must be something.

@@ -1,12 +1,15 @@
 //! Workflows: what they wait for, their histories, their runs.
 
-use crate::support::{Running, Site, on_both_databases};
+use crate::support::{Errand, Running, Site, on_both_databases};
 use outlast::Status;
+use outlast::testing::replay_with;
 use outlast::workflow::ExportedRun;
 use serde_json::{Value, json};
 
 on_both_databases!(
     get_shows_the_run_and_what_is_waited_for,
+    a_blocked_workflow_shows_both_sides_and_is_listed_by_its_error,
+    a_window_tells_who_runs_and_who_waits_for_a_place,
     a_history_is_a_timeline_and_json_lines,
     a_timeline_ends_with_the_policies_that_were_applied,
     children_are_listed_call_by_call,
@@ -93,6 +96,60 @@ async fn get_shows_the_run_and_what_is_waited_for(site: &Site) {
     let child = child.clone().find(|it| it["kind"] == "child").unwrap();
     assert_eq!(seen["origin"]["call"], child["call"]);
     assert!(seen.get("flow").is_none() && seen["runs"] == json!([]));
+    engine.stop().await;
+}
+
+async fn a_blocked_workflow_shows_both_sides_and_is_listed_by_its_error(site: &Site) {
+    let engine = site.engine().await;
+    let id = site.run(["insert", "stuck", "run"]).succeeds().line();
+    // Another one whose error says something else.
+    let other = site.run(["insert", "clerk", "fail"]).succeeds().line();
+    engine.until(&other, |it| it.status.is_terminal()).await;
+    engine
+        .until(&id, |it| {
+            let error = it.last_error.as_deref().unwrap_or_default();
+            it.status == Status::Runnable && error.starts_with("blocked: ")
+        })
+        .await;
+    let seen = site.run(["get", &id]).succeeds().out();
+    let begins = format!("instance {id} is blocked: its history has ");
+    assert!(seen.starts_with(&begins), "{seen}");
+    let line = |begins: &str| {
+        let found = seen.lines().find(|line| line.starts_with(begins));
+        found.unwrap_or_else(|| panic!("{begins}: {seen}"))
+    };
+    assert!(
+        line("the history has ").contains("only calls of its flow"),
+        "{seen}"
+    );
+    assert!(
+        line("the code has ").contains("after call 1: step \"begin\""),
+        "{seen}"
+    );
+    let json = site.run(["get", &id, "-o", "json"]).succeeds().json();
+    let blocked = &json["flow"]["blocked"];
+    assert_eq!(blocked["expected"], "only calls of its flow");
+    let found = blocked["found"].as_str().unwrap();
+    assert!(found.contains("flow.step("), "{found}");
+    let listed = site.run(["list", "--error", "blocked:", "-o", "ids"]);
+    assert_eq!(listed.succeeds().line(), id);
+    engine.stop().await;
+}
+
+async fn a_window_tells_who_runs_and_who_waits_for_a_place(site: &Site) {
+    let engine = site.engine().await;
+    let id = site.run(["insert", "crowd", "run"]).succeeds().line();
+    engine
+        .until(&id, |it| it.status == Status::AwaitingChildren)
+        .await;
+    let clerks = site.run(["list", "--parent", &id, "-o", "ids"]);
+    let clerks = clerks.succeeds().out();
+    assert_eq!(clerks.lines().count(), 3, "{clerks}");
+    let seen = site.run(["get", &id, "-o", "json"]).succeeds().json();
+    let group = &seen["flow"]["groups"][0];
+    assert_eq!(group["window"], json!({"running": 2, "held": 1}));
+    let seen = site.run(["get", &id]).succeeds().out();
+    assert!(seen.contains("2 run, 1 held"), "{seen}");
     engine.stop().await;
 }
 
@@ -220,6 +277,14 @@ async fn a_run_is_exported_to_stdout_or_a_file(site: &Site) {
     assert_eq!(exported.succeeds().out(), "");
     let written = std::fs::read_to_string(site.folder.path().join("run.json")).unwrap();
     assert_eq!(written, printed);
+    // What was written is what a test holds the code against.
+    replay_with(Errand, &written).unwrap();
+    let other = written.replace("\"think\"", "\"ponder\"");
+    let difference = replay_with(Errand, &other).unwrap_err().to_string();
+    assert!(
+        difference.contains("call 1: step \"think\""),
+        "{difference}"
+    );
     engine.stop().await;
 }
 

@@ -152,7 +152,9 @@ impl Running {
         let builder = Engine::builder(store.clone())
             .machine(Clerk)
             .machine(Ledger)
-            .workflow(Errand);
+            .workflow(Errand)
+            .workflow(Crowd)
+            .workflow(Stuck);
         let engine = builder
             .queue("default", 10)
             .name("desk")
@@ -369,6 +371,35 @@ impl Workflow for Errand {
             0 => Ok(told + paid.amount),
             _ => flow.continue_as_new(again - 1),
         }
+    }
+}
+
+/// Starts three clerks that wait, two at a time.
+pub(crate) struct Crowd;
+
+impl Workflow for Crowd {
+    const NAME: &'static str = "crowd";
+    type Input = ();
+    type Output = usize;
+
+    async fn run(&self, flow: Flow, (): ()) -> FlowResult<usize> {
+        let clerk = || flow.machine(New::<Clerk>(Task::Park { number: 2 }));
+        let clerks = flow.all(vec![clerk(), clerk(), clerk()]).window(2).await?;
+        Ok(clerks.len())
+    }
+}
+
+/// Awaits what nobody would remember, and so is blocked.
+pub(crate) struct Stuck;
+
+impl Workflow for Stuck {
+    const NAME: &'static str = "stuck";
+    type Input = ();
+    type Output = ();
+
+    async fn run(&self, flow: Flow, (): ()) -> FlowResult<()> {
+        flow.step("begin", async || Ok::<_, String>(())).await?;
+        std::future::pending().await
     }
 }
 

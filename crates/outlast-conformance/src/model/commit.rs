@@ -11,18 +11,18 @@ use outlast_core::{
 use std::time::Duration;
 
 impl Tables {
-    pub(super) fn commit(&mut self, commits: Vec<Commit>, now: Timestamp) -> Result<Committed> {
-        Commit::check_batch(&commits).map_err(|invalid| invalid.during("commit"))?;
-        let mut answers = Commit::foregone(&commits);
+    pub(super) fn commit(&mut self, commits: &[Commit], now: Timestamp) -> Result<Committed> {
+        Commit::check_batch(commits).map_err(|invalid| invalid.during("commit"))?;
+        let mut answers = Commit::foregone(commits);
         let mut effects = Effects::default();
         // Children are started, and workflows look at theirs, before anything else of the batch is written.
         let (first, others): (Vec<_>, Vec<_>) = commits
-            .into_iter()
+            .iter()
             .enumerate()
             .filter(|(position, _)| answers[*position].is_none())
             .partition(|(_, commit)| goes_first(&commit.outcome));
         for (position, commit) in first.into_iter().chain(others) {
-            answers[position] = Some(self.commit_one(commit, now, &mut effects));
+            answers[position] = Some(self.commit_one(commit.clone(), now, &mut effects));
         }
         let settled = self.settle(effects, now);
         Ok(Committed {
@@ -58,6 +58,7 @@ impl Tables {
             answers_cancel,
             ties: _,
             events,
+            mark: _,
         } = commit;
         self.append(id, events, now);
         let woken = &mut effects.woken;

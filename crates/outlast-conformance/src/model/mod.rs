@@ -35,7 +35,7 @@ use outlast_core::{
     SignalledOrInserted, Store, Taker, Terminated, Timestamp, Traffic, WorkerId,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// An in-memory store that takes its time from a [`ManualClock`].
@@ -89,8 +89,8 @@ impl Store for Model {
         self.alone("claim", |tables, now| tables.claim(&request, now))
     }
 
-    async fn commit(&self, commits: Vec<Commit>) -> Result<Committed> {
-        self.alone("commit", |tables, now| tables.commit(commits, now))
+    async fn commit(&self, commits: Arc<Vec<Commit>>) -> Result<Committed> {
+        self.alone("commit", |tables, now| tables.commit(&commits, now))
     }
 
     async fn release(&self, releases: Vec<Release>) -> Result<Released> {

@@ -95,7 +95,7 @@ impl Call {
         Ok(match self {
             Call::Insert(rows, worker) => Reply::Inserted(store.insert(rows, worker).await?),
             Call::Claim(request) => Reply::Claimed(store.claim(request).await?),
-            Call::Commit(commits) => Reply::Committed(store.commit(commits).await?),
+            Call::Commit(commits) => Reply::Committed(store.commit(commits.into()).await?),
             Call::Release(releases) => Reply::Released(store.release(releases).await?),
             Call::ClaimsOf(worker) => Reply::Claims(store.claims_of(worker).await?),
             Call::Deliver(signals, taker) => Reply::Delivered(store.deliver(signals, taker).await?),

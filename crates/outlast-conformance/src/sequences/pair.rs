@@ -206,6 +206,7 @@ impl Pair {
                     answers_cancel: claim.is_to_answer_cancel(),
                     ties: claim.ties(),
                     events: Vec::new(),
+                    mark: None,
                 };
                 let commits = claimed.claims.iter().map(done).collect();
                 self.send(Call::Commit(commits)).await?;

@@ -10,9 +10,9 @@ use super::steps::{self, Decision, Kind, Letter, Pick, QUEUES, Row, Step};
 use flows::{events, fitting, flow};
 use outlast_core::{
     Answer, CascadeRequest, Claim, ClaimRef, ClaimRequest, CollectRequest, Commit, Extent, Flowing,
-    Inserted, Instance, InstanceId, MachineOffer, NewInstance, NewSignal, NewWorker, Note, Outcome,
-    Park, Proceed, ReapRequest, ReconcileRequest, Release, SignalId, Status, Taker, Target,
-    Timestamp, WorkerId,
+    HistoryMark, Inserted, Instance, InstanceId, MachineOffer, NewInstance, NewSignal, NewWorker,
+    Note, Outcome, Park, Proceed, ReapRequest, ReconcileRequest, Release, SignalId, Status, Taker,
+    Target, Timestamp, WorkerId,
 };
 use signal_or_insert::signal_or_insert;
 use std::collections::BTreeSet;
@@ -316,11 +316,22 @@ impl Sender {
                 answers_cancel: answers_cancel(claim.id, decision.claim, state),
                 ties: ties(claim.id, decision.claim, state),
                 events: events(decision.told, decision.claim, now),
+                mark: mark(decision.claim, row),
             });
         }
         keep_keys_apart(&mut commits, state);
         (!commits.is_empty()).then_some(commits)
     }
+}
+
+/// Where the history is said to stand: as it does, somewhere else, or nowhere.
+fn mark(choice: usize, row: Option<&Instance>) -> Option<HistoryMark> {
+    let row = row.filter(|_| !choice.is_multiple_of(3))?;
+    let wrong = i32::from(choice.is_multiple_of(5));
+    Some(HistoryMark {
+        run: row.run,
+        events: row.events + wrong,
+    })
 }
 
 /// Lets a wait gather a pack: it waits again for what it was woken by.

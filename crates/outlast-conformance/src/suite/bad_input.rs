@@ -256,7 +256,7 @@ pub async fn batches_have_an_end(subject: &Subject) {
     let signals = vec![signal(claim.id, "a"); many];
     assert_invalid(subject.store.deliver(signals, None).await);
     let commits = vec![commit_of(&claim, done()); many];
-    assert_invalid(subject.store.commit(commits).await);
+    assert_invalid(subject.store.commit(commits.into()).await);
     subject.assert_unchanged(&row).await;
     assert_eq!(subject.signals(claim.id).await, []);
 }

@@ -52,6 +52,7 @@ pub async fn rows_can_be_claimed_as_they_are_inserted(subject: &Subject) {
         answers_cancel: false,
         ties: outlast_core::Ties::UNKNOWN,
         events: Vec::new(),
+        mark: None,
     };
     subject.commit_all(vec![commit]).await;
     assert_eq!(subject.status(id).await, Status::Done);
@@ -139,7 +140,10 @@ pub async fn verbs_with_nothing_to_do_do_nothing(subject: &Subject) {
     let worker = subject.worker().await;
     let inserts = store.insert(vec![], Some(worker)).await.unwrap();
     assert_eq!(inserts, Inserts::default());
-    assert_eq!(store.commit(vec![]).await.unwrap(), Committed::default());
+    assert_eq!(
+        store.commit(vec![].into()).await.unwrap(),
+        Committed::default()
+    );
     assert_eq!(store.release(vec![]).await.unwrap(), Released::default());
     assert_eq!(
         store.deliver(vec![], None).await.unwrap(),
@@ -271,7 +275,13 @@ pub async fn a_closed_store_answers_that_it_is_closed(subject: &Subject) {
             .is_err_and(closed)
     );
     let commits = vec![commit_of(&claim, done())];
-    assert!(subject.store.commit(commits).await.is_err_and(closed));
+    assert!(
+        subject
+            .store
+            .commit(commits.into())
+            .await
+            .is_err_and(closed)
+    );
     let either = SignalOrInsert {
         row: task().correlation_key("k"),
         name: "go".into(),

@@ -147,7 +147,7 @@ pub async fn a_key_released_by_the_same_batch_is_still_occupied_for_children(sub
     let claims = subject.claim(worker, 2).await;
     let spawn = fan_out(vec![task().correlation_key("k"), task()]);
     let batch = vec![commit_of(&claims[0], done()), commit_of(&claims[1], spawn)];
-    subject.store.commit(batch).await.unwrap();
+    subject.store.commit(batch.into()).await.unwrap();
     assert_eq!(subject.status(holder).await, Status::Done);
     let row = subject.get(parent).await;
     assert_eq!(row.children_pending, 1);

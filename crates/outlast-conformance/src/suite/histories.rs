@@ -3,8 +3,9 @@
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
-    Answer, Claim, CollectRequest, DeleteAnswer, Event, EventKind, HistoryRequest, InstanceId,
-    NewEvent, Outcome, ReapRequest, RunSummary, Status, Timestamp, limits,
+    Answer, Claim, CollectRequest, Commit, DeleteAnswer, Event, EventKind, HistoryMark,
+    HistoryRequest, InstanceId, NewEvent, Outcome, ReapRequest, RunSummary, Status, Timestamp,
+    limits,
 };
 
 /// The places of a history, in the order in which it is read.
@@ -28,6 +29,23 @@ pub async fn events_are_numbered_from_one_over_all_commits_of_a_run(subject: &Su
     assert!(history.iter().all(|event| event.run == 1));
     let names = subject.told(claim.id, 1).await;
     assert_eq!(names, ["e0", "e1", "e0", "e1", "e2"]);
+}
+
+pub async fn where_a_history_stands_is_looked_for_when_it_is_said_wrongly(subject: &Subject) {
+    let (_, mut claim) = subject.running(task()).await;
+    let mark = |run, events| Some(HistoryMark { run, events });
+    for said in [mark(1, 0), mark(1, 7), mark(2, 2), None, mark(1, 4)] {
+        let commit = Commit {
+            mark: said,
+            ..commit_with(&claim, flow_on(), events(1))
+        };
+        let committed = subject.store.commit(vec![commit].into()).await.unwrap();
+        let revision = claim.revision.next();
+        let written = subject.committed(revision, Status::Executing);
+        assert_eq!(committed.answers, [written], "{said:?}");
+        claim = kept(&claim);
+    }
+    assert_eq!(places(&subject.history(claim.id, 1).await), [1, 2, 3, 4, 5]);
 }
 
 pub async fn every_outcome_can_have_events(subject: &Subject) {
@@ -118,6 +136,18 @@ pub async fn a_lost_outcome_writes_no_event(subject: &Subject) {
     for outcome in [flow_on(), keep("b"), done(), renew(), park(for_time(1))] {
         let again = subject.try_commit_events(&claim, outcome, events(2)).await;
         assert_eq!(again, Answer::Lost);
+    }
+    // It is the fence that says so, also where the history stands as was thought, or nothing is thought of it.
+    let now = HistoryMark { run: 1, events: 1 };
+    for mark in [Some(now), None] {
+        let commit = Commit {
+            mark,
+            ..commit_with(&claim, flow_on(), events(2))
+        };
+        assert_eq!(
+            subject.commit_all(vec![commit]).await.answers,
+            [Answer::Lost]
+        );
     }
     let current = kept(&claim);
     let twice = [events(1), events(2)].map(|it| commit_with(&current, flow_on(), it));

@@ -48,7 +48,12 @@ async fn drain(store: Store, worker: WorkerId, max: usize) -> Vec<InstanceId> {
 
 async fn end(store: Store, claim: Claim) -> Answer {
     let commits = vec![commit_of(&claim, done())];
-    store.commit(commits).await.unwrap().answers.remove(0)
+    store
+        .commit(commits.into())
+        .await
+        .unwrap()
+        .answers
+        .remove(0)
 }
 
 /// I3.
@@ -115,8 +120,8 @@ pub async fn joins_in_opposite_order_do_not_get_in_each_others_way(subject: &Sub
             batch.reverse();
         }
         let commits = batch.into_iter().map(|it| commit_of(it, done()));
-        let (commits, store) = (commits.collect(), subject.store.clone());
-        async move { store.commit(commits).await.unwrap().answers }
+        let (commits, store): (Vec<_>, _) = (commits.collect(), subject.store.clone());
+        async move { store.commit(commits.into()).await.unwrap().answers }
     });
     for answer in at_once(batches).await.concat() {
         assert!(matches!(answer, Answer::Committed { .. }));
@@ -155,7 +160,7 @@ pub async fn a_signal_that_races_a_park_is_never_lost(subject: &Subject) {
         let claim = subject.claim_the(worker, id).await;
         let (parking, sending) = (subject.store.clone(), subject.store.clone());
         let commits = vec![commit_of(&claim, wait_for(&["go"]))];
-        let park = tokio::spawn(async move { parking.commit(commits).await.unwrap() });
+        let park = tokio::spawn(async move { parking.commit(commits.into()).await.unwrap() });
         let signals = vec![signal(id, "go")];
         let send = tokio::spawn(async move { sending.deliver(signals, None).await.unwrap() });
         let delivered = send.await.unwrap().answers[0];
@@ -301,7 +306,7 @@ pub async fn a_signal_or_insert_that_races_a_park_is_never_lost(subject: &Subjec
         let claim = subject.claim_the(worker, id).await;
         let parking = subject.store.clone();
         let commits = vec![commit_of(&claim, wait_for(&["go"]))];
-        let park = tokio::spawn(async move { parking.commit(commits).await.unwrap() });
+        let park = tokio::spawn(async move { parking.commit(commits.into()).await.unwrap() });
         let store = subject.store.clone();
         let sending = tokio::spawn(async move { go_or_start(store, &key).await });
         let answer = sending.await.unwrap();
@@ -387,7 +392,12 @@ pub async fn maintenance_at_once_returns_everything_once(subject: &Subject) {
 
 async fn commits(store: Store, claim: Claim, outcome: Outcome) -> Answer {
     let commits = vec![commit_with(&claim, outcome, events(1))];
-    store.commit(commits).await.unwrap().answers.remove(0)
+    store
+        .commit(commits.into())
+        .await
+        .unwrap()
+        .answers
+        .remove(0)
 }
 
 /// I2, PROTOCOL §3 #2: the park has looked, or the end finds it parked.

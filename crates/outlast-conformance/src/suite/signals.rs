@@ -94,6 +94,7 @@ async fn wait_again(
         answers_cancel: false,
         ties: claim.ties(),
         events: Vec::new(),
+        mark: None,
     };
     match subject.commit_all(vec![commit]).await.answers.remove(0) {
         Answer::Committed { status, .. } => status,
@@ -383,6 +384,7 @@ pub async fn signals_of_somebody_else_are_not_consumed(subject: &Subject) {
         answers_cancel: false,
         ties: claim.ties(),
         events: Vec::new(),
+        mark: None,
     };
     let answers = subject.commit_all(vec![commit]).await.answers;
     assert!(matches!(answers[0], Answer::Committed { .. }));

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 on_both_stores![
     a_workflow_shows_its_run_and_what_it_waits_for,
+    a_group_with_a_window_tells_who_runs_and_who_waits_for_a_place,
     of_many_children_it_is_told_how_many_are_open,
     a_history_is_read_page_by_page,
     earlier_runs_are_listed_and_exported,
@@ -118,6 +119,36 @@ async fn a_workflow_shows_its_run_and_what_it_waits_for<S: Store + Inspect + Clo
     let listed = &list["instances"][0];
     assert_eq!(listed["events"], it["events"]);
     assert!(listed.get("flow").is_none());
+    engine.shutdown().await;
+}
+
+async fn a_group_with_a_window_tells_who_runs_and_who_waits_for_a_place<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let engine = running(store.clone()).await;
+    let api = Asking::new(store);
+    let new = json!({"machine": "crowd", "step": "run", "state": 3});
+    let id = api.post("/v1/instances", new).await.ok()["id"].clone();
+    let path = format!("/v1/instances/{}", id.as_str().unwrap());
+    let mut it = Value::Null;
+    eventually("two of three wait for a signal", async || {
+        it = api.get(&path).await.ok();
+        let waits = it["flow"]["waits"].as_array().cloned().unwrap_or_default();
+        let parked = |wait: &&Value| wait["target"]["status"] == "awaiting_signal";
+        waits.iter().filter(parked).count() == 2
+    })
+    .await;
+    let group = &it["flow"]["groups"][0];
+    assert_eq!(group["window"], json!({"running": 2, "held": 1}));
+    assert_eq!(
+        (&group["size"], &group["open"], &group["members"]),
+        (&json!(3), &json!(3), &json!("children"))
+    );
+    let waits = it["flow"]["waits"].as_array().unwrap();
+    let held: Vec<_> = waits.iter().map(|wait| &wait["held"]).collect();
+    assert_eq!(held, [&json!(false), &json!(false), &json!(true)]);
     engine.shutdown().await;
 }
 

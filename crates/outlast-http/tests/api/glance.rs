@@ -1,6 +1,6 @@
 //! Overview, machines and workers.
 
-use crate::support::{Asking, eventually, on_both_stores, running};
+use crate::support::{Asking, MACHINES, eventually, on_both_stores, running};
 use outlast::Engine;
 use outlast_core::{Inspect, MachineOffer, NewWorker, Store};
 use serde_json::{Value, json};
@@ -122,7 +122,7 @@ async fn a_machine_is_shown_with_its_steps_counts_and_ways<S: Store + Inspect + 
         (&json!("start"), &json!("ship"), &json!("wait"))
     );
     let all = api.get("/v1/machines").await.ok();
-    assert_eq!(all["machines"].as_array().unwrap().len(), 10);
+    assert_eq!(all["machines"].as_array().unwrap().len(), MACHINES);
     engine.shutdown().await;
 }
 
@@ -139,7 +139,7 @@ async fn a_worker_is_shown_with_what_it_runs<S: Store + Inspect + Clone>(store: 
         .iter()
         .map(|machine| &machine["name"])
         .collect();
-    assert_eq!(machines.len(), 10);
+    assert_eq!(machines.len(), MACHINES);
     assert_eq!(worker["executing"], json!({"count": 0, "exact": true}));
     engine.shutdown().await;
     assert_eq!(api.get("/v1/workers").await.ok()["workers"], json!([]));

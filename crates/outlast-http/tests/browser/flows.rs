@@ -1,7 +1,7 @@
 //! A workflow on the screen of its instance: its timeline, what it waits for, its events, its runs.
 
 use crate::Visit;
-use crate::flow_machines::{Errand, Stuck};
+use crate::flow_machines::{Crowd, Errand, Stuck};
 use crate::page::Theme;
 use crate::screens::pictures;
 use crate::stage::{Setting, Stage};
@@ -396,6 +396,40 @@ async fn a_long_timeline_fits_a_wide_and_a_narrow_screen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_workflow_on_postgresql_is_drawn_with_its_window_and_goes_on() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::postgres(Setting::default()).await;
+    let crowd = stage.engine.insert(Run::<Crowd>(3)).await.unwrap();
+    let id = crowd.id().unwrap().get();
+    let page = &visit.page;
+    page.go(&format!("{}instances/{id}", stage.ui)).await;
+    page.until_text("[data-window]", "2 run, 1 held").await;
+    page.until_text("[data-group]", "0 of 3").await;
+    page.until(
+        "document.querySelectorAll('[data-timeline] .is-child').length === 3",
+        "its children inline",
+    )
+    .await;
+    page.until(
+        "document.querySelector('.connection').dataset.state === 'live'",
+        "the stream",
+    )
+    .await;
+    page.value(MARK).await;
+    for child in stage.engine.children(id).await.unwrap() {
+        stage.engine.signal(child.id, Go {}).await.unwrap();
+    }
+    page.until("document.querySelector('[data-status=done]')", "its end")
+        .await;
+    page.until_text("[data-events]", "run completed").await;
+    assert_eq!(page.value(MARKED).await, true);
+    visit.end().await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn rows_of_a_timeline_are_made_of_events() {
     let Some(visit) = Visit::start().await else {
         return;
@@ -415,7 +449,13 @@ async fn rows_of_a_timeline_are_made_of_events() {
         event(3, 10, "activity_scheduled", Some(3), group.clone()),
         event(4, 10, "timer_scheduled", Some(4), group),
         event(5, 40, "activity_failed", Some(3), none.clone()),
-        event(6, 41, "group_resolved", Some(2), none),
+        event(6, 41, "group_resolved", Some(2), none.clone()),
+        // An activity that is waited for alone is told like any child when it was started.
+        event(7, 50, "activity_scheduled", Some(5), none.clone()),
+        event(8, 60, "child_started", Some(5), none.clone()),
+        event(9, 70, "activity_scheduled", Some(6), none.clone()),
+        event(10, 75, "child_started", Some(6), none.clone()),
+        event(11, 80, "activity_completed", Some(6), none),
     ];
     let rows = format!(
         "import(new URL('timeline.js', document.baseURI)).then(({{ rowsOf }}) => rowsOf({}).rows.map((row) => [row.call, row.kind, row.depth, row.to === null ? null : row.to - row.from, row.end]))",
@@ -428,6 +468,8 @@ async fn rows_of_a_timeline_are_made_of_events() {
             [2, "all", 0, 31, "resolved"],
             [3, "activity", 1, 30, "failed"],
             [4, "timer", 1, null, null],
+            [5, "activity", 0, null, null],
+            [6, "activity", 0, 10, "completed"],
         ])
     );
     visit.end().await;

@@ -1,6 +1,6 @@
 //! What the browser looks at: a store, an engine that runs machines on it, and the router on a port of this machine.
 
-use crate::flow_machines::{Errand, Fulfil, Insure, Label, Pack, Stuck};
+use crate::flow_machines::{Crowd, Errand, Fulfil, Insure, Label, Pack, Stuck};
 use crate::machines::{
     Cart, Checkout, Fulfilment, GiftWrap, Line, LineItem, Mail, Mailing, OldCheckout, OldOrder,
     Order, Parcel, PaymentConfirmed,
@@ -100,6 +100,7 @@ impl Stage {
             .machine(Tracked)
             .workflow(Fulfil)
             .workflow(Label)
+            .workflow(Crowd)
             .workflow(Stuck)
             .machine(Insure)
             .machine(Pack)

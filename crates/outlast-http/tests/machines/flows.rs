@@ -1,5 +1,5 @@
 //! Workflows for both the tests of the API and those in the browser: one that does a little of everything, one that it
-//! starts, and one whose code cannot be replayed.
+//! starts, one with a window, and one whose code cannot be replayed.
 
 use crate::team::{Piece, Work};
 use outlast::prelude::*;
@@ -111,6 +111,24 @@ impl Workflow for Label {
         flow.sleep(Duration::from_millis(20)).await?;
         flow.step("print", async move || Ok::<_, String>(text))
             .await
+    }
+}
+
+/// Starts so many pieces that wait, two of them at a time.
+pub(crate) struct Crowd;
+
+impl Workflow for Crowd {
+    const NAME: &'static str = "crowd";
+    type Input = u32;
+    type Output = usize;
+
+    async fn run(&self, flow: Flow, pieces: u32) -> FlowResult<usize> {
+        let wait = || Work::Begin {
+            what: "wait".into(),
+        };
+        let pieces = (0..pieces).map(|_| flow.machine(New::<Piece>(wait())));
+        let pieces = flow.all(pieces.collect::<Vec<_>>()).window(2).await?;
+        Ok(pieces.len())
     }
 }
 

@@ -155,6 +155,7 @@ impl Decision {
                 true => vec![event()],
                 false => Vec::new(),
             },
+            mark: None,
         }
     }
 
@@ -259,7 +260,7 @@ pub(crate) fn request(stage: &Stage, max: usize) -> ClaimRequest {
 }
 
 async fn commit(store: &Postgres, commits: Vec<Commit>) -> Result<Vec<Told>> {
-    let answers = store.commit(commits.clone()).await?.answers;
+    let answers = store.commit(commits.clone().into()).await?.answers;
     let mut told = Vec::new();
     for (commit, answer) in commits.into_iter().zip(answers) {
         match answer {

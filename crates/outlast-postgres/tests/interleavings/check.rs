@@ -420,7 +420,7 @@ async fn drive_to_rest(
         }
         world
             .store
-            .commit(claims.iter().map(ending).collect())
+            .commit(claims.iter().map(ending).collect::<Vec<_>>().into())
             .await?;
         while world.store.cascade(CascadeRequest { max: 10 }).await?.more {}
         violations.extend(world.untold().await);

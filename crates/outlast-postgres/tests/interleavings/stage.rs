@@ -327,8 +327,9 @@ impl World {
             answers_cancel: false,
             ties: Ties::UNKNOWN,
             events: Vec::new(),
+            mark: None,
         };
-        let committed = self.store.commit(vec![commit]).await;
+        let committed = self.store.commit(vec![commit].into()).await;
         committed.expect("it is committed");
     }
 

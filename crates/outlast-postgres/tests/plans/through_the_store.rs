@@ -66,7 +66,7 @@ async fn run_every_verb(store: &Postgres, round: i64) {
         .zip(outcomes(round))
         .map(commit)
         .collect();
-    let committed = store.commit(commits).await.unwrap();
+    let committed = store.commit(commits.into()).await.unwrap();
     for answer in &committed.answers {
         assert!(matches!(answer, Answer::Committed { .. }), "{answer:?}");
     }
@@ -223,9 +223,13 @@ pub(crate) async fn run_ahead(
                 answers_cancel: false,
                 ties: Ties::UNKNOWN,
                 events,
+                mark: None,
             }
         });
-        store.commit(commits.collect()).await.unwrap();
+        store
+            .commit(commits.collect::<Vec<_>>().into())
+            .await
+            .unwrap();
         for claim in &mut claims {
             claim.revision = claim.revision.next();
         }

@@ -412,7 +412,14 @@ pub(crate) async fn a_worker_that_parks_waits_for_a_caller_that_signals<C: Calle
     assert!(is_delivered(&answer, claim.id, false), "{answer:?}");
     let park = tokio::spawn({
         let (store, commits) = (shop.store.clone(), outcome_of(&claim, wait_for("go")));
-        async move { store.commit(commits).await.unwrap().answers.remove(0) }
+        async move {
+            store
+                .commit(commits.into())
+                .await
+                .unwrap()
+                .answers
+                .remove(0)
+        }
     });
     shop.somebody_waits_for_a_lock(&shop.schema).await;
     caller.commit().await;

@@ -105,7 +105,10 @@ pub(crate) fn outcome_of(claim: &Claim, outcome: Outcome) -> Vec<Commit> {
 }
 
 pub(crate) async fn commit(store: &Postgres, claim: &Claim, outcome: Outcome) -> Answer {
-    let mut committed = store.commit(outcome_of(claim, outcome)).await.unwrap();
+    let mut committed = store
+        .commit(outcome_of(claim, outcome).into())
+        .await
+        .unwrap();
     committed.answers.remove(0)
 }
 

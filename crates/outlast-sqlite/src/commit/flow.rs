@@ -8,8 +8,8 @@ use crate::error::Fault;
 use crate::history;
 use crate::tx::Tx;
 use outlast_core::{
-    CancelRequest, Commit, DroppedChild, Due, Ends, Flowing, Joined, NewInstance, Outcome, Parent,
-    Park, Proceed, QueueNames, Status, Timestamp,
+    CancelRequest, Commit, DroppedChild, Due, Ends, Flowing, HistoryMark, Joined, NewInstance,
+    Outcome, Parent, Park, Proceed, QueueNames, Status, Timestamp,
 };
 use rusqlite::params;
 
@@ -73,23 +73,27 @@ fn keep_claim(
     cancel: &mut Option<CancelRequest>,
 ) -> Result<Option<Status>, Fault> {
     let claim = commit.claim;
-    let write = |may_be_cancelled: bool| {
+    let write = |may_be_cancelled: bool, mark: Option<HistoryMark>| {
         let values = params![
             claim.id.0,
             claim.revision.0,
             commit.events.len() as i64,
             tx.now.0,
-            may_be_cancelled
+            may_be_cancelled,
+            mark.map(|mark| mark.run),
+            mark.map(|mark| mark.events)
         ];
         tx.prepare(FLOW_KEEP)?.execute(values)
     };
-    if write(commit.answers_cancel)? == 0 {
-        let Some(standing) = fence(tx, claim)? else {
-            return Ok(None);
-        };
-        *cancel = standing.cancel;
-        write(true)?;
+    if write(commit.answers_cancel, commit.mark)? == 1 {
+        history::write_after(tx, claim.id, commit.mark, &commit.events)?;
+        return Ok(Some(Status::Executing));
     }
+    let Some(standing) = fence(tx, claim)? else {
+        return Ok(None);
+    };
+    *cancel = standing.cancel;
+    write(true, None)?;
     history::write(tx, claim.id, &commit.events)?;
     Ok(Some(Status::Executing))
 }

@@ -74,6 +74,7 @@ pub(crate) fn done(claim: ClaimRef) -> Commit {
         answers_cancel: false,
         ties: outlast_core::Ties::UNKNOWN,
         events: Vec::new(),
+        mark: None,
     }
 }
 
@@ -89,6 +90,7 @@ pub(crate) fn next(claim: ClaimRef, state: &str, proceed: Proceed) -> Commit {
         answers_cancel: false,
         ties: outlast_core::Ties::UNKNOWN,
         events: Vec::new(),
+        mark: None,
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) struct Books {
     pub(super) workers: HashMap<String, Vec<(WorkerEvent, i64)>>,
     /// Outcomes that were dropped, by worker.
     pub(super) lost_outcomes: HashMap<String, u64>,
+    pub(super) mended: HashMap<String, u64>,
     /// Other faults, by kind.
     pub(crate) faults: BTreeMap<String, u64>,
 }
@@ -59,6 +60,9 @@ impl Books {
             }
             Entry::LostOutcomes { worker, count } => {
                 self.lost_outcomes.insert(worker, count);
+            }
+            Entry::Mended { worker, count } => {
+                self.mended.insert(worker, count);
             }
             Entry::Fault { kind, .. } => *self.faults.entry(kind).or_default() += 1,
             Entry::Operated { verb, instance, at } if verb.ends_with("_tree") => {

@@ -34,6 +34,7 @@ impl Checker {
         self.check_signals(&lives);
         self.check_wakes();
         self.check_order(&lives);
+        self.check_mended();
         self.count();
         (self.figures, self.violations)
     }
@@ -196,6 +197,17 @@ impl Checker {
             }
             let late = u64::try_from(wake.at - wake.deadline).unwrap_or(0) / 1_000;
             self.figures.latest_timeout_ms = self.figures.latest_timeout_ms.max(late);
+        }
+    }
+
+    /// I6: a reconciler has nothing to mend, whatever happens to those who count.
+    fn check_mended(&mut self) {
+        for (worker, count) in std::mem::take(&mut self.books.mended) {
+            self.violations.push(Violation {
+                rule: "I6",
+                instance: None,
+                what: format!("worker {worker} mended {count} joins or holds"),
+            });
         }
     }
 

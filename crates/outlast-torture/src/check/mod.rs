@@ -85,6 +85,10 @@ pub(crate) struct Figures {
     pub(crate) flow_results: u64,
     pub(crate) activities: u64,
     pub(crate) groups: u64,
+    pub(crate) selections: u64,
+    /// Signals and cancels of workflows to their children.
+    pub(crate) told: u64,
+    pub(crate) versions: u64,
     pub(crate) flow_timers: u64,
     pub(crate) flow_signals: u64,
     /// Failures that workflows went on from.

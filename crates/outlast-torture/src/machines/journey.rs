@@ -1,13 +1,15 @@
-//! Workflows: steps that follow from each other, errands as activities, alone and in groups, other journeys as children,
-//! words that are waited for, rests, and further legs as new runs. Whatever goes wrong on the way is survived; whoever is
-//! asked to end undoes something first.
+//! Workflows: steps that follow from each other, errands as activities, alone, in groups, in groups of groups and as the first
+//! of several; other journeys and machines as children, which are told something or asked to end through their handles; words
+//! that are waited for, rests, changes of the code, and further legs as new runs. Whatever goes wrong on the way is survived;
+//! whoever is asked to end undoes something first.
 //!
 //! What a journey does follows from its token, so that it is the same whenever the code is run again. What a step comes to is
-//! a number drawn when it runs, so that each run of it can be told from every other.
+//! a number drawn when it runs, so that each run of it can be told from every other. The time and what is drawn by chance go
+//! into names of steps: were they others when the code is run again, the history would not fit.
 
-use super::Effects;
+use super::{Chain, Effects, Hops, Paid, Payment, Sale};
 use outlast::prelude::*;
-use outlast::workflow::{Activity, Call};
+use outlast::workflow::{Activity, Call, OneOf2};
 use outlast_core::ClosePolicy;
 
 pub(crate) struct Journey(pub(super) Effects);
@@ -75,7 +77,7 @@ impl Traveller<'_> {
     /// Its error is that the journey is to end.
     async fn travel(&mut self) -> FlowResult<()> {
         for _ in 0..self.random.u32(1..6) {
-            match self.random.u32(..12) {
+            match self.random.u32(..20) {
                 0..4 => self.step().await?,
                 4 | 5 => self.errands().await?,
                 6 => self.errands_and_a_step().await?,
@@ -83,6 +85,14 @@ impl Traveller<'_> {
                 8 => self.await_another().await?,
                 9 => self.start_another().await?,
                 10 => self.await_word().await?,
+                11 => self.first_errand().await?,
+                12 => self.errand_or_rest().await?,
+                13 => self.step_or_rest().await?,
+                14 => self.groups_of_groups().await?,
+                15 => self.note_the_time().await?,
+                16 => self.take_a_detour().await?,
+                17 => self.hop().await?,
+                18 => self.pay().await?,
                 _ => self.rest().await?,
             }
         }
@@ -146,11 +156,106 @@ impl Traveller<'_> {
         let another = self.flow.child::<Journey>(trip).on_parent_close(policy);
         let started = another.start().await?;
         self.step().await?;
+        let child = started.child();
+        match self.random.u32(..3) {
+            0 => {
+                let number = self.random.u64(..1 << 53);
+                let told = child.signal(Word { number }).await;
+                self.hear_all(told.map(|_| Vec::new()))?;
+            }
+            1 => {
+                let told = child.cancel("the journey goes on without it").await;
+                self.hear_all(told.map(|_| Vec::new()))?;
+            }
+            _ => {}
+        }
         if self.random.bool() {
             let result = started.join().await;
             self.hear_all(result.map(|_| Vec::new()))?;
         }
         Ok(())
+    }
+
+    async fn first_errand(&mut self) -> FlowResult<()> {
+        let errands = self.new_errands();
+        let mut first = self.flow.select(errands);
+        if self.random.bool() {
+            first = first.cancel_rest();
+        }
+        let first = first.await;
+        self.hear(first.map(|(_, number)| number))
+    }
+
+    async fn errand_or_rest(&mut self) -> FlowResult<()> {
+        let (errand, rest) = (self.new_errand(), self.new_rest());
+        let first = self.flow.select((errand, rest)).await;
+        self.hear_all(first.map(|first| match first {
+            OneOf2::First(number) => vec![number],
+            OneOf2::Second(()) => Vec::new(),
+        }))
+    }
+
+    async fn step_or_rest(&mut self) -> FlowResult<()> {
+        let (step, rest) = (self.new_step(), self.new_rest());
+        let first = self.flow.select((step.call(&self.flow), rest)).await;
+        self.hear_all(first.map(|first| match first {
+            OneOf2::First(number) => vec![number],
+            OneOf2::Second(()) => Vec::new(),
+        }))
+    }
+
+    async fn groups_of_groups(&mut self) -> FlowResult<()> {
+        let (errands, others, step) = (self.new_errands(), self.new_errands(), self.new_step());
+        let inner = self.flow.all((others, step.call(&self.flow)));
+        let rest = self.new_rest();
+        let results = self.flow.all((errands, (inner, rest))).await;
+        self.hear_all(results.map(|(mut errands, ((others, step), ()))| {
+            errands.extend(others);
+            errands.push(step);
+            errands
+        }))
+    }
+
+    async fn note_the_time(&mut self) -> FlowResult<()> {
+        let (now, drawn, key) = (self.flow.timestamp(), self.flow.random(), self.flow.uuid());
+        let mut step = self.new_step();
+        step.name = format!("{} at {} by {drawn:x} {key}", step.name, now.0);
+        let result = step.call(&self.flow).await;
+        self.hear(result)
+    }
+
+    async fn take_a_detour(&mut self) -> FlowResult<()> {
+        let change = format!("detour {}", self.steps);
+        match self.flow.version(&change, 0, 1) {
+            0 => Ok(()),
+            _ => self.step().await,
+        }
+    }
+
+    async fn hop(&mut self) -> FlowResult<()> {
+        let hops = Hops::Hop {
+            token: self.random.u64(..1 << 53),
+            done: 0,
+            of: self.random.u32(1..4),
+        };
+        let result = self.flow.machine(New::<Chain>(hops)).await;
+        self.hear_all(result.map(|_| Vec::new()))
+    }
+
+    /// A machine that is told something, or asked to end, through its handle.
+    async fn pay(&mut self) -> FlowResult<()> {
+        let sale = Sale::Offer {
+            token: self.random.u64(..1 << 53),
+            patience_ms: self.random.u64(20..300),
+        };
+        let sale = self.flow.machine(New::<Payment>(sale)).start().await?;
+        let told = match self.random.bool() {
+            true => sale.child().signal(Paid { amount: 1 }).await,
+            false => sale.child().cancel("too dear").await,
+        };
+        self.hear_all(told.map(|_| Vec::new()))?;
+        let result = sale.join().await;
+        self.hear_all(result.map(|_| Vec::new()))
     }
 
     async fn await_word(&mut self) -> FlowResult<()> {
@@ -159,9 +264,13 @@ impl Traveller<'_> {
         self.hear_all(word.map(|word| word.into_iter().map(|word| word.number).collect()))
     }
 
-    async fn rest(&mut self) -> FlowResult<()> {
+    fn new_rest(&mut self) -> Call<'static, ()> {
         let pause = Duration::from_millis(self.random.u64(1..200));
-        let result = self.flow.sleep(pause).await;
+        self.flow.sleep(pause)
+    }
+
+    async fn rest(&mut self) -> FlowResult<()> {
+        let result = self.new_rest().await;
         self.hear_all(result.map(|()| Vec::new()))
     }
 

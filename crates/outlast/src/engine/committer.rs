@@ -8,8 +8,8 @@ use super::node::Node;
 use crate::codec::Unreadable;
 use crate::metrics;
 use outlast_core::{
-    Answer, CancelRequest, Commit, Committed, Due, Error, ErrorKind, Hints, Invalid, Outcome,
-    Revision, Status, Timestamp,
+    Answer, CancelRequest, Commit, Committed, Due, Error, ErrorKind, Hints, Invalid, NewEvent,
+    Outcome, Revision, Status, Timestamp,
 };
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -50,7 +50,13 @@ pub(crate) struct Outbox {
 /// An outcome on its way.
 pub(crate) struct Pending {
     commit: Commit,
-    queue: String,
+    asker: Asker,
+}
+
+/// Who waits for an outcome.
+struct Asker {
+    /// Where the instance can be claimed afterwards, unless its claim is kept.
+    queue: Option<String>,
     reply: oneshot::Sender<Written>,
 }
 
@@ -63,13 +69,19 @@ pub(crate) enum Written {
         revision: Revision,
         /// What was written.
         outcome: Outcome,
+        /// What was added to the history with it.
+        events: Vec<NewEvent>,
         /// When the claim is kept: a cancel that is to be answered next.
         cancel: Option<CancelRequest>,
         /// When it was written.
         at: Timestamp,
     },
     /// A cancel came first that it does not answer. The claim is kept.
-    Cancelled(CancelRequest),
+    Cancelled {
+        cancel: CancelRequest,
+        /// What was not added to the history.
+        events: Vec<NewEvent>,
+    },
     /// The claim was no longer this worker's, or an earlier try of this very outcome was written unseen.
     Lost,
     /// It can never be written.
@@ -84,11 +96,9 @@ impl Outbox {
     /// Hands an outcome over and waits until it is durable, or known not to be.
     pub(crate) async fn write(&self, commit: Commit, queue: &str) -> Written {
         let (reply, written) = oneshot::channel();
-        let pending = Pending {
-            commit,
-            queue: queue.to_owned(),
-            reply,
-        };
+        let queue = (!commit.outcome.keeps_claim()).then(|| queue.to_owned());
+        let asker = Asker { queue, reply };
+        let pending = Pending { commit, asker };
         if self.sender.send(pending).await.is_err() {
             return Written::Closed;
         }
@@ -161,15 +171,19 @@ impl Committer {
 
     /// Tries until the store answers: an outcome is not given up while there is a store to write it to.
     async fn write(&self, batch: Vec<Pending>) {
+        let batch = batch.into_iter().map(|it| (it.commit, it.asker));
+        let (commits, askers): (Vec<_>, Vec<_>) = batch.unzip();
+        let outcomes = commits.len();
+        let commits = Arc::new(commits);
         let mut backoff = Backoff::default();
         loop {
-            let commits: Vec<_> = batch.iter().map(|pending| pending.commit.clone()).collect();
-            let span = tracing::debug_span!("commit_batch", outcomes = commits.len());
+            let span = tracing::debug_span!("commit_batch", outcomes);
             let started = Instant::now();
-            let error = match self.node.store().commit(commits).instrument(span).await {
+            let commit = self.node.store().commit(commits.clone()).instrument(span);
+            let error = match commit.await {
                 Ok(committed) => {
-                    metrics::committed(batch.len(), started.elapsed());
-                    return self.answer(batch, committed);
+                    metrics::committed(outcomes, started.elapsed());
+                    return self.answer(Arc::unwrap_or_clone(commits), askers, committed);
                 }
                 Err(error) => error,
             };
@@ -179,11 +193,11 @@ impl Committer {
                 return;
             }
             if self.is_final(&error) {
-                tracing::error!(%error, outcomes = batch.len(), "outcomes could not be written");
+                tracing::error!(%error, outcomes, "outcomes could not be written");
                 // Without an answer, whoever waits takes it for closed.
                 return;
             }
-            tracing::warn!(%error, outcomes = batch.len(), "could not commit; trying again");
+            tracing::warn!(%error, outcomes, "could not commit; trying again");
             tokio::time::sleep(backoff.next()).await;
         }
     }
@@ -200,21 +214,25 @@ impl Committer {
         }
     }
 
-    fn answer(&self, batch: Vec<Pending>, committed: Committed) {
+    /// Tells everybody what became of theirs, and gives back what it was: who made it goes on with it.
+    fn answer(&self, commits: Vec<Commit>, askers: Vec<Asker>, committed: Committed) {
         let mut hints = Hints::now(committed.woken);
         hints.cascades = committed.cascades;
-        for (pending, answer) in batch.iter().zip(&committed.answers) {
+        for ((commit, asker), answer) in commits.iter().zip(&askers).zip(&committed.answers) {
             if let Answer::Committed {
                 status, revision, ..
             } = answer
             {
-                self.note(&mut hints, pending, *status, *revision);
+                let queue = asker.queue.as_deref();
+                self.note(&mut hints, commit, queue, *status, *revision);
             }
         }
         // Hints first: whoever is told of an outcome may ask for what it led to.
         self.node.client.hub.publish(self.node.store(), hints);
-        for (pending, answer) in batch.into_iter().zip(committed.answers) {
-            let outcome = pending.commit.outcome;
+        for ((commit, asker), answer) in commits.into_iter().zip(askers).zip(committed.answers) {
+            let Commit {
+                outcome, events, ..
+            } = commit;
             let written = match answer {
                 Answer::Committed {
                     revision,
@@ -224,25 +242,33 @@ impl Committer {
                 } => Written::Committed {
                     revision,
                     outcome,
+                    events,
                     cancel,
                     at,
                 },
-                Answer::Cancel(cancel) => Written::Cancelled(cancel),
+                Answer::Cancel(cancel) => Written::Cancelled { cancel, events },
                 Answer::Lost => Written::Lost,
                 Answer::Rejected(invalid) => Written::Rejected(invalid),
             };
             // A task that went away needs no answer.
-            let _ = pending.reply.send(written);
+            let _ = asker.reply.send(written);
         }
     }
 
     /// What others may want to know of an outcome that was written.
-    fn note(&self, hints: &mut Hints, pending: &Pending, status: Status, revision: Revision) {
-        let id = pending.commit.claim.id;
+    fn note(
+        &self,
+        hints: &mut Hints,
+        commit: &Commit,
+        queue: Option<&str>,
+        status: Status,
+        revision: Revision,
+    ) {
+        let (id, outcome) = (commit.claim.id, &commit.outcome);
         match status {
             Status::Executing => {}
             Status::Runnable => {
-                let delay = match &pending.commit.outcome {
+                let delay = match outcome {
                     Outcome::Retry { delay, .. } => *delay,
                     Outcome::Next { .. }
                     | Outcome::Wait { .. }
@@ -253,30 +279,31 @@ impl Committer {
                     | Outcome::Stop { .. }
                     | Outcome::Cancel { .. } => Duration::ZERO,
                 };
-                hints.queue(&pending.queue, delay);
+                if let Some(queue) = queue {
+                    hints.queue(queue, delay);
+                }
             }
             Status::AwaitingSignal => {
                 if let Outcome::Wait {
                     timeout: Some(timeout),
                     ..
-                } = &pending.commit.outcome
+                } = outcome
                 {
                     hints.deadline(*timeout);
                 }
-                self.note_park(hints, pending);
+                note_park(hints, outcome);
                 self.node.client.hub.moved(id);
             }
             Status::AwaitingChildren => {
-                if let Outcome::FanOut { join, .. } = &pending.commit.outcome
+                if let Outcome::FanOut { join, .. } = outcome
                     && let Some(deadline) = join.deadline
                 {
                     hints.deadline(deadline);
                 }
-                self.note_park(hints, pending);
+                note_park(hints, outcome);
                 self.node.client.hub.moved(id);
             }
             Status::Done | Status::Failed | Status::Cancelled => {
-                let outcome = &pending.commit.outcome;
                 self.node.client.hub.ended(id, revision, outcome);
                 hints.ended.push(id);
             }
@@ -284,15 +311,13 @@ impl Committer {
     }
 }
 
-impl Committer {
-    /// When a workflow that waits is to be woken. Of one that names a moment it is not known here how long that is: the
-    /// timers look at once, and know.
-    fn note_park(&self, hints: &mut Hints, pending: &Pending) {
-        match pending.commit.outcome.park().and_then(|park| park.deadline) {
-            Some(Due::After(delay)) => hints.deadline(delay),
-            Some(Due::At(_)) => hints.deadline(Duration::ZERO),
-            None => {}
-        }
+/// When a workflow that waits is to be woken. Of one that names a moment it is not known here how long that is: the
+/// timers look at once, and know.
+fn note_park(hints: &mut Hints, outcome: &Outcome) {
+    match outcome.park().and_then(|park| park.deadline) {
+        Some(Due::After(delay)) => hints.deadline(delay),
+        Some(Due::At(_)) => hints.deadline(Duration::ZERO),
+        None => {}
     }
 }
 

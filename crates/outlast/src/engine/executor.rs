@@ -178,23 +178,26 @@ impl Executor {
         // The slot is for the user's code; while its outcome is written, others have it.
         let writing = slot.into_writing(outcome.keeps_claim());
         decided.record(machine, cx.claim());
-        let events = decided.events.len();
         let written = self.write(cx.claim(), decided).await;
         let next = match written {
             Written::Committed {
                 revision,
                 outcome,
+                events,
                 cancel,
                 at,
             } => {
+                let claim = lengthened(cx.into_claim(), events.len());
                 if let Some(session) = session {
-                    session.written(at, outcome.begins_round());
+                    session.written(events, at, outcome.begins_round());
                 }
-                let claim = lengthened(cx.into_claim(), events);
                 self.go_on(claim, revision, outcome, cancel, held)
             }
             // Nothing was written: the workflow is told, and comes to something else.
-            Written::Cancelled(cancel) => {
+            Written::Cancelled { cancel, events } => {
+                if let Some(session) = session {
+                    session.not_written(events);
+                }
                 let mut claim = cx.into_claim();
                 claim.cancel = Some(cancel);
                 Ok(claim)
@@ -334,14 +337,14 @@ impl Executor {
                     }
                     Written::Lost
                     | Written::Rejected(_)
-                    | Written::Cancelled(_)
+                    | Written::Cancelled { .. }
                     | Written::Closed => Err(self.lose(&claim, held)),
                 }
             }
             // The step has run and will run again: nothing else can be done without its outcome.
             Written::Unencoded(unreadable) => Err(self.put_aside(&claim, &unreadable, held).await),
             // Only what goes on is met by a cancel, and what comes here ends.
-            Written::Cancelled(_) | Written::Closed => Err(self.lose(&claim, held)),
+            Written::Cancelled { .. } | Written::Closed => Err(self.lose(&claim, held)),
         }
     }
 
@@ -360,9 +363,10 @@ impl Executor {
     async fn write_encoded(&self, claim: &Claim, decided: Decided) -> Written {
         let coding = &self.node.client.coding;
         let outcome = decided.outcome;
+        let events = decided.events;
         let encoded = coding.encode_outcome(claim, outcome.clone());
-        let events = coding.encode_events(&claim.machine, claim.id, decided.events);
-        let encoded = match encoded.and_then(|outcome| Ok((outcome, events?))) {
+        let encoded_events = coding.encode_events(&claim.machine, claim.id, events.clone());
+        let encoded = match encoded.and_then(|outcome| Ok((outcome, encoded_events?))) {
             Ok((outcome, events)) => Decided {
                 outcome,
                 events,
@@ -382,11 +386,12 @@ impl Executor {
             } => Written::Committed {
                 revision,
                 outcome,
+                events,
                 cancel,
                 at,
             },
+            Written::Cancelled { cancel, .. } => Written::Cancelled { cancel, events },
             written @ (Written::Lost
-            | Written::Cancelled(_)
             | Written::Rejected(_)
             | Written::Unencoded(_)
             | Written::Closed) => written,

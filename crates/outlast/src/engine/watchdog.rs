@@ -119,8 +119,9 @@ impl Watchdog {
             answers_cancel: false,
             ties: Ties::UNKNOWN,
             events: Vec::new(),
+            mark: None,
         };
-        let committed = self.node.store().commit(vec![commit]).await?;
+        let committed = self.node.store().commit(vec![commit].into()).await?;
         self.node.leave_behind(code);
         if let [Answer::Committed { .. }] = committed.answers[..] {
             metrics::failed(code.machine, code.step, "blocked");

@@ -2,7 +2,7 @@
 
 use super::{Context, Failure, History, Machine, Trouble, codec};
 use crate::error::SetupError;
-use crate::workflow::{Session, Workflow};
+use crate::workflow::{Begun, Session, Workflow};
 use async_trait::async_trait;
 use outlast_core::{Claim, MachineOffer, MachineVersion, NewEvent, Outcome, SignalId, limits};
 use std::collections::HashMap;
@@ -163,10 +163,10 @@ impl<W: Workflow> Run for Replayed<W> {
     ) -> Result<Decided, Trouble> {
         let session = match session {
             Some(session) if !session.is_astray() => session,
-            none => {
-                let begun = Session::begin(self.0.clone(), cx).await?;
-                none.insert(Box::new(begun))
-            }
+            none => match Session::begin(self.0.clone(), cx).await? {
+                Begun::Session(begun) => none.insert(begun),
+                Begun::Blocked(decided) => return Ok(decided),
+            },
         };
         session.next(cx).await
     }

@@ -7,7 +7,8 @@ use std::fmt;
 /// Runs the code of a workflow against a history that `outlast export` has written, and tells where they differ: for tests that keep
 /// running instances safe from changes. Nothing is run, sent or stored.
 ///
-/// Beside kind, name and order of the calls, what children and timers are given is compared as well.
+/// Beside kind, name and order of the calls, what children and timers are given is compared as well, and how the run has ended:
+/// well, badly, cancelled or by beginning another run.
 ///
 /// ```
 /// use outlast::prelude::*;

@@ -47,8 +47,8 @@ pub(super) struct Parts<'a> {
 impl Parts<'_> {
     /// What was said of a child can be stored: otherwise the call fails, and not its workflow.
     fn checked(self) -> Result<Self, Invalid> {
-        if let Ask::Child { row, .. } = &self.ask {
-            row.check()?;
+        if let Ask::Child(child) = &self.ask {
+            child.row.check()?;
         }
         Ok(self)
     }
@@ -68,9 +68,9 @@ impl<'a, T, K> Call<'a, T, K> {
         change: impl FnOnce(&mut NewInstance, &mut Option<RetryPolicy>),
     ) -> Self {
         if let Ok(parts) = &mut self.parts
-            && let Ask::Child { row, policy } = &mut parts.ask
+            && let Ask::Child(child) = &mut parts.ask
         {
-            change(row, policy);
+            change(&mut child.row, &mut child.policy);
         }
         self
     }
@@ -193,7 +193,7 @@ impl<T: DeserializeOwned + 'static> Future for Starting<T> {
             None => {}
         }
         ready!(this.waiting.poll(&mut ()))?;
-        let call = this.waiting.leaves()[0];
+        let call = this.waiting.leaf(0).expect("it is one call");
         let flow = this.waiting.flow().clone();
         Poll::Ready(Ok(Started {
             call,

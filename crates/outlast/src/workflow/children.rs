@@ -32,21 +32,23 @@ impl ChildRef {
         self.call
     }
 
-    /// The child; `None` before it was seen, which is when it is first waited for, or was started with
-    /// [`start_child`](Flow::start_child). It stays the same over runs of the child.
+    /// The child; `None` before the history has it. That is once it was started with [`start_child`](Flow::start_child), or
+    /// was waited for alone; in a group, once it has ended or has begun another run. It stays the same over runs of the child.
     pub fn id(&self) -> Option<InstanceId> {
-        self.flow.lock().call(self.call).child
+        self.flow.lock().call(self.call).link().child
     }
 
     /// Its newest run that this workflow has seen; `None` before it was seen.
     pub fn run(&self) -> Option<i32> {
-        let run = self.flow.lock().call(self.call).child_run;
+        let run = self.flow.lock().call(self.call).link().run;
         (run > 0).then_some(run)
     }
 
     /// Its workflow or machine.
     pub fn machine(&self) -> String {
-        self.flow.lock().call(self.call).machine.clone()
+        let runtime = self.flow.lock();
+        let row = runtime.call(self.call).row();
+        row.map(|row| row.machine.clone()).unwrap_or_default()
     }
 
     /// How it ended, if this workflow has seen that.
@@ -54,7 +56,7 @@ impl ChildRef {
         let runtime = self.flow.lock();
         let end = runtime.call(self.call).end.as_ref()?;
         Some(match &end.answer {
-            Answered::Well(_) => Status::Done,
+            Answered::Well(_) | Answered::Given => Status::Done,
             Answered::Child(FlowErrorKind::ChildCancelled | FlowErrorKind::ChildTerminated, _) => {
                 Status::Cancelled
             }
@@ -133,8 +135,8 @@ impl ChildRef {
 async fn find(flow: &Flow, client: &crate::Client, call: i32) -> Result<InstanceId, String> {
     let (round, position) = {
         let runtime = flow.lock();
-        let it = runtime.call(call);
-        if let Some(child) = it.child {
+        let it = runtime.call(call).link();
+        if let Some(child) = it.found {
             return Ok(child);
         }
         (it.round, it.position)

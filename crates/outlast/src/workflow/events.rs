@@ -6,7 +6,10 @@ use outlast_core::{
     Child, ClosePolicy, EventKind, InstanceId, Invalid, Json, NewEvent, SignalId, Status, Timestamp,
 };
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// Of `RunStarted`.
 #[derive(Serialize, Deserialize)]
@@ -25,6 +28,9 @@ pub(crate) struct Scheduled {
     pub(crate) on_parent_close: ClosePolicy,
     /// A digest of what it was given.
     pub(crate) input: String,
+    /// The process that has given it that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) process: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) policy: Option<RetryPolicy>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,6 +57,9 @@ pub(crate) struct Waiting {
     /// How long a timer runs from the event on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) after_us: Option<i64>,
+    /// The process that has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) process: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) group: Option<Place>,
 }
@@ -114,8 +123,17 @@ pub(crate) struct Reason {
 /// Of `ContinuedAsNew`: what the run that ends had begun with.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Renewed {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub(crate) input: Option<Json>,
+}
+
+/// What is there, also when it is `null`.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(deserializer).map(Some)
 }
 
 /// Of `ReplayBlocked`.
@@ -222,8 +240,7 @@ pub(crate) fn event(
 /// What an event carries. The values in it were stored before or were checked, and may take all the room that one value
 /// may take; the event around them takes a little more.
 fn document(data: &impl Serialize) -> Json {
-    let text = serde_json::to_string(data).expect("events are plain JSON");
-    Json::stored(text).expect("serde writes JSON")
+    Json::around(data).expect("events are plain JSON")
 }
 
 /// What an event carries, as it was written.
@@ -277,9 +294,60 @@ pub(crate) fn failure_kind(event: EventKind) -> FlowErrorKind {
     found.map_or(FlowErrorKind::ChildFailed, |(_, kind)| kind)
 }
 
-/// A digest of what a call was given, to tell whether another run of the code gave it the same.
+/// This process among others: a number that is drawn once.
+pub(crate) fn process() -> u32 {
+    static PROCESS: OnceLock<u32> = OnceLock::new();
+    *PROCESS.get_or_init(|| fastrand::u32(..))
+}
+
+/// A digest of what a call was given, to tell whether another run of the code gave it the same. Members of an object have no
+/// order: those of a `HashMap` stand in another one each time, and are the same all the same.
 pub(crate) fn digest(json: &Json) -> String {
-    format!("{:016x}", fnv(json.as_str().as_bytes()))
+    // Where there is no object there is nothing to sort.
+    let value = json.as_str().contains('{').then(|| json.decode::<Value>());
+    match value {
+        Some(Ok(value)) => {
+            let mut text = String::with_capacity(json.as_str().len());
+            write_sorted(&value, &mut text);
+            digest_of(&text)
+        }
+        Some(Err(_)) | None => digest_of(json.as_str()),
+    }
+}
+
+/// Whether a digest is of this. Histories from before members were sorted have that of the text.
+pub(crate) fn is_digest_of(digest: &str, json: &Json) -> bool {
+    digest_of(json.as_str()) == digest || self::digest(json) == digest
+}
+
+fn digest_of(text: &str) -> String {
+    format!("{:016x}", fnv(text.as_bytes()))
+}
+
+/// The text of a value, with the members of objects sorted, whatever features serde_json is built with.
+fn write_sorted(value: &Value, into: &mut String) {
+    match value {
+        Value::Object(members) => {
+            let members: BTreeMap<&String, &Value> = members.iter().collect();
+            for (name, member) in members {
+                into.push_str(&Value::from(name.as_str()).to_string());
+                into.push(':');
+                write_sorted(member, into);
+                into.push(',');
+            }
+            into.push('}');
+        }
+        Value::Array(elements) => {
+            for element in elements {
+                write_sorted(element, into);
+                into.push(',');
+            }
+            into.push(']');
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            into.push_str(&value.to_string());
+        }
+    }
 }
 
 /// FNV-1a: the same in every build, and not meant to keep anything secret or unforgeable.
@@ -290,4 +358,36 @@ pub(crate) fn fnv(bytes: &[u8]) -> u64 {
         hash = hash.wrapping_mul(0x0100_0000_01b3);
     }
     hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest_of_text(text: &str) -> String {
+        digest(&Json::stored(text.to_owned()).unwrap())
+    }
+
+    #[test]
+    fn a_digest_does_not_go_by_the_order_of_members_and_by_all_else() {
+        let one = r#"{"a":1,"b":{"x":[1,2],"y":"}"}}"#;
+        let same = r#"{"b":{"y":"}","x":[1,2]},"a":1}"#;
+        assert_eq!(digest_of_text(one), digest_of_text(same));
+        for other in [
+            r#"{"a":1,"b":{"x":[2,1],"y":"}"}}"#,
+            r#"{"a":1,"b":{"x":[1,2]},"y":"}"}"#,
+            r#"{"a":1,"b":{"x":[1,2],"y":"]"}}"#,
+            r#"{"a":"1","b":{"x":[1,2],"y":"}"}}"#,
+        ] {
+            assert_ne!(digest_of_text(one), digest_of_text(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn digests_of_before_members_were_sorted_still_fit() {
+        let given = Json::stored(r#"{"b":1,"a":2}"#.into()).unwrap();
+        assert!(is_digest_of(&digest_of(given.as_str()), &given));
+        assert!(is_digest_of(&digest(&given), &given));
+        assert!(!is_digest_of(&digest(&Json::null()), &given));
+    }
 }

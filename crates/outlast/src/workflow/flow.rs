@@ -4,7 +4,7 @@ use super::call::{Activity, Call, Child, Parts, Plain};
 use super::children::ChildRef;
 use super::events::{CallKind, Failed};
 use super::group::{All, Group};
-use super::runtime::{Ask, Runtime};
+use super::runtime::{Ask, ChildCall, Runtime};
 use super::select::{Choices, Select, Within};
 use super::waiting::Work;
 use super::{FlowError, FlowResult, Run, Workflow};
@@ -37,27 +37,30 @@ use std::time::{Duration, SystemTime};
 ///
 /// Clones are cheap and are the same flow.
 #[derive(Clone)]
-pub struct Flow {
-    runtime: Arc<Mutex<Runtime>>,
+pub struct Flow(Arc<Shared>);
+
+struct Shared {
+    runtime: Mutex<Runtime>,
     /// For what is sent to children; none where nothing may be sent.
     client: Option<Client>,
 }
 
 impl Flow {
     pub(super) fn new(runtime: Runtime, client: Option<Client>) -> Flow {
-        Flow {
-            runtime: Arc::new(Mutex::new(runtime)),
-            client,
-        }
+        let runtime = Mutex::new(runtime);
+        Flow(Arc::new(Shared { runtime, client }))
     }
 
     /// What it guards is whole between any two statements, so a panic elsewhere leaves it usable.
     pub(super) fn lock(&self) -> MutexGuard<'_, Runtime> {
-        self.runtime.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .runtime
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn client(&self) -> Option<&Client> {
-        self.client.as_ref()
+        self.0.client.as_ref()
     }
 
     /// Runs the closure here and records what it came to before the workflow goes on. It may run again when the worker
@@ -131,17 +134,16 @@ impl Flow {
         let parts = row.map(|row| Parts {
             kind,
             name: name.to_owned(),
-            ask: Ask::Child {
-                row: Box::new(row),
-                policy,
-            },
+            ask: Ask::Child(Box::new(ChildCall::new(row, policy))),
             work: None,
         });
         Call::new(self, parts)
     }
 
     /// Waits for all of a group: its calls are scheduled in one commit, and their results come in the shape of the group. The first that
-    /// fails is the failure of the group at once; the others go on, unless [`cancel_rest`](All::cancel_rest) is said.
+    /// fails is the failure of the group, however many still run; the others go on, unless [`cancel_rest`](All::cancel_rest) is said.
+    ///
+    /// While a [step](Flow::step) of the group runs, signals and ends of children are not heard; they are when it is over.
     ///
     /// ```
     /// # use outlast::prelude::*;

@@ -42,7 +42,9 @@ pub trait Shape {
 #[doc(hidden)]
 #[derive(Default)]
 pub struct Spread {
-    pub(super) members: Vec<Vec<Leaf>>,
+    pub(super) leaves: Vec<Leaf>,
+    /// Where the leaves of each member of a selection begin.
+    pub(super) members: Vec<usize>,
     /// How many groups were met.
     pub(super) groups: usize,
     /// Those that the next call is in.
@@ -54,7 +56,7 @@ pub struct Spread {
 impl Spread {
     /// Adds a call.
     pub(super) fn leaf(&mut self, parts: Parts<'_>) {
-        self.push(Leaf::New(NewCall {
+        self.leaves.push(Leaf::New(NewCall {
             kind: parts.kind,
             name: parts.name,
             ask: parts.ask,
@@ -64,23 +66,17 @@ impl Spread {
 
     /// One call.
     pub(super) fn of(parts: Parts<'_>) -> Spread {
-        let mut spread = Spread::default();
+        let mut spread = Spread {
+            leaves: Vec::with_capacity(1),
+            ..Spread::default()
+        };
         spread.leaf(parts);
         spread
     }
 
     /// Adds a child that was started before.
     pub(super) fn again(&mut self, call: i32) {
-        self.push(Leaf::Again(call));
-    }
-
-    fn push(&mut self, leaf: Leaf) {
-        if self.members.is_empty() {
-            self.members.push(Vec::new());
-        }
-        if let Some(member) = self.members.last_mut() {
-            member.push(leaf);
-        }
+        self.leaves.push(Leaf::Again(call));
     }
 
     /// Whether it can be started.
@@ -96,7 +92,7 @@ impl Spread {
 
     /// What is added from now on is another member of a selection.
     pub(super) fn next_member(&mut self) {
-        self.members.push(Vec::new());
+        self.members.push(self.leaves.len());
     }
 
     /// What `spread` adds is in a group of its own.

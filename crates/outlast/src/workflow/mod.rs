@@ -98,4 +98,4 @@ pub use select::{Choices, OneOf2, OneOf3, OneOf4, Select, Within};
 pub use timeline::{PolicyApplied, TimelineEntry};
 pub use waits::{Blocked, GroupPlace, GroupWait, Handled, OpenWait, Waits, WindowWait, open_waits};
 
-pub(crate) use session::{Session, failed};
+pub(crate) use session::{Begun, Session, failed};

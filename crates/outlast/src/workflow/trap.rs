@@ -8,8 +8,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use tokio::runtime::{Builder, Runtime};
 
-/// Runtimes that nobody runs, for as many threads as run workflows at a time.
-static IDLE: Mutex<Vec<Runtime>> = Mutex::new(Vec::new());
+/// Traps that nobody is in, for as many threads as run workflows at a time.
+static IDLE: Mutex<Vec<Trap>> = Mutex::new(Vec::new());
+
+/// Where code is run.
+struct Trap {
+    /// A runtime that nobody runs.
+    runtime: Runtime,
+    unheard: Arc<Unheard>,
+    waker: Waker,
+}
 
 /// What the code did that no workflow may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,36 +39,56 @@ impl Wake for Unheard {
 pub(super) fn poll<T>(
     code: impl FnOnce(&mut Context<'_>) -> Poll<T>,
 ) -> (Poll<T>, Option<Foreign>) {
-    let unheard = Arc::new(Unheard);
-    let waker = Waker::from(unheard.clone());
-    let held = Arc::strong_count(&unheard);
-    let Some(trap) = take() else {
-        return (code(&mut Context::from_waker(&waker)), None);
+    let Some(mut trap) = Trap::take() else {
+        return (code(&mut Context::from_waker(Waker::noop())), None);
     };
     let polled = {
-        let _within = trap.enter();
-        code(&mut Context::from_waker(&waker))
+        let _within = trap.runtime.enter();
+        code(&mut Context::from_waker(&trap.waker))
     };
-    if trap.metrics().num_alive_tasks() > 0 {
+    if trap.runtime.metrics().num_alive_tasks() > 0 {
         // Its tasks go with it.
-        trap.shutdown_background();
+        trap.runtime.shutdown_background();
         return (polled, Some(Foreign::Spawns));
     }
-    give_back(trap);
-    let is_kept = polled.is_pending() && Arc::strong_count(&unheard) > held;
-    (polled, is_kept.then_some(Foreign::Awaits))
+    let is_kept = trap.renew_if_kept();
+    trap.give_back();
+    let awaits = polled.is_pending() && is_kept;
+    (polled, awaits.then_some(Foreign::Awaits))
 }
 
-/// A runtime of one's own; none when the system gives none, which costs the check and nothing else.
-fn take() -> Option<Runtime> {
-    let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-    idle.or_else(|| Builder::new_current_thread().enable_all().build().ok())
-}
+impl Trap {
+    /// One of one's own; none when the system gives none, which costs the check and nothing else.
+    fn take() -> Option<Trap> {
+        let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        idle.or_else(|| {
+            let runtime = Builder::new_current_thread().enable_all().build().ok()?;
+            let unheard = Arc::new(Unheard);
+            let waker = Waker::from(unheard.clone());
+            Some(Trap {
+                runtime,
+                unheard,
+                waker,
+            })
+        })
+    }
 
-fn give_back(trap: Runtime) {
-    IDLE.lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push(trap);
+    /// Whether somebody has kept the waker. Then whoever comes next has another one.
+    fn renew_if_kept(&mut self) -> bool {
+        // Ours, and the one in our waker.
+        let is_kept = Arc::strong_count(&self.unheard) > 2;
+        if is_kept {
+            self.unheard = Arc::new(Unheard);
+            self.waker = Waker::from(self.unheard.clone());
+        }
+        is_kept
+    }
+
+    fn give_back(self) {
+        IDLE.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(self);
+    }
 }
 
 #[cfg(test)]

@@ -7,27 +7,25 @@ use super::call::decode;
 use super::events::{Failed, Resolved};
 use super::flow::Flow;
 use super::group::{Shape, Spread};
-use super::runtime::{Request, UnitKind};
-use futures_util::FutureExt;
+use super::runtime::{MayRun, UnitKind};
 use outlast_core::{Invalid, Json};
 use serde::de::DeserializeOwned;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use tokio::time::{Sleep, sleep};
 
-/// Something to be run here, at most once at a time.
+/// Something to be run here, once, when all that led to it is written.
 #[doc(hidden)]
-pub struct Work<'a>(Stage<'a>);
-
-enum Stage<'a> {
-    /// Not begun, before all that led to it is written.
-    Ready(Running<'a>),
-    Running(Running<'a>),
-    Over,
+pub struct Work<'a> {
+    /// None once it is over.
+    code: Option<Code<'a>>,
+    /// When its time is up; it is known once it waits for something.
+    limit: Option<Pin<Box<Sleep>>>,
 }
 
-type Running<'a> = Pin<Box<dyn Future<Output = Result<Json, Failed>> + Send + 'a>>;
+type Code<'a> = Pin<Box<dyn Future<Output = Result<Json, Failed>> + Send + 'a>>;
 
 impl<'a> Work<'a> {
     /// What `begin` makes.
@@ -36,40 +34,42 @@ impl<'a> Work<'a> {
         F: FnOnce() -> Fut + Send + 'a,
         Fut: Future<Output = Result<Json, Failed>> + Send + 'a,
     {
-        Work(Stage::Ready(Box::pin(async move { begin().await })))
+        Work {
+            code: Some(Box::pin(async move { begin().await })),
+            limit: None,
+        }
     }
 
-    /// Runs it on. It has a result once.
+    /// It is over, whatever it would have come to.
+    fn drop_it(&mut self) {
+        self.code = None;
+        self.limit = None;
+    }
+
+    /// Runs it on, under a limit of time and with panics caught. It has a result once.
     fn poll(&mut self, limit: Duration, cx: &mut Context<'_>) -> Poll<Result<Json, Failed>> {
-        self.0 = match std::mem::replace(&mut self.0, Stage::Over) {
-            Stage::Ready(code) => Stage::Running(guarded(code, limit)),
-            begun @ (Stage::Running(_) | Stage::Over) => begun,
-        };
-        let Stage::Running(running) = &mut self.0 else {
+        let Some(code) = &mut self.code else {
             return Poll::Pending;
         };
-        let result = std::task::ready!(running.as_mut().poll(cx));
-        self.0 = Stage::Over;
-        Poll::Ready(result)
-    }
-}
-
-/// Work under a limit of time, with panics caught.
-fn guarded(code: Running<'_>, limit: Duration) -> Running<'_> {
-    Box::pin(async move {
-        let code = AssertUnwindSafe(code).catch_unwind();
-        match tokio::time::timeout(limit, code).await {
-            Ok(Ok(result)) => result,
-            Ok(Err(panic)) => Err(Failed {
+        let polled = catch_unwind(AssertUnwindSafe(|| code.as_mut().poll(cx)));
+        let result = match polled {
+            Ok(Poll::Ready(result)) => result,
+            Ok(Poll::Pending) => {
+                let up = self.limit.get_or_insert_with(|| Box::pin(sleep(limit)));
+                ready!(up.as_mut().poll(cx));
+                Err(Failed {
+                    kind: "timeout".into(),
+                    error: format!("took longer than {limit:?}"),
+                })
+            }
+            Err(panic) => Err(Failed {
                 kind: "panic".into(),
                 error: format!("panicked: {}", crate::machine::panic_message(&*panic)),
             }),
-            Err(_) => Err(Failed {
-                kind: "timeout".into(),
-                error: format!("took longer than {limit:?}"),
-            }),
-        }
-    })
+        };
+        self.drop_it();
+        Poll::Ready(result)
+    }
 }
 
 /// A unit of calls that the code waits for.
@@ -78,8 +78,6 @@ pub(super) struct Waiting {
     kind: UnitKind,
     asked: Option<Spread>,
     unit: Option<usize>,
-    /// The calls it consists of.
-    leaves: Vec<i32>,
     is_shielded: bool,
 }
 
@@ -90,7 +88,6 @@ impl Waiting {
             kind,
             asked: None,
             unit: None,
-            leaves: Vec::new(),
             is_shielded: false,
         }
     }
@@ -122,13 +119,16 @@ impl Waiting {
             {
                 return Poll::Ready(Err(FlowError::cancelled(reason)));
             }
-            runtime.polled.push(unit);
-            if !runtime.may_run {
+            runtime.note_waiting(unit);
+            if runtime.may_run == MayRun::No {
                 return Poll::Pending;
             }
         }
-        self.run_works(shape);
-        Poll::Pending
+        self.run_works(unit, shape);
+        match self.flow.lock().tell_the_one_step() {
+            true => Poll::Ready(Ok(())),
+            false => Poll::Pending,
+        }
     }
 
     fn register(&mut self, spread: Spread) -> FlowResult<()> {
@@ -138,24 +138,18 @@ impl Waiting {
             return Err(FlowError::invalid(Invalid::new("call", reason)));
         }
         self.is_shielded = runtime.shielded;
-        let request = Request {
-            members: spread.members,
-            groups: spread.groups,
-            window: spread.window,
-            cancel_rest: spread.cancel_rest,
-        };
-        let Some(unit) = runtime.register(self.kind, request) else {
-            let reason = runtime.cancel_reason().unwrap_or("cancelled");
-            return Err(FlowError::cancelled(reason));
-        };
-        self.unit = Some(unit);
-        let leaves = runtime.units[unit].members.iter().flatten();
-        self.leaves = leaves.copied().collect();
-        Ok(())
+        self.unit = runtime.register(self.kind, spread);
+        match self.unit {
+            Some(_) => Ok(()),
+            None => {
+                let reason = runtime.cancel_reason().unwrap_or("cancelled");
+                Err(FlowError::cancelled(reason))
+            }
+        }
     }
 
     /// Runs on what is to be run here. Its result is written before the code hears of it.
-    fn run_works(&self, shape: &mut impl Shape) {
+    fn run_works(&self, unit: usize, shape: &mut impl Shape) {
         let (waker, handle, limit) = {
             let runtime = self.flow.lock();
             (
@@ -171,37 +165,45 @@ impl Waiting {
         let _within = handle.enter();
         let mut cx = Context::from_waker(&waker);
         shape.each_work(0, &mut |leaf, work| {
-            let call = self.leaves[leaf];
-            if self.flow.lock().call(call).end.is_some() {
-                work.0 = Stage::Over;
-            }
-            self.flow.lock().in_step = true;
+            let call = {
+                let mut runtime = self.flow.lock();
+                runtime.in_step = true;
+                let call = runtime.units[unit].leaves[leaf];
+                if runtime.call(call).end.is_some() {
+                    work.drop_it();
+                }
+                call
+            };
             let polled = work.poll(limit, &mut cx);
             let mut runtime = self.flow.lock();
             runtime.in_step = false;
             if let Poll::Ready(result) = polled {
-                runtime.finished.push((call, result));
+                runtime.finished.push_back((call, result));
             }
         });
     }
 
-    /// The calls it consists of.
-    pub(super) fn leaves(&self) -> &[i32] {
-        &self.leaves
+    /// The call at this place of it.
+    pub(super) fn leaf(&self, place: usize) -> Option<i32> {
+        let runtime = self.flow.lock();
+        let leaves = self.unit.map(|unit| &runtime.units[unit].leaves);
+        leaves.and_then(|leaves| leaves.get(place).copied())
     }
 
     /// How a group or a selection came to its end.
     pub(super) fn resolved(&self) -> Option<Resolved> {
         let runtime = self.flow.lock();
         self.unit
-            .and_then(|unit| runtime.units[unit].resolved.clone())
+            .and_then(|unit| runtime.units[unit].resolved().cloned())
     }
 
     /// The place of the first leaf of a member.
     pub(super) fn first_leaf(&self, member: usize) -> usize {
         let runtime = self.flow.lock();
-        let unit = self.unit.map(|unit| &runtime.units[unit]);
-        unit.map_or(0, |unit| unit.members[..member].iter().map(Vec::len).sum())
+        let several = self
+            .unit
+            .and_then(|unit| runtime.units[unit].several.as_ref());
+        several.map_or(0, |it| it.members[member])
     }
 
     /// What its one leaf came to, by type.
@@ -216,10 +218,10 @@ impl Waiting {
         first: usize,
         gather: impl FnOnce(&mut dyn FnMut() -> FlowResult<Json>) -> FlowResult<T>,
     ) -> Poll<FlowResult<T>> {
-        let mut leaves = self.leaves[first..].iter();
+        let mut places = first..;
         let mut last = None;
         let gathered = gather(&mut || {
-            last = leaves.next().copied();
+            last = places.next().and_then(|place| self.leaf(place));
             let call = last.expect("as many leaves as the shape has places");
             self.flow.lock().answer(call)
         });
@@ -246,7 +248,7 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(unit) = self.unit {
-            self.flow.lock().polled.retain(|polled| *polled != unit);
+            self.flow.lock().note_dropped(unit);
         }
     }
 }

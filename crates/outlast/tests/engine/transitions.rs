@@ -463,7 +463,7 @@ async fn lengthen(store: &impl Store, id: InstanceId, len: usize) {
         at: None,
     };
     commit.events = vec![event; len];
-    store.commit(vec![commit]).await.unwrap();
+    store.commit(vec![commit].into()).await.unwrap();
     store.deregister(worker).await.unwrap();
 }
 

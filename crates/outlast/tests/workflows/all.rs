@@ -4,7 +4,7 @@ use crate::support::*;
 use outlast::EventKind;
 use outlast::prelude::*;
 use outlast::testing::Point;
-use outlast::workflow::Running;
+use outlast::workflow::{OneOf2, Running};
 use std::sync::Arc;
 
 on_both_stores!(
@@ -23,6 +23,11 @@ on_both_stores!(
     of_joined_failures_at_one_moment_the_lower_leaf_is_chosen,
     the_choice_stays_over_reruns_and_later_failures,
     the_siblings_of_a_failure_go_on,
+    the_ends_of_siblings_wake_nobody_once_the_group_has_failed,
+    the_ends_of_siblings_do_not_count_for_the_group_that_is_waited_for_next,
+    a_thousand_workflows_wake_their_parent_once,
+    a_thousand_children_in_a_window_wake_their_parent_once,
+    many_children_beside_a_timer_or_a_signal_wake_their_parent_once,
     cancel_rest_cancels_the_siblings_of_a_failure,
     cancel_rest_cancels_the_siblings_of_a_failure_that_ends_the_workflow,
     cancel_rest_cancels_once_over_a_crash,
@@ -200,6 +205,61 @@ async fn a_thousand_children_wake_their_parent_once(ground: Ground) {
     assert_eq!(tally.flows, 1, "the park, and then the end");
 }
 
+async fn a_thousand_workflows_wake_their_parent_once(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let members = (0..1_000).map(|n| flow.child::<Kid>(Say::Give(n)));
+        let results = flow.all(members.collect::<Vec<_>>()).await?;
+        Ok(results.iter().sum::<u64>())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    let tally = harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), json!(499_500));
+    assert_eq!((tally.done, tally.flows), (1_001, 1));
+}
+
+async fn a_thousand_children_in_a_window_wake_their_parent_once(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let jobs = (0..500).map(|n| flow.activity(Double, n));
+        let kids = (0..500).map(|n| flow.child::<Kid>(Say::Give(n)));
+        let group = flow.all((jobs.collect::<Vec<_>>(), kids.collect::<Vec<_>>()));
+        let (doubled, given) = group.window(50).await?;
+        Ok((doubled.iter().sum::<u64>(), given.iter().sum::<u64>()))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    let tally = harness.run().await;
+    let seen = output(&get(&harness, id).await);
+    assert_eq!(seen, json!([249_500, 124_750]));
+    assert_eq!((tally.done, tally.flows), (1_001, 1));
+}
+
+async fn many_children_beside_a_timer_or_a_signal_wake_their_parent_once(ground: Ground) {
+    for beside in ["timeout", "select", "nested"] {
+        let code = script(move |flow, _| async move {
+            let kids = (0..100).map(|n| flow.child::<Kid>(Say::Give(n)));
+            let kids = flow.all(kids.collect::<Vec<_>>());
+            match beside {
+                "timeout" => Ok(kids.timeout(HOUR).await?.is_some()),
+                "select" => {
+                    let first = flow.select((kids, flow.signal::<Go>())).await?;
+                    Ok(matches!(first, OneOf2::First(_)))
+                }
+                _ => {
+                    let group = flow.all((kids, flow.activity(Double, 1)));
+                    let first = flow.select((flow.sleep(HOUR), group)).await?;
+                    Ok(matches!(first, OneOf2::Second(_)))
+                }
+            }
+        });
+        let mut harness = ground.runs(code).await;
+        let id = begin(&harness, ()).await;
+        let tally = harness.run().await;
+        assert_eq!(output(&get(&harness, id).await), json!(true), "{beside}");
+        assert_eq!(tally.flows, 1, "{beside}");
+    }
+}
+
 async fn success_wakes_the_parent_only_when_the_outermost_group_is_complete(ground: Ground) {
     let code = script(|flow, _| async move {
         let kid = || flow.child::<Kid>(Say::Wait);
@@ -372,6 +432,57 @@ async fn the_siblings_of_a_failure_go_on(ground: Ground) {
     harness.run().await;
     let expected = [Status::Done, Status::Failed, waiting];
     assert_eq!(statuses(&harness, id).await, expected);
+}
+
+async fn the_ends_of_siblings_wake_nobody_once_the_group_has_failed(ground: Ground) {
+    let mut harness = ground.runs(catches_a_failure()).await;
+    let id = ran(&mut harness, ()).await;
+    let kids = children(&harness, id).await;
+    go(&harness, kids[1].id, 1).await;
+    harness.run().await;
+    harness.expect(id).await.awaits(["halt"]);
+    let before = history(&harness, id, 1).await;
+    // One ends well and one badly.
+    go(&harness, kids[0].id, 1).await;
+    harness
+        .terminate(kids[2].id, Note::by("ada"))
+        .await
+        .unwrap();
+    let tally = harness.run().await;
+    assert_eq!((tally.done, tally.steps), (1, 1), "the sibling's own end");
+    harness.expect(id).await.awaits(["halt"]);
+    assert_eq!(history(&harness, id, 1).await, before);
+    harness.signal(id, Halt(0)).await.unwrap();
+    harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), "kid failed: broken");
+}
+
+async fn the_ends_of_siblings_do_not_count_for_the_group_that_is_waited_for_next(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kid = || flow.child::<Kid>(Say::Wait);
+        let broken = flow.child::<Kid>(Say::WaitThenFail("broken".into()));
+        let failed = flow.all((kid(), broken, kid())).await.is_err();
+        Ok((failed, flow.all((kid(), kid())).await?))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    let siblings = children(&harness, id).await;
+    go(&harness, siblings[1].id, 1).await;
+    harness.run().await;
+    let kids = children(&harness, id).await[3..].to_vec();
+    assert_eq!(kids.len(), 2);
+    for sibling in [&siblings[0], &siblings[2]] {
+        go(&harness, sibling.id, 1).await;
+    }
+    let tally = harness.run().await;
+    assert_eq!((tally.done, tally.flows), (2, 0));
+    harness.expect(id).await.awaits_children();
+    go(&harness, kids[0].id, 2).await;
+    let tally = harness.run().await;
+    assert_eq!((tally.done, tally.flows), (1, 0));
+    go(&harness, kids[1].id, 3).await;
+    harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), json!([true, [2, 3]]));
 }
 
 /// A group with `cancel_rest`; ends with its failure, or survives it.

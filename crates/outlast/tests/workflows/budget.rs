@@ -52,7 +52,7 @@ async fn lengthen(ground: &Ground, id: Scripted, len: usize) {
             at: None,
         })
         .collect();
-    ground.store.commit(vec![commit]).await.unwrap();
+    ground.store.commit(vec![commit].into()).await.unwrap();
     ground.store.deregister(worker).await.unwrap();
 }
 

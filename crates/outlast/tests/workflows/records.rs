@@ -12,6 +12,8 @@ on_both_stores!(
     a_retry_of_a_cancelled_workflow_begins_a_new_run,
     a_cancel_after_a_retry_is_not_lost,
     a_retry_of_a_terminated_workflow_goes_on_where_it_was,
+    a_retry_of_a_terminated_workflow_goes_on_with_children_that_were_collected,
+    a_child_that_was_collected_before_its_end_was_seen_is_gone,
     children_are_spared_while_their_workflow_lives,
     a_deleted_workflow_takes_its_history_with_it,
 );
@@ -182,6 +184,58 @@ async fn a_retry_of_a_terminated_workflow_goes_on_where_it_was(ground: Ground) {
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!(1));
     assert_eq!(log.times("effect"), 1);
+}
+
+/// Removes what ended more than half an hour ago.
+async fn collect(ground: &Ground) -> Vec<InstanceId> {
+    let request = outlast_core::CollectRequest {
+        retention: HOUR / 2,
+        max: 100,
+    };
+    ground.store.collect(request).await.unwrap().removed
+}
+
+async fn a_retry_of_a_terminated_workflow_goes_on_with_children_that_were_collected(
+    ground: Ground,
+) {
+    let mut harness = ground.runs(remembers()).await;
+    let id = ran(&mut harness, ()).await;
+    let kids: Vec<_> = children(&harness, id).await;
+    let kids: Vec<_> = kids.iter().map(|it| it.id).collect();
+    harness.advance(HOUR).await;
+    assert_eq!(collect(&ground).await, [], "their workflow lives");
+    harness.terminate(id, Note::by("ada")).await.unwrap();
+    assert_eq!(collect(&ground).await, kids);
+    assert!(children(&harness, id).await.is_empty());
+    let retried = harness.retry(id, Note::by("ada")).await.unwrap();
+    assert_eq!(retried, RetryAnswer::Retried);
+    harness.run().await;
+    harness.expect(id).await.awaits(["halt"]);
+    harness.signal(id, Halt(0)).await.unwrap();
+    harness.run().await;
+    let ended = get(&harness, id).await;
+    assert_eq!((ended.run, output(&ended)), (1, remembered()));
+}
+
+async fn a_child_that_was_collected_before_its_end_was_seen_is_gone(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kid = flow.start_child::<Kid>(Say::Give(7)).await?;
+        flow.signal::<Halt>().await?;
+        let error = kid.join().await.unwrap_err();
+        flow.sleep(SECOND).await?;
+        Ok((error.kind().as_str(), error.call()))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    assert_eq!(statuses(&harness, id).await, [Status::Done]);
+    harness.advance(HOUR).await;
+    harness.terminate(id, Note::by("ada")).await.unwrap();
+    assert_eq!(collect(&ground).await.len(), 1);
+    harness.retry(id, Note::by("ada")).await.unwrap();
+    harness.signal(id, Halt(0)).await.unwrap();
+    harness.run_all().await;
+    let ended = get(&harness, id).await;
+    assert_eq!((ended.run, output(&ended)), (1, json!(["child_gone", 1])));
 }
 
 async fn children_are_spared_while_their_workflow_lives(ground: Ground) {

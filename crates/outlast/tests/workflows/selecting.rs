@@ -5,6 +5,7 @@ use outlast::prelude::*;
 use outlast::testing::Point;
 use outlast::workflow::{OneOf2, OneOf3, OneOf4, Running};
 use outlast::{Event, EventKind};
+use std::sync::Arc;
 
 on_both_stores!(
     the_first_to_resolve_wins_whatever_it_is,
@@ -20,6 +21,14 @@ on_both_stores!(
     the_choice_is_recorded_and_stays_over_reruns,
     a_selection_is_woken_by_whichever_comes,
     what_is_there_already_wins_and_is_run_again,
+    of_two_steps_the_first_wins_and_the_other_is_dropped_where_it_awaits,
+    a_step_that_was_not_the_first_is_not_run_again_whenever_its_worker_dies,
+    of_two_steps_that_end_at_once_the_earlier_wins_and_both_are_recorded,
+    a_step_that_fails_first_is_the_error_of_the_selection,
+    a_signal_that_is_there_wins_and_the_step_never_runs,
+    a_signal_that_comes_while_a_step_runs_stays_in_the_inbox,
+    a_signal_that_came_before_the_worker_died_wins_over_a_step_that_is_not_over,
+    a_child_that_ends_while_a_step_runs_is_heard_when_that_is_over,
 );
 
 /// Waits for one of everything, and says which it was.
@@ -282,4 +291,243 @@ async fn what_is_there_already_wins_and_is_run_again(ground: Ground) {
     assert_eq!(statuses(&harness, id).await, [Status::Failed]);
     let timers = told.iter().filter(|it| it.starts_with("timer_scheduled"));
     assert_eq!(timers.count(), 1, "{told:?}");
+}
+
+/// Notes when it is dropped.
+struct Leaves(Log, &'static str);
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        self.0.note(self.1);
+    }
+}
+
+/// A step that would wait for ever.
+fn endless(flow: &Flow, log: &Log) -> outlast::workflow::Call<'static, u64> {
+    let log = log.clone();
+    flow.step("endless", async move || {
+        log.note("endless begins");
+        let _left = Leaves(log.clone(), "endless is left");
+        std::future::pending::<()>().await;
+        log.note("endless ends");
+        Ok::<_, String>(0)
+    })
+}
+
+/// A step that waits for a moment, while the one beside it begins.
+fn quick(flow: &Flow, log: &Log) -> outlast::workflow::Call<'static, u64> {
+    let log = log.clone();
+    flow.step("quick", async move || {
+        tokio::task::yield_now().await;
+        log.note("quick");
+        Ok::<_, String>(7)
+    })
+}
+
+/// The first of two steps, of which one never ends; then parks, so that it is run from the start once more.
+fn first_of_two_steps(log: &Log, asks_for_the_time: bool) -> Script {
+    let log = log.clone();
+    script(move |flow, _| {
+        let log = log.clone();
+        async move {
+            if asks_for_the_time {
+                flow.timestamp();
+            }
+            let first = flow.select((endless(&flow, &log), quick(&flow, &log)));
+            let first = first.await?;
+            log.note("goes on");
+            flow.sleep(SECOND).await?;
+            let then = number(&flow, "then", 1).await?;
+            Ok((matches!(first, OneOf2::Second(7)), then))
+        }
+    })
+}
+
+async fn of_two_steps_the_first_wins_and_the_other_is_dropped_where_it_awaits(ground: Ground) {
+    let log = Log::default();
+    let mut harness = ground.runs(first_of_two_steps(&log, false)).await;
+    let id = ran(&mut harness, ()).await;
+    let parked = ["endless begins", "quick", "endless is left", "goes on"];
+    assert_eq!(log.entries(), parked);
+    harness.run_all().await;
+    assert_eq!(output(&get(&harness, id).await), json!([true, 1]));
+    let once_more = [&parked[..], &["goes on"]].concat();
+    assert_eq!(log.entries(), once_more, "only the code is run again");
+    let history = history(&harness, id, 1).await;
+    let chosen = data(the(&history, EventKind::SelectionResolved));
+    assert_eq!(chosen, json!({"winner": 1}));
+    let steps = history
+        .iter()
+        .filter(|it| it.kind == EventKind::StepCompleted);
+    let steps: Vec<_> = steps.map(|it| it.name.as_str()).collect();
+    assert_eq!(steps, ["quick", "then"]);
+}
+
+async fn a_step_that_was_not_the_first_is_not_run_again_whenever_its_worker_dies(ground: Ground) {
+    // Code that asks for the time has its beginning written before its first steps run.
+    for (asks, first) in [(false, 1), (true, 2)] {
+        let code = first_of_two_steps(&Log::default(), asks);
+        let mut usual = ground.runs(code).await;
+        begin(&usual, ()).await;
+        let commits = usual.run_all().await.steps;
+        assert!(commits > first, "{commits}");
+        for point in [Point::BeforeCommit, Point::AfterCommit] {
+            for nth in 1..=commits {
+                // Until the first is written, both of them are run again.
+                let both = 1 + usize::from((point, nth) == (Point::BeforeCommit, first));
+                let log = Log::default();
+                let mut harness = ground.runs(first_of_two_steps(&log, asks)).await;
+                let id = begin(&harness, ()).await;
+                harness.crash_any(point, nth);
+                let at = format!("{point:?} of commit {nth}, asks: {asks}");
+                assert_eq!(harness.run_all().await.crashes, 1, "{at}");
+                assert_eq!(output(&get(&harness, id).await), json!([true, 1]), "{at}");
+                for what in ["endless begins", "endless is left", "quick"] {
+                    assert_eq!(log.times(what), both, "{what}, {at}");
+                }
+                assert_eq!(log.times("endless ends"), 0, "{at}");
+                let history = history(&harness, id, 1).await;
+                assert_eq!(count(&history, EventKind::StepCompleted), 2, "{at}");
+                the(&history, EventKind::SelectionResolved);
+            }
+        }
+    }
+}
+
+async fn of_two_steps_that_end_at_once_the_earlier_wins_and_both_are_recorded(ground: Ground) {
+    let log = Log::default();
+    let written = log.clone();
+    let code = script(move |flow, _| {
+        let log = written.clone();
+        async move {
+            let first = flow.select((log.step(&flow, "one", 1), log.step(&flow, "two", 2)));
+            let first = first.await?;
+            flow.sleep(SECOND).await?;
+            Ok(matches!(first, OneOf2::First(1)))
+        }
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    harness.run_all().await;
+    assert_eq!(output(&get(&harness, id).await), json!(true));
+    assert_eq!(log.entries(), ["one", "two"]);
+    let history = history(&harness, id, 1).await;
+    assert_eq!(count(&history, EventKind::StepCompleted), 2);
+    let chosen = data(the(&history, EventKind::SelectionResolved));
+    assert_eq!(chosen, json!({"winner": 0}));
+}
+
+async fn a_step_that_fails_first_is_the_error_of_the_selection(ground: Ground) {
+    let log = Log::default();
+    let written = log.clone();
+    let code = script(move |flow, _| {
+        let log = written.clone();
+        async move {
+            let fails = flow.step("fails", async || Err::<u64, _>("no"));
+            let error = flow.select((endless(&flow, &log), fails)).await;
+            let error = error.unwrap_err();
+            flow.sleep(SECOND).await?;
+            Ok((error.kind().as_str(), error.call()))
+        }
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    harness.run_all().await;
+    assert_eq!(output(&get(&harness, id).await), json!(["step", 3]));
+    assert_eq!(log.entries(), ["endless begins", "endless is left"]);
+}
+
+async fn a_signal_that_is_there_wins_and_the_step_never_runs(ground: Ground) {
+    let log = Log::default();
+    let written = log.clone();
+    let code = script(move |flow, _| {
+        let log = written.clone();
+        async move {
+            let first = flow.select((log.step(&flow, "effect", 1), flow.signal::<Go>()));
+            let first = first.await?;
+            flow.sleep(SECOND).await?;
+            Ok(matches!(first, OneOf2::Second(Go(7))))
+        }
+    });
+    for point in [None, Some(Point::BeforeCommit), Some(Point::AfterCommit)] {
+        let mut harness = ground.runs(code.clone()).await;
+        let id = begin(&harness, ()).await;
+        go(&harness, id.get(), 7).await;
+        if let Some(point) = point {
+            harness.crash::<Running<Script>>("run", point);
+        }
+        let tally = harness.run_all().await;
+        assert_eq!(tally.crashes, u32::from(point.is_some()));
+        assert_eq!(output(&get(&harness, id).await), json!(true), "{point:?}");
+    }
+    assert_eq!(log.times("effect"), 0);
+}
+
+/// The first of a signal and of a step in which that signal is sent; then the signal, if it was not the first.
+fn step_beside_its_signal(log: &Log, client: &Client) -> Script {
+    let (log, client) = (log.clone(), client.clone());
+    script(move |flow, _| {
+        let (log, client, id) = (log.clone(), client.clone(), flow.id());
+        async move {
+            let send = flow.step("send", async move || {
+                log.note("send");
+                client.signal(id, Go(7)).dedup("once").await.map(|_| 1)
+            });
+            let first = flow.select((flow.signal::<Go>(), send)).await?;
+            flow.sleep(SECOND).await?;
+            Ok(match first {
+                OneOf2::First(Go(n)) => json!(["signal", n]),
+                OneOf2::Second(n) => json!(["step", n, flow.signal::<Go>().await?.0]),
+            })
+        }
+    })
+}
+
+async fn a_signal_that_comes_while_a_step_runs_stays_in_the_inbox(ground: Ground) {
+    let log = Log::default();
+    let code = step_beside_its_signal(&log, &ground.client);
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    harness.crash::<Running<Script>>("run", Point::AfterCommit);
+    assert_eq!(harness.run_all().await.crashes, 1);
+    assert_eq!(output(&get(&harness, id).await), json!(["step", 1, 7]));
+    assert_eq!(log.times("send"), 1);
+}
+
+async fn a_signal_that_came_before_the_worker_died_wins_over_a_step_that_is_not_over(
+    ground: Ground,
+) {
+    let log = Log::default();
+    let code = step_beside_its_signal(&log, &ground.client);
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    harness.crash::<Running<Script>>("run", Point::BeforeCommit);
+    assert_eq!(harness.run_all().await.crashes, 1);
+    // Nothing of the step is written, and when the workflow is run again the signal is there.
+    assert_eq!(output(&get(&harness, id).await), json!(["signal", 7]));
+    assert_eq!(log.times("send"), 1);
+    let history = history(&harness, id, 1).await;
+    assert_eq!(count(&history, EventKind::StepCompleted), 0);
+}
+
+async fn a_child_that_ends_while_a_step_runs_is_heard_when_that_is_over(ground: Ground) {
+    let others = Arc::new(tokio::sync::Mutex::new(ground.runs_children().await));
+    let code = script(move |flow, _| {
+        let others = others.clone();
+        async move {
+            let kid = flow.child::<Kid>(Say::Give(1));
+            let step = flow.step("while it ends", async move || {
+                others.lock().await.run().await;
+                Ok::<_, String>(2)
+            });
+            let first = flow.select((kid, step)).await?;
+            flow.sleep(SECOND).await?;
+            Ok(matches!(first, OneOf2::Second(2)))
+        }
+    });
+    let mut harness = ground.runs_only(code).await;
+    let id = ran(&mut harness, ()).await;
+    assert_eq!(statuses(&harness, id).await, [Status::Done]);
+    harness.run_all().await;
+    assert_eq!(output(&get(&harness, id).await), json!(true));
 }

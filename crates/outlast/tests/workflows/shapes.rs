@@ -84,21 +84,35 @@ async fn groups_of_any_shape_come_to_what_their_members_say(ground: Ground) {
         flow.sleep(SECOND).await?;
         Ok(came_to)
     });
-    let mut harness = ground.runs(code).await;
     let seed = fastrand::u64(..);
     let mut random = fastrand::Rng::with_seed(seed);
     let trees: Vec<Tree> = (0..40).map(|_| any_tree(&mut random)).collect();
-    let mut ids = Vec::new();
-    for tree in &trees {
-        ids.push(begin(&harness, tree).await);
-    }
+    let mut harness = ground.runs(code.clone()).await;
+    begin_all(&harness, &trees).await;
+    let steps = harness.run_all().await.steps;
+    let mut harness = ground.runs(code).await;
+    let ids = begin_all(&harness, &trees).await;
     let points = [Point::BeforeStep, Point::BeforeCommit, Point::AfterCommit];
-    for _ in 0..20 {
-        harness.crash_any(points[random.usize(0..3)], random.u32(1..500));
+    for _ in 0..CRASHES {
+        // Several may be due at one commit, of which one is the first: the others come later, and are to come all the same.
+        let nth = random.u32(1..=steps - CRASHES);
+        harness.crash_any(points[random.usize(0..3)], nth);
     }
-    harness.run_all().await;
+    let tally = harness.run_all().await;
+    assert_eq!(tally.crashes, CRASHES, "seed {seed}");
     for (tree, id) in trees.iter().zip(ids) {
         let seen = output(&get(&harness, id).await);
         assert_eq!(seen, expected(tree), "seed {seed}");
     }
+}
+
+/// How many workers die.
+const CRASHES: u32 = 20;
+
+async fn begin_all(client: &Client, trees: &[Tree]) -> Vec<Scripted> {
+    let mut ids = Vec::new();
+    for tree in trees {
+        ids.push(begin(client, tree).await);
+    }
+    ids
 }

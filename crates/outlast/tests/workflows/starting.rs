@@ -16,7 +16,10 @@ on_both_stores!(
     a_started_machine_is_joined,
     a_started_child_that_nobody_joins_does_not_keep_its_workflow,
     a_window_bounds_how_many_run_at_a_time,
-    a_window_bounds_activities_of_a_group_under_a_timeout,
+    a_window_bounds_activities,
+    a_window_bounds_a_group_under_a_timeout,
+    a_window_bounds_the_children_of_a_mixed_group_and_nothing_else,
+    cancel_rest_ends_those_that_a_window_holds_back_before_they_start,
     a_window_of_none_is_refused,
 );
 
@@ -168,20 +171,110 @@ async fn a_window_bounds_how_many_run_at_a_time(ground: Ground) {
     assert_eq!(results.as_array().unwrap().len(), 7);
 }
 
-async fn a_window_bounds_activities_of_a_group_under_a_timeout(ground: Ground) {
+/// Which of its children a window holds back.
+async fn held(harness: &outlast::testing::Harness, id: Scripted) -> Vec<bool> {
+    let kids = children(harness, id).await;
+    kids.iter().map(|it| it.held).collect()
+}
+
+async fn a_window_bounds_activities(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kids = (0..3).map(|_| flow.child::<Kid>(Say::Wait));
-        let group = flow.all(kids.collect::<Vec<_>>()).window(1);
-        Ok(group.timeout(HOUR).await?.is_none())
+        let jobs = (0..4).map(|n| flow.activity(Double, n));
+        flow.all(jobs.collect::<Vec<_>>()).window(2).await
+    });
+    // Nobody runs them yet.
+    let mut harness = ground.runs_only(code.clone()).await;
+    let id = ran(&mut harness, ()).await;
+    assert_eq!(held(&harness, id).await, [false, false, true, true]);
+    let mut harness = ground.runs(code).await;
+    let tally = harness.run().await;
+    assert_eq!((tally.done, tally.flows), (5, 0));
+    assert_eq!(output(&get(&harness, id).await), json!([0, 2, 4, 6]));
+}
+
+async fn a_window_bounds_a_group_under_a_timeout(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kids = (0..2).map(|_| flow.child::<Kid>(Say::Wait));
+        let group = flow.all((kids.collect::<Vec<_>>(), flow.activity(Double, 1)));
+        Ok(group.window(1).timeout(HOUR).await?.is_none())
     });
     let mut harness = ground.runs(code).await;
     let id = ran(&mut harness, ()).await;
-    let kids = children(&harness, id).await;
-    let held: Vec<_> = kids.iter().map(|it| it.held).collect();
-    assert_eq!(held, [false, true, true]);
+    assert_eq!(held(&harness, id).await, [false, true, true]);
     harness.advance(HOUR).await;
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!(true));
+}
+
+async fn a_window_bounds_the_children_of_a_mixed_group_and_nothing_else(ground: Ground) {
+    let log = Log::default();
+    let written = log.clone();
+    let code = script(move |flow, _| {
+        let log = written.clone();
+        async move {
+            let group = flow.all((
+                flow.child::<Kid>(Say::Wait),
+                flow.sleep(SECOND),
+                flow.all((
+                    flow.machine(New::<Turnstile>(Turn::Wait(1))),
+                    log.step(&flow, "here", 2),
+                )),
+                vec![flow.activity(Double, 3), flow.activity(Double, 4)],
+            ));
+            let (kid, (), nested, doubled) = group.window(1).await?;
+            Ok((kid, nested, doubled))
+        }
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    assert_eq!(log.times("here"), 1, "a step takes no place");
+    assert_eq!(held(&harness, id).await, [false, true, true, true]);
+    let kids = children(&harness, id).await;
+    go(&harness, kids[0].id, 10).await;
+    harness.run().await;
+    assert_eq!(held(&harness, id).await, [false, false, true, true]);
+    go(&harness, kids[1].id, 20).await;
+    harness.run().await;
+    assert_eq!(statuses(&harness, id).await, [Status::Done; 4]);
+    // All that is left is the timer.
+    harness.run_all().await;
+    assert_eq!(
+        output(&get(&harness, id).await),
+        json!([10, [21, 2], [6, 8]])
+    );
+}
+
+async fn cancel_rest_ends_those_that_a_window_holds_back_before_they_start(ground: Ground) {
+    for survives in [true, false] {
+        let code = script(move |flow, _| async move {
+            let broken = flow.child::<Kid>(Say::WaitThenFail("broken".into()));
+            let kids = (0..5).map(|_| flow.child::<Kid>(Say::Wait));
+            let group = flow.all((broken, kids.collect::<Vec<_>>()));
+            let failed = group.window(2).cancel_rest().await;
+            match survives {
+                true => flow.signal::<Halt>().await.map(|_| ()),
+                false => failed.map(|_| ()),
+            }
+        });
+        let mut harness = ground.runs(code).await;
+        let id = ran(&mut harness, ()).await;
+        let kids = children(&harness, id).await;
+        go(&harness, kids[0].id, 1).await;
+        harness.run().await;
+        match survives {
+            true => drop(harness.expect(id).await.awaits(["halt"])),
+            false => drop(harness.expect(id).await.is_failed_with("broken")),
+        }
+        let mut expected = [Status::Cancelled; 6];
+        expected[0] = Status::Failed;
+        assert_eq!(statuses(&harness, id).await, expected);
+        // The place of the one that failed is another's until the workflow has heard of it; the rest was held back.
+        for kid in &kids[3..] {
+            let begun = history(&harness, kid.id, 1).await;
+            assert!(begun.is_empty(), "survives: {survives}, {begun:?}");
+        }
+        assert!(harness.run_all().await.steps == 0);
+    }
 }
 
 async fn a_window_of_none_is_refused(ground: Ground) {

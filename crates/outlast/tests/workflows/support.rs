@@ -1,6 +1,11 @@
 //! Runs a test on both stores, at a time that the test sets, with workflows that are written where they are tested.
 
-#![allow(dead_code, unused_imports, reason = "each module uses its part")]
+#![allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "each module uses its part"
+)]
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;

@@ -15,6 +15,7 @@ on_both_stores!(
     a_form_is_the_same_wherever_it_is_asked_for,
     a_form_is_written_before_a_step_that_follows_from_it,
     a_form_that_the_code_does_not_know_blocks,
+    forms_the_wrong_way_round_block,
     each_run_asks_anew,
 );
 
@@ -147,6 +148,21 @@ async fn a_form_that_the_code_does_not_know_blocks(ground: Ground) {
     // A build that knows it goes on.
     old.run_all().await;
     assert_eq!(output(&get(&old, id).await), json!([1, 1, 1, 1]));
+}
+
+async fn forms_the_wrong_way_round_block(ground: Ground) {
+    let mut wrong = ground.runs(asks([3, 1])).await;
+    let id = ran(&mut wrong, ()).await;
+    let blocked = get(&wrong, id).await;
+    assert_eq!(blocked.status, Status::Runnable);
+    let error = blocked.last_error.unwrap();
+    assert!(error.starts_with(BLOCKED), "{error}");
+    assert!(error.contains("\"first\""), "{error}");
+    assert!(error.contains("forms 3 to 1"), "{error}");
+    // Nothing of it is kept: the build that is right says which form the run has.
+    let mut right = ground.runs(asks([1, 3])).await;
+    right.run_all().await;
+    assert_eq!(output(&get(&right, id).await), json!([3, 3, 3, 3]));
 }
 
 async fn each_run_asks_anew(ground: Ground) {

@@ -4,6 +4,7 @@ use super::{Mutant, Mutation, family, flows};
 use async_trait::async_trait;
 use outlast_core::*;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 #[async_trait]
@@ -55,11 +56,12 @@ impl Store for Mutant {
         claimed
     }
 
-    async fn commit(&self, mut commits: Vec<Commit>) -> Result<Committed> {
+    async fn commit(&self, commits: Arc<Vec<Commit>>) -> Result<Committed> {
+        let mut commits = commits.to_vec();
         let before = self.tables();
         self.bend(&mut commits, &before);
         self.tamper(|tables| self.hide(&commits, tables));
-        let mut committed = self.model.commit(commits.clone()).await?;
+        let mut committed = self.model.commit(commits.clone().into()).await?;
         self.tamper(|tables| self.unhide(&before, &commits, tables));
         if self.is(Mutation::TellsOfTheLost) {
             let answers = &committed.answers;

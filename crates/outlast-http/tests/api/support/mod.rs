@@ -3,7 +3,7 @@
 pub(crate) mod asking;
 pub(crate) mod machines;
 
-use crate::flow_machines::{Fulfil, Insure, Label, Pack, Stuck};
+use crate::flow_machines::{Crowd, Fulfil, Insure, Label, Pack, Stuck};
 use crate::team::{Piece, Team};
 use futures_util::FutureExt;
 use outlast::{Engine, Postgres, Sqlite, Store};
@@ -67,6 +67,9 @@ pub(crate) async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(Postgr
     }
 }
 
+/// As many as [`running`] has.
+pub(crate) const MACHINES: usize = 11;
+
 /// An engine with every machine of these tests.
 pub(crate) async fn running(store: impl Store + Inspect) -> Engine {
     Engine::builder(store)
@@ -77,6 +80,7 @@ pub(crate) async fn running(store: impl Store + Inspect) -> Engine {
         .machine(Piece)
         .workflow(Fulfil)
         .workflow(Label)
+        .workflow(Crowd)
         .workflow(Stuck)
         .machine(Insure)
         .machine(Pack)

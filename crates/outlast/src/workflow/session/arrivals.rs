@@ -9,13 +9,9 @@ use std::collections::HashMap;
 impl Session {
     /// What has come since the history was written.
     pub(super) async fn look(&mut self, cx: &Context) -> Result<(), Trouble> {
-        let waiting = self.flow.lock().waiting_units();
-        if waiting.is_empty() {
-            return Ok(());
-        }
-        let mut arrivals = self.arrived_children(cx, &waiting).await?;
-        arrivals.extend(self.arrived_timers(cx, &waiting).await?);
-        arrivals.extend(self.arrived_signals(&waiting));
+        let mut arrivals = self.arrived_children(cx).await?;
+        arrivals.extend(self.arrived_timers(cx).await?);
+        arrivals.extend(self.arrived_signals());
         self.take_in(arrivals);
         Ok(())
     }
@@ -24,8 +20,16 @@ impl Session {
     pub(super) fn take_in(&mut self, mut arrivals: Vec<Arrival>) {
         let places = self.flow.lock().places();
         arrivals.sort_by_key(|arrival| (arrival.at, places.get(&arrival.call).copied()));
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("arrivals-are-told-by-their-place") {
+            arrivals.sort_by_key(|arrival| places.get(&arrival.call).copied());
+        }
         for arrival in arrivals {
-            while !self.stops() && self.decide_units() {}
+            while !self.stops()
+                && let Some((unit, resolved)) = self.resolved_unit()
+            {
+                self.resolve(unit, resolved);
+            }
             if self.stops() {
                 return;
             }
@@ -43,9 +47,7 @@ impl Session {
                     if let Some(place) = place
                         && self.is_waited_for(arrival.call)
                     {
-                        let signal = self.inbox.remove(place);
-                        let name = signal.name.clone();
-                        self.consume(arrival.call, &name, signal);
+                        self.consume(arrival.call, place);
                     }
                 }
             }
@@ -55,22 +57,20 @@ impl Session {
     /// Whether the code still waits for a call.
     fn is_waited_for(&self, call: i32) -> bool {
         let runtime = self.flow.lock();
-        let units = runtime.waiting_units();
-        units
-            .iter()
-            .any(|unit| runtime.open_leaves(*unit).any(|(open, _)| open == call))
+        runtime.open().any(|(open, _)| open == call)
+    }
+
+    /// A unit that the code waits for and that is decided by what has ended, with the event that says so.
+    fn resolved_unit(&self) -> Option<(usize, NewEvent)> {
+        self.flow.lock().resolved_unit()
     }
 
     /// Children that are waited for and have ended; of the others it is noted who they are.
-    async fn arrived_children(
-        &mut self,
-        cx: &Context,
-        waiting: &[usize],
-    ) -> Result<Vec<Arrival>, Trouble> {
+    async fn arrived_children(&mut self, cx: &Context) -> Result<Vec<Arrival>, Trouble> {
         let calls: Vec<i32> = {
             let runtime = self.flow.lock();
-            let leaves = waiting.iter().flat_map(|unit| runtime.open_leaves(*unit));
-            let children = leaves.filter(|(_, call)| call.kind.is_child() && call.is_recorded);
+            let open = runtime.open();
+            let children = open.filter(|(_, call)| call.kind.is_child() && call.is_recorded);
             children.map(|(call, _)| call).collect()
         };
         let rounds = self.flow.lock().by_round(&calls);
@@ -92,7 +92,7 @@ impl Session {
     fn arrived_child(&mut self, call: i32, children: &HashMap<i32, Child>) -> Option<Arrival> {
         let mut runtime = self.flow.lock();
         let (kind, name) = (runtime.call(call).kind, runtime.call(call).name.clone());
-        let Some(child) = children.get(&runtime.call(call).position) else {
+        let Some(child) = children.get(&runtime.call(call).link().position) else {
             let at = runtime.now();
             let reason = "somebody else holds its key, or it was deleted before its end was seen";
             let gone = Ended {
@@ -108,8 +108,10 @@ impl Session {
         };
         let Some(end) = end_of(kind, child) else {
             let it = runtime.call_mut(call);
-            it.child = Some(child.id);
-            let is_new_run = it.child_run != child.run;
+            if let Some(link) = it.link_mut() {
+                link.found = Some(child.id);
+            }
+            let is_new_run = it.link().run != child.run;
             // Of a group's many children only that is told which cannot be told from their ends.
             let is_told = is_new_run && (child.run > 1 || it.place.is_none());
             let at = runtime.now();
@@ -134,17 +136,13 @@ impl Session {
         Some(Arrival::event(at, call, event))
     }
 
-    pub(super) async fn arrived_timers(
-        &mut self,
-        cx: &Context,
-        waiting: &[usize],
-    ) -> Result<Vec<Arrival>, Trouble> {
+    pub(super) async fn arrived_timers(&mut self, cx: &Context) -> Result<Vec<Arrival>, Trouble> {
         let timers: Vec<(i32, Timestamp)> = {
             let runtime = self.flow.lock();
-            let leaves = waiting.iter().flat_map(|unit| runtime.open_leaves(*unit));
-            leaves
-                .filter_map(|(call, it)| Some((call, it.due?)))
-                .collect()
+            let due = runtime
+                .open()
+                .filter_map(|(call, it)| Some((call, it.due?)));
+            due.collect()
         };
         if timers.is_empty() {
             return Ok(Vec::new());
@@ -160,12 +158,11 @@ impl Session {
             .collect())
     }
 
-    fn arrived_signals(&self, waiting: &[usize]) -> Vec<Arrival> {
+    fn arrived_signals(&self) -> Vec<Arrival> {
         let runtime = self.flow.lock();
-        let leaves = waiting.iter().flat_map(|unit| runtime.open_leaves(*unit));
         let mut arrivals = Vec::new();
         let mut taken: Vec<usize> = Vec::new();
-        for (call, it) in leaves.filter(|(_, it)| it.kind == CallKind::Signal) {
+        for (call, it) in runtime.open().filter(|(_, it)| it.kind == CallKind::Signal) {
             let mut places = self.inbox.iter().enumerate();
             let found =
                 places.find(|(place, signal)| signal.name == it.name && !taken.contains(place));
@@ -178,27 +175,21 @@ impl Session {
                 });
             }
         }
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("signals-go-to-the-last-call") {
+            let calls: Vec<i32> = arrivals.iter().rev().map(|it| it.call).collect();
+            for (arrival, call) in arrivals.iter_mut().zip(calls) {
+                arrival.call = call;
+            }
+        }
         arrivals
     }
 
-    /// Before a park it must be known who the awaited children are. Answers whether the code has come further by that.
-    pub(super) async fn see_children(
-        &mut self,
-        cx: &Context,
-        waiting: &[usize],
-    ) -> Result<bool, Trouble> {
-        let is_unknown = {
-            let runtime = self.flow.lock();
-            let mut leaves = waiting.iter().flat_map(|unit| runtime.open_leaves(*unit));
-            leaves.any(|(_, call)| call.kind.is_child() && call.is_recorded && call.child.is_none())
-        };
-        if !is_unknown {
-            return Ok(false);
-        }
-        let arrivals = self.arrived_children(cx, waiting).await?;
-        let any = !arrivals.is_empty();
+    /// Before a park it must be known who the awaited children are.
+    pub(super) async fn see_children(&mut self, cx: &Context) -> Result<(), Trouble> {
+        let arrivals = self.arrived_children(cx).await?;
         self.take_in(arrivals);
-        Ok(any)
+        Ok(())
     }
 
     /// Asks those to end that a group or a selection was decided without.
@@ -211,7 +202,7 @@ impl Session {
             let children = children.map_err(Trouble::Store)?;
             let runtime = self.flow.lock();
             for call in calls {
-                let position = runtime.call(call).position;
+                let position = runtime.call(call).link().position;
                 let child = children.iter().find(|child| child.position == position);
                 if let Some(child) = child {
                     told.push((call, child.id));

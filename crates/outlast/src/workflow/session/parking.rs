@@ -1,52 +1,103 @@
-//! What wakes a workflow that waits.
+//! How a workflow goes on or waits, and what wakes it.
 
 use super::super::runtime::{Ask, Runtime, UnitKind};
 use super::Session;
-use outlast_core::{Due, Ends, InstanceId, Park, Timestamp};
+use crate::machine::Decided;
+use outlast_core::{Due, Ends, Flowing, InstanceId, Outcome, Park, Proceed, Timestamp};
 use std::collections::HashSet;
 use std::time::Duration;
 
 impl Session {
-    /// What wakes a workflow that waits for these units; `started` are the children that go with it.
-    pub(super) fn what_wakes(
-        &self,
-        waiting: &[usize],
-        started: Option<(usize, i32, usize)>,
-    ) -> Park {
-        let runtime = self.flow.lock();
-        let mut park = Park::default();
-        let mut count: Option<i32> = None;
-        let mut rounds = Vec::new();
-        let mut children = Vec::new();
-        for &unit in waiting {
-            let new = started.filter(|(it, ..)| *it == unit);
-            let wakes = Wakes::of(&runtime, unit, new.map(|(_, round, _)| round));
-            park.names.extend(wakes.names);
-            let due = wakes.due.map(|due| match due {
-                (Some(at), _) => Due::At(at),
-                (None, after) => Due::After(after),
-            });
-            park.deadline = earlier(park.deadline, due, runtime.now());
-            if wakes.count > 0 {
-                count = Some(count.map_or(wakes.count, |before| before.min(wakes.count)));
-                rounds.extend(wakes.rounds);
-                children.extend(wakes.children);
-            }
-        }
-        park.names.sort_unstable();
-        park.names.dedup();
-        rounds.sort_unstable();
-        rounds.dedup();
-        // Who is waited for by several is one child all the same.
-        children.sort_unstable();
-        children.dedup();
-        park.ends = count.map(|count| Ends {
-            rounds,
+    /// Starts the children of a unit, and waits if there is nothing else to do.
+    pub(super) fn start(&mut self, unit: usize, goes_on: bool) -> Decided {
+        let round = self.round + 1;
+        let (children, window) = {
+            let mut runtime = self.flow.lock();
+            runtime.record_notes(true);
+            let children = runtime.schedule(unit, round);
+            runtime.record_waiting();
+            let several = runtime.units[unit].several.as_ref();
+            let window = several.and_then(|it| it.window);
+            (children, window)
+        };
+        let then = match goes_on {
+            true => Flowing::Proceed(Proceed::KeepClaim),
+            false => Flowing::Park(what_wakes(&self.flow.lock(), Some((unit, round)))),
+        };
+        self.decided(Outcome::Flow {
             children,
-            count,
-        });
-        park
+            window,
+            then,
+        })
     }
+
+    /// Records what the code waits for, writes what there is, and goes on.
+    pub(super) fn proceed(&mut self) -> Decided {
+        self.record_all();
+        self.go_on()
+    }
+
+    fn record_all(&mut self) {
+        let mut runtime = self.flow.lock();
+        runtime.record_notes(true);
+        runtime.record_waiting();
+    }
+
+    /// Writes what there is, and goes on.
+    pub(super) fn go_on(&mut self) -> Decided {
+        self.decided(Outcome::Flow {
+            children: Vec::new(),
+            window: None,
+            then: Flowing::Proceed(Proceed::KeepClaim),
+        })
+    }
+
+    /// Waits for what the code waits for.
+    pub(super) fn park(&mut self) -> Decided {
+        self.record_all();
+        let park = what_wakes(&self.flow.lock(), None);
+        self.decided(Outcome::Flow {
+            children: Vec::new(),
+            window: None,
+            then: Flowing::Park(park),
+        })
+    }
+}
+
+/// What wakes a workflow that waits; `started` is the unit whose children go with it, and their round.
+fn what_wakes(runtime: &Runtime, started: Option<(usize, i32)>) -> Park {
+    let mut park = Park::default();
+    let mut count: Option<i32> = None;
+    let mut rounds = Vec::new();
+    let mut children = Vec::new();
+    for unit in runtime.waiting() {
+        let new = started.filter(|(it, _)| *it == unit);
+        let wakes = Wakes::of(runtime, unit, new.map(|(_, round)| round));
+        park.names.extend(wakes.names);
+        let due = wakes.due.map(|due| match due {
+            (Some(at), _) => Due::At(at),
+            (None, after) => Due::After(after),
+        });
+        park.deadline = earlier(park.deadline, due, runtime.now());
+        if wakes.count > 0 {
+            count = Some(count.map_or(wakes.count, |before| before.min(wakes.count)));
+            rounds.extend(wakes.rounds);
+            children.extend(wakes.children);
+        }
+    }
+    park.names.sort_unstable();
+    park.names.dedup();
+    rounds.sort_unstable();
+    rounds.dedup();
+    // Who is waited for by several is one child all the same.
+    children.sort_unstable();
+    children.dedup();
+    park.ends = count.map(|count| Ends {
+        rounds,
+        children,
+        count,
+    });
+    park
 }
 
 /// What wakes a workflow that waits for one unit.
@@ -65,7 +116,7 @@ impl Wakes {
         let mut wakes = Wakes::default();
         let is_selection = runtime.units[unit].kind == UnitKind::Selection;
         // In a selection the first member counts, each of which waits for all of its own.
-        for leaves in &runtime.units[unit].members {
+        for leaves in runtime.units[unit].members() {
             let member = Wakes::of_member(runtime, leaves, new_round);
             wakes.names.extend(member.names);
             wakes.due = sooner(wakes.due, member.due);
@@ -94,12 +145,12 @@ impl Wakes {
             match &call.ask {
                 Ask::Signal => wakes.names.push(call.name.clone()),
                 Ask::Timer(after) => latest = later(latest, (call.due, *after)),
-                Ask::Child { .. } => {
+                Ask::Child(child) => {
                     wakes.count += 1;
-                    match call.child {
-                        Some(child) => {
-                            wakes.rounds.push(call.round);
-                            wakes.children.push(child);
+                    match child.link.found {
+                        Some(found) => {
+                            wakes.rounds.push(child.link.round);
+                            wakes.children.push(found);
                         }
                         None => wakes.rounds.extend(new_round),
                     }

@@ -146,8 +146,8 @@ impl<S: Store + Inspect> Through<S> {
             .iter()
             .zip(&answers)
             .filter(|(_, answer)| answer.is_none());
-        let written = written.map(|(commit, _)| commit.clone()).collect();
-        let mut committed = self.store.commit(written).await?;
+        let written: Vec<_> = written.map(|(commit, _)| commit.clone()).collect();
+        let mut committed = self.store.commit(written.into()).await?;
         let unanswered = answers.iter_mut().filter(|answer| answer.is_none());
         for (answer, written) in unanswered.zip(committed.answers) {
             *answer = Some(written);
@@ -213,7 +213,7 @@ impl<S: Store + Inspect> Store for Through<S> {
         claimed
     }
 
-    async fn commit(&self, commits: Vec<Commit>) -> Result<Committed> {
+    async fn commit(&self, commits: Arc<Vec<Commit>>) -> Result<Committed> {
         let commit = async {
             if let Some(gate) = (self.holds)(&commits) {
                 gate.notified().await;

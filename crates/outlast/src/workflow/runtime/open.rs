@@ -1,0 +1,103 @@
+//! What the code waits for at present.
+
+use super::calls::{Call, UnitKind};
+use super::{MayRun, Runtime};
+use outlast_core::NewEvent;
+use std::collections::{BTreeMap, HashMap};
+
+impl Runtime {
+    /// The units that the code waits for and that have no answer yet, in their order.
+    pub(in crate::workflow) fn waiting(&self) -> impl Iterator<Item = usize> {
+        let polled = self.polled.iter().copied();
+        polled.filter(|unit| !self.is_ready(*unit))
+    }
+
+    /// The code is run on: what it waits for is known again afterwards.
+    pub(in crate::workflow) fn forget_waiting(&mut self) {
+        self.polled.clear();
+    }
+
+    /// The code waits for this unit.
+    pub(in crate::workflow) fn note_waiting(&mut self, unit: usize) {
+        if let Err(place) = self.polled.binary_search(&unit) {
+            self.polled.insert(place, unit);
+        }
+    }
+
+    /// The code has dropped this unit.
+    pub(in crate::workflow) fn note_dropped(&mut self, unit: usize) {
+        if let Ok(place) = self.polled.binary_search(&unit) {
+            self.polled.remove(place);
+        }
+    }
+
+    /// The calls that the code waits for.
+    pub(in crate::workflow) fn open(&self) -> impl Iterator<Item = (i32, &Call)> {
+        self.waiting().flat_map(|unit| self.open_leaves(unit))
+    }
+
+    /// A unit that the code waits for and that is decided by what has ended, with the event that says so.
+    pub(in crate::workflow) fn resolved_unit(&self) -> Option<(usize, NewEvent)> {
+        let mut units = self.waiting();
+        units.find_map(|unit| self.decide(unit).map(|resolved| (unit, resolved)))
+    }
+
+    /// All that led to the steps that the code waits for is written.
+    pub(in crate::workflow) fn let_steps_run(&mut self) {
+        let mut waiting = self.waiting();
+        let first = waiting.next().map(|unit| self.units[unit].kind);
+        let is_alone = first == Some(UnitKind::Single) && waiting.next().is_none();
+        drop(waiting);
+        self.may_run = match is_alone {
+            true => MayRun::OneStep,
+            false => MayRun::Steps,
+        };
+    }
+
+    /// How many children that the code waits for are still to be started.
+    pub(in crate::workflow) fn calls_to_start(&self) -> usize {
+        let new = |it: &Call| it.kind.is_child() && !it.is_recorded;
+        self.open().filter(|(_, it)| new(it)).count()
+    }
+
+    /// Whether children of this unit are still to be started.
+    pub(in crate::workflow) fn is_to_start(&self, unit: usize) -> bool {
+        self.units[unit].leaves.iter().any(|call| {
+            let it = self.call(*call);
+            it.kind.is_child() && !it.is_recorded && it.end.is_none()
+        })
+    }
+
+    /// The leaves of a unit that have not ended.
+    pub(in crate::workflow) fn open_leaves(
+        &self,
+        unit: usize,
+    ) -> impl Iterator<Item = (i32, &Call)> {
+        let leaves = self.units[unit].leaves.iter();
+        leaves
+            .map(|call| (*call, self.call(*call)))
+            .filter(|(_, it)| it.end.is_none())
+    }
+
+    /// Where each call stands that the code waits for, in the order of the units and of their leaves.
+    pub(in crate::workflow) fn places(&self) -> HashMap<i32, usize> {
+        let mut places = HashMap::new();
+        for unit in self.waiting() {
+            for leaf in &self.units[unit].leaves {
+                let place = places.len();
+                places.entry(*leaf).or_insert(place);
+            }
+        }
+        places
+    }
+
+    /// The open children of the given calls, by round.
+    pub(in crate::workflow) fn by_round(&self, calls: &[i32]) -> BTreeMap<i32, Vec<i32>> {
+        let mut rounds: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+        for &call in calls {
+            let round = self.call(call).link().round;
+            rounds.entry(round).or_default().push(call);
+        }
+        rounds
+    }
+}

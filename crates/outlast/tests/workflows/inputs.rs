@@ -1,0 +1,142 @@
+//! What a run began with, and what a build makes of it that has another type for it.
+
+use crate::support::*;
+use outlast::EventKind;
+use outlast::prelude::*;
+use outlast::testing::Harness;
+use outlast::workflow::BLOCKED;
+
+on_both_stores!(
+    an_input_that_the_code_has_no_type_for_blocks_with_both_sides_shown,
+    a_run_that_is_retried_with_an_input_that_the_code_has_no_type_for_blocks,
+    an_input_that_nobody_has_begun_with_fails_with_the_reason,
+    a_history_that_is_no_longer_whole_blocks,
+    a_change_whose_name_cannot_be_recorded_blocks,
+);
+
+/// The workflow of the test in a later build, which wants more of its input.
+struct Later;
+
+#[derive(Serialize, Deserialize)]
+struct Order {
+    number: u64,
+}
+
+impl Workflow for Later {
+    const NAME: &'static str = <Script as Workflow>::NAME;
+    type Input = Order;
+    type Output = u64;
+
+    async fn run(&self, flow: Flow, order: Order) -> FlowResult<u64> {
+        flow.signal::<Go>().await?;
+        Ok(order.number)
+    }
+}
+
+/// Waits with a child that would not survive it.
+fn waits() -> Script {
+    script(|flow, _| async move {
+        let kid = flow.child::<Kid>(Say::Wait);
+        kid.on_parent_close(ClosePolicy::Terminate).start().await?;
+        flow.signal::<Go>().await?;
+        Ok(7)
+    })
+}
+
+#[track_caller]
+fn blocked(row: &outlast::Instance) -> &str {
+    let error = row.last_error.as_deref().unwrap_or_default();
+    assert_eq!(row.status, Status::Runnable, "{error}");
+    assert!(error.starts_with(BLOCKED), "{error}");
+    error
+}
+
+async fn later(ground: &Ground) -> Harness {
+    ground.worker().workflow(Later).build().await.unwrap()
+}
+
+async fn an_input_that_the_code_has_no_type_for_blocks_with_both_sides_shown(ground: Ground) {
+    let mut old = ground.runs(waits()).await;
+    let id = ran(&mut old, json!({"customer": 1})).await;
+    let before = told(&old, id).await.len();
+    go(&old, id.get(), 1).await;
+    let mut new = later(&ground).await;
+    for _ in 0..2 {
+        new.run().await;
+        let row = get(&new, id).await;
+        let error = blocked(&row);
+        assert!(error.contains("began with its input"), "{error}");
+        assert!(error.contains("missing field `number`"), "{error}");
+        new.advance(HOUR).await;
+    }
+    let history = history(&new, id, 1).await;
+    assert_eq!(history.len(), before + 1, "it is told once");
+    the(&history, EventKind::ReplayBlocked);
+    let kids = new.children_of(id.into(), 1).await.unwrap();
+    assert!(!kids[0].status.is_terminal(), "the child lives");
+    old.run_all().await;
+    assert_eq!(output(&get(&old, id).await), json!(7));
+}
+
+async fn a_run_that_is_retried_with_an_input_that_the_code_has_no_type_for_blocks(ground: Ground) {
+    let fails = script(|flow, _| async move { Err::<(), _>(flow.fail("not today")) });
+    let mut old = ground.runs(fails).await;
+    let id = ran(&mut old, json!({"customer": 1})).await;
+    reason(&get(&old, id).await);
+    let mut new = later(&ground).await;
+    new.retry(id, outlast::Note::by("somebody")).await.unwrap();
+    new.run().await;
+    blocked(&get(&new, id).await);
+}
+
+async fn an_input_that_nobody_has_begun_with_fails_with_the_reason(ground: Ground) {
+    let mut new = later(&ground).await;
+    let id = ran(&mut new, json!({"customer": 1})).await;
+    let reason = reason(&get(&new, id).await);
+    assert!(reason.contains("its input does not decode"), "{reason}");
+    assert!(reason.contains("missing field `number`"), "{reason}");
+}
+
+async fn a_history_that_is_no_longer_whole_blocks(ground: Ground) {
+    let mut harness = ground.runs(waits()).await;
+    let id = ran(&mut harness, ()).await;
+    let events = told(&harness, id).await.len();
+    let delete = format!("delete from events where instance_id = {id} and seq = {events}");
+    ground.tamper(&delete).await;
+    go(&harness, id.get(), 1).await;
+    harness.run().await;
+    let row = get(&harness, id).await;
+    let error = blocked(&row);
+    assert!(error.contains(&format!("{events} events")), "{error}");
+    let left = format!("only {} of them", events - 1);
+    assert!(error.contains(&left), "{error}");
+}
+
+async fn a_change_whose_name_cannot_be_recorded_blocks(ground: Ground) {
+    for (name, said) in [
+        ("x".repeat(201), "201 bytes"),
+        (String::new(), "is empty"),
+        ("a\nb".into(), "control character"),
+    ] {
+        let log = Log::default();
+        let noted = log.clone();
+        let code = script(move |flow, _| {
+            let (log, name) = (noted.clone(), name.clone());
+            async move {
+                log.step(&flow, "one", 1).await?;
+                let form = flow.version(&name, 0, 1);
+                log.step(&flow, "two", 2).await?;
+                Ok(form)
+            }
+        });
+        let mut harness = ground.runs(code).await;
+        let id = ran(&mut harness, ()).await;
+        let row = get(&harness, id).await;
+        let error = blocked(&row);
+        assert!(error.contains("call 1: step \"one\""), "{error}");
+        assert!(error.contains(said), "{error}");
+        harness.advance(HOUR).await;
+        harness.run().await;
+        assert_eq!(log.entries(), ["one"], "what was before it is kept");
+    }
+}

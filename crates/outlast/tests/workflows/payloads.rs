@@ -1,0 +1,153 @@
+//! What is too large to be stored fails the call that was given it, and neither the process nor the workflow.
+
+use crate::support::*;
+use outlast::EventKind;
+use outlast::limits::{ERROR_BYTES_MAX, JSON_BYTES_MAX};
+use outlast::prelude::*;
+
+on_both_stores!(
+    an_input_that_is_too_large_is_the_error_of_its_call,
+    an_input_that_is_too_large_starts_nothing_of_its_group,
+    an_input_of_a_new_run_that_is_too_large_is_an_error_that_can_be_caught,
+    an_input_of_a_new_run_that_is_too_large_fails_the_workflow_that_passes_it_on,
+    an_output_that_is_too_large_fails_the_workflow_and_says_why,
+    a_signal_through_a_handle_that_is_too_large_is_the_error_of_its_call,
+    a_reason_that_is_too_large_is_cut,
+);
+
+/// A text that does not fit, with its quotes.
+fn large() -> String {
+    "x".repeat(JSON_BYTES_MAX - 1)
+}
+
+#[derive(Serialize, Deserialize)]
+struct Word(String);
+
+impl Signal for Word {
+    const NAME: &'static str = "word";
+}
+
+/// What an error says of something that does not fit.
+fn is_clear(error: &FlowError) -> bool {
+    let text = error.to_string();
+    text.contains("bytes") && text.contains("keep large things elsewhere")
+}
+
+async fn an_input_that_is_too_large_is_the_error_of_its_call(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kid = || flow.child::<Kid>(Say::Fail(large()));
+        let errors = [
+            kid().await.unwrap_err(),
+            kid().start().await.map(|_| ()).unwrap_err(),
+            kid().timeout(SECOND).await.unwrap_err(),
+            flow.activity(Fails, large()).await.unwrap_err(),
+            flow.machine(New::<Fails>(large())).await.unwrap_err(),
+        ];
+        flow.sleep(SECOND).await?;
+        let kinds = errors.each_ref().map(|error| error.kind().as_str());
+        let clear = errors.iter().all(is_clear);
+        Ok((kinds, clear, number(&flow, "goes on", 1).await?))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    harness.run_all().await;
+    let kinds = ["invalid"; 5];
+    let expected = json!([kinds, true, 1]);
+    assert_eq!(output(&get(&harness, id).await), expected);
+    assert!(children(&harness, id).await.is_empty());
+}
+
+async fn an_input_that_is_too_large_starts_nothing_of_its_group(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let large = || flow.child::<Kid>(Say::Fail(large()));
+        let fits = || flow.child::<Kid>(Say::Give(1));
+        let all = flow.all((fits(), large())).await.unwrap_err();
+        let first = flow.select((fits(), large())).await.unwrap_err();
+        flow.sleep(SECOND).await?;
+        let kinds = [&all, &first].map(|error| error.kind().as_str());
+        Ok((kinds, flow.all((fits(), fits())).await?))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    harness.run_all().await;
+    let expected = json!([["invalid", "invalid"], [1, 1]]);
+    assert_eq!(output(&get(&harness, id).await), expected);
+    assert_eq!(statuses(&harness, id).await, [Status::Done; 2]);
+}
+
+async fn an_input_of_a_new_run_that_is_too_large_is_an_error_that_can_be_caught(ground: Ground) {
+    let code = script(|flow, input: Value| async move {
+        if input == json!("small") {
+            return Ok(json!(flow.run()));
+        }
+        let error = flow.continue_as_new::<_, ()>(large()).unwrap_err();
+        assert_eq!(error.kind().as_str(), "invalid");
+        assert!(is_clear(&error), "{error}");
+        number(&flow, "goes on", 1).await?;
+        flow.continue_as_new("small")
+    });
+    assert_eq!(result_of(&ground, code, ()).await, json!(2));
+}
+
+async fn an_input_of_a_new_run_that_is_too_large_fails_the_workflow_that_passes_it_on(
+    ground: Ground,
+) {
+    let code = script(|flow, _| async move { flow.continue_as_new::<_, ()>(large()) });
+    let (error, told) = fails(&ground, code).await;
+    assert!(error.starts_with("input: "), "{error}");
+    assert_eq!(told, ["run_started", "run_failed"]);
+}
+
+async fn an_output_that_is_too_large_fails_the_workflow_and_says_why(ground: Ground) {
+    let code = script(|flow, _| async move {
+        number(&flow, "before", 1).await?;
+        Ok(large())
+    });
+    let (error, told) = fails(&ground, code).await;
+    assert!(error.starts_with("output: "), "{error}");
+    let expected = ["run_started", "step_completed 1 before", "run_failed"];
+    assert_eq!(told, expected);
+}
+
+/// Why a workflow fails at its first try, and how its history has it.
+async fn fails(ground: &Ground, code: Script) -> (String, Vec<String>) {
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    let tally = harness.run_all().await;
+    assert_eq!((tally.failed, tally.retries), (1, 0));
+    let error = reason(&get(&harness, id).await);
+    assert!(error.contains("keep large things elsewhere"), "{error}");
+    (error, told(&harness, id).await)
+}
+
+async fn a_signal_through_a_handle_that_is_too_large_is_the_error_of_its_call(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kid = flow.start_child::<Kid>(Say::Wait).await?;
+        let error = kid.child().signal(Word(large())).await.unwrap_err();
+        assert!(is_clear(&error), "{error}");
+        // It is run from the start once more: what has failed then has failed.
+        flow.sleep(SECOND).await?;
+        let answer = kid.child().signal(Go(7)).await?;
+        Ok((error.call(), answer, kid.join().await?))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    harness.run_all().await;
+    let seen = output(&get(&harness, id).await);
+    assert_eq!(seen, json!([2, "delivered", 7]));
+    let history = history(&harness, id, 1).await;
+    assert_eq!(count(&history, EventKind::ReplayBlocked), 0);
+}
+
+async fn a_reason_that_is_too_large_is_cut(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kid = flow.child::<Kid>(Say::Sleep(1, 1));
+        kid.await?;
+        Err::<(), _>(flow.fail(large()))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    harness.run_all().await;
+    let error = reason(&get(&harness, id).await);
+    assert!(error.starts_with("xxx") && error.len() <= ERROR_BYTES_MAX);
+}
