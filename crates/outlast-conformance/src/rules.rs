@@ -255,6 +255,19 @@ macro_rules! every_rule {
                 a_lost_flow_is_lost_also_when_a_cancel_waits,
                 a_parked_workflow_can_be_terminated,
             }
+            flow_parts on One {
+                a_park_says_every_part_that_it_waits_for,
+                ends_of_one_part_do_not_wake_for_another,
+                the_part_that_is_complete_wakes,
+                siblings_of_several_parts_that_end_in_one_batch_are_counted_each,
+                a_bad_end_of_any_part_wakes,
+                a_child_of_several_parts_is_counted_in_each,
+                ends_outside_of_the_spans_are_not_counted,
+                what_ended_before_the_park_is_counted_in_its_part,
+                a_bad_end_before_the_park_is_one_for_all_parts,
+                as_many_parts_as_can_be_are_counted,
+                the_reconciler_wakes_one_of_whose_parts_nobody_lives,
+            }
             flows on One {
                 a_flow_that_goes_on_changes_neither_step_nor_state,
                 a_flow_through_the_queue_gives_up_its_claim,

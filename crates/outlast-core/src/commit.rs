@@ -115,10 +115,14 @@ impl Ties {
 ///
 /// | a park for ends | `joining` | `children_pending` | `Barrier::started` | `failed` | `joined` |
 /// |---|---|---|---|---|---|
-/// | waits | the rounds | what is left of the count | the count | 0 | none |
-/// | goes on: one has ended badly, is gone, or was not started | the rounds | what is left, at least 0 | the count | the bad | failure |
-/// | goes on: enough have ended | the rounds | 0 | the count | 0 | all |
-/// | goes on: only a signal is there | the rounds | what is left | the count | 0 | none |
+/// | waits | the parts | what is left | the count | 0 | none |
+/// | goes on: one has ended badly, is gone, or was not started | the parts | what is left | the count | the bad | failure |
+/// | goes on: enough of a part have ended | the parts | 0 | the count | 0 | all |
+/// | goes on: only a signal is there | the parts | what is left | the count | 0 | none |
+///
+/// Each part has what is left of its own count, at least 0. `children_pending` is the least of these, and the count is the
+/// least of theirs: what is nearest wakes. An end is counted in every part that has the child, and is one bad end all the
+/// same.
 ///
 /// In all of these `first_failure` is none, `rest` is to abandon, `until` is [`FailFast`](crate::Until::FailFast), and the
 /// `window` is that of the children this very commit starts. Any other flow leaves the barrier and `children_pending` as

@@ -270,15 +270,26 @@ pub enum Due {
     At(Timestamp),
 }
 
-/// Ends of children that wake a workflow: one bad one, or so many.
+/// Ends of children that wake a workflow: one bad one, or as many of one part as that waits for.
 ///
-/// An end that is counted is one of a child in these rounds. It wakes no later than the awaited ones say, and perhaps
-/// earlier, when children of these rounds end that are not awaited: the workflow looks and waits again.
+/// What a workflow waits for at a time may be several things, each with children of its own: a group beside a lone child, the
+/// members of a selection. Each is a part and has its own count, so that the many ends of one do not wake whoever waits for
+/// the few of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ends {
-    /// The rounds of the awaited children, ascending; the one that this commit starts is among them when its
-    /// children are awaited.
-    pub rounds: Vec<i32>,
+    /// The parts. A child may be awaited by several of them.
+    pub parts: Vec<Awaited>,
+}
+
+/// Children that are waited for together.
+///
+/// An end that is counted is one of a child in these spans. It wakes no later than the awaited ones say, and perhaps
+/// earlier, when children of these spans end that are not awaited: the workflow looks and waits again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// Where the awaited children stand, a span of each round, ascending; the round that this commit starts is among them
+    /// when its children are awaited.
+    pub spans: Vec<Span>,
     /// The awaited children of earlier commits that had not ended when the workflow last looked, each once. Those that
     /// have ended meanwhile count at once: well, as one less to wait for; badly, or no longer stored, as a bad end. They
     /// are looked at as they were before the batch that parks: what ends in that same batch is counted after it.
@@ -287,15 +298,86 @@ pub struct Ends {
     pub count: i32,
 }
 
+/// Children of one round that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    /// The round.
+    pub round: i32,
+    /// The position of the first, counted from 0.
+    pub first: i32,
+    /// The position of the last.
+    pub last: i32,
+}
+
+impl Span {
+    /// All children of a round.
+    pub fn whole(round: i32) -> Span {
+        Span {
+            round,
+            first: 0,
+            last: i32::MAX,
+        }
+    }
+
+    /// Whether a child is among them.
+    pub fn has(&self, round: i32, position: i32) -> bool {
+        self.round == round && (self.first..=self.last).contains(&position)
+    }
+}
+
 impl Ends {
+    /// One thing that is waited for, and nothing beside it.
+    pub fn one(part: Awaited) -> Ends {
+        Ends { parts: vec![part] }
+    }
+
+    /// Whether children of this round are awaited.
+    pub fn awaits_round(&self, round: i32) -> bool {
+        let mut spans = self.parts.iter().flat_map(|part| &part.spans);
+        spans.any(|span| span.round == round)
+    }
+
+    /// Every awaited child of earlier commits once, however many parts wait for it.
+    pub fn children(&self) -> Vec<InstanceId> {
+        let children = self.parts.iter().flat_map(|part| &part.children);
+        let mut children: Vec<InstanceId> = children.copied().collect();
+        children.sort_unstable();
+        children.dedup();
+        children
+    }
+
+    /// How many ends the part waits for that waits for the fewest.
+    pub fn least(&self) -> i32 {
+        let counts = self.parts.iter().map(|part| part.count);
+        counts.min().unwrap_or_default()
+    }
+
+    /// The spans as they are stored: part (counted from 1), round, first and last.
+    pub fn stored_spans(&self) -> impl Iterator<Item = [i32; 4]> {
+        (1..).zip(&self.parts).flat_map(|(part, awaited)| {
+            let spans = awaited.spans.iter();
+            spans.map(move |span| [part, span.round, span.first, span.last])
+        })
+    }
+
     fn check(&self) -> Result<(), Invalid> {
-        limits::check_batch("awaited children", self.children.len(), CHILDREN_MAX)?;
-        limits::check_batch("awaited rounds", self.rounds.len(), CHILDREN_MAX)?;
-        if self.count < 1 || self.rounds.is_empty() {
-            return Err(Invalid::new(
-                "awaited children",
-                "are none, so that no end could ever wake it",
-            ));
+        let parts = self.parts.len();
+        limits::check_batch("awaited parts", parts, limits::AWAITED_PARTS_MAX)?;
+        let spans = self.parts.iter().map(|part| part.spans.len()).sum();
+        limits::check_batch("awaited spans", spans, CHILDREN_MAX)?;
+        let children = self.parts.iter().map(|part| part.children.len()).sum();
+        limits::check_batch("awaited children", children, CHILDREN_MAX)?;
+        if self.parts.is_empty() {
+            return Err(nobody_awaited());
+        }
+        self.parts.iter().try_for_each(Awaited::check)
+    }
+}
+
+impl Awaited {
+    fn check(&self) -> Result<(), Invalid> {
+        if self.count < 1 || self.spans.is_empty() {
+            return Err(nobody_awaited());
         }
         let mut named = HashSet::with_capacity(self.children.len());
         if !self.children.iter().all(|id| named.insert(id)) {
@@ -304,13 +386,62 @@ impl Ends {
                 "are not told apart: one of them is named twice",
             ));
         }
-        if self.rounds.iter().any(|round| *round < 1) || !self.rounds.is_sorted_by(|a, b| a < b) {
+        let rounds = self.spans.iter().map(|span| span.round);
+        if rounds.clone().any(|round| round < 1) || !rounds.is_sorted_by(|a, b| a < b) {
             return Err(Invalid::new(
-                "awaited rounds",
-                "are not counted from 1 in ascending order",
+                "awaited spans",
+                "are not of rounds that are counted from 1, in ascending order and each once",
+            ));
+        }
+        if self
+            .spans
+            .iter()
+            .any(|it| it.first < 0 || it.last < it.first)
+        {
+            return Err(Invalid::new(
+                "awaited spans",
+                "do not lead from a position, counted from 0, to the same or a later one",
             ));
         }
         Ok(())
+    }
+}
+
+fn nobody_awaited() -> Invalid {
+    Invalid::new(
+        "awaited children",
+        "are none, so that no end could ever wake it",
+    )
+}
+
+/// How a part stands that a workflow waits for, or has last waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joining {
+    /// Where its children stand.
+    pub spans: Vec<Span>,
+    /// How many ends are still to come.
+    pub left: i32,
+}
+
+impl Joining {
+    /// Whether the end of a child is counted.
+    pub fn has(&self, round: i32, position: i32) -> bool {
+        self.spans.iter().any(|span| span.has(round, position))
+    }
+
+    /// The parts of a row, from what is stored of them: spans as part (counted from 1), round, first and last, and what is
+    /// left of each part.
+    pub fn stored(spans: &[[i32; 4]], left: &[i32]) -> Vec<Joining> {
+        let parts = (1..).zip(left);
+        let parts = parts.map(|(part, &left)| Joining {
+            spans: spans
+                .iter()
+                .filter(|[of, ..]| *of == part)
+                .map(|&[_, round, first, last]| Span { round, first, last })
+                .collect(),
+            left,
+        });
+        parts.collect()
     }
 }
 
@@ -331,15 +462,36 @@ mod tests {
     #[test]
     fn a_park_that_nothing_could_end_is_refused() {
         assert!(Park::default().check().is_err());
-        let ends = |rounds: &[i32], count| Park {
-            ends: Some(Ends {
-                rounds: rounds.to_vec(),
-                children: Vec::new(),
-                count,
-            }),
+        let part = |rounds: &[i32], count| Awaited {
+            spans: rounds.iter().copied().map(Span::whole).collect(),
+            children: Vec::new(),
+            count,
+        };
+        let parts = |parts: Vec<Awaited>| Park {
+            ends: Some(Ends { parts }),
             ..Park::default()
         };
+        let ends = |rounds: &[i32], count| parts(vec![part(rounds, count)]);
         assert!(ends(&[1, 3], 1).check().is_ok());
+        assert!(parts(vec![part(&[1], 1), part(&[1], 2)]).check().is_ok());
+        assert!(parts(Vec::new()).check().is_err());
+        assert!(parts(vec![part(&[1], 1), part(&[], 1)]).check().is_err());
+        let many = limits::AWAITED_PARTS_MAX;
+        assert!(parts(vec![part(&[1], 1); many]).check().is_ok());
+        assert!(parts(vec![part(&[1], 1); many + 1]).check().is_err());
+        for (first, last) in [(-1, 0), (2, 1)] {
+            let span = Span {
+                round: 1,
+                first,
+                last,
+            };
+            let spans = vec![span];
+            let backwards = Awaited {
+                spans,
+                ..part(&[1], 1)
+            };
+            assert!(parts(vec![backwards]).check().is_err(), "{span:?}");
+        }
         for (rounds, count) in [
             (&[][..], 1),
             (&[1], 0),
@@ -349,21 +501,42 @@ mod tests {
         ] {
             assert!(ends(rounds, count).check().is_err(), "{rounds:?} {count}");
         }
-        let twice = Ends {
-            rounds: vec![1],
+        let twice = Awaited {
             children: vec![InstanceId(7), InstanceId(7)],
-            count: 1,
+            ..part(&[1], 1)
         };
-        let twice = Park {
-            ends: Some(twice),
-            ..Park::default()
-        };
-        assert!(twice.check().is_err());
+        assert!(parts(vec![twice]).check().is_err());
         let late = Park {
             deadline: Some(Due::After(Duration::MAX)),
             ..Park::default()
         };
         assert!(late.check().is_err());
+    }
+
+    #[test]
+    fn parts_come_back_as_they_were_stored() {
+        let part = |spans: &[(i32, i32, i32)], count| Awaited {
+            spans: spans
+                .iter()
+                .map(|&(round, first, last)| Span { round, first, last })
+                .collect(),
+            children: Vec::new(),
+            count,
+        };
+        let ends = Ends {
+            parts: vec![part(&[(1, 0, 9), (3, 4, 4)], 7), part(&[(1, 5, 12)], 1)],
+        };
+        let spans: Vec<[i32; 4]> = ends.stored_spans().collect();
+        assert_eq!(spans, [[1, 1, 0, 9], [1, 3, 4, 4], [2, 1, 5, 12]]);
+        let joining = Joining::stored(&spans, &[7, 1]);
+        for (joining, awaited) in joining.iter().zip(&ends.parts) {
+            assert_eq!(joining.spans, awaited.spans);
+            assert_eq!(joining.left, awaited.count);
+        }
+        assert!(joining[0].has(1, 9) && !joining[0].has(1, 10) && !joining[0].has(2, 4));
+        assert!(joining[1].has(1, 9) && !joining[1].has(3, 4));
+        assert_eq!(ends.least(), 1);
+        assert!(ends.awaits_round(3) && !ends.awaits_round(2));
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use crate::limits::{self, Hidden, PAGE_MAX};
 use crate::{
     Barrier, CancelRequest, Child, ClosePolicy, DroppedChild, Event, Family, Finding,
-    HistoryRequest, InstanceId, Invalid, Json, MachineOffer, OperationId, Parent, Result, Revision,
-    RoundSummary, RunSummary, Scope, SignalId, Status, Survey, SurveyRequest, Timestamp, Traffic,
-    Verb, WorkerId,
+    HistoryRequest, InstanceId, Invalid, Joining, Json, MachineOffer, OperationId, Parent, Result,
+    Revision, RoundSummary, RunSummary, Scope, SignalId, Status, Survey, SurveyRequest, Timestamp,
+    Traffic, Verb, WorkerId,
 };
 use async_trait::async_trait;
 use std::fmt;
@@ -133,9 +133,9 @@ pub struct Instance {
     pub run: i32,
     /// How many events the history of that run has.
     pub events: i32,
-    /// The rounds whose ends are counted while a workflow waits, or were when it last waited. `None` for who is none, and
-    /// for one that has started no children.
-    pub joining: Option<Vec<i32>>,
+    /// What a workflow waits for of its children's ends, part by part, or when it last waited for some. `None` for who is
+    /// none, and for one that has started no children.
+    pub joining: Option<Vec<Joining>>,
     pub children_pending: i32,
     /// How its last fan-out joins, or its last park for ends; `None` when it has begun no round.
     pub barrier: Option<Barrier>,

@@ -75,7 +75,8 @@ pub use family::{
 pub use fire::Fired;
 pub use hint::{Hints, Listen};
 pub use history::{
-    BLOCKED, Due, Ends, Event, EventKind, Flowing, HistoryRequest, NewEvent, Park, RunSummary,
+    Awaited, BLOCKED, Due, Ends, Event, EventKind, Flowing, HistoryRequest, Joining, NewEvent,
+    Park, RunSummary, Span,
 };
 pub use id::{InstanceId, OperationId, Revision, SignalId, WorkerId};
 pub use insert::{Correlation, Inserted, Inserts, NewInstance, Start};

@@ -89,8 +89,8 @@ pub trait Store: Send + Sync + 'static {
     /// occupied for them. Workflows look at the children they wait for before that too: an end in the same batch has not
     /// come yet for a park, and is counted with it afterwards like any.
     ///
-    /// Ends are counted per parent, in one go: of the present round of a machine, of all rounds that a workflow waits for.
-    /// A workflow's count does not go below 0.
+    /// Ends are counted per parent, in one go: of the present round of a machine, of each part that a
+    /// workflow waits for. A workflow's counts do not go below 0.
     ///
     /// Events are appended with any outcome that is written, and with none that is lost, rejected or answered with a
     /// cancel. A claim that is named twice in a batch is lost the second time whatever the first was answered, unless
@@ -192,9 +192,8 @@ pub trait Store: Send + Sync + 'static {
     /// *Atomic*. *Locks*: own rows, skipping what others hold. *Bound*: `max`. *Idempotent*.
     async fn collect(&self, request: CollectRequest) -> Result<Collected>;
 
-    /// Looks at one page of instances for joins that miscount, for workflows that wait though all children of the rounds
-    /// they wait for have ended, and for holds nobody would end, and mends
-    /// them. It should never find any. Such a workflow is woken ([`Joined::All`](crate::Joined::All)); what it has counted
+    /// Looks at one page of instances for joins that miscount, for workflows that wait though all children of a part
+    /// have ended, and for holds nobody would end, and mends them. It should never find any. Such a workflow is woken ([`Joined::All`](crate::Joined::All)); what it has counted
     /// stays as it is, here and otherwise.
     ///
     /// *Atomic*. *Locks*: own rows by id. *Bound*: `max`. *Idempotent*.

@@ -6,7 +6,7 @@ use crate::outcome::{
     error, has_keyed_children, names_literal, number_literal, result, status_after, window,
 };
 use crate::statement::{self, Call, Parameter, documents, value};
-use outlast_core::{ClaimRef, Commit, Due, Ends, Flowing, Outcome, limits, micros};
+use outlast_core::{ClaimRef, Commit, Due, Ends, Flowing, InstanceId, Outcome, limits, micros};
 
 /// How an outcome is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,13 +91,13 @@ pub(crate) fn flowing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
         value(of_each(&rows, names_literal)),
         value(of_each(&rows, after_us)),
         value(of_each(&rows, at_us)),
-        value(of_each(&rows, |it| {
-            ends(it).map(|ends| number_literal(ends.rounds.iter().map(Some)))
-        })),
-        value(of_each(&rows, |it| {
-            ends(it).map(|ends| number_literal(ends.children.iter().map(Some)))
-        })),
-        value(of_each(&rows, |it| ends(it).map(|ends| ends.count))),
+        spans(&rows, |[_, round, ..]| round),
+        spans(&rows, |[part, ..]| part),
+        spans(&rows, |[_, _, first, _]| first),
+        spans(&rows, |[.., last]| last),
+        numbers(&rows, |ends| ends.parts.iter().map(|part| part.count)),
+        numbers(&rows, |ends| awaited(ends).map(|(_, child)| child)),
+        numbers(&rows, |ends| awaited(ends).map(|(part, _)| part)),
     ]);
     Some(statement::COMMIT_FLOW.with(parameters))
 }
@@ -164,6 +164,27 @@ fn at_us(outcome: &Outcome) -> Option<i64> {
         Some(Due::At(moment)) => Some(moment.0),
         Some(Due::After(_)) | None => None,
     }
+}
+
+/// One number of each span that they wait for.
+fn spans<'a>(rows: &[&'a Commit], of: impl Fn([i32; 4]) -> i32) -> Parameter<'static> {
+    numbers(rows, |ends: &'a Ends| ends.stored_spans().map(&of))
+}
+
+/// The awaited children, with the part that waits for each, counted from 1.
+fn awaited(ends: &Ends) -> impl Iterator<Item = (i32, InstanceId)> {
+    let parts = (1..).zip(&ends.parts);
+    parts.flat_map(|(number, part)| part.children.iter().map(move |child| (number, *child)))
+}
+
+/// Numbers of what they wait for, as array literals; null for who waits for no ends.
+fn numbers<'a, N, T>(rows: &[&'a Commit], of: impl Fn(&'a Ends) -> N) -> Parameter<'static>
+where
+    N: Iterator<Item = T>,
+    T: ToString,
+{
+    let literal = |ends| number_literal(of(ends).map(Some));
+    value(of_each(rows, |outcome| ends(outcome).map(literal)))
 }
 
 fn ends(outcome: &Outcome) -> Option<&Ends> {

@@ -18,6 +18,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0006_machines_and_traffic.sql"),
     include_str!("../migrations/0007_families.sql"),
     include_str!("../migrations/0008_workflows.sql"),
+    include_str!("../migrations/0009_parts.sql"),
 ];
 
 /// The version of the schema that this build works with.

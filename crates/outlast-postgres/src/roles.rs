@@ -128,7 +128,12 @@ const ENQUEUING: &[&str] = &[
 const CLOCK: &[&str] = &["now()"];
 
 /// The rule of joins, for the statements that count children.
-const COUNTING: &[&str] = &["joined(integer, boolean, integer, integer, integer)"];
+const COUNTING: &[&str] = &[
+    "joined(integer, boolean, integer, integer, integer)",
+    "spans(integer[], integer[], integer[], integer[])",
+    "left_over(integer[], integer[])",
+    "least_of(integer[])",
+];
 
 impl Roles {
     /// Nobody but the owner.

@@ -3,8 +3,8 @@
 use crate::error::Failure;
 use outlast_core::{
     Barrier, CancelRequest, Child, Claim, ClosePolicy, DroppedChild, Error, Instance, InstanceId,
-    Joined, Json, Parent, Revision, Scope, Signal, SignalId, SignalRow, Status, Timestamp, Until,
-    WorkerId,
+    Joined, Joining, Json, Parent, Revision, Scope, Signal, SignalId, SignalRow, Status, Timestamp,
+    Until, WorkerId,
 };
 use std::time::{Duration, SystemTime};
 use tokio_postgres::Row;
@@ -163,7 +163,7 @@ pub(crate) fn instance(row: &Row) -> Result<Instance, Failure> {
         round: column(row, "round")?,
         run: column(row, "run")?,
         events: column(row, "events")?,
-        joining: column(row, "joining")?,
+        joining: joining(row)?,
         children_pending: column(row, "children_pending")?,
         barrier: barrier(row)?,
         dropped: dropped(row)?,
@@ -213,6 +213,34 @@ pub(crate) fn pending_cancel(row: &Row) -> Result<Option<CancelRequest>, Failure
         requested_at,
         answered: false,
     }))
+}
+
+/// What a workflow waits for, part by part. Of one that has waited since before there were parts nothing but its rounds is
+/// there: it waits for all of their children.
+fn joining(row: &Row) -> Result<Option<Vec<Joining>>, Failure> {
+    let Some(rounds) = column::<Option<Vec<i32>>>(row, "joining")? else {
+        return Ok(None);
+    };
+    let numbers = |name| column::<Option<Vec<i32>>>(row, name);
+    let parts = numbers("joining_part")?.unwrap_or_default();
+    let firsts = numbers("joining_first")?.unwrap_or_default();
+    let lasts = numbers("joining_last")?.unwrap_or_default();
+    let of = |numbers: &[i32], n: usize, whole| numbers.get(n).copied().unwrap_or(whole);
+    let spans = rounds.iter().enumerate().map(|(n, round)| {
+        [
+            of(&parts, n, 1),
+            *round,
+            of(&firsts, n, 0),
+            of(&lasts, n, i32::MAX),
+        ]
+    });
+    let spans: Vec<[i32; 4]> = spans.collect();
+    let left = match numbers("joining_left")? {
+        Some(left) => left,
+        None if rounds.is_empty() => Vec::new(),
+        None => vec![column(row, "children_pending")?],
+    };
+    Ok(Some(Joining::stored(&spans, &left)))
 }
 
 fn barrier(row: &Row) -> Result<Option<Barrier>, Failure> {

@@ -26,7 +26,7 @@ mod interleavings {
 
 use interleavings::act::Act::{self, Claim, Collect, Deliver, Fire, Reap, Retry};
 use interleavings::act::Decision::{
-    Done, Fail, KeepFlow, ParkForEnds, ParkForTheFirst, Renew, StartChildren,
+    Done, Fail, KeepFlow, ParkForEnds, ParkForParts, ParkForTheFirst, Renew, StartChildren,
 };
 use interleavings::play::{beside, both, cancel, catch, commit, hold, pairs, terminate};
 use interleavings::scheduler::Scenario;
@@ -71,6 +71,32 @@ async fn a_park_for_one_child_can_meet_the_ends_of_both() {
     ];
     let park = commit(0, ParkForTheFirst);
     hold(&briefly(beside(Start::Flowing, &park, &others))).await;
+}
+
+/// Both parts see the end of the second, and the first of them the other one too.
+#[tokio::test]
+async fn a_park_for_several_parts_can_meet_the_ends_of_both() {
+    let others = [
+        commit(1, Done),
+        commit(1, Fail),
+        commit(2, Done),
+        commit(2, Fail),
+        both([1, 2]),
+        terminate([1]),
+        cancel([0]),
+    ];
+    let park = commit(0, ParkForParts);
+    hold(&briefly(beside(Start::Flowing, &park, &others))).await;
+}
+
+#[tokio::test]
+async fn in_threes_while_a_workflow_parks_for_several_parts() {
+    let park = || commit(0, ParkForParts);
+    let trios = [
+        [park(), commit(1, Done), commit(2, Done)],
+        [park(), commit(1, Done), commit(2, Fail)],
+    ];
+    in_threes(Start::Flowing, &trios).await;
 }
 
 #[tokio::test]
@@ -221,8 +247,16 @@ async fn a_join_that_counts_one_of_two_rounds_is_caught() {
 async fn an_end_of_a_round_that_nobody_awaits_is_caught_when_it_is_counted() {
     let park = [commit(0, ParkForTheFirst), commit(2, Done)];
     let end = beside_each_other(Start::Flowing, &park, &[Claim]);
-    let woken = ["I6: workflow 1 was woken by all ends, and child 2 lives"];
+    let woken = ["I6: workflow 1 was woken by all ends, and of each part a child lives"];
     catch("end-of-a-round-nobody-awaits", end, &woken).await;
+}
+
+#[tokio::test]
+async fn parts_that_are_counted_together_are_caught() {
+    let park = [commit(0, ParkForParts), commit(1, Done)];
+    let end = beside_each_other(Start::Flowing, &park, &[Claim]);
+    let woken = ["I6: workflow 1 was woken by all ends, and of each part a child lives"];
+    catch("parts-are-counted-together", end, &woken).await;
 }
 
 #[tokio::test]

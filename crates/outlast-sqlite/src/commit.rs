@@ -382,6 +382,6 @@ fn end(
 }
 
 /// A list as the statements take it.
-fn array<T: serde::Serialize>(values: &[T]) -> String {
+pub(crate) fn array<T: serde::Serialize>(values: &[T]) -> String {
     serde_json::to_string(values).expect("names, ids and dropped children are plain JSON")
 }

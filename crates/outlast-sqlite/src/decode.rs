@@ -1,8 +1,10 @@
 //! From columns to the contract's types.
 
+use crate::settle::Place;
 use outlast_core::{
-    Barrier, CancelRequest, Child, ClosePolicy, Event, Instance, InstanceId, Json, Operation,
-    OperationId, Parent, Revision, Signal, SignalId, SignalRow, Timestamp, Until, Worker, WorkerId,
+    Barrier, CancelRequest, Child, ClosePolicy, Event, Instance, InstanceId, Joining, Json,
+    Operation, OperationId, Parent, Revision, Signal, SignalId, SignalRow, Timestamp, Until,
+    Worker, WorkerId,
 };
 use rusqlite::Row;
 use rusqlite::types::{FromSql, Type};
@@ -41,7 +43,7 @@ pub(crate) fn instance(row: &Row<'_>) -> rusqlite::Result<Instance> {
         round: row.get("round")?,
         run: row.get("run")?,
         events: row.get("events")?,
-        joining: decoded(row, "joining")?,
+        joining: joining(row)?,
         children_pending: row.get("children_pending")?,
         barrier: barrier(row)?,
         dropped: list(row, "children_dropped")?,
@@ -83,6 +85,20 @@ pub(crate) fn cancel(row: &Row<'_>) -> rusqlite::Result<Option<CancelRequest>> {
         requested_at,
         answered: row.get("cancel_answered")?,
     }))
+}
+
+/// What a workflow waits for, part by part, or has last waited for.
+pub(crate) fn joining(row: &Row<'_>) -> rusqlite::Result<Option<Vec<Joining>>> {
+    let spans: Option<Vec<[i32; 4]>> = decoded(row, "joining")?;
+    let left: Vec<i32> = list(row, "joining_left")?;
+    Ok(spans.map(|spans| Joining::stored(&spans, &left)))
+}
+
+/// The place of a child in its parent's round.
+pub(crate) fn place(row: &Row<'_>) -> rusqlite::Result<Option<Place>> {
+    let position: Option<i32> = row.get("parent_position")?;
+    let place = parent(row)?.zip(position);
+    Ok(place.map(|(parent, position)| Place { parent, position }))
 }
 
 /// How the last fan-out stands, or the last park for ends; `None` before the first.
@@ -226,6 +242,13 @@ impl<'a, 's> Columns<'a, 's> {
     pub(crate) fn next_json(&mut self) -> rusqlite::Result<Json> {
         let text = self.next()?;
         Json::stored(text).map_err(|error| conversion(self.read - 1, error))
+    }
+
+    /// The place of a child in its parent's round.
+    pub(crate) fn next_place(&mut self) -> rusqlite::Result<Option<Place>> {
+        let (parent, position): (Option<Parent>, Option<i32>) = (self.next_parent()?, self.next()?);
+        let place = parent.zip(position);
+        Ok(place.map(|(parent, position)| Place { parent, position }))
     }
 
     pub(crate) fn next_parent(&mut self) -> rusqlite::Result<Option<Parent>> {

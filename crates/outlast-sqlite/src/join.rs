@@ -1,19 +1,31 @@
 //! Joins: counting ended children with the parent that waits for them, and waking it when that decides.
 
 use crate::cascade::Word;
+use crate::commit::array;
 use crate::decode;
 use crate::error::Fault;
 use crate::tx::Tx;
-use outlast_core::{ClosePolicy, InstanceId, Joined, QueueNames, Status, Until, joined_note};
+use outlast_core::{ClosePolicy, InstanceId, Joined, Joining, QueueNames, Until, joined_note};
 use rusqlite::{OptionalExtension, Row, params};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 const JOIN: &str = include_str!("../sql/commit/join.sql");
+const PARTS: &str = include_str!("../sql/commit/parts.sql");
+const JOIN_PARTS: &str = include_str!("../sql/commit/join_parts.sql");
 const JOINED: &str = include_str!("../sql/commit/joined.sql");
 
-/// How many children of one round ended together.
+/// The end of a child, as its parent sees it.
+#[derive(Clone, Copy)]
+pub(crate) struct ChildEnd {
+    pub(crate) id: InstanceId,
+    pub(crate) round: i32,
+    pub(crate) position: i32,
+    pub(crate) is_bad: bool,
+}
+
+/// How many children ended together.
 #[derive(Default)]
-pub(crate) struct Tally {
+struct Tally {
     ended: i32,
     failed: i32,
     /// Of those that ended badly, the first in the order they were asked for.
@@ -21,13 +33,17 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn add(&mut self, child: InstanceId, status: Status) {
-        self.ended += 1;
-        if matches!(status, Status::Failed | Status::Cancelled) {
-            self.failed += 1;
-            let first = self.first_failure.into_iter().chain([child]).min();
-            self.first_failure = first;
+    fn of<'a>(children: impl Iterator<Item = &'a ChildEnd>) -> Tally {
+        let mut tally = Tally::default();
+        for child in children {
+            tally.ended += 1;
+            if child.is_bad {
+                tally.failed += 1;
+                let first = tally.first_failure.into_iter().chain([child.id]).min();
+                tally.first_failure = first;
+            }
         }
+        tally
     }
 }
 
@@ -78,43 +94,97 @@ impl Barrier {
     }
 }
 
-/// Counts ended children with their parent, by round, and then looks whether that decides its join.
+/// Counts ended children with their parent, and then looks whether that decides its join.
 pub(crate) fn join(
     tx: &Tx<'_>,
     parent: InstanceId,
-    tallies: &BTreeMap<i32, Tally>,
+    ended: &[ChildEnd],
     woken: &mut QueueNames,
 ) -> Result<Option<Word>, Fault> {
-    let mut counted = None;
-    for (round, tally) in tallies {
-        counted = count(tx, parent, *round, tally)?.or(counted);
-    }
+    let counted = match count_round(tx, parent, ended)? {
+        Some(barrier) => Some(barrier),
+        None => count_parts(tx, parent, ended)?,
+    };
     match counted {
         Some(barrier) => barrier.decide(tx, woken),
         None => Ok(None),
     }
 }
 
-/// Counts ended children of one round with their parent, if that waits for this very round (I6).
-fn count(
+/// Counts ended children with a machine, if it waits for one of their rounds (I6).
+fn count_round(
     tx: &Tx<'_>,
     parent: InstanceId,
-    round: i32,
-    tally: &Tally,
+    ended: &[ChildEnd],
 ) -> Result<Option<Barrier>, Fault> {
+    let rounds: BTreeSet<i32> = ended.iter().map(|child| child.round).collect();
+    for round in rounds {
+        let tally = Tally::of(ended.iter().filter(|child| child.round == round));
+        let values = params![
+            parent.0,
+            round,
+            tally.ended,
+            tally.failed,
+            tally.first_failure.map(|id| id.0),
+            tx.now.0
+        ];
+        let counted = tx
+            .prepare(JOIN)?
+            .query_row(values, |row| Barrier::decode(parent, row))
+            .optional()?;
+        if counted.is_some() {
+            return Ok(counted);
+        }
+    }
+    Ok(None)
+}
+
+/// Counts ended children with a workflow, in every part of what it waits for that has them (I6). More may end than it
+/// waits for.
+fn count_parts(
+    tx: &Tx<'_>,
+    parent: InstanceId,
+    ended: &[ChildEnd],
+) -> Result<Option<Barrier>, Fault> {
+    let parts = tx
+        .prepare(PARTS)?
+        .query_row([parent.0], decode::joining)
+        .optional()?;
+    let Some(mut parts) = parts.flatten() else {
+        return Ok(None);
+    };
+    let awaited = |child: &&ChildEnd| parts.iter().any(|part| counts(part, child));
+    let awaited: Vec<&ChildEnd> = ended.iter().filter(awaited).collect();
+    if awaited.is_empty() {
+        return Ok(None);
+    }
+    for part in &mut parts {
+        let ended = awaited.iter().filter(|child| counts(part, child)).count();
+        part.left = part.left.saturating_sub_unsigned(ended as u32).max(0);
+    }
+    let left: Vec<i32> = parts.iter().map(|part| part.left).collect();
+    let tally = Tally::of(awaited.into_iter());
     let values = params![
         parent.0,
-        round,
-        tally.ended,
+        array(&left),
+        left.iter().min(),
         tally.failed,
         tally.first_failure.map(|id| id.0),
         tx.now.0
     ];
     let counted = tx
-        .prepare(JOIN)?
-        .query_row(values, |row| Barrier::decode(parent, row))
-        .optional()?;
-    Ok(counted)
+        .prepare(JOIN_PARTS)?
+        .query_row(values, |row| Barrier::decode(parent, row))?;
+    Ok(Some(counted))
+}
+
+/// Whether the end of a child is one that a part waits for.
+fn counts(part: &Joining, child: &ChildEnd) -> bool {
+    #[cfg(outlast_mutants)]
+    if outlast_core::mutant::is("parts-are-counted-together") {
+        return true;
+    }
+    part.has(child.round, child.position)
 }
 
 /// Wakes a parent that waits for children.

@@ -36,6 +36,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "workflows",
         sql: include_str!("../migrations/0006_workflows.sql"),
     },
+    Migration {
+        version: 7,
+        name: "parts",
+        sql: include_str!("../migrations/0007_parts.sql"),
+    },
 ];
 
 /// One change of the schema.

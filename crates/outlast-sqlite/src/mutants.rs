@@ -31,7 +31,7 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     // #6
     ("child-is-deleted-before-the-join", sql!("operate/live_parent"), "where child.id = ?1", "where false and child.id = ?1"),
     ("child-is-collected-before-the-join", sql!("collect/due"), "where parent.id = child.parent_id", "where false"),
-    ("late-end-hits-the-next-round", sql!("commit/join"), "round = ?2, exists", "?2 is not null, exists"),
+    ("late-end-hits-the-next-round", sql!("commit/join"), "and round = ?2", "and ?2 is not null"),
     ("dropped-children-vanish", sql!("commit/fan_out"), "children_dropped = ?7", "children_dropped = iif(?7 is null, '', '[]')"),
     ("retried-child-is-not-counted", sql!("operate/count_again"), "children_pending + 1", "children_pending + 0"),
     ("reconciler-mends-no-join", sql!("reconcile/mend_join"), "where id = ?1", "where false and id = ?1"),
@@ -57,10 +57,10 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     ("parent-is-collected-before-the-cascade", sql!("collect/due"), "where cascades.parent_id = child.id", "where false"),
 
     // Workflows
-    ("park-does-not-look-at-children", sql!("commit/ends"), "on child.id = awaited.value", "on child.id = awaited.value\nwhere false"),
-    ("gone-child-is-waited-for", sql!("commit/ends"), "count(*) - count(child.id) as gone", "0 as gone"),
-    ("unawaited-round-is-counted", sql!("commit/join"), "exists (select 1 from json_each(joining) where value = ?2)", "true"),
-    ("rounds-are-forgotten", sql!("commit/flow_join"), "joining = ?9", "joining = iif(?9 is null, null, '[]')"),
+    ("park-does-not-look-at-children", sql!("commit/ends"), "where child.id is null or child.finished_at is not null", "where false"),
+    ("gone-child-is-waited-for", sql!("commit/ends"), "where child.id is null or", "where"),
+    ("parts-are-forgotten", sql!("commit/flow_join"), "joining = ?9", "joining = iif(?9 is null, null, '[]')"),
+    ("part-is-not-counted-down", sql!("commit/join_parts"), "joining_left = ?2,", "joining_left = iif(?2 is null, null, joining_left),"),
     ("signal-passes-who-waits-for-children", sql!("deliver/target_by_id"),
         "(status = 'awaiting_signal' or status = 'awaiting_children' and joining is not null)", "status = 'awaiting_signal'"),
     ("retried-child-of-a-workflow-is-counted", sql!("operate/count_again"), " and joining is null", ""),

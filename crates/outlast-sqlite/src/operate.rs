@@ -2,7 +2,7 @@
 
 use crate::cascade::Word;
 use crate::error::Fault;
-use crate::settle::{Effects, Ended};
+use crate::settle::{Effects, Ended, Place};
 use crate::tx::Tx;
 use crate::{collect, decode, inbox, line};
 use outlast_core::{
@@ -175,7 +175,7 @@ fn end(tx: &Tx<'_>, row: &Standing, error: String, effects: &mut Effects) -> Res
         id: row.id,
         status: Status::Cancelled,
         partition_key: row.partition_key.clone(),
-        parent: row.parent,
+        place: row.place,
         had_place: row.held == Some(false),
         round: row.round,
     });
@@ -313,7 +313,7 @@ pub(crate) struct Standing {
     /// What becomes of it when its parent ends.
     pub(crate) on_parent_close: ClosePolicy,
     partition_key: Option<String>,
-    parent: Option<Parent>,
+    place: Option<Place>,
     held: Option<bool>,
     queue: String,
     eligible_at: Timestamp,
@@ -338,7 +338,7 @@ impl Standing {
             round: row.get("round")?,
             on_parent_close: decode::policy(row, "on_parent_close")?,
             partition_key: row.get("partition_key")?,
-            parent: decode::parent(row)?,
+            place: decode::place(row)?,
             held: row.get("held")?,
             queue: row.get("queue")?,
             eligible_at: Timestamp(row.get("eligible_at")?),

@@ -28,8 +28,9 @@ pub(crate) fn reconcile(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Reconc
     for row in page {
         match (row.joins, &row.joining) {
             (Some(barrier), None) => mend_join(tx, barrier, &mut effects, &mut found)?,
-            (Some(barrier), Some(rounds)) => {
-                mend_wait(tx, barrier, rounds, &mut effects, &mut found)?;
+            (Some(barrier), Some(spans)) => {
+                let wait = (spans.as_str(), row.parts);
+                mend_wait(tx, barrier, wait, &mut effects, &mut found)?;
             }
             (None, _) => {}
         }
@@ -59,8 +60,9 @@ struct Suspect {
     id: InstanceId,
     /// How its join stands, when it waits for children.
     joins: Option<Barrier>,
-    /// The rounds that it waits for, when it is a workflow (JSON).
+    /// The spans of children that it waits for, when it is a workflow (JSON), and of how many parts they are.
     joining: Option<String>,
+    parts: usize,
     /// The partition key it is held behind.
     held_behind: Option<String>,
     /// The parent and the round in whose window it waits for a place.
@@ -78,6 +80,7 @@ impl Suspect {
             id,
             joins: joins.then(|| Barrier::decode(id, row)).transpose()?,
             joining: row.get("joining")?,
+            parts: decode::list::<i32>(row, "joining_left")?.len(),
             held_behind: key.filter(|_| blocked && !held),
             held_in: parent.map(|parent| (parent.id, parent.round)),
         })
@@ -122,17 +125,22 @@ fn mend_join(
     Ok(())
 }
 
-/// A workflow waits only while a child of the rounds that it names lives. Its count is of ends that it expects, not of
-/// children, so there is nothing to compare it with.
+/// A workflow waits only while a child of each part lives. Its counts are of ends that it expects, not of children, so
+/// there is nothing to compare them with.
 fn mend_wait(
     tx: &Tx<'_>,
     barrier: Barrier,
-    rounds: &str,
+    (spans, parts): (&str, usize),
     effects: &mut Effects,
     found: &mut Reconciled,
 ) -> Result<(), Fault> {
     let parent = barrier.parent;
-    if tx.prepare(LIVES)?.exists(params![parent.0, rounds])? {
+    let mut lives = tx.prepare(LIVES)?;
+    let mut all_live = true;
+    for part in 1..=parts {
+        all_live &= lives.exists(params![parent.0, spans, part as i64])?;
+    }
+    if all_live {
         return Ok(());
     }
     join::wake(tx, parent, Joined::All)?;

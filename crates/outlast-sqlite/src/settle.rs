@@ -6,7 +6,7 @@
 
 use crate::cascade::{self, Word};
 use crate::error::Fault;
-use crate::join::{self, Tally};
+use crate::join::{self, ChildEnd};
 use crate::tx::Tx;
 use crate::{decode, line, window};
 use outlast_core::{InstanceId, Parent, QueueNames, Status, ended_note};
@@ -35,10 +35,17 @@ pub(crate) struct Ended {
     pub(crate) id: InstanceId,
     pub(crate) status: Status,
     pub(crate) partition_key: Option<String>,
-    pub(crate) parent: Option<Parent>,
+    pub(crate) place: Option<Place>,
     /// Whether it had a place in the window of its siblings.
     pub(crate) had_place: bool,
     pub(crate) round: i32,
+}
+
+/// Where a child stands with its parent.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) parent: Parent,
+    pub(crate) position: i32,
 }
 
 impl Ended {
@@ -48,7 +55,7 @@ impl Ended {
             id: InstanceId(row.get("id")?),
             status: decode::word(row, "status")?,
             partition_key: row.get("partition_key")?,
-            parent: decode::parent(row)?,
+            place: decode::place(row)?,
             had_place: row.get::<_, Option<bool>>("held")? == Some(false),
             round: row.get("round")?,
         })
@@ -85,8 +92,8 @@ impl Effects {
         }
         words.sort_by_key(|word| word.parent);
         words.append(&mut self.trees);
-        for (parent, rounds) in tallies(&ended) {
-            words.extend(join::join(tx, parent, &rounds, &mut self.woken)?);
+        for (parent, children) in by_parent(&ended) {
+            words.extend(join::join(tx, parent, &children, &mut self.woken)?);
         }
         for (round, places) in places(&ended) {
             window::admit(tx, round, places, &mut self.woken)?;
@@ -115,24 +122,27 @@ fn of_end(tx: &Tx<'_>, parent: &Ended) -> Result<Option<Word>, Fault> {
     }))
 }
 
-/// By parent and round.
-fn tallies(ended: &[Ended]) -> BTreeMap<InstanceId, BTreeMap<i32, Tally>> {
-    let mut tallies: BTreeMap<_, BTreeMap<i32, Tally>> = BTreeMap::new();
+fn by_parent(ended: &[Ended]) -> BTreeMap<InstanceId, Vec<ChildEnd>> {
+    let mut parents: BTreeMap<InstanceId, Vec<ChildEnd>> = BTreeMap::new();
     for child in ended {
-        if let Some(parent) = child.parent {
-            let rounds = tallies.entry(parent.id).or_default();
-            let tally = rounds.entry(parent.round).or_default();
-            tally.add(child.id, child.status);
+        if let Some(Place { parent, position }) = child.place {
+            let children = parents.entry(parent.id).or_default();
+            children.push(ChildEnd {
+                id: child.id,
+                round: parent.round,
+                position,
+                is_bad: matches!(child.status, Status::Failed | Status::Cancelled),
+            });
         }
     }
-    tallies
+    parents
 }
 
 /// How many places were left in each window.
 fn places(ended: &[Ended]) -> BTreeMap<(InstanceId, i32), i64> {
     let mut places = BTreeMap::new();
     for child in ended.iter().filter(|it| it.had_place) {
-        if let Some(parent) = child.parent {
+        if let Some(Place { parent, .. }) = child.place {
             *places.entry((parent.id, parent.round)).or_default() += 1;
         }
     }

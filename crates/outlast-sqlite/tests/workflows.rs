@@ -4,9 +4,9 @@
 mod scene;
 
 use outlast_core::{
-    Answer, Claim, Commit, Ends, Event, EventKind, Flowing, HistoryRequest, Inspect, InstanceId,
-    Joined, Json, NewEvent, NewInstance, Outcome, Park, Proceed, ReconcileRequest, Status, Store,
-    WorkerId, limits,
+    Answer, Awaited, Claim, Commit, Ends, Event, EventKind, Flowing, HistoryRequest, Inspect,
+    InstanceId, Joined, Json, NewEvent, NewInstance, Outcome, Park, Proceed, ReconcileRequest,
+    Span, Status, Store, WorkerId, limits,
 };
 use outlast_sqlite::Sqlite;
 use rusqlite::{Connection, Params, StatementStatus, params};
@@ -33,13 +33,13 @@ fn flow(children: Vec<NewInstance>, then: Flowing) -> Outcome {
 }
 
 fn awaiting(round: i32, count: i32) -> Flowing {
-    let ends = Ends {
-        rounds: vec![round],
+    let part = Awaited {
+        spans: vec![Span::whole(round)],
         children: Vec::new(),
         count,
     };
     Flowing::Park(Park {
-        ends: Some(ends),
+        ends: Some(Ends::one(part)),
         ..Park::default()
     })
 }
@@ -213,15 +213,15 @@ async fn runs_are_told_without_a_walk_over_their_events() {
 }
 
 #[tokio::test]
-async fn an_end_is_counted_by_its_round_however_many_are_awaited() {
+async fn an_end_costs_the_same_however_many_are_awaited() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let worker = scene::worker(&store).await;
     let mut claim = running(&store, worker).await;
     let steps_of_an_end = |parent: InstanceId| {
         let connection = Connection::open(&path).unwrap();
-        let values = params![parent.0, 1, 1, 0, None::<i64>, 0];
-        let sql = include_str!("../sql/commit/join.sql");
+        let values = params![parent.0, "[7]", 7, 0, None::<i64>, 0];
+        let sql = include_str!("../sql/commit/join_parts.sql");
         steps(&connection, sql, values)
     };
     let park = flow(vec![scene::order(); 1_000], awaiting(1, 1_000));
@@ -249,7 +249,7 @@ async fn reconcile_wakes_a_workflow_whose_children_have_all_ended_unseen() {
         max: 100,
     };
     let miscounted = format!(
-        "update instances set children_pending = 1 where id = {}",
+        "update instances set children_pending = 1, joining_left = '[1]' where id = {}",
         claim.id
     );
     execute(&path, &miscounted).unwrap();

@@ -4,7 +4,7 @@ use super::Tables;
 use super::settle::{Effects, ended_badly};
 use super::tables::{change_status, make_runnable};
 use outlast_core::{
-    Barrier, ClosePolicy, Due, Ends, Flowing, Instance, InstanceId, Join, Joined, Json,
+    Barrier, ClosePolicy, Due, Ends, Flowing, Instance, InstanceId, Join, Joined, Joining, Json,
     NewInstance, Parent, Park, Proceed, QueueNames, SignalId, Status, Timestamp, Until,
 };
 
@@ -85,7 +85,7 @@ impl Tables {
         let mut status = Status::AwaitingSignal;
         if let Some((seen, ends)) = ends {
             status = Status::AwaitingChildren;
-            let is_short = starts && !row.dropped.is_empty() && ends.rounds.contains(&row.round);
+            let is_short = starts && !row.dropped.is_empty() && ends.awaits_round(row.round);
             await_ends(row, seen, ends, is_short, window);
         }
         let is_joined =
@@ -104,14 +104,19 @@ impl Tables {
     /// How the awaited children of earlier commits stand, before anything of this batch has ended.
     fn look_at(&self, ends: &Ends) -> Seen {
         let mut seen = Seen::default();
-        for id in &ends.children {
-            match self.instances.get(id) {
+        for id in ends.children() {
+            match self.instances.get(&id) {
                 None => seen.gone += 1,
-                Some(row) => {
-                    seen.ended += i32::from(row.status.is_terminal());
-                    seen.bad += i32::from(ended_badly(row));
-                }
+                Some(row) => seen.bad += i32::from(ended_badly(row)),
             }
+        }
+        for part in &ends.parts {
+            let has_ended = |id: &&InstanceId| {
+                let row = self.instances.get(id);
+                row.is_some_and(|row| row.status.is_terminal())
+            };
+            let ended = part.children.iter().filter(has_ended).count();
+            seen.ended.push(i32::try_from(ended).unwrap_or(i32::MAX));
         }
         seen
     }
@@ -142,31 +147,44 @@ impl Tables {
 }
 
 /// What a park finds of the children it waits for.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Seen {
-    /// Have ended, well or badly.
-    ended: i32,
+    /// How many of each part have ended, well or badly.
+    ended: Vec<i32>,
     /// Have failed or were cancelled.
     bad: i32,
     /// Are no longer stored.
     gone: i32,
 }
 
+/// What is left of the part that is nearest.
+pub(super) fn least(parts: &[Joining]) -> i32 {
+    let left = parts.iter().map(|part| part.left);
+    left.min().unwrap_or_default()
+}
+
 /// Counts from what is left, and decides at once if nothing is.
 fn await_ends(row: &mut Instance, seen: Seen, ends: Ends, is_short: bool, window: Option<u32>) {
-    let left = ends.count - seen.ended;
+    let started = ends.least();
+    let parts = ends.parts.into_iter().zip(seen.ended);
+    let parts = parts.map(|(part, ended)| Joining {
+        spans: part.spans,
+        left: (part.count - ended).max(0),
+    });
+    let parts: Vec<Joining> = parts.collect();
+    let left = least(&parts);
     let joined = if seen.bad > 0 || seen.gone > 0 || is_short {
         Some(Joined::Failure)
     } else {
-        (left <= 0).then_some(Joined::All)
+        (left == 0).then_some(Joined::All)
     };
-    row.joining = Some(ends.rounds);
-    row.children_pending = left.max(0);
+    row.joining = Some(parts);
+    row.children_pending = left;
     row.barrier = Some(Barrier {
         until: Until::FailFast,
         window,
         rest: ClosePolicy::Abandon,
-        started: ends.count,
+        started,
         failed: seen.bad,
         first_failure: None,
         joined,

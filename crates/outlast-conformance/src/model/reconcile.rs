@@ -4,7 +4,7 @@ use super::Tables;
 use super::settle::{Effects, decide};
 use super::tables::make_runnable;
 use outlast_core::{
-    Instance, InstanceId, Joined, ReconcileRequest, Reconciled, Result, Status, Timestamp,
+    Instance, InstanceId, Joined, Joining, ReconcileRequest, Reconciled, Result, Status, Timestamp,
 };
 use std::ops::Bound;
 
@@ -51,8 +51,8 @@ impl Tables {
             return;
         };
         let round = row.round;
-        if let Some(rounds) = &row.joining {
-            if !self.has_living_child(id, rounds) {
+        if let Some(parts) = &row.joining {
+            if !parts.iter().all(|part| self.has_living_child(id, part)) {
                 found.joins.push(id);
                 self.wake_flow(id, now, effects);
             }
@@ -83,9 +83,9 @@ impl Tables {
         effects.decided.extend(decide(row, now, &mut effects.woken));
     }
 
-    fn has_living_child(&self, id: InstanceId, rounds: &[i32]) -> bool {
+    fn has_living_child(&self, id: InstanceId, part: &Joining) -> bool {
         let mut children = self.children_of(id, None);
-        children.any(|it| rounds.contains(&it.round) && !it.status.is_terminal())
+        children.any(|it| part.has(it.round, it.position) && !it.status.is_terminal())
     }
 
     /// What it has counted stays as it is: it looks itself.

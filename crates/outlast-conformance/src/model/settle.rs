@@ -6,10 +6,11 @@
 
 use super::Tables;
 use super::cascade::Cascade;
+use super::flow::least;
 use super::tables::make_runnable;
 use outlast_core::{
-    CascadeAction, ClosePolicy, Instance, InstanceId, Parent, QueueNames, Status, Timestamp,
-    ended_note, joined_note,
+    CascadeAction, ClosePolicy, Instance, InstanceId, Joining, Parent, QueueNames, Status,
+    Timestamp, ended_note, joined_note,
 };
 use std::collections::BTreeMap;
 
@@ -67,8 +68,7 @@ impl Tables {
         })
     }
 
-    /// Counts what ended with the parents that wait for its round (I6), each of them once. A workflow may wait for
-    /// several.
+    /// Counts what ended with the parents that wait for it (I6), each of them once.
     fn join_parents(
         &mut self,
         ended: &[(InstanceId, bool)],
@@ -77,8 +77,9 @@ impl Tables {
     ) -> Vec<Cascade> {
         let mut parents: BTreeMap<InstanceId, Vec<InstanceId>> = BTreeMap::new();
         for (id, _) in ended {
-            if let Some(parent) = self.instances.get(id).and_then(|row| row.parent)
-                && self.waits_for(parent)
+            if let Some(child) = self.instances.get(id)
+                && let Some(parent) = child.parent
+                && self.waits_for(parent, child.position)
             {
                 parents.entry(parent.id).or_default().push(*id);
             }
@@ -91,13 +92,13 @@ impl Tables {
         decided
     }
 
-    /// Whether ends of this round are counted: a machine waits for its present one, a workflow for those it has named.
-    fn waits_for(&self, Parent { id, round }: Parent) -> bool {
+    /// Whether the end of a child is counted: a machine waits for its present round, a workflow for the parts it has named.
+    fn waits_for(&self, Parent { id, round }: Parent, position: Option<i32>) -> bool {
         let joins = |row: &&Instance| row.status == Status::AwaitingChildren;
         let parent = self.instances.get(&id).filter(joins);
         parent.is_some_and(|row| match &row.joining {
             None => row.round == round,
-            Some(rounds) => rounds.contains(&round),
+            Some(parts) => position.is_some_and(|it| parts.iter().any(|part| part.has(round, it))),
         })
     }
 
@@ -113,13 +114,17 @@ impl Tables {
             .copied()
             .filter(|id| self.instances.get(id).is_some_and(ended_badly))
             .collect();
+        let places: Vec<(i32, i32)> = ended
+            .iter()
+            .filter_map(|id| self.instances.get(id))
+            .filter_map(|child| child.parent.map(|it| it.round).zip(child.position))
+            .collect();
         let row = self.instances.get_mut(&parent)?;
         let barrier = row.barrier.as_mut()?;
-        row.children_pending -= count(ended);
-        // Of a round that a workflow waits for more may end than it waits for.
-        if row.joining.is_some() {
-            row.children_pending = row.children_pending.max(0);
-        }
+        row.children_pending = match row.joining.as_mut() {
+            None => row.children_pending - count(ended),
+            Some(parts) => count_off(parts, &places),
+        };
         barrier.failed += count(&bad);
         barrier.first_failure = barrier.first_failure.or(bad.first().copied());
         row.updated_at = now;
@@ -186,6 +191,18 @@ pub(super) fn of_join(row: &Instance) -> Option<Cascade> {
 
 pub(super) fn ended_badly(row: &Instance) -> bool {
     matches!(row.status, Status::Failed | Status::Cancelled)
+}
+
+/// Counts ends in every part that has the child, and says what is left of the nearest. Of what a workflow waits for more
+/// may end than it waits for.
+fn count_off(parts: &mut [Joining], places: &[(i32, i32)]) -> i32 {
+    for part in &mut *parts {
+        for &(round, position) in places {
+            part.left -= i32::from(part.has(round, position));
+        }
+        part.left = part.left.max(0);
+    }
+    least(parts)
 }
 
 fn count(ids: &[InstanceId]) -> i32 {

@@ -161,7 +161,9 @@ impl Call {
                         ..
                     } = &mut commit.outcome
                     {
-                        ids.rename_all(&mut ends.children);
+                        for part in &mut ends.parts {
+                            ids.rename_all(&mut part.children);
+                        }
                     }
                 }
             }

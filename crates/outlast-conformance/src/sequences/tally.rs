@@ -63,8 +63,12 @@ impl Tally {
                     self.note("workflow: one less");
                 }
             }
-            if new.round > old.round && new.joining.as_ref().is_some_and(|it| it.len() > 1) {
+            let parts = new.joining.as_deref().unwrap_or_default();
+            if new.round > old.round && parts.iter().any(|part| part.spans.len() > 1) {
                 self.note("workflow: waits for several rounds");
+            }
+            if new.revision > old.revision && parts.len() > 1 {
+                self.note("workflow: waits for several parts");
             }
             if let Some(joined) = new.barrier.and_then(|it| it.joined)
                 && old.barrier.and_then(|it| it.joined).is_none()

@@ -46,7 +46,7 @@ pub async fn a_park_for_ends_says_what_it_waits_for(subject: &Subject) {
         locked_by: None,
         eligible_at: subject.now(),
         round: 1,
-        joining: Some(vec![1]),
+        joining: Some(vec![joining(&[1], 2)]),
         children_pending: 2,
         barrier: Some(of_ends(2)),
         updated_at: subject.now(),
@@ -132,7 +132,7 @@ pub async fn ends_of_several_rounds_are_counted_together(subject: &Subject) {
     let row = subject.get(claim.id).await;
     assert_eq!(
         (row.joining, row.children_pending),
-        (Some(vec![1, 2, 3]), 3)
+        (Some(vec![joining(&[1, 2, 3], 3)]), 3)
     );
     let third = subject.claim_one(worker).await;
     ends(subject, &children[3]).await;
@@ -198,7 +198,7 @@ pub async fn what_ended_before_the_park_is_not_waited_for(subject: &Subject) {
         let row = subject.get(claim.id).await;
         assert_eq!((row.status, row.await_deadline), (Status::Runnable, None));
         assert_eq!((counts(&row), joined(&row)), ((0, 0), Some(Joined::All)));
-        assert_eq!(row.joining, Some(vec![1, 2]));
+        assert_eq!(row.joining, Some(vec![joining(&[1, 2], 0)]));
     }
 }
 
@@ -409,7 +409,8 @@ pub async fn a_signal_that_is_there_goes_with_what_has_ended(subject: &Subject) 
     assert_eq!(status, Status::Runnable);
     let row = subject.get(claim.id).await;
     assert_eq!((counts(&row), row.barrier), ((1, 0), Some(of_ends(2))));
-    assert_eq!((row.await_deadline, row.joining), (None, Some(vec![1])));
+    let parts = Some(vec![joining(&[1], 1)]);
+    assert_eq!((row.await_deadline, row.joining), (None, parts));
     // What ends now changes nothing: it does not wait.
     ends(subject, &children[1]).await;
     assert_eq!(subject.get(claim.id).await.children_pending, 1);

@@ -3,8 +3,8 @@
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
-    Answer, Barrier, Claim, ClosePolicy, Count, DroppedChild, Flowing, Instance, InstanceId,
-    Joined, NewInstance, Outcome, Proceed, Status, Until,
+    Answer, Awaited, Barrier, Claim, ClosePolicy, Count, DroppedChild, Flowing, Instance,
+    InstanceId, Joined, NewInstance, Outcome, Proceed, Status, Until,
 };
 
 /// The barrier of one that has waited for nobody.
@@ -196,7 +196,8 @@ pub async fn a_flow_that_goes_on_waits_for_no_round_any_more(subject: &Subject) 
         let (worker, id, children) = subject.awaiting(tasks(2), until.clone()).await;
         subject.arrives(signal(id, "go")).await;
         let row = subject.get(id).await;
-        assert_eq!(row.joining, Some(vec![1]), "it stays after the wake");
+        let parts = Some(vec![joining(&[1], 2)]);
+        assert_eq!(row.joining, parts, "it stays after the wake");
         let claim = subject.claim_the(worker, id).await;
         subject.commit(&claim, then).await;
         let after = subject.get(id).await;
@@ -348,6 +349,17 @@ pub async fn a_flow_that_cannot_be_stored_is_rejected(subject: &Subject) {
         park(for_ends(&[2, 1], &[], 1)),
         park(for_ends(&[1, 1], &[], 1)),
         park(for_ends(&[1], &[some, some], 1)),
+        park(for_parts(Vec::new())),
+        park(for_parts(vec![part(&[1], &[], 1), part(&[], &[], 1)])),
+        park(for_parts(vec![
+            part(&[1], &[], 1);
+            outlast_core::limits::AWAITED_PARTS_MAX + 1
+        ])),
+        park(for_parts(vec![starting(1, -1..=0)])),
+        park(for_parts(vec![Awaited {
+            count: 1,
+            ..starting(1, 1..=0)
+        }])),
     ];
     for outcome in bad {
         let answer = subject.try_commit(&claim, outcome.clone()).await;

@@ -19,6 +19,7 @@ pub mod claims;
 pub mod commits;
 pub mod flow_ends;
 pub mod flow_parks;
+pub mod flow_parts;
 pub mod flows;
 pub mod histories;
 pub mod inspecting;

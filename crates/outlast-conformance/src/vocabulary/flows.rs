@@ -2,8 +2,9 @@
 
 use super::{Subject, commit_of, json, seconds, task};
 use outlast_core::{
-    Answer, Claim, Commit, Due, Ends, Event, EventKind, Flowing, HistoryRequest, InstanceId,
-    NewEvent, NewInstance, Outcome, Park, Proceed, RunSummary, Status, WorkerId, limits,
+    Answer, Awaited, Claim, Commit, Due, Ends, Event, EventKind, Flowing, HistoryRequest, Instance,
+    InstanceId, Joining, NewEvent, NewInstance, Outcome, Park, Proceed, RunSummary, Span, Status,
+    WorkerId, limits,
 };
 
 /// An event of a call that names this.
@@ -94,15 +95,51 @@ pub(crate) fn for_time(n: u64) -> Park {
     }
 }
 
+/// For so many ends of these rounds.
 pub(crate) fn for_ends(rounds: &[i32], children: &[InstanceId], count: i32) -> Park {
+    for_parts(vec![part(rounds, children, count)])
+}
+
+/// For whichever of these comes first.
+pub(crate) fn for_parts(parts: Vec<Awaited>) -> Park {
     Park {
-        ends: Some(Ends {
-            rounds: rounds.to_vec(),
-            children: children.to_vec(),
-            count,
-        }),
+        ends: Some(Ends { parts }),
         ..Park::default()
     }
+}
+
+/// So many ends of these rounds.
+pub(crate) fn part(rounds: &[i32], children: &[InstanceId], count: i32) -> Awaited {
+    Awaited {
+        spans: rounds.iter().copied().map(Span::whole).collect(),
+        children: children.to_vec(),
+        count,
+    }
+}
+
+/// All of the children of one round that are about to be started at these positions.
+pub(crate) fn starting(round: i32, positions: std::ops::RangeInclusive<i32>) -> Awaited {
+    let (first, last) = (*positions.start(), *positions.end());
+    let span = Span { round, first, last };
+    Awaited {
+        spans: vec![span],
+        children: Vec::new(),
+        count: last - first + 1,
+    }
+}
+
+/// A part that is joined: these whole rounds, and so many ends to come.
+pub(crate) fn joining(rounds: &[i32], left: i32) -> Joining {
+    Joining {
+        spans: rounds.iter().copied().map(Span::whole).collect(),
+        left,
+    }
+}
+
+/// What is left of each part that a workflow waits for.
+pub(crate) fn left(row: &Instance) -> Vec<i32> {
+    let parts = row.joining.iter().flatten();
+    parts.map(|part| part.left).collect()
 }
 
 /// For whatever comes first: a signal `go`, ten seconds, or what `ends` says.

@@ -5,7 +5,8 @@
 -- $4 whether it answers a cancel  $5 whether it has started children  $6 whether commit/report_dropped.sql has spoken
 -- $7 the window of the children it has started, or null
 -- and for who parks: $8 awaited names as an array literal, or null  $9 deadline in µs from now, or $10 its moment in µs
--- and for ends: $11 their rounds and $12 the children of earlier commits as array literals, or null  $13 how many ends
+-- and for ends, as array literals or null: of each span $11 its round  $12 its part  $13 the first and $14 the last position
+-- $15 how many ends of each part  $16 the children of earlier commits and $17 the part that waits for each
 -- guard   the fence, and that the row executes. No index fits that second condition by itself, so that the
 --         planner has nothing to choose by it. A cancel that waits for an answer comes first: nothing is written
 -- locks   own rows, held since commit/lock.sql
@@ -20,38 +21,45 @@ clock as materialized (
 ),
 given as materialized (
     select c.id, c.revision, c.status, c.answers, c.starts, c.reported, c.places, c.names::text[] as names,
-           c.after_us, c.at_us, c.rounds::integer[] as rounds, c.children::bigint[] as children, c.ends
+           c.after_us, c.at_us, c.rounds::integer[] as rounds, c.parts::integer[] as parts,
+           c.firsts::integer[] as firsts, c.lasts::integer[] as lasts, c.counts::integer[] as counts,
+           c.children::bigint[] as children, c.awaited_by::integer[] as awaited_by
       from unnest($1::bigint[], $2::bigint[], $3::text[], $4::boolean[], $5::boolean[], $6::boolean[], $7::integer[],
-                  $8::text[], $9::bigint[], $10::bigint[], $11::text[], $12::text[], $13::integer[])
-        as c (id, revision, status, answers, starts, reported, places, names, after_us, at_us, rounds, children, ends)
+                  $8::text[], $9::bigint[], $10::bigint[], $11::text[], $12::text[], $13::text[], $14::text[],
+                  $15::text[], $16::text[], $17::text[])
+        as c (id, revision, status, answers, starts, reported, places, names, after_us, at_us, rounds, parts, firsts,
+              lasts, counts, children, awaited_by)
 ),
 found as materialized (
     select i.id, g.revision, g.status, g.answers, g.starts, g.reported, g.places, g.names, g.after_us, g.at_us,
-           g.rounds, g.ends, i.cancel_requested_at, i.cancel_reason,
+           g.rounds, g.parts, g.firsts, g.lasts, g.counts, i.cancel_requested_at, i.cancel_reason,
            i.cancel_requested_at is not null and not i.cancel_answered and not g.answers as is_cancelled,
-           s.left_over, s.bad, s.bad + s.gone > 0
+           l.left_over, outlast.least_of(l.left_over) as nearest, s.bad, s.bad + s.gone > 0
                or g.reported and i.children_dropped is not null and i.round + 1 = any (g.rounds) as is_bad
       from given g
       join outlast.instances i on i.id = any (array[g.id])
                                  and i.revision = g.revision and i.status = 'executing'
      cross join lateral (
-           select greatest(g.ends - count(n.id) filter (where n.finished_at is not null), 0)::integer as left_over,
-                  count(n.id) filter (where n.status in ('failed', 'cancelled'))::integer as bad,
+           select array_agg(c.part) filter (where n.finished_at is not null) as ended,
+                  count(distinct n.id) filter (where n.status in ('failed', 'cancelled'))::integer as bad,
                   count(*) filter (where n.id is null)::integer as gone
-             from unnest(g.children) as c (id)
+             from unnest(g.children, g.awaited_by) as c (id, part)
              left join lateral (
                   select n.id, n.status, n.finished_at
                     from outlast.instances n
                    where n.id = any (array[c.id])
                   offset 0) n on true
            offset 0) s
+     cross join lateral (
+           select outlast.left_over(g.counts, s.ended) as left_over
+           offset 0) l
 ),
 decided as materialized (
     select f.*,
            case when f.rounds is not null and f.is_bad then 'failure'
-                when f.rounds is not null and f.left_over = 0 then 'all' end as joined,
+                when f.nearest = 0 then 'all' end as joined,
            case when f.status is not null then f.status
-                when f.rounds is not null and (f.is_bad or f.left_over = 0) then 'runnable'
+                when f.rounds is not null and (f.is_bad or f.nearest = 0) then 'runnable'
                 when exists (select from outlast.signals s
                               where s.target_id = f.id
                                 and s.name = any (f.names)
@@ -79,12 +87,16 @@ written as (
            round = case when d.starts then i.round + 1 else i.round end,
            joining = case when d.rounds is not null then d.rounds
                           when d.starts or i.joining is not null then '{}'::integer[] end,
+           joining_part = d.parts,
+           joining_first = d.firsts,
+           joining_last = d.lasts,
+           joining_left = d.left_over,
            join_needs = case when d.rounds is null then i.join_needs end,
            join_fails_fast = d.rounds is not null or i.join_fails_fast,
            join_window = case when d.rounds is null then i.join_window else d.places end,
            join_rest = case when d.rounds is null then i.join_rest end,
-           children_started = coalesce(d.ends, i.children_started),
-           children_pending = case when d.rounds is null then i.children_pending else d.left_over end,
+           children_started = coalesce(outlast.least_of(d.counts), i.children_started),
+           children_pending = coalesce(d.nearest, i.children_pending),
            children_failed = case when d.rounds is null then i.children_failed else d.bad end,
            first_failure = case when d.rounds is null then i.first_failure end,
            joined = case when d.rounds is null then i.joined else d.joined end,

@@ -1,7 +1,7 @@
 -- Counts ended children off their parents, and wakes a parent whose join is decided by that.
 --
 -- $1 ids  $2 the revisions the children were at before this transaction ended them
--- guard   this transaction ended them; the parent still waits, and for this very round (I6)
+-- guard   this transaction ended them; the parent still waits, and for these very children (I6)
 -- locks   parents by id   index instances_pkey   bound the batch
 --
 -- After the children's own rows are written: who shares a parent waits for the other's counting and its disk, and
@@ -10,25 +10,27 @@
 -- those find a parent that is awake. So whoever decides a join is one alone.
 -- A workflow is locked whether it waits or not: it may be about to park, and then has not seen these ends
 -- (commit/flow.sql). A machine that does not wait never waits for children that it has already.
--- Counted per parent first, over all the rounds that it waits for: `update … from` takes one source row per target, so two
--- siblings in one batch would count once and the parent would wait for ever (PROTOCOL §3 #5).
+-- Counted per parent: `update … from` takes one source row per target, so two siblings in one batch would count once and the
+-- parent would wait for ever (PROTOCOL §3 #5). A machine waits for its present round. A workflow waits for parts: an end is
+-- counted in each that has the child, and is one bad end all the same.
 -- Children that it was decided without are left to a cascade, when the fan-out said so.
 with
 ended as materialized (
-    select o.parent_id, o.parent_round, count(*)::integer as children,
-           count(*) filter (where o.status <> 'done')::integer as failed,
-           min(o.id) filter (where o.status <> 'done') as first_failure
-      from (select i.id, i.parent_id, i.parent_round, i.status
+    select o.parent_id, array_agg(o.parent_round) as rounds, array_agg(o.parent_position) as positions,
+           array_agg(o.id) as ids, array_agg(o.status <> 'done') as bad
+      from (select i.id, i.parent_id, i.parent_round, i.parent_position, i.status
               from unnest($1::bigint[], $2::bigint[]) as c (id, revision)
               join outlast.instances i on i.id = any (array[c.id])
                                          and i.revision = c.revision + 1
                                          and i.xmin = pg_current_xact_id()::xid
             offset 0) as o
      where o.parent_id is not null
-     group by o.parent_id, o.parent_round
+     group by o.parent_id
 ),
 parents as materialized (
-    select p.id, p.status, p.round, p.joining, e.parent_round, e.children, e.failed, e.first_failure
+    select p.id, p.status, p.round, p.joining, p.joining_part, p.joining_first, p.joining_last,
+           coalesce(p.joining_left, array[p.children_pending]) as joining_left,
+           e.rounds, e.positions, e.ids, e.bad
       from ended e
       join outlast.instances p on p.id = any (array[e.parent_id])
                                  and (p.status = 'awaiting_children' or p.joining is not null)
@@ -36,16 +38,32 @@ parents as materialized (
        for no key update of p
 ),
 awaited as materialized (
-    select p.id, sum(p.children)::integer as children, sum(p.failed)::integer as failed,
-           min(p.first_failure) as first_failure
+    select p.id, e.children, e.failed, e.first_failure, null::integer[] as left_over
       from parents p
-     where p.status = 'awaiting_children' and p.parent_round = any (coalesce(p.joining, array[p.round]))
-     group by p.id
+     cross join lateral (
+           select count(*)::integer as children, count(*) filter (where e.is_bad)::integer as failed,
+                  min(e.id) filter (where e.is_bad) as first_failure
+             from unnest(p.rounds, p.ids, p.bad) as e (round, id, is_bad)
+            where e.round = p.round
+           offset 0) e
+     where p.status = 'awaiting_children' and p.joining is null and e.children > 0
+    union all
+    select p.id, null, e.failed, e.first_failure, outlast.left_over(p.joining_left, e.parts)
+      from parents p
+     cross join lateral (
+           select array_agg(s.part) as parts, count(distinct e.id) filter (where e.is_bad)::integer as failed,
+                  min(e.id) filter (where e.is_bad) as first_failure
+             from unnest(p.rounds, p.positions, p.ids, p.bad) as e (round, position, id, is_bad)
+             join outlast.spans(p.joining, p.joining_part, p.joining_first, p.joining_last) as s
+               on s.round = e.round and e.position between s.first and s.last
+           offset 0) e
+     where p.status = 'awaiting_children' and p.joining is not null and e.parts is not null
 ),
 counted as (
     update outlast.instances p
        set children_failed = p.children_failed + e.failed,
            first_failure = coalesce(p.first_failure, e.first_failure),
+           joining_left = e.left_over,
            (children_pending, joined, status, locked_by, eligible_at, await_deadline, correlation_guard)
                = (select d.pending, d.joined,
                          case when d.joined is null then p.status else 'runnable' end,
@@ -59,9 +77,8 @@ counted as (
                     from (select l.pending,
                                  outlast.joined(p.join_needs, p.join_fails_fast, p.children_started, l.pending,
                                                 p.children_failed + e.failed) as joined
-                            -- More of a round may end than a workflow waits for.
-                            from (select case when p.joining is null then p.children_pending - e.children
-                                              else greatest(p.children_pending - e.children, 0) end as pending) as l)
+                            from (select case when e.left_over is null then p.children_pending - e.children
+                                              else outlast.least_of(e.left_over) end as pending) as l)
                       as d),
            updated_at = outlast.now()
       from awaited e

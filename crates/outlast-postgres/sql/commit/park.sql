@@ -80,6 +80,7 @@ update outlast.instances i
        first_failure = case when d.fans_out then null else i.first_failure end,
        joined = case when d.fans_out then d.joined else i.joined end,
        joining = case when d.fans_out then null else i.joining end,
+       joining_left = case when d.fans_out then null else i.joining_left end,
        children_dropped = case when d.fans_out and (d.is_cancelled or not d.reported) then null
                                else i.children_dropped end,
        correlation_guard = case when d.status = any (i.correlation_scope) then i.correlation_guard end,

@@ -31,6 +31,7 @@ written as (
            cancel_answered = i.cancel_answered or o.answers and i.cancel_requested_at is not null,
            -- Nobody is waited for: no end is to be counted.
            joining = case when o.ends then i.joining when i.joining is not null then '{}'::integer[] end,
+           joining_left = case when o.ends then i.joining_left end,
            events = i.events + o.events,
            correlation_guard = case when o.status = any (i.correlation_scope) then i.correlation_guard end,
            updated_at = k.now,

@@ -9,6 +9,7 @@ select i.id, i.fsm, i.fsm_version, i.step, i.state::text as state, i.status, i.r
        i.join_fails_fast, i.join_window, i.join_rest, i.children_started, i.children_failed, i.first_failure, i.joined,
        i.children_dropped::text as children_dropped, i.correlation_key, i.correlation_scope,
        i.correlation_guard is not null as holds_key, i.entered_revision, i.trace, i.inserted_at, i.updated_at,
-       i.finished_at, i.run, i.events, i.joining
+       i.finished_at, i.run, i.events, i.joining, i.joining_part,
+       i.joining_first, i.joining_last, i.joining_left
   from outlast.instances i
  where i.id = $1

@@ -1,5 +1,5 @@
--- Mends parents whose count of children does not fit, and wakes those whose join is decided, and workflows that wait though
--- nobody lives whom they could wait for.
+-- Mends parents whose count of children does not fit, and wakes those whose join is decided, and workflows that wait for a
+-- part of which nobody lives.
 --
 -- $1 ids, locked by deliver/lock.sql
 -- locks own rows, held   index instances_pkey, instances_children   bound the page
@@ -23,18 +23,24 @@ counted as materialized (
             or p.children_failed <> c.failed and p.children_started > 0
             or outlast.joined(p.join_needs, p.join_fails_fast, p.children_started, c.pending, c.failed) is not null)
 ),
--- What a workflow waits for is not in its rounds alone, so that its count is left as it is: it looks itself.
+-- What a workflow waits for is not in its spans alone, so that its counts are left as they are: it looks itself.
 alone as materialized (
     select p.id
       from outlast.instances p
      where p.id = any ($1) and p.status = 'awaiting_children' and p.joining is not null
-       and not exists (select
-                         from unnest(p.joining) as r (round)
-                        cross join lateral (
-                              select from outlast.instances n
-                               where n.parent_id = p.id and n.parent_round = r.round and n.finished_at is null
-                              offset 0) n
-                       offset 0)
+       and exists (select
+                     from unnest(coalesce(p.joining_left, array[p.children_pending])) with ordinality as l (ends, part)
+                    where not exists (select
+                                        from outlast.spans(p.joining, p.joining_part, p.joining_first, p.joining_last) as s
+                                       cross join lateral (
+                                             select from outlast.instances n
+                                              where n.parent_id = p.id and n.parent_round = s.round
+                                                and n.parent_position between s.first and s.last
+                                                and n.finished_at is null
+                                             offset 0) n
+                                       where s.part = l.part
+                                      offset 0)
+                   offset 0)
 ),
 woken as (
     update outlast.instances p

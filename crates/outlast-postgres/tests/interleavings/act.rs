@@ -2,11 +2,11 @@
 
 use super::stage::{MACHINE, QUEUE, Stage, holder, instance};
 use outlast_core::{
-    Answer, CancelAnswer, CascadeRequest, Claim, ClaimRef, ClaimRequest, ClosePolicy,
+    Answer, Awaited, CancelAnswer, CascadeRequest, Claim, ClaimRef, ClaimRequest, ClosePolicy,
     CollectRequest, Commit, Delivery, Due, Ends, Error, EventKind, Extent, Flowing, InstanceId,
     Join, Joined, Json, MachineVersion, NewEvent, NewSignal, Note, Outcome, Proceed, ReapRequest,
-    Release, ReleaseAnswer, Result, RetryAnswer, Revision, SignalId, SignalOrInsert, Status, Store,
-    Taker, TerminateAnswer, Until,
+    Release, ReleaseAnswer, Result, RetryAnswer, Revision, SignalId, SignalOrInsert, Span, Status,
+    Store, Taker, TerminateAnswer, Until,
 };
 use outlast_postgres::Postgres;
 use std::fmt;
@@ -59,6 +59,8 @@ pub(crate) enum Decision {
     ParkForEnds,
     /// It waits for the end of the first alone.
     ParkForTheFirst,
+    /// It waits for the ends of both, or for that of the second.
+    ParkForParts,
     /// It goes on with its claim.
     KeepFlow,
     /// It starts two more.
@@ -201,17 +203,15 @@ impl Decision {
             Decision::ParkForEnds => flow(Flowing::Park(outlast_core::Park {
                 names: vec!["go".into()],
                 deadline: Some(Due::After(Duration::ZERO)),
-                ends: Some(Ends {
-                    rounds: vec![1, 2],
-                    children: stage.ids(&[1, 2]),
-                    count: 2,
-                }),
+                ends: Some(Ends::one(awaited(stage, &[1, 2]))),
             })),
             Decision::ParkForTheFirst => flow(Flowing::Park(outlast_core::Park {
+                ends: Some(Ends::one(awaited(stage, &[1]))),
+                ..outlast_core::Park::default()
+            })),
+            Decision::ParkForParts => flow(Flowing::Park(outlast_core::Park {
                 ends: Some(Ends {
-                    rounds: vec![1],
-                    children: stage.ids(&[1]),
-                    count: 1,
+                    parts: vec![awaited(stage, &[1, 2]), awaited(stage, &[2])],
                 }),
                 ..outlast_core::Park::default()
             })),
@@ -223,6 +223,20 @@ impl Decision {
             },
             Decision::Renew => Outcome::Renew { state },
         }
+    }
+}
+
+/// The ends of these children, each the only one of its round.
+fn awaited(stage: &Stage, children: &[usize]) -> Awaited {
+    let span = |round| Span {
+        round,
+        first: 0,
+        last: 0,
+    };
+    Awaited {
+        spans: children.iter().map(|&child| span(child as i32)).collect(),
+        children: stage.ids(children),
+        count: children.len() as i32,
     }
 }
 

@@ -107,23 +107,37 @@ async fn early_joins(world: &World, history: &[Written]) -> Vec<String> {
         let Some(parent) = instances.iter().find(|row| row.id == release.id) else {
             continue;
         };
-        let (mut pending, mut failed) = (Vec::new(), 0);
-        let is_awaited = |child: &&Row| match (&parent.joining, child.parent_round) {
-            (Some(rounds), Some(round)) => rounds.contains(&round),
-            (None, _) | (_, None) => true,
+        // A machine waits for one thing, a workflow perhaps for several: for what is nearest.
+        let numbers = parent.joining.iter().flatten().map(|(_, part)| *part);
+        let parts: Vec<Option<i32>> = match &parent.joining {
+            None => vec![None],
+            Some(_) => numbers.map(Some).collect(),
         };
-        let children = instances.iter().filter(|c| c.parent_id == Some(release.id));
-        for child in children.filter(is_awaited) {
-            let then = before.get(&child.id).copied();
-            match then.unwrap_or_else(|| status(&child.status)) {
-                Status::Done => {}
-                Status::Failed | Status::Cancelled => failed += 1,
-                then @ (Status::Runnable
-                | Status::Executing
-                | Status::AwaitingSignal
-                | Status::AwaitingChildren) => pending.push((child.id, then)),
+        let mut nearest: Option<Vec<(i64, Status)>> = None;
+        let mut failed = 0;
+        for part in parts {
+            let is_awaited = |child: &&Row| match (&parent.joining, child.parent_round, part) {
+                (Some(rounds), Some(round), Some(part)) => rounds.contains(&(round, part)),
+                (None, ..) | (_, None, _) | (.., None) => true,
+            };
+            let mut pending = Vec::new();
+            let children = instances.iter().filter(|c| c.parent_id == Some(release.id));
+            for child in children.filter(is_awaited) {
+                let then = before.get(&child.id).copied();
+                match then.unwrap_or_else(|| status(&child.status)) {
+                    Status::Done => {}
+                    Status::Failed | Status::Cancelled => failed += 1,
+                    then @ (Status::Runnable
+                    | Status::Executing
+                    | Status::AwaitingSignal
+                    | Status::AwaitingChildren) => pending.push((child.id, then)),
+                }
+            }
+            if nearest.as_ref().is_none_or(|it| pending.len() < it.len()) {
+                nearest = Some(pending);
             }
         }
+        let pending = nearest.unwrap_or_default();
         let decided = until(parent).decided(parent.started, pending.len() as i32, failed);
         let is_right = match parent.joined.as_deref() {
             Some("deadline") => true,

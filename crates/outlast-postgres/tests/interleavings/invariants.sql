@@ -13,19 +13,34 @@ select format('I6: instance %s counts %s children pending, and %s of its round l
                       where c.parent_id = p.id and c.parent_round = p.round and c.finished_at is null) c
  where p.status = 'awaiting_children' and p.joining is null and p.children_pending <> c.live
 union all
--- Workflows here wait for all the children of some rounds, or for none of them.
-select format('I2: workflow %s waits for %s ends, and %s children of these rounds live', p.id, p.children_pending, c.live)
+-- Workflows here wait for all the children of some spans, or for none of them.
+select format('I2: workflow %s waits for %s ends, and %s children of part %s live', p.id, l.ends, c.live, l.part)
   from outlast.instances p
+ cross join lateral unnest(p.joining_left) with ordinality as l (ends, part)
  cross join lateral (select count(*) filter (where c.finished_at is null) as live,
                             count(*) filter (where c.status in ('failed', 'cancelled')) as failed
-                       from outlast.instances c
-                      where c.parent_id = p.id and c.parent_round = any (p.joining)) c
- where p.status = 'awaiting_children' and p.joining is not null and (p.children_pending <> c.live or c.failed > 0)
+                       from outlast.spans(p.joining, p.joining_part, p.joining_first, p.joining_last) as s
+                       join outlast.instances c on c.parent_id = p.id and c.parent_round = s.round
+                                                  and c.parent_position between s.first and s.last
+                      where s.part = l.part) c
+ where p.status = 'awaiting_children' and p.joining is not null and (l.ends <> c.live or c.failed > 0)
 union all
-select format('I6: workflow %s was woken by all ends, and child %s lives', p.id, c.id)
+select format('I6: workflow %s has %s left of the part that is nearest, and of its parts %s', p.id, p.children_pending,
+              p.joining_left)
   from outlast.instances p
-  join outlast.instances c on c.parent_id = p.id and c.parent_round = any (p.joining)
- where p.status in ('runnable', 'executing') and p.joined = 'all' and c.finished_at is null
+ where p.status = 'awaiting_children' and p.joining is not null
+   and p.children_pending is distinct from (select min(l.ends) from unnest(p.joining_left) as l (ends))
+union all
+select format('I6: workflow %s was woken by all ends, and of each part a child lives', p.id)
+  from outlast.instances p
+ where p.status in ('runnable', 'executing') and p.joined = 'all' and cardinality(p.joining) > 0
+   and not exists (select from unnest(p.joining_left) with ordinality as l (ends, part)
+                    where not exists (select
+                                        from outlast.spans(p.joining, p.joining_part, p.joining_first,
+                                                           p.joining_last) as s
+                                        join outlast.instances c on c.parent_id = p.id and c.parent_round = s.round
+                                                                   and c.parent_position between s.first and s.last
+                                       where s.part = l.part and c.finished_at is null))
 union all
 select format('I3: workflow %s has %s events in run %s, and %s are there', i.id, i.events, i.run, v.events)
   from outlast.instances i

@@ -63,8 +63,8 @@ pub(crate) struct Row {
     pub(crate) needs: Option<i32>,
     pub(crate) fails_fast: bool,
     pub(crate) parent_round: Option<i32>,
-    /// The rounds that a workflow waits for, or last waited for.
-    pub(crate) joining: Option<Vec<i32>>,
+    /// The rounds that a workflow waits for, or last waited for, and of which part each is.
+    pub(crate) joining: Option<Vec<(i32, i32)>>,
 }
 
 impl World {
@@ -192,7 +192,7 @@ impl World {
 
     pub(crate) async fn instances(&self) -> Vec<Row> {
         let sql = "select id, status, parent_id, round, partition_key, joined, cancel_requested_at is not null, \
-                    children_started, join_needs, join_fails_fast, parent_round, joining \
+                    children_started, join_needs, join_fails_fast, parent_round, joining, joining_part \
                from outlast.instances order by id";
         let rows = self.monitor.query(&in_schema(sql, &self.schema), &[]).await;
         rows.expect("the instances are read")
@@ -209,7 +209,10 @@ impl World {
                 needs: row.get(8),
                 fails_fast: row.get(9),
                 parent_round: row.get(10),
-                joining: row.get(11),
+                joining: row.get::<_, Option<Vec<i32>>>(11).map(|rounds| {
+                    let parts: Vec<i32> = row.get::<_, Option<_>>(12).unwrap_or_default();
+                    rounds.into_iter().zip(parts).collect()
+                }),
             })
             .collect()
     }

@@ -2,10 +2,10 @@
 
 use crate::table::{self, Counters};
 use outlast_core::{
-    Answer, Claim, ClaimRef, ClaimRequest, CollectRequest, Commit, Ends, EventKind, Flowing,
-    Inserted, InstanceId, Join, Json, MachineVersion, NewEvent, NewInstance, NewSignal, NewWorker,
-    Outcome, Park, Proceed, ReapRequest, Release, SignalOrInsert, Store, Taker, Target, Ties,
-    WorkerId,
+    Answer, Awaited, Claim, ClaimRef, ClaimRequest, CollectRequest, Commit, Ends, EventKind,
+    Flowing, Inserted, InstanceId, Join, Json, MachineVersion, NewEvent, NewInstance, NewSignal,
+    NewWorker, Outcome, Park, Proceed, ReapRequest, Release, SignalOrInsert, Span, Store, Taker,
+    Target, Ties, WorkerId,
 };
 use outlast_postgres::Postgres;
 use std::time::Duration;
@@ -143,11 +143,11 @@ fn outcomes(round: i64) -> [Outcome; 11] {
     let child = NewInstance::new("order", "start", Json::null()).queue("children");
     let park = Park {
         names: vec!["paid".into()],
-        ends: Some(Ends {
-            rounds: vec![1],
+        ends: Some(Ends::one(Awaited {
+            spans: vec![Span::whole(1)],
             children: Vec::new(),
             count: 1,
-        }),
+        })),
         deadline: None,
     };
     [

@@ -13,4 +13,4 @@ set status = 'failed',
     finished_at = ?3,
     correlation_guard = iif(instr(correlation_scope, '"failed"') > 0, correlation_guard, null)
 where id = ?1 and status = 'executing'
-returning id, status, partition_key, parent_id, parent_round, held, round
+returning id, status, partition_key, parent_id, parent_round, parent_position, held, round

@@ -29,6 +29,7 @@ set status = ?5,
     join_rest = ?13,
     joined = ?14,
     joining = null,
+    joining_left = null,
     last_error = null,
     correlation_guard = iif(
         instr(correlation_scope, '"' || ?5 || '"') > 0, correlation_guard, null),

@@ -3,7 +3,7 @@
 -- Guard: the fence.
 -- Index: primary key of instances.
 -- Bound: one row.
-select queue, eligible_at, partition_key, parent_id, parent_round, held, round, cancel_requested_at,
+select queue, eligible_at, partition_key, parent_id, parent_round, parent_position, held, round, cancel_requested_at,
     cancel_reason, cancel_answered
 from instances
 where id = ?1 and revision = ?2 and status = 'executing'

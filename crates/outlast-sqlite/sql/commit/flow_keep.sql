@@ -11,6 +11,7 @@ set revision = revision + 1,
     crashes = 0,
     awaits = null,
     joining = iif(joining is null, null, '[]'),
+    joining_left = iif(joining is null, null, '[]'),
     events = events + ?3,
     last_error = null,
     updated_at = ?4

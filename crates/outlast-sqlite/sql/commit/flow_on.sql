@@ -17,6 +17,7 @@ set status = ?3,
     round = round + (?6 is not null),
     children_dropped = coalesce(?6, children_dropped),
     joining = iif(?6 is null and joining is null, null, '[]'),
+    joining_left = iif(?6 is null and joining is null, null, '[]'),
     events = events + ?7,
     last_error = null,
     correlation_guard = iif(

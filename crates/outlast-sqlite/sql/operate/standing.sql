@@ -2,7 +2,7 @@
 -- Parameters: 1 id.
 -- Index: primary key of instances.
 -- Bound: one row.
-select id, status, partition_key, parent_id, parent_round, held, round, queue, eligible_at, blocked, on_parent_close,
-    cancel_requested_at is not null as is_cancelled
+select id, status, partition_key, parent_id, parent_round, parent_position, held, round, queue, eligible_at, blocked,
+    on_parent_close, cancel_requested_at is not null as is_cancelled
 from instances
 where id = ?1

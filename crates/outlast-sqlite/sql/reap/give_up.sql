@@ -15,4 +15,4 @@ set status = 'failed',
     updated_at = ?3,
     finished_at = ?3
 where id = ?1 and status = 'executing'
-returning id, status, partition_key, parent_id, parent_round, held, round
+returning id, status, partition_key, parent_id, parent_round, parent_position, held, round

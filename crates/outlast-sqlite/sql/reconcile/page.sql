@@ -4,7 +4,7 @@
 -- Bound: the limit.
 select id, round, children_started, children_pending, children_failed, join_needs, join_fails_fast, join_rest,
     blocked, held, partition_key, queue, parent_id, parent_round, status = 'awaiting_children' as joins,
-    joining
+    joining, joining_left
 from instances
 where id > ?1
 order by id

@@ -8,10 +8,11 @@ use crate::error::Fault;
 use crate::history;
 use crate::tx::Tx;
 use outlast_core::{
-    CancelRequest, Commit, DroppedChild, Due, Ends, Flowing, HistoryMark, Joined, NewInstance,
-    Outcome, Parent, Park, Proceed, QueueNames, Status, Timestamp,
+    CancelRequest, Commit, DroppedChild, Due, Ends, Flowing, HistoryMark, InstanceId, Joined,
+    NewInstance, Outcome, Parent, Park, Proceed, QueueNames, Status, Timestamp,
 };
 use rusqlite::params;
+use std::collections::HashSet;
 
 const FLOW_KEEP: &str = include_str!("../../sql/commit/flow_keep.sql");
 const FLOW_ON: &str = include_str!("../../sql/commit/flow_on.sql");
@@ -174,12 +175,13 @@ fn wait(
         begun.as_ref().map(Begun::dropped),
         commit.events.len() as i64,
         tx.now.0,
-        array(&ends.rounds),
-        ends.count,
-        seen.left.max(0),
+        array(&ends.stored_spans().collect::<Vec<_>>()),
+        ends.least(),
+        seen.nearest(),
         seen.bad,
         begun.and_then(|begun| begun.window),
-        seen.joined.map(Joined::as_str)
+        seen.joined.map(Joined::as_str),
+        array(&seen.left)
     ])?;
     history::write(tx, commit.claim.id, &commit.events)?;
     Ok(status)
@@ -187,8 +189,8 @@ fn wait(
 
 /// How the awaited ends stand when the workflow begins to wait.
 struct Seen {
-    /// How many are still to come.
-    left: i32,
+    /// How many of each part are still to come.
+    left: Vec<i32>,
     bad: i32,
     /// Why there is nothing to wait for.
     joined: Option<Joined>,
@@ -196,27 +198,38 @@ struct Seen {
 
 impl Seen {
     fn look(tx: &Tx<'_>, ends: &Ends, begun: Option<&Begun>) -> Result<Seen, Fault> {
-        let (ended, bad, gone): (i32, i32, i32) = match ends.children.is_empty() {
-            true => (0, 0, 0),
-            false => tx
-                .prepare(ENDS)?
-                .query_row([array(&ends.children)], |row| {
-                    Ok((row.get("ended")?, row.get("bad")?, row.get("gone")?))
-                })?,
-        };
-        let is_short = |begun: &Begun| !begun.dropped.is_empty() && awaits(ends, begun.round);
-        let left = ends.count - ended;
+        let mut ended = HashSet::new();
+        let (mut bad, mut gone) = (0, 0);
+        let children = ends.children();
+        if !children.is_empty() {
+            let mut statement = tx.prepare(ENDS)?;
+            let mut rows = statement.query([array(&children)])?;
+            while let Some(row) = rows.next()? {
+                match row.get("gone")? {
+                    true => gone += 1,
+                    false => drop(ended.insert(InstanceId(row.get("id")?))),
+                }
+                bad += row.get::<_, i32>("bad")?;
+            }
+        }
+        let left = ends.parts.iter().map(|part| {
+            let ended = part.children.iter().filter(|id| ended.contains(id)).count();
+            part.count.saturating_sub_unsigned(ended as u32).max(0)
+        });
+        let left: Vec<i32> = left.collect();
+        let is_short = |begun: &Begun| !begun.dropped.is_empty() && ends.awaits_round(begun.round);
         let joined = if bad > 0 || gone > 0 || begun.is_some_and(is_short) {
             Some(Joined::Failure)
         } else {
-            (left <= 0).then_some(Joined::All)
+            left.contains(&0).then_some(Joined::All)
         };
         Ok(Seen { left, bad, joined })
     }
-}
 
-fn awaits(ends: &Ends, round: i32) -> bool {
-    ends.rounds.binary_search(&round).is_ok()
+    /// How many of the nearest part are still to come.
+    fn nearest(&self) -> Option<i32> {
+        self.left.iter().min().copied()
+    }
 }
 
 /// Writes a flow that waits for no ends.

@@ -3,11 +3,9 @@
 use crate::decode::Columns;
 use crate::error::Fault;
 use crate::line;
-use crate::settle::Ended;
+use crate::settle::{Ended, Place};
 use crate::tx::Tx;
-use outlast_core::{
-    CancelRequest, ClaimRef, Commit, InstanceId, Parent, QueueNames, Status, Timestamp,
-};
+use outlast_core::{CancelRequest, ClaimRef, Commit, InstanceId, QueueNames, Status, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 
 const FENCE: &str = include_str!("../../sql/commit/fence.sql");
@@ -17,7 +15,7 @@ pub(super) struct Standing {
     queue: String,
     pub(super) eligible_at: Timestamp,
     partition_key: Option<String>,
-    parent: Option<Parent>,
+    place: Option<Place>,
     has_place: bool,
     pub(super) round: i32,
     pub(super) cancel: Option<CancelRequest>,
@@ -39,7 +37,7 @@ impl Standing {
             queue: columns.next()?,
             eligible_at: Timestamp(columns.next()?),
             partition_key: columns.next()?,
-            parent: columns.next_parent()?,
+            place: columns.next_place()?,
             has_place: columns.next::<Option<bool>>()? == Some(false),
             round: columns.next()?,
             cancel: columns.next_cancel()?,
@@ -74,7 +72,7 @@ impl Standing {
             id,
             status,
             partition_key: self.partition_key,
-            parent: self.parent,
+            place: self.place,
             had_place: self.has_place,
             round: self.round,
         }

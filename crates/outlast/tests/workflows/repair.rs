@@ -40,7 +40,8 @@ async fn the_reconciler_finds_nothing_where_nothing_is_wrong(ground: Ground) {
 /// As if ends had been counted wrongly.
 async fn miscounts(ground: &Ground, id: Scripted) {
     let sql = format!(
-        "update instances set children_pending = 5 where id = {}",
+        "update instances set children_pending = 5, joining_left = '{}' where id = {}",
+        ground.list_of_one(5),
         id.get()
     );
     ground.tamper(&sql).await;

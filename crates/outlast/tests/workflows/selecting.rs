@@ -29,6 +29,9 @@ on_both_stores!(
     a_signal_that_comes_while_a_step_runs_stays_in_the_inbox,
     a_signal_that_came_before_the_worker_died_wins_over_a_step_that_is_not_over,
     a_child_that_ends_while_a_step_runs_is_heard_when_that_is_over,
+    a_thousand_children_beside_a_lone_child_do_not_wake_their_parent,
+    groups_in_a_selection_do_not_wake_their_parent_for_each_other,
+    a_failure_in_any_member_wakes_at_once,
 );
 
 /// Waits for one of everything, and says which it was.
@@ -530,4 +533,86 @@ async fn a_child_that_ends_while_a_step_runs_is_heard_when_that_is_over(ground: 
     assert_eq!(statuses(&harness, id).await, [Status::Done]);
     harness.run_all().await;
     assert_eq!(output(&get(&harness, id).await), json!(true));
+}
+
+async fn a_thousand_children_beside_a_lone_child_do_not_wake_their_parent(ground: Ground) {
+    for lone_ends in [false, true] {
+        let code = script(|flow, _| async move {
+            let jobs = (0..1_000).map(|n| flow.activity(Double, n));
+            let jobs = jobs.collect::<Vec<_>>();
+            let held = flow.child::<Kid>(Say::Wait);
+            let group = flow.all((jobs, held));
+            let first = flow.select((group, flow.child::<Kid>(Say::Wait)));
+            Ok(match first.await? {
+                OneOf2::First((jobs, held)) => json!([jobs.len(), held]),
+                OneOf2::Second(lone) => json!(lone),
+            })
+        });
+        let mut harness = ground.runs(code).await;
+        let id = begin(&harness, ()).await;
+        let tally = harness.run().await;
+        assert_eq!(tally.done, 1_000);
+        assert_eq!(
+            tally.flows, 3,
+            "its own park, and those of the two that wait"
+        );
+        let kids = children(&harness, id).await;
+        let mut waiting = kids.iter().filter(|kid| !kid.status.is_terminal());
+        let (held, lone) = (waiting.next().unwrap(), waiting.next().unwrap());
+        let (ends, expected) = match lone_ends {
+            true => (lone, json!(9)),
+            false => (held, json!([1_000, 9])),
+        };
+        go(&harness, ends.id, 9).await;
+        let tally = harness.run().await;
+        assert_eq!(output(&get(&harness, id).await), expected);
+        assert_eq!((tally.flows, tally.done), (0, 2));
+    }
+}
+
+/// Also when there are more of them than can be counted each by itself.
+async fn groups_in_a_selection_do_not_wake_their_parent_for_each_other(ground: Ground) {
+    for (groups, wakes) in [(3_u32, 0), (120, 21)] {
+        let code = script(move |flow, _| async move {
+            let group = |n| flow.all((flow.activity(Double, n), flow.child::<Kid>(Say::Wait)));
+            let groups = (0..u64::from(groups)).map(group).collect::<Vec<_>>();
+            let (first, (doubled, said)) = flow.select(groups).await?;
+            Ok((first, doubled, said))
+        });
+        let mut harness = ground.runs(code).await;
+        let id = begin(&harness, ()).await;
+        let tally = harness.run().await;
+        assert_eq!(tally.done, groups, "the first half of each group");
+        let own = tally.flows - groups;
+        assert!(own <= 1 + wakes, "{own} parks of {groups} groups");
+        let kids = children(&harness, id).await;
+        let mut waiting = kids.iter().filter(|kid| !kid.status.is_terminal());
+        let second = waiting.nth(1).unwrap();
+        go(&harness, second.id, 9).await;
+        harness.run().await;
+        assert_eq!(output(&get(&harness, id).await), json!([1, 2, 9]));
+    }
+}
+
+async fn a_failure_in_any_member_wakes_at_once(ground: Ground) {
+    for broken in 0..2 {
+        let code = script(move |flow, _| async move {
+            let group = |n| {
+                let end = match n == broken {
+                    true => Say::WaitThenFail("broken".into()),
+                    false => Say::Wait,
+                };
+                flow.all((flow.child::<Kid>(end), flow.child::<Kid>(Say::Wait)))
+            };
+            let error = flow.select((group(0), group(1))).await.unwrap_err();
+            Ok(error.to_string())
+        });
+        let mut harness = ground.runs(code).await;
+        let id = ran(&mut harness, ()).await;
+        let kids = children(&harness, id).await;
+        go(&harness, kids[2 * broken].id, 1).await;
+        harness.run().await;
+        let seen = output(&get(&harness, id).await);
+        assert_eq!(seen, "kid failed: broken");
+    }
 }

@@ -17,6 +17,9 @@ on_both_stores!(
     a_signal_for_a_branch_that_was_dropped_stays_in_the_inbox,
     a_failure_in_one_branch_ends_the_other_with_try_join,
     branches_that_start_children_at_once_lose_none,
+    each_of_the_children_that_branches_start_at_once_wakes_its_branch,
+    a_thousand_children_beside_a_lone_child_wake_their_parent_once_for_all,
+    groups_side_by_side_wake_their_parent_once_each,
 );
 
 async fn waits_side_by_side_are_one_park(ground: Ground) {
@@ -236,4 +239,96 @@ async fn branches_that_start_children_at_once_lose_none(ground: Ground) {
     assert_eq!(children(&harness, id).await.len(), 5);
     let history = history(&harness, id, 1).await;
     assert_eq!(count(&history, EventKind::GroupResolved), 2);
+}
+
+/// Whichever ends first, and however many branches begin to wait in the same moment.
+async fn each_of_the_children_that_branches_start_at_once_wakes_its_branch(ground: Ground) {
+    for first in 0..3 {
+        let code = script(|flow, _| async move {
+            let branch = |name: &'static str| {
+                let flow = &flow;
+                async move {
+                    let pair = (flow.child::<Kid>(Say::Wait), flow.activity(Double, 1));
+                    let (n, _) = flow.all(pair).await?;
+                    number(flow, name, n).await
+                }
+            };
+            try_join!(branch("0"), branch("1"), branch("2"))
+        });
+        let mut harness = ground.runs(code).await;
+        let id = ran(&mut harness, ()).await;
+        let kids: Vec<_> = children(&harness, id)
+            .await
+            .into_iter()
+            .filter(|child| child.status == Status::AwaitingSignal)
+            .collect();
+        assert_eq!(kids.len(), 3);
+        go(&harness, kids[first].id, 7).await;
+        harness.run().await;
+        let heard = told(&harness, id).await;
+        let expected = format!("step_completed {first}");
+        let steps: Vec<&String> = heard.iter().filter(|it| it.starts_with("step_")).collect();
+        assert_eq!(steps.len(), 1, "{heard:?}");
+        assert!(
+            steps[0].starts_with("step_completed"),
+            "{expected}: {heard:?}"
+        );
+        for kid in kids.iter().filter(|kid| kid.id != kids[first].id) {
+            go(&harness, kid.id, 8).await;
+        }
+        harness.run().await;
+        let mut expected = [8; 3];
+        expected[first] = 7;
+        assert_eq!(output(&get(&harness, id).await), json!(expected));
+    }
+}
+
+async fn a_thousand_children_beside_a_lone_child_wake_their_parent_once_for_all(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let jobs = (0..1_000).map(|n| flow.activity(Double, n));
+        let jobs = flow.all(jobs.collect::<Vec<_>>());
+        let lone = flow.child::<Kid>(Say::Wait);
+        let (jobs, lone) = try_join!(jobs.into_future(), lone.into_future())?;
+        Ok((jobs.iter().sum::<u64>(), lone))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    let tally = harness.run().await;
+    assert_eq!(tally.done, 1_000);
+    assert!(
+        tally.flows <= 4,
+        "its two beginnings, and a park more when the group is complete; the lone child's own park: {tally:?}"
+    );
+    let row = get(&harness, id).await;
+    assert_eq!(
+        (row.status, row.children_pending),
+        (Status::AwaitingChildren, 1)
+    );
+    let kids = children(&harness, id).await;
+    let lone = kids.iter().find(|kid| !kid.status.is_terminal()).unwrap();
+    go(&harness, lone.id, 5).await;
+    harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), json!([999_000, 5]));
+}
+
+async fn groups_side_by_side_wake_their_parent_once_each(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let group = |n: u64| {
+            let flow = &flow;
+            async move {
+                let jobs = (0..n).map(|n| flow.activity(Double, n));
+                flow.all(jobs.collect::<Vec<_>>()).await
+            }
+        };
+        let (a, b, c) = try_join!(group(300), group(200), group(100))?;
+        Ok((a.len(), b.len(), c.len()))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    let tally = harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), json!([300, 200, 100]));
+    assert!(
+        tally.flows <= 6,
+        "three beginnings, and one for each: {tally:?}"
+    );
 }

@@ -121,6 +121,14 @@ impl Ground {
         }
     }
 
+    /// A list of one number, as it is stored.
+    pub(crate) fn list_of_one(&self, number: i32) -> String {
+        match &self.raw {
+            Raw::Sqlite(_) => format!("[{number}]"),
+            Raw::Postgres(_) => format!("{{{number}}}"),
+        }
+    }
+
     /// All that is stored, as text: every byte of the file and of its log; every column of every table.
     pub(crate) async fn everything(&self) -> String {
         match &self.raw {

@@ -1,15 +1,15 @@
 //! What must be true of workflows and their histories.
 
 use super::super::state::{History, State};
-use outlast_core::{Instance, InstanceId, RunSummary, Status, limits};
+use outlast_core::{Instance, InstanceId, Joining, RunSummary, Status, limits};
 
 /// What is not true of the workflows and of the histories that were read.
 pub(super) fn broken_in(state: &State) -> Vec<String> {
     let mut broken = Vec::new();
     for row in &state.instances {
         let waits = row.status == Status::AwaitingChildren;
-        if let Some(rounds) = row.joining.as_ref().filter(|_| waits) {
-            let rules = broken_in_park(row, rounds, state);
+        if let Some(parts) = row.joining.as_ref().filter(|_| waits) {
+            let rules = broken_in_park(row, parts, state);
             broken.extend(rules.map(|what| format!("instance {}: {what}", row.id)));
         }
     }
@@ -23,27 +23,33 @@ pub(super) fn broken_in(state: &State) -> Vec<String> {
 /// I2: what it waits for can come, and has not come.
 fn broken_in_park<'a>(
     row: &'a Instance,
-    rounds: &[i32],
+    parts: &[Joining],
     state: &State,
 ) -> impl Iterator<Item = &'static str> + use<'a> {
     let is_signalled = state.signals.iter().any(|signal| {
         let awaits = row.awaits.as_deref().unwrap_or_default();
         signal.target == row.id && signal.consumed_at.is_none() && awaits.contains(&signal.name)
     });
+    let can_come = |part: &Joining| part.left <= living_children(row.id, part, state);
+    let nearest = parts.iter().map(|part| part.left).min();
     let rules = [
         (
-            row.children_pending <= living_children(row.id, rounds, state),
+            parts.iter().all(can_come),
             "I6: it waits for more ends than can come",
+        ),
+        (
+            nearest == Some(row.children_pending) && row.children_pending > 0,
+            "I6: what it has left to wait for is not what its nearest part has",
         ),
         (!is_signalled, "I2: it sleeps through a signal"),
     ];
     broken(rules)
 }
 
-fn living_children(parent: InstanceId, rounds: &[i32], state: &State) -> i32 {
+fn living_children(parent: InstanceId, part: &Joining, state: &State) -> i32 {
     let is_awaited = |row: &&Instance| {
-        let by = row.parent.filter(|by| by.id == parent);
-        by.is_some_and(|by| rounds.contains(&by.round)) && !row.status.is_terminal()
+        let by = row.parent.filter(|by| by.id == parent).zip(row.position);
+        by.is_some_and(|(by, position)| part.has(by.round, position)) && !row.status.is_terminal()
     };
     let living = state.instances.iter().filter(is_awaited).count();
     i32::try_from(living).unwrap_or(i32::MAX)

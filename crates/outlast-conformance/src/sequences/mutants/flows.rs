@@ -23,7 +23,8 @@ impl Mutant {
                 ..
             } = &mut commit.outcome
         {
-            ends.children.clear();
+            let parts = ends.parts.iter_mut();
+            parts.for_each(|part| part.children.clear());
         }
     }
 
@@ -32,8 +33,14 @@ impl Mutant {
         for row in tables.instances.values_mut() {
             let waits = row.status == Status::AwaitingChildren;
             if self.is(Mutation::CountsEveryRound) && waits {
-                let rounds = row.joining.as_mut().into_iter();
-                rounds.for_each(|it| *it = (1..=row.round).collect());
+                let rounds = (1..=row.round).map(Span::whole);
+                let parts = row.joining.iter_mut().flatten();
+                parts.for_each(|part| part.spans = rounds.clone().collect());
+            }
+            if self.is(Mutation::CountsPartsTogether) && waits {
+                let parts = row.joining.as_deref_mut().unwrap_or_default();
+                let all: Vec<Span> = parts.iter().flat_map(|part| part.spans.clone()).collect();
+                parts.iter_mut().for_each(|part| part.spans = all.clone());
             }
             if self.is(Mutation::TakesBadEndsForGood) && is_bad(row) && is_awaited(row, commits) {
                 row.status = Status::Done;
@@ -51,8 +58,13 @@ impl Mutant {
                 continue;
             };
             let is_untouched = row.revision == old.revision;
-            if self.is(Mutation::CountsEveryRound) && is_untouched {
-                row.joining.clone_from(&old.joining);
+            let counts_others =
+                self.is(Mutation::CountsEveryRound) || self.is(Mutation::CountsPartsTogether);
+            if counts_others && is_untouched {
+                let parts = row.joining.iter_mut().flatten();
+                for (part, old) in parts.zip(old.joining.iter().flatten()) {
+                    part.spans.clone_from(&old.spans);
+                }
             }
             if self.is(Mutation::TakesBadEndsForGood) && is_untouched && is_bad(old) {
                 row.status = old.status;
@@ -68,7 +80,7 @@ impl Mutant {
 fn is_awaited(row: &Instance, commits: &[Commit]) -> bool {
     let parks = commits.iter().filter_map(|it| it.outcome.park());
     let mut ends = parks.filter_map(|park| park.ends.as_ref());
-    ends.any(|ends| ends.children.contains(&row.id))
+    ends.any(|ends| ends.children().contains(&row.id))
 }
 
 /// Whether it flows without an answer to a cancel.

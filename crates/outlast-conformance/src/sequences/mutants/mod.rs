@@ -116,6 +116,8 @@ enum Mutation {
     WaitsForTheDropped,
     /// I6: the end of a child counts whichever round a workflow waits for.
     CountsEveryRound,
+    /// The end of a child counts for everything that a workflow waits for.
+    CountsPartsTogether,
     /// I2: a signal does not wake a workflow that waits for children too.
     SleepsThroughSignals,
     /// A workflow waits for a retried child as a machine does.
@@ -126,7 +128,7 @@ enum Mutation {
     ParksInSpiteOfCancels,
 }
 
-const ALL: [Mutation; 55] = [
+const ALL: [Mutation; 56] = [
     Mutation::ForgetsTheFence,
     Mutation::CountsSiblingsOnce,
     Mutation::CountsOlderRounds,
@@ -178,6 +180,7 @@ const ALL: [Mutation; 55] = [
     Mutation::TakesBadEndsForGood,
     Mutation::WaitsForTheDropped,
     Mutation::CountsEveryRound,
+    Mutation::CountsPartsTogether,
     Mutation::SleepsThroughSignals,
     Mutation::CountsRetriedChildrenOfWorkflows,
     Mutation::HandsOutChildrenOfWorkflows,
@@ -319,6 +322,7 @@ impl Mutant {
             | Mutation::ParksWithoutLooking
             | Mutation::TakesBadEndsForGood
             | Mutation::CountsEveryRound
+            | Mutation::CountsPartsTogether
             | Mutation::SleepsThroughSignals
             | Mutation::CountsRetriedChildrenOfWorkflows
             | Mutation::HandsOutChildrenOfWorkflows

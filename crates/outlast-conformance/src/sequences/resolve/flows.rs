@@ -4,10 +4,10 @@ use super::super::state::State;
 use super::super::steps::{self, Awaited, Flowing, Joining, Kind, Parking, Pick, Row, Then};
 use super::{has_ended, new_instances, pick};
 use outlast_core::{
-    Due, Ends, EventKind, Flowing as Next, Instance, InstanceId, NewEvent, Outcome, Park, Proceed,
-    Timestamp,
+    Awaited as Part, Due, Ends, EventKind, Flowing as Next, Instance, InstanceId, NewEvent,
+    Outcome, Park, Proceed, Span, Timestamp,
 };
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The outcome as it fits the instance: a workflow flows where a machine fans out, and a machine goes on where a workflow
@@ -101,7 +101,7 @@ fn park(parking: &Parking, starts: usize, id: InstanceId, state: &State, now: Ti
     }
 }
 
-/// At most as many ends as there are awaited children: more would never come.
+/// At most as many ends of each part as it has awaited children: more would never come.
 fn awaited(wanted: &Awaited, starts: usize, id: InstanceId, state: &State) -> Option<Ends> {
     let round = state.instance(id)?.round;
     let children = state.instances.iter();
@@ -114,21 +114,87 @@ fn awaited(wanted: &Awaited, starts: usize, id: InstanceId, state: &State) -> Op
         .map(|(_, row)| row)
         .collect();
     chosen.extend(wanted.ended.and_then(|n| pick(&ended, n).copied()));
-    let rounds = chosen.iter().filter_map(|row| row.parent);
-    let mut rounds: BTreeSet<i32> = rounds.map(|it| it.round).collect();
-    let mut count = chosen.len();
-    if wanted.started && starts > 0 {
-        rounds.insert(round + 1);
-        count += starts;
+    let mut places: Vec<Place> = chosen.into_iter().filter_map(Place::of).collect();
+    if wanted.started {
+        let new = (0..).take(starts).map(|position| Place {
+            round: round + 1,
+            position,
+            id: None,
+        });
+        places.extend(new);
     }
+    let parts = divided(&places, wanted.parts);
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    let parts: Vec<Part> = parts
+        .map(|part| awaited_part(&part, wanted))
+        .collect::<Option<_>>()?;
+    (!parts.is_empty()).then_some(Ends { parts })
+}
+
+/// Where an awaited child stands, and who it is if it has been started.
+#[derive(Clone, Copy)]
+struct Place {
+    round: i32,
+    position: i32,
+    id: Option<InstanceId>,
+}
+
+impl Place {
+    fn of(row: &Instance) -> Option<Place> {
+        Some(Place {
+            round: row.parent?.round,
+            position: row.position?,
+            id: Some(row.id),
+        })
+    }
+}
+
+/// Up to three parts: one after the other, or in turn, so that their spans overlap. Now and then all of them wait for the
+/// same child too.
+fn divided(places: &[Place], how: Pick) -> Vec<Vec<Place>> {
+    let n = 1 + how % 3;
+    let mut parts = vec![Vec::new(); n];
+    for (at, place) in places.iter().enumerate() {
+        let part = match (how / 3).is_multiple_of(2) {
+            true => at * n / places.len(),
+            false => at % n,
+        };
+        parts[part].push(*place);
+    }
+    if how.is_multiple_of(5)
+        && let Some(common) = places.first()
+    {
+        parts[1..].iter_mut().for_each(|part| part.push(*common));
+    }
+    parts
+}
+
+fn awaited_part(places: &[Place], wanted: &Awaited) -> Option<Part> {
     let count = match wanted.count % 3 {
-        _ if count == 0 => return None,
-        0 | 1 => count,
-        _ => 1 + wanted.count % count,
+        0 | 1 => places.len(),
+        _ => 1 + wanted.count % places.len(),
     };
-    Some(Ends {
-        rounds: rounds.into_iter().collect(),
-        children: chosen.into_iter().map(|row| row.id).collect(),
+    let mut spans: BTreeMap<i32, Span> = BTreeMap::new();
+    for &Place {
+        round, position, ..
+    } in places
+    {
+        let span = spans.entry(round).or_insert(Span {
+            round,
+            first: position,
+            last: position,
+        });
+        span.first = span.first.min(position);
+        span.last = span.last.max(position);
+    }
+    let is_whole = wanted.parts.is_multiple_of(4);
+    let spans = spans.into_values().map(|span| match is_whole {
+        true => Span::whole(span.round),
+        false => span,
+    });
+    Some(Part {
+        spans: spans.collect(),
+        children: places.iter().filter_map(|place| place.id).collect(),
         count: i32::try_from(count).ok()?,
     })
 }

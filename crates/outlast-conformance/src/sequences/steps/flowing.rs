@@ -43,6 +43,8 @@ pub(in super::super) struct Awaited {
     pub(in super::super) started: bool,
     /// How many ends wake it.
     pub(in super::super) count: Pick,
+    /// How they are divided.
+    pub(in super::super) parts: Pick,
 }
 
 /// Mostly one that waits for children.
@@ -80,11 +82,12 @@ fn awaited() -> impl Strategy<Value = Awaited> {
         weighted_bool(0.8),
         pick(),
     )
-        .prop_map(|(living, ended, started, count)| Awaited {
+        .prop_map(|(living, ended, started, chosen)| Awaited {
             living,
             ended,
             started,
-            count,
+            count: chosen,
+            parts: chosen / 3,
         })
 }
 
@@ -99,6 +102,7 @@ impl Parking {
                 ended: None,
                 started: true,
                 count: 0,
+                parts: 0,
             }),
         }
     }

@@ -78,9 +78,11 @@ impl Move {
         if let Some(unit) = to_start.next() {
             let is_launch = runtime.units[unit].kind == UnitKind::Launch;
             let others = to_start.next().is_some();
-            return Move::Start {
-                unit,
-                goes_on: is_launch || others || has_work || timers.are_mixed(),
+            let goes_on = is_launch || others || has_work || timers.are_mixed();
+            // Who parks says whom it waits for: also of those that were started a moment ago, beside these.
+            return match !goes_on && has_unseen_children(runtime) {
+                true => Move::SeeChildren,
+                false => Move::Start { unit, goes_on },
             };
         }
         #[cfg(outlast_mutants)]
@@ -97,14 +99,19 @@ impl Move {
         if timers.are_mixed() {
             return Move::RecordWaiting;
         }
-        let mut children = runtime
-            .open()
-            .filter(|(_, call)| call.kind.is_child() && call.is_recorded);
-        match children.any(|(_, call)| call.link().found.is_none()) {
+        match has_unseen_children(runtime) {
             true => Move::SeeChildren,
             false => Move::Park,
         }
     }
+}
+
+/// Whether children that are waited for have been started, and it is not known who they are.
+fn has_unseen_children(runtime: &Runtime) -> bool {
+    let mut children = runtime
+        .open()
+        .filter(|(_, call)| call.kind.is_child() && call.is_recorded);
+    children.any(|(_, call)| call.link().found.is_none())
 }
 
 /// The timers that the code waits for.

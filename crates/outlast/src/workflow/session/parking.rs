@@ -1,10 +1,14 @@
 //! How a workflow goes on or waits, and what wakes it.
 
-use super::super::runtime::{Ask, Runtime, UnitKind};
+use super::super::runtime::{Ask, Runtime};
 use super::Session;
 use crate::machine::Decided;
-use outlast_core::{Due, Ends, Flowing, InstanceId, Outcome, Park, Proceed, Timestamp};
-use std::collections::HashSet;
+use outlast_core::limits::AWAITED_PARTS_MAX;
+use outlast_core::{
+    Awaited, Due, Ends, Flowing, InstanceId, Outcome, Park, Proceed, Span, Timestamp,
+};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 impl Session {
@@ -67,75 +71,64 @@ impl Session {
 /// What wakes a workflow that waits; `started` is the unit whose children go with it, and their round.
 fn what_wakes(runtime: &Runtime, started: Option<(usize, i32)>) -> Park {
     let mut park = Park::default();
-    let mut count: Option<i32> = None;
-    let mut rounds = Vec::new();
-    let mut children = Vec::new();
+    let mut parts = Vec::new();
     for unit in runtime.waiting() {
-        let new = started.filter(|(it, _)| *it == unit);
-        let wakes = Wakes::of(runtime, unit, new.map(|(_, round)| round));
-        park.names.extend(wakes.names);
-        let due = wakes.due.map(|due| match due {
-            (Some(at), _) => Due::At(at),
-            (None, after) => Due::After(after),
-        });
-        park.deadline = earlier(park.deadline, due, runtime.now());
-        if wakes.count > 0 {
-            count = Some(count.map_or(wakes.count, |before| before.min(wakes.count)));
-            rounds.extend(wakes.rounds);
-            children.extend(wakes.children);
+        let round = started.filter(|(it, _)| *it == unit);
+        let mut starting = Starting::of(round.map(|(_, round)| round));
+        // Of a selection the first member counts, each of which waits for all of its own; a group is one member.
+        for leaves in runtime.units[unit].members() {
+            let wakes = Wakes::of(runtime, leaves, &mut starting);
+            park.names.extend(wakes.names);
+            let due = wakes.due.map(|due| match due {
+                (Some(at), _) => Due::At(at),
+                (None, after) => Due::After(after),
+            });
+            park.deadline = earlier(park.deadline, due, runtime.now());
+            parts.extend(wakes.part);
         }
     }
     park.names.sort_unstable();
     park.names.dedup();
-    rounds.sort_unstable();
-    rounds.dedup();
-    // Who is waited for by several is one child all the same.
-    children.sort_unstable();
-    children.dedup();
-    park.ends = count.map(|count| Ends {
-        rounds,
-        children,
-        count,
+    let parts = few(parts);
+    park.ends = (!parts.is_empty()).then(|| Ends {
+        parts: parts.into_iter().map(Part::awaited).collect(),
     });
     park
 }
 
-/// What wakes a workflow that waits for one unit.
+/// The children of a unit that are started by the commit that parks: their round, and how many of them have been met.
+struct Starting {
+    round: Option<i32>,
+    met: i32,
+}
+
+impl Starting {
+    fn of(round: Option<i32>) -> Starting {
+        Starting { round, met: 0 }
+    }
+
+    /// Where the next of them will stand.
+    fn next(&mut self) -> Option<(i32, i32)> {
+        let place = self.round.map(|round| (round, self.met));
+        self.met += 1;
+        place
+    }
+}
+
+/// What wakes a workflow that waits for one member.
 #[derive(Default)]
 struct Wakes {
     names: Vec<String>,
     /// The moment, where it is known, else how long until then.
-    due: Option<(Option<Timestamp>, Duration)>,
-    count: i32,
-    rounds: Vec<i32>,
-    children: Vec<InstanceId>,
+    due: Option<Moment>,
+    part: Option<Part>,
 }
 
 impl Wakes {
-    fn of(runtime: &Runtime, unit: usize, new_round: Option<i32>) -> Wakes {
-        let mut wakes = Wakes::default();
-        let is_selection = runtime.units[unit].kind == UnitKind::Selection;
-        // In a selection the first member counts, each of which waits for all of its own.
-        for leaves in runtime.units[unit].members() {
-            let member = Wakes::of_member(runtime, leaves, new_round);
-            wakes.names.extend(member.names);
-            wakes.due = sooner(wakes.due, member.due);
-            if member.count > 0 {
-                wakes.count = match wakes.count {
-                    0 => member.count,
-                    before if is_selection => before.min(member.count),
-                    before => before + member.count,
-                };
-                wakes.rounds.extend(member.rounds);
-                wakes.children.extend(member.children);
-            }
-        }
-        wakes
-    }
-
-    fn of_member(runtime: &Runtime, leaves: &[i32], new_round: Option<i32>) -> Wakes {
-        let mut wakes = Wakes::default();
-        let mut latest: Option<(Option<Timestamp>, Duration)> = None;
+    fn of(runtime: &Runtime, leaves: &[i32], starting: &mut Starting) -> Wakes {
+        let mut names = Vec::new();
+        let mut part = Part::default();
+        let mut latest: Option<Moment> = None;
         let mut seen = HashSet::new();
         for leaf in leaves {
             let call = runtime.call(*leaf);
@@ -143,39 +136,90 @@ impl Wakes {
                 continue;
             }
             match &call.ask {
-                Ask::Signal => wakes.names.push(call.name.clone()),
+                Ask::Signal => names.push(call.name.clone()),
                 Ask::Timer(after) => latest = later(latest, (call.due, *after)),
-                Ask::Child(child) => {
-                    wakes.count += 1;
-                    match child.link.found {
-                        Some(found) => {
-                            wakes.rounds.push(child.link.round);
-                            wakes.children.push(found);
+                Ask::Child(child) => match child.link.found {
+                    Some(found) => part.add(child.link.round, child.link.position, Some(found)),
+                    None => {
+                        if let Some((round, position)) = starting.next() {
+                            part.add(round, position, None);
                         }
-                        None => wakes.rounds.extend(new_round),
                     }
-                }
+                },
                 Ask::Work | Ask::Nothing => {}
             }
         }
         // While something else is open, the timers of a group need not wake anybody: it is not complete without the rest.
-        if wakes.count == 0 && wakes.names.is_empty() {
-            wakes.due = latest;
+        let due = latest.filter(|_| part.count == 0 && names.is_empty());
+        Wakes {
+            names,
+            due,
+            part: (part.count > 0).then_some(part),
         }
-        wakes
     }
 }
 
-type Moment = (Option<Timestamp>, Duration);
-
-/// The sooner of two timers. Of one that is about to be scheduled only the duration is known; it is scheduled after all
-/// whose moment is known, so those are taken for sooner, and it is looked at again when they have come.
-fn sooner(a: Option<Moment>, b: Option<Moment>) -> Option<Moment> {
-    [a, b]
-        .into_iter()
-        .flatten()
-        .min_by_key(|(at, after)| (at.is_none(), *at, *after))
+/// Children that are waited for together.
+#[derive(Clone, Default)]
+struct Part {
+    /// From the first to the last position of those in each round. Who has ended between them ends no more; who is not
+    /// waited for there may wake too early.
+    spans: BTreeMap<i32, (i32, i32)>,
+    children: Vec<InstanceId>,
+    count: i32,
 }
+
+impl Part {
+    fn add(&mut self, round: i32, position: i32, child: Option<InstanceId>) {
+        self.count += 1;
+        self.children.extend(child);
+        self.widen(round, (position, position));
+    }
+
+    fn widen(&mut self, round: i32, (first, last): (i32, i32)) {
+        let span = self.spans.entry(round).or_insert((first, last));
+        *span = (span.0.min(first), span.1.max(last));
+    }
+
+    /// Whatever comes first of two. It is never woken too late, and by lone children never too early either.
+    fn or(mut self, other: Part) -> Part {
+        self.count = self.count.min(other.count);
+        self.children.extend(other.children);
+        for (round, span) in other.spans {
+            self.widen(round, span);
+        }
+        self
+    }
+
+    fn awaited(mut self) -> Awaited {
+        // Who is waited for by several is one child all the same.
+        self.children.sort_unstable();
+        self.children.dedup();
+        let spans = self.spans.into_iter();
+        Awaited {
+            spans: spans
+                .map(|(round, (first, last))| Span { round, first, last })
+                .collect(),
+            children: self.children,
+            count: self.count,
+        }
+    }
+}
+
+/// Not more parts than can be counted: lone children are one, since the first of them counts. Of what are still too many,
+/// the smallest are taken together: they have the fewest ends to wake with.
+fn few(parts: Vec<Part>) -> Vec<Part> {
+    let (lone, mut parts): (Vec<Part>, Vec<Part>) = parts.into_iter().partition(|it| it.count == 1);
+    parts.extend(lone.into_iter().reduce(Part::or));
+    if parts.len() > AWAITED_PARTS_MAX {
+        parts.sort_by_key(|part| Reverse(part.count));
+        let smallest = parts.split_off(AWAITED_PARTS_MAX - 1);
+        parts.extend(smallest.into_iter().reduce(Part::or));
+    }
+    parts
+}
+
+type Moment = (Option<Timestamp>, Duration);
 
 fn later(a: Option<Moment>, b: Moment) -> Option<Moment> {
     a.into_iter()
