@@ -10,8 +10,8 @@ mod example;
 
 use futures_util::future::join_all;
 use outlast_core::{
-    Answer, ClaimRef, Commit, ErrorKind, Extent, Inspect, InstanceId, Joined, Note, Revision,
-    Status, Store, Ties, Verb,
+    Answer, ClaimRef, Commit, ErrorKind, Extent, Inspect, InstanceId, Joined, Joining, Note,
+    Revision, Span, Status, Store, Ties, Verb,
 };
 use outlast_postgres::{Migrations, Options, Postgres, Roles, SCHEMA_VERSION, migrations_sql};
 use std::time::Duration;
@@ -314,6 +314,44 @@ async fn a_family_from_before_there_were_joins_is_counted_and_joins() {
     assert_eq!((claim.id, claim.joined), (InstanceId(1), Some(Joined::All)));
     let positions: Vec<i32> = claim.children.iter().map(|child| child.position).collect();
     assert_eq!(positions, [0, 1, 2]);
+    store.close().await;
+    drop_schema(&schema).await;
+}
+
+/// It waits for one thing: all children of its rounds.
+#[tokio::test]
+async fn a_workflow_that_waited_before_there_were_parts_is_woken_by_its_last_end() {
+    let (schema, raw) = (unique_schema(), raw().await);
+    let sql = migrations_sql(&schema).unwrap();
+    let (before, _) = sql.split_once("\n-- Migration 9\n").unwrap();
+    raw.batch_execute(before).await.unwrap();
+    let family = format!(
+        "select {schema}.insert('task', 'start') from generate_series(1, 4);
+         update {schema}.instances
+            set status = 'awaiting_children', round = 3, joining = '{{1,3}}', children_started = 2,
+                children_pending = 2, join_fails_fast = true
+          where id = 1;
+         update {schema}.instances set parent_id = 1, parent_round = id - 1, parent_position = 0 where id > 1"
+    );
+    raw.batch_execute(&family).await.unwrap();
+
+    let store = options(&schema).connect().await.unwrap();
+    let waiting = work::get(&store, InstanceId(1)).await;
+    let parts = [Joining {
+        spans: vec![Span::whole(1), Span::whole(3)],
+        left: 2,
+    }];
+    assert_eq!(waiting.joining.as_deref(), Some(&parts[..]));
+    let worker = work::worker(&store).await;
+    for (child, left) in [(2, 1), (3, 1), (4, 0)] {
+        let claim = work::claim(&store, worker).await;
+        assert_eq!(claim.id, InstanceId(child));
+        work::commit(&store, &claim, work::done()).await;
+        let row = work::get(&store, InstanceId(1)).await;
+        assert_eq!(row.joining.unwrap()[0].left, left);
+    }
+    let claim = work::claim(&store, worker).await;
+    assert_eq!((claim.id, claim.joined), (InstanceId(1), Some(Joined::All)));
     store.close().await;
     drop_schema(&schema).await;
 }

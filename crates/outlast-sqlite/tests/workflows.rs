@@ -5,8 +5,8 @@ mod scene;
 
 use outlast_core::{
     Answer, Awaited, Claim, Commit, Ends, Event, EventKind, Flowing, HistoryRequest, Inspect,
-    InstanceId, Joined, Json, NewEvent, NewInstance, Outcome, Park, Proceed, ReconcileRequest,
-    Span, Status, Store, WorkerId, limits,
+    InstanceId, Joined, Joining, Json, NewEvent, NewInstance, Outcome, Park, Proceed,
+    ReconcileRequest, Span, Status, Store, WorkerId, limits,
 };
 use outlast_sqlite::Sqlite;
 use rusqlite::{Connection, Params, StatementStatus, params};
@@ -129,24 +129,29 @@ async fn a_history_is_there_after_a_restart() {
     store.close().await;
 }
 
-/// A file of the version before workflows, with a parent that waits for its children.
-fn old_file(path: &Path) {
-    let before = Sqlite::migrations().iter().filter(|it| it.version < 6);
+/// A file of this version, with these rows.
+fn old_file(path: &Path, version: i64, rows: &str) {
+    let before = Sqlite::migrations()
+        .iter()
+        .filter(|it| it.version <= version);
     let schema: String = before.map(|it| it.sql).collect();
-    let rows = r#"
-        create table meta (key text primary key, value text not null) strict;
-        insert into meta values ('schema_version', '5');
-        insert into instances (id, fsm, fsm_version, step, state, status, queue, priority, eligible_at,
-            parent_id, parent_round, parent_position, round, children_pending, children_started, inserted_at, updated_at)
-        values (1, 'order', 1, 'join', '{}', 'awaiting_children', 'default', 0, 0, null, null, null, 1, 1, 1, 0, 0),
-               (2, 'order', 1, 'start', '{}', 'runnable', 'default', 0, 0, 1, 1, 0, 0, 0, 0, 0, 0);"#;
-    execute(path, &(schema + rows)).unwrap();
+    let meta = format!(
+        "create table meta (key text primary key, value text not null) strict;
+         insert into meta values ('schema_version', '{version}');"
+    );
+    execute(path, &(schema + &meta + rows)).unwrap();
 }
 
 #[tokio::test]
 async fn a_file_of_the_version_before_goes_on_and_can_keep_histories() {
     let (_folder, path) = scene::new_path();
-    old_file(&path);
+    // A parent that waits for its child.
+    let rows = r#"
+        insert into instances (id, fsm, fsm_version, step, state, status, queue, priority, eligible_at,
+            parent_id, parent_round, parent_position, round, children_pending, children_started, inserted_at, updated_at)
+        values (1, 'order', 1, 'join', '{}', 'awaiting_children', 'default', 0, 0, null, null, null, 1, 1, 1, 0, 0),
+               (2, 'order', 1, 'start', '{}', 'runnable', 'default', 0, 0, 1, 1, 0, 0, 0, 0, 0, 0);"#;
+    old_file(&path, 5, rows);
     let store = Sqlite::open(&path).unwrap();
     let (parent, child) = (InstanceId(1), InstanceId(2));
     let row = store.get(parent).await.unwrap().unwrap();
@@ -295,4 +300,40 @@ async fn what_does_not_fit_together_is_refused_by_the_schema() {
     };
     assert!(rounds("1").is_err());
     assert_eq!(rounds("[1]"), Ok(()));
+}
+
+/// It waits for one thing: all children of its rounds.
+#[tokio::test]
+async fn a_workflow_that_waited_before_there_were_parts_is_woken_by_its_last_end() {
+    let (_folder, path) = scene::new_path();
+    let rows = r#"
+        insert into instances (id, fsm, fsm_version, step, state, status, queue, priority, eligible_at,
+            parent_id, parent_round, parent_position, round, joining, join_fails_fast, children_pending,
+            children_started, inserted_at, updated_at)
+        values (1, 'order', 1, 'run', '{}', 'awaiting_children', 'default', 0, 0,
+                null, null, null, 3, '[1,3]', 1, 2, 2, 0, 0),
+               (2, 'order', 1, 'start', '{}', 'runnable', 'default', 0, 0, 1, 1, 0, 0, null, 0, 0, 0, 0, 0),
+               (3, 'order', 1, 'start', '{}', 'runnable', 'default', 0, 0, 1, 2, 0, 0, '[]', 0, 0, 0, 0, 0),
+               (4, 'order', 1, 'start', '{}', 'runnable', 'default', 0, 0, 1, 3, 0, 0, null, 0, 0, 0, 0, 0);"#;
+    old_file(&path, 6, rows);
+    let store = Sqlite::open(&path).unwrap();
+    let get = async |id| store.get(InstanceId(id)).await.unwrap().unwrap();
+    let parts = [Joining {
+        spans: vec![Span::whole(1), Span::whole(3)],
+        left: 2,
+    }];
+    assert_eq!(get(1).await.joining.as_deref(), Some(&parts[..]));
+    assert_eq!(get(2).await.joining, None);
+    assert_eq!(get(3).await.joining, Some(Vec::new()));
+    let worker = scene::worker(&store).await;
+    for (child, left) in [(2, 1), (3, 1), (4, 0)] {
+        let mut claim = scene::claim(&store, worker, 1).await.claims.remove(0);
+        assert_eq!(claim.id, InstanceId(child));
+        let result = Json::null();
+        commit(&store, &mut claim, Outcome::Done { result }, Vec::new()).await;
+        assert_eq!(get(1).await.joining.unwrap()[0].left, left);
+    }
+    let claim = scene::claim(&store, worker, 1).await.claims.remove(0);
+    assert_eq!((claim.id, claim.joined), (InstanceId(1), Some(Joined::All)));
+    store.close().await;
 }
