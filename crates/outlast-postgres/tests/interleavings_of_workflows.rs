@@ -58,8 +58,9 @@ async fn a_park_for_ends_can_meet_whatever_happens() {
     hold(&briefly(beside(Start::Flowing, &park, &others))).await;
 }
 
+/// One child of two; and in parts: both see the end of the second, and the first of them the other one too.
 #[tokio::test]
-async fn a_park_for_one_child_can_meet_the_ends_of_both() {
+async fn a_park_for_one_child_or_for_parts_can_meet_the_ends_of_both() {
     let others = [
         commit(1, Done),
         commit(1, Fail),
@@ -69,24 +70,11 @@ async fn a_park_for_one_child_can_meet_the_ends_of_both() {
         terminate([1]),
         cancel([0]),
     ];
-    let park = commit(0, ParkForTheFirst);
-    hold(&briefly(beside(Start::Flowing, &park, &others))).await;
-}
-
-/// Both parts see the end of the second, and the first of them the other one too.
-#[tokio::test]
-async fn a_park_for_several_parts_can_meet_the_ends_of_both() {
-    let others = [
-        commit(1, Done),
-        commit(1, Fail),
-        commit(2, Done),
-        commit(2, Fail),
-        both([1, 2]),
-        terminate([1]),
-        cancel([0]),
-    ];
-    let park = commit(0, ParkForParts);
-    hold(&briefly(beside(Start::Flowing, &park, &others))).await;
+    let mut scenarios = Vec::new();
+    for park in [ParkForTheFirst, ParkForParts] {
+        scenarios.extend(beside(Start::Flowing, &commit(0, park), &others));
+    }
+    hold(&briefly(scenarios)).await;
 }
 
 #[tokio::test]

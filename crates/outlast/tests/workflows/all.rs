@@ -3,7 +3,7 @@
 use crate::support::*;
 use outlast::EventKind;
 use outlast::prelude::*;
-use outlast::testing::Point;
+use outlast::testing::{Harness, Point};
 use outlast::workflow::{OneOf2, Running};
 use std::sync::Arc;
 
@@ -299,12 +299,18 @@ fn catches_a_failure() -> Script {
     })
 }
 
-async fn the_first_failure_wakes_the_parent_at_once(ground: Ground) {
+/// The second has, and the workflow has heard of it; and the three.
+async fn one_of_three_has_failed(ground: &Ground) -> (Harness, Scripted, Vec<outlast::Child>) {
     let mut harness = ground.runs(catches_a_failure()).await;
     let id = ran(&mut harness, ()).await;
     let kids = children(&harness, id).await;
     go(&harness, kids[1].id, 1).await;
     harness.run().await;
+    (harness, id, kids)
+}
+
+async fn the_first_failure_wakes_the_parent_at_once(ground: Ground) {
+    let (harness, id, _) = one_of_three_has_failed(&ground).await;
     harness.expect(id).await.awaits(["halt"]);
     let history = history(&harness, id, 1).await;
     let resolved = the(&history, EventKind::GroupResolved);
@@ -420,11 +426,7 @@ async fn the_choice_stays_over_reruns_and_later_failures(ground: Ground) {
 }
 
 async fn the_siblings_of_a_failure_go_on(ground: Ground) {
-    let mut harness = ground.runs(catches_a_failure()).await;
-    let id = ran(&mut harness, ()).await;
-    let kids = children(&harness, id).await;
-    go(&harness, kids[1].id, 1).await;
-    harness.run().await;
+    let (mut harness, id, kids) = one_of_three_has_failed(&ground).await;
     let waiting = Status::AwaitingSignal;
     let expected = [waiting, Status::Failed, waiting];
     assert_eq!(statuses(&harness, id).await, expected);
@@ -435,11 +437,7 @@ async fn the_siblings_of_a_failure_go_on(ground: Ground) {
 }
 
 async fn the_ends_of_siblings_wake_nobody_once_the_group_has_failed(ground: Ground) {
-    let mut harness = ground.runs(catches_a_failure()).await;
-    let id = ran(&mut harness, ()).await;
-    let kids = children(&harness, id).await;
-    go(&harness, kids[1].id, 1).await;
-    harness.run().await;
+    let (mut harness, id, kids) = one_of_three_has_failed(&ground).await;
     harness.expect(id).await.awaits(["halt"]);
     let before = history(&harness, id, 1).await;
     // One ends well and one badly.

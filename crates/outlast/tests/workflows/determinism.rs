@@ -8,8 +8,13 @@ use outlast::prelude::*;
 use outlast::testing::Harness;
 use outlast::workflow::BLOCKED;
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::fmt::Debug;
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::SystemTime;
+use tracing::field::{Field, Visit};
+use tracing::instrument::WithSubscriber;
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::{Context as LayerContext, SubscriberExt};
 
 on_both_stores!(
     a_foreign_await_blocks_and_names_the_call_before_and_the_remedy,
@@ -29,6 +34,7 @@ on_both_stores!(
     a_child_that_is_given_what_a_clock_says_blocks_and_names_the_call_and_the_remedy,
     a_timer_that_goes_by_a_clock_blocks_and_names_the_call_and_the_remedy,
     what_another_process_has_given_stands_and_does_not_block,
+    what_another_process_has_given_is_told_once_with_both_sides_and_the_remedy,
     a_map_without_an_order_in_an_input_is_no_difference,
     a_blocked_workflow_keeps_its_history_but_for_one_event,
     a_blocked_workflow_goes_on_when_a_build_that_fits_runs_it,
@@ -360,6 +366,69 @@ async fn what_another_process_has_given_stands_and_does_not_block(ground: Ground
     harness.run_all().await;
     let kid = get(&harness, children(&harness, id).await[0].id).await;
     assert_eq!(output(&get(&harness, id).await), output(&kid));
+}
+
+async fn what_another_process_has_given_is_told_once_with_both_sides_and_the_remedy(
+    ground: Ground,
+) {
+    let code = script(|flow, _| async move {
+        let time = || Say::Sleep(1_000, u64::try_from(clock().as_nanos()).unwrap());
+        flow.child::<Kid>(time()).await?;
+        flow.child::<Kid>(time()).await
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    let by_another =
+        "update events set data = json(replace(cast(data as text), '\"process\":', '\"before\":'))";
+    let mut warnings = Vec::new();
+    // It is run again at the end of each child, the second time with a difference in both.
+    for _ in 0..2 {
+        ground.tamper(by_another).await;
+        harness.advance(SECOND).await;
+        warnings.push(Warnings::of(harness.run()).await);
+    }
+    harness.expect(id).await.is_done();
+    for told in warnings {
+        let [told] = &told[..] else {
+            panic!("not one warning: {told:?}");
+        };
+        let expected = "the history has child_scheduled of call 1";
+        says(told, [expected, "call 1: child given something else"]);
+        says(told, ["read a clock", "use flow.now()"]);
+    }
+}
+
+/// What is warned of while something runs.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Warnings {
+    async fn of<T>(run: impl Future<Output = T>) -> Vec<String> {
+        let warnings = Warnings::default();
+        let subscriber = tracing_subscriber::registry().with(warnings.clone());
+        run.with_subscriber(subscriber).await;
+        warnings.0.lock().unwrap().clone()
+    }
+}
+
+impl<S: tracing::Subscriber> Layer<S> for Warnings {
+    fn on_event(&self, event: &tracing::Event<'_>, _: LayerContext<'_, S>) {
+        struct Message(String);
+
+        impl Visit for Message {
+            fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+                if field.name() == "message" {
+                    self.0 = format!("{value:?}");
+                }
+            }
+        }
+
+        if *event.metadata().level() == tracing::Level::WARN {
+            let mut message = Message(String::new());
+            event.record(&mut message);
+            self.0.lock().unwrap().push(message.0);
+        }
+    }
 }
 
 async fn a_map_without_an_order_in_an_input_is_no_difference(ground: Ground) {
