@@ -41,4 +41,6 @@ pub mod suite;
 mod vocabulary;
 
 pub use model::Model;
+#[doc(hidden)]
+pub use rules::compiled;
 pub use subject::{Database, Subject, Threads, try_rule};

@@ -7,7 +7,7 @@
 #[macro_export]
 macro_rules! conformance_suite {
     ($open:path) => {
-        $crate::every_rule! { $open }
+        $crate::every_rule! { tests_of_rules $open }
     };
 }
 
@@ -27,7 +27,7 @@ macro_rules! tests_of_rules {
                         $crate::try_rule(
                             $crate::Threads::$threads,
                             super::open_subject,
-                            $crate::suite::$module::$rule,
+                            $crate::compiled::$module::$rule as $crate::compiled::Rule,
                         );
                     }
                 )*
@@ -36,13 +36,49 @@ macro_rules! tests_of_rules {
     };
 }
 
+/// Every rule behind a pointer. What an `async fn` does is compiled by whoever awaits it, so without this the whole suite would be
+/// compiled again by each crate that tries it.
+#[doc(hidden)]
+#[allow(missing_docs, reason = "they are the rules, and say so themselves")]
+pub mod compiled {
+    use crate::Subject;
+    use std::future::Future;
+    use std::pin::Pin;
+
+    pub type Rule = for<'a> fn(&'a Subject) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+    macro_rules! rules_behind_pointers {
+        (; $($module:ident on $threads:ident { $($rule:ident,)* })*) => {
+            $(
+                pub mod $module {
+                    $(
+                        pub fn $rule(
+                            subject: &crate::Subject,
+                        ) -> std::pin::Pin<Box<dyn Future<Output = ()> + '_>> {
+                            Box::pin(crate::suite::$module::$rule(subject))
+                        }
+                    )*
+                }
+            )*
+        };
+    }
+
+    crate::every_rule! { rules_behind_pointers }
+}
+
 /// Every rule there is; a test of this crate holds the list to the sources.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! every_rule {
-    ($open:path) => {
-        $crate::tests_of_rules! {
-            $open;
+    (tests_of_rules $open:path) => {
+        $crate::every_rule! { @list $crate::tests_of_rules, $open }
+    };
+    (rules_behind_pointers) => {
+        $crate::every_rule! { @list rules_behind_pointers, }
+    };
+    (@list $made_of_them:path, $($open:path)?) => {
+        $made_of_them! {
+            $($open)?;
             answering on One {
                 a_step_that_would_wait_comes_to_its_answer_at_once,
                 a_step_that_would_fan_out_starts_nobody,

@@ -24,7 +24,7 @@ fn every_rule_of_the_sources_is_in_the_list() {
 
 fn listed(rules: &Path) -> BTreeSet<String> {
     let text = fs::read_to_string(rules).expect("the list can be read");
-    let list = text.split("$open;\n            ").last().unwrap_or("");
+    let list = text.split("$($open)?;\n            ").last().unwrap_or("");
     let mut module = "";
     let mut listed = BTreeSet::new();
     for line in list.lines().map(str::trim) {

@@ -259,7 +259,8 @@ async fn a_heartbeat_that_waited_renews_the_lease_from_when_it_was_written() {
 
 #[tokio::test]
 async fn a_lock_that_is_held_too_long_is_transient_and_the_connection_lives_on() {
-    let limit = Duration::from_millis(150);
+    // Nothing but a lock takes so long, on a machine that is busy either.
+    let limit = Duration::from_secs(1);
     let by_lock = Named::open(|options| options.max_connections(1).lock_timeout(limit)).await;
     let by_statement =
         Named::open(|options| options.max_connections(1).statement_timeout(limit)).await;
@@ -276,11 +277,7 @@ async fn a_lock_that_is_held_too_long_is_transient_and_the_connection_lives_on()
         let error = try_done(&named.store, &claim).await.unwrap_err();
         assert_transient(&error, said);
         assert!(begun.elapsed() >= limit, "{:?}", begun.elapsed());
-        assert!(
-            begun.elapsed() < Duration::from_secs(5),
-            "{:?}",
-            begun.elapsed()
-        );
+        assert!(begun.elapsed() < 10 * limit, "{:?}", begun.elapsed());
         assert_eq!(named.connections("state <> 'idle'").await, 0);
         // A question never waits for somebody who writes.
         assert_eq!(get(&named.store, claim.id).await.status, Status::Executing);

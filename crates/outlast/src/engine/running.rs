@@ -172,7 +172,7 @@ impl Engine {
         node.stop.everything.cancel();
         self.upkeep.close();
         // A store that does not answer must not hold up the stop.
-        let _ = tokio::time::timeout(LAST_CALLS, self.upkeep.wait()).await;
+        let upkeep = tokio::time::timeout(LAST_CALLS, self.upkeep.wait()).await;
         if let Some(recorder) = &self.recorder {
             let _ = tokio::time::timeout(LAST_WORDS, recorder.record()).await;
         }
@@ -180,6 +180,11 @@ impl Engine {
         // What other nodes do not hear they find out.
         let _ = tokio::time::timeout(LAST_WORDS, node.client.hub.flushed()).await;
         self.end_watchdog();
+        if let (Some(watchdog), Ok(())) = (&self.watchdog, upkeep) {
+            watchdog.ended().await;
+            // Its thread may have been about to look, and then has given a last task to the runtime.
+            let _ = tokio::time::timeout(LAST_CALLS, self.upkeep.wait()).await;
+        }
         Stopped {
             in_time: !self.late.load(Ordering::SeqCst),
         }

@@ -18,6 +18,7 @@ use std::thread::Thread;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -33,6 +34,7 @@ pub(crate) struct Watchdog {
 pub(crate) struct WatchdogThread {
     thread: Thread,
     over: Arc<AtomicBool>,
+    ended: CancellationToken,
 }
 
 impl WatchdogThread {
@@ -40,6 +42,11 @@ impl WatchdogThread {
     pub(crate) fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
         self.thread.unpark();
+    }
+
+    /// Waits until it has ended: then all that it has found to do is a task of `upkeep`, and nothing comes after it.
+    pub(crate) async fn ended(&self) {
+        self.ended.cancelled().await;
     }
 }
 
@@ -53,10 +60,19 @@ impl Watchdog {
         let (node, upkeep, runtime) = (Arc::downgrade(node), upkeep.clone(), Handle::current());
         let over = Arc::new(AtomicBool::new(false));
         let is_over = over.clone();
+        let ended = CancellationToken::new();
+        let at_the_end = ended.clone().drop_guard();
         let thread = std::thread::Builder::new().name("outlast-watchdog".into());
-        let thread = thread.spawn(move || Watchdog::run(&node, &upkeep, &runtime, &is_over))?;
+        let thread = thread.spawn(move || {
+            let _at_the_end = at_the_end;
+            Watchdog::run(&node, &upkeep, &runtime, &is_over);
+        })?;
         let thread = thread.thread().clone();
-        Ok(WatchdogThread { thread, over })
+        Ok(WatchdogThread {
+            thread,
+            over,
+            ended,
+        })
     }
 
     fn run(node: &Weak<Node>, upkeep: &TaskTracker, runtime: &Handle, over: &AtomicBool) {
@@ -85,7 +101,7 @@ impl Watchdog {
             match upkeep.is_closed() {
                 false => drop(upkeep.spawn_on(look, runtime)),
                 // Only so that the runtime does not stand still while the engine stops.
-                true => drop(runtime.spawn(async {})),
+                true => drop(upkeep.spawn_on(async {}, runtime)),
             }
         }
     }

@@ -401,15 +401,17 @@ async fn any_is_impossible_when_all_have_failed<S: Store + Inspect + Clone>(stor
 async fn a_deadline_wakes_with_what_there_is<S: Store + Inspect + Clone>(store: S) {
     let engine = playing(store, &Kid::default()).await;
     let plays = vec![Play::Win(1), park(Play::Win(2))];
+    // Long enough for the first of them on a machine that is busy.
+    let deadline = Duration::from_secs(2);
     let rule = Rule {
         rest: Rest::Cancel,
-        deadline_ms: Some(400),
+        deadline_ms: Some(2_000),
         ..Rule::default()
     };
     let begun = Instant::now();
     let id = start(&engine, plays, rule).await;
     let seen = engine.wait(id, LONG).await.unwrap();
-    assert!(begun.elapsed() >= Duration::from_millis(400));
+    assert!(begun.elapsed() >= deadline);
     assert_eq!(seen["joined"], "deadline");
     assert_eq!(seen["kids"][0], json!([0, "done", 1, null]));
     let reason = format!("cancelled by parent: the join of parent {id} was decided: deadline");

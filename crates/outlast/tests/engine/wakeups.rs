@@ -1,6 +1,7 @@
 //! Whatever makes a step runnable leads to the step in milliseconds, without waiting for a poll.
 //!
-//! Each engine here polls once a minute, so what runs within a second was told of.
+//! Each engine here polls once a minute, so what runs long before was told of. How long it took is printed: how
+//! busy the machine is decides about milliseconds, and not about this.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -34,10 +35,8 @@ on_both_stores!(
 );
 
 const POLL: Duration = Duration::from_secs(60);
-/// Far from the poll, and what a busy machine still holds.
-const AT_ONCE: Duration = Duration::from_secs(1);
-/// How late a busy machine may be. The figures are printed.
-const LATENESS_MAX: Duration = Duration::from_millis(500);
+/// What nobody was told of is found after half of `POLL` at the earliest.
+const TOLD_BY: Duration = Duration::from_secs(15);
 
 /// Answers when its last step ran, by the database's clock.
 #[derive(Clone)]
@@ -122,19 +121,19 @@ async fn at_rest(builder: EngineBuilder) -> Engine {
     engine
 }
 
-/// Prints how long it took, and holds it to `AT_ONCE`.
+/// Prints how long it took, and holds it to what a poll would take.
 fn was_at_once(what: &str, since: Instant) {
     let took = since.elapsed();
     eprintln!("{what}: {took:?}");
-    assert!(took < AT_ONCE, "{what} took {took:?}");
+    assert!(took < TOLD_BY, "{what} took {took:?}");
 }
 
-/// Prints how late it was, and holds it to `LATENESS_MAX`. Early is never right.
+/// Prints how late it was, and holds it to what a poll would be. Early is never right.
 fn was_in_time(what: &str, due: Timestamp, ran: Timestamp) {
     assert!(ran >= due, "{what} was {:?} early", due.since(ran));
     let late = ran.since(due);
     eprintln!("{what}: {late:?} late");
-    assert!(late < LATENESS_MAX, "{what} was {late:?} late");
+    assert!(late < TOLD_BY, "{what} was {late:?} late");
 }
 
 async fn an_insert_is_run_at_once<S: Store + Inspect + Clone>(store: S) {
@@ -392,6 +391,8 @@ mod across_nodes {
     use super::*;
     use crate::support::{on_postgres, url};
     use outlast_postgres::Postgres;
+    use std::sync::mpsc;
+    use tokio::task::JoinHandle;
 
     /// An engine of another process, but for the process.
     async fn elsewhere(store: &Postgres, sleeper: Sleeper, roles: Roles) -> Engine {
@@ -441,47 +442,65 @@ mod across_nodes {
         .await;
     }
 
-    /// A client that is not told looks every 250 ms in the end: half of these would be found after more than
-    /// 125 ms.
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    /// The clock of the runtime, which stands still: nothing that waits for a moment wakes.
+    struct StillClock {
+        go_on: mpsc::Sender<()>,
+        stood_still: JoinHandle<bool>,
+    }
+
+    impl StillClock {
+        /// It goes on by itself after `LONG`, so that whoever waits in vain comes to an end.
+        fn stop() -> StillClock {
+            let (go_on, goes_on) = mpsc::channel();
+            tokio::time::pause();
+            // A clock that is stopped is set to the next moment when all are idle, but not while something blocks.
+            let stood_still =
+                tokio::task::spawn_blocking(move || goes_on.recv_timeout(LONG).is_ok());
+            StillClock { go_on, stood_still }
+        }
+
+        /// Whether it stood still until now.
+        async fn go_on(self) -> bool {
+            let _ = self.go_on.send(());
+            tokio::time::resume();
+            self.stood_still.await.unwrap()
+        }
+    }
+
+    /// A client that is not told looks by itself, but not while its clock stands still.
+    #[tokio::test]
     async fn who_waits_on_a_web_node_hears_of_the_end() {
         on_postgres(async |store| {
             let worker = elsewhere(&store, Sleeper::default(), Roles::WORKER).await;
-            let web = elsewhere(&store, Sleeper::default(), Roles::WEB).await;
+            let through = Through::new(another(&store).await);
+            let gets = through.gets();
+            let web = patient(through, Sleeper::default()).roles(Roles::WEB);
+            let web = web.start().await.unwrap();
             heard(&web).await;
-            let mut waits = Vec::new();
-            for nth in 0..20 {
+            let mut parked = Vec::new();
+            for _ in 0..20 {
                 let id = insert(&web, New::<Sleeper>(Nap::Wait)).await;
                 web.wait_settled(id, LONG).await.unwrap();
-                let client = web.client().clone();
-                // Each looks at moments of its own.
-                let stagger = Duration::from_millis(13 * nth);
-                let wait = tokio::spawn(async move {
-                    tokio::time::sleep(stagger).await;
-                    client.wait(id, LONG).await.unwrap();
-                    client.now().await.unwrap()
-                });
-                waits.push((id, wait));
-            }
-            // By now they look rarely.
-            tokio::time::sleep(Duration::from_millis(900)).await;
-            for (id, _) in &waits {
-                web.signal(*id, Go).await.unwrap();
+                parked.push(id);
             }
 
-            let mut late = Vec::new();
-            for (id, wait) in waits {
-                let known = wait.await.unwrap();
-                let ended = web.get(id).await.unwrap().unwrap().finished_at.unwrap();
-                late.push(known.since(ended));
+            let clock = StillClock::stop();
+            gets.forget_permits(Semaphore::MAX_PERMITS);
+            let waits = parked.iter().map(|id| {
+                let (client, id) = (web.client().clone(), *id);
+                tokio::spawn(async move { client.wait(id, LONG).await.unwrap() })
+            });
+            let waits: Vec<_> = waits.collect();
+            // Each has seen that it is not over yet.
+            gets.acquire_many(20).await.unwrap().forget();
+            for id in parked {
+                web.signal(id, Go).await.unwrap();
             }
-            late.sort();
-            let median = late[late.len() / 2];
-            eprintln!(
-                "end to the waiting node: median {median:?}, longest {:?}",
-                late[19]
-            );
-            assert!(median < Duration::from_millis(60), "{late:?}");
+            for wait in waits {
+                wait.await.unwrap();
+            }
+
+            assert!(clock.go_on().await, "somebody was not told of the end");
             web.shutdown().await;
             worker.shutdown().await;
         })

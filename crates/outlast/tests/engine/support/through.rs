@@ -53,6 +53,8 @@ pub(crate) struct Through<S> {
     delays: Delays,
     /// One for every claim that was answered.
     looks: Arc<Semaphore>,
+    /// One for every `get` that was answered.
+    gets: Arc<Semaphore>,
 }
 
 impl<S: Store + Inspect> Through<S> {
@@ -69,6 +71,7 @@ impl<S: Store + Inspect> Through<S> {
             instead: Arc::new(|_| None),
             delays: Arc::new(|_| None),
             looks: Arc::new(Semaphore::new(0)),
+            gets: Arc::new(Semaphore::new(0)),
         }
     }
 
@@ -77,6 +80,11 @@ impl<S: Store + Inspect> Through<S> {
     pub(crate) async fn first_looks(&self, queues: u32) {
         let looks = self.looks.acquire_many(queues).await;
         looks.expect("it is never closed").forget();
+    }
+
+    /// Has a permit more whenever somebody was answered how an instance stands.
+    pub(crate) fn gets(&self) -> Arc<Semaphore> {
+        self.gets.clone()
     }
 
     /// Neither tells nor hears.
@@ -339,7 +347,9 @@ impl<S: Store + Inspect> Store for Through<S> {
 #[async_trait]
 impl<S: Store + Inspect> Inspect for Through<S> {
     async fn get(&self, id: InstanceId) -> Result<Option<Instance>> {
-        self.store.get(id).await
+        let instance = self.store.get(id).await;
+        self.gets.add_permits(1);
+        instance
     }
 
     async fn find(&self, machine: &str, key: &str) -> Result<Option<Instance>> {
