@@ -4,7 +4,7 @@ use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
     Answer, Awaited, Barrier, Claim, ClosePolicy, Count, DroppedChild, Flowing, Instance,
-    InstanceId, Joined, NewInstance, Outcome, Proceed, Status, Until,
+    InstanceId, Joined, NewInstance, Outcome, Proceed, Span, Status, Until,
 };
 
 /// The barrier of one that has waited for nobody.
@@ -335,6 +335,11 @@ pub async fn a_flow_that_cannot_be_stored_is_rejected(subject: &Subject) {
     let bad_child: NewInstance = task().correlation_key("");
     let names = vec!["x"; outlast_core::limits::AWAITED_NAMES_MAX + 1];
     let some = InstanceId(7);
+    let backwards = Span {
+        round: 1,
+        first: 1,
+        last: 0,
+    };
     let bad = [
         no_places,
         start(vec![task(), bad_child]),
@@ -357,8 +362,8 @@ pub async fn a_flow_that_cannot_be_stored_is_rejected(subject: &Subject) {
         ])),
         park(for_parts(vec![starting(1, -1..=0)])),
         park(for_parts(vec![Awaited {
-            count: 1,
-            ..starting(1, 1..=0)
+            spans: vec![backwards],
+            ..part(&[1], &[], 1)
         }])),
     ];
     for outcome in bad {
