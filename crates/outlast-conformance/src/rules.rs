@@ -301,6 +301,9 @@ macro_rules! every_rule {
                 ends_outside_of_the_spans_are_not_counted,
                 what_ended_before_the_park_is_counted_in_its_part,
                 a_bad_end_before_the_park_is_one_for_all_parts,
+                a_part_may_stand_on_both_sides_of_another,
+                a_child_that_was_not_started_wakes_whichever_part_waits_for_it,
+                a_park_and_ends_of_its_parts_in_one_batch_meet_once,
                 as_many_parts_as_can_be_are_counted,
                 the_reconciler_wakes_one_of_whose_parts_nobody_lives,
             }

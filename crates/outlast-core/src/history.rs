@@ -287,7 +287,7 @@ pub struct Ends {
 /// earlier, when children of these spans end that are not awaited: the workflow looks and waits again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Awaited {
-    /// Where the awaited children stand, a span of each round, ascending; the round that this commit starts is among them
+    /// Where the awaited children stand, ascending and apart from each other; some are of the round that this commit starts
     /// when its children are awaited.
     pub spans: Vec<Span>,
     /// The awaited children of earlier commits that had not ended when the workflow last looked, each once. Those that
@@ -386,21 +386,18 @@ impl Awaited {
                 "are not told apart: one of them is named twice",
             ));
         }
-        let rounds = self.spans.iter().map(|span| span.round);
-        if rounds.clone().any(|round| round < 1) || !rounds.is_sorted_by(|a, b| a < b) {
+        let is_span = |it: &Span| it.round >= 1 && it.first >= 0 && it.last >= it.first;
+        if !self.spans.iter().all(is_span) {
             return Err(Invalid::new(
                 "awaited spans",
-                "are not of rounds that are counted from 1, in ascending order and each once",
+                "do not lead, in a round counted from 1, from a position counted from 0 to the same or a later one",
             ));
         }
-        if self
-            .spans
-            .iter()
-            .any(|it| it.first < 0 || it.last < it.first)
-        {
+        let are_apart = |a: &Span, b: &Span| (a.round, a.last) < (b.round, b.first);
+        if !self.spans.is_sorted_by(are_apart) {
             return Err(Invalid::new(
                 "awaited spans",
-                "do not lead from a position, counted from 0, to the same or a later one",
+                "are not in ascending order and apart from each other",
             ));
         }
         Ok(())
@@ -479,18 +476,22 @@ mod tests {
         let many = limits::AWAITED_PARTS_MAX;
         assert!(parts(vec![part(&[1], 1); many]).check().is_ok());
         assert!(parts(vec![part(&[1], 1); many + 1]).check().is_err());
-        for (first, last) in [(-1, 0), (2, 1)] {
-            let span = Span {
-                round: 1,
-                first,
-                last,
-            };
-            let spans = vec![span];
-            let backwards = Awaited {
-                spans,
-                ..part(&[1], 1)
-            };
-            assert!(parts(vec![backwards]).check().is_err(), "{span:?}");
+        let spans = |spans: &[(i32, i32, i32)]| Awaited {
+            spans: spans
+                .iter()
+                .map(|&(round, first, last)| Span { round, first, last })
+                .collect(),
+            ..part(&[1], 1)
+        };
+        let fit = spans(&[(1, 0, 3), (1, 5, 5), (2, 0, 0)]);
+        assert!(parts(vec![fit]).check().is_ok());
+        for bad in [
+            &[(1, -1, 0)][..],
+            &[(1, 2, 1)],
+            &[(1, 0, 3), (1, 3, 4)],
+            &[(1, 4, 4), (1, 0, 3)],
+        ] {
+            assert!(parts(vec![spans(bad)]).check().is_err(), "{bad:?}");
         }
         for (rounds, count) in [
             (&[][..], 1),

@@ -34,8 +34,8 @@ pub const ERROR_BYTES_MAX: usize = 8 * 1024;
 /// How many names one wait may list: each is compared with every signal that arrives.
 pub const AWAITED_NAMES_MAX: usize = 100;
 
-/// How many things one workflow may wait for at a time that each need several ends of children: every end is counted with
-/// each of them. What waits for more wakes a workflow early.
+/// How many parts a park may have: things that a workflow waits for at a time and that each need ends of children of
+/// their own. Every end is held against each of them.
 pub const AWAITED_PARTS_MAX: usize = 100;
 
 /// Signals an instance may hold unconsumed. A claim loads the whole inbox, so it must have an end.

@@ -25,24 +25,4 @@ as $$
      where s.round is not null
 $$;
 
--- What is left of each part when so many have ended: given the part of each end.
-create function outlast.left_over(counts integer[], ended integer[])
-returns integer[]
-language sql immutable parallel safe
-as $$
-    select array_agg(greatest(c.ends - (select count(*) from unnest(ended) as e (part) where e.part = c.part), 0)::integer
-                     order by c.part)
-      from unnest(counts) with ordinality as c (ends, part)
-$$;
-
--- Of several counts the one that is nearest to its end.
-create function outlast.least_of(counts integer[])
-returns integer
-language sql immutable parallel safe
-as $$
-    select min(c.ends) from unnest(counts) as c (ends)
-$$;
-
 revoke all on function outlast.spans(integer[], integer[], integer[], integer[]) from public;
-revoke all on function outlast.left_over(integer[], integer[]) from public;
-revoke all on function outlast.least_of(integer[]) from public;

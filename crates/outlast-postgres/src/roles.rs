@@ -131,8 +131,6 @@ const CLOCK: &[&str] = &["now()"];
 const COUNTING: &[&str] = &[
     "joined(integer, boolean, integer, integer, integer)",
     "spans(integer[], integer[], integer[], integer[])",
-    "left_over(integer[], integer[])",
-    "least_of(integer[])",
 ];
 
 impl Roles {

@@ -229,15 +229,26 @@ async fn an_end_costs_the_same_however_many_are_awaited() {
         let sql = include_str!("../sql/commit/join_parts.sql");
         steps(&connection, sql, values)
     };
+    let stored_parts = |parent: InstanceId| {
+        let connection = Connection::open(&path).unwrap();
+        let sql = "select joining, json_array_length(joining_left) from instances where id = ?1";
+        let parts = connection.query_row(sql, [parent.0], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
+        });
+        parts.unwrap()
+    };
     let park = flow(vec![scene::order(); 1_000], awaiting(1, 1_000));
     commit(&store, &mut claim, park, Vec::new()).await;
     let (counted, many) = steps_of_an_end(claim.id);
     assert_eq!(counted, 1);
+    let parts_of_many = stored_parts(claim.id);
     scene::insert(&store, vec![scene::order().priority(-1)]).await;
     let mut claim = scene::claim(&store, worker, 1).await.claims.remove(0);
     let park = flow(vec![scene::order(); 2], awaiting(1, 2));
     commit(&store, &mut claim, park, Vec::new()).await;
     assert_eq!(steps_of_an_end(claim.id), (1, many));
+    let parts = stored_parts(claim.id);
+    assert_eq!(parts, parts_of_many, "what an end has to read and to write");
     store.close().await;
 }
 

@@ -199,6 +199,73 @@ pub async fn a_bad_end_before_the_park_is_one_for_all_parts(subject: &Subject) {
     assert_eq!(joined(&row), Some(Joined::Failure));
 }
 
+/// A lone child on either side of a group is two spans of one round.
+pub async fn a_part_may_stand_on_both_sides_of_another(subject: &Subject) {
+    let sides = Awaited {
+        spans: [starting(1, 0..=0), starting(1, 4..=4)]
+            .into_iter()
+            .flat_map(|part| part.spans)
+            .collect(),
+        count: 1,
+        ..starting(1, 0..=0)
+    };
+    let until = || for_parts(vec![starting(1, 1..=3), sides.clone()]);
+    for side in [0, 4] {
+        let (worker, id, children) = subject.awaiting(tasks(5), until()).await;
+        subject.finish_all(&children[1..3]).await;
+        let row = subject.get(id).await;
+        assert_eq!(
+            (row.status, left(&row)),
+            (Status::AwaitingChildren, vec![1, 1])
+        );
+        subject.commit(&children[side], done()).await;
+        let claim = subject.claim_the(worker, id).await;
+        subject.commit(&claim, done()).await;
+        subject.commit(&children[3], done()).await;
+        subject.commit(&children[4 - side], done()).await;
+    }
+}
+
+/// Whichever part waits for it, and though another one waits for earlier children.
+pub async fn a_child_that_was_not_started_wakes_whichever_part_waits_for_it(subject: &Subject) {
+    let elsewhere = later(task(), seconds(900)).correlation_key("k");
+    subject.insert(elsewhere).await;
+    let (worker, claim) = subject.flowing(tasks(2)).await;
+    let children = subject.claim(worker, 9).await;
+    let started = vec![task(), task().correlation_key("k")];
+    let parts = vec![of(&children, &[0, 1]), starting(2, 0..=1)];
+    let outcome = start_and_park(started, for_parts(parts));
+    assert_eq!(subject.commit(&claim, outcome).await, Status::Runnable);
+    let row = subject.get(claim.id).await;
+    assert_eq!((left(&row), counts(&row)), (vec![2, 2], (2, 0)));
+    assert_eq!(joined(&row), Some(Joined::Failure));
+}
+
+/// The ends have not come yet for the park, and are counted after it, each in its part.
+pub async fn a_park_and_ends_of_its_parts_in_one_batch_meet_once(subject: &Subject) {
+    for park_first in [true, false] {
+        let (worker, claim) = subject.flowing(tasks(5)).await;
+        let children = subject.claim(worker, 9).await;
+        let parts = vec![of(&children, &[0, 1]), of(&children, &[2, 3, 4])];
+        let mut commits = vec![commit_of(&claim, park(for_parts(parts)))];
+        let ended = [0, 2, 3].map(|n: usize| commit_of(&children[n], done()));
+        commits.extend(ended);
+        if !park_first {
+            commits.reverse();
+        }
+        subject.commit_all(commits).await;
+        let row = subject.get(claim.id).await;
+        assert_eq!(
+            (row.status, left(&row), counts(&row)),
+            (Status::AwaitingChildren, vec![1, 1], (1, 0))
+        );
+        subject.commit(&children[4], done()).await;
+        let claim = subject.claim_the(worker, claim.id).await;
+        subject.commit(&claim, done()).await;
+        subject.commit(&children[1], done()).await;
+    }
+}
+
 pub async fn as_many_parts_as_can_be_are_counted(subject: &Subject) {
     let many = outlast_core::limits::AWAITED_PARTS_MAX as i32;
     let parts = (0..many).map(|n| starting(1, 2 * n..=2 * n + 1));

@@ -32,9 +32,9 @@ given as materialized (
 ),
 found as materialized (
     select i.id, g.revision, g.status, g.answers, g.starts, g.reported, g.places, g.names, g.after_us, g.at_us,
-           g.rounds, g.parts, g.firsts, g.lasts, g.counts, i.cancel_requested_at, i.cancel_reason,
+           g.rounds, g.parts, g.firsts, g.lasts, i.cancel_requested_at, i.cancel_reason,
            i.cancel_requested_at is not null and not i.cancel_answered and not g.answers as is_cancelled,
-           l.left_over, outlast.least_of(l.left_over) as nearest, s.bad, s.bad + s.gone > 0
+           l.left_over, l.nearest, l.least, s.bad, s.bad + s.gone > 0
                or g.reported and i.children_dropped is not null and i.round + 1 = any (g.rounds) as is_bad
       from given g
       join outlast.instances i on i.id = any (array[g.id])
@@ -51,7 +51,12 @@ found as materialized (
                   offset 0) n on true
            offset 0) s
      cross join lateral (
-           select outlast.left_over(g.counts, s.ended) as left_over
+           select array_agg(c.left_over order by c.part) as left_over, min(c.left_over) as nearest, min(c.ends) as least
+             from (select c.part, c.ends,
+                          greatest(c.ends - (select count(*) from unnest(s.ended) as t (part)
+                                              where t.part = c.part), 0)::integer as left_over
+                     from unnest(g.counts) with ordinality as c (ends, part)
+                   offset 0) as c
            offset 0) l
 ),
 decided as materialized (
@@ -95,7 +100,7 @@ written as (
            join_fails_fast = d.rounds is not null or i.join_fails_fast,
            join_window = case when d.rounds is null then i.join_window else d.places end,
            join_rest = case when d.rounds is null then i.join_rest end,
-           children_started = coalesce(outlast.least_of(d.counts), i.children_started),
+           children_started = coalesce(d.least, i.children_started),
            children_pending = coalesce(d.nearest, i.children_pending),
            children_failed = case when d.rounds is null then i.children_failed else d.bad end,
            first_failure = case when d.rounds is null then i.first_failure end,

@@ -2,7 +2,7 @@
 --
 -- $1 ids  $2 the revisions the children were at before this transaction ended them
 -- guard   this transaction ended them; the parent still waits, and for these very children (I6)
--- locks   parents by id   index instances_pkey   bound the batch
+-- locks   parents by id   index instances_pkey   bound the batch, and the spans that each workflow waits for
 --
 -- After the children's own rows are written: who shares a parent waits for the other's counting and its disk, and
 -- not for its rows too. A parent is locked first and looked at as it is then, which is all that the count depends on: when
@@ -38,7 +38,7 @@ parents as materialized (
        for no key update of p
 ),
 awaited as materialized (
-    select p.id, e.children, e.failed, e.first_failure, null::integer[] as left_over
+    select p.id, e.children, e.failed, e.first_failure, null::integer[] as left_over, null::integer as nearest
       from parents p
      cross join lateral (
            select count(*)::integer as children, count(*) filter (where e.is_bad)::integer as failed,
@@ -48,7 +48,7 @@ awaited as materialized (
            offset 0) e
      where p.status = 'awaiting_children' and p.joining is null and e.children > 0
     union all
-    select p.id, null, e.failed, e.first_failure, outlast.left_over(p.joining_left, e.parts)
+    select p.id, null, e.failed, e.first_failure, l.left_over, l.nearest
       from parents p
      cross join lateral (
            select array_agg(s.part) as parts, count(distinct e.id) filter (where e.is_bad)::integer as failed,
@@ -57,6 +57,13 @@ awaited as materialized (
              join outlast.spans(p.joining, p.joining_part, p.joining_first, p.joining_last) as s
                on s.round = e.round and e.position between s.first and s.last
            offset 0) e
+     cross join lateral (
+           select array_agg(c.left_over order by c.part) as left_over, min(c.left_over) as nearest
+             from (select c.part, greatest(c.ends - (select count(*) from unnest(e.parts) as t (part)
+                                                      where t.part = c.part), 0)::integer as left_over
+                     from unnest(p.joining_left) with ordinality as c (ends, part)
+                   offset 0) as c
+           offset 0) l
      where p.status = 'awaiting_children' and p.joining is not null and e.parts is not null
 ),
 counted as (
@@ -77,8 +84,7 @@ counted as (
                     from (select l.pending,
                                  outlast.joined(p.join_needs, p.join_fails_fast, p.children_started, l.pending,
                                                 p.children_failed + e.failed) as joined
-                            from (select case when e.left_over is null then p.children_pending - e.children
-                                              else outlast.least_of(e.left_over) end as pending) as l)
+                            from (select coalesce(e.nearest, p.children_pending - e.children) as pending) as l)
                       as d),
            updated_at = outlast.now()
       from awaited e

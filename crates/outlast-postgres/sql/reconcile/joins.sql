@@ -2,7 +2,8 @@
 -- part of which nobody lives.
 --
 -- $1 ids, locked by deliver/lock.sql
--- locks own rows, held   index instances_pkey, instances_children   bound the page
+-- locks own rows, held   index instances_pkey, instances_children   bound the page, and for each of it the children of the
+--       rounds that it waits for, as often as there are parts
 --
 -- Failures are counted since there is a count of them: for fan-outs that know how many children they started.
 with

@@ -187,7 +187,8 @@ mod tests {
         };
         // As if ends had been counted wrongly: nobody would wake it.
         let database = rusqlite::Connection::open(&file).unwrap();
-        let miscount = "update instances set children_pending = 5 where id = ?1";
+        let miscount =
+            "update instances set children_pending = 5, joining_left = '[5]' where id = ?1";
         database.execute(miscount, [id.get().0]).unwrap();
         runtime.block_on(harness.run_all());
         runtime.block_on(async { harness.expect(id).await.awaits_children() });

@@ -392,8 +392,11 @@ async fn what_another_process_has_given_is_told_once_with_both_sides_and_the_rem
         let [told] = &told[..] else {
             panic!("not one warning: {told:?}");
         };
-        let expected = "the history has child_scheduled of call 1";
-        says(told, [expected, "call 1: child given something else"]);
+        let expected = "the history has event 2: child_scheduled \"kid\" of call 1";
+        says(
+            told,
+            [expected, "call 1: child \"kid\" given something else"],
+        );
         says(told, ["read a clock", "use flow.now()"]);
     }
 }

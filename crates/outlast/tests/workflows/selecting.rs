@@ -30,6 +30,7 @@ on_both_stores!(
     a_signal_that_came_before_the_worker_died_wins_over_a_step_that_is_not_over,
     a_child_that_ends_while_a_step_runs_is_heard_when_that_is_over,
     a_thousand_children_beside_a_lone_child_do_not_wake_their_parent,
+    a_thousand_children_between_lone_children_do_not_wake_their_parent,
     groups_in_a_selection_do_not_wake_their_parent_for_each_other,
     a_failure_in_any_member_wakes_at_once,
 );
@@ -567,6 +568,39 @@ async fn a_thousand_children_beside_a_lone_child_do_not_wake_their_parent(ground
         let tally = harness.run().await;
         assert_eq!(output(&get(&harness, id).await), expected);
         assert_eq!((tally.flows, tally.done), (0, 2));
+    }
+}
+
+async fn a_thousand_children_between_lone_children_do_not_wake_their_parent(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let jobs = (0..1_000).map(|n| flow.activity(Double, n));
+        let group = flow.all((jobs.collect::<Vec<_>>(), flow.child::<Kid>(Say::Wait)));
+        let lone = || flow.child::<Kid>(Say::Wait);
+        Ok(match flow.select((lone(), group, lone())).await? {
+            OneOf3::First(n) => json!(["before", n]),
+            OneOf3::Second((jobs, n)) => json!([jobs.len(), n]),
+            OneOf3::Third(n) => json!(["behind", n]),
+        })
+    });
+    let expected = [
+        json!(["before", 9]),
+        json!([1_000, 9]),
+        json!(["behind", 9]),
+    ];
+    for (ends, expected) in expected.into_iter().enumerate() {
+        let mut harness = ground.runs(code.clone()).await;
+        let id = begin(&harness, ()).await;
+        let tally = harness.run().await;
+        assert_eq!(tally.done, 1_000);
+        assert_eq!(
+            tally.flows, 4,
+            "its own park, and those of the three that wait"
+        );
+        let kids = children(&harness, id).await;
+        let mut waiting = kids.iter().filter(|kid| !kid.status.is_terminal());
+        go(&harness, waiting.nth(ends).unwrap().id, 9).await;
+        harness.run().await;
+        assert_eq!(output(&get(&harness, id).await), expected);
     }
 }
 

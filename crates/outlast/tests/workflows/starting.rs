@@ -105,7 +105,17 @@ async fn a_child_is_joined_by_two_at_once(ground: Ground) {
         let (a, b) = futures_util::join!(kid.join(), kid.join());
         Ok((a?, b?))
     });
-    assert_eq!(result_of(&ground, code, ()).await, json!([7, 7]));
+    ends_once(ground, code, json!([7, 7])).await;
+}
+
+/// The history has the end of its one child once.
+async fn ends_once(ground: Ground, code: Script, expected: Value) {
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    harness.run_all().await;
+    assert_eq!(output(&get(&harness, id).await), expected);
+    let history = history(&harness, id, 1).await;
+    assert_eq!(count(&history, EventKind::ChildCompleted), 1);
 }
 
 async fn a_child_is_in_one_group_twice(ground: Ground) {
@@ -114,7 +124,7 @@ async fn a_child_is_in_one_group_twice(ground: Ground) {
         flow.all((kid.join(), flow.activity(Double, 1), kid.join()))
             .await
     });
-    assert_eq!(result_of(&ground, code, ()).await, json!([7, 2, 7]));
+    ends_once(ground, code, json!([7, 2, 7])).await;
 }
 
 async fn a_started_machine_is_joined(ground: Ground) {

@@ -8,6 +8,7 @@ use crate::workflow::events::{
     Waiting, data, event, failure_kind,
 };
 use outlast_core::{EventKind, Invalid, Json, NewEvent, Timestamp};
+use std::collections::BTreeSet;
 
 impl Runtime {
     /// Whether there is something that the code does not know yet, and can be told.
@@ -178,11 +179,15 @@ impl Runtime {
         });
         let mut answers = false;
         let it = &self.calls[index_of(call)];
-        for &index in std::iter::once(&it.unit).chain(&it.link().joins) {
-            let unit = &mut self.units[index as usize];
+        let own = (it.unit, it.place.as_ref().map_or(0, |place| place.index));
+        for &(number, index) in std::iter::once(&own).chain(&it.link().joins) {
+            let unit = &mut self.units[number as usize];
             unit.open -= 1;
             if is_bad && unit.first_bad.is_none() {
                 unit.first_bad = Some(call);
+            }
+            if let Some(several) = &mut unit.several {
+                several.note_end(index, event as u32, is_bad.then_some(call));
             }
             answers |= matches!(unit.kind, UnitKind::Single | UnitKind::Launch);
         }
@@ -203,7 +208,8 @@ impl Runtime {
         if several.cancel_rest {
             let open = self.open_leaves(unit);
             let living = open.filter(|(_, it)| it.kind.is_child() && it.is_recorded);
-            let living: Vec<i32> = living.map(|(leaf, _)| leaf).collect();
+            // Who stands in it twice is told once.
+            let living: BTreeSet<i32> = living.map(|(leaf, _)| leaf).collect();
             self.to_cancel.extend(living);
         }
         true
@@ -234,10 +240,9 @@ impl Runtime {
                 })
             }
             UnitKind::Selection => {
-                let decided = it.members().enumerate();
-                let decided = decided.filter_map(|(index, leaves)| {
-                    self.decided_at(leaves)
-                        .map(|(event, bad)| (event, index, bad))
+                let decided = several.standing.iter().enumerate();
+                let decided = decided.filter_map(|(index, member)| {
+                    member.decided.map(|(event, bad)| (event, index, bad))
                 });
                 decided.min().map(|(_, winner, failed)| {
                     let resolved = Resolved {
@@ -249,21 +254,5 @@ impl Runtime {
                 })
             }
         }
-    }
-
-    /// The event by which a member was decided, and its bad leaf.
-    fn decided_at(&self, leaves: &[i32]) -> Option<(usize, Option<i32>)> {
-        let ends = leaves
-            .iter()
-            .map(|leaf| (*leaf, self.call(*leaf).end.as_ref()));
-        let bad = ends.clone().filter_map(|(leaf, end)| {
-            let end = end.filter(|end| end.answer.is_bad())?;
-            Some((end.event as usize, Some(leaf)))
-        });
-        let all: Option<Vec<usize>> = ends
-            .map(|(_, end)| end.map(|end| end.event as usize))
-            .collect();
-        let well = all.map(|events| (events.into_iter().max().unwrap_or(0), None));
-        bad.min().or(well)
     }
 }

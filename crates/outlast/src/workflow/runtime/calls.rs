@@ -75,8 +75,8 @@ pub(in crate::workflow) struct Link {
     pub(in crate::workflow) run: i32,
     /// The child, as it was found in the store.
     pub(in crate::workflow) found: Option<InstanceId>,
-    /// The units that wait for it later.
-    pub(in crate::workflow) joins: Vec<u32>,
+    /// The units that wait for it later, and its index among their leaves.
+    pub(in crate::workflow) joins: Vec<(u32, usize)>,
 }
 
 static NO_LINK: Link = Link::NONE;
@@ -147,9 +147,36 @@ pub(in crate::workflow) struct Several {
     pub(in crate::workflow) call: i32,
     /// Where the leaves of each member of a selection begin; a group is one member.
     pub(in crate::workflow) members: Vec<usize>,
+    /// How each member of a selection stands.
+    pub(in crate::workflow) standing: Vec<Member>,
     pub(in crate::workflow) window: Option<u32>,
     pub(in crate::workflow) cancel_rest: bool,
     pub(in crate::workflow) resolved: Option<Resolved>,
+}
+
+/// How a member of a selection stands.
+pub(in crate::workflow) struct Member {
+    /// Leaves that have not ended.
+    pub(in crate::workflow) open: u32,
+    /// The place of the event that has decided it, and the bad leaf if there is one.
+    pub(in crate::workflow) decided: Option<(u32, Option<i32>)>,
+}
+
+impl Several {
+    /// A leaf has ended: decides its member, if that is the last or has ended badly.
+    pub(in crate::workflow) fn note_end(&mut self, index: usize, event: u32, bad: Option<i32>) {
+        let member = self.members.partition_point(|begin| *begin <= index);
+        let member = member
+            .checked_sub(1)
+            .and_then(|it| self.standing.get_mut(it));
+        let Some(member) = member else {
+            return;
+        };
+        member.open -= 1;
+        if member.decided.is_none() && (bad.is_some() || member.open == 0) {
+            member.decided = Some((event, bad));
+        }
+    }
 }
 
 impl Unit {

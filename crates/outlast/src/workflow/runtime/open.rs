@@ -92,9 +92,12 @@ impl Runtime {
     }
 
     /// The open children of the given calls, by round.
-    pub(in crate::workflow) fn by_round(&self, calls: &[i32]) -> BTreeMap<i32, Vec<i32>> {
+    pub(in crate::workflow) fn by_round(
+        &self,
+        calls: impl Iterator<Item = i32>,
+    ) -> BTreeMap<i32, Vec<i32>> {
         let mut rounds: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
-        for &call in calls {
+        for call in calls {
             let round = self.call(call).link().round;
             rounds.entry(round).or_default().push(call);
         }

@@ -1,6 +1,6 @@
 //! How the calls of the code are registered, and held against the history.
 
-use super::calls::{Ask, Call, Leaf, NewCall, Several, Unit, UnitKind};
+use super::calls::{Ask, Call, Leaf, Member, NewCall, Several, Unit, UnitKind};
 use super::{Identity, Runtime, describe_call};
 use crate::workflow::events::{self, CallKind, Place, Scheduled, Waiting, data, is_digest_of};
 use crate::workflow::group::Spread;
@@ -38,7 +38,7 @@ impl Runtime {
                 }
                 Leaf::Again(call) => {
                     if let Some(link) = self.call_mut(call).link_mut() {
-                        link.joins.push(unit as u32);
+                        link.joins.push((unit as u32, index));
                     }
                     call
                 }
@@ -57,19 +57,42 @@ impl Runtime {
         let several = groups.first().map(|&call| Several {
             call,
             members: spread.members,
+            standing: Vec::new(),
             window: spread.window,
             cancel_rest: spread.cancel_rest,
             resolved: None,
         });
-        let it = Unit {
+        let mut it = Unit {
             kind,
             first_bad: bad.map(|(_, leaf, _)| leaf),
             open: (size - ends.count()) as u32,
             leaves,
             several: several.map(Box::new),
         };
+        if kind == UnitKind::Selection {
+            let standing = it.members().map(|leaves| self.standing(leaves)).collect();
+            if let Some(several) = &mut it.several {
+                several.standing = standing;
+            }
+        }
         self.units.push(it);
         Some(unit)
+    }
+
+    /// How a member of a selection stands: children that were started before may have ended.
+    fn standing(&self, leaves: &[i32]) -> Member {
+        let ends = leaves.iter().filter_map(|leaf| {
+            let end = self.call(*leaf).end.as_ref()?;
+            Some((end.event, end.answer.is_bad().then_some(*leaf)))
+        });
+        let bad = ends.clone().filter(|(_, bad)| bad.is_some()).min();
+        let open = leaves.len() - ends.clone().count();
+        let last = ends.map(|(event, _)| event).max().unwrap_or(0);
+        let well = (open == 0).then_some((last, None));
+        Member {
+            open: open as u32,
+            decided: bad.or(well),
+        }
     }
 
     fn register_groups(&mut self, unit: usize, outermost: CallKind, groups: usize) -> Vec<i32> {

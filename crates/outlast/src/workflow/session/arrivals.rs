@@ -4,7 +4,7 @@ use super::super::events::{CallKind, Ended, Told, end_of, event};
 use super::Session;
 use crate::machine::{Context, Trouble};
 use outlast_core::{Child, EventKind, InstanceId, NewEvent, Note, Signal, Timestamp};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 impl Session {
     /// What has come since the history was written.
@@ -67,13 +67,14 @@ impl Session {
 
     /// Children that are waited for and have ended; of the others it is noted who they are.
     async fn arrived_children(&mut self, cx: &Context) -> Result<Vec<Arrival>, Trouble> {
-        let calls: Vec<i32> = {
+        // Who is waited for by several ends once all the same.
+        let calls: BTreeSet<i32> = {
             let runtime = self.flow.lock();
             let open = runtime.open();
             let children = open.filter(|(_, call)| call.kind.is_child() && call.is_recorded);
             children.map(|(call, _)| call).collect()
         };
-        let rounds = self.flow.lock().by_round(&calls);
+        let rounds = self.flow.lock().by_round(calls.iter().copied());
         let mut arrivals = Vec::new();
         for (round, calls) in rounds {
             let children = cx.client().children_of(cx.id(), round).await;
@@ -195,18 +196,19 @@ impl Session {
     /// Asks those to end that a group or a selection was decided without.
     pub(super) async fn cancel_rest(&mut self, cx: &Context) -> Result<(), Trouble> {
         let calls = self.flow.lock().to_cancel.clone();
-        let rounds = self.flow.lock().by_round(&calls);
+        let rounds = self.flow.lock().by_round(calls.iter().copied());
         let mut told: Vec<(i32, InstanceId)> = Vec::new();
         for (round, calls) in rounds {
             let children = cx.client().children_of(cx.id(), round).await;
             let children = children.map_err(Trouble::Store)?;
+            let children: HashMap<i32, InstanceId> = children
+                .into_iter()
+                .map(|child| (child.position, child.id))
+                .collect();
             let runtime = self.flow.lock();
             for call in calls {
-                let position = runtime.call(call).link().position;
-                let child = children.iter().find(|child| child.position == position);
-                if let Some(child) = child {
-                    told.push((call, child.id));
-                }
+                let child = children.get(&runtime.call(call).link().position);
+                told.extend(child.map(|child| (call, *child)));
             }
         }
         let note = Note::by("parent").because(format!("parent {} goes on without it", cx.id()));

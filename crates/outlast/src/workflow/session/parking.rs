@@ -3,12 +3,12 @@
 use super::super::runtime::{Ask, Runtime};
 use super::Session;
 use crate::machine::Decided;
-use outlast_core::limits::AWAITED_PARTS_MAX;
+use outlast_core::limits::{AWAITED_PARTS_MAX, CHILDREN_MAX};
 use outlast_core::{
     Awaited, Due, Ends, Flowing, InstanceId, Outcome, Park, Proceed, Span, Timestamp,
 };
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::time::Duration;
 
 impl Session {
@@ -162,61 +162,119 @@ impl Wakes {
 /// Children that are waited for together.
 #[derive(Clone, Default)]
 struct Part {
-    /// From the first to the last position of those in each round. Who has ended between them ends no more; who is not
+    /// From a first to a last position in a round, in any order. Who has ended between them ends no more; who is not
     /// waited for there may wake too early.
-    spans: BTreeMap<i32, (i32, i32)>,
+    spans: Vec<Span>,
     children: Vec<InstanceId>,
     count: i32,
 }
 
 impl Part {
+    /// One more, of those that stand beside each other.
     fn add(&mut self, round: i32, position: i32, child: Option<InstanceId>) {
         self.count += 1;
         self.children.extend(child);
-        self.widen(round, (position, position));
-    }
-
-    fn widen(&mut self, round: i32, (first, last): (i32, i32)) {
-        let span = self.spans.entry(round).or_insert((first, last));
-        *span = (span.0.min(first), span.1.max(last));
+        match self.spans.last_mut().filter(|span| span.round == round) {
+            Some(span) => {
+                span.first = span.first.min(position);
+                span.last = span.last.max(position);
+            }
+            None => self.spans.push(Span {
+                round,
+                first: position,
+                last: position,
+            }),
+        }
     }
 
     /// Whatever comes first of two. It is never woken too late, and by lone children never too early either.
     fn or(mut self, other: Part) -> Part {
         self.count = self.count.min(other.count);
         self.children.extend(other.children);
-        for (round, span) in other.spans {
-            self.widen(round, span);
-        }
+        self.spans.extend(other.spans);
         self
     }
 
-    fn awaited(mut self) -> Awaited {
+    /// Says everything once.
+    fn tidy(&mut self, may_lead_over: impl Fn(i32, (i32, i32)) -> bool) {
         // Who is waited for by several is one child all the same.
         self.children.sort_unstable();
         self.children.dedup();
-        let spans = self.spans.into_iter();
+        self.spans = joined(std::mem::take(&mut self.spans), may_lead_over);
+    }
+
+    fn awaited(self) -> Awaited {
         Awaited {
-            spans: spans
-                .map(|(round, (first, last))| Span { round, first, last })
-                .collect(),
+            spans: self.spans,
             children: self.children,
             count: self.count,
         }
     }
 }
 
-/// Not more parts than can be counted: lone children are one, since the first of them counts. Of what are still too many,
+/// Not more than can be counted: lone children are one part, since the first of them counts. Of what are still too many,
 /// the smallest are taken together: they have the fewest ends to wake with.
 fn few(parts: Vec<Part>) -> Vec<Part> {
-    let (lone, mut parts): (Vec<Part>, Vec<Part>) = parts.into_iter().partition(|it| it.count == 1);
-    parts.extend(lone.into_iter().reduce(Part::or));
-    if parts.len() > AWAITED_PARTS_MAX {
-        parts.sort_by_key(|part| Reverse(part.count));
-        let smallest = parts.split_off(AWAITED_PARTS_MAX - 1);
-        parts.extend(smallest.into_iter().reduce(Part::or));
+    let (lone, mut groups): (Vec<Part>, Vec<Part>) =
+        parts.into_iter().partition(|it| it.count == 1);
+    let mut merged: Vec<Part> = lone.into_iter().reduce(Part::or).into_iter().collect();
+    let room = AWAITED_PARTS_MAX - merged.len();
+    if groups.len() > room {
+        groups.sort_by_key(|part| Reverse(part.count));
+        let smallest = groups.split_off(room - 1);
+        merged.extend(smallest.into_iter().reduce(Part::or));
     }
-    parts
+    for part in &mut groups {
+        part.tidy(|_, _| true);
+    }
+    // Of what was taken together no span leads over somebody whom a group waits for.
+    let spans = groups.iter().flat_map(|part| part.spans.clone());
+    let others = joined(spans.collect(), |_, _| false);
+    for part in &mut merged {
+        part.tidy(|round, gap| !has_some(&others, round, gap));
+    }
+    groups.extend(merged);
+    match is_too_much(&groups) {
+        true => {
+            let mut all = groups.into_iter().reduce(Part::or).unwrap_or_default();
+            all.tidy(|_, _| true);
+            vec![all]
+        }
+        false => groups,
+    }
+}
+
+/// Whether it is more than a park may say: the same children, over and over.
+fn is_too_much(parts: &[Part]) -> bool {
+    let children: usize = parts.iter().map(|part| part.children.len()).sum();
+    let spans: usize = parts.iter().map(|part| part.spans.len()).sum();
+    children.max(spans) > CHILDREN_MAX
+}
+
+/// Spans in their order, and as few as there can be: what overlaps is one, and so is what may be led over.
+fn joined(mut spans: Vec<Span>, may_lead_over: impl Fn(i32, (i32, i32)) -> bool) -> Vec<Span> {
+    spans.sort_unstable();
+    let mut joined: Vec<Span> = Vec::with_capacity(spans.len());
+    for span in spans {
+        let before = joined.last_mut().filter(|it| it.round == span.round);
+        let before = before.filter(|it| {
+            let gap = (it.last + 1, span.first - 1);
+            gap.0 > gap.1 || may_lead_over(span.round, gap)
+        });
+        match before {
+            Some(before) => before.last = before.last.max(span.last),
+            None => joined.push(span),
+        }
+    }
+    joined
+}
+
+/// Whether these spans, in their order and apart, have somebody from the first to the last position.
+fn has_some(spans: &[Span], round: i32, (first, last): (i32, i32)) -> bool {
+    let next = spans.partition_point(|span| (span.round, span.last) < (round, first));
+    spans
+        .get(next)
+        .is_some_and(|span| span.round == round && span.first <= last)
 }
 
 type Moment = (Option<Timestamp>, Duration);
@@ -240,6 +298,78 @@ fn earlier(a: Option<Due>, b: Option<Due>, now: Timestamp) -> Option<Due> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A part of children that stand at these places.
+    fn part(places: &[(i32, i32)]) -> Part {
+        let mut part = Part::default();
+        for &(round, position) in places {
+            let id = i64::from(round) * 1_000_000 + i64::from(position);
+            part.add(round, position, Some(InstanceId(id)));
+        }
+        part
+    }
+
+    fn group(round: i32, positions: std::ops::Range<i32>) -> Part {
+        part(&positions.map(|it| (round, it)).collect::<Vec<_>>())
+    }
+
+    fn spans(part: &Part) -> Vec<(i32, i32, i32)> {
+        let spans = part.spans.iter();
+        spans.map(|it| (it.round, it.first, it.last)).collect()
+    }
+
+    #[test]
+    fn lone_children_are_one_part_that_leads_over_no_group() {
+        let lone = |position| part(&[(1, position)]);
+        let parts = few(vec![lone(0), group(1, 1..1_001), lone(1_001), lone(1_003)]);
+        assert_eq!(parts.len(), 2);
+        assert_eq!(spans(&parts[0]), [(1, 1, 1_000)]);
+        assert_eq!((parts[0].count, parts[1].count), (1_000, 1));
+        // Who stands between the last two is waited for by nobody.
+        assert_eq!(spans(&parts[1]), [(1, 0, 0), (1, 1_001, 1_003)]);
+        assert_eq!(parts[1].children.len(), 3);
+    }
+
+    #[test]
+    fn a_group_is_one_span_of_each_round_whoever_has_ended_of_it() {
+        let left = part(&[(3, 1), (1, 0), (3, 4), (3, 900), (2, 7)]);
+        let parts = few(vec![left]);
+        assert_eq!(spans(&parts[0]), [(1, 0, 0), (2, 7, 7), (3, 1, 900)]);
+        assert_eq!((parts.len(), parts[0].count), (1, 5));
+    }
+
+    #[test]
+    fn of_too_many_groups_the_smallest_are_taken_together_and_the_lone_stay_apart() {
+        let many = 2 * AWAITED_PARTS_MAX as i32;
+        // Groups of two and of three in turn, and a lone child behind them.
+        let groups = (0..many).map(|n| group(1, 10 * n..10 * n + 2 + n % 2));
+        let mut parts: Vec<Part> = groups.collect();
+        parts.push(part(&[(1, 10 * many)]));
+        let parts = few(parts);
+        assert_eq!(parts.len(), AWAITED_PARTS_MAX);
+        let count = |count| parts.iter().filter(|part| part.count == count).count();
+        assert_eq!(
+            (count(1), count(2), count(3)),
+            (1, 1, AWAITED_PARTS_MAX - 2)
+        );
+        let pairs = parts.iter().find(|part| part.count == 2).unwrap();
+        let others: Vec<Span> = parts
+            .iter()
+            .filter(|part| part.count == 3)
+            .flat_map(|part| part.spans.clone())
+            .collect();
+        for span in &pairs.spans {
+            let meets = |it: &Span| it.first <= span.last && span.first <= it.last;
+            assert!(!others.iter().any(meets), "{span:?}");
+        }
+    }
+
+    #[test]
+    fn what_waits_for_the_same_over_and_over_is_one_part() {
+        let parts = few(vec![group(1, 0..2_000); 51]);
+        assert_eq!(parts.len(), 1);
+        assert_eq!((parts[0].count, parts[0].children.len()), (2_000, 2_000));
+    }
 
     #[test]
     fn of_two_deadlines_the_earlier_wakes() {
