@@ -1,5 +1,5 @@
-//! Workflows: steps that follow from each other, errands as activities, alone, in groups, in groups of groups and as the first
-//! of several; other journeys and machines as children, which are told something or asked to end through their handles; words
+//! Workflows: steps that follow from each other, errands as activities, alone, in groups, in groups of groups, side by side
+//! and as the first of several; other journeys and machines as children, which are told something or asked to end through their handles; words
 //! that are waited for, rests, changes of the code, and further legs as new runs. Whatever goes wrong on the way is survived;
 //! whoever is asked to end undoes something first.
 //!
@@ -9,7 +9,7 @@
 
 use super::{Chain, Effects, Hops, Paid, Payment, Sale};
 use outlast::prelude::*;
-use outlast::workflow::{Activity, Call, OneOf2};
+use outlast::workflow::{Activity, Call, OneOf2, OneOf3};
 use outlast_core::ClosePolicy;
 
 pub(crate) struct Journey(pub(super) Effects);
@@ -77,7 +77,7 @@ impl Traveller<'_> {
     /// Its error is that the journey is to end.
     async fn travel(&mut self) -> FlowResult<()> {
         for _ in 0..self.random.u32(1..6) {
-            match self.random.u32(..20) {
+            match self.random.u32(..22) {
                 0..4 => self.step().await?,
                 4 | 5 => self.errands().await?,
                 6 => self.errands_and_a_step().await?,
@@ -93,6 +93,8 @@ impl Traveller<'_> {
                 16 => self.take_a_detour().await?,
                 17 => self.hop().await?,
                 18 => self.pay().await?,
+                19 => self.side_by_side().await?,
+                20 => self.first_group().await?,
                 _ => self.rest().await?,
             }
         }
@@ -213,6 +215,35 @@ impl Traveller<'_> {
             errands.extend(others);
             errands.push(step);
             errands
+        }))
+    }
+
+    /// Groups and a lone errand that are waited for at once, each by itself.
+    async fn side_by_side(&mut self) -> FlowResult<()> {
+        let (errands, others, lone) = (self.new_errands(), self.new_errands(), self.new_errand());
+        let (errands, others) = (self.flow.all(errands), self.flow.all(others));
+        let (errands, others, lone) = futures_util::join!(
+            errands.into_future(),
+            others.into_future(),
+            lone.into_future()
+        );
+        self.hear_all(errands)?;
+        self.hear_all(others)?;
+        self.hear(lone)
+    }
+
+    /// Groups on either side of a lone errand, of which the first counts.
+    async fn first_group(&mut self) -> FlowResult<()> {
+        let (errands, lone, others) = (self.new_errands(), self.new_errand(), self.new_errands());
+        let groups = (self.flow.all(errands), lone, self.flow.all(others));
+        let mut first = self.flow.select(groups);
+        if self.random.bool() {
+            first = first.cancel_rest();
+        }
+        let first = first.await;
+        self.hear_all(first.map(|first| match first {
+            OneOf3::First(numbers) | OneOf3::Third(numbers) => numbers,
+            OneOf3::Second(number) => vec![number],
         }))
     }
 

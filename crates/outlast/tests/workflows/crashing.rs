@@ -175,6 +175,19 @@ async fn activities(flow: &Flow, log: &Log, seen: &mut Results) -> FlowResult<()
         async { log.step(flow, "beside it", 13).await },
     );
     seen.push(json!(branches?));
+    let branches = futures_util::try_join!(
+        async {
+            let activity = flow.activity(effect(), "one of a pair".into());
+            let pair = (activity, flow.child::<Kid>(Say::Sleep(30, 1)));
+            flow.all(pair).await
+        },
+        async { flow.all((flow.child::<Kid>(Say::Sleep(20, 2)),)).await },
+        async {
+            flow.all([flow.activity(Double, 3), flow.activity(Double, 4)])
+                .await
+        },
+    );
+    seen.push(json!(branches?));
     Ok(())
 }
 
@@ -243,6 +256,12 @@ async fn selections(flow: &Flow, log: &Log, client: &Client, seen: &mut Results)
     let raced = flow.select((flow.child::<Kid>(Say::Wait), flow.sleep(SECOND)));
     let raced = raced.cancel_rest().await?;
     seen.push(json!(matches!(raced, OneOf2::Second(()))));
+    let first = flow.select((
+        flow.all((flow.child::<Kid>(Say::Wait), flow.activity(Double, 1))),
+        flow.child::<Kid>(Say::Sleep(20, 16)),
+    ));
+    let first = first.cancel_rest().await?;
+    seen.push(json!(matches!(first, OneOf2::Second(16))));
     Ok(())
 }
 

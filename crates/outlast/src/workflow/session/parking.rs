@@ -227,13 +227,14 @@ fn few(parts: Vec<Part>) -> Vec<Part> {
     for part in &mut groups {
         part.tidy(|_, _| true);
     }
-    // Of what was taken together no span leads over somebody whom a group waits for.
-    let spans = groups.iter().flat_map(|part| part.spans.clone());
-    let others = joined(spans.collect(), |_, _| false);
-    for part in &mut merged {
+    // Of what was taken together no span leads over somebody whom another part waits for.
+    while let Some(mut part) = merged.pop() {
+        let others = groups.iter().chain(&merged);
+        let others = others.flat_map(|other| other.spans.clone()).collect();
+        let others = joined(others, |_, _| false);
         part.tidy(|round, gap| !has_some(&others, round, gap));
+        groups.push(part);
     }
-    groups.extend(merged);
     match is_too_much(&groups) {
         true => {
             let mut all = groups.into_iter().reduce(Part::or).unwrap_or_default();
@@ -341,10 +342,10 @@ mod tests {
     #[test]
     fn of_too_many_groups_the_smallest_are_taken_together_and_the_lone_stay_apart() {
         let many = 2 * AWAITED_PARTS_MAX as i32;
-        // Groups of two and of three in turn, and a lone child behind them.
-        let groups = (0..many).map(|n| group(1, 10 * n..10 * n + 2 + n % 2));
+        // Groups of two and of three in turn, and a lone child before and behind them.
+        let groups = (0..many).map(|n| group(1, 10 * n + 1..10 * n + 3 + n % 2));
         let mut parts: Vec<Part> = groups.collect();
-        parts.push(part(&[(1, 10 * many)]));
+        parts.extend([part(&[(1, 0)]), part(&[(1, 10 * many)])]);
         let parts = few(parts);
         assert_eq!(parts.len(), AWAITED_PARTS_MAX);
         let count = |count| parts.iter().filter(|part| part.count == count).count();
@@ -358,10 +359,14 @@ mod tests {
             .filter(|part| part.count == 3)
             .flat_map(|part| part.spans.clone())
             .collect();
+        let meets = |a: &Span, b: &Span| a.first <= b.last && b.first <= a.last;
         for span in &pairs.spans {
-            let meets = |it: &Span| it.first <= span.last && span.first <= it.last;
-            assert!(!others.iter().any(meets), "{span:?}");
+            assert!(!others.iter().any(|it| meets(it, span)), "{span:?}");
         }
+        // Lone children on either side of all of them lead over none.
+        let lone = parts.iter().find(|part| part.count == 1).unwrap();
+        let ends = [(1, 0, 0), (1, 10 * many, 10 * many)];
+        assert_eq!(spans(lone), ends);
     }
 
     #[test]
