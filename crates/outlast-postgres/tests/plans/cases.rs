@@ -210,7 +210,7 @@ fn committing(rows: usize) -> Vec<Case> {
         case(
             "commit/flow",
             30,
-            "bigint[], bigint[], text[], boolean[], boolean[], boolean[], integer[], text[], bigint[], bigint[], text[], text[], integer[]",
+            "bigint[], bigint[], text[], boolean[], boolean[], boolean[], integer[], text[], bigint[], bigint[], text[], text[], text[], text[], text[], text[], text[]",
             format!("{running}, {}", flows(rows)),
         ),
         case(
@@ -266,7 +266,7 @@ fn parks(rows: usize) -> String {
 
 /// What workflows do that park for signals, park for two children each, or have started some and go on, in turn.
 fn flows(rows: usize) -> String {
-    let before: [Column<'_>; 9] = [
+    let before: [Column<'_>; 13] = [
         &|kind| (kind == "start").then_some("runnable"),
         &|_| Some("false"),
         &|kind| Some(if kind == "start" { "true" } else { "false" }),
@@ -276,17 +276,21 @@ fn flows(rows: usize) -> String {
         &|kind| (kind != "start").then_some("1000000"),
         &|_| None,
         &|kind| (kind == "ends").then_some("{1}"),
+        &|kind| (kind == "ends").then_some("{1}"),
+        &|kind| (kind == "ends").then_some("{0}"),
+        &|kind| (kind == "ends").then_some("{1}"),
+        &|kind| (kind == "ends").then_some("{2}"),
     ];
     let kinds = ["wait", "ends", "start"];
     let is_ends = |n: usize| kinds[n % kinds.len()] == "ends";
     let running = table::ids(RUNNING, rows).into_iter().enumerate();
     let children = running.map(|(n, id)| is_ends(n).then(|| format!("{{{},{}}}", id - 3, id - 2)));
-    let counts = (0..rows).map(|n| is_ends(n).then(|| "2".to_owned()));
+    let awaited_by = (0..rows).map(|n| is_ends(n).then(|| "{1,1}".to_owned()));
     let before = in_turn(&kinds, &before, rows);
     format!(
         "{before}, {}, {}",
         optional_texts(children),
-        optional_texts(counts)
+        optional_texts(awaited_by)
     )
 }
 
