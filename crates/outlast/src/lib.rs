@@ -98,10 +98,10 @@ pub use machine::{
 pub use outlast_core::{
     Barrier, CancelAnswer, CancelRequest, Child, Clock, ClosePolicy, Count, DELAY_BINS, Deadline,
     Delays, DeleteAnswer, Delivery, DroppedChild, Error, ErrorKind, Event, EventKind, Family,
-    Filter, Finding, HistoryRequest, Inspect, Instance, InstanceId, Invalid, Joined, Json,
+    Filter, Finding, HistoryRequest, Inspect, Instance, InstanceId, Invalid, Joined, Joining, Json,
     ListRequest, MachineOffer, ManualClock, NewInstance, NewSignal, Note, OVERDUE_AFTER, Operation,
     OperationId, Page, Parent, QueueSummary, RETRIES_ALARMING, RetryAnswer, RoundSummary,
-    RunSummary, Runs, Scope, Severity, Signal as Message, SignalRow, Standing, Status, Store,
+    RunSummary, Runs, Scope, Severity, Signal as Message, SignalRow, Span, Standing, Status, Store,
     Survey, SurveyRequest, Target, TerminateAnswer, Timestamp, Traffic, Until, Verb, Worker,
     limits, minute_of,
 };
