@@ -229,6 +229,9 @@ postgresql:
   pgpass: {folder}/pgpass
   remove_data_directory_on_diverged_timelines: true
   remove_data_directory_on_rewind_failure: true
+  # A node that begins anew would else wait for a checkpoint that takes its time, about a hundred seconds.
+  basebackup:
+    checkpoint: fast
   authentication:
     superuser: {{username: outlast}}
     replication: {{username: outlast_standby}}
