@@ -69,7 +69,7 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     ("renewal-goes-on-counting", sql!("commit/renew"), "events = 0,", "events = events,"),
     ("runs-are-kept-for-ever", sql!("history/forget"), "where instance_id = ?1", "where false and instance_id = ?1"),
     ("history-outlives-its-instance", sql!("collect/remove_events"), "where instance_id = ?1", "where false and instance_id = ?1"),
-    ("reconciler-wakes-no-workflow", sql!("reconcile/lives"), "where child.finished_at is null", "where true"),
+    ("reconciler-wakes-no-workflow", sql!("reconcile/lives"), " and child.finished_at is null", ""),
 
     // #8
     ("two-of-a-key", sql!("claim/key_busy"), "where status = 'executing'", "where false and status = 'executing'"),
