@@ -5,11 +5,8 @@ use crate::stage::{Setting, Stage};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// A second on an idle machine; one that runs other tests beside is given some more.
 const FIRST_PAINT: Duration = Duration::from_millis(1000);
-
-/// How often the page is loaded until it is in time. What else the machine does only ever makes it later, so the best of
-/// all says how quick the page is.
-const LOADS_MAX: u32 = 20;
 
 /// How long counting a million may take on a machine that does other things too.
 const COUNTED: Duration = Duration::from_secs(240);
@@ -25,10 +22,7 @@ async fn the_first_paint_comes_within_a_second() {
     let stage = Stage::sqlite(Setting::default()).await;
     stage.checkout(1).await;
     let mut best = Duration::MAX;
-    for load in 0..LOADS_MAX {
-        if load >= 3 && best < FIRST_PAINT {
-            break;
-        }
+    for _ in 0..3 {
         visit.page.go(&stage.ui).await;
         best = best.min(first_paint(&visit).await);
     }
