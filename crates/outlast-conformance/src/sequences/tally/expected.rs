@@ -58,6 +58,6 @@ pub(super) const EXPECTED: [&str; 58] = [
     "commit park: lost, commit park: rejected, commit park: a cancel first",
     "commit renew: runnable, commit renew: lost",
     "flow on answers a cancel, park answers a cancel, workflow: one less",
-    "workflow: waits for several rounds, claim: later run, claim: with a history, history: some",
+    "workflow: waits for several rounds, workflow: waits for several parts, claim: later run, claim: with a history, history: some",
     "workflow woken: commit, workflow woken: deliver, workflow woken: fire, workflow woken: cancel",
 ];
