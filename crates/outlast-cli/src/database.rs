@@ -2,9 +2,12 @@
 
 use crate::args::EVERYWHERE;
 use crate::failure::Failure;
+use crate::output::note;
 use clap::Args;
-use outlast::postgres::Migrations;
+use outlast::postgres::{Migrations, Options};
 use outlast::{Client, Inspect, Postgres, Sqlite, Store};
+use std::borrow::Cow;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +18,13 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Which database.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DatabaseArgs {
-    /// The database: postgres://user@host/name, or the path of an SQLite file
+    /// The database: postgres://user@host/name, the path of an SQLite file, or @FILE for a file that says it
     #[arg(
         short,
         long,
         global = true,
         help_heading = EVERYWHERE,
-        value_name = "URL|PATH",
+        value_name = "URL|PATH|@FILE",
         env = "OUTLAST_DATABASE",
         hide_env_values = true
     )]
@@ -39,6 +42,15 @@ pub(crate) struct DatabaseArgs {
     pub(crate) schema: String,
 }
 
+/// What a command does to the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// It only looks, which a database that cannot be written allows as well.
+    Read,
+    /// It writes.
+    Write,
+}
+
 /// Where a database is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -53,12 +65,14 @@ impl DatabaseArgs {
             let words = "no database is named; give --database postgres://user@host/name or --database FILE, or set OUTLAST_DATABASE";
             return Err(Failure::Usage(words.to_owned()));
         };
-        Place::of(database, &self.schema)
+        let place = Place::of(&named_in_file(database)?, &self.schema)?;
+        place.warn_of_password(std::env::args_os());
+        Ok(place)
     }
 
     /// Opens the database, which must have this version's schema.
-    pub(crate) async fn open(&self) -> Result<Database, Failure> {
-        self.place()?.open().await
+    pub(crate) async fn open(&self, access: Access) -> Result<Database, Failure> {
+        self.place()?.open(access).await
     }
 }
 
@@ -79,19 +93,64 @@ impl Place {
         }
     }
 
+    /// Everybody on the machine can read the arguments of a process.
+    fn warn_of_password(&self, mut arguments: impl Iterator<Item = OsString>) {
+        let Place::Postgres { url, .. } = self else {
+            return;
+        };
+        let has_password = Postgres::options(url).is_ok_and(|options| options.has_password());
+        let shows = |argument: OsString| argument.to_string_lossy().contains(url.as_str());
+        if has_password && arguments.any(shows) {
+            note(
+                "warning: the password is on the command line, where every user of this machine can read it; set OUTLAST_DATABASE, give --database @FILE, or leave the password to PGPASSWORD or ~/.pgpass",
+            );
+        }
+    }
+
     /// Opens what is there: nothing is created and no schema is changed.
-    async fn open(&self) -> Result<Database, Failure> {
+    async fn open(&self, access: Access) -> Result<Database, Failure> {
         match self {
             Place::Postgres { url, schema } => {
-                let options = Postgres::options(url)?.schema(schema).max_connections(4);
+                let options = postgres(url)?.schema(schema).max_connections(4);
+                let options = match access {
+                    Access::Read => options.read_only(),
+                    Access::Write => options,
+                };
                 let store = options.migrations(Migrations::Check).connect().await;
                 Ok(Database::of(store.map_err(with_migrate)?))
             }
             Place::Sqlite(path) => {
                 check_file(path)?;
-                Ok(Database::of(Sqlite::open(path)?))
+                let options = match access {
+                    Access::Read => Sqlite::options().read_only(),
+                    Access::Write => Sqlite::options(),
+                };
+                Ok(Database::of(options.open(path)?))
             }
         }
+    }
+}
+
+/// How to reach a server, with the password from where its own programs look for it.
+pub(crate) fn postgres(url: &str) -> Result<Options, Failure> {
+    Ok(Postgres::options(url)?.find_password())
+}
+
+/// What `@FILE` stands for: the first line of the file. Everything else is taken as it is.
+fn named_in_file(database: &str) -> Result<Cow<'_, str>, Failure> {
+    let Some(file) = database.strip_prefix('@') else {
+        return Ok(database.into());
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Failure::Usage(format!(
+            "the file {file}, which is to name the database, cannot be read: {error}"
+        ))
+    })?;
+    match text.lines().next().map(str::trim) {
+        Some(line) if !line.is_empty() => Ok(line.to_owned().into()),
+        Some(_) | None => Err(Failure::Usage(format!(
+            "the file {file} does not name a database in its first line"
+        ))),
     }
 }
 

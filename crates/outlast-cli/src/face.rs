@@ -2,8 +2,8 @@
 
 use crate::failure::Failure;
 use crate::output::{Output, note};
-use metrics_exporter_prometheus::PrometheusBuilder;
-use outlast::Client;
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
+use outlast::{Client, metrics};
 use outlast_http::{ServeLimits, Settings};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -42,8 +42,14 @@ impl Face {
 
     /// Counts what this process does, for `/metrics`. Before anything is to be counted.
     pub(crate) fn with_metrics(mut self) -> Result<Face, Failure> {
-        let recorder = PrometheusBuilder::new().install_recorder();
-        let recorder = recorder.map_err(|error| Failure::Failed(error.to_string()))?;
+        let failed = |error: BuildError| Failure::Failed(error.to_string());
+        let seconds = Matcher::Suffix("_seconds".into());
+        let batches = Matcher::Suffix("_batch_size".into());
+        let recorder = PrometheusBuilder::new()
+            .set_buckets_for_metric(seconds, &metrics::SECONDS_BUCKETS)
+            .and_then(|it| it.set_buckets_for_metric(batches, &metrics::BATCH_BUCKETS))
+            .and_then(PrometheusBuilder::install_recorder)
+            .map_err(failed)?;
         let upkeep = recorder.clone();
         tokio::spawn(async move {
             loop {

@@ -9,7 +9,7 @@ Exit codes:
   0  it worked
   1  it did not: something failed, or `doctor` found something serious
   2  the command line is wrong
-  3  there is no such instance
+  3  there is no such instance, or no such queue
   4  refused: it cannot be done to this instance as it is, or nobody said yes
   5  the database cannot be reached or used";
 

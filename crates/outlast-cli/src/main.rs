@@ -23,7 +23,6 @@ mod words;
 
 use args::Cli;
 use clap::Parser;
-use std::io::Write;
 use std::process::ExitCode;
 
 #[tokio::main]
@@ -35,7 +34,7 @@ async fn main() -> ExitCode {
     };
     if let Some(words) = failure.words() {
         // Nobody may be listening, and then there is nobody to tell.
-        let _ = writeln!(std::io::stderr(), "error: {words}");
+        output::note(format!("error: {words}"));
     }
     // Whoever reads has seen enough: `outlast list | head` is not a failure, and has the code 0.
     ExitCode::from(failure.code())

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::table::Table;
 use clap::ValueEnum;
+use outlast_core::text::{escaped_json, escaped_lines};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 
@@ -45,10 +46,19 @@ impl Output {
         self.colours
     }
 
-    /// One line of data.
+    /// One line of data, or several. Nothing in it steers a terminal.
     pub(crate) fn line(&self, text: impl AsRef<str>) -> Result<(), Failure> {
+        self.print(&escaped_lines(text.as_ref()))
+    }
+
+    /// One JSON document as it is stored, in a form that steers no terminal and means the same.
+    pub(crate) fn document(&self, text: &str) -> Result<(), Failure> {
+        self.print(&escaped_json(text))
+    }
+
+    fn print(&self, text: &str) -> Result<(), Failure> {
         let mut out = std::io::stdout().lock();
-        out.write_all(text.as_ref().as_bytes())?;
+        out.write_all(text.as_bytes())?;
         out.write_all(b"\n")?;
         // A pipe is read while it is written: `watch` would otherwise say nothing for long.
         Ok(out.flush()?)
@@ -56,18 +66,33 @@ impl Output {
 
     pub(crate) fn json(&self, object: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string(object);
-        self.line(text.map_err(|error| Failure::Failed(error.to_string()))?)
+        self.document(&text.map_err(|error| Failure::Failed(error.to_string()))?)
     }
 
+    /// The cells are harmless, and the colours are ours.
     pub(crate) fn table(&self, table: &Table) -> Result<(), Failure> {
-        table
-            .lines()
-            .into_iter()
-            .try_for_each(|line| self.line(line))
+        let mut lines = table.lines().into_iter();
+        lines.try_for_each(|line| self.print(&line))
     }
 }
 
 /// Something to know that is no data. When nobody listens, nobody needs it.
 pub(crate) fn note(text: impl AsRef<str>) {
-    let _ = writeln!(std::io::stderr(), "{}", text.as_ref());
+    let _ = writeln!(std::io::stderr(), "{}", escaped_lines(text.as_ref()));
+}
+
+/// Stderr for logs, which name what others have named.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Logs;
+
+impl Write for Logs {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        std::io::stderr().write_all(escaped_lines(&text).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().flush()
+    }
 }

@@ -57,8 +57,8 @@ pub(crate) fn cell(text: impl AsRef<str>) -> Cell {
     Cell::new(harmless(text.as_ref()))
 }
 
-pub(crate) fn status(status: Status) -> Cell {
-    let colour = match status {
+fn status(it: &Instance) -> Cell {
+    let colour = match it.status {
         Status::Runnable => Color::Cyan,
         Status::Executing => Color::Blue,
         Status::AwaitingSignal | Status::AwaitingChildren => Color::Yellow,
@@ -66,7 +66,7 @@ pub(crate) fn status(status: Status) -> Cell {
         Status::Failed => Color::Red,
         Status::Cancelled => Color::DarkGrey,
     };
-    Cell::new(status.as_str()).fg(colour)
+    Cell::new(it.standing()).fg(colour)
 }
 
 pub(crate) fn severity(severity: Severity) -> Cell {
@@ -90,7 +90,7 @@ pub(crate) fn instance(it: &Instance, now: Timestamp) -> [Cell; 8] {
         cell(it.id.to_string()),
         cell(format!("{}/{}", it.machine, it.version)),
         cell(&it.step),
-        status(it.status),
+        status(it),
         cell(&it.queue),
         cell(it.correlation_key.as_deref().unwrap_or_default()),
         cell(relative(it.updated_at, now)),

@@ -1,6 +1,7 @@
 //! Times and durations as people write and read them.
 
 use outlast::{Count, Status, Timestamp};
+use outlast_core::text::escaped;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -127,15 +128,10 @@ pub(crate) fn by_status(counts: &[(Status, u64)]) -> String {
     words.join(", ")
 }
 
-/// Text from somewhere else on a terminal: nothing in it moves the cursor or changes colours.
+/// Text from somewhere else on a terminal, in one line: nothing in it moves the cursor, changes colours, or shows as
+/// something else.
 pub(crate) fn harmless(text: &str) -> String {
-    text.chars()
-        .map(|c| match c {
-            '\n' | '\t' => ' ',
-            c if c.is_control() => char::REPLACEMENT_CHARACTER,
-            c => c,
-        })
-        .collect()
+    escaped(&text.replace(['\n', '\t'], " ")).into_owned()
 }
 
 /// The beginning of a text.
@@ -196,10 +192,8 @@ mod tests {
 
     #[test]
     fn what_others_wrote_cannot_steer_the_terminal() {
-        assert_eq!(
-            harmless("a\u{1b}[31mb\nc\u{9b}"),
-            "a\u{fffd}[31mb c\u{fffd}"
-        );
+        assert_eq!(harmless("a\u{1b}[31mb\nc\u{9b}"), "a\\u{1b}[31mb c\\u{9b}");
+        assert_eq!(harmless("a\u{202e}b\u{7f}"), "a\\u{202e}b\\u{7f}");
         assert_eq!(shortened("abcdef", 4), "abc…");
         assert_eq!(shortened("äöü", 3), "äöü");
     }

@@ -351,7 +351,7 @@ impl Subject {
     }
 
     pub(crate) async fn signals(&self, id: InstanceId) -> Vec<SignalRow> {
-        self.store.signals(id, None).await.unwrap()
+        self.store.signals(id, None).await.unwrap().rows
     }
 
     /// The names of the signals that are stored and unconsumed.

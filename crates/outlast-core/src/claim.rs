@@ -129,6 +129,8 @@ pub struct Claim {
     pub correlation_key: Option<String>,
     /// Who spawned it.
     pub parent: Option<Parent>,
+    /// Its position in its parent's fan-out, counted from 0.
+    pub position: Option<i32>,
     /// How many fan-outs it has made.
     pub round: i32,
     /// Which run of a workflow it is, counted from 1; 1 for others.
@@ -154,7 +156,7 @@ pub struct Claim {
     pub cancel: Option<CancelRequest>,
     /// Whether it has a place in a window of its parent's children, for which others wait.
     pub windowed: bool,
-    /// How long it had been eligible when it was claimed.
+    /// How long it had been eligible when it was claimed, with the wait for a partition key or for a place in a window.
     pub waited: Duration,
     /// When that was, by the store's clock; `None` where nobody was told, at an insert that handed it over.
     pub claimed_at: Option<Timestamp>,
@@ -179,6 +181,7 @@ impl Claim {
             partition_key: row.partition_key,
             correlation_key: row.correlation.map(|correlation| correlation.key),
             parent: None,
+            position: None,
             round: 0,
             run: 1,
             events: 0,
@@ -288,6 +291,15 @@ pub struct Child {
     pub last_error: Option<String>,
     /// When it ended.
     pub finished_at: Option<Timestamp>,
+}
+
+impl Child {
+    /// How many bytes its values have, as they count towards a page.
+    pub fn bytes(&self) -> usize {
+        let result = self.result.as_ref().map_or(0, |it| it.as_str().len());
+        let error = self.last_error.as_ref().map_or(0, String::len);
+        self.state.as_str().len() + result + error
+    }
 }
 
 impl fmt::Debug for Child {

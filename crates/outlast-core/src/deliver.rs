@@ -12,7 +12,8 @@ pub struct NewSignal {
     pub name: String,
     /// What it carries.
     pub payload: Json,
-    /// A key that makes sending it again harmless, for as long as the instance is stored.
+    /// A key that makes sending it again harmless, for as long as the instance is stored, also after its end. By key:
+    /// for as long as any of the latest [`HOLDERS_MAX`](crate::limits::HOLDERS_MAX) that held the key is stored.
     pub dedup_key: Option<String>,
 }
 
@@ -42,12 +43,14 @@ pub enum Delivery {
         /// Whether it woke the instance.
         woke: bool,
     },
-    /// The instance was already sent a signal with this dedup key, consumed or not.
+    /// The instance was already sent a signal with this dedup key, consumed or not, ended or not. By key: an instance
+    /// that holds or held the key was.
     Duplicate {
-        /// The instance.
+        /// The instance that was sent the signal.
         instance: InstanceId,
     },
-    /// There is no such instance, or it has ended: nothing would ever read the signal.
+    /// There is no such instance, or it has ended, and it was never sent a signal with this dedup key: nothing would
+    /// ever read the signal.
     NoTarget,
     /// The instance holds as many unconsumed signals as it may.
     InboxFull {
@@ -76,7 +79,8 @@ pub struct SignalOrInsert {
     pub name: String,
     /// What it carries.
     pub payload: Json,
-    /// A key that makes sending it again harmless, for as long as the instance is stored.
+    /// A key that makes sending it again harmless, for as long as the instance is stored, also after its end. By key:
+    /// for as long as any of the latest [`HOLDERS_MAX`](crate::limits::HOLDERS_MAX) that held the key is stored.
     pub dedup_key: Option<String>,
 }
 
@@ -142,13 +146,13 @@ impl NewSignal {
 
     /// Whether it can be stored.
     pub fn check(&self) -> Result<(), Invalid> {
-        limits::check_name("signal", &self.name)?;
+        limits::check_new_name("signal", &self.name)?;
         if let Target::Key { machine, key } = &self.target {
             limits::check_machine(machine)?;
             limits::check_key("correlation key", key)?;
         }
         match &self.dedup_key {
-            Some(key) => limits::check_key("dedup key", key),
+            Some(key) => limits::check_new_key("dedup key", key),
             None => Ok(()),
         }
     }

@@ -39,6 +39,19 @@ pub struct Finding {
     pub remedy: String,
 }
 
+/// What a write to the database has come to; see [`Store::check_writes`](crate::Store::check_writes).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteCheck {
+    /// The database has committed a write.
+    Works,
+    /// The database answers, and the role has no right to write.
+    NoRight,
+    /// The database, its server or its file is read-only.
+    ReadOnly,
+    /// The disk of the database is full or nearly full, or the database has reached its size limit.
+    DiskFull,
+}
+
 impl Finding {
     /// What is as it should be.
     pub fn fine(check: &'static str, found: impl Into<String>) -> Finding {
@@ -138,6 +151,72 @@ impl Finding {
     }
 }
 
+/// What an examination has seen of the times that are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoredTimes {
+    /// Instances that were looked at, the newest.
+    pub looked: u64,
+    /// Instances that were written at a time that the clock has not reached.
+    pub ahead: u64,
+    /// How far the clock is from the last of these times.
+    pub furthest: Duration,
+    /// Instances that were runnable at once by the clock that wrote them, and are not by this one.
+    pub waiting: u64,
+    /// Instances with a time outside [`MOMENT_MIN`](crate::limits::MOMENT_MIN) and
+    /// [`MOMENT_MAX`](crate::limits::MOMENT_MAX).
+    pub strange: u64,
+    /// Workers whose last heartbeat lies ahead: what they held is not given back before their leases are over.
+    pub workers: u64,
+}
+
+impl StoredTimes {
+    /// What there is to say about it.
+    pub fn finding(&self) -> Finding {
+        const CHECK: &str = "times";
+        #[cfg(outlast_mutants)]
+        if crate::mutant::is("times-are-not-examined") {
+            return Finding::fine(CHECK, "no time lies ahead of the clock");
+        }
+        let mut parts = Vec::new();
+        let exactly = |number, thing| counted(Count::Exactly(number), thing);
+        if self.ahead > 0 {
+            parts.push(format!(
+                "{} written by a clock that was ahead, at most {} from now",
+                exactly(self.ahead, "instance"),
+                span(self.furthest)
+            ));
+        }
+        if self.waiting > 0 {
+            parts.push(format!(
+                "{} due and not started",
+                exactly(self.waiting, "instance")
+            ));
+        }
+        if self.workers > 0 {
+            parts.push(format!(
+                "{} with a heartbeat ahead",
+                exactly(self.workers, "worker")
+            ));
+        }
+        if self.strange > 0 {
+            parts.push(format!(
+                "{} with a time before 1970 or after 9999",
+                exactly(self.strange, "instance")
+            ));
+        }
+        let looked = format!("among the newest {}", exactly(self.looked, "instance"));
+        if parts.is_empty() {
+            return Finding::fine(CHECK, format!("no time lies ahead of the clock {looked}"));
+        }
+        let found = format!("{}, {looked}", parts.join("; "));
+        let remedy = "the clock was ahead or has been set back: see that it is in step (NTP); what is due starts when the clock gets there; to start it earlier, terminate it and insert it again";
+        match self.waiting + self.workers + self.strange {
+            0 => Finding::warning(CHECK, found, remedy),
+            _ => Finding::serious(CHECK, found, remedy),
+        }
+    }
+}
+
 /// A reaper comes round every few seconds: what is over for less than this is about to be given back.
 const LEASES_MAY_BE_OVER: Duration = Duration::from_secs(30);
 
@@ -199,6 +278,37 @@ mod tests {
             timers.found,
             "more than 1000 waits should have been woken, the first 60 s ago"
         );
+    }
+
+    #[test]
+    fn times_ahead_of_the_clock_are_told_with_what_they_hold_up() {
+        let fine = StoredTimes {
+            looked: 7,
+            ..StoredTimes::default()
+        };
+        assert_eq!(fine.finding().severity, Severity::Fine);
+        let written = StoredTimes {
+            ahead: 2,
+            furthest: Duration::from_secs(3_540),
+            ..fine
+        };
+        assert_eq!(written.finding().severity, Severity::Warning);
+        let waiting = StoredTimes {
+            waiting: 2,
+            ..written
+        };
+        let finding = waiting.finding();
+        assert_eq!(finding.severity, Severity::Serious);
+        assert_eq!(
+            finding.found,
+            "2 instances written by a clock that was ahead, at most 59 min from now; 2 instances due and not started, among the newest 7 instances"
+        );
+        for held in [
+            StoredTimes { workers: 1, ..fine },
+            StoredTimes { strange: 1, ..fine },
+        ] {
+            assert_eq!(held.finding().severity, Severity::Serious);
+        }
     }
 
     #[test]

@@ -15,6 +15,10 @@ use std::time::Duration;
 /// How the error of a workflow begins whose code does not fit its history. It is kept, and tried again by other builds.
 pub const BLOCKED: &str = "blocked: ";
 
+/// How the error of an instance begins that has committed again and again without progress
+/// ([`COMMITS_WITHOUT_PROGRESS_MAX`](limits::COMMITS_WITHOUT_PROGRESS_MAX)). It is kept, and tried again after a pause.
+pub const CIRCLES: &str = "blocked: goes in circles: ";
+
 /// Kinds of events, with the word that SQL, JSON, the command line and the dashboard use.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $word:literal,)*) => {
@@ -70,8 +74,13 @@ kinds! {
     ChildTerminated = "child_terminated",
     /// A child was sent a signal, or was asked to end.
     ChildTold = "child_told",
+    /// A group is waited for that has children which were started before it, or signals and cancels to children. The events
+    /// of its other calls tell what any other group consists of.
+    GroupAwaited = "group_awaited",
     /// A group is complete, or one of it has failed.
     GroupResolved = "group_resolved",
+    /// The same, of a selection.
+    SelectionAwaited = "selection_awaited",
     /// One of several was the first.
     SelectionResolved = "selection_resolved",
     /// A timer runs.
@@ -181,6 +190,13 @@ pub struct Event {
     pub name: String,
     /// What else there is to say.
     pub data: Json,
+}
+
+impl Event {
+    /// How many bytes its data has.
+    pub fn bytes(&self) -> usize {
+        self.data.as_str().len()
+    }
 }
 
 /// Which events to read: of one run, in their order.

@@ -166,10 +166,10 @@ impl NewInstance {
 
     /// Whether it can be stored.
     pub fn check(&self) -> Result<(), Invalid> {
-        limits::check_machine(&self.machine)?;
+        limits::check_new_machine(&self.machine)?;
         limits::check_version(self.version)?;
-        limits::check_name("step", &self.step)?;
-        limits::check_name("queue", &self.queue)?;
+        limits::check_new_name("step", &self.step)?;
+        limits::check_new_name("queue", &self.queue)?;
         if let Start::After(delay) = self.start {
             limits::check_delay("start delay", delay)?;
         }
@@ -177,12 +177,13 @@ impl NewInstance {
             limits::check_moment("start", at)?;
         }
         if let Some(key) = &self.partition_key {
-            limits::check_key("partition key", key)?;
+            limits::check_new_key("partition key", key)?;
         }
         if let Some(correlation) = &self.correlation {
-            limits::check_key("correlation key", &correlation.key)?;
+            limits::check_new_key("correlation key", &correlation.key)?;
         }
         if let Some(trace) = &self.trace {
+            // A child has the trace of its parent, which may have been stored long ago.
             limits::check_key("trace", trace)?;
         }
         Ok(())

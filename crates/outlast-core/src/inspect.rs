@@ -19,28 +19,34 @@ pub trait Inspect: Send + Sync + 'static {
     /// One instance, or `None` when there is none with this id.
     async fn get(&self, id: InstanceId) -> Result<Option<Instance>>;
 
-    /// The instance of `machine` that holds the correlation key `key` now.
+    /// The instance of `machine` that holds the correlation key `key` now; else the latest that held it, which is the
+    /// one with the highest id. `None` when no stored instance holds or held it.
     async fn find(&self, machine: &str, key: &str) -> Result<Option<Instance>>;
 
     /// A page of instances, newest first. It reads at most [`SCAN_MAX`](crate::limits::SCAN_MAX) instances, so a
-    /// page whose filter few of them fit may be short, even empty, and say where to go on.
+    /// page whose filter few of them fit may be short, even empty, and say where to go on. With
+    /// [`values`](ListRequest::values) it ends as well when these have
+    /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX) bytes; one instance always fits. Without, states, results and
+    /// dropped children are not read from the database.
     async fn list(&self, request: ListRequest) -> Result<Page>;
 
     /// How many instances fit, counted up to [`COUNT_MAX`](crate::limits::COUNT_MAX).
     async fn count(&self, filter: Filter) -> Result<Count>;
 
     /// Every signal of an instance that is stored, oldest first, with the tombstones of consumed
-    /// ones; at most [`PAGE_MAX`](crate::limits::PAGE_MAX) after `after`.
-    async fn signals(&self, id: InstanceId, after: Option<SignalId>) -> Result<Vec<SignalRow>>;
+    /// ones; at most [`PAGE_MAX`](crate::limits::PAGE_MAX) after `after`, and at most
+    /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX) bytes of payloads. One signal always fits.
+    async fn signals(&self, id: InstanceId, after: Option<SignalId>) -> Result<Rows<SignalRow>>;
 
     /// The children of an instance, of every round or of one, in the order of their ids; at most
-    /// [`PAGE_MAX`](crate::limits::PAGE_MAX) after `after`.
+    /// [`PAGE_MAX`](crate::limits::PAGE_MAX) after `after`, and at most
+    /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX) bytes of states, results and errors. One child always fits.
     async fn children(
         &self,
         id: InstanceId,
         round: Option<i32>,
         after: Option<InstanceId>,
-    ) -> Result<Vec<Child>>;
+    ) -> Result<Rows<Child>>;
 
     /// Every queue that has runnable or executing instances, or is paused, by name. Depths are counted
     /// up to [`COUNT_MAX`](crate::limits::COUNT_MAX) each.
@@ -70,8 +76,10 @@ pub trait Inspect: Send + Sync + 'static {
     async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>>;
 
     /// Events of one run of a workflow, or of a machine that records its history, in their order; at most
-    /// [`HISTORY_PAGE_MAX`](crate::limits::HISTORY_PAGE_MAX). None when there is no such instance or run.
-    async fn history(&self, request: HistoryRequest) -> Result<Vec<Event>>;
+    /// [`HISTORY_PAGE_MAX`](crate::limits::HISTORY_PAGE_MAX), and at most
+    /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX) bytes of their data. One event always fits. None when there
+    /// is no such instance or run.
+    async fn history(&self, request: HistoryRequest) -> Result<Rows<Event>>;
 
     /// The runs whose history is stored, in their order; one without events is not there. A machine has one run.
     async fn histories(&self, id: InstanceId) -> Result<Vec<RunSummary>>;
@@ -150,6 +158,15 @@ pub struct Instance {
 }
 
 impl Instance {
+    /// How many bytes its values have, as they count towards a page.
+    pub fn bytes(&self) -> usize {
+        let result = self.result.as_ref().map_or(0, |it| it.as_str().len());
+        let error = self.last_error.as_ref().map_or(0, String::len);
+        let reason = self.cancel.as_ref().map_or(0, |it| it.reason.len());
+        let keys = self.dropped.iter().map(|it| it.key.len());
+        self.state.as_str().len() + result + error + reason + keys.sum::<usize>()
+    }
+
     /// Whether it has a history: it is a workflow, or a machine that records its transitions. One that has never been claimed
     /// has none yet.
     pub fn has_history(&self) -> bool {
@@ -160,6 +177,20 @@ impl Instance {
     /// its transitions looks like one at a step with that very name; only its events tell then.
     pub fn is_workflow(&self) -> bool {
         self.has_history() && self.step == WORKFLOW_STEP
+    }
+
+    /// Whether it waits for the time alone: it is parked, and awaits no signal.
+    pub fn is_sleeping(&self) -> bool {
+        let awaits_nothing = self.awaits.as_ref().is_none_or(Vec::is_empty);
+        self.status == Status::AwaitingSignal && awaits_nothing
+    }
+
+    /// Its status in a word for people: that of [`Status`], or `sleeping` where it waits for the time alone.
+    pub fn standing(&self) -> &'static str {
+        match self.is_sleeping() {
+            true => "sleeping",
+            false => self.status.as_str(),
+        }
     }
 }
 
@@ -244,14 +275,28 @@ pub struct Filter {
 }
 
 /// A page to fetch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListRequest {
     /// Which instances.
     pub filter: Filter,
     /// Only instances with a lower id: what the page before gave as [`next`](Page::next).
     pub before: Option<InstanceId>,
-    /// How many.
+    /// How many at most. Default: [`PAGE_DEFAULT`](crate::limits::PAGE_DEFAULT).
     pub limit: usize,
+    /// Whether to read states, results and dropped children. Without them [`state`](Instance::state) is `null`,
+    /// [`result`](Instance::result) is `None` and [`dropped`](Instance::dropped) is empty. Default: false.
+    pub values: bool,
+}
+
+impl Default for ListRequest {
+    fn default() -> ListRequest {
+        ListRequest {
+            filter: Filter::default(),
+            before: None,
+            limit: limits::PAGE_DEFAULT,
+            values: false,
+        }
+    }
 }
 
 impl ListRequest {
@@ -331,6 +376,89 @@ pub struct Page {
     pub next: Option<InstanceId>,
 }
 
+/// A page of rows that belong to one instance.
+///
+/// It reads like the `Vec` of its rows. **A short page is not the end**: a page ends as well when its values have
+/// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX) bytes. [`more`](Rows::more) tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rows<T> {
+    /// The rows, in their order.
+    pub rows: Vec<T>,
+    /// Whether rows follow the last one of this page.
+    pub more: bool,
+}
+
+impl<T> Rows<T> {
+    /// Cuts rows to a page: at most `limit` rows and at most [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX) bytes, of
+    /// which each row has as many as `bytes` says. The first row always fits. Reads no row beyond the page but one.
+    pub fn cut<E>(
+        rows: impl IntoIterator<Item = Result<T, E>>,
+        limit: usize,
+        bytes: impl Fn(&T) -> usize,
+    ) -> Result<Rows<T>, E> {
+        let mut page = Rows::default();
+        let mut read: usize = 0;
+        for row in rows {
+            let row = row?;
+            read += bytes(&row);
+            let has_bytes = read > limits::PAGE_BYTES_MAX && !page.rows.is_empty();
+            if has_bytes || page.rows.len() >= limit {
+                page.more = true;
+                break;
+            }
+            page.rows.push(row);
+        }
+        Ok(page)
+    }
+}
+
+impl<T> Default for Rows<T> {
+    fn default() -> Rows<T> {
+        Rows {
+            rows: Vec::new(),
+            more: false,
+        }
+    }
+}
+
+impl<T> std::ops::Deref for Rows<T> {
+    type Target = Vec<T>;
+
+    fn deref(&self) -> &Vec<T> {
+        &self.rows
+    }
+}
+
+impl<T> IntoIterator for Rows<T> {
+    type Item = T;
+    type IntoIter = std::vec::IntoIter<T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.rows.into_iter()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Rows<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.rows.iter()
+    }
+}
+
+impl<T: PartialEq> PartialEq<Vec<T>> for Rows<T> {
+    fn eq(&self, other: &Vec<T>) -> bool {
+        self.rows == *other
+    }
+}
+
+impl<T: PartialEq, const N: usize> PartialEq<[T; N]> for Rows<T> {
+    fn eq(&self, other: &[T; N]) -> bool {
+        self.rows == *other
+    }
+}
+
 /// How many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
@@ -357,6 +485,13 @@ pub struct SignalRow {
     pub inserted_at: Timestamp,
     /// When it was consumed or dropped: then it is a tombstone that only remembers the dedup key.
     pub consumed_at: Option<Timestamp>,
+}
+
+impl SignalRow {
+    /// How many bytes its payload has.
+    pub fn bytes(&self) -> usize {
+        self.payload.as_ref().map_or(0, |it| it.as_str().len())
+    }
 }
 
 /// A queue at a glance.

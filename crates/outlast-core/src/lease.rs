@@ -25,9 +25,10 @@ pub struct NewWorker {
 impl NewWorker {
     /// Whether it can be registered.
     pub fn check(&self) -> Result<(), Invalid> {
-        limits::check_name("worker name", &self.name)?;
-        limits::check_name("worker host", &self.host)?;
-        limits::check_name("worker version", &self.version)?;
+        limits::check_new_name("worker name", &self.name)?;
+        limits::check_new_name("worker host", &self.host)?;
+        limits::check_new_name("worker version", &self.version)?;
+        limits::check_batch("queues", self.queues.len(), limits::QUEUES_MAX)?;
         for queue in &self.queues {
             limits::check_name("queue", queue)?;
         }
@@ -57,6 +58,20 @@ pub struct MachineOffer {
 }
 
 impl MachineOffer {
+    /// What `workers` say of a machine: of this version, or of the newest that any has. Fills in what a caller leaves
+    /// out, such as the queue.
+    pub fn among<'a>(
+        workers: &'a [crate::Worker],
+        machine: &str,
+        version: Option<i32>,
+    ) -> Option<&'a MachineOffer> {
+        let offers = workers.iter().flat_map(|worker| &worker.machines);
+        let fits = |offer: &&MachineOffer| {
+            offer.name == machine && version.is_none_or(|version| version == offer.version)
+        };
+        offers.filter(fits).max_by_key(|offer| offer.version)
+    }
+
     /// How many bytes it is written with, about, which together with those of others are bounded by
     /// [`OFFER_BYTES_MAX`](limits::OFFER_BYTES_MAX).
     pub fn bytes(&self) -> usize {

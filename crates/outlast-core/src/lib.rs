@@ -53,6 +53,7 @@ mod reconcile;
 mod status;
 mod store;
 mod survey;
+pub mod text;
 mod traffic;
 
 pub use claim::{
@@ -67,7 +68,7 @@ pub use commit::{
 };
 pub use deliver::{Delivered, Delivery, NewSignal, SignalOrInsert, SignalledOrInserted, Target};
 pub use error::{Error, ErrorKind, Invalid, Result, Source};
-pub use examine::{Finding, Severity, size, span};
+pub use examine::{Finding, Severity, StoredTimes, WriteCheck, size, span};
 pub use family::{
     Barrier, CancelRequest, CascadeAction, CascadeRequest, Cascaded, ClosePolicy, Extent, Family,
     Join, Joined, Until, ended_note, is_ended_note, joined_note,
@@ -75,13 +76,13 @@ pub use family::{
 pub use fire::Fired;
 pub use hint::{Hints, Listen};
 pub use history::{
-    Awaited, BLOCKED, Due, Ends, Event, EventKind, Flowing, HistoryRequest, Joining, NewEvent,
-    Park, RunSummary, Span,
+    Awaited, BLOCKED, CIRCLES, Due, Ends, Event, EventKind, Flowing, HistoryRequest, Joining,
+    NewEvent, Park, RunSummary, Span,
 };
 pub use id::{InstanceId, OperationId, Revision, SignalId, WorkerId};
 pub use insert::{Correlation, Inserted, Inserts, NewInstance, Start};
 pub use inspect::{
-    Count, Deadline, Filter, Inspect, Instance, ListRequest, Operation, Page, QueueSummary,
+    Count, Deadline, Filter, Inspect, Instance, ListRequest, Operation, Page, QueueSummary, Rows,
     SignalRow, WORKFLOW_STEP, Worker,
 };
 pub use json::Json;
@@ -90,7 +91,7 @@ pub use operate::{
     CancelAnswer, Cancelled, DeleteAnswer, Note, Retried, RetryAnswer, TerminateAnswer, Terminated,
     Verb,
 };
-pub use reap::{ReapRequest, Reaped, gave_up};
+pub use reap::{Crash, CrashScene, ReapRequest, Reaped, SUSPECT_AFTER, gave_up};
 pub use reconcile::{ReconcileRequest, Reconciled};
 pub use status::{Scope, Status};
 pub use store::{QueueNames, Store};

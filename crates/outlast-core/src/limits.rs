@@ -4,6 +4,7 @@
 //! with the same words, and nothing that cannot be written ever reaches a statement
 //! (PROTOCOL §3 #12).
 
+use crate::text::{is_format, is_plain};
 use crate::{Invalid, Timestamp};
 use std::fmt;
 use std::time::Duration;
@@ -38,8 +39,15 @@ pub const AWAITED_NAMES_MAX: usize = 100;
 /// their own. Every end is held against each of them.
 pub const AWAITED_PARTS_MAX: usize = 100;
 
+/// Commits in a row that may change nothing of an instance but its revision. Code that means to go on has changed its
+/// step, its state or its history long before; without an end, such an instance would keep a slot and the disk busy.
+pub const COMMITS_WITHOUT_PROGRESS_MAX: u32 = 1_000;
+
 /// Signals an instance may hold unconsumed. A claim loads the whole inbox, so it must have an end.
 pub const INBOX_MAX: usize = 10_000;
+
+/// Instances that a signal by key with a dedup key is compared with: the latest that held the key. Each is one look-up.
+pub const HOLDERS_MAX: usize = 100;
 
 /// Children one fan-out may start: they are inserted in the parent's own transaction.
 pub const CHILDREN_MAX: usize = 100_000;
@@ -58,6 +66,13 @@ pub const QUEUES_MAX: usize = 1_000;
 
 /// Rows of one page of a list.
 pub const PAGE_MAX: usize = 1_000;
+
+/// Rows of a page when the request names no limit.
+pub const PAGE_DEFAULT: usize = 50;
+
+/// Bytes of the values on one page: states, results, payloads, data of events, errors. A page with large values has fewer
+/// rows than its limit, and at least one. Without this bound a page of the largest values would take gigabytes.
+pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// How far a count counts before it answers "at least this many": counting reads what it counts.
 pub const COUNT_MAX: u64 = 100_000;
@@ -89,6 +104,19 @@ pub const OFFER_BYTES_MAX: usize = 256 * 1024;
 
 /// Longest delay or timeout: ten years. Both databases compute such a moment without overflow.
 pub const DELAY_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+
+/// The first moment that anything may be given: before it no clock has ever stood.
+pub const MOMENT_MIN: Timestamp = Timestamp(0);
+
+/// The last moment that anything may be given, the end of the year 9999: both databases and every client can show it.
+pub const MOMENT_MAX: Timestamp = Timestamp(253_402_300_799_000_000);
+
+/// How far a stored time may be ahead of the clock before it counts as written by another clock: clocks that are in step
+/// differ by less.
+pub const AHEAD_MAX: Duration = Duration::from_secs(60);
+
+/// Instances whose times an examination looks at, the newest first: about half a second of reading.
+pub const EXAMINED_MAX: usize = 200_000;
 
 /// Longest lease: a dead worker's claims wait this long before they run again.
 pub const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -141,6 +169,12 @@ pub fn check_machine(name: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
+/// Checks a name of a machine that is to be stored.
+pub fn check_new_machine(name: &str) -> Result<(), Invalid> {
+    check_machine(name)?;
+    check_shown("machine", name)
+}
+
 /// Checks a version of a machine.
 pub fn check_version(version: i32) -> Result<(), Invalid> {
     if version < 1 {
@@ -162,6 +196,19 @@ pub fn check_key(what: &'static str, key: &str) -> Result<(), Invalid> {
     check_text(what, key, KEY_BYTES_MAX)
 }
 
+/// Checks a name that is to be stored: more is refused than when something is looked up, since what is stored already must
+/// be found.
+pub fn check_new_name(what: &'static str, name: &str) -> Result<(), Invalid> {
+    check_name(what, name)?;
+    check_shown(what, name)
+}
+
+/// Checks a key that is to be stored.
+pub fn check_new_key(what: &'static str, key: &str) -> Result<(), Invalid> {
+    check_key(what, key)?;
+    check_shown(what, key)
+}
+
 /// Checks a delay or a timeout.
 pub fn check_delay(what: &'static str, delay: Duration) -> Result<(), Invalid> {
     if delay > DELAY_MAX {
@@ -177,14 +224,16 @@ pub fn check_delay(what: &'static str, delay: Duration) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Checks a moment: years 1 to 9999, what both databases and every client can show.
+/// Checks a moment that a caller gives.
 pub fn check_moment(what: &'static str, at: Timestamp) -> Result<(), Invalid> {
-    const FIRST: i64 = -62_135_596_800_000_000;
-    const LAST: i64 = 253_402_300_799_000_000;
-    if (FIRST..=LAST).contains(&at.0) {
+    #[cfg(outlast_mutants)]
+    if crate::mutant::is("moments-have-no-range") {
         return Ok(());
     }
-    Err(Invalid::new(what, "is not between the years 1 and 9999"))
+    if (MOMENT_MIN..=MOMENT_MAX).contains(&at) {
+        return Ok(());
+    }
+    Err(Invalid::new(what, "is not between the years 1970 and 9999"))
 }
 
 /// Checks how long a lease is to last.
@@ -261,16 +310,37 @@ fn check_text(what: &'static str, text: &str, max: usize) -> Result<(), Invalid>
             format!("has {} bytes; at most {max} are allowed", text.len()),
         ));
     }
-    // Most are plain, which is seen at once.
-    let plain = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     let control = |c: &char| c.is_control();
-    if !plain && let Some(c) = text.chars().find(control) {
+    if !is_plain(text)
+        && let Some(c) = text.chars().find(control)
+    {
         return Err(Invalid::new(
             what,
             format!("contains the control character {c:?}, which cannot be stored"),
         ));
     }
     Ok(())
+}
+
+/// Refuses what does not show as what it is: two names that look the same, or a line that is turned around.
+fn check_shown(what: &'static str, text: &str) -> Result<(), Invalid> {
+    #[cfg(outlast_mutants)]
+    if crate::mutant::is("names-are-not-checked") {
+        return Ok(());
+    }
+    if is_plain(text) {
+        return Ok(());
+    }
+    match text.chars().find(|&c| is_format(c)) {
+        Some(c) => Err(Invalid::new(
+            what,
+            format!(
+                "contains the format character {}, which does not show",
+                c.escape_unicode()
+            ),
+        )),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -288,6 +358,42 @@ mod tests {
         assert!(check_key("correlation key", &"ü".repeat(KEY_BYTES_MAX / 2 + 1)).is_err());
         assert!(check_machine("check/out").is_err());
         assert!(check_version(0).is_err());
+    }
+
+    #[test]
+    fn new_names_and_keys_refuse_what_does_not_show() {
+        for c in [
+            '\u{202e}',
+            '\u{200b}',
+            '\u{2028}',
+            '\u{feff}',
+            '\u{ad}',
+            '\u{e0041}',
+        ] {
+            let name = format!("a{c}b");
+            for refused in [
+                check_new_name("step", &name),
+                check_new_key("partition key", &name),
+                check_new_machine(&name),
+            ] {
+                let said = refused.unwrap_err().to_string();
+                assert!(said.contains("format character \\u{"), "{said}");
+                assert!(!said.chars().any(crate::text::is_unsafe), "{said:?}");
+            }
+            assert!(check_name("step", &name).is_ok(), "what is stored is found");
+            assert!(check_key("correlation key", &name).is_ok());
+        }
+        assert!(check_new_name("step", "größe 日本 ❤️").is_ok());
+    }
+
+    #[test]
+    fn a_moment_lies_in_a_range_that_everybody_can_show() {
+        for at in [MOMENT_MIN, MOMENT_MAX] {
+            assert!(check_moment("start", at).is_ok());
+        }
+        for at in [i64::MIN, MOMENT_MIN.0 - 1, MOMENT_MAX.0 + 1, i64::MAX] {
+            assert!(check_moment("start", Timestamp(at)).is_err(), "{at}");
+        }
     }
 
     #[test]

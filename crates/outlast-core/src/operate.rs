@@ -32,7 +32,7 @@ impl Note {
 
     /// Whether it can be stored. The reason is an error text and is cleaned instead.
     pub fn check(&self) -> Result<(), Invalid> {
-        limits::check_name("operator", &self.by)
+        limits::check_new_name("operator", &self.by)
     }
 
     /// The reason of a cancel with this note, and the error of an instance that ends by it.

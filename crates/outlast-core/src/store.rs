@@ -5,7 +5,7 @@ use crate::{
     Committed, DeleteAnswer, Delivered, Extent, Fired, Heartbeat, HeldClaim, Hints, Inserts,
     InstanceId, Listen, NewInstance, NewSignal, NewWorker, Note, ReapRequest, Reaped,
     ReconcileRequest, Reconciled, Release, Released, Result, Retried, SignalOrInsert,
-    SignalledOrInserted, Taker, Terminated, Timestamp, Traffic, WorkerId,
+    SignalledOrInserted, Taker, Terminated, Timestamp, Traffic, WorkerId, WriteCheck,
 };
 use async_trait::async_trait;
 use std::collections::BTreeSet;
@@ -45,6 +45,14 @@ pub type QueueNames = BTreeSet<String>;
 pub trait Store: Send + Sync + 'static {
     /// The store's present moment.
     async fn now(&self) -> Result<Timestamp>;
+
+    /// Whether the database takes writes now: commits a few pages of rows and removes them in the same transaction.
+    ///
+    /// *Atomic*: nobody ever sees the rows, and nothing is left. *Fence*: none. *Locks*: its own rows. *Bound*:
+    /// [`Delays::PROBE_MAX`](crate::Delays::PROBE_MAX) rows. *Idempotent*. The answer is of this moment and of a small
+    /// write: a larger write can still find the disk full. A role that may only read is told so, and the database
+    /// has answered then. Whatever else goes wrong is an error.
+    async fn check_writes(&self) -> Result<WriteCheck>;
 
     /// Brings instances in.
     ///
@@ -124,8 +132,13 @@ pub trait Store: Send + Sync + 'static {
     /// A signal wakes its target when that is awaiting signals, or is a workflow awaiting children, and its name is among
     /// the awaited; the target becomes runnable, eligible now, `awaits` kept, the deadline cleared. Otherwise it waits
     /// in the inbox. Signals of one batch arrive in the caller's order, as if sent one by one: the first
-    /// match wakes, a dedup key of an earlier one makes a duplicate. No target goes before duplicate,
-    /// duplicate before a full inbox.
+    /// match wakes, a dedup key of an earlier one makes a duplicate. Duplicate goes before no target,
+    /// no target before a full inbox.
+    ///
+    /// A dedup key is known when the instance was sent a signal with it, whatever became of the signal and of the
+    /// instance. For a signal by key it is known when any of the latest
+    /// [`HOLDERS_MAX`](crate::limits::HOLDERS_MAX) instances was that hold or held the key: a signal that is sent again
+    /// does not reach the next holder.
     ///
     /// With `claim_for`, targets that this batch woke come back claimed by that worker when it could claim
     /// them at once: their queue is among its queues and not paused, it has their machine, they have no
@@ -166,8 +179,9 @@ pub trait Store: Send + Sync + 'static {
     async fn deregister(&self, worker: WorkerId) -> Result<()>;
 
     /// Returns claims of workers whose lease has expired: runnable where they were, `attempt + 1`,
-    /// `crashes + 1`, `revision + 1`, `awaits` kept. One that has crashed more than `crashes_max` times
-    /// in a row fails with [`gave_up`](crate::gave_up), as if it had stopped. Claims go by id; a worker
+    /// `crashes + 1`, `revision + 1`, `awaits` kept. An instance with more than `crashes_max` crashes in a row
+    /// that count ([`Crash`](crate::Crash)) fails with [`gave_up`](crate::gave_up), as if it had stopped.
+    /// A crash counts when its worker held no other claim, or no other suspect. Claims go by id; a worker
     /// with nothing left is removed.
     ///
     /// *Atomic*. *Locks*: the worker's row, own rows, parents, next in line; skips what others hold.

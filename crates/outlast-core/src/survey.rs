@@ -66,8 +66,9 @@ pub struct Standing {
     pub overdue: u64,
     /// Of the runnable and executing, how many have been retried [`RETRIES_ALARMING`] times or more.
     pub retrying: u64,
-    /// Of the runnable and executing, how many are workflows whose code does not fit their history: their error begins with
-    /// [`BLOCKED`](crate::BLOCKED). What a codec has encoded is not counted.
+    /// Of the runnable and executing, how many are blocked. The error of a workflow whose code does not fit its history begins
+    /// with [`BLOCKED`](crate::BLOCKED); that of any instance that commits without progress begins with
+    /// [`CIRCLES`](crate::CIRCLES). What a codec has encoded is not counted.
     pub blocked: u64,
     /// Since when the longest-standing of them has not moved.
     pub oldest_updated_at: Timestamp,

@@ -5,7 +5,8 @@
 
 use crate::limits::{self, TRAFFIC_COUNT_MAX, TRAFFIC_MAX, TRAFFIC_MICROS_MAX};
 use crate::{Invalid, Timestamp};
-use std::time::Duration;
+use std::process;
+use std::time::{Duration, SystemTime};
 
 /// How many delays there are to tell apart, see [`Delays`].
 pub const DELAY_BINS: usize = 24;
@@ -133,6 +134,24 @@ impl Delays {
         let millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         let bin = u64::BITS - millis.leading_zeros();
         bin.min(DELAY_BINS as u32 - 1) as u8
+    }
+
+    /// How many rows a [check of writes](crate::Store::check_writes) writes. They take more than one page.
+    pub const PROBE_MAX: usize = 64;
+
+    /// The rows of a check of writes. Their minute is over for so long that they are the first to be removed. Two
+    /// processes write different rows, so that neither waits for the other.
+    pub fn probes() -> Vec<Delays> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let writer = (process::id(), now.map_or(0, |now| now.as_nanos()));
+        let queue = |n| format!("{:x<200}", format!("{:x}-{:x}-{n}-", writer.0, writer.1));
+        let row = |n| Delays {
+            minute: Timestamp(0),
+            queue: queue(n),
+            bin: 0,
+            count: 1,
+        };
+        (0..Delays::PROBE_MAX).map(row).collect()
     }
 
     fn check(&self) -> Result<(), Invalid> {

@@ -124,8 +124,8 @@ fn overdue_timers(count: CountBody) -> Option<Attention> {
 
 fn blocked(count: CountBody) -> Option<Attention> {
     let sentence = match counted(count)? {
-        Counted::One => "1 workflow is blocked: its code does not fit its history. It is kept, and goes on by itself with a build that fits; its page shows both sides.".to_owned(),
-        Counted::Many(many) => format!("{many} workflows are blocked: their code does not fit their history. They are kept, and go on by themselves with a build that fits; their pages show both sides."),
+        Counted::One => "1 instance is blocked: its code does not fit its history, or commits again and again without progress. It is kept, and goes on by itself with a build that fits; its page says why.".to_owned(),
+        Counted::Many(many) => format!("{many} instances are blocked: their code does not fit their history, or commits again and again without progress. They are kept, and go on by themselves with a build that fits; their pages say why."),
     };
     let filter = [
         ("status", "runnable,executing"),

@@ -39,7 +39,7 @@ pub(crate) async fn guard(
     let settings = &api.settings;
     check_host(settings, request.headers(), request.uri().host())?;
     check_origin(settings, &request)?;
-    let caller = recognise(settings, &request)?;
+    let caller = recognise(&api, &request)?;
     request.extensions_mut().insert(caller);
     Ok(next.run(request).await)
 }
@@ -148,12 +148,13 @@ fn is_own(origin: &str, headers: &HeaderMap) -> bool {
     authority.eq_ignore_ascii_case(host)
 }
 
-fn recognise(settings: &Settings, request: &Request) -> Result<Arc<Caller>, Problem> {
+fn recognise(api: &Api, request: &Request) -> Result<Arc<Caller>, Problem> {
+    let settings = &api.settings;
     if settings.authentication_is_the_hosts {
         return Ok(Arc::new(Caller::unnamed()));
     }
     if settings.tokens.is_empty() {
-        return recognise_neighbour(request);
+        return recognise_neighbour(api, request);
     }
     let Some(given) = request.headers().get(header::AUTHORIZATION) else {
         let detail = "send a token: Authorization: Bearer outlast_…";
@@ -169,21 +170,33 @@ fn recognise(settings: &Settings, request: &Request) -> Result<Arc<Caller>, Prob
     caller.ok_or_else(|| Problem::new(Code::Unauthorized, "this token is not known here"))
 }
 
-/// Without tokens whoever is on this machine may do everything, and nobody else anything.
-fn recognise_neighbour(request: &Request) -> Result<Arc<Caller>, Problem> {
-    let peer = peer(request);
+/// Without tokens whoever is on this machine may do everything, and nobody else anything. A peer that is not known
+/// counts as somebody else.
+fn recognise_neighbour(api: &Api, request: &Request) -> Result<Arc<Caller>, Problem> {
     let is_forwarded = ["forwarded", "x-forwarded-for", "x-real-ip", "via"]
         .iter()
         .any(|header| request.headers().contains_key(*header));
-    match peer {
-        Some(peer) if peer.ip().is_loopback() && !is_forwarded => Ok(Arc::new(Caller::unnamed())),
-        Some(_) | None => {
-            let detail = "no token is set up here, so only connections from this machine itself are answered; \
-                set a token in the settings";
-            Err(Problem::new(Code::Unauthorized, detail))
+    let detail = match peer(request) {
+        Some(peer) if peer.ip().is_loopback() && !is_forwarded => {
+            return Ok(Arc::new(Caller::unnamed()));
         }
-    }
+        Some(_) => NOT_FROM_HERE,
+        None => {
+            api.peer_is_unknown
+                .call_once(|| tracing::warn!("{UNKNOWN_PEER}"));
+            UNKNOWN_PEER
+        }
+    };
+    Err(Problem::new(Code::Unauthorized, detail))
 }
+
+const NOT_FROM_HERE: &str = "no token is set up here, so only connections from this machine itself are answered; \
+    set a token in the settings";
+
+/// The mistake of an application that serves the router without saying where connections come from.
+const UNKNOWN_PEER: &str = "no token is set up here, so only connections from this machine itself are answered, and the \
+    server does not say where a connection comes from; serve the application with \
+    into_make_service_with_connect_info::<SocketAddr>(), or set a token in the settings";
 
 fn peer(request: &Request) -> Option<SocketAddr> {
     use axum::extract::connect_info::MockConnectInfo;

@@ -4,8 +4,10 @@
 //! use axum::Router;
 //! use outlast::prelude::*;
 //! use outlast_http::{Role, Settings, Token};
+//! use std::net::SocketAddr;
+//! use tokio::net::TcpListener;
 //!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let client = Client::new(Sqlite::in_memory()?);
 //!
 //! // Closed by default: without a token only connections from this machine are answered.
@@ -13,10 +15,17 @@
 //! println!("keep this: {secret}");
 //! let settings = Settings::new().token(token);
 //!
-//! let app: Router = Router::new().nest("/admin/outlast", outlast_http::router(client, settings));
+//! let app = Router::new().nest("/admin/outlast", outlast_http::router(client, settings));
+//! let listener = TcpListener::bind("127.0.0.1:3000").await?;
+//! // The router learns here where a connection comes from.
+//! let app = app.into_make_service_with_connect_info::<SocketAddr>();
+//! axum::serve(listener, app).await?;
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Without tokens the router must know where each connection comes from. With a plain `axum::serve(listener, app)` it does
+//! not, and refuses every request: an unknown peer is never taken for this machine.
 //!
 //! The routes, their shapes and their errors are in `docs/http.md`; the same for programs is at `/v1/openapi.json`,
 //! which is made from the code. The dashboard is at `/ui/`, below whatever prefix the router has.
@@ -29,13 +38,16 @@ mod attention;
 mod auth;
 mod barrier;
 mod charts;
+mod connections;
 mod cursor;
 mod dashboard;
 mod extract;
 mod flow;
 mod guard;
+mod in_room;
 mod limits;
 mod openapi;
+mod patience;
 mod problem;
 mod query;
 mod reaching;

@@ -20,8 +20,11 @@ pub(crate) const FOLLOWED_MAX: usize = 200;
 pub(crate) const WAITS_SHOWN: usize = 200;
 /// Failures that were handled which are shown; how many there are is told.
 pub(crate) const HANDLED_SHOWN: usize = 50;
-/// What the events of one page carry: a page with large results is shorter.
-pub(crate) const HISTORY_BYTES_SHOWN: usize = 4 * 1024 * 1024;
+/// What a request that reads values may take while it is answered: a page of values in the database's answer, as rows, and
+/// as text in a buffer that has grown by doubling.
+pub(crate) const READ_BYTES_MAX: usize = 5 * outlast_core::limits::PAGE_BYTES_MAX;
+/// How long such a request waits for its turn.
+pub(crate) const READ_TURN: Duration = Duration::from_secs(5);
 /// Nodes of a tree in all, children shown of one round, and levels.
 pub(crate) const TREE_NODES_MAX: usize = 500;
 pub(crate) const TREE_CHILDREN_MAX: usize = 50;
@@ -38,6 +41,10 @@ pub(crate) const QUEUES_COUNTED_MAX: usize = 100;
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(30);
 /// How long the store may take to count as ready.
 pub(crate) const READY_WITHIN: Duration = Duration::from_secs(2);
+/// How long an answer of the store that it takes writes holds. Nobody needs a token to ask, so this bounds the writes.
+pub(crate) const READY_FOR: Duration = Duration::from_secs(5);
+/// The same for an answer that it does not.
+pub(crate) const UNREADY_FOR: Duration = Duration::from_secs(1);
 /// In the microseconds of timestamps.
 pub(crate) const MINUTE: i64 = 60_000_000;
 /// The past that charts and transitions show.
@@ -52,6 +59,9 @@ pub struct Limits {
     pub streams: usize,
     /// Long polls at once.
     pub waits: usize,
+    /// Bytes that requests which read values may take at once, in answers that are being made or sent. Further ones wait
+    /// for a few seconds and are then refused with 503. Default: 64 MiB; at least 20 MiB.
+    pub read_bytes: usize,
     /// How often an event stream looks, at most.
     pub look_every: Duration,
 }
@@ -62,6 +72,7 @@ impl Default for Limits {
             request_timeout: Duration::from_secs(15),
             streams: 64,
             waits: 256,
+            read_bytes: 64 * 1024 * 1024,
             look_every: Duration::from_secs(1),
         }
     }

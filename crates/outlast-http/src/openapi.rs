@@ -1,10 +1,14 @@
 //! The document of the API, made from the routes.
 
 use utoipa::Modify;
+use utoipa::openapi::RefOr;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 
 /// What stands in it for the place of the router, which is known when somebody asks.
 const PLACE: &str = "{place}";
+
+/// The description of a response that is no success.
+const REFUSAL: &str = "The request was refused: `code` says why to programs, `detail` to people.";
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -35,6 +39,19 @@ impl Modify for Token {
         let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("token", scheme);
+    }
+}
+
+/// Describes every refusal. All of them have the same shape, so the routes do not repeat the words.
+pub(crate) fn describe_refusals(document: &mut utoipa::openapi::OpenApi) {
+    for item in document.paths.paths.values_mut() {
+        let operations = [&mut item.get, &mut item.post, &mut item.delete];
+        for operation in operations.into_iter().flatten() {
+            let refusal = operation.responses.responses.get_mut("default");
+            if let Some(RefOr::T(refusal)) = refusal {
+                refusal.description = REFUSAL.to_owned();
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::api::Api;
 use crate::auth::Reach;
 use crate::limits::LOOKS_MAX;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::query::FilterParams;
 use outlast_core::limits::PAGE_MAX;
 use outlast_core::{Count, Filter, Instance, InstanceId, ListRequest, Target, Timestamp};
@@ -24,6 +24,8 @@ pub(crate) struct Wanted {
     pub(crate) filter: Filter,
     pub(crate) before: Option<InstanceId>,
     pub(crate) limit: usize,
+    /// Whether states and results are read.
+    pub(crate) values: bool,
 }
 
 impl Api {
@@ -38,7 +40,24 @@ impl Api {
         found.ok_or_else(|| Problem::no_instance(id))
     }
 
-    /// Who holds a correlation key, if that is within reach.
+    /// The instance that holds a correlation key, else the latest that held it, if there is one within reach.
+    pub(crate) async fn by_key(
+        &self,
+        reach: &Reach,
+        machine: &str,
+        key: &str,
+    ) -> Result<Instance, Problem> {
+        let found = self.holder(reach, machine, key).await?;
+        let nobody = || {
+            Problem::new(
+                Code::NotFound,
+                format!("no stored instance of {machine:?} holds or held the key {key:?}"),
+            )
+        };
+        found.ok_or_else(nobody)
+    }
+
+    /// The instance that holds a correlation key, else the latest that held it, if that is within reach.
     pub(crate) async fn holder(
         &self,
         reach: &Reach,
@@ -86,6 +105,7 @@ impl Api {
                 filter: filter.clone(),
                 before: found.next,
                 limit: wanted.limit.min(PAGE_MAX),
+                values: wanted.values,
             };
             let page = self.client.list(request).await?;
             found.next = page.next;
@@ -99,7 +119,9 @@ impl Api {
                 found.next = found.instances.last().map(|last| last.id);
             }
             found.scanned_all = found.next.is_none() || found.instances.len() == wanted.limit;
-            if found.scanned_all {
+            // A page with values may end with its bytes. Several of them would be more than one may have.
+            let has_enough = wanted.values && !found.instances.is_empty();
+            if found.scanned_all || has_enough {
                 break;
             }
         }

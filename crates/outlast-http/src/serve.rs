@@ -1,27 +1,40 @@
 //! Serving a router by itself: every wait bounded, and a stop that lets what runs come to its end.
 
+use crate::connections::{self, Connections};
+use crate::patience::Patient;
+use crate::problem::{Code, Problem};
 use axum::Router;
 use axum::extract::{ConnectInfo, Request};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 /// Bounds of a server.
 #[derive(Clone, Debug)]
 pub struct ServeLimits {
-    /// Connections at once; further ones wait until one is closed.
+    /// Connections at once. A further one takes the room of the oldest connection without a request; when every
+    /// connection has one, a few more are taken for health checks alone, and the rest are closed. Default: 1,024.
     pub connections: usize,
+    /// Connections without a request that one address may have; a further one takes the room of the oldest of these.
+    /// Callers behind one proxy share an address. Default: 512.
+    pub idle_per_peer: usize,
     /// How long a connection may take to say what it wants, from when it is opened or from its last answer.
     pub header_timeout: Duration,
+    /// How long a client may leave its answer or its event stream unread before the connection is closed. Reading slowly
+    /// helps for as long as it is faster than 16 KiB/s. Default: 20 s.
+    pub write_timeout: Duration,
     /// How long requests have to come to their end at a stop.
     pub grace: Duration,
 }
@@ -30,7 +43,9 @@ impl Default for ServeLimits {
     fn default() -> ServeLimits {
         ServeLimits {
             connections: 1024,
+            idle_per_peer: 512,
             header_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(20),
             grace: Duration::from_secs(10),
         }
     }
@@ -46,7 +61,7 @@ pub async fn serve(
     limits: ServeLimits,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let places = Arc::new(Semaphore::new(limits.connections));
+    let connections = Connections::new(limits.connections, limits.idle_per_peer);
     let graceful = GracefulShutdown::new();
     let stopping = Stopping::default();
     let cut = CancellationToken::new();
@@ -54,18 +69,22 @@ pub async fn serve(
     let _cut = cut.clone().drop_guard();
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
-        let accepted = tokio::select! {
+        let (stream, peer) = tokio::select! {
             () = &mut shutdown => break,
-            accepted = accept(&listener, &places) => accepted,
+            accepted = accept(&listener) => accepted,
         };
-        let (stream, peer, place) = accepted;
-        let connection = connection(stream, peer, router.clone(), &limits, &stopping);
+        let Some(place) = connections.open(peer.ip()) else {
+            continue;
+        };
+        let closed = place.closed();
+        let place = Arc::new(place);
+        let connection = connection(stream, peer, place, router.clone(), &limits, &stopping);
         let connection = graceful.watch(connection);
         let cut = cut.clone();
         tokio::spawn(async move {
-            let _place = place;
             let served = tokio::select! {
                 served = connection => served,
+                () = closed.cancelled() => return,
                 () = cut.cancelled() => return,
             };
             if let Err(error) = served {
@@ -82,17 +101,11 @@ pub async fn serve(
     Ok(())
 }
 
-/// The next connection, when there is a place for it.
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
+/// The next connection.
+async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else {
-            return std::future::pending().await;
-        };
         match listener.accept().await {
-            Ok((stream, peer)) => return (stream, peer, place),
+            Ok(accepted) => return accepted,
             Err(error) => {
                 // Out of files, most often: others have to close first.
                 tracing::warn!(%error, "a connection could not be taken");
@@ -103,16 +116,17 @@ async fn accept(
 }
 
 type Connection =
-    http1::Connection<TokioIo<TcpStream>, hyper_util::service::TowerToHyperService<Service>>;
+    http1::Connection<TokioIo<Patient>, hyper_util::service::TowerToHyperService<Service>>;
 type Service = tower::util::BoxCloneSyncService<
     hyper::Request<Incoming>,
     axum::response::Response,
-    std::convert::Infallible,
+    Infallible,
 >;
 
 fn connection(
     stream: TcpStream,
     peer: SocketAddr,
+    place: Arc<connections::Connection>,
     router: Router,
     limits: &ServeLimits,
     stopping: &Stopping,
@@ -122,7 +136,7 @@ fn connection(
         let mut request: Request = request.map(axum::body::Body::new);
         request.extensions_mut().insert(ConnectInfo(peer));
         request.extensions_mut().insert(stopping.clone());
-        router.clone().oneshot(request)
+        answer(router.clone(), request, place.clone())
     });
     let service = tower::util::BoxCloneSyncService::new(service);
     let service = hyper_util::service::TowerToHyperService::new(service);
@@ -132,7 +146,46 @@ fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_timeout)
         .max_buf_size(64 * 1024)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(
+            TokioIo::new(Patient::new(stream, limits.write_timeout)),
+            service,
+        )
+}
+
+/// Answers a request. The connection counts as busy until the answer is sent; after a refusal it is closed, so that a caller
+/// without rights holds none.
+async fn answer(
+    router: Router,
+    request: Request,
+    place: Arc<connections::Connection>,
+) -> Result<Response, Infallible> {
+    let busy = place.request();
+    let is_health = matches!(request.uri().path(), "/healthz" | "/readyz");
+    let mut response = match place.is_for_health && !is_health {
+        true => {
+            let detail = "as many connections are open as may be; try again later";
+            Problem::new(Code::Unavailable, detail).into_response()
+        }
+        false => router.oneshot(request).await?,
+    };
+    let is_refused = matches!(
+        response.status(),
+        StatusCode::UNAUTHORIZED
+            | StatusCode::FORBIDDEN
+            | StatusCode::REQUEST_TIMEOUT
+            | StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::SERVICE_UNAVAILABLE
+    );
+    if is_refused || place.is_for_health {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    Ok(response.map(|body| {
+        axum::body::Body::new(body.map_frame(move |frame| {
+            let _ = &busy;
+            frame
+        }))
+    }))
 }
 
 /// Says to what goes on without end that the server stops.

@@ -260,5 +260,7 @@ function placeTold({ kind, path, size, index }) {
 function room() {
   const main = document.querySelector('main');
   const all = (main?.clientWidth ?? innerWidth) - (innerWidth > 820 ? 56 : 24) - 30;
-  return innerWidth > 820 ? Math.max(360, all - NAMES_PX) : Math.max(130, Math.floor((main?.clientWidth ?? innerWidth) * 0.48));
+  if (innerWidth > 820) return Math.max(360, all - NAMES_PX);
+  // A little less than page.css leaves for the drawing: one that is wider is shrunk, and its rows leave those of the names.
+  return Math.max(130, Math.floor((main?.clientWidth ?? innerWidth) * (innerWidth > 560 ? 0.48 : 0.42)));
 }

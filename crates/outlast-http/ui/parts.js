@@ -1,6 +1,6 @@
 // What screens are made of.
 
-import { h, render } from './view.js';
+import { h, render, visible } from './view.js';
 import { exact, numberOf, plural, STATUSES, whole, words } from './format.js';
 import { href } from './router.js';
 
@@ -131,7 +131,7 @@ export function confirm({ title, text, action, danger = false, reason = true }) 
 export function toast(text, { bad = false } = {}) {
   const note = document.createElement('div');
   note.className = bad ? 'toast bad' : 'toast';
-  note.textContent = text;
+  note.textContent = visible(text);
   document.querySelector('.toasts')?.append(note);
   setTimeout(() => note.remove(), bad ? 10_000 : 5_000);
 }

@@ -32,11 +32,19 @@ export function drawer(parent, describe) {
   };
 }
 
+// Control and format characters but line breaks and tabs: a name that holds one does not show as what it is.
+const UNSEEN = /[^\P{Cc}\t\n\r]|[\p{Cf}\p{Zl}\p{Zp}]/gu;
+
+/** Text in which characters that cannot be seen are written as `\u{202e}`. */
+export function visible(text) {
+  return text.replace(UNSEEN, (unseen) => `\\u{${unseen.codePointAt(0).toString(16)}}`);
+}
+
 function flatten(children, into) {
   for (const child of children) {
     if (Array.isArray(child)) flatten(child, into);
     else if (child === null || child === undefined || child === false || child === true) continue;
-    else into.push(typeof child === 'object' ? child : { text: String(child) });
+    else into.push(typeof child === 'object' ? child : { text: visible(String(child)) });
   }
   return into;
 }

@@ -8,10 +8,10 @@ use crate::opening::Purpose;
 use crate::row::{self, column};
 use crate::session::{Answers, Session};
 use crate::statement::{self, Call, documents, value};
-use outlast_core::limits::INBOX_MAX;
+use outlast_core::limits::{HOLDERS_MAX, INBOX_MAX};
 use outlast_core::{
     Claim, Commit, Delivered, Delivery, Error, Inserted, InstanceId, NewInstance, NewSignal,
-    Result, SignalId, SignalOrInsert, SignalledOrInserted, Taker, Target,
+    QueueNames, Result, SignalId, SignalOrInsert, SignalledOrInserted, Taker, Target,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::slice::from_ref;
@@ -91,12 +91,19 @@ async fn deliver_once(
     let mut transaction = session.begin(Purpose::Write).await?;
     let calls = delivering_for(signals, &holders, claim_for);
     let answers = transaction.run(&calls).await?;
-    if has_vanished(&answers[1])? {
+    let delivered = answers.len() - usize::from(claim_for.is_some());
+    if has_vanished(&answers[..delivered])? {
         transaction.abandon().await;
         return Ok(None);
     }
-    transaction.finish(&[]).await?;
-    arrived(answers, claim_for).map(Some)
+    // The lease may run out between two statements, and then nothing may be written.
+    match arrived(answers, claim_for) {
+        Ok(arrived) => transaction.finish(&[]).await.map(|_| Some(arrived)),
+        Err(failure) => {
+            transaction.abandon().await;
+            Err(failure)
+        }
+    }
 }
 
 /// What delivers the batch; with a worker, followed by reading what it was handed.
@@ -108,9 +115,9 @@ fn delivering_for<'a>(
     let targets = targets(signals, holders);
     let delivering = delivering(signals, &targets, claim_for);
     if claim_for.is_none() {
-        return delivering.into();
+        return delivering;
     }
-    let mut calls = Vec::from(delivering);
+    let mut calls = delivering;
     let each_once: BTreeSet<i64> = targets.into_iter().collect();
     let each_once: Vec<i64> = each_once.into_iter().collect();
     calls.push(statement::DELIVER_TAKEN.with([value(each_once)]));
@@ -120,21 +127,20 @@ fn delivering_for<'a>(
 fn arrived(mut answers: Answers, claim_for: Option<&Taker>) -> Result<Arrived, Failure> {
     let Some(taker) = claim_for else {
         return Ok(Arrived {
-            delivered: answer(&answers[1], &HashSet::new())?,
+            delivered: answer(&answers, &HashSet::new())?,
             unreadable: Vec::new(),
         });
     };
     let taken = answers.pop().unwrap_or_default();
-    let delivered = answers.pop().unwrap_or_default();
     // Its lease was not alive, or ran out before the targets were locked: nothing was written.
-    if delivered.is_empty() {
+    if answers[1..].iter().any(Vec::is_empty) {
         return Err(Failure::Verb(Error::LeaseExpired {
             operation: "deliver",
             worker: taker.worker,
         }));
     }
     let taken = Taken::read(&taken)?;
-    let mut delivered = answer(&delivered, &taken.ids)?;
+    let mut delivered = answer(&answers, &taken.ids)?;
     delivered.claims = taken.claims.into_values().collect();
     Ok(Arrived {
         delivered,
@@ -227,31 +233,54 @@ async fn signal_or_insert_once(
     let found = transaction.run(&inserting(rows, None)).await?;
     let target = holders(&found[1], &[0])?;
     let inserts = insert::answer(rows, &found[0], &found[1])?;
+    let inserted = inserts.rows.first().and_then(Inserted::new_id);
     let signals = from_ref(signal);
-    let answers = transaction
-        .finish(&delivering(signals, &targets(signals, &target), None))
-        .await?;
-    if target.is_empty() || has_vanished(&answers[1])? {
+    let calls = delivering(signals, &targets(signals, &target), None);
+    let may_be_known = inserted.is_some() && signal.dedup_key.is_some();
+    let answers = match may_be_known {
+        false => transaction.finish(&calls).await?,
+        true => {
+            let answers = transaction.run(&calls).await?;
+            let mut delivered = answer(&answers, &HashSet::new())?;
+            if let Some(delivery @ Delivery::Duplicate { .. }) = delivered.answers.pop() {
+                // A former holder was sent it: nothing is started.
+                transaction.abandon().await;
+                return Ok(Some(SignalledOrInserted {
+                    inserted: None,
+                    delivery,
+                    woken: QueueNames::new(),
+                }));
+            }
+            transaction.finish(&[]).await?;
+            answers
+        }
+    };
+    if target.is_empty() || has_vanished(&answers)? {
         return Ok(None);
     }
-    let mut delivered = answer(&answers[1], &HashSet::new())?;
+    let mut delivered = answer(&answers, &HashSet::new())?;
     delivered.woken.extend(inserts.woken);
     let delivery = delivered.answers.pop().unwrap_or(Delivery::NoTarget);
     Ok(Some(SignalledOrInserted {
-        inserted: inserts.rows.first().and_then(Inserted::new_id),
+        inserted,
         delivery,
         woken: delivered.woken,
     }))
 }
 
 /// Whether an instance that was found by its key has let go of it since.
-fn has_vanished(answers: &[Row]) -> Result<bool, Failure> {
-    for row in answers {
+fn has_vanished(answers: &[Vec<Row>]) -> Result<bool, Failure> {
+    for row in rows_of(answers) {
         if column::<&str>(row, "answer")? == "vanished" {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// What the deliveries answered: all but the lock before them, which answers ids.
+fn rows_of(answers: &[Vec<Row>]) -> impl Iterator<Item = &Row> {
+    answers.iter().skip(1).flatten()
 }
 
 fn key_of(signal: &NewSignal) -> Option<(&str, &str)> {
@@ -275,7 +304,55 @@ fn delivering<'a>(
     signals: &'a [NewSignal],
     targets: &[i64],
     claim_for: Option<&'a Taker>,
-) -> [Call<'a>; 2] {
+) -> Vec<Call<'a>> {
+    let mut calls = vec![statement::DELIVER_LOCK.with([
+        value(targets.to_vec()),
+        value(claim_for.map(|taker| taker.worker.0)),
+    ])];
+    let mut from = 0;
+    for together in together(signals) {
+        let until = from + together.len();
+        calls.push(delivering_together(
+            together,
+            &targets[from..until],
+            claim_for,
+        ));
+        from = until;
+    }
+    calls
+}
+
+/// The batch in pieces of which each is one statement. A signal by key must see an earlier one to an instance that
+/// held the key, with the same dedup key: so they do not go together. Almost every batch is one piece.
+fn together(signals: &[NewSignal]) -> Vec<&[NewSignal]> {
+    let has_keys = signals.iter().any(|signal| key_of(signal).is_some());
+    if signals.len() < 2 || !has_keys {
+        return vec![signals];
+    }
+    let (mut pieces, mut from, mut by_id) = (Vec::new(), 0, HashSet::new());
+    for (position, signal) in signals.iter().enumerate() {
+        let Some(dedup_key) = &signal.dedup_key else {
+            continue;
+        };
+        match signal.target {
+            Target::Id(_) => drop(by_id.insert(dedup_key)),
+            Target::Key { .. } if by_id.contains(dedup_key) => {
+                pieces.push(&signals[from..position]);
+                from = position;
+                by_id.clear();
+            }
+            Target::Key { .. } => {}
+        }
+    }
+    pieces.push(&signals[from..]);
+    pieces
+}
+
+fn delivering_together<'a>(
+    signals: &'a [NewSignal],
+    targets: &[i64],
+    claim_for: Option<&'a Taker>,
+) -> Call<'a> {
     let machines = |taker: &Taker| -> Vec<String> {
         let machines = taker.machines.iter();
         machines.map(ToString::to_string).collect()
@@ -284,45 +361,31 @@ fn delivering<'a>(
         let queues = taker.queues.iter();
         queues.map(String::as_str).collect()
     };
-    [
-        statement::DELIVER_LOCK.with([
-            value(targets.to_vec()),
-            value(claim_for.map(|taker| taker.worker.0)),
-        ]),
-        statement::DELIVER.with([
-            value(targets.to_vec()),
-            value(
-                signals
-                    .iter()
-                    .map(|s| key_of(s).map(|(machine, _)| machine))
-                    .collect::<Vec<_>>(),
-            ),
-            value(
-                signals
-                    .iter()
-                    .map(|s| key_of(s).map(|(_, key)| key))
-                    .collect::<Vec<_>>(),
-            ),
-            value(signals.iter().map(|s| s.name.as_str()).collect::<Vec<_>>()),
-            value(documents(signals.iter().map(|s| Some(&s.payload)))),
-            value(
-                signals
-                    .iter()
-                    .map(|s| s.dedup_key.as_deref())
-                    .collect::<Vec<_>>(),
-            ),
-            value(INBOX_MAX as i64),
-            value(claim_for.map(|taker| taker.worker.0)),
-            value(claim_for.map(queues)),
-            value(claim_for.map(machines)),
-        ]),
-    ]
+    let keys = || signals.iter().map(key_of);
+    let dedup_keys = signals.iter().map(|it| it.dedup_key.as_deref());
+    statement::DELIVER.with([
+        value(targets.to_vec()),
+        value(
+            keys()
+                .map(|it| it.map(|(machine, _)| machine))
+                .collect::<Vec<_>>(),
+        ),
+        value(keys().map(|it| it.map(|(_, key)| key)).collect::<Vec<_>>()),
+        value(signals.iter().map(|s| s.name.as_str()).collect::<Vec<_>>()),
+        value(documents(signals.iter().map(|s| Some(&s.payload)))),
+        value(dedup_keys.collect::<Vec<_>>()),
+        value(INBOX_MAX as i64),
+        value(claim_for.map(|taker| taker.worker.0)),
+        value(claim_for.map(queues)),
+        value(claim_for.map(machines)),
+        value(HOLDERS_MAX as i64),
+    ])
 }
 
 /// What became of the signals. Nobody need look for what was `taken`.
-fn answer(rows: &[Row], taken: &HashSet<InstanceId>) -> Result<Delivered, Failure> {
+fn answer(answers: &[Vec<Row>], taken: &HashSet<InstanceId>) -> Result<Delivered, Failure> {
     let mut delivered = Delivered::default();
-    for row in rows {
+    for row in rows_of(answers) {
         let woke: bool = column(row, "woke")?;
         if woke && !taken.contains(&column(row, "target_id").map(InstanceId)?) {
             delivered.woken.insert(column(row, "queue")?);

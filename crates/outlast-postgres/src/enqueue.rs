@@ -60,12 +60,30 @@ pub(crate) async fn signal_or_insert(
     const OPERATION: &str = "signal_or_insert";
     let once = || async move {
         // The insert goes first: it waits for whoever takes or leaves the key.
-        let answers = call_all(session, &[insert_call(row), signal_call(signal)]).await?;
+        let mut transaction = session.begin(Purpose::Write).await?;
+        let calls = [insert_call(row), signal_call(signal)];
+        let answers: Vec<Row> = transaction
+            .run(&calls)
+            .await?
+            .into_iter()
+            .flatten()
+            .collect();
         let mut woken = QueueNames::new();
         let inserted = inserted(&answers[0])?;
         note_woken(&mut woken, row, &inserted);
         let delivery = delivery(&answers[1], &mut woken)?;
-        Ok((inserted, delivery, woken))
+        match (inserted, delivery) {
+            // A former holder was sent it: nothing is started.
+            (Inserted::New { .. }, Delivery::Duplicate { instance }) => {
+                transaction.abandon().await;
+                let holder = Some(instance);
+                Ok((Inserted::Duplicate { holder }, delivery, QueueNames::new()))
+            }
+            (inserted, delivery) => {
+                transaction.finish(&[]).await?;
+                Ok((inserted, delivery, woken))
+            }
+        }
     };
     let mut holder_before = None;
     for _ in 0..LOOKUPS_MAX {

@@ -51,6 +51,11 @@ impl Failure {
         self.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
     }
 
+    /// Whether the server has no room for it.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        self.code() == Some(&SqlState::DISK_FULL)
+    }
+
     /// Whether the role has no right to this.
     pub(crate) fn is_forbidden(&self) -> bool {
         self.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE)

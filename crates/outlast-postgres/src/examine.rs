@@ -10,7 +10,7 @@ use crate::row::{column, duration, time};
 use crate::session::Session;
 use crate::statement::{self, Call, value};
 use judging::{Holder, Server, Space};
-use outlast_core::{Finding, OVERDUE_AFTER, Result, Timestamp, micros};
+use outlast_core::{Finding, OVERDUE_AFTER, Result, StoredTimes, Timestamp, limits, micros};
 use std::time::{Duration, SystemTime};
 use tokio_postgres::Row;
 
@@ -35,6 +35,9 @@ pub(crate) async fn examine(session: &Session) -> Result<Vec<Finding>> {
     findings.extend(first(session, leases, stuck_leases).await?);
     let timers = statement::EXAMINE_TIMERS.with([value(COUNTED_MAX), value(micros(OVERDUE_AFTER))]);
     findings.extend(first(session, timers, overdue_timers).await?);
+    let looked = i64::try_from(limits::EXAMINED_MAX).unwrap_or(i64::MAX);
+    let times = [value(looked), value(micros(limits::AHEAD_MAX))];
+    findings.extend(first(session, statement::EXAMINE_TIMES.with(times), stored_times).await?);
     let schema = statement::EXAMINE_SCHEMA.with([]);
     findings.extend(first(session, schema, schema_version).await?);
     Ok(findings)
@@ -126,6 +129,20 @@ fn stuck_leases(row: &Row) -> Result<Finding, Failure> {
 fn overdue_timers(row: &Row) -> Result<Finding, Failure> {
     let overdue = counted(column(row, "instances")?);
     Ok(Finding::overdue_timers(overdue, longest(row)?))
+}
+
+fn stored_times(row: &Row) -> Result<Finding, Failure> {
+    let count = |name| column::<i64>(row, name).map(i64::unsigned_abs);
+    let furthest = column::<Option<i64>>(row, "furthest_us")?;
+    let times = StoredTimes {
+        looked: count("looked")?,
+        ahead: count("ahead")?,
+        furthest: duration(furthest.unwrap_or_default()),
+        waiting: count("waiting")?,
+        strange: count("strange")?,
+        workers: count("workers")?,
+    };
+    Ok(times.finding())
 }
 
 fn schema_version(row: &Row) -> Result<Finding, Failure> {

@@ -1,13 +1,15 @@
 //! The histories of workflows: on their way in, and looked at.
 
-use crate::inspect::ask_planned;
+use crate::error::Failure;
+use crate::inspect::{ask_planned, first_fitting, fitting};
 use crate::outcome::{number_literal, text_literal};
 use crate::row::{column, json, time};
 use crate::session::Session;
 use crate::statement::{self, Parameter, value};
 use outlast_core::{
-    Commit, Event, HistoryRequest, InstanceId, NewEvent, Result, RunSummary, limits,
+    Commit, Event, HistoryRequest, InstanceId, NewEvent, Result, Rows, RunSummary, limits,
 };
+use tokio_postgres::Row;
 
 /// The events of outcomes as columns: how many each has, and all of each as array literals, which is one for each outcome and
 /// column. Told apart by their places in one long array they would have to be counted off for each outcome anew.
@@ -33,7 +35,7 @@ fn numbers<T: ToString>(rows: &[&Commit], of: fn(&NewEvent) -> Option<T>) -> Par
     value(rows.iter().map(of_row).collect::<Vec<String>>())
 }
 
-pub(crate) async fn history(session: &Session, request: HistoryRequest) -> Result<Vec<Event>> {
+pub(crate) async fn history(session: &Session, request: HistoryRequest) -> Result<Rows<Event>> {
     request
         .check()
         .map_err(|invalid| invalid.during("history"))?;
@@ -41,20 +43,24 @@ pub(crate) async fn history(session: &Session, request: HistoryRequest) -> Resul
         value(request.id.0),
         value(request.run),
         value(request.after),
-        value(request.max as i64),
+        value(request.max as i64 + 1),
+        value(limits::PAGE_BYTES_MAX as i64),
     ]);
-    let events = ask_planned(session, "history", call, |row| {
-        Ok(Event {
-            run: column(row, "run")?,
-            seq: column(row, "seq")?,
-            at: time(row, "at")?,
-            kind: column::<&str>(row, "kind")?.parse()?,
-            call: column(row, "call")?,
-            name: column(row, "name")?,
-            data: json(row, "data")?,
-        })
-    });
-    events.await
+    let read = |row: &Row| fitting(row, event);
+    let events = ask_planned(session, "history", call, read).await?;
+    Ok(first_fitting(events, request.max))
+}
+
+fn event(row: &Row) -> Result<Event, Failure> {
+    Ok(Event {
+        run: column(row, "run")?,
+        seq: column(row, "seq")?,
+        at: time(row, "at")?,
+        kind: column::<&str>(row, "kind")?.parse()?,
+        call: column(row, "call")?,
+        name: column(row, "name")?,
+        data: json(row, "data")?,
+    })
 }
 
 pub(crate) async fn histories(session: &Session, id: InstanceId) -> Result<Vec<RunSummary>> {

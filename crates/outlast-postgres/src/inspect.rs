@@ -5,9 +5,9 @@ use crate::opening::Purpose;
 use crate::row::{self, column, optional_time, time};
 use crate::session::Session;
 use crate::statement::{self, Call, value};
-use outlast_core::limits::{COUNT_MAX, PAGE_MAX};
+use outlast_core::limits::{COUNT_MAX, PAGE_BYTES_MAX, PAGE_MAX};
 use outlast_core::{
-    Child, Count, Filter, Instance, InstanceId, Operation, OperationId, QueueSummary, Result,
+    Child, Count, Filter, Instance, InstanceId, Operation, OperationId, QueueSummary, Result, Rows,
     SignalId, SignalRow, Status, Timestamp, Worker, WorkerId,
 };
 use tokio_postgres::Row;
@@ -35,10 +35,17 @@ pub(crate) async fn signals(
     session: &Session,
     id: InstanceId,
     after: Option<SignalId>,
-) -> Result<Vec<SignalRow>> {
+) -> Result<Rows<SignalRow>> {
     let after = after.map_or(i64::MIN, |id| id.0);
-    let call = statement::INSPECT_SIGNALS.with([value(id.0), value(after), value(PAGE_MAX as i64)]);
-    ask(session, "signals", call, row::signal_row).await
+    let call = statement::INSPECT_SIGNALS.with([
+        value(id.0),
+        value(after),
+        value(PAGE_MAX as i64 + 1),
+        value(PAGE_BYTES_MAX as i64),
+    ]);
+    let read = |row: &Row| fitting(row, row::signal_row);
+    let rows = ask(session, "signals", call, read).await?;
+    Ok(first_fitting(rows, PAGE_MAX))
 }
 
 pub(crate) async fn children(
@@ -46,15 +53,39 @@ pub(crate) async fn children(
     id: InstanceId,
     round: Option<i32>,
     after: Option<InstanceId>,
-) -> Result<Vec<Child>> {
+) -> Result<Rows<Child>> {
     let after = after.map_or(i64::MIN, |id| id.0);
     let call = statement::INSPECT_CHILDREN.with([
         value(id.0),
         value(round),
         value(after),
-        value(PAGE_MAX as i64),
+        value(PAGE_MAX as i64 + 1),
+        value(PAGE_BYTES_MAX as i64),
     ]);
-    ask(session, "children", call, |row| row::child(row, 0)).await
+    let read = |row: &Row| fitting(row, |row| row::child(row, 0));
+    let rows = ask(session, "children", call, read).await?;
+    Ok(first_fitting(rows, PAGE_MAX))
+}
+
+/// A row of a page, or `None` where its values are beyond the bound of the page in bytes.
+pub(crate) fn fitting<T>(
+    row: &Row,
+    read: impl Fn(&Row) -> Result<T, Failure>,
+) -> Result<Option<T>, Failure> {
+    match column(row, "fits")? {
+        true => read(row).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// The page of the first rows that fit. The statement was asked for one more than `limit`.
+pub(crate) fn first_fitting<T>(rows: Vec<Option<T>>, limit: usize) -> Rows<T> {
+    let found = rows.len();
+    let rows: Vec<T> = rows.into_iter().map_while(|row| row).take(limit).collect();
+    Rows {
+        more: rows.len() < found,
+        rows,
+    }
 }
 
 pub(crate) async fn queues(session: &Session) -> Result<Vec<QueueSummary>> {

@@ -48,6 +48,7 @@ mod opening;
 mod operate;
 mod options;
 mod outcome;
+mod passfile;
 mod presence;
 mod reach;
 mod reap;
@@ -63,6 +64,7 @@ mod survey;
 mod telling;
 mod tls;
 pub mod transaction;
+mod write_check;
 
 #[doc(hidden)]
 pub use conductor::Conductor;
@@ -81,6 +83,13 @@ pub mod testing {
             .iter()
             .map(|s| (s.name, crate::statement::in_schema(s.text, schema)))
             .collect()
+    }
+
+    /// A statement as a store with a clock of its own sends it.
+    pub fn with_test_clock(text: &str) -> String {
+        crate::statement::Timekeeper::Test
+            .put_into(text)
+            .into_owned()
     }
 
     /// Whether the store's connections lead to one process of the server each.

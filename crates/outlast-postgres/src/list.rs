@@ -1,11 +1,11 @@
 //! Pages of instances, and how many there are.
 
 use crate::error::Failure;
-use crate::inspect::{COUNTED_MAX, ask, ask_planned, counted};
+use crate::inspect::{COUNTED_MAX, ask, ask_planned, counted, first_fitting, fitting};
 use crate::row::{self, column};
 use crate::session::Session;
 use crate::statement::{self, Parameter, Statement, value};
-use outlast_core::limits::SCAN_MAX;
+use outlast_core::limits::{PAGE_BYTES_MAX, SCAN_MAX};
 use outlast_core::{
     Count, Deadline, Filter, Instance, InstanceId, ListRequest, Page, Result, Status,
 };
@@ -36,21 +36,25 @@ async fn list_found(session: &Session, request: &ListRequest, way: Way) -> Resul
 }
 
 /// Asks for one more than the page holds, to know whether another follows. Every row has the same figure in the column
-/// `about`; a page without rows is one row that has nothing else.
+/// `about`; a page without rows is one row that has nothing else. A row is `None` when its values do not fit.
 async fn page<const N: usize>(
     session: &Session,
     statement: Statement,
     request: &ListRequest,
     more: [Parameter<'static>; N],
     about: &'static str,
-) -> Result<(Option<i64>, Vec<Instance>)> {
+) -> Result<(Option<i64>, Vec<Option<Instance>>)> {
     let mut parameters = filter(&request.filter);
     parameters.push(value(request.before.map_or(i64::MAX, |id| id.0)));
     parameters.push(value(request.limit as i64 + 1));
     parameters.extend(more);
+    parameters.push(value(request.values));
+    parameters.push(value(PAGE_BYTES_MAX as i64));
     let read = |row: &Row| -> Result<_, Failure> {
         let is_empty = column::<Option<i64>>(row, "id")?.is_none();
-        let instance = (!is_empty).then(|| row::instance(row)).transpose()?;
+        let instance = (!is_empty)
+            .then(|| fitting(row, row::instance))
+            .transpose()?;
         Ok((column::<Option<i64>>(row, about)?, instance))
     };
     let rows = ask_planned(session, "list", statement.with(parameters), read).await?;
@@ -58,14 +62,16 @@ async fn page<const N: usize>(
     Ok((figure, rows.into_iter().filter_map(|row| row.1).collect()))
 }
 
-fn cut(mut instances: Vec<Instance>, limit: usize, read_to: Option<InstanceId>) -> Page {
-    let is_full = instances.len() > limit;
-    instances.truncate(limit);
-    let next = match is_full {
-        true => instances.last().map(|last| last.id),
+fn cut(rows: Vec<Option<Instance>>, limit: usize, read_to: Option<InstanceId>) -> Page {
+    let page = first_fitting(rows, limit);
+    let next = match page.more {
+        true => page.rows.last().map(|last| last.id),
         false => read_to,
     };
-    Page { instances, next }
+    Page {
+        instances: page.rows,
+        next,
+    }
 }
 
 /// A filter that has an index of its own.

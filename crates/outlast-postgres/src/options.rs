@@ -6,13 +6,15 @@ use crate::error::Failure;
 use crate::listen::Channel;
 use crate::migrate;
 use crate::opening::TimeLimits;
+use crate::passfile;
 use crate::reach::Reach;
 use crate::roles::{self, Roles};
 use crate::session::Session;
-use crate::statement::Texts;
+use crate::statement::{Texts, Timekeeper};
 use crate::store::Postgres;
 use crate::tls::{self, Trust};
 use crate::transaction::Schema;
+use crate::write_check::FullDisk;
 use deadpool::Runtime;
 use deadpool::managed::{QueueMode, Timeouts};
 use outlast_core::{Clock, Error, Invalid};
@@ -35,6 +37,7 @@ pub struct Options {
     migrations: Migrations,
     named: bool,
     enqueue_only: bool,
+    read_only: bool,
     listening: Listening,
     clock: Option<Arc<dyn Clock>>,
     conductor: Option<Arc<dyn Conductor>>,
@@ -74,6 +77,7 @@ impl Options {
             migrations: Migrations::default(),
             named: true,
             enqueue_only: false,
+            read_only: false,
             listening: Listening::Same,
             clock: None,
             conductor: None,
@@ -149,7 +153,31 @@ impl Options {
         self
     }
 
-    /// Decide by this clock instead of the server's. For tests.
+    /// Whether a password is known, from the URL or from where [`find_password`](Options::find_password) looks.
+    pub fn has_password(&self) -> bool {
+        self.config.get_password().is_some()
+    }
+
+    /// Looks for the password where PostgreSQL's own programs do, when the URL has none: in `PGPASSWORD`, in the file that
+    /// `PGPASSFILE` names, in `~/.pgpass`. A file that others may read is not used.
+    pub fn find_password(mut self) -> Options {
+        if !self.has_password()
+            && let Some(password) = passfile::find(&self.config)
+        {
+            self.config.password(password);
+        }
+        self
+    }
+
+    /// Connects also where nothing can be written, such as a standby: questions are answered, and verbs that write fail. No
+    /// migration is run. Default: off.
+    pub fn read_only(mut self) -> Options {
+        self.read_only = true;
+        self
+    }
+
+    /// Decide by this clock instead of the server's. For tests. The functions of the schema, which are also called by
+    /// [`transaction`](crate::transaction) and by [`enqueue_only`](Options::enqueue_only), go by the server's all the same.
     pub fn clock(mut self, clock: impl Clock) -> Options {
         self.clock = Some(Arc::new(clock));
         self
@@ -165,18 +193,30 @@ impl Options {
     pub async fn connect(self) -> Result<Postgres, Error> {
         self.check().map_err(|invalid| invalid.during("connect"))?;
         let pool = self.pool()?;
-        check_server(&pool).await?;
+        let server = check_server(&pool).await?;
+        if !self.read_only {
+            server.refuse_read_only()?;
+        }
         match self.migrations {
-            Migrations::Run => migrate::run(&pool, &self.schema, self.limits.lock).await?,
-            Migrations::Check => migrate::check(&pool, &self.schema, self.limits.lock).await?,
+            Migrations::Run if !self.read_only => {
+                migrate::run(&pool, &self.schema, self.limits.lock).await?
+            }
+            Migrations::Run | Migrations::Check => {
+                migrate::check(&pool, &self.schema, self.limits.lock).await?
+            }
         }
         let channel = Channel::new(&self.schema, self.listening()?);
+        let timekeeper = match self.clock {
+            Some(_) => Timekeeper::Test,
+            None => Timekeeper::Server,
+        };
         Ok(Postgres::new(
             Session {
                 pool,
                 channel,
+                full_disk: FullDisk::default(),
                 transactions: Schema::of(&self.schema),
-                texts: Texts::for_schema(&self.schema),
+                texts: Texts::for_schema(&self.schema, timekeeper),
                 limits: self.limits,
                 clock: self.clock,
                 named: AtomicBool::new(self.named),
@@ -386,8 +426,30 @@ pub(crate) fn check_schema_name(schema: &str) -> Result<(), Invalid> {
     ))
 }
 
-/// A server that can be used: new enough, and not read-only.
-async fn check_server(pool: &Pool) -> Result<(), Error> {
+/// Whether a server takes writes.
+struct Writable {
+    is_standby: bool,
+    is_read_only: bool,
+}
+
+impl Writable {
+    fn refuse_read_only(&self) -> Result<(), Error> {
+        if self.is_standby {
+            return Err(unusable(
+                "the server is a standby and read-only; name the primary, or all servers with target_session_attrs=read-write".into(),
+            ));
+        }
+        if self.is_read_only {
+            return Err(unusable(
+                "the database is read-only (default_transaction_read_only is on); turn it off for this role or database".into(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A server that can be used: new enough, and able to hold every text.
+async fn check_server(pool: &Pool) -> Result<Writable, Error> {
     let client = pool
         .get()
         .await
@@ -403,11 +465,6 @@ async fn check_server(pool: &Pool) -> Result<(), Error> {
         .await
         .map_err(|error| Failure::from(error).during("connect"))?;
     let get = |column: &str| migrate::first_value(&messages, column).unwrap_or_default();
-    let unusable = |reason: String| Error::Unusable {
-        operation: "connect",
-        reason,
-        source: None,
-    };
     if get("version").parse::<u32>().unwrap_or(0) < 140_000 {
         return Err(unusable(format!(
             "the server is PostgreSQL {}; version 14 or later is needed",
@@ -420,17 +477,18 @@ async fn check_server(pool: &Pool) -> Result<(), Error> {
             get("encoding")
         )));
     }
-    if get("standby") == "t" {
-        return Err(unusable(
-            "the server is a standby and read-only; name the primary, or all servers with target_session_attrs=read-write".into(),
-        ));
+    Ok(Writable {
+        is_standby: get("standby") == "t",
+        is_read_only: get("read_only") == "on",
+    })
+}
+
+fn unusable(reason: String) -> Error {
+    Error::Unusable {
+        operation: "connect",
+        reason,
+        source: None,
     }
-    if get("read_only") == "on" {
-        return Err(unusable(
-            "the database is read-only (default_transaction_read_only is on); turn it off for this role or database".into(),
-        ));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -9,8 +9,10 @@ use crate::session::Session;
 use crate::statement::{self, Call, value};
 use crate::telling::Effects;
 use outlast_core::{
-    ClaimRef, InstanceId, ReapRequest, Reaped, Result, Revision, WorkerId, gave_up,
+    ClaimRef, Crash, CrashScene, InstanceId, ReapRequest, Reaped, Result, Revision, WorkerId,
+    gave_up,
 };
+use std::collections::HashMap;
 use tokio_postgres::Row;
 
 /// Dead workers looked at together; a deploy that kills more than these takes another call.
@@ -39,7 +41,7 @@ async fn reap_once(session: &Session, request: ReapRequest) -> Result<Reaped, Fa
     let claims = transaction
         .run(&[statement::REAP_CLAIMS.with([value(workers.clone()), value(request.max as i64)])])
         .await?;
-    let verdicts = judge(&claims[0], request.crashes_max)?;
+    let verdicts = judge(&claims[0], request)?;
     let more = verdicts.all.len() == request.max || workers.len() == WORKERS_MAX;
     let calls = verdicts.calls(workers);
     let answers = transaction.finish(&calls).await?;
@@ -52,27 +54,46 @@ async fn reap_once(session: &Session, request: ReapRequest) -> Result<Reaped, Fa
 struct Verdicts {
     all: Vec<ClaimRef>,
     returned: Vec<ClaimRef>,
+    returned_counted: Vec<i32>,
     failed: Vec<ClaimRef>,
+    failed_counted: Vec<i32>,
     errors: Vec<String>,
     /// Of those that fail, who has a place in a window, and who has fanned out.
     placed: Vec<ClaimRef>,
     parents: Vec<ClaimRef>,
 }
 
-fn judge(rows: &[Row], crashes_max: i32) -> Result<Verdicts, Failure> {
+/// What each dead worker held, by its id. Rows come worker by worker, so only the last one's may be cut off.
+fn scenes(rows: &[Row], max: usize) -> Result<HashMap<i64, CrashScene>, Failure> {
+    let mut scenes: HashMap<i64, CrashScene> = HashMap::new();
+    for (index, row) in rows.iter().enumerate() {
+        let scene = scenes.entry(column(row, "locked_by")?).or_default();
+        scene.add(column(row, "crashes")?);
+        if index + 1 == max {
+            scene.set_partial();
+        }
+    }
+    Ok(scenes)
+}
+
+fn judge(rows: &[Row], request: ReapRequest) -> Result<Verdicts, Failure> {
+    let scenes = scenes(rows, request.max)?;
     let mut verdicts = Verdicts::default();
     for row in rows {
         let claim = ClaimRef {
             id: instance_id(row)?,
             revision: column(row, "revision").map(Revision)?,
         };
-        let crashes = column::<i32>(row, "crashes")? + 1;
+        let scene = &scenes[&column(row, "locked_by")?];
+        let (crashes, counted) = (column(row, "crashes")?, column(row, "crashes_counted")?);
+        let crash = Crash::of(scene, crashes, counted, request.crashes_max);
         verdicts.all.push(claim);
-        if crashes > crashes_max {
+        if crash.gives_up {
             verdicts.failed.push(claim);
+            verdicts.failed_counted.push(crash.counted);
             verdicts
                 .errors
-                .push(gave_up(crashes, &column::<String>(row, "step")?));
+                .push(gave_up(crash.crashes, &column::<String>(row, "step")?));
             if column::<Option<bool>>(row, "held")?.is_some() {
                 verdicts.placed.push(claim);
             }
@@ -81,6 +102,7 @@ fn judge(rows: &[Row], crashes_max: i32) -> Result<Verdicts, Failure> {
             }
         } else {
             verdicts.returned.push(claim);
+            verdicts.returned_counted.push(crash.counted);
         }
     }
     Ok(verdicts)
@@ -93,11 +115,14 @@ impl Verdicts {
         if !self.failed.is_empty() {
             let [ids, revisions] = references(&self.failed);
             let errors = self.errors.iter().map(String::as_str).collect::<Vec<_>>();
-            calls.push(statement::REAP_FAIL.with([ids, revisions, value(errors)]));
+            let counted = value(self.failed_counted.clone());
+            calls.push(statement::REAP_FAIL.with([ids, revisions, value(errors), counted]));
             calls.push(clearing(&self.failed));
         }
         if !self.returned.is_empty() {
-            calls.push(statement::REAP_RETURN.with(references(&self.returned)));
+            let [ids, revisions] = references(&self.returned);
+            let counted = value(self.returned_counted.clone());
+            calls.push(statement::REAP_RETURN.with([ids, revisions, counted]));
         }
         if !self.parents.is_empty() {
             calls.push(closing(&self.parents));

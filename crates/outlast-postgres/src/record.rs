@@ -24,12 +24,12 @@ pub(crate) async fn record(session: &Session, traffic: Traffic) -> Result<()> {
     session
         .retry("record", || {
             Box::pin(async move {
-                let kept = || [value(micros(TRAFFIC_KEPT)), value(FORGOTTEN_MAX)];
+                let kept = [value(micros(TRAFFIC_KEPT)), value(FORGOTTEN_MAX)];
                 let calls = [
                     add_runs(&traffic.runs),
                     add_delays(&traffic.delays),
-                    statement::TRAFFIC_FORGET_RUNS.with(kept()),
-                    statement::TRAFFIC_FORGET_DELAYS.with(kept()),
+                    statement::TRAFFIC_FORGET_RUNS.with(kept),
+                    forget_delays(FORGOTTEN_MAX),
                 ];
                 // Nobody waits for these counts to reach the disk, and a crash may take them.
                 session.transact(Purpose::Claim, &calls).await?;
@@ -56,7 +56,7 @@ fn add_runs(runs: &[Runs]) -> Call<'_> {
     ])
 }
 
-fn add_delays(delays: &[Delays]) -> Call<'_> {
+pub(crate) fn add_delays(delays: &[Delays]) -> Call<'_> {
     let minutes: Vec<_> = delays
         .iter()
         .map(|it| SystemTime::from(it.minute))
@@ -65,6 +65,11 @@ fn add_delays(delays: &[Delays]) -> Call<'_> {
     let bins: Vec<_> = delays.iter().map(|it| i16::from(it.bin)).collect();
     let counts: Vec<_> = delays.iter().map(|it| stored(it.count)).collect();
     statement::TRAFFIC_DELAYS.with([value(minutes), value(queues), value(bins), value(counts)])
+}
+
+/// Removes the oldest delays that are kept no longer, `max` at most.
+pub(crate) fn forget_delays(max: i64) -> Call<'static> {
+    statement::TRAFFIC_FORGET_DELAYS.with([value(micros(TRAFFIC_KEPT)), value(max)])
 }
 
 /// A count that was checked, and added to others of its key.

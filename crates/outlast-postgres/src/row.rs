@@ -70,6 +70,7 @@ pub(crate) fn claim(row: &Row, queue: &str, now: SystemTime) -> Result<Claim, Fa
         partition_key: column(row, "partition_key")?,
         correlation_key: column(row, "correlation_key")?,
         parent: parent(row)?,
+        position: column(row, "parent_position")?,
         round: column(row, "round")?,
         run: column::<Option<i32>>(row, "run")?.unwrap_or(1),
         events: column::<Option<i32>>(row, "events")?.unwrap_or(0),

@@ -5,8 +5,9 @@ use crate::connection::{Pool, Pooled, Preparable};
 use crate::error::Failure;
 use crate::listen::Channel;
 use crate::opening::{Purpose, TimeLimits};
-use crate::statement::{Call, Texts};
+use crate::statement::{Call, Texts, Timekeeper};
 use crate::transaction::Schema;
+use crate::write_check::FullDisk;
 use futures_util::future::join_all;
 use outlast_core::{Clock, Error};
 use std::borrow::Cow;
@@ -38,6 +39,8 @@ pub(crate) struct Session {
     pub(crate) conductor: Option<Arc<dyn Conductor>>,
     /// The statements for users' own transactions.
     pub(crate) transactions: Schema,
+    /// Whether the server has lately said that its disk is full.
+    pub(crate) full_disk: FullDisk,
     /// Where hints are told and heard.
     pub(crate) channel: Channel,
 }
@@ -98,6 +101,9 @@ impl Session {
             }
             return true;
         }
+        if failure.is_disk_full() {
+            self.full_disk.meet();
+        }
         failure.is_contention() || failure.is_lost_race_for_a_key()
     }
 
@@ -122,7 +128,8 @@ impl Session {
         }
         if let Some(clock) = &self.clock {
             sql.to_mut().push_str(&format!(
-                "; set local outlast_test.now_us = {}",
+                "; set local {} = {}",
+                Timekeeper::SETTING,
                 clock.now().0
             ));
         }

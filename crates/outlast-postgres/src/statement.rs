@@ -5,6 +5,7 @@
 
 use outlast_core::Json;
 use postgres_types_reexport::{ToSql, Type};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use tokio_postgres::types as postgres_types_reexport;
@@ -124,6 +125,8 @@ statements! {
     EXAMINE_TABLE = "examine/table";
     EXAMINE_LEASES = "examine/leases";
     EXAMINE_TIMERS = "examine/timers";
+    EXAMINE_TIMES = "examine/times";
+    EXAMINE_RIGHTS = "examine/rights";
     EXAMINE_SCHEMA = "examine/schema";
 }
 
@@ -131,14 +134,14 @@ statements! {
 pub(crate) struct Texts(HashMap<&'static str, String>);
 
 impl Texts {
-    pub(crate) fn for_schema(schema: &str) -> Texts {
+    pub(crate) fn for_schema(schema: &str, clock: Timekeeper) -> Texts {
         Texts(
             ALL.iter()
                 .map(|s| {
                     let text = s.text;
                     #[cfg(outlast_mutants)]
                     let text = outlast_core::mutant::edited(crate::mutants::EDITS, s.name, text);
-                    (s.name, in_schema(text, schema))
+                    (s.name, in_schema(&clock.put_into(text), schema))
                 })
                 .collect(),
         )
@@ -148,6 +151,35 @@ impl Texts {
         #[cfg(outlast_mutants)]
         outlast_core::mutant::reached(crate::mutants::EDITS, statement.name);
         &self.0[statement.name]
+    }
+}
+
+/// Whose time the statements of a store go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timekeeper {
+    /// The server's.
+    Server,
+    /// That of a test, which each transaction has in a setting. The schema's own functions never ask it: they may run with
+    /// more rights than their caller has.
+    Test,
+}
+
+impl Timekeeper {
+    /// The setting of a transaction that has the time, in microseconds since 1970.
+    pub(crate) const SETTING: &str = "outlast_test.now_us";
+
+    /// A statement that goes by this time.
+    pub(crate) fn put_into(self, text: &str) -> Cow<'_, str> {
+        match self {
+            Timekeeper::Server => text.into(),
+            Timekeeper::Test => {
+                let setting = Timekeeper::SETTING;
+                let now = format!(
+                    "(timestamptz 'epoch' + current_setting('{setting}')::bigint * interval '1 microsecond')"
+                );
+                text.replace("outlast.now()", &now).into()
+            }
+        }
     }
 }
 

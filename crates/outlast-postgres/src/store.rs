@@ -5,7 +5,7 @@ use crate::session::Session;
 use crate::transaction::Schema;
 use crate::{
     cascade, claim, collect, commit, deliver, fire, history, insert, inspect, lease, list, listen,
-    operate, reap, reconcile, record, survey,
+    operate, reap, reconcile, record, survey, write_check,
 };
 use async_trait::async_trait;
 use outlast_core::{
@@ -14,8 +14,9 @@ use outlast_core::{
     Heartbeat, HeldClaim, Hints, HistoryRequest, Inserts, Inspect, Instance, InstanceId,
     ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note, Operation, OperationId, Page,
     QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
-    Retried, RoundSummary, RunSummary, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted,
-    Store, Survey, SurveyRequest, Taker, Terminated, Timestamp, Traffic, Worker, WorkerId,
+    Retried, RoundSummary, Rows, RunSummary, SignalId, SignalOrInsert, SignalRow,
+    SignalledOrInserted, Store, Survey, SurveyRequest, Taker, Terminated, Timestamp, Traffic,
+    Worker, WorkerId, WriteCheck,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -104,6 +105,10 @@ impl fmt::Debug for Postgres {
 impl Store for Postgres {
     async fn now(&self) -> Result<Timestamp> {
         inspect::now(&self.session).await
+    }
+
+    async fn check_writes(&self) -> Result<WriteCheck> {
+        write_check::check_writes(&self.session).await
     }
 
     async fn insert(&self, rows: Vec<NewInstance>, claim_for: Option<WorkerId>) -> Result<Inserts> {
@@ -238,7 +243,7 @@ impl Inspect for Postgres {
         list::count(&self.session, &filter).await
     }
 
-    async fn signals(&self, id: InstanceId, after: Option<SignalId>) -> Result<Vec<SignalRow>> {
+    async fn signals(&self, id: InstanceId, after: Option<SignalId>) -> Result<Rows<SignalRow>> {
         inspect::signals(&self.session, id, after).await
     }
 
@@ -247,7 +252,7 @@ impl Inspect for Postgres {
         id: InstanceId,
         round: Option<i32>,
         after: Option<InstanceId>,
-    ) -> Result<Vec<Child>> {
+    ) -> Result<Rows<Child>> {
         inspect::children(&self.session, id, round, after).await
     }
 
@@ -279,7 +284,7 @@ impl Inspect for Postgres {
         survey::rounds(&self.session, id).await
     }
 
-    async fn history(&self, request: HistoryRequest) -> Result<Vec<Event>> {
+    async fn history(&self, request: HistoryRequest) -> Result<Rows<Event>> {
         history::history(&self.session, request).await
     }
 

@@ -6,8 +6,8 @@ use crate::session::Session;
 use crate::statement::{self, value};
 use outlast_core::limits::COUNT_MAX;
 use outlast_core::{
-    BLOCKED, Family, InstanceId, OVERDUE_AFTER, RETRIES_ALARMING, Result, RoundSummary, Standing,
-    Status, Survey, SurveyRequest, micros,
+    BLOCKED, CIRCLES, Family, InstanceId, OVERDUE_AFTER, RETRIES_ALARMING, Result, RoundSummary,
+    Standing, Status, Survey, SurveyRequest, micros,
 };
 
 pub(crate) async fn survey(session: &Session, request: SurveyRequest) -> Result<Survey> {
@@ -20,6 +20,7 @@ pub(crate) async fn survey(session: &Session, request: SurveyRequest) -> Result<
         value(micros(OVERDUE_AFTER)),
         value(RETRIES_ALARMING),
         value(BLOCKED),
+        value(CIRCLES),
     ]);
     let rows = ask_planned(session, "survey", call, |row| {
         let standing = Standing {

@@ -5,7 +5,7 @@
 
 mod support;
 
-use outlast_core::{Error, ErrorKind, Store};
+use outlast_core::{Error, ErrorKind, Inspect, Store};
 use outlast_postgres::{Migrations, Options, Postgres, Roles};
 use outlast_testbed::cluster::{Cluster, Stop};
 use std::net::TcpListener;
@@ -162,6 +162,50 @@ async fn a_standby_is_refused_and_the_primary_asked_for() {
     cluster.start();
     let said = "name the primary";
     assert_fails(options(&cluster.url()), ErrorKind::Invalid, said).await;
+}
+
+/// What a store that was opened to look does on a server that takes no writes.
+async fn assert_looks_and_writes_nothing(url: &str) {
+    let store = options(url).read_only().connect().await.unwrap();
+    let all = store.count(outlast_core::Filter::default()).await.unwrap();
+    assert_eq!(all, outlast_core::Count::Exactly(1));
+    let findings = store.examine().await.unwrap();
+    let writable = findings.iter().find(|it| it.check == "writable").unwrap();
+    assert_eq!(writable.severity, outlast_core::Severity::Serious);
+    assert!(!writable.remedy.is_empty());
+    let error = store.insert(vec![work::task()], None).await.unwrap_err();
+    assert!(error.to_string().contains("read-only"), "{error}");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_database_that_is_read_only_can_be_looked_at() {
+    let database = Database::create().await;
+    let store = options(&database.url).connect().await.unwrap();
+    work::insert(&store, work::task()).await;
+    store.close().await;
+    let sql = format!(
+        "alter database {} set default_transaction_read_only = on",
+        database.name
+    );
+    raw().await.batch_execute(&sql).await.unwrap();
+    assert_looks_and_writes_nothing(&database.url).await;
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn a_standby_can_be_looked_at() {
+    let Some(mut cluster) = Cluster::create() else {
+        return;
+    };
+    cluster.start();
+    let store = options(&cluster.url()).connect().await.unwrap();
+    work::insert(&store, work::task()).await;
+    store.close().await;
+    cluster.stop(Stop::Fast);
+    cluster.make_standby();
+    cluster.start();
+    assert_looks_and_writes_nothing(&cluster.url()).await;
 }
 
 #[tokio::test]

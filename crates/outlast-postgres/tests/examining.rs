@@ -4,7 +4,7 @@
 
 mod support;
 
-use outlast_core::{Finding, Inspect, Json, ManualClock, Outcome, Severity, Store};
+use outlast_core::{Finding, Inspect, Json, ManualClock, Outcome, Severity, Start, Store};
 use outlast_postgres::{Postgres, Roles};
 use std::time::Duration;
 use support::work;
@@ -68,6 +68,7 @@ async fn every_check_is_answered() {
             "index_size",
             "stuck_leases",
             "overdue_timers",
+            "times",
             "schema_version",
         ]
     );
@@ -77,6 +78,7 @@ async fn every_check_is_answered() {
         "schema_version",
         "stuck_leases",
         "overdue_timers",
+        "times",
     ] {
         let finding = scene.found(check).await;
         assert_eq!(finding.severity, Severity::Fine, "{finding:?}");
@@ -119,6 +121,59 @@ async fn waits_that_nobody_wakes_are_found() {
         overdue.found,
         "1 wait should have been woken, the first 35 s ago"
     );
+    scene.close().await;
+}
+
+#[tokio::test]
+async fn times_that_the_clock_has_not_reached_are_found() {
+    let scene = Scene::open().await;
+    let hour = Duration::from_secs(3_600);
+    work::insert(&scene.store, work::task()).await;
+    let later = work::task().start(Start::After(10 * hour));
+    work::insert(&scene.store, later).await;
+    assert_eq!(scene.found("times").await.severity, Severity::Fine);
+    scene.clock.advance(hour);
+    work::insert(&scene.store, work::task()).await;
+    let right = outlast_core::Clock::now(&scene.clock) - hour + Duration::from_secs(60);
+    scene.clock.set(right);
+    let found = scene.found("times").await;
+    assert_eq!(found.severity, Severity::Serious);
+    assert_eq!(
+        found.found,
+        "1 instance written by a clock that was ahead, at most 59 min from now; 1 instance due and not started, among the newest 3 instances"
+    );
+    scene.close().await;
+}
+
+#[tokio::test]
+async fn times_that_no_caller_may_give_and_heartbeats_ahead_are_found() {
+    let scene = Scene::open().await;
+    let id = work::insert(&scene.store, work::task()).await;
+    work::worker(&scene.store).await;
+    let sql = support::raw().await;
+    for (change, said) in [
+        ("instances set eligible_at = 'infinity'", "after 9999"),
+        (
+            "instances set eligible_at = '287168-01-01 00:00:00+00'",
+            "after 9999",
+        ),
+        ("instances set eligible_at = '-infinity'", "before 1970"),
+        (
+            "instances set inserted_at = 'infinity', updated_at = 'infinity'",
+            "was ahead",
+        ),
+        (
+            "workers set heartbeat_at = heartbeat_at + interval '1 day'",
+            "1 worker with a heartbeat ahead",
+        ),
+    ] {
+        sql.batch_execute(&format!("update \"{}\".{change}", scene.schema))
+            .await
+            .unwrap();
+        let found = scene.found("times").await;
+        assert_eq!(found.severity, Severity::Serious, "{change} of {id}");
+        assert!(found.found.contains(said), "{change}: {found:?}");
+    }
     scene.close().await;
 }
 

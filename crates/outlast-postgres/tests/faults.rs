@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use outlast_core::{
     Answer, CascadeRequest, Claim, Delivery, Error, ErrorKind, Extent, Filter, Heartbeat, Inspect,
     InstanceId, Join, Json, ListRequest, NewSignal, Note, Outcome, ReapRequest, ReconcileRequest,
-    Status, Store, Target, Timestamp, WorkerId,
+    Status, Store, Target, Timestamp, WorkerId, WriteCheck,
 };
 use outlast_postgres::{Conductor, Options, Postgres};
 use outlast_testbed::cluster::{Cluster, Stop};
@@ -166,6 +166,7 @@ async fn a_server_that_became_a_standby_is_waited_for() {
     let error = try_done(&store, &claim).await.unwrap_err();
     assert_transient(&error, "connect to the primary");
     assert_eq!(get(&store, claim.id).await.status, Status::Executing);
+    assert_eq!(store.check_writes().await.unwrap(), WriteCheck::ReadOnly);
     cluster.promote();
     eventually("the promoted server writes", || async {
         try_done(&store, &claim).await.is_ok()
@@ -229,6 +230,45 @@ async fn a_full_disk_is_transient_and_leaves_nothing_half_done() {
     let committed = store.commit(fan_out.into()).await.unwrap();
     assert!(is_committed(&committed.answers[0]));
     assert_eq!(get(&store, claim.id).await.children_pending, 2_000);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_check_of_writes_finds_a_full_disk_and_the_room_after_it() {
+    let Some(disk) = SmallDisk::mount(64) else {
+        return;
+    };
+    let Some(mut cluster) = Cluster::create() else {
+        return;
+    };
+    cluster.start();
+    let admin = raw_to(&cluster.url()).await;
+    let place = disk.path().display();
+    let sql = format!("create tablespace small location '{place}'");
+    admin.batch_execute(&sql).await.unwrap();
+    let sql = "alter database postgres set default_tablespace = small";
+    admin.batch_execute(sql).await.unwrap();
+    let store = Postgres::connect(&cluster.url()).await.unwrap();
+    assert_eq!(store.check_writes().await.unwrap(), WriteCheck::Works);
+
+    disk.fill(0);
+    // The table may have room in its pages for the first of them.
+    let mut answers = Vec::new();
+    while answers.last() != Some(&WriteCheck::DiskFull) {
+        assert!(answers.len() < 20, "the disk is full: {answers:?}");
+        answers.push(store.check_writes().await.unwrap());
+    }
+    disk.free();
+    assert_eq!(store.check_writes().await.unwrap(), WriteCheck::Works);
+
+    // A larger write fails where the small one still finds room: it counts for a while.
+    disk.fill(256 << 10);
+    let state = Json::of(&"x".repeat(2_000)).unwrap();
+    let row = outlast_core::NewInstance { state, ..task() };
+    let error = store.insert(vec![row; 1_000], None).await.unwrap_err();
+    assert_transient(&error, "the server's disk is full: make room");
+    assert_eq!(store.check_writes().await.unwrap(), WriteCheck::DiskFull);
+    disk.free();
     store.close().await;
 }
 
@@ -614,7 +654,8 @@ async fn an_outcome_whose_answer_was_lost_is_not_written_twice() {
     // And one that starts its target starts it once.
     let warm = work::go_or_start("warm");
     remote.signal_or_insert(warm).await.unwrap();
-    proxy.lose_answers_after(1);
+    // The insert and the look for a former holder are answered, the commit is not.
+    proxy.lose_answers_after(2);
     let store = remote.clone();
     let sending =
         tokio::spawn(async move { store.signal_or_insert(work::go_or_start("key")).await });

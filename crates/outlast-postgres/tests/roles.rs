@@ -9,7 +9,7 @@ use outlast_conformance::{Subject, Threads, suite, try_rule};
 use outlast_core::{
     Delivery, Error, ErrorKind, Extent, Filter, Inserted, Inspect, InstanceId, Json, ListRequest,
     ManualClock, NewInstance, NewSignal, Note, Outcome, Result, Scope, SignalOrInsert, Status,
-    Store, SurveyRequest, Target,
+    Store, SurveyRequest, Target, WriteCheck,
 };
 use outlast_postgres::{Migrations, Options, Postgres, Roles, testing};
 use std::collections::BTreeSet;
@@ -188,6 +188,7 @@ async fn an_enqueuer_starts_and_signals_through_the_store() {
     let scene = Scene::new().await;
     let web = scene.options("enqueuer").enqueue_only().connect().await;
     let (web, worker) = (web.unwrap(), scene.store("worker").await);
+    assert_eq!(web.check_writes().await.unwrap(), WriteCheck::NoRight);
 
     // More than go together in one message.
     let rows: Vec<_> = (0..60)
@@ -349,6 +350,7 @@ async fn an_enqueuer_does_nothing_else() {
         allowed,
         [
             "examine/holders",
+            "examine/rights",
             "examine/schema",
             "examine/server",
             "examine/table",
@@ -386,6 +388,12 @@ fn intrusions(schema: &str) -> Vec<String> {
         "check_json('a', '1')",
         "check_scope('{}')",
         "check_machine('a', 1)",
+        "check_name('a', 'b', 1)",
+        "check_new_machine('a', 1)",
+        "check_moment('a', null)",
+        "check_stored('a', '1')",
+        "check_json_bytes('a', 1, 1)",
+        "check_json_depth('a', '1')",
     ] {
         sql.push(format!("select \"{schema}\".{function}"));
     }
@@ -514,6 +522,8 @@ async fn a_reader_looks_at_everything_and_writes_nothing() {
     let now = reader.now().await.unwrap();
     worker.record(work::traffic(now)).await.unwrap();
     assert_eq!(reader.traffic(now).await.unwrap().runs.len(), 1);
+    assert_eq!(worker.check_writes().await.unwrap(), WriteCheck::Works);
+    assert_eq!(reader.check_writes().await.unwrap(), WriteCheck::NoRight);
 
     let client = scene.client("reader").await;
     let denied = denied_statements(&scene, "reader").await;
@@ -609,7 +619,9 @@ async fn every_object_of_the_schema_has_its_rights_decided() {
     let quoted = format!("\"{}\"", scene.schema);
     for row in admin.query(query, &[&quoted]).await.unwrap() {
         let (kind, name): (&str, &str) = (row.get(0), row.get(1));
+        // Called by the functions that enqueue, with the rights of their owner.
         let for_nobody = name.starts_with("check_")
+            || name == "queue_of"
             || ["workers_id_seq", "operations_id_seq", "cascades_id_seq"].contains(&name);
         let end = if kind == "function" { "(" } else { " " };
         let is_decided = decided.contains(&format!("{quoted}.{name}{end}"));

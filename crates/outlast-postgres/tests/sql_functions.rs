@@ -11,7 +11,7 @@ use outlast_core::{
 use outlast_postgres::Postgres;
 use std::time::Duration;
 use support::work::{self, claim, commit, done, get, task, wait_for, worker};
-use support::{drop_schema, options, raw, unique_schema, value_of};
+use support::{drop_schema, install_settable_clock, options, raw, unique_schema, url, value_of};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
@@ -43,6 +43,7 @@ impl Both {
             .await
             .unwrap();
         assert!(schema.starts_with('t'), "a plain name needs no quotes");
+        install_settable_clock(&sql, schema).await;
         sql
     }
 
@@ -306,6 +307,51 @@ async fn a_signal_has_the_same_answers_and_effects_as_a_delivery() {
 }
 
 #[tokio::test]
+async fn a_signal_sent_again_after_the_end_is_a_duplicate_by_sql_too() {
+    let both = Both::open().await;
+    let id = parked(&both, "k").await;
+    let calls = [
+        format!("outlast.signal({id}, 'go', dedup_key => 'd1')"),
+        "outlast.signal('task', 'k', 'go', dedup_key => 'd1')".into(),
+    ];
+    assert_eq!(both.signal(&calls[1]).await, "delivered");
+    let note = outlast_core::Note::by("ada");
+    let ended = both.store.terminate(vec![id], Extent::One, note);
+    ended.await.unwrap();
+    for call in &calls {
+        assert_eq!(both.signal(call).await, "duplicate", "{call}");
+    }
+    let next = parked(&both, "k").await;
+    assert_eq!(both.signal(&calls[1]).await, "duplicate", "of the former");
+    assert_eq!(both.store.signals(next, None).await.unwrap(), []);
+    both.close().await;
+}
+
+#[tokio::test]
+async fn an_insert_without_a_queue_waits_in_the_machines_own() {
+    let both = Both::open().await;
+    let queue_of = async |call: &str| {
+        let id = both.insert(call).await.expect("it is no duplicate");
+        get(&both.store, id).await.queue
+    };
+    assert_eq!(queue_of("outlast.insert('task', 'start')").await, "default");
+    both.run(
+        "insert into outlast.workers
+             (name, host, version, queues, machines, started_at, heartbeat_at, lease_expires_at)
+         values ('w', 'h', '1', '{mail}',
+                 '[{\"name\":\"task\",\"version\":2,\"queue\":\"mail\",\"steps\":[\"start\"]}]',
+                 now(), now(), now() + interval '1 hour')",
+    )
+    .await;
+    assert_eq!(queue_of("outlast.insert('task', 'start')").await, "default");
+    let second = "outlast.insert('task', 'start', version => 2)";
+    assert_eq!(queue_of(second).await, "mail");
+    let named = "outlast.insert('task', 'start', version => 2, queue => 'other')";
+    assert_eq!(queue_of(named).await, "other");
+    both.close().await;
+}
+
+#[tokio::test]
 async fn a_full_inbox_takes_no_more_by_sql_either() {
     let both = Both::open().await;
     let id = work::insert(&both.store, task()).await;
@@ -356,10 +402,10 @@ async fn bad_input_is_refused_with_what_is_wrong() {
         ("outlast.insert('task', 'start', correlation_key => 'k', scope => '{runnable,paused}')".into(), "unknown status"),
         ("outlast.insert('task', 'start', correlation_key => 'k', scope => '{runnable,null}')".into(), "unknown status"),
         ("outlast.insert('task', 'start', correlation_key => 'k', scope => '{{runnable},{executing}}')".into(), "is not a plain list"),
-        ("outlast.insert('task', 'start', eligible_at => 'infinity')".into(), "between the years 1 and 9999"),
-        ("outlast.insert('task', 'start', eligible_at => '-infinity')".into(), "between the years 1 and 9999"),
-        ("outlast.insert('task', 'start', eligible_at => '0044-03-15 00:00:00+00 BC')".into(), "between the years 1 and 9999"),
-        ("outlast.insert('task', 'start', eligible_at => '10000-01-02 00:00:00+00')".into(), "between the years 1 and 9999"),
+        ("outlast.insert('task', 'start', eligible_at => 'infinity')".into(), "between the years 1970 and 9999"),
+        ("outlast.insert('task', 'start', eligible_at => '-infinity')".into(), "between the years 1970 and 9999"),
+        ("outlast.insert('task', 'start', eligible_at => '0044-03-15 00:00:00+00 BC')".into(), "between the years 1970 and 9999"),
+        ("outlast.insert('task', 'start', eligible_at => '10000-01-02 00:00:00+00')".into(), "between the years 1970 and 9999"),
         ("outlast.insert('task', 'start', null)".into(), "state is null; JSON null is written"),
         (r#"outlast.insert('task', 'start', '"\u0000"')"#.into(), "\\u0000 cannot be converted"),
         (r#"outlast.insert('task', 'start', '"\ud800"')"#.into(), "surrogate"),
@@ -393,6 +439,250 @@ async fn bad_input_is_refused_with_what_is_wrong() {
         get(&both.store, id).await;
     }
     assert_eq!(both.store.signals(id, None).await.unwrap(), []);
+    both.close().await;
+}
+
+/// A call of what the drivers' adapters call.
+fn insert_one(changes: &[(&str, &str)]) -> String {
+    let mut arguments = [
+        ("machine", "'task'"),
+        ("version", "1"),
+        ("step", "'start'"),
+        ("state", "'{}'"),
+        ("queue", "'default'"),
+        ("priority", "0::smallint"),
+        ("delay_us", "0"),
+        ("at_us", "null"),
+        ("partition_key", "null"),
+        ("correlation_key", "null"),
+        ("scope", "'{runnable}'"),
+        ("trace", "null"),
+    ];
+    for (name, value) in changes {
+        let argument = arguments.iter_mut().find(|argument| argument.0 == *name);
+        argument.expect("there is such an argument").1 = value;
+    }
+    let arguments = arguments.map(|(name, value)| format!("{name} => {value}"));
+    format!("outlast.insert_one({})", arguments.join(", "))
+}
+
+fn deliver_one(id: InstanceId, name: &str, payload: &str, dedup_key: &str) -> String {
+    format!("outlast.deliver_one({id}, null, null, {name}, {payload}, {dedup_key}, 10000)")
+}
+
+#[tokio::test]
+async fn a_caller_does_not_set_the_clock_of_the_functions() {
+    let schema = unique_schema();
+    let store = Postgres::options(&url()).unwrap().schema(&schema);
+    let store = store.connect().await.unwrap();
+    let both = Both {
+        store,
+        sql: raw().await,
+        schema,
+        clock: ManualClock::default(),
+    };
+    let worker = worker(&both.store).await;
+    work::insert(&both.store, task()).await;
+    let claim = claim(&both.store, worker).await;
+    commit(&both.store, &claim, wait_for("go")).await;
+    both.run("set outlast_test.now_us = 253402300799000000")
+        .await;
+    both.run(&format!("select {}", insert_one(&[]))).await;
+    both.run("select outlast.insert('task', 'start')").await;
+    both.run(&format!(
+        "select {}",
+        deliver_one(claim.id, "'go'", "'1'", "null")
+    ))
+    .await;
+    both.run(&format!("select outlast.signal({}, 'more')", claim.id))
+        .await;
+    let strange: i64 = value_of(
+        &both.sql,
+        &both.named(
+            "select (select count(*) from outlast.instances i
+                      where greatest(i.inserted_at, i.updated_at, i.eligible_at)
+                            > clock_timestamp() + interval '1 minute')
+                  + (select count(*) from outlast.signals s
+                      where s.inserted_at > clock_timestamp() + interval '1 minute')",
+        ),
+    )
+    .await;
+    assert_eq!(strange, 0, "rows have a time that their caller has set");
+    let woken = get(&both.store, claim.id).await;
+    assert_eq!(woken.status, Status::Runnable);
+    both.close().await;
+}
+
+/// The size of the text is what is stored and what is read back, so that is what has a bound.
+#[tokio::test]
+async fn json_is_bounded_by_the_text_that_is_stored() {
+    let both = Both::open().await;
+    let id = work::insert(&both.store, task()).await;
+    let padded = |bytes: usize| format!("('{{' || repeat(' ', {}) || '}}')::json", bytes - 2);
+    let max = 1 << 20;
+    let repeated = "('{' || repeat('\"a\":1,', 200000) || '\"a\":1}')::json";
+    let encoded = |bytes: usize| {
+        let envelope = format!("repeat('A', {})", bytes - 22);
+        format!("('{{\"outlast:encoded\":\"' || {envelope} || '\"}}')::json")
+    };
+    let too_large = [
+        padded(max + 1),
+        padded(100 << 20),
+        repeated.to_owned(),
+        encoded(2 * max + 1),
+    ];
+    for json in &too_large {
+        both.assert_refused(&insert_one(&[("state", json)]), "are stored")
+            .await;
+        both.assert_refused(&deliver_one(id, "'go'", json, "null"), "are stored")
+            .await;
+    }
+    let text = format!("'[' || repeat(' ', {max}) || ']'");
+    both.assert_refused(
+        &format!("outlast.signal('task', 'k', 'go', {text})"),
+        "are stored",
+    )
+    .await;
+    assert_eq!(both.store.signals(id, None).await.unwrap(), []);
+    for json in [padded(max), encoded(2 * max)] {
+        both.run(&format!("select {}", insert_one(&[("state", &json)])))
+            .await;
+        both.run(&format!(
+            "select {}",
+            deliver_one(id, "'go'", &json, "null")
+        ))
+        .await;
+    }
+    both.close().await;
+}
+
+#[tokio::test]
+async fn the_functions_of_the_adapters_refuse_what_the_library_refuses() {
+    let both = Both::open().await;
+    let id = work::insert(&both.store, task()).await;
+    let many = "array_fill('runnable'::text, array[1000000])";
+    for (changes, said) in [
+        (&[("at_us", "-1")][..], "between the years 1970 and 9999"),
+        (
+            &[("at_us", "253402300799000001")],
+            "between the years 1970 and 9999",
+        ),
+        (
+            &[("at_us", "9223372036854775807")],
+            "between the years 1970 and 9999",
+        ),
+        (&[("delay_us", "-1")], "start delay is -1 us"),
+        (&[("delay_us", "316224000000001")], "ten years"),
+        (&[("delay_us", "9223372036854775807")], "ten years"),
+        (
+            &[("correlation_key", "'k'"), ("scope", many)],
+            "scope has 1000000 entries",
+        ),
+        (
+            &[("machine", "E'a\\u202eb'")],
+            "machine contains a format character",
+        ),
+        (
+            &[("step", "E'a\\u200bb'")],
+            "step contains a format character",
+        ),
+        (
+            &[("queue", "E'a\\u2028b'")],
+            "queue contains a format character",
+        ),
+        (
+            &[("partition_key", "E'a\\ufeffb'")],
+            "partition key contains a format",
+        ),
+        (
+            &[("correlation_key", "E'a\\u00adb'")],
+            "correlation key contains a format",
+        ),
+        (
+            &[("trace", "E'a\\u2066b'")],
+            "trace contains a format character",
+        ),
+        (
+            &[("step", "E'a\\U000E0041b'")],
+            "step contains a format character",
+        ),
+    ] {
+        both.assert_refused(&insert_one(changes), said).await;
+    }
+    for (call, said) in [
+        (
+            deliver_one(id, "E'a\\u200bb'", "'1'", "null"),
+            "signal contains a format",
+        ),
+        (
+            deliver_one(id, "'go'", "'1'", "E'a\\u200bb'"),
+            "dedup key contains a format",
+        ),
+        (
+            format!("outlast.signal({id}, E'a\\u200bb')"),
+            "signal contains a format",
+        ),
+        (
+            "outlast.insert(E'a\\u200bb', 'start')".into(),
+            "machine contains a format",
+        ),
+        (
+            "outlast.insert('task', 'start', eligible_at => '1969-12-31 23:59:59+00')".into(),
+            "between the years 1970 and 9999",
+        ),
+    ] {
+        both.assert_refused(&call, said).await;
+    }
+    both.run(&format!(
+        "select {}",
+        insert_one(&[("step", "'größe 日本 ❤️'")])
+    ))
+    .await;
+    // Whatever a caller makes of backslashes, the checks mean the same.
+    both.run("set standard_conforming_strings = off").await;
+    both.assert_refused(&insert_one(&[("step", "E'a\\u200bb'")]), "format character")
+        .await;
+    both.assert_refused("outlast.insert('task', E'a\\u0085b')", "control character")
+        .await;
+    both.close().await;
+}
+
+/// An older version has stored them.
+#[tokio::test]
+async fn names_that_would_be_refused_today_are_still_found() {
+    let both = Both::open().await;
+    both.run(
+        "insert into outlast.instances
+            (fsm, fsm_version, step, state, status, queue, priority, eligible_at, correlation_key,
+             correlation_scope, correlation_guard, inserted_at, updated_at)
+         values (E'ta\\u200bsk', 1, E'sta\\u200brt', '1', 'runnable', E'de\\u200bfault', 0, outlast.now(),
+                 E'k\\u202e', '{runnable}', E'k\\u202e', outlast.now(), outlast.now())",
+    )
+    .await;
+    let by_sql = both
+        .signal("outlast.signal(E'ta\\u200bsk', E'k\\u202e', 'go')")
+        .await;
+    assert_eq!(by_sql, "delivered");
+    let target = Target::Key {
+        machine: "ta\u{200b}sk".into(),
+        key: "k\u{202e}".into(),
+    };
+    let signal = NewSignal::new(target, "go", Json::null());
+    let delivered = both.store.deliver(vec![signal], None).await.unwrap();
+    assert!(matches!(
+        delivered.answers[..],
+        [Delivery::Delivered { .. }]
+    ));
+    let filter = outlast_core::Filter {
+        machine: Some("ta\u{200b}sk".into()),
+        queue: Some("de\u{200b}fault".into()),
+        correlation_key: Some("k\u{202e}".into()),
+        ..outlast_core::Filter::default()
+    };
+    assert_eq!(
+        both.store.count(filter).await.unwrap(),
+        outlast_core::Count::Exactly(1)
+    );
     both.close().await;
 }
 

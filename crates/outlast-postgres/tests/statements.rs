@@ -77,6 +77,8 @@ fn every_edit_of_a_mutant_fits_its_statement() {
     let mut files = files();
     let kernel = include_str!("../migrations/0001_kernel.sql");
     files.insert("migration 1".into(), kernel.into());
+    let bounds = include_str!("../migrations/0010_bounds.sql");
+    files.insert("migration 10".into(), bounds.into());
     for (mutant, statement, was, _) in edits::EDITS {
         let text = files[*statement].clone();
         assert!(

@@ -393,6 +393,7 @@ fn claim_of(
         crashes: columns.next()?,
         correlation_key: columns.next()?,
         parent: columns.next_parent()?,
+        position: columns.next()?,
         round: columns.next()?,
         awaits: columns.next_list()?,
         dropped: columns.next_list()?,

@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, HashMap};
 
 const TARGET_BY_ID: &str = include_str!("../sql/deliver/target_by_id.sql");
 const TARGET_BY_KEY: &str = include_str!("../sql/deliver/target_by_key.sql");
-const IS_DUPLICATE: &str = include_str!("../sql/deliver/is_duplicate.sql");
+const KNOWN_BY_ID: &str = include_str!("../sql/deliver/known_by_id.sql");
+const KNOWN_BY_KEY: &str = include_str!("../sql/deliver/known_by_key.sql");
 const INBOX_SIZE: &str = include_str!("../sql/deliver/inbox_size.sql");
 const SIGNAL: &str = include_str!("../sql/deliver/signal.sql");
 const WAKE: &str = include_str!("../sql/deliver/wake.sql");
@@ -47,6 +48,17 @@ pub(crate) fn signal_or_insert(
     tx: &Tx<'_>,
     request: &SignalOrInsert,
 ) -> Result<SignalledOrInserted, Fault> {
+    let signal = request
+        .signal()
+        .map_err(|invalid| invalid.during("signal_or_insert"))?;
+    // Asked before the insert: a signal that is sent again after the end of its target starts nothing.
+    if let Some(instance) = known(tx, &signal)? {
+        return Ok(SignalledOrInserted {
+            inserted: None,
+            delivery: Delivery::Duplicate { instance },
+            woken: QueueNames::new(),
+        });
+    }
     let mut woken = QueueNames::new();
     let inserted = match insert::add(tx, &request.row, None, None)? {
         Added::New(id) => Some(id),
@@ -55,9 +67,6 @@ pub(crate) fn signal_or_insert(
     if inserted.is_some() && insert::is_eligible(tx, &request.row) {
         woken.insert(request.row.queue.clone());
     }
-    let signal = request
-        .signal()
-        .map_err(|invalid| invalid.during("signal_or_insert"))?;
     let mut holder = Woken::default();
     let delivery = deliver_one(tx, &signal, &mut InboxSizes::default(), &mut holder)?;
     woken.extend(holder.into_values());
@@ -80,13 +89,13 @@ fn deliver_one(
     sizes: &mut InboxSizes,
     woken: &mut Woken,
 ) -> Result<Delivery, Fault> {
+    if let Some(instance) = known(tx, signal)? {
+        return Ok(Delivery::Duplicate { instance });
+    }
     let Some(receiver) = receiver(tx, signal)? else {
         return Ok(Delivery::NoTarget);
     };
     let instance = receiver.id;
-    if is_duplicate(tx, instance, signal.dedup_key.as_deref())? {
-        return Ok(Delivery::Duplicate { instance });
-    }
     let size = match sizes.get(&instance) {
         Some(size) => *size,
         None => inbox_size(tx, instance)?,
@@ -137,11 +146,28 @@ impl Receiver {
     }
 }
 
-fn is_duplicate(tx: &Tx<'_>, instance: InstanceId, key: Option<&str>) -> Result<bool, Fault> {
-    match key {
-        Some(key) => Ok(tx.prepare(IS_DUPLICATE)?.exists(params![instance.0, key])?),
-        None => Ok(false),
-    }
+/// The instance that was sent this dedup key before, whatever became of it since (I7).
+fn known(tx: &Tx<'_>, signal: &NewSignal) -> Result<Option<InstanceId>, Fault> {
+    let Some(dedup_key) = &signal.dedup_key else {
+        return Ok(None);
+    };
+    let id = |row: &Row<'_>| row.get(0).map(InstanceId);
+    let found = match &signal.target {
+        Target::Id(target) => tx
+            .prepare(KNOWN_BY_ID)?
+            .query_row(params![target.0, dedup_key], id),
+        Target::Key { machine, key } => {
+            let latest = limits::HOLDERS_MAX as i64;
+            #[cfg(outlast_mutants)]
+            let latest = match outlast_core::mutant::is("dedup-keys-of-the-latest-only") {
+                true => 1,
+                false => latest,
+            };
+            tx.prepare(KNOWN_BY_KEY)?
+                .query_row(params![machine, key, dedup_key, latest], id)
+        }
+    };
+    Ok(found.optional()?)
 }
 
 fn inbox_size(tx: &Tx<'_>, instance: InstanceId) -> Result<usize, Fault> {

@@ -59,6 +59,15 @@ impl Fault {
     }
 }
 
+/// What SQLite said, where an error of the running store is of SQLite.
+pub(crate) fn code(error: &Error) -> Option<ErrorCode> {
+    let (Error::Transient { source, .. } | Error::Unusable { source, .. }) = error else {
+        return None;
+    };
+    let cause = source.as_ref()?.downcast_ref::<Arc<rusqlite::Error>>()?;
+    cause.sqlite_error_code()
+}
+
 /// An error of the running store.
 pub(crate) fn explain(operation: &'static str, cause: Arc<rusqlite::Error>) -> Error {
     let source: Option<Source> = Some(Box::new(cause.clone()));

@@ -5,13 +5,14 @@ use crate::inspect::{COUNTED_MAX, counted};
 use crate::migrate;
 use crate::options::Synchronous;
 use crate::tx::Tx;
-use outlast_core::{Finding, OVERDUE_AFTER, size};
+use outlast_core::{Finding, OVERDUE_AFTER, StoredTimes, limits, size};
 use rusqlite::{Connection, params};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const STUCK_LEASES: &str = include_str!("../sql/examine/stuck_leases.sql");
 const OVERDUE_TIMERS: &str = include_str!("../sql/examine/overdue_timers.sql");
+const TIMES: &str = include_str!("../sql/examine/times.sql");
 
 /// A log is written back at a few megabytes; one of this size is kept by a reader.
 const LOG_MAX: u64 = 256 * 1024 * 1024;
@@ -21,6 +22,8 @@ const CHECKED_MAX: u64 = 256 * 1024 * 1024;
 const UNUSED_MIN: u64 = 64 * 1024 * 1024;
 const ROOM_MIN: u64 = 1024 * 1024 * 1024;
 const ROOM_SERIOUS: u64 = 64 * 1024 * 1024;
+/// The largest value that is stored.
+const ROOM_TO_WRITE: u64 = 1024 * 1024;
 
 /// What the database cannot say about itself.
 #[derive(Clone, Debug)]
@@ -29,6 +32,15 @@ pub(crate) struct Place {
     pub(crate) file: Option<PathBuf>,
     /// What a commit of the writer waits for.
     pub(crate) synchronous: Synchronous,
+}
+
+impl Place {
+    /// Whether the disk has so little room that the next writes fail. The write-ahead log may have room for a small
+    /// write when the disk has none.
+    pub(crate) fn is_nearly_full(&self) -> bool {
+        let free = self.file.as_deref().and_then(free_bytes);
+        free.is_some_and(|free| free < ROOM_TO_WRITE)
+    }
 }
 
 pub(crate) fn examine(tx: &Tx<'_>, place: &Place) -> Result<Vec<Finding>, Fault> {
@@ -41,9 +53,11 @@ pub(crate) fn examine(tx: &Tx<'_>, place: &Place) -> Result<Vec<Finding>, Fault>
         integrity(tx.connection, &pages)?,
         stuck_leases(tx)?,
         overdue_timers(tx)?,
+        stored_times(tx)?,
         schema_version(tx.connection)?,
     ];
     if let Some(file) = &place.file {
+        findings.push(writable(file));
         findings.extend(log_size(file));
         findings.extend(room(file));
     }
@@ -175,12 +189,59 @@ fn overdue_timers(tx: &Tx<'_>) -> Result<Finding, Fault> {
     Ok(found)
 }
 
+fn stored_times(tx: &Tx<'_>) -> Result<Finding, Fault> {
+    let mut statement = tx.prepare(TIMES)?;
+    let looked = i64::try_from(limits::EXAMINED_MAX).unwrap_or(i64::MAX);
+    let ahead = tx.now + limits::AHEAD_MAX;
+    let (first, last) = (limits::MOMENT_MIN, limits::MOMENT_MAX);
+    let asked = params![tx.now.0, ahead.0, looked, first.0, last.0];
+    let times = statement.query_row(asked, |row| {
+        let count = |name| row.get::<_, i64>(name).map(i64::unsigned_abs);
+        Ok(StoredTimes {
+            looked: count("looked")?,
+            ahead: count("ahead")?,
+            furthest: duration(row.get("furthest")?),
+            waiting: count("waiting")?,
+            strange: count("strange")?,
+            workers: count("workers")?,
+        })
+    })?;
+    Ok(times.finding())
+}
+
 fn schema_version(connection: &Connection) -> Result<Finding, Fault> {
     let found = migrate::version(connection)?.unsigned_abs();
     Ok(Finding::schema_version(
         found,
         migrate::newest().unsigned_abs(),
     ))
+}
+
+/// SQLite keeps its log beside the file, so the directory counts as well.
+fn writable(file: &Path) -> Finding {
+    const CHECK: &str = "writable";
+    let folder = file.parent().filter(|it| !it.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let obstacles = [file, folder].into_iter().filter(|path| !may_write(path));
+    let obstacles: Vec<_> = obstacles.map(|path| path.display().to_string()).collect();
+    if obstacles.is_empty() {
+        return Finding::fine(CHECK, "the file and its directory can be written");
+    }
+    Finding::serious(
+        CHECK,
+        format!("read-only for this user: {}", obstacles.join(", ")),
+        "make the file and its directory writable for the user of the engines, and see that the file system is not mounted read-only",
+    )
+}
+
+#[cfg(unix)]
+fn may_write(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+#[cfg(not(unix))]
+fn may_write(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| !found.permissions().readonly())
 }
 
 /// None when it cannot be seen, as it is not there while nobody writes.
@@ -197,18 +258,21 @@ fn log_size(file: &Path) -> Option<Finding> {
     Some(Finding::warning(CHECK, found, remedy))
 }
 
-#[cfg(unix)]
 fn room(file: &Path) -> Option<Finding> {
+    free_bytes(file).map(judged_room)
+}
+
+#[cfg(unix)]
+fn free_bytes(file: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(file).ok()?;
-    Some(judged_room(disk.f_bavail.saturating_mul(disk.f_frsize)))
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 #[cfg(not(unix))]
-fn room(_: &Path) -> Option<Finding> {
+fn free_bytes(_: &Path) -> Option<u64> {
     None
 }
 
-#[cfg_attr(not(unix), allow(dead_code))]
 fn judged_room(free: u64) -> Finding {
     const CHECK: &str = "disk_room";
     let found = format!("the disk has room for {} more", size(free));

@@ -5,7 +5,7 @@ use crate::error::Fault;
 use crate::inspect::all;
 use crate::tx::Tx;
 use outlast_core::{
-    Event, HistoryMark, HistoryRequest, InstanceId, NewEvent, RunSummary, Timestamp,
+    Event, HistoryMark, HistoryRequest, InstanceId, NewEvent, Rows, RunSummary, Timestamp,
 };
 use rusqlite::params;
 
@@ -77,9 +77,12 @@ pub(crate) fn forget(tx: &Tx<'_>, id: InstanceId, last: i32) -> Result<(), Fault
     Ok(())
 }
 
-pub(crate) fn history(tx: &Tx<'_>, request: HistoryRequest) -> Result<Vec<Event>, Fault> {
-    let values = params![request.id.0, request.run, request.after, request.max as i64];
-    all(tx, HISTORY, values, decode::event)
+pub(crate) fn history(tx: &Tx<'_>, request: HistoryRequest) -> Result<Rows<Event>, Fault> {
+    let (id, one_more) = (request.id.0, request.max as i64 + 1);
+    let mut statement = tx.prepare(HISTORY)?;
+    let values = params![id, request.run, request.after, one_more];
+    let rows = statement.query_map(values, decode::event)?;
+    Ok(Rows::cut(rows, request.max, Event::bytes)?)
 }
 
 pub(crate) fn histories(tx: &Tx<'_>, id: InstanceId) -> Result<Vec<RunSummary>, Fault> {

@@ -6,13 +6,14 @@ use crate::error::Fault;
 use crate::tx::Tx;
 use outlast_core::limits::{COUNT_MAX, PAGE_MAX};
 use outlast_core::{
-    Child, Count, Instance, InstanceId, Operation, OperationId, QueueSummary, SignalId, SignalRow,
-    Timestamp, Worker,
+    Child, Count, Instance, InstanceId, Operation, OperationId, QueueSummary, Rows, SignalId,
+    SignalRow, Timestamp, Worker,
 };
 use rusqlite::{OptionalExtension, Params, Row, params};
 use std::collections::{BTreeMap, BTreeSet};
 
 const GET: &str = include_str!("../sql/inspect/get.sql");
+const GET_LISTED: &str = include_str!("../sql/inspect/get_listed.sql");
 const FIND: &str = include_str!("../sql/inspect/find.sql");
 const SIGNALS: &str = include_str!("../sql/inspect/signals.sql");
 const CHILDREN: &str = include_str!("../sql/inspect/children.sql");
@@ -34,6 +35,17 @@ pub(crate) fn get(tx: &Tx<'_>, id: InstanceId) -> Result<Option<Instance>, Fault
     Ok(statement.query_row([id.0], decode::instance).optional()?)
 }
 
+/// An instance of a page; without `values` its state, result and dropped children are not read.
+pub(crate) fn get_listed(
+    tx: &Tx<'_>,
+    id: InstanceId,
+    values: bool,
+) -> Result<Option<Instance>, Fault> {
+    let mut statement = tx.prepare(GET_LISTED)?;
+    let found = statement.query_row(params![id.0, values], decode::instance);
+    Ok(found.optional()?)
+}
+
 pub(crate) fn find(tx: &Tx<'_>, machine: &str, key: &str) -> Result<Option<Instance>, Fault> {
     let mut statement = tx.prepare(FIND)?;
     Ok(statement
@@ -45,10 +57,12 @@ pub(crate) fn signals(
     tx: &Tx<'_>,
     id: InstanceId,
     after: Option<SignalId>,
-) -> Result<Vec<SignalRow>, Fault> {
+) -> Result<Rows<SignalRow>, Fault> {
     let after = after.map_or(i64::MIN, |id| id.0);
-    let values = params![id.0, after, PAGE_MAX as i64];
-    all(tx, SIGNALS, values, decode::signal_row)
+    let values = params![id.0, after, PAGE_MAX as i64 + 1];
+    let mut statement = tx.prepare(SIGNALS)?;
+    let rows = statement.query_map(values, decode::signal_row)?;
+    Ok(Rows::cut(rows, PAGE_MAX, SignalRow::bytes)?)
 }
 
 pub(crate) fn children(
@@ -56,16 +70,18 @@ pub(crate) fn children(
     id: InstanceId,
     round: Option<i32>,
     after: Option<InstanceId>,
-) -> Result<Vec<Child>, Fault> {
+) -> Result<Rows<Child>, Fault> {
     let after = after.map_or(i64::MIN, |id| id.0);
-    let limit = PAGE_MAX as i64;
-    match round {
-        Some(round) => {
-            let values = params![id.0, round, after, limit];
-            all(tx, CHILDREN_OF_ROUND, values, decode::child)
-        }
-        None => all(tx, CHILDREN, params![id.0, after, limit], decode::child),
-    }
+    let limit = PAGE_MAX as i64 + 1;
+    let mut statement = tx.prepare(match round {
+        Some(_) => CHILDREN_OF_ROUND,
+        None => CHILDREN,
+    })?;
+    let rows = match round {
+        Some(round) => statement.query_map(params![id.0, round, after, limit], decode::child)?,
+        None => statement.query_map(params![id.0, after, limit], decode::child)?,
+    };
+    Ok(Rows::cut(rows, PAGE_MAX, Child::bytes)?)
 }
 
 pub(crate) fn workers(tx: &Tx<'_>) -> Result<Vec<Worker>, Fault> {

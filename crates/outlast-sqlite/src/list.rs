@@ -6,7 +6,9 @@ use crate::error::Fault;
 use crate::inspect::{self, COUNTED_MAX, all, counted};
 use crate::tx::Tx;
 use outlast_core::limits::SCAN_MAX;
-use outlast_core::{Count, Deadline, Filter, InstanceId, ListRequest, Page, Status, Timestamp};
+use outlast_core::{
+    Count, Deadline, Filter, Instance, InstanceId, ListRequest, Page, Rows, Status, Timestamp,
+};
 use rusqlite::params_from_iter;
 use rusqlite::types::Value;
 
@@ -23,10 +25,16 @@ pub(crate) fn list(tx: &Tx<'_>, request: &ListRequest) -> Result<Page, Fault> {
         true => fitting.ids.last().copied(),
         false => fitting.read_to,
     };
-    let instances = fitting.ids.into_iter().map(|id| inspect::get(tx, id));
-    let instances = instances.collect::<Result<Vec<_>, _>>()?;
+    let ids = fitting.ids.into_iter();
+    let read = ids.filter_map(|id| inspect::get_listed(tx, id, request.values).transpose());
+    let bytes = |it: &Instance| if request.values { it.bytes() } else { 0 };
+    let page = Rows::cut(read, request.limit, bytes)?;
+    let next = match page.more {
+        true => page.rows.last().map(|last| last.id),
+        false => next,
+    };
     Ok(Page {
-        instances: instances.into_iter().flatten().collect(),
+        instances: page.rows,
         next,
     })
 }

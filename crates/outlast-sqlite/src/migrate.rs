@@ -41,6 +41,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "parts",
         sql: include_str!("../migrations/0007_parts.sql"),
     },
+    Migration {
+        version: 8,
+        name: "bounds",
+        sql: include_str!("../migrations/0008_bounds.sql"),
+    },
 ];
 
 /// One change of the schema.

@@ -35,6 +35,9 @@ pub(crate) fn open(options: &Options, path: Option<&Path>) -> Result<Connections
     check_library(rusqlite::version_number(), rusqlite::version())?;
     let path = file(path);
     check_path(path)?;
+    if let Some(path) = path.filter(|_| options.read_only) {
+        return open_read_only(options, path);
+    }
     let writer = open_writer(options, path).map_err(|error| match error {
         MigrateError::Sqlite(error) => error::unopened(path, error),
         MigrateError::Unusable(error) => error,
@@ -51,13 +54,69 @@ pub(crate) fn open(options: &Options, path: Option<&Path>) -> Result<Connections
 
 /// The version of the schema in a file that is there.
 pub(crate) fn schema_version(path: &Path) -> Result<i64> {
-    let found = || {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags)?;
-        connection.busy_timeout(Options::default().busy_timeout)?;
-        migrate::version(&connection)
+    let connection = open_to_look(path, &Options::default());
+    connection
+        .and_then(|connection| migrate::version(&connection))
+        .map_err(|error| error::unopened(Some(path), error))
+}
+
+/// Opens a file that need not be writable, and changes nothing. What writes gets a connection that SQLite lets write nothing.
+fn open_read_only(options: &Options, path: &Path) -> Result<Connections> {
+    let connect = || {
+        let connection = open_to_look(path, options)?;
+        configure(&connection)?;
+        Ok(connection)
     };
-    found().map_err(|error| error::unopened(Some(path), error))
+    let unopened = |error| error::unopened(Some(path), error);
+    let writer = connect().map_err(unopened)?;
+    migrate::check_current("open", &writer)?;
+    let readers = (0..options.readers).map(|_| connect());
+    let readers = readers.collect::<rusqlite::Result<_>>().map_err(unopened)?;
+    Ok(Connections { writer, readers })
+}
+
+/// A connection that only reads. SQLite keeps an index of the log beside the file. Where it cannot, since the directory is
+/// read-only, and there is no log either, nobody writes to the file, and it can be read as it is.
+fn open_to_look(path: &Path, options: &Options) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let read = |connection: rusqlite::Result<Connection>| {
+        let connection = connection?;
+        connection.busy_timeout(options.busy_timeout)?;
+        // Only now is the file looked at.
+        migrate::version(&connection)?;
+        Ok(connection)
+    };
+    match read(Connection::open_with_flags(path, flags)) {
+        Err(error) if is_without_index(&error) && !has_log(path) => {
+            let flags = flags | OpenFlags::SQLITE_OPEN_URI;
+            read(Connection::open_with_flags(immutable(path), flags))
+        }
+        opened => opened,
+    }
+}
+
+fn is_without_index(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
+}
+
+/// Whether there is a log with something in it.
+fn has_log(path: &Path) -> bool {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    std::fs::metadata(log).is_ok_and(|log| log.len() > 0)
+}
+
+/// The address of a file that nobody changes.
+fn immutable(path: &Path) -> String {
+    let mut address = "file:".to_owned();
+    for c in path.to_string_lossy().chars() {
+        match c {
+            '%' | '?' | '#' => address.push_str(&format!("%{:02x}", u32::from(c))),
+            c => address.push(c),
+        }
+    }
+    address + "?immutable=1"
 }
 
 /// The path of a file, or none for the name that SQLite gives to the memory.

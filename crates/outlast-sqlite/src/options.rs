@@ -27,6 +27,7 @@ pub struct Options {
     pub(crate) busy_timeout: Duration,
     pub(crate) readers: usize,
     pub(crate) size_max_bytes: Option<u64>,
+    pub(crate) read_only: bool,
 }
 
 /// How far an answer can be trusted when the machine loses power.
@@ -76,6 +77,13 @@ impl Options {
         self
     }
 
+    /// Opens a file only to look at it, also where it cannot be written: questions are answered, and verbs that write fail.
+    /// The file must be there and have this version's schema. Default: off.
+    pub fn read_only(mut self) -> Options {
+        self.read_only = true;
+        self
+    }
+
     /// Opens the file at `path`, creates it if there is none, and brings its schema up to date. Blocks
     /// for a moment.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Sqlite> {
@@ -96,6 +104,7 @@ impl Default for Options {
             busy_timeout: Duration::from_secs(5),
             readers: 4,
             size_max_bytes: None,
+            read_only: false,
         }
     }
 }

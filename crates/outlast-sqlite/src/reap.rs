@@ -5,7 +5,7 @@ use crate::error::Fault;
 use crate::settle::{Effects, Ended};
 use crate::tx::Tx;
 use crate::{inbox, lease};
-use outlast_core::{InstanceId, ReapRequest, Reaped, Status, WorkerId, gave_up};
+use outlast_core::{Crash, CrashScene, InstanceId, ReapRequest, Reaped, Status, WorkerId, gave_up};
 use rusqlite::params;
 
 const EXPIRED: &str = include_str!("../sql/reap/expired.sql");
@@ -19,9 +19,16 @@ pub(crate) fn reap(tx: &Tx<'_>, request: ReapRequest) -> Result<Reaped, Fault> {
     let mut effects = Effects::default();
     let mut left = request.max;
     for worker in expired(tx)? {
-        for lost in claims(tx, worker, left)? {
-            left -= 1;
-            reap_one(tx, &lost, request.crashes_max, &mut effects, &mut reaped)?;
+        let claims = claims(tx, worker, left)?;
+        left -= claims.len();
+        let mut scene = CrashScene::default();
+        claims.iter().for_each(|lost| scene.add(lost.crashes));
+        if left == 0 {
+            scene.set_partial();
+        }
+        for lost in claims {
+            let crash = Crash::of(&scene, lost.crashes, lost.counted, request.crashes_max);
+            reap_one(tx, &lost, crash, &mut effects, &mut reaped)?;
         }
         if lease::remove_idle(tx, worker)? {
             reaped.removed.push(worker);
@@ -39,24 +46,24 @@ pub(crate) fn reap(tx: &Tx<'_>, request: ReapRequest) -> Result<Reaped, Fault> {
 struct LostClaim {
     id: InstanceId,
     crashes: i32,
+    counted: i32,
     step: String,
 }
 
 fn reap_one(
     tx: &Tx<'_>,
     lost: &LostClaim,
-    crashes_max: i32,
+    crash: Crash,
     effects: &mut Effects,
     reaped: &mut Reaped,
 ) -> Result<(), Fault> {
-    let crashes = lost.crashes + 1;
-    if crashes > crashes_max {
-        give_up(tx, lost, crashes, effects)?;
+    if crash.gives_up {
+        give_up(tx, lost, crash, effects)?;
         reaped.failed.push(lost.id);
     } else {
         let left = tx
             .prepare(RETURN)?
-            .query_row(params![lost.id.0, tx.now.0], Left::decode)?;
+            .query_row(params![lost.id.0, tx.now.0, crash.counted], Left::decode)?;
         left.follow(tx, Status::Runnable, &mut effects.woken)?;
         reaped.returned.push(lost.id);
     }
@@ -67,13 +74,12 @@ fn reap_one(
 fn give_up(
     tx: &Tx<'_>,
     lost: &LostClaim,
-    crashes: i32,
+    crash: Crash,
     effects: &mut Effects,
 ) -> Result<(), Fault> {
-    let error = gave_up(crashes, &lost.step);
-    let ended = tx
-        .prepare(GIVE_UP)?
-        .query_row(params![lost.id.0, error, tx.now.0], Ended::decode)?;
+    let error = gave_up(crash.crashes, &lost.step);
+    let given_up = params![lost.id.0, error, tx.now.0, crash.counted];
+    let ended = tx.prepare(GIVE_UP)?.query_row(given_up, Ended::decode)?;
     inbox::empty(tx, lost.id)?;
     effects.ended(ended);
     Ok(())
@@ -91,6 +97,7 @@ fn claims(tx: &Tx<'_>, worker: WorkerId, limit: usize) -> Result<Vec<LostClaim>,
         Ok(LostClaim {
             id: InstanceId(row.get("id")?),
             crashes: row.get("crashes")?,
+            counted: row.get("crashes_counted")?,
             step: row.get("step")?,
         })
     })?;

@@ -42,8 +42,14 @@ pub(crate) fn record(tx: &Tx<'_>, traffic: &Traffic) -> Result<(), Fault> {
             stored(*micros)
         ])?;
     }
+    add_delays(tx, &traffic.delays)?;
+    forget(tx, FORGET_RUNS, FORGOTTEN_MAX)?;
+    forget(tx, FORGET_DELAYS, FORGOTTEN_MAX)
+}
+
+fn add_delays(tx: &Tx<'_>, delays: &[Delays]) -> Result<(), Fault> {
     let mut add = tx.prepare(DELAYS)?;
-    for delays in &traffic.delays {
+    for delays in delays {
         let Delays {
             minute,
             queue,
@@ -52,12 +58,19 @@ pub(crate) fn record(tx: &Tx<'_>, traffic: &Traffic) -> Result<(), Fault> {
         } = delays;
         add.execute(params![minute.0, queue, bin, stored(*count)])?;
     }
-    let before = tx.now - TRAFFIC_KEPT;
-    for forget in [FORGET_RUNS, FORGET_DELAYS] {
-        tx.prepare(forget)?
-            .execute(params![before.0, FORGOTTEN_MAX])?;
-    }
     Ok(())
+}
+
+fn forget(tx: &Tx<'_>, statement: &'static str, max: i64) -> Result<(), Fault> {
+    let before = tx.now - TRAFFIC_KEPT;
+    tx.prepare(statement)?.execute(params![before.0, max])?;
+    Ok(())
+}
+
+/// Writes rows of a minute that is long over, and removes them again.
+pub(crate) fn write_and_remove(tx: &Tx<'_>) -> Result<(), Fault> {
+    add_delays(tx, &Delays::probes())?;
+    forget(tx, FORGET_DELAYS, Delays::PROBE_MAX as i64)
 }
 
 /// A count that was checked, and added to others of its key.

@@ -1,7 +1,7 @@
 //! The store: what its handles share, and the verbs as the contract names them.
 
 use crate::claim::{self, UnfinishedWalks};
-use crate::error::Fault;
+use crate::error::{self, Fault};
 use crate::job::{Promise, job};
 use crate::lane::Lane;
 use crate::migrate::{MIGRATIONS, Migration};
@@ -19,9 +19,11 @@ use outlast_core::{
     Filter, Fired, Heartbeat, HeldClaim, HistoryRequest, Inserts, Inspect, Instance, InstanceId,
     Invalid, ListRequest, NewInstance, NewSignal, NewWorker, Note, Operation, OperationId, Page,
     QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
-    Retried, RoundSummary, RunSummary, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted,
-    Store, Survey, SurveyRequest, Taker, Terminated, Timestamp, Traffic, Worker, WorkerId, limits,
+    Retried, RoundSummary, Rows, RunSummary, SignalId, SignalOrInsert, SignalRow,
+    SignalledOrInserted, Store, Survey, SurveyRequest, Taker, Terminated, Timestamp, Traffic,
+    Worker, WorkerId, WriteCheck, limits,
 };
+use rusqlite::ErrorCode;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -201,6 +203,24 @@ impl Store for Sqlite {
     async fn now(&self) -> Result<Timestamp> {
         self.admit("now", || Ok(()))?;
         Ok(self.inner.clock.now())
+    }
+
+    async fn check_writes(&self) -> Result<WriteCheck> {
+        self.admit("check_writes", || Ok(()))?;
+        if self.inner.examined.is_nearly_full() {
+            return Ok(WriteCheck::DiskFull);
+        }
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("write-check-does-not-write") {
+            return Ok(WriteCheck::Works);
+        }
+        let written = self.write("check_writes", record::write_and_remove).await;
+        match written.as_ref().map_err(error::code) {
+            Ok(()) => Ok(WriteCheck::Works),
+            Err(Some(ErrorCode::ReadOnly)) => Ok(WriteCheck::ReadOnly),
+            Err(Some(ErrorCode::DiskFull)) => Ok(WriteCheck::DiskFull),
+            Err(_) => written.map(|()| WriteCheck::Works),
+        }
     }
 
     async fn insert(&self, rows: Vec<NewInstance>, claim_for: Option<WorkerId>) -> Result<Inserts> {
@@ -434,7 +454,7 @@ impl Inspect for Sqlite {
         self.read("count", move |tx| list::count(tx, &filter)).await
     }
 
-    async fn signals(&self, id: InstanceId, after: Option<SignalId>) -> Result<Vec<SignalRow>> {
+    async fn signals(&self, id: InstanceId, after: Option<SignalId>) -> Result<Rows<SignalRow>> {
         self.read("signals", move |tx| inspect::signals(tx, id, after))
             .await
     }
@@ -444,7 +464,7 @@ impl Inspect for Sqlite {
         id: InstanceId,
         round: Option<i32>,
         after: Option<InstanceId>,
-    ) -> Result<Vec<Child>> {
+    ) -> Result<Rows<Child>> {
         self.read("children", move |tx| {
             inspect::children(tx, id, round, after)
         })
@@ -481,7 +501,7 @@ impl Inspect for Sqlite {
         self.read("rounds", move |tx| survey::rounds(tx, id)).await
     }
 
-    async fn history(&self, request: HistoryRequest) -> Result<Vec<Event>> {
+    async fn history(&self, request: HistoryRequest) -> Result<Rows<Event>> {
         self.admit("history", || request.check())?;
         self.read("history", move |tx| history::history(tx, request))
             .await

@@ -6,8 +6,8 @@ use crate::inspect::{COUNTED_MAX, all};
 use crate::tx::Tx;
 use outlast_core::limits::COUNT_MAX;
 use outlast_core::{
-    BLOCKED, Family, InstanceId, OVERDUE_AFTER, RETRIES_ALARMING, RoundSummary, Standing, Status,
-    Survey, SurveyRequest, Timestamp,
+    BLOCKED, CIRCLES, Family, InstanceId, OVERDUE_AFTER, RETRIES_ALARMING, RoundSummary, Standing,
+    Status, Survey, SurveyRequest, Timestamp,
 };
 use rusqlite::{Row, params};
 use std::collections::BTreeMap;
@@ -24,7 +24,8 @@ pub(crate) fn survey(tx: &Tx<'_>, request: SurveyRequest) -> Result<Survey, Faul
         request.limit as i64,
         overdue_before.0,
         RETRIES_ALARMING,
-        BLOCKED
+        BLOCKED,
+        CIRCLES
     ];
     let rows = all(tx, SURVEY, values, |row| {
         Ok((standing(row)?, InstanceId(row.get("last")?)))

@@ -3,7 +3,7 @@
 
 mod scene;
 
-use outlast_core::{Finding, Inspect, Json, ManualClock, Outcome, Severity, Store};
+use outlast_core::{Finding, Inspect, Json, ManualClock, Outcome, Severity, Start, Store};
 use outlast_sqlite::{Sqlite, Synchronous};
 use std::time::Duration;
 
@@ -94,6 +94,50 @@ async fn waits_that_nobody_wakes_are_found() {
         overdue.found,
         "1 wait should have been woken, the first 35 s ago"
     );
+}
+
+#[tokio::test]
+async fn times_that_the_clock_has_not_reached_are_found() {
+    let clock = ManualClock::default();
+    let store = scene::in_memory(&clock);
+    let hour = Duration::from_secs(3_600);
+    let later = scene::order().start(Start::After(10 * hour));
+    scene::insert(&store, vec![scene::order(), later]).await;
+    assert_eq!(found(&store, "times").await.severity, Severity::Fine);
+    clock.advance(hour);
+    scene::insert(&store, vec![scene::order()]).await;
+    clock.set(outlast_core::Clock::now(&clock) - hour + Duration::from_secs(60));
+    let times = found(&store, "times").await;
+    assert_eq!(times.severity, Severity::Serious);
+    assert_eq!(
+        times.found,
+        "1 instance written by a clock that was ahead, at most 59 min from now; 1 instance due and not started, among the newest 3 instances"
+    );
+}
+
+#[tokio::test]
+async fn times_that_no_caller_may_give_and_heartbeats_ahead_are_found() {
+    let (_folder, path) = scene::new_path();
+    let store = Sqlite::open(&path).unwrap();
+    scene::worker(&store).await;
+    scene::insert(&store, vec![scene::order()]).await;
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    for (change, said) in [
+        (
+            "instances set eligible_at = 9000000000000000000",
+            "after 9999",
+        ),
+        ("instances set eligible_at = -1", "before 1970"),
+        (
+            "workers set heartbeat_at = heartbeat_at + 86400000000",
+            "1 worker with a heartbeat ahead",
+        ),
+    ] {
+        raw.execute(&format!("update {change}"), []).unwrap();
+        let times = found(&store, "times").await;
+        assert_eq!(times.severity, Severity::Serious, "{change}");
+        assert!(times.found.contains(said), "{change}: {times:?}");
+    }
 }
 
 #[tokio::test]

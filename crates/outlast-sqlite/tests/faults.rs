@@ -4,7 +4,8 @@
 mod scene;
 
 use outlast_core::{
-    CollectRequest, Count, Error, ErrorKind, Filter, Inspect, Json, ManualClock, NewInstance, Store,
+    CollectRequest, Count, Error, ErrorKind, Extent, Filter, Inspect, Json, ManualClock,
+    NewInstance, Note, Store, WriteCheck,
 };
 use outlast_sqlite::Sqlite;
 use rusqlite::Connection;
@@ -111,21 +112,75 @@ fn a_read_only_directory_is_refused() {
     assert!(!path.exists());
 }
 
+/// With and without a directory in which SQLite may keep an index of the log.
+#[test]
+fn a_read_only_file_can_be_looked_at() {
+    for mode in [0o777, 0o555] {
+        let (folder, path) = scene::new_path();
+        drop(Sqlite::open(&path).unwrap());
+        fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
+        open_to_all(folder.path(), mode);
+        let said = done_by_nobody("look_in_a_process_of_its_own", &path);
+        assert!(said.contains("count Exactly(0)"), "{mode:o}: {said}");
+        assert!(
+            said.contains("writable Serious read-only for this user"),
+            "{mode:o}: {said}"
+        );
+        assert!(
+            said.contains("read-only; make it writable"),
+            "{mode:o}: {said}"
+        );
+    }
+}
+
+#[tokio::test]
+#[ignore = "the process that the tests of rights start"]
+async fn look_in_a_process_of_its_own() {
+    let path = std::env::var_os("OUTLAST_TEST_PATH").expect("started by another test");
+    let store = Sqlite::options().read_only().open(path).unwrap();
+    println!("count {:?}", store.count(Filter::default()).await.unwrap());
+    for finding in store.examine().await.unwrap() {
+        println!("{} {:?} {}", finding.check, finding.severity, finding.found);
+    }
+    let error = store.insert(vec![scene::order()], None).await.unwrap_err();
+    println!("{error}");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn what_is_opened_to_look_at_is_there_and_is_not_changed() {
+    let (_folder, path) = scene::new_path();
+    unusable(Sqlite::options().read_only().open(&path));
+    assert!(!path.exists(), "nothing is made");
+    let writing = Sqlite::open(&path).unwrap();
+    let reading = Sqlite::options().read_only().open(&path).unwrap();
+    scene::insert(&writing, vec![scene::order()]).await;
+    let seen = reading.count(Filter::default()).await.unwrap();
+    assert_eq!(seen, Count::Exactly(1), "what others write is seen");
+    let error = reading
+        .insert(vec![scene::order()], None)
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    reading.close().await;
+    scene::insert(&writing, vec![scene::order()]).await;
+    writing.close().await;
+}
+
 fn open_to_all(folder: &Path, mode: u32) {
     fs::set_permissions(folder, Permissions::from_mode(mode)).unwrap();
 }
 
 /// What a process without rights is told when it opens `path`.
 fn opened_by_nobody(path: &Path) -> String {
+    done_by_nobody("open_in_a_process_of_its_own", path)
+}
+
+fn done_by_nobody(test: &str, path: &Path) -> String {
     const NOBODY: u32 = 65_534;
     let mut child = Command::new("/proc/self/exe");
     child
-        .args([
-            "--exact",
-            "open_in_a_process_of_its_own",
-            "--ignored",
-            "--nocapture",
-        ])
+        .args(["--exact", test, "--ignored", "--nocapture"])
         .env("OUTLAST_TEST_PATH", path)
         .current_dir("/");
     if fs::metadata("/proc/self").unwrap().uid() == 0 {
@@ -182,6 +237,31 @@ async fn a_full_disk_is_transient_and_goes_on_when_there_is_room() {
     assert_eq!(store.collect(everything).await.unwrap().removed.len(), 100);
     scene::insert(&store, vec![bulky(); 100]).await;
     store.close().await;
+}
+
+#[tokio::test]
+async fn a_check_of_writes_finds_a_full_database_and_the_room_after_it() {
+    let (_folder, path) = scene::new_path();
+    let store = Sqlite::options()
+        .size_max_bytes(1024 * 1024)
+        .open(&path)
+        .unwrap();
+    assert_eq!(store.check_writes().await.unwrap(), WriteCheck::Works);
+    // Ended while there is room, so that they can be removed when there is none.
+    let ended = scene::insert(&store, vec![bulky(); 20]).await;
+    let note = Note::by("ada");
+    store.terminate(ended, Extent::One, note).await.unwrap();
+    while store.insert(vec![bulky()], None).await.is_ok() {}
+    assert_eq!(store.check_writes().await.unwrap(), WriteCheck::DiskFull);
+    let everything = CollectRequest {
+        retention: Duration::ZERO,
+        max: 1_000,
+    };
+    assert_eq!(store.collect(everything).await.unwrap().removed.len(), 20);
+    assert_eq!(store.check_writes().await.unwrap(), WriteCheck::Works);
+    store.close().await;
+    let closed = store.check_writes().await.unwrap_err();
+    assert_eq!(closed.kind(), ErrorKind::Closed);
 }
 
 #[tokio::test]

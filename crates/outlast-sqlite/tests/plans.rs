@@ -174,6 +174,7 @@ async fn a_pick_reads_what_it_takes_however_much_is_delayed() {
     assert!(steps < 50, "{steps} steps to find nothing");
     let (found, steps) = read(eligible, 0);
     assert_eq!(found, 100);
-    assert!(steps < 100 * 40, "{steps} steps for 100 rows");
+    // One step for each of the 28 columns, and a few for the row.
+    assert!(steps < 100 * 41, "{steps} steps for 100 rows");
     store.close().await;
 }

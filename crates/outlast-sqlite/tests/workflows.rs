@@ -73,7 +73,7 @@ async fn history(store: &Sqlite, id: InstanceId, run: i32) -> Vec<Event> {
         after: 0,
         max: limits::HISTORY_PAGE_MAX,
     };
-    store.history(request).await.unwrap()
+    store.history(request).await.unwrap().rows
 }
 
 /// The steps that a statement takes until its last row.

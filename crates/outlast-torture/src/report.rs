@@ -96,6 +96,7 @@ impl Report {
             ("steps run", figures.effects),
             ("outcomes written", figures.outcomes),
             ("duplicate executions", figures.duplicate_executions),
+            ("started after their successor", figures.late_starts),
             ("signals", figures.signals),
             ("joins", figures.joins),
             ("joins decided early", figures.early_joins),

@@ -62,12 +62,20 @@ pub enum WaitError {
         /// Why.
         reason: Option<String>,
     },
-    /// There is no such instance: it never was, it was collected, or it no longer holds the key it was asked
-    /// for by (an instance gives its key up when it ends, unless its scope says otherwise).
-    #[error(
-        "there is no such instance: it was never inserted, was removed after it ended, or no longer holds the key it was asked for by"
-    )]
+    /// There is no such instance: it never was, or it was removed after it ended. By key: no stored instance holds
+    /// or held the key.
+    #[error("there is no such instance: it was never inserted, or was removed after it ended")]
     NotFound,
+    /// The id is of an instance of another machine, whose result this machine's `Output` must not read.
+    #[error("instance {id} is of machine {found}, not of {expected}")]
+    OtherMachine {
+        /// Which one.
+        id: InstanceId,
+        /// The machine that was asked for.
+        expected: &'static str,
+        /// The machine of the instance.
+        found: String,
+    },
     /// Its result is not what the machine's `Output` reads.
     #[error("the result of instance {id} {invalid}")]
     Result {

@@ -41,9 +41,16 @@ struct Ears {
     /// Nodes that run steps.
     runners: Vec<Weak<Node>>,
     watchers: HashMap<InstanceId, Vec<Weak<Watcher>>>,
-    /// Instances of which somebody here will tell how they go on, with the revision they are at.
-    in_hand: HashMap<InstanceId, Revision>,
+    /// Instances of which somebody here will tell how they go on.
+    in_hand: HashMap<InstanceId, Known>,
     intakes: Vec<Weak<Intake>>,
+}
+
+/// What is known of an instance that runs here, without a look into the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) machine: String,
+    pub(crate) revision: Revision,
 }
 
 #[derive(Debug, Default)]
@@ -137,14 +144,18 @@ impl Hub {
             hub: self.clone(),
             id,
             watcher,
-            in_hand: ears.in_hand.get(&id).copied(),
+            in_hand: ears.in_hand.get(&id).cloned(),
         }
     }
 
     /// Who watches this instance need not look before they are told: until the answer is dropped, somebody here
     /// runs it.
-    pub(crate) fn in_hand(self: &Arc<Hub>, claim: ClaimRef) -> InHand {
-        lock(&self.ears).in_hand.insert(claim.id, claim.revision);
+    pub(crate) fn in_hand(self: &Arc<Hub>, claim: ClaimRef, machine: &str) -> InHand {
+        let known = Known {
+            machine: machine.to_owned(),
+            revision: claim.revision,
+        };
+        lock(&self.ears).in_hand.insert(claim.id, known);
         InHand {
             hub: self.clone(),
             id: claim.id,
@@ -364,13 +375,13 @@ pub(crate) struct Watch {
     hub: Arc<Hub>,
     id: InstanceId,
     watcher: Arc<Watcher>,
-    in_hand: Option<Revision>,
+    in_hand: Option<Known>,
 }
 
 impl Watch {
-    /// The revision that the instance is known to be at without looking, when somebody here runs it. Answered
+    /// The machine and the revision of the instance, known without looking when somebody here runs it. Answered
     /// once: by the next time it may have moved.
-    pub(crate) fn take_revision(&mut self) -> Option<Revision> {
+    pub(crate) fn take_known(&mut self) -> Option<Known> {
         self.in_hand.take()
     }
 
@@ -493,20 +504,24 @@ mod tests {
             result: Json::null(),
         };
         let mut before = hub.watch(id);
-        assert_eq!(before.take_revision(), None, "nobody runs it here");
+        assert_eq!(before.take_known(), None, "nobody runs it here");
 
-        let in_hand = hub.in_hand(claim);
+        let in_hand = hub.in_hand(claim, "task");
         let mut during = hub.watch(id);
-        assert_eq!(during.take_revision(), Some(revision));
-        assert_eq!(during.take_revision(), None, "known once, then looked at");
+        let known = Known {
+            machine: "task".into(),
+            revision,
+        };
+        assert_eq!(during.take_known(), Some(known));
+        assert_eq!(during.take_known(), None, "known once, then looked at");
         hub.ended(id, revision.next(), &done);
         during.moved().await;
         assert!(during.end_after(revision).is_some());
         let mut after = hub.watch(id);
-        assert_eq!(after.take_revision(), None, "its end was told before");
+        assert_eq!(after.take_known(), None, "its end was told before");
         drop(in_hand);
 
-        let given_back = hub.in_hand(claim);
+        let given_back = hub.in_hand(claim, "task");
         let during = hub.watch(id);
         drop(given_back);
         during.moved().await;

@@ -81,6 +81,7 @@ pub mod codec;
 pub mod engine;
 mod error;
 mod hub;
+mod lease;
 pub mod machine;
 pub mod metrics;
 pub mod testing;
@@ -100,10 +101,10 @@ pub use outlast_core::{
     Delays, DeleteAnswer, Delivery, DroppedChild, Error, ErrorKind, Event, EventKind, Family,
     Filter, Finding, HistoryRequest, Inspect, Instance, InstanceId, Invalid, Joined, Joining, Json,
     ListRequest, MachineOffer, ManualClock, NewInstance, NewSignal, Note, OVERDUE_AFTER, Operation,
-    OperationId, Page, Parent, QueueSummary, RETRIES_ALARMING, RetryAnswer, RoundSummary,
+    OperationId, Page, Parent, QueueSummary, RETRIES_ALARMING, RetryAnswer, RoundSummary, Rows,
     RunSummary, Runs, Scope, Severity, Signal as Message, SignalRow, Span, Standing, Status, Store,
     Survey, SurveyRequest, Target, TerminateAnswer, Timestamp, Traffic, Until, Verb, Worker,
-    limits, minute_of,
+    WriteCheck, limits, minute_of,
 };
 #[cfg(feature = "postgres")]
 pub use outlast_postgres::{self as postgres, Postgres};

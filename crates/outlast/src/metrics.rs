@@ -41,6 +41,7 @@
 //! They go through the `metrics` facade: without a recorder they cost next to nothing, and which exporter
 //! takes them is the program's choice. Labels are names of machines, steps and queues, never ids or payloads.
 
+use metrics::SharedString;
 use outlast_core::{Count, Delivery, Inserted, Outcome, QueueSummary, Status};
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,12 +50,14 @@ use std::time::Duration;
 pub const STEPS: &str = "outlast_steps_total";
 /// How long steps ran, by `machine` and `step`.
 pub const STEP_SECONDS: &str = "outlast_step_seconds";
-/// Steps without an outcome of their own, by `machine`, `step` and `kind` (error, panic, timeout, outcome, fatal,
-/// unreadable).
+/// Failed attempts, by `machine`, `step`, `kind` (error, panic, timeout, outcome, fatal, unreadable, replay, blocked, crash)
+/// and `next` (retry, failed, cancelled, handled, blocked, told, lost).
 pub const FAILURES: &str = "outlast_failures_total";
 /// Replays of workflows whose code did not fit their history, by `machine`: each is tried again, so that it goes on as
 /// long as no build fits.
 pub const REPLAYS_BLOCKED: &str = "outlast_replays_blocked_total";
+/// Instances that were blocked since they committed again and again without progress, by `machine`: each is tried again.
+pub const CIRCLES: &str = "outlast_circles_total";
 /// How long steps waited from being eligible to being started, by `queue`.
 pub const START_DELAY_SECONDS: &str = "outlast_start_delay_seconds";
 /// Claims taken, by `queue`.
@@ -105,7 +108,7 @@ pub const OLDEST_RUNNABLE_SECONDS: &str = "outlast_oldest_runnable_seconds";
 pub const PARKED: &str = "outlast_parked";
 
 /// Every metric with its kind and what it says, in the order of docs/metrics.md.
-pub const ALL: [(&str, Kind, &str); 28] = [
+pub const ALL: [(&str, Kind, &str); 29] = [
     (
         STEPS,
         Kind::Counter,
@@ -119,12 +122,17 @@ pub const ALL: [(&str, Kind, &str); 28] = [
     (
         FAILURES,
         Kind::Counter,
-        "steps without an outcome of their own, by machine, step and kind",
+        "failed attempts, by machine, step, kind and what happens next",
     ),
     (
         REPLAYS_BLOCKED,
         Kind::Counter,
         "replays of workflows whose code did not fit their history, by machine",
+    ),
+    (
+        CIRCLES,
+        Kind::Counter,
+        "instances that were blocked since they committed without progress, by machine",
     ),
     (
         START_DELAY_SECONDS,
@@ -208,6 +216,15 @@ pub const ALL: [(&str, Kind, &str); 28] = [
     (PARKED, Kind::Gauge, "parked instances, by status"),
 ];
 
+/// Bounds for the buckets of every histogram whose name ends in `_seconds`: from a millisecond to ten minutes. An exporter
+/// that is given no buckets may export summaries, which cannot be added up over nodes.
+pub const SECONDS_BUCKETS: [f64; 15] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 120.0, 600.0,
+];
+
+/// Bounds for the buckets of every histogram whose name ends in `_batch_size`.
+pub const BATCH_BUCKETS: [f64; 10] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0];
+
 /// What a metric is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -282,12 +299,23 @@ pub(crate) fn ran(machine: &'static str, step: &'static str, outcome: &Outcome, 
     metrics::histogram!(STEP_SECONDS, "machine" => machine, "step" => step).record(took);
 }
 
-pub(crate) fn failed(machine: &'static str, step: &'static str, kind: &'static str) {
-    metrics::counter!(FAILURES, "machine" => machine, "step" => step, "kind" => kind).increment(1);
+pub(crate) fn failed(
+    machine: impl Into<SharedString>,
+    step: impl Into<SharedString>,
+    kind: &'static str,
+    next: &'static str,
+) {
+    let (machine, step) = (machine.into(), step.into());
+    metrics::counter!(FAILURES, "machine" => machine, "step" => step, "kind" => kind, "next" => next)
+        .increment(1);
 }
 
 pub(crate) fn blocked(machine: &str) {
     metrics::counter!(REPLAYS_BLOCKED, "machine" => machine.to_owned()).increment(1);
+}
+
+pub(crate) fn circled(machine: &str) {
+    metrics::counter!(CIRCLES, "machine" => machine.to_owned()).increment(1);
 }
 
 pub(crate) fn lost(machine: &'static str) {

@@ -8,9 +8,81 @@ mod support;
 use outlast::EventKind;
 use outlast::prelude::*;
 use outlast::testing::{Harness, ReplayError, replay_with};
+use outlast::workflow::{ChildCancelAnswer, ChildSignalAnswer};
 use std::sync::LazyLock;
 use std::time::SystemTime;
 use support::*;
+
+/// What was sent to children was a word before it was an enum.
+#[test]
+fn a_history_with_answers_as_words_replays() {
+    let code = script(|flow, _| async move {
+        let kid = flow.start_child::<Kid>(Say::Wait).await?;
+        let child = kid.child();
+        let signalled = [
+            child.signal(Go(1)).await?,
+            child.signal(Go(2)).await?,
+            child.signal(Go(3)).await?,
+        ];
+        let cancelled = [
+            child.cancel("a").await?,
+            child.cancel("b").await?,
+            child.cancel("c").await?,
+            child.cancel("d").await?,
+        ];
+        assert_eq!(
+            signalled,
+            [
+                ChildSignalAnswer::Delivered,
+                ChildSignalAnswer::InboxFull,
+                ChildSignalAnswer::NoTarget
+            ]
+        );
+        assert_eq!(
+            cancelled,
+            [
+                ChildCancelAnswer::Requested,
+                ChildCancelAnswer::NeverStarted,
+                ChildCancelAnswer::AlreadyEnded,
+                ChildCancelAnswer::NotFound
+            ]
+        );
+        number(&flow, "after them", 1).await
+    });
+    let told = |seq: i32, name: &str, answer: &str| {
+        let data = json!({ "answer": answer });
+        json!({ "seq": seq, "at": 0, "kind": "child_told", "call": seq - 2, "name": name, "data": data })
+    };
+    let input = format!("{:016x}", fnv(r#""Wait""#));
+    let history = json!({
+        "format": 1, "instance": 7, "workflow": "script", "version": 1, "run": 1, "status": "done", "input": null,
+        "events": [
+            { "seq": 1, "at": 0, "kind": "run_started", "data": { "seed": 1 } },
+            { "seq": 2, "at": 0, "kind": "child_scheduled", "call": 1, "name": "kid", "data": {
+                "round": 1, "position": 0, "machine": "kid", "version": 1, "on_parent_close": "abandon", "input": input } },
+            { "seq": 3, "at": 0, "kind": "child_started", "call": 1, "name": "kid", "data": { "child": 8, "run": 1 } },
+            told(4, "go", "delivered"),
+            told(5, "go", "inbox_full"),
+            told(6, "go", "no_target"),
+            told(7, "cancel", "requested"),
+            told(8, "cancel", "never_started"),
+            told(9, "cancel", "already_ended"),
+            told(10, "cancel", "not_found"),
+            { "seq": 11, "at": 0, "kind": "step_completed", "call": 9, "name": "after them", "data": { "result": 1 } },
+            { "seq": 12, "at": 0, "kind": "run_completed", "data": {} },
+        ],
+    });
+    replay_with(code.clone(), &history.to_string()).unwrap();
+    let other = history.to_string().replace("after them", "another");
+    assert!(difference(code, &other).contains("another"));
+}
+
+/// FNV-1a, as digests of inputs are made.
+fn fnv(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
 
 on_both_stores!(
     a_replay_runs_no_step_and_sends_nothing,

@@ -24,7 +24,8 @@ use tracing_subscriber::registry::LookupSpan;
 
 on_both_stores!(
     what_instances_carry_is_not_in_the_log_or_in_debug,
-    failures_are_in_the_log_when_that_was_asked_for,
+    failures_are_in_the_log_by_default_and_payloads_are_not,
+    with_a_codec_failures_are_in_the_log_only_when_that_was_asked_for,
 );
 
 /// What nobody but the steps may see.
@@ -219,6 +220,7 @@ async fn what_instances_carry_is_not_in_the_log_or_in_debug<S: Store + Inspect +
         .machine(Keeper)
         .machine(Errand)
         .queue("default", 4)
+        .failures_not_in_logs()
         .start()
         .await
         .unwrap();
@@ -367,23 +369,61 @@ fn assert_nothing_leaked() {
     assert!(leaks.is_empty(), "{leaks:#?}");
 }
 
-/// The text of a failure is for whoever asks for it.
-async fn failures_are_in_the_log_when_that_was_asked_for<S: Store + Inspect + Clone>(store: S) {
-    const TEXT: &str = "for the log, please";
+/// The text of a failure is its author's.
+async fn failures_are_in_the_log_by_default_and_payloads_are_not<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    const TEXT: &str = "for the log by default";
     listen();
     let engine = Engine::builder(store)
         .machine(Keeper)
         .queue("default", 1)
-        .failures_in_logs()
         .start()
         .await
         .unwrap();
     let id = insert(&engine, New::<Keeper>(Way::Fail(TEXT.into()))).await;
     engine.wait_ended(id.get(), LONG).await.unwrap();
+    // Serde quotes a state that does not decode, and the log does not.
+    let unreadable = NewInstance::new("keeper", "number", Json::of(SECRET).unwrap());
+    let answers = engine.insert_rows(vec![unreadable]).await.unwrap();
+    let ended = engine.wait_ended(answers[0].new_id().unwrap(), LONG).await;
+    let error = ended.unwrap().last_error.unwrap();
+    assert!(error.contains(SECRET), "{error}");
     engine.shutdown().await;
+    assert!(is_told(TEXT));
+    assert_nothing_leaked();
+}
+
+/// What is encrypted in the database is not for everybody who reads the log.
+async fn with_a_codec_failures_are_in_the_log_only_when_that_was_asked_for<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    listen();
+    let fails = async |text: &str, asks: bool| {
+        let keys = outlast::codec::Keyring::new("k", &[1; 32]).unwrap();
+        let builder = Engine::builder(store.clone()).machine(Keeper).codec(keys);
+        let builder = match asks {
+            true => builder.failures_in_logs(),
+            false => builder,
+        };
+        let engine = builder.queue("default", 1).start().await.unwrap();
+        let id = insert(&engine, New::<Keeper>(Way::Fail(text.into()))).await;
+        engine.wait_ended(id.get(), LONG).await.unwrap();
+        engine.shutdown().await;
+    };
+    fails("kept out of the log", false).await;
+    fails("for the log, please", true).await;
+    assert!(!is_told("kept out of the log"));
+    assert!(is_told("for the log, please"));
+}
+
+/// Whether the log tells of a failure with this text.
+fn is_told(text: &str) -> bool {
     let seen = SEEN.lock().unwrap();
-    let is_told = |line: &str| line.contains("the step failed") && line.contains(TEXT);
-    assert!(seen.lines().any(is_told));
+    let is_told = |line: &str| line.contains("the step failed") && line.contains(text);
+    seen.lines().any(is_told)
 }
 
 /// PostgreSQL quotes whole rows in the details of its errors, and the driver logs statements with their parameters.

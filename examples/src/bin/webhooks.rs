@@ -12,6 +12,7 @@ use axum::Router;
 use outlast::prelude::*;
 use outlast_examples::send;
 use outlast_http::{Role, Settings, Token, WebhookRoute, WebhookSecret};
+use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
 
@@ -86,6 +87,7 @@ async fn main() -> Result<()> {
     );
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(async move { axum::serve(listener, app).await });
 
     let order = engine

@@ -2,15 +2,16 @@
 
 use super::operator::Operator;
 use super::tally::Tally;
+use super::target::{find, target};
 use super::verb::Verb;
 use crate::bar::bar;
 use crate::database::Database;
 use crate::failure::Failure;
-use crate::filters::{Filters, instance_id};
+use crate::filters::Filters;
 use crate::output::{Format, Output, note};
 use crate::{object, words};
 use clap::Args;
-use outlast::{Client, Count, Filter, InstanceId, ListRequest};
+use outlast::{Client, Count, Filter, InstanceId, ListRequest, Target};
 use std::io::{BufRead, IsTerminal, Write};
 
 /// How many are done in one transaction.
@@ -19,8 +20,8 @@ const BATCH: usize = 500;
 /// Arguments of `retry` and `delete`; `cancel` and `terminate` have more.
 #[derive(Args, Debug)]
 pub(crate) struct BulkArgs {
-    /// Which ones, by their ids; `-` reads ids from stdin. Or say which with filters
-    #[arg(value_name = "ID")]
+    /// Which ones, by their ids or as MACHINE/KEY; `-` reads them from stdin. Or say which with filters
+    #[arg(value_name = "ID|MACHINE/KEY")]
     pub(super) ids: Vec<String>,
     #[command(flatten)]
     filters: Filters,
@@ -70,7 +71,7 @@ async fn by_ids(
     client: &Client,
     output: &Output,
 ) -> Result<(), Failure> {
-    let ids = read_ids(&args.ids)?;
+    let ids = read_ids(client, &args.ids).await?;
     let matched = Count::Exactly(ids.len() as u64);
     if args.dry_run {
         return tell_matched(matched, output);
@@ -140,6 +141,7 @@ async fn page(
         filter: filter.clone(),
         before,
         limit: BATCH,
+        values: false,
     };
     let page = client.list(request).await?;
     Ok((page.instances.iter().map(|it| it.id).collect(), page.next))
@@ -156,7 +158,7 @@ pub(crate) fn agree(question: &str, yes: bool) -> Result<(), Failure> {
             "{question} Nobody is here to answer; give --yes to do it without being asked"
         )));
     }
-    write!(error, "{question} [y/N] ")?;
+    write!(error, "{} [y/N] ", words::harmless(question))?;
     error.flush()?;
     let mut answer = String::new();
     input.lock().read_line(&mut answer)?;
@@ -166,21 +168,33 @@ pub(crate) fn agree(question: &str, yes: bool) -> Result<(), Failure> {
     }
 }
 
-/// The ids on the command line, or those on stdin: one per line, or several with spaces.
-pub(super) fn read_ids(given: &[String]) -> Result<Vec<InstanceId>, Failure> {
-    let read = |text: &str| instance_id(text).map_err(Failure::Usage);
-    if given != ["-"] {
-        return given.iter().map(|text| read(text)).collect();
-    }
+/// The instances on the command line, or those on stdin: one per line, or several with spaces. A key is looked up once:
+/// the instance that holds it, else the latest that held it.
+pub(super) async fn read_ids(
+    client: &Client,
+    given: &[String],
+) -> Result<Vec<InstanceId>, Failure> {
     let mut ids = Vec::new();
+    for text in read_words(given)? {
+        ids.push(match target(&text).map_err(Failure::Usage)? {
+            Target::Id(id) => id,
+            key @ Target::Key { .. } => find(client, &key).await?.id,
+        });
+    }
+    Ok(ids)
+}
+
+fn read_words(given: &[String]) -> Result<Vec<String>, Failure> {
+    if given != ["-"] {
+        return Ok(given.to_vec());
+    }
+    let mut words = Vec::new();
     for line in std::io::stdin().lock().lines() {
         let line =
             line.map_err(|error| Failure::Usage(format!("stdin cannot be read: {error}")))?;
-        for text in line.split_whitespace() {
-            ids.push(read(text)?);
-        }
+        words.extend(line.split_whitespace().map(str::to_owned));
     }
-    Ok(ids)
+    Ok(words)
 }
 
 /// Says how many there are, and does nothing.

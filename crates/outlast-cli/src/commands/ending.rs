@@ -69,7 +69,7 @@ async fn families(
     output: &Output,
 ) -> Result<(), Failure> {
     let client = &database.client;
-    let kin = Kin::of(client, roots(ending, args)?).await?;
+    let kin = Kin::of(client, roots(ending, args, client).await?).await?;
     for id in kin.missing() {
         note(format!("there is no instance {id}"));
     }
@@ -100,7 +100,11 @@ async fn families(
 }
 
 /// The ids, each once.
-fn roots(ending: Ending, args: &BulkArgs) -> Result<BTreeSet<InstanceId>, Failure> {
+async fn roots(
+    ending: Ending,
+    args: &BulkArgs,
+    client: &Client,
+) -> Result<BTreeSet<InstanceId>, Failure> {
     let word = ending.verb().word();
     if args.has_filters() {
         return Err(Failure::Usage(format!(
@@ -112,7 +116,7 @@ fn roots(ending: Ending, args: &BulkArgs) -> Result<BTreeSet<InstanceId>, Failur
             "nothing says whose families to {word}: give ids"
         )));
     }
-    Ok(read_ids(&args.ids)?.into_iter().collect())
+    Ok(read_ids(client, &args.ids).await?.into_iter().collect())
 }
 
 fn print(ending: Ending, kin: &Kin, told: Told, output: &Output) -> Result<(), Failure> {

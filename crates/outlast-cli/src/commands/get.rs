@@ -79,7 +79,7 @@ pub(crate) async fn run(
     let client = &database.client;
     let instance = find(client, &args.target).await?;
     if args.state {
-        return output.line(instance.state.as_str());
+        return output.document(instance.state.as_str());
     }
     if args.result {
         return print_result(&instance, output);
@@ -101,7 +101,7 @@ pub(crate) async fn run(
         waits,
         runs,
         origin: client.origin(&instance).await?,
-        signals: client.signals(id, None).await?,
+        signals: client.signals(id, None).await?.rows,
         rounds: client.rounds(id).await?,
         operations: client.operations(Some(id)).await?,
         closures: match instance.round {
@@ -119,7 +119,7 @@ pub(crate) async fn run(
 
 fn print_result(it: &Instance, output: &Output) -> Result<(), Failure> {
     match &it.result {
-        Some(result) => output.line(result.as_str()),
+        Some(result) => output.document(result.as_str()),
         None => Err(Failure::Refused(format!(
             "instance {} has no result: it is {}",
             it.id, it.status
@@ -176,7 +176,7 @@ impl Seen {
         let mut facts = vec![
             ("machine", format!("{} version {}", it.machine, it.version)),
             ("step", it.step.clone()),
-            ("status", it.status.to_string()),
+            ("status", it.standing().to_owned()),
             ("queue", format!("{}, priority {}", it.queue, it.priority)),
             ("revision", it.revision.to_string()),
             ("attempt", it.attempt.to_string()),

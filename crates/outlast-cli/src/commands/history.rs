@@ -99,8 +99,8 @@ pub(crate) async fn run(
         (after, left) = (last.seq(), left - entries.len());
         print(&entries, &run, now, is_first, output)?;
         is_first = false;
-        if entries.len() < max {
-            break;
+        if !entries.more {
+            return Ok(());
         }
     }
     if left == 0

@@ -7,8 +7,8 @@ use crate::output::{Format, Output, note};
 use crate::parameters::Payload;
 use crate::words;
 use clap::Args;
-use outlast::{InstanceId, NewInstance, Scope, Status, Timestamp};
-use outlast_core::{Inserted, Start};
+use outlast::{Client, InstanceId, NewInstance, Scope, Status, Timestamp};
+use outlast_core::{Inserted, MachineOffer, Start};
 use serde_json::json;
 use std::time::Duration;
 
@@ -24,9 +24,9 @@ pub(crate) struct InsertArgs {
     /// The version of the machine
     #[arg(long, value_name = "N", default_value_t = 1)]
     machine_version: i32,
-    /// The queue to wait in
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    queue: String,
+    /// The queue to wait in. Default: the machine's own, where a worker has the machine; else `default`
+    #[arg(long, value_name = "NAME")]
+    queue: Option<String>,
     /// Lower goes first
     #[arg(
         long,
@@ -59,7 +59,27 @@ pub(crate) struct InsertArgs {
 }
 
 impl InsertArgs {
-    fn row(&self) -> Result<NewInstance, Failure> {
+    /// The queue that was given, else the machine's own.
+    async fn queue(&self, client: &Client) -> String {
+        if let Some(queue) = &self.queue {
+            return queue.clone();
+        }
+        // A role that may only enqueue sees no workers.
+        let workers = client.workers().await.unwrap_or_default();
+        let (machine, version) = (&self.machine, self.machine_version);
+        match MachineOffer::among(&workers, machine, Some(version)) {
+            Some(offer) => offer.queue.clone(),
+            None => {
+                note(format!(
+                    "no worker has {machine}/{version}, so its own queue is not known; it waits in default. \
+                     --queue names another"
+                ));
+                "default".to_owned()
+            }
+        }
+    }
+
+    fn row(&self, queue: String) -> Result<NewInstance, Failure> {
         let state = self.payload.json()?;
         let start = match (self.delay, self.at) {
             (Some(delay), _) => Start::After(delay),
@@ -68,7 +88,7 @@ impl InsertArgs {
         };
         let mut row = NewInstance::new(&self.machine, &self.step, state)
             .version(self.machine_version)
-            .queue(&self.queue)
+            .queue(queue)
             .priority(self.priority)
             .start(start);
         if let Some(key) = &self.partition_key {
@@ -108,7 +128,9 @@ pub(crate) async fn run(
     database: &Database,
     output: &Output,
 ) -> Result<(), Failure> {
-    let answers = database.client.insert_rows(vec![args.row()?]).await?;
+    let queue = args.queue(&database.client).await;
+    let answers = database.client.insert_rows(vec![args.row(queue)?]);
+    let answers = answers.await?;
     let (id, created) = match answers.into_iter().next() {
         Some(Inserted::New { id, .. }) => (id, true),
         Some(Inserted::Duplicate { holder: Some(id) }) => (id, false),

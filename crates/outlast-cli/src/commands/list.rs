@@ -59,6 +59,7 @@ pub(crate) async fn run(
             filter: filter.clone(),
             before,
             limit: left.min(PAGE),
+            values: args.full && output.format == Format::Json,
         };
         let page = client.list(request).await?;
         print(args, &page.instances, now, printed == 0, output)?;

@@ -1,11 +1,11 @@
 //! `outlast migrate`: the schema of a database.
 
-use crate::database::{DatabaseArgs, Place, needed_by_sqlite};
+use crate::database::{DatabaseArgs, Place, needed_by_sqlite, postgres};
 use crate::failure::Failure;
 use crate::output::{Format, Output, note};
 use clap::Args;
 use outlast::postgres::{Options, Roles, SCHEMA_VERSION, migrations_sql};
-use outlast::{Postgres, Sqlite, Store};
+use outlast::{Sqlite, Store};
 use serde_json::json;
 use std::path::Path;
 
@@ -43,7 +43,7 @@ pub(crate) async fn run(
         Place::Postgres { schema, .. } if args.print => print_postgres(args, &schema, output),
         Place::Sqlite(_) if args.print => print_sqlite(args, output),
         Place::Postgres { url, schema } => {
-            let options = Postgres::options(&url)?.schema(schema).max_connections(1);
+            let options = postgres(&url)?.schema(schema).max_connections(1);
             on_postgres(args, options, output).await
         }
         Place::Sqlite(path) => on_sqlite(args, &path, output).await,

@@ -27,9 +27,9 @@ pub(crate) mod webhooks;
 pub(crate) mod workers;
 
 use crate::args::{Cli, Command};
-use crate::database::Database;
+use crate::database::{Access, Database};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Logs, Output};
 use crate::{demo, top};
 use ending::Ending;
 use verb::Verb;
@@ -64,10 +64,39 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         | Command::Top(_)
         | Command::Doctor(_) => {}
     }
-    let database = cli.database.open().await?;
+    let database = cli.database.open(access(&cli.command)).await?;
     let result = on(&database, &cli.command, &output).await;
     database.close().await;
     result
+}
+
+/// Whether a command writes.
+fn access(command: &Command) -> Access {
+    match command {
+        Command::Get(_)
+        | Command::List(_)
+        | Command::Count(_)
+        | Command::Watch(_)
+        | Command::Tree(_)
+        | Command::History(_)
+        | Command::Export(_)
+        | Command::Workers
+        | Command::Top(_)
+        | Command::Doctor(_) => Access::Read,
+        Command::Queues(args) => args.access(),
+        Command::Serve(_)
+        | Command::Insert(_)
+        | Command::Signal(_)
+        | Command::Retry(_)
+        | Command::Cancel(_)
+        | Command::Terminate(_)
+        | Command::Delete(_)
+        | Command::Collect(_)
+        | Command::Completions(_)
+        | Command::Token(_)
+        | Command::Migrate(_)
+        | Command::Demo(_) => Access::Write,
+    }
 }
 
 async fn on(database: &Database, command: &Command, output: &Output) -> Result<(), Failure> {
@@ -106,7 +135,7 @@ fn tell(verbose: u8) {
     };
     tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(std::io::stderr)
+        .with_writer(Logs::default)
         .with_ansi(false)
         .init();
 }

@@ -1,14 +1,18 @@
 //! `outlast queues`: what waits, and stopping it.
 
 use super::operator::Operator;
-use crate::database::Database;
+use crate::database::{Access, Database};
 use crate::failure::Failure;
 use crate::object;
 use crate::output::{Format, Output, note};
 use crate::table::{Table, cell};
 use crate::words::{count, relative};
 use clap::{Args, Subcommand};
+use outlast::Client;
 use serde_json::json;
+
+/// How many near names are told.
+const NAMED_MAX: usize = 5;
 
 /// Arguments of `queues`.
 #[derive(Args, Debug)]
@@ -33,8 +37,39 @@ pub(crate) enum QueuesCommand {
 pub(crate) struct OneQueue {
     /// The queue
     name: String,
+    /// Also when no queue of this name exists yet
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     operator: Operator,
+}
+
+impl OneQueue {
+    /// Refuses a name that may be mistyped.
+    async fn check(&self, client: &Client) -> Result<(), Failure> {
+        if self.force {
+            return Ok(());
+        }
+        let Some(mut names) = client.missing_queue(&self.name).await? else {
+            return Ok(());
+        };
+        names.truncate(NAMED_MAX);
+        Err(Failure::NotFound(format!(
+            "no queue {:?} exists: it has no instances, is not paused, and no worker serves it. Near names: {}. \
+             --force does it all the same",
+            self.name,
+            names.join(", ")
+        )))
+    }
+}
+
+impl QueuesArgs {
+    pub(crate) fn access(&self) -> Access {
+        match self.command {
+            None | Some(QueuesCommand::List) => Access::Read,
+            Some(QueuesCommand::Pause(_) | QueuesCommand::Resume(_)) => Access::Write,
+        }
+    }
 }
 
 pub(crate) async fn run(
@@ -45,11 +80,13 @@ pub(crate) async fn run(
     match &args.command {
         None | Some(QueuesCommand::List) => list(database, output).await,
         Some(QueuesCommand::Pause(queue)) => {
+            queue.check(&database.client).await?;
             let note = queue.operator.note();
             let changed = database.client.pause(&queue.name, note).await?;
             say(&queue.name, "paused", changed, output)
         }
         Some(QueuesCommand::Resume(queue)) => {
+            queue.check(&database.client).await?;
             let note = queue.operator.note();
             let changed = database.client.resume(&queue.name, note).await?;
             say(&queue.name, "running", changed, output)

@@ -33,7 +33,7 @@ pub(crate) fn nobody(target: &Target) -> Failure {
             format!("there is no instance {id}: it never was, or was removed after it ended")
         }
         Target::Key { machine, key } => format!(
-            "no instance of machine {machine} holds the key {key}: it never was, or has ended and given the key up"
+            "no stored instance of machine {machine} holds or held the key {key}: it never was, or was removed after it ended"
         ),
     })
 }

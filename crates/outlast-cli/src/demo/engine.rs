@@ -1,9 +1,9 @@
 //! The engine of the demonstration, on either store.
 
 use super::machines::{Approval, Checkout, Fulfil, Invoice, LineItem, Order, Pack, PrintLabel};
-use crate::database::Place;
+use crate::database::{Place, postgres};
 use crate::failure::Failure;
-use outlast::{Client, Engine, EngineBuilder, Postgres, Sqlite, Store};
+use outlast::{Client, Engine, EngineBuilder, Sqlite, Store};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl Running {
                 })
             }
             Place::Postgres { url, schema } => {
-                let store = Postgres::options(url)?.schema(schema).connect().await?;
+                let store = postgres(url)?.schema(schema).connect().await?;
                 let engine = configured(Engine::builder(store.clone())).start().await?;
                 Ok(Running {
                     engine,

@@ -148,6 +148,7 @@ async fn waiting<M: Machine>(client: &Client, status: Status) -> Result<Vec<Inst
         },
         before: None,
         limit: 20,
+        values: true,
     };
     let now = client.now().await?;
     let mut waiting = client.list(request).await?.instances;

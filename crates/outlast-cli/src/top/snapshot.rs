@@ -53,6 +53,7 @@ impl Watcher {
             },
             before: None,
             limit: FAILURES,
+            values: false,
         };
         Ok(Snapshot {
             now: client.now().await?,

@@ -2,6 +2,7 @@
 
 use crate::support::{LONG, Ran, Site, bare};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -33,6 +34,18 @@ impl Serving {
             .unwrap_or_else(|| panic!("{line:?} is no address"))
             .to_owned();
         Serving { child, address }
+    }
+
+    /// The process.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Host and port.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn address(&self) -> &str {
+        &self.address
     }
 
     /// The status and body of what is at a path.
@@ -117,6 +130,7 @@ fn the_demonstration_runs_is_served_stops_and_goes_on() {
         status == 200 && body.contains("outlast_steps_total"),
         "{body}"
     );
+    assert_kinds_are_documented(&body);
     serving.stop();
 
     let before = ended(folder.path());
@@ -126,6 +140,28 @@ fn the_demonstration_runs_is_served_stops_and_goes_on() {
     assert_eq!(status, 200, "what was there is there");
     eventually("it goes on", || ended(folder.path()).len() > before.len());
     serving.stop();
+}
+
+/// Every metric is exported as the kind that the documentation names.
+fn assert_kinds_are_documented(exported: &str) {
+    let page = include_str!("../../../../docs/metrics.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let documented: BTreeMap<&str, &str> = rows
+        .filter_map(|row| row.split_once("` | "))
+        .filter_map(|(name, rest)| Some((name, rest.split(' ').next()?)))
+        .collect();
+    let types = exported
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "));
+    let exported: BTreeMap<&str, &str> = types.filter_map(|it| it.split_once(' ')).collect();
+    assert!(exported.len() > 10, "{exported:?}");
+    for (name, kind) in &exported {
+        assert_eq!(documented.get(name), Some(kind), "{name}");
+    }
+    assert_eq!(
+        exported.get("outlast_start_delay_seconds"),
+        Some(&"histogram")
+    );
 }
 
 #[cfg(unix)]

@@ -208,6 +208,13 @@ async fn queues_are_paused_and_resumed(site: &Site) {
         seen.contains("waits in queue mail, which is paused"),
         "{seen}"
     );
+    let mistyped = site.run(["queues", "pause", "mial"]).ends_with(3);
+    assert!(
+        mistyped.err().contains("Near names: mail"),
+        "{}",
+        mistyped.err()
+    );
+    site.run(["queues", "resume", "mial"]).ends_with(3);
     site.run(["queues", "resume", "mail"]).succeeds();
     let again = site.run(["queues", "resume", "mail"]).succeeds();
     assert!(again.err().contains("already"), "{}", again.err());

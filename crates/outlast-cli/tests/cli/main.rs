@@ -15,7 +15,12 @@ mod families;
 mod flows;
 mod inserting;
 mod looking;
+#[cfg(target_os = "linux")]
+mod memory;
 mod operating;
+#[cfg(unix)]
+mod reaching;
 mod refusing;
+mod showing;
 #[cfg(target_os = "linux")]
 mod typing;

@@ -111,6 +111,7 @@ impl Tables {
             partition_key: row.partition_key.clone(),
             correlation_key: row.correlation_key.clone(),
             parent: row.parent,
+            position: row.position,
             round: row.round,
             run: row.run,
             events: row.events,

@@ -73,6 +73,13 @@ impl Tables {
         let checked = request.check().and_then(|()| request.signal());
         let signal = checked.map_err(|invalid| invalid.during("signal_or_insert"))?;
         let mut woken = QueueNames::new();
+        if let Some(instance) = self.known(&signal) {
+            return Ok(SignalledOrInserted {
+                inserted: None,
+                delivery: Delivery::Duplicate { instance },
+                woken,
+            });
+        }
         let inserted = self.add(request.row, None, now).ok();
         if let Some(id) = inserted {
             self.hint(id, now, &mut woken);
@@ -91,12 +98,12 @@ impl Tables {
         now: Timestamp,
         woken: &mut QueueNames,
     ) -> Delivery {
+        if let Some(instance) = self.known(&signal) {
+            return Delivery::Duplicate { instance };
+        }
         let Some(instance) = self.target(&signal.target) else {
             return Delivery::NoTarget;
         };
-        if self.was_sent(instance, signal.dedup_key.as_deref()) {
-            return Delivery::Duplicate { instance };
-        }
         if self.inbox(instance).count() >= limits::INBOX_MAX {
             return Delivery::InboxFull { instance };
         }
@@ -125,13 +132,20 @@ impl Tables {
             .map(|row| row.id)
     }
 
-    /// Consumed signals count too: their tombstones remember the key (PROTOCOL §3 #9).
-    fn was_sent(&self, instance: InstanceId, dedup_key: Option<&str>) -> bool {
-        dedup_key.is_some()
-            && self
-                .signals
-                .values()
-                .any(|signal| signal.target == instance && signal.dedup_key.as_deref() == dedup_key)
+    /// The instance that was sent this dedup key before. Consumed signals count too: their tombstones remember the
+    /// key (PROTOCOL §3 #9).
+    fn known(&self, signal: &NewSignal) -> Option<InstanceId> {
+        let dedup_key = signal.dedup_key.as_deref()?;
+        let was_sent = |id: &InstanceId| {
+            let mut signals = self.signals.values();
+            signals.any(|it| it.target == *id && it.dedup_key.as_deref() == Some(dedup_key))
+        };
+        match &signal.target {
+            Target::Id(id) => Some(*id).filter(was_sent),
+            Target::Key { machine, key } => {
+                self.held(machine, key).map(|row| row.id).find(was_sent)
+            }
+        }
     }
 
     fn wake(

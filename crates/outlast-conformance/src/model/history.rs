@@ -2,7 +2,7 @@
 
 use super::Tables;
 use outlast_core::{
-    Event, HistoryRequest, InstanceId, NewEvent, Result, RunSummary, Timestamp, limits,
+    Event, HistoryRequest, InstanceId, NewEvent, Result, Rows, RunSummary, Timestamp, limits,
 };
 
 impl Tables {
@@ -32,16 +32,13 @@ impl Tables {
         }
     }
 
-    pub(super) fn history(&self, request: HistoryRequest) -> Result<Vec<Event>> {
+    pub(super) fn history(&self, request: HistoryRequest) -> Result<Rows<Event>> {
         request
             .check()
             .map_err(|invalid| invalid.during("history"))?;
         let events = self.events_of(request.id);
-        Ok(events
-            .filter(|event| event.run == request.run && event.seq > request.after)
-            .take(request.max)
-            .cloned()
-            .collect())
+        let events = events.filter(|it| it.run == request.run && it.seq > request.after);
+        Rows::cut(events.cloned().map(Ok), request.max, Event::bytes)
     }
 
     pub(super) fn runs(&self, id: InstanceId) -> Vec<RunSummary> {

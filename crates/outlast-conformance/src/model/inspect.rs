@@ -4,8 +4,9 @@ use super::{Model, Tables};
 use async_trait::async_trait;
 use outlast_core::{
     Child, Count, Deadline, Event, Family, Filter, HistoryRequest, Inspect, Instance, InstanceId,
-    ListRequest, Operation, OperationId, Page, QueueSummary, Result, RoundSummary, RunSummary,
-    SignalId, SignalRow, Status, Survey, SurveyRequest, Timestamp, Traffic, Worker, limits,
+    Json, ListRequest, Operation, OperationId, Page, QueueSummary, Result, RoundSummary, Rows,
+    RunSummary, SignalId, SignalRow, Status, Survey, SurveyRequest, Timestamp, Traffic, Worker,
+    limits,
 };
 use std::collections::BTreeSet;
 
@@ -17,7 +18,11 @@ impl Inspect for Model {
 
     async fn find(&self, machine: &str, key: &str) -> Result<Option<Instance>> {
         Filter::check_holder(machine, key).map_err(|invalid| invalid.during("find"))?;
-        self.alone("find", |tables, _| Ok(tables.holder(machine, key).cloned()))
+        self.alone("find", |tables, _| {
+            let holder = tables.holder(machine, key);
+            let found = holder.or_else(|| tables.held(machine, key).next());
+            Ok(found.cloned())
+        })
     }
 
     async fn list(&self, request: ListRequest) -> Result<Page> {
@@ -33,15 +38,11 @@ impl Inspect for Model {
         })
     }
 
-    async fn signals(&self, id: InstanceId, after: Option<SignalId>) -> Result<Vec<SignalRow>> {
+    async fn signals(&self, id: InstanceId, after: Option<SignalId>) -> Result<Rows<SignalRow>> {
         self.alone("signals", |tables, _| {
-            Ok(tables
-                .signals
-                .values()
-                .filter(|signal| signal.target == id && Some(signal.id) > after)
-                .take(limits::PAGE_MAX)
-                .cloned()
-                .collect())
+            let signals = tables.signals.values();
+            let signals = signals.filter(|it| it.target == id && Some(it.id) > after);
+            Rows::cut(signals.cloned().map(Ok), limits::PAGE_MAX, SignalRow::bytes)
         })
     }
 
@@ -50,13 +51,11 @@ impl Inspect for Model {
         id: InstanceId,
         round: Option<i32>,
         after: Option<InstanceId>,
-    ) -> Result<Vec<Child>> {
+    ) -> Result<Rows<Child>> {
         self.alone("children", |tables, _| {
-            Ok(tables
-                .children_of(id, round)
-                .filter(|child| Some(child.id) > after)
-                .take(limits::PAGE_MAX)
-                .collect())
+            let children = tables.children_of(id, round);
+            let children = children.filter(|child| Some(child.id) > after);
+            Rows::cut(children.map(Ok), limits::PAGE_MAX, Child::bytes)
         })
     }
 
@@ -106,7 +105,7 @@ impl Inspect for Model {
         self.alone("rounds", |tables, _| Ok(tables.rounds(id)))
     }
 
-    async fn history(&self, request: HistoryRequest) -> Result<Vec<Event>> {
+    async fn history(&self, request: HistoryRequest) -> Result<Rows<Event>> {
         self.alone("history", |tables, _| tables.history(request))
     }
 
@@ -136,13 +135,18 @@ impl Tables {
         let read: Vec<&Instance> = below.by_ref().take(limits::SCAN_MAX).collect();
         let read_to = read.last().filter(|_| below.next().is_some());
         let read_to = read_to.map(|row| row.id);
-        let mut fitting = read.into_iter().filter(|row| fits(row, &request.filter));
-        let instances: Vec<Instance> = fitting.by_ref().take(request.limit).cloned().collect();
-        let next = match fitting.next() {
-            Some(_) => instances.last().map(|row| row.id),
-            None => read_to,
+        let fitting = read.into_iter().filter(|row| fits(row, &request.filter));
+        let listed = fitting.map(|row| Ok(listed(row.clone(), request.values)));
+        let bytes = |it: &Instance| if request.values { it.bytes() } else { 0 };
+        let page = Rows::cut(listed, request.limit, bytes)?;
+        let next = match page.more {
+            true => page.rows.last().map(|row| row.id),
+            false => read_to,
         };
-        Ok(Page { instances, next })
+        Ok(Page {
+            instances: page.rows,
+            next,
+        })
     }
 
     fn queues(&self, now: Timestamp) -> Vec<QueueSummary> {
@@ -179,6 +183,19 @@ impl Tables {
             executing: counted(rows_in(Status::Executing)),
             oldest_eligible_at: eligible().map(|row| row.eligible_at).min(),
         }
+    }
+}
+
+/// An instance as a page has it.
+fn listed(row: Instance, values: bool) -> Instance {
+    match values {
+        true => row,
+        false => Instance {
+            state: Json::null(),
+            result: None,
+            dropped: Vec::new(),
+            ..row
+        },
     }
 }
 

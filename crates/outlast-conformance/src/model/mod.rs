@@ -32,7 +32,7 @@ use outlast_core::{
     Commit, Committed, DeleteAnswer, Delivered, Error, Extent, Fired, Heartbeat, HeldClaim,
     Inserts, InstanceId, ManualClock, NewInstance, NewSignal, NewWorker, Note, ReapRequest, Reaped,
     ReconcileRequest, Reconciled, Release, Released, Result, Retried, SignalOrInsert,
-    SignalledOrInserted, Store, Taker, Terminated, Timestamp, Traffic, WorkerId,
+    SignalledOrInserted, Store, Taker, Terminated, Timestamp, Traffic, WorkerId, WriteCheck,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -79,6 +79,10 @@ impl Model {
 impl Store for Model {
     async fn now(&self) -> Result<Timestamp> {
         self.alone("now", |_, now| Ok(now))
+    }
+
+    async fn check_writes(&self) -> Result<WriteCheck> {
+        self.alone("check_writes", |_, _| Ok(WriteCheck::Works))
     }
 
     async fn insert(&self, rows: Vec<NewInstance>, claim_for: Option<WorkerId>) -> Result<Inserts> {

@@ -4,7 +4,7 @@ use super::cascade::Cascade;
 use super::settle::Effects;
 use outlast_core::{
     Error, Event, Instance, InstanceId, Operation, QueueNames, Result, Scope, SignalId, SignalRow,
-    Status, Timestamp, Traffic, Worker, WorkerId,
+    Status, Timestamp, Traffic, Worker, WorkerId, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +16,8 @@ pub(crate) struct Tables {
     /// Events by run, then in their order.
     pub(crate) histories: BTreeMap<InstanceId, Vec<Event>>,
     pub(crate) workers: BTreeMap<WorkerId, Worker>,
+    /// How many crashes in a row of an instance count towards the bound. Absent after none did.
+    pub(crate) crashes_counted: BTreeMap<InstanceId, i32>,
     pub(crate) paused: BTreeSet<String>,
     /// In the order in which they were done.
     pub(crate) operations: Vec<Operation>,
@@ -38,6 +40,15 @@ impl Tables {
         self.instances.values().find(|row| {
             row.holds_key && row.machine == machine && row.correlation_key.as_deref() == Some(key)
         })
+    }
+
+    /// The latest that hold or held a key, the newest first.
+    pub(super) fn held(&self, machine: &str, key: &str) -> impl Iterator<Item = &Instance> {
+        let rows = self.instances.values().rev();
+        rows.filter(move |row| {
+            row.machine == machine && row.correlation_key.as_deref() == Some(key)
+        })
+        .take(limits::HOLDERS_MAX)
     }
 
     /// The signals `id` has not consumed, oldest first.

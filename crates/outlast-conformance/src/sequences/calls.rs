@@ -8,7 +8,7 @@ use outlast_core::{
     Delivery, DroppedChild, ErrorKind, Event, Extent, Family, Fired, Flowing, Heartbeat, HeldClaim,
     HistoryRequest, Inserted, Inserts, InstanceId, ListRequest, NewInstance, NewSignal, NewWorker,
     Note, Operation, OperationId, Outcome, Park, QueueNames, ReapRequest, Reaped, ReconcileRequest,
-    Reconciled, Release, Released, Result, Retried, RoundSummary, SignalOrInsert,
+    Reconciled, Release, Released, Result, Retried, RoundSummary, Rows, SignalOrInsert,
     SignalledOrInserted, Survey, SurveyRequest, Taker, Target, Terminated, Timestamp, Traffic,
     WorkerId, limits,
 };
@@ -76,7 +76,7 @@ pub(super) enum Reply {
     Rounds(Vec<RoundSummary>),
     Closures(Vec<Operation>),
     Family(Option<Family>),
-    History(Vec<Event>),
+    History(Rows<Event>),
     Found(Vec<InstanceId>, Option<InstanceId>, Count),
     Recorded(Traffic),
     Refused(ErrorKind, String),

@@ -29,6 +29,7 @@ pub(super) fn question(nth: usize, state: &State, now: Timestamp) -> Call {
             filter: filter(&mut dice, state, now),
             before: dice.maybe(4, |dice| any_instance(dice, state)),
             limit: 1 + dice.roll(8),
+            values: dice.roll(2) == 0,
         }),
     }
 }

@@ -97,7 +97,7 @@ impl State {
         .await?;
         let mut state = State {
             instances,
-            signals: inboxes.concat(),
+            signals: inboxes.into_iter().flatten().collect(),
             workers,
             operations,
             queues,
@@ -176,6 +176,7 @@ async fn all_instances(store: &dyn Database) -> Result<Vec<Instance>> {
             filter: Filter::default(),
             before,
             limit: limits::PAGE_MAX,
+            values: true,
         };
         let page = store.list(request).await?;
         instances.extend(page.instances);

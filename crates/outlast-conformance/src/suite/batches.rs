@@ -224,6 +224,7 @@ async fn settle(subject: &Subject) {
             },
             before: None,
             limit: 1_000,
+            values: false,
         };
         for row in subject.store.list(live).await.unwrap().instances {
             subject

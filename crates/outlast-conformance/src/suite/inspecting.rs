@@ -3,7 +3,8 @@
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
-    Count, Filter, InstanceId, ListRequest, NewInstance, QueueSummary, Scope, Status,
+    Count, EventKind, Filter, HistoryRequest, InstanceId, ListRequest, NewInstance, NewSignal,
+    QueueSummary, Scope, Status, limits,
 };
 
 pub(super) async fn list(subject: &Subject, filter: Filter) -> Vec<InstanceId> {
@@ -11,6 +12,7 @@ pub(super) async fn list(subject: &Subject, filter: Filter) -> Vec<InstanceId> {
         filter,
         before: None,
         limit: 100,
+        values: false,
     };
     let page = subject.store.list(request).await.unwrap();
     assert_eq!(page.next, None);
@@ -59,14 +61,139 @@ pub async fn what_is_not_there_is_not_found(subject: &Subject) {
     assert_eq!(subject.store.operations(Some(missing)).await.unwrap(), []);
 }
 
-pub async fn a_key_finds_its_present_holder(subject: &Subject) {
-    let (_, claim) = subject.running(task().correlation_key("k")).await;
+pub async fn a_page_has_states_only_where_they_are_asked_for(subject: &Subject) {
+    let (_, claim) = subject.running(task()).await;
     subject.commit(&claim, done()).await;
-    assert_eq!(subject.store.find("task", "k").await.unwrap(), None);
+    let row = subject.get(claim.id).await;
+    let mut request = ListRequest::default();
+    let page = subject.store.list(request.clone()).await.unwrap();
+    let without = outlast_core::Instance {
+        state: outlast_core::Json::null(),
+        result: None,
+        dropped: Vec::new(),
+        ..row.clone()
+    };
+    assert_eq!(page.instances, [without]);
+    request.values = true;
+    let page = subject.store.list(request).await.unwrap();
+    assert_eq!(page.instances, [row]);
+}
+
+/// A JSON text of so many bytes.
+fn large(bytes: usize) -> outlast_core::Json {
+    json(&format!("\"{}\"", "x".repeat(bytes - 2)))
+}
+
+pub async fn a_page_ends_with_its_bytes_and_has_one_row_at_least(subject: &Subject) {
+    const QUARTER: usize = limits::PAGE_BYTES_MAX / 4 - 10_000;
+    let (worker, parent) = subject.running(task()).await;
+    let child = || NewInstance::new("task", "start", large(QUARTER));
+    let children = vec![child(), child(), child(), child(), child(), child()];
+    subject.commit(&parent, fan_out(children)).await;
+    let mut request = ListRequest {
+        values: true,
+        ..ListRequest::default()
+    };
+    let first = subject.store.list(request.clone()).await.unwrap();
+    assert_eq!(first.instances.len(), 4, "a page ends with its bytes");
+    request.before = first.next;
+    let second = subject.store.list(request.clone()).await.unwrap();
+    assert_eq!((second.instances.len(), second.next), (3, None));
+    request.filter.parent = Some(parent.id);
+    request.before = None;
+    let found = subject.store.list(request.clone()).await.unwrap();
+    assert_eq!((found.instances.len(), found.next), (4, first.next));
+    request.values = false;
+    let light = subject.store.list(request).await.unwrap();
+    assert_eq!((light.instances.len(), light.next), (6, None));
+
+    let first = subject.store.children(parent.id, None, None).await.unwrap();
+    assert_eq!((first.len(), first.more), (4, true));
+    let last = first.last().map(|child| child.id);
+    let second = subject.store.children(parent.id, None, last).await.unwrap();
+    assert_eq!((second.len(), second.more), (2, false));
+
+    let claim = subject.claim(worker, 1).await.remove(0);
+    for _ in 0..6 {
+        let sent = NewSignal::new(outlast_core::Target::Id(claim.id), "a", large(QUARTER));
+        subject.arrives(sent).await;
+    }
+    let first = subject.store.signals(claim.id, None).await.unwrap();
+    assert_eq!((first.len(), first.more), (4, true));
+    let last = first.last().map(|signal| signal.id);
+    let second = subject.store.signals(claim.id, last).await.unwrap();
+    assert_eq!((second.len(), second.more), (2, false));
+    let none = subject
+        .store
+        .signals(claim.id, second.last().map(|it| it.id));
+    assert!(none.await.unwrap().is_empty());
+    pages_of_events(subject, &claim).await;
+}
+
+async fn pages_of_events(subject: &Subject, claim: &outlast_core::Claim) {
+    const MIB: usize = 1024 * 1024;
+    let of_size = |bytes: usize| {
+        let mut event = event(EventKind::StepCompleted, "s");
+        event.data = large(bytes);
+        event
+    };
+    let sizes = [MIB, MIB, MIB, 10, 10, 10, MIB, MIB, MIB];
+    let events = sizes.into_iter().map(of_size).collect();
+    subject.commit_events(claim, flow_on(), events).await;
+    let page = async |after, max| {
+        let request = HistoryRequest {
+            id: claim.id,
+            run: 1,
+            after,
+            max,
+        };
+        let page = subject.store.history(request).await.unwrap();
+        let seqs: Vec<i32> = page.iter().map(|event| event.seq).collect();
+        (seqs, page.more)
+    };
+    assert_eq!(page(0, 100).await, (vec![1, 2, 3, 4, 5, 6], true));
+    assert_eq!(page(6, 100).await, (vec![7, 8, 9], false));
+    assert_eq!(page(6, 2).await, (vec![7, 8], true));
+    assert_eq!(page(9, 2).await, (vec![], false));
+}
+
+/// An order must be found by its number after it has shipped.
+pub async fn a_key_finds_its_holder_or_the_latest_that_held_it(subject: &Subject) {
+    let find = async || subject.store.find("task", "k").await.unwrap();
+    for outcome in [done(), stop(), cancel()] {
+        let (_, claim) = subject.running(task().correlation_key("k")).await;
+        assert_eq!(find().await, Some(subject.get(claim.id).await));
+        subject.commit(&claim, outcome).await;
+        assert_eq!(find().await, Some(subject.get(claim.id).await));
+    }
+    let latest = find().await.unwrap().id;
     let next = subject.insert(task().correlation_key("k")).await;
-    let found = subject.store.find("task", "k").await.unwrap();
-    assert_eq!(found, Some(subject.get(next).await));
+    assert_eq!(find().await, Some(subject.get(next).await));
     assert_eq!(subject.store.find("other", "k").await.unwrap(), None);
+    assert_eq!(subject.store.find("task", "K").await.unwrap(), None);
+
+    subject
+        .store
+        .terminate(vec![next], Extent::One, note())
+        .await
+        .unwrap();
+    subject.store.retry(vec![latest], note()).await.unwrap();
+    assert_eq!(
+        find().await.map(|row| row.id),
+        Some(next),
+        "a retry holds no key"
+    );
+    subject.store.delete(vec![next], note()).await.unwrap();
+    assert_eq!(find().await.map(|row| row.id), Some(latest));
+}
+
+/// A key that was given up alive finds the instance too.
+pub async fn a_key_that_was_given_up_alive_finds_who_held_it(subject: &Subject) {
+    let until_claimed = Scope::of([Status::Runnable]).unwrap();
+    let row = task().correlation("k", until_claimed);
+    let (_, claim) = subject.running(row).await;
+    let found = subject.store.find("task", "k").await.unwrap();
+    assert_eq!(found, Some(subject.get(claim.id).await));
 }
 
 pub async fn lists_go_newest_first_page_by_page(subject: &Subject) {
@@ -76,6 +203,7 @@ pub async fn lists_go_newest_first_page_by_page(subject: &Subject) {
         filter: Filter::default(),
         before: None,
         limit: 3,
+        values: false,
     };
     let mut seen = Vec::new();
     for expected in [3, 3, 1] {
@@ -94,6 +222,7 @@ pub async fn a_page_that_is_just_full_is_the_last(subject: &Subject) {
         filter: Filter::default(),
         before: None,
         limit: 3,
+        values: false,
     };
     let page = subject.store.list(request).await.unwrap();
     assert_eq!((page.instances.len(), page.next), (3, None));
@@ -105,6 +234,7 @@ pub async fn listed_rows_are_whole(subject: &Subject) {
         filter: Filter::default(),
         before: None,
         limit: 1,
+        values: true,
     };
     let page = subject.store.list(request).await.unwrap();
     assert_eq!(page.instances, [subject.get(id).await]);
@@ -220,7 +350,7 @@ pub async fn signals_are_listed_oldest_first_with_their_tombstones(subject: &Sub
     assert_eq!(rows[1].payload, Some(json(r#"{"v":1}"#)));
     assert_eq!((rows[1].target, rows[1].consumed_at), (id, None));
     let after = subject.store.signals(id, Some(first)).await.unwrap();
-    assert_eq!(after, rows[1..]);
+    assert_eq!(after.rows, rows[1..]);
 }
 
 pub async fn children_are_listed_by_round(subject: &Subject) {

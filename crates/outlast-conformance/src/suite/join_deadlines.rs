@@ -78,6 +78,7 @@ pub async fn a_join_is_no_wait_for_a_signal(subject: &Subject) {
             },
             before: None,
             limit: 10,
+            values: false,
         };
         assert_eq!(subject.store.list(request).await.unwrap().instances, []);
     }

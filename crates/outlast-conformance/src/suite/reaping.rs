@@ -150,6 +150,49 @@ pub async fn a_step_that_keeps_killing_its_worker_fails_past_the_bound(subject: 
     assert_eq!(row.locked_by, None);
 }
 
+/// PROTOCOL §3 #14: a crash of a busy worker does not show whose step did it.
+pub async fn healthy_instances_outlive_every_kill_of_a_busy_worker(subject: &Subject) {
+    let ids = subject.insert_all(tasks(3)).await;
+    for crash in 1..=6 {
+        let worker = subject.worker().await;
+        assert_eq!(subject.claim(worker, 3).await.len(), 3);
+        subject.pass(LEASE);
+        let reaped = reap_with_bound(subject, 2).await;
+        assert_eq!((reaped.returned, reaped.failed), (ids.clone(), vec![]));
+        assert_eq!(subject.get(ids[0]).await.crashes, crash);
+    }
+}
+
+/// PROTOCOL §3 #14: fresh claims beside it do not hide the suspect.
+pub async fn the_only_suspect_of_its_worker_is_blamed_for_the_crash(subject: &Subject) {
+    let first = subject.insert_all(tasks(2)).await;
+    for _ in 0..3 {
+        let worker = subject.worker().await;
+        subject.claim(worker, 2).await;
+        subject.pass(LEASE);
+        reap_with_bound(subject, 1).await;
+    }
+    let innocent = subject.worker_with(seconds(1_000)).await;
+    let claims = subject.claim(innocent, 2).await;
+    let (suspect, cleared) = (&claims[0], &claims[1]);
+    subject.commit(cleared, done()).await;
+    subject.release(suspect, seconds(0)).await;
+    for crash in 4..=5 {
+        let fresh = subject.insert(task()).await;
+        let worker = subject.worker().await;
+        assert_eq!(ids_of(&subject.claim(worker, 2).await), [first[0], fresh]);
+        subject.pass(LEASE);
+        let reaped = reap_with_bound(subject, 1).await;
+        assert_eq!(reaped.failed.contains(&first[0]), crash == 5, "{crash}");
+        assert!(reaped.returned.contains(&fresh));
+        subject
+            .store
+            .terminate(vec![fresh], Extent::One, note())
+            .await
+            .unwrap();
+    }
+}
+
 /// PROTOCOL §3 #14: the poisoned child ends like any other.
 pub async fn giving_up_joins_the_parent_and_empties_the_inbox(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;

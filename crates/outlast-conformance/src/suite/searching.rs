@@ -178,6 +178,7 @@ pub async fn a_page_that_few_fit_ends_at_its_bound_and_says_where_to_go_on(subje
         },
         before: None,
         limit: 10,
+        values: false,
     };
     let mut pages = Vec::new();
     loop {
@@ -250,6 +251,7 @@ pub async fn children_deadlines_and_ends_far_back_are_found_at_once_or_page_by_p
             filter,
             before: None,
             limit: 1,
+            values: false,
         };
         let mut found = Vec::new();
         for _ in 0..10 {
@@ -278,6 +280,7 @@ pub async fn more_children_than_a_page_may_read_are_listed_to_the_end(subject: &
         },
         before: None,
         limit: limits::PAGE_MAX,
+        values: false,
     };
     let mut listed = 0;
     loop {

@@ -123,6 +123,36 @@ pub async fn one_sent_again_under_its_dedup_key_is_a_duplicate(subject: &Subject
     assert_eq!(subject.signals(id).await.len(), 1);
 }
 
+/// The end of the instance must not turn a message that is sent again into another instance.
+pub async fn one_sent_again_after_the_end_starts_nothing(subject: &Subject) {
+    for scope in [Scope::LIVE, Scope::FOREVER] {
+        let worker = subject.worker().await;
+        let mut request = either(task().correlation(KEY, scope), "paid");
+        request.dedup_key = Some("evt-7".into());
+        let id = send(subject, request.clone()).await.inserted.unwrap();
+        let claim = subject.claim_the(worker, id).await;
+        subject.commit(&claim, done()).await;
+        let duplicate = SignalledOrInserted {
+            inserted: None,
+            delivery: Delivery::Duplicate { instance: id },
+            woken: QueueNames::new(),
+        };
+        assert_eq!(send(subject, request.clone()).await, duplicate);
+        let count = subject.store.count(Default::default()).await.unwrap();
+        assert_eq!(count, Count::Exactly(1), "nothing was started");
+
+        subject.store.delete(vec![id], note()).await.unwrap();
+        let answer = send(subject, request).await;
+        let id = answer.inserted.expect("nothing remembers it any more");
+        subject
+            .store
+            .terminate(vec![id], Extent::One, note())
+            .await
+            .unwrap();
+        subject.store.delete(vec![id], note()).await.unwrap();
+    }
+}
+
 /// A full inbox starts nobody else.
 pub async fn a_holder_whose_inbox_is_full_takes_no_more(subject: &Subject) {
     let id = subject.insert(order()).await;

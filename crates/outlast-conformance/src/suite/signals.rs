@@ -239,13 +239,124 @@ pub async fn a_tombstone_outlasts_an_operators_retry(subject: &Subject) {
     let keyed = signal(claim.id, "a").dedup_key("once");
     subject.arrives(keyed.clone()).await;
     subject.commit(&claim, stop()).await;
-    assert_eq!(subject.deliver(keyed.clone()).await, Delivery::NoTarget);
     subject.store.retry(vec![claim.id], note()).await.unwrap();
     let instance = claim.id;
     assert_eq!(
         subject.deliver(keyed).await,
         Delivery::Duplicate { instance }
     );
+}
+
+/// I7: an answer must not change because the instance has ended meanwhile. Covers a signal that was consumed,
+/// and a signal that the end dropped.
+pub async fn a_signal_sent_again_after_the_end_is_a_duplicate(subject: &Subject) {
+    for outcome in [done(), stop(), cancel()] {
+        let (worker, claim) = subject.running(task().correlation_key("order:1")).await;
+        let instance = claim.id;
+        let consumed = [signal(instance, "a"), signal_to_key("order:1", "a")];
+        let consumed = consumed.map(|it| it.dedup_key("consumed"));
+        subject.arrives(consumed[0].clone()).await;
+        subject.commit(&claim, wait_for(&["a"])).await;
+        let claim = subject.claim_the(worker, instance).await;
+        subject.commit(&claim, requeue("b")).await;
+        let claim = subject.claim_the(worker, instance).await;
+        let dropped = [signal(instance, "b"), signal_to_key("order:1", "b")];
+        let dropped = dropped.map(|it| it.dedup_key("dropped"));
+        subject.arrives(dropped[1].clone()).await;
+        subject.commit(&claim, outcome).await;
+
+        let stored = subject.signals(instance).await;
+        let known: Vec<NewSignal> = consumed.into_iter().chain(dropped).collect();
+        let all = subject.store.deliver(known.clone(), None).await.unwrap();
+        assert_eq!(all.answers, [Delivery::Duplicate { instance }; 4]);
+        let new = signal(instance, "a").dedup_key("new");
+        assert_eq!(subject.deliver(new).await, Delivery::NoTarget);
+        let new = signal_to_key("order:1", "a").dedup_key("new");
+        assert_eq!(subject.deliver(new).await, Delivery::NoTarget);
+        assert_eq!(subject.signals(instance).await, stored);
+
+        subject.store.delete(vec![instance], note()).await.unwrap();
+        let all = subject.store.deliver(known, None).await.unwrap();
+        assert_eq!(all.answers, [Delivery::NoTarget; 4], "no longer stored");
+    }
+}
+
+/// A message that is sent again must not reach the instance that holds the key next.
+pub async fn a_dedup_key_counts_for_all_that_held_the_key(subject: &Subject) {
+    let (_, claim) = subject.running(task().correlation_key("order:1")).await;
+    let first = claim.id;
+    let paid = signal_to_key("order:1", "paid").dedup_key("evt-7");
+    subject.arrives(paid.clone()).await;
+    subject.commit(&claim, done()).await;
+    let second = subject.insert(task().correlation_key("order:1")).await;
+    let duplicate = Delivery::Duplicate { instance: first };
+    assert_eq!(subject.deliver(paid.clone()).await, duplicate);
+    assert_eq!(subject.inbox(second).await, [""; 0]);
+
+    let by_id = signal(second, "paid").dedup_key("evt-7");
+    subject.arrives(by_id).await;
+    let latest = Delivery::Duplicate { instance: second };
+    assert_eq!(subject.deliver(paid.clone()).await, latest);
+    let neighbour = subject.insert(task().correlation_key("order:2")).await;
+    let other = signal_to_key("order:2", "paid").dedup_key("evt-7");
+    subject.arrives(other).await;
+    assert_eq!(subject.inbox(neighbour).await, ["paid"]);
+    let other = NewInstance::new("other", "start", json("{}")).correlation_key("order:1");
+    subject.insert(other).await;
+    let target = Target::Key {
+        machine: "other".into(),
+        key: "order:1".into(),
+    };
+    let other = NewSignal::new(target, "paid", json("1")).dedup_key("evt-7");
+    subject.arrives(other).await;
+}
+
+/// The instance that let go of the key alive knows its dedup keys as well, also those of the same batch.
+pub async fn a_dedup_key_of_a_batch_counts_for_all_that_held_the_key(subject: &Subject) {
+    let until_claimed = Scope::of([Status::Runnable]).unwrap();
+    let row = task().correlation("order:1", until_claimed);
+    let (_, claim) = subject.running(row).await;
+    let (former, key) = (claim.id, signal_to_key("order:1", "a"));
+    let holder = subject.insert(task().correlation_key("order:1")).await;
+    let batch = vec![
+        key.clone().dedup_key("2"),
+        signal(former, "a").dedup_key("1"),
+        key.clone().dedup_key("1"),
+        signal(former, "a").dedup_key("2"),
+        key.dedup_key("3"),
+    ];
+    let answers = subject.store.deliver(batch, None).await.unwrap().answers;
+    let went_to = |answer: &Delivery| match answer {
+        Delivery::Delivered { instance, .. } => Some(*instance),
+        Delivery::Duplicate { .. } | Delivery::NoTarget | Delivery::InboxFull { .. } => None,
+    };
+    let went_to: Vec<Option<InstanceId>> = answers.iter().map(went_to).collect();
+    let expected = [Some(holder), Some(former), None, Some(former), Some(holder)];
+    assert_eq!(went_to, expected);
+    assert_eq!(answers[2], Delivery::Duplicate { instance: former });
+}
+
+/// The look back is bounded, so that a key that many have held costs no more.
+pub async fn a_dedup_key_counts_for_the_latest_that_held_the_key(subject: &Subject) {
+    let paid = signal_to_key("order:1", "paid").dedup_key("evt-7");
+    let mut known = None;
+    for _ in 0..limits::HOLDERS_MAX {
+        let (_, claim) = subject.running(task().correlation_key("order:1")).await;
+        match known {
+            None => drop(subject.arrives(paid.clone()).await),
+            Some(instance) => assert_eq!(
+                subject.deliver(paid.clone()).await,
+                Delivery::Duplicate { instance }
+            ),
+        }
+        known = known.or(Some(claim.id));
+        subject.commit(&claim, done()).await;
+    }
+    let instance = known.unwrap();
+    let answer = subject.deliver(paid.clone()).await;
+    assert_eq!(answer, Delivery::Duplicate { instance });
+    subject.insert(task().correlation_key("order:1")).await;
+    subject.arrives(paid).await;
 }
 
 pub async fn dedup_keys_are_per_instance(subject: &Subject) {

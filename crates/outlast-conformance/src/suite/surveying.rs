@@ -3,8 +3,8 @@
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
-    BLOCKED, InstanceId, OVERDUE_AFTER, Outcome, RETRIES_ALARMING, RoundSummary, Standing, Status,
-    Survey, SurveyRequest, Timestamp, limits,
+    BLOCKED, CIRCLES, InstanceId, OVERDUE_AFTER, Outcome, RETRIES_ALARMING, RoundSummary, Standing,
+    Status, Survey, SurveyRequest, Timestamp, limits,
 };
 use std::time::Duration;
 
@@ -126,24 +126,30 @@ pub async fn workflows_whose_code_does_not_fit_their_history_are_counted(subject
         delay: seconds(0),
         error: Some(format!("{error}the history has another call")),
     };
-    // One whose replay does not fit, one that says the word elsewhere, and a machine that says it too.
-    let said = [(BLOCKED, 1), ("was blocked: ", 1), (BLOCKED, 0)];
+    // A workflow whose replay does not fit, one that says the word elsewhere, a machine that says it too, and a machine
+    // that goes in circles.
+    let said = [
+        (BLOCKED, 1),
+        ("was blocked: ", 1),
+        (BLOCKED, 0),
+        (CIRCLES, 0),
+    ];
     subject.insert_all(tasks(said.len())).await;
     for (claim, (error, written)) in subject.claim(worker, said.len()).await.iter().zip(said) {
         let added = events(written);
         subject.commit_events(claim, begins(error), added).await;
     }
     let groups = everything(subject).await;
-    assert_eq!((groups[0].instances, groups[0].blocked), (3, 1));
+    assert_eq!((groups[0].instances, groups[0].blocked), (4, 2));
     let claims = subject.claim(worker, said.len()).await;
     let groups = everything(subject).await;
     assert_eq!(groups[0].status, Status::Executing);
-    assert_eq!(groups[0].blocked, 1, "while it is tried");
+    assert_eq!(groups[0].blocked, 2, "while they are tried");
     for claim in &claims {
         subject.commit(claim, stop()).await;
     }
     for group in everything(subject).await {
-        assert_eq!(group.blocked, 0, "not when it has ended");
+        assert_eq!(group.blocked, 0, "not when they have ended");
     }
 }
 

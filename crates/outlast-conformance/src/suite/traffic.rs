@@ -3,7 +3,7 @@
 use super::bad_input::{assert_invalid, long};
 use crate::Subject;
 use crate::vocabulary::*;
-use outlast_core::{DELAY_BINS, Delays, Runs, Timestamp, Traffic, limits, minute_of};
+use outlast_core::{DELAY_BINS, Delays, Runs, Timestamp, Traffic, WriteCheck, limits, minute_of};
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -260,4 +260,21 @@ pub async fn counts_that_cannot_be_stored_are_refused_whole(subject: &Subject) {
     assert_eq!(stored, Traffic::default());
     let never = Timestamp(i64::MAX);
     assert_invalid(subject.store.traffic(never).await);
+}
+
+/// Nobody sees the rows of a check, and expired counts of others do not keep them.
+pub async fn a_check_of_writes_leaves_nothing(subject: &Subject) {
+    let now = minute_of(subject.store.now().await.unwrap());
+    record(subject, Vec::new(), vec![delays(now, 1, 2)]).await;
+    for _ in 0..3 {
+        let (one, other) = (subject.store.check_writes(), subject.store.check_writes());
+        let (one, other) = futures_util::future::join(one, other).await;
+        assert_eq!(
+            (one.unwrap(), other.unwrap()),
+            (WriteCheck::Works, WriteCheck::Works)
+        );
+    }
+    let traffic = subject.store.traffic(Timestamp(0)).await.unwrap();
+    assert_eq!(traffic.delays, [delays(now, 1, 2)]);
+    assert!(traffic.runs.is_empty());
 }

@@ -25,7 +25,7 @@ async fn assert_held(subject: &Subject, holder: InstanceId) {
 
 async fn assert_free(subject: &Subject) {
     let found = subject.store.find("task", KEY).await.unwrap();
-    assert_eq!(found.map(|row| row.id), None);
+    assert!(found.is_none_or(|row| !row.holds_key));
     let id = subject.insert(unique()).await;
     subject
         .store

@@ -36,6 +36,7 @@ pub async fn a_trace_comes_back_with_every_claim_and_every_look(subject: &Subjec
     assert_eq!(row.trace.as_deref(), Some(TRACE), "after the end");
     let all = ListRequest {
         limit: 10,
+        values: true,
         ..ListRequest::default()
     };
     let listed = subject.store.list(all).await.unwrap();

@@ -98,7 +98,7 @@ impl Subject {
     /// The children of a round, by position.
     pub(crate) async fn children(&self, parent: InstanceId, round: i32) -> Vec<Child> {
         let children = self.store.children(parent, Some(round), None).await;
-        children.unwrap()
+        children.unwrap().rows
     }
 
     /// Their ids.

@@ -210,7 +210,7 @@ impl Subject {
             after: 0,
             max: limits::HISTORY_PAGE_MAX,
         };
-        self.store.history(request).await.unwrap()
+        self.store.history(request).await.unwrap().rows
     }
 
     /// What the events of one run name.

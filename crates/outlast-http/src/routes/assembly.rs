@@ -5,6 +5,7 @@ use super::{
     operating, overview, queues, signals, waiting, webhooks, workers,
 };
 use crate::api::Api;
+use crate::in_room::InRoom;
 use crate::limits::WAIT_MAX;
 use crate::openapi::{self, Document};
 use crate::problem::{Code, Problem};
@@ -12,7 +13,7 @@ use crate::settings::Settings;
 use crate::{dashboard, guard};
 use axum::Router;
 use axum::extract::{OriginalUri, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -30,7 +31,9 @@ pub fn router(client: Client, settings: Settings) -> Router {
     let guarded = from_fn_with_state(api.clone(), guard::guard);
     let guarded_host = from_fn_with_state(api.clone(), guard::guard_host);
 
-    let quick = quick().route_layer(from_fn_with_state(timeout, in_time));
+    let quick = quick()
+        .route_layer(from_fn_with_state(api.clone(), in_room))
+        .route_layer(from_fn_with_state(timeout, in_time));
     let waiting = waiting_routes().route_layer(from_fn_with_state(timeout + WAIT_MAX, in_time));
     let closed = quick.merge(waiting).merge(streams()).route_layer(guarded);
     let open = open()
@@ -50,12 +53,14 @@ pub fn router(client: Client, settings: Settings) -> Router {
 /// The document of every route.
 pub(crate) fn document() -> utoipa::openapi::OpenApi {
     let routes = OpenApiRouter::<Arc<Api>>::with_openapi(Document::openapi());
-    routes
+    let routes = routes
         .merge(quick())
         .merge(waiting_routes())
         .merge(streams())
-        .merge(open())
-        .into_openapi()
+        .merge(open());
+    let mut document = routes.into_openapi();
+    openapi::describe_refusals(&mut document);
+    document
 }
 
 fn quick() -> OpenApiRouter<Arc<Api>> {
@@ -73,6 +78,8 @@ fn quick() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(operating::retry))
         .routes(routes!(ending::cancel))
         .routes(routes!(ending::terminate))
+        .routes(routes!(ending::cancel_by_key))
+        .routes(routes!(ending::terminate_by_key))
         .routes(routes!(ending::family))
         .routes(routes!(ending::closures))
         .routes(routes!(history::history))
@@ -91,7 +98,9 @@ fn quick() -> OpenApiRouter<Arc<Api>> {
 }
 
 fn waiting_routes() -> OpenApiRouter<Arc<Api>> {
-    OpenApiRouter::new().routes(routes!(waiting::wait))
+    OpenApiRouter::new()
+        .routes(routes!(waiting::wait))
+        .routes(routes!(waiting::wait_by_key))
 }
 
 fn streams() -> OpenApiRouter<Arc<Api>> {
@@ -118,7 +127,7 @@ fn pages() -> Router<Arc<Api>> {
 /// This document. No token is needed.
 #[utoipa::path(
     get, path = "/v1/openapi.json", tag = "health", operation_id = "get_document", security(()),
-    responses((status = 200, body = serde_json::Value)),
+    responses((status = 200, description = "This document.", body = serde_json::Value)),
 )]
 async fn openapi_document(
     State(api): State<Arc<Api>>,
@@ -147,6 +156,30 @@ async fn in_time(
                 ),
             )
         })
+}
+
+/// Reads take room in memory: as much as a page of values while the answer is made, then as much as the answer has, until it
+/// is sent. An export has no pages and takes all of it.
+async fn in_room(
+    State(api): State<Arc<Api>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    if !reads_values(&request) {
+        return Ok(next.run(request).await);
+    }
+    let room = match request.uri().path().ends_with("/export") {
+        true => api.room_for(usize::MAX).await?,
+        false => api.room().await?,
+    };
+    InRoom::answer(next.run(request).await, room).await
+}
+
+/// Whether it asks for something whose size is that of stored values.
+fn reads_values(request: &Request) -> bool {
+    let path = request.uri().path();
+    let is_about_instances = path.contains("/instances") || path.contains("/keys/");
+    request.method() == Method::GET && is_about_instances && !path.ends_with("/instances/count")
 }
 
 async fn with_headers(request: Request, next: Next) -> Response {

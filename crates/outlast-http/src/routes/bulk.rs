@@ -106,7 +106,7 @@ impl Act {
 #[utoipa::path(
     post, path = "/v1/bulk/{verb}", tag = "operations", operation_id = "bulk",
     params(("verb" = String, Path, description = "retry, cancel, terminate or delete")), request_body = BulkBody,
-    responses((status = 200, body = BulkAnswer), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "How many instances were changed, or would be.", body = BulkAnswer), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn bulk(
     State(api): State<Arc<Api>>,
@@ -139,6 +139,7 @@ pub(crate) async fn bulk(
         filter,
         before: before.map(InstanceId),
         limit: BULK_MAX,
+        values: false,
     };
     let found = api.page(&caller.reach, wanted, |_| true).await?;
     let ids: Vec<_> = found.instances.iter().map(|instance| instance.id).collect();

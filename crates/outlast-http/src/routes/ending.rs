@@ -4,7 +4,7 @@ use super::operating::{OperationBody, note};
 use crate::api::Api;
 use crate::auth::{Caller, Reach};
 use crate::cursor::Question;
-use crate::extract::{Id, MayOperate, MayRead, OptionalBody, Query};
+use crate::extract::{Id, MayOperate, MayRead, OptionalBody, Path, Query};
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::query::limit;
 use crate::shape::{Counts, StatusWord, no_counts};
@@ -61,6 +61,7 @@ pub(crate) enum EndedWord {
 #[schema(as = Family)]
 pub(crate) struct FamilyBody {
     /// How many there are by status, the instance itself among them.
+    #[schema(inline)]
     members: Counts,
     /// How many have not ended: as many as a verb for the tree would be for.
     live: u64,
@@ -96,7 +97,7 @@ pub(crate) struct ClosuresBody {
 #[utoipa::path(
     post, path = "/v1/instances/{id}/cancel", tag = "operations", operation_id = "cancel_instance",
     params(("id" = String, Path)), request_body = Option<EndingBody>,
-    responses((status = 200, body = EndedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The instance is asked to end, or has ended.", body = EndedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn cancel(
     State(api): State<Arc<Api>>,
@@ -104,8 +105,33 @@ pub(crate) async fn cancel(
     Id(id): Id,
     OptionalBody(body): OptionalBody<EndingBody>,
 ) -> Result<Json<EndedBody>, Problem> {
-    check_reach(&api, &caller, id, body.tree).await?;
-    let note = note(&caller, body.reason);
+    cancel_one(&api, &caller, id, body).await
+}
+
+/// Asks the instance that holds a correlation key to end; else the latest that held it is answered for.
+#[utoipa::path(
+    post, path = "/v1/machines/{machine}/keys/{key}/cancel", tag = "operations", operation_id = "cancel_holder",
+    params(("machine" = String, Path), ("key" = String, Path)), request_body = Option<EndingBody>,
+    responses((status = 200, description = "What became of the instance.", body = EndedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn cancel_by_key(
+    State(api): State<Arc<Api>>,
+    MayOperate(caller): MayOperate,
+    Path((machine, key)): Path<(String, String)>,
+    OptionalBody(body): OptionalBody<EndingBody>,
+) -> Result<Json<EndedBody>, Problem> {
+    let id = api.by_key(&caller.reach, &machine, &key).await?.id;
+    cancel_one(&api, &caller, id, body).await
+}
+
+async fn cancel_one(
+    api: &Api,
+    caller: &Caller,
+    id: InstanceId,
+    body: EndingBody,
+) -> Result<Json<EndedBody>, Problem> {
+    check_reach(api, caller, id, body.tree).await?;
+    let note = note(caller, body.reason);
     let answer = match body.tree {
         true => api.client.cancel_tree(id, note).await?,
         false => api.client.cancel(id, note).await?,
@@ -123,7 +149,7 @@ pub(crate) async fn cancel(
 #[utoipa::path(
     post, path = "/v1/instances/{id}/terminate", tag = "operations", operation_id = "terminate_instance",
     params(("id" = String, Path)), request_body = Option<EndingBody>,
-    responses((status = 200, body = EndedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The instance has ended.", body = EndedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn terminate(
     State(api): State<Arc<Api>>,
@@ -131,8 +157,34 @@ pub(crate) async fn terminate(
     Id(id): Id,
     OptionalBody(body): OptionalBody<EndingBody>,
 ) -> Result<Json<EndedBody>, Problem> {
-    check_reach(&api, &caller, id, body.tree).await?;
-    let note = note(&caller, body.reason);
+    terminate_one(&api, &caller, id, body).await
+}
+
+/// Ends the instance that holds a correlation key as cancelled, whatever it does; else the latest that held it is
+/// answered for.
+#[utoipa::path(
+    post, path = "/v1/machines/{machine}/keys/{key}/terminate", tag = "operations", operation_id = "terminate_holder",
+    params(("machine" = String, Path), ("key" = String, Path)), request_body = Option<EndingBody>,
+    responses((status = 200, description = "What became of the instance.", body = EndedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn terminate_by_key(
+    State(api): State<Arc<Api>>,
+    MayOperate(caller): MayOperate,
+    Path((machine, key)): Path<(String, String)>,
+    OptionalBody(body): OptionalBody<EndingBody>,
+) -> Result<Json<EndedBody>, Problem> {
+    let id = api.by_key(&caller.reach, &machine, &key).await?.id;
+    terminate_one(&api, &caller, id, body).await
+}
+
+async fn terminate_one(
+    api: &Api,
+    caller: &Caller,
+    id: InstanceId,
+    body: EndingBody,
+) -> Result<Json<EndedBody>, Problem> {
+    check_reach(api, caller, id, body.tree).await?;
+    let note = note(caller, body.reason);
     let answer = match body.tree {
         true => api.client.terminate_tree(id, note).await?,
         false => api.client.terminate(id, note).await?,
@@ -149,7 +201,7 @@ pub(crate) async fn terminate(
 #[utoipa::path(
     get, path = "/v1/instances/{id}/family", tag = "instances", operation_id = "count_family",
     params(("id" = String, Path)),
-    responses((status = 200, body = FamilyBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The family, counted by status.", body = FamilyBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn family(
     State(api): State<Arc<Api>>,
@@ -166,7 +218,7 @@ pub(crate) async fn family(
 #[utoipa::path(
     get, path = "/v1/instances/{id}/closures", tag = "instances", operation_id = "list_closures",
     params(("id" = String, Path), ClosuresParams),
-    responses((status = 200, body = ClosuresBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "A page of closures, oldest first.", body = ClosuresBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn closures(
     State(api): State<Arc<Api>>,

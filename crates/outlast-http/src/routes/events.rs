@@ -58,7 +58,7 @@ pub(crate) struct FollowParams {
     get, path = "/v1/events", tag = "overview", operation_id = "follow_events",
     params(FilterParams, FollowParams),
     responses(
-        (status = 200, content_type = "text/event-stream", body = String),
+        (status = 200, description = "Changes, until the client or the server closes the connection.", content_type = "text/event-stream", body = String),
         (status = "default", body = ProblemBody, content_type = "application/problem+json"),
     ),
 )]
@@ -165,7 +165,7 @@ struct Following {
 }
 
 /// What tells one moment of an instance from another. Being woken and being asked to cancel do not change the revision.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Told {
     revision: Revision,
     status: Status,
@@ -182,6 +182,14 @@ impl Told {
             cancel: cancel.map(|cancel| cancel.answered),
         }
     }
+}
+
+/// An instance as it is told. Its state is dropped at once: a stream follows many.
+type Seen = (InstanceId, Told, InstanceBody);
+
+fn seen(instance: Instance) -> Seen {
+    let told = Told::of(&instance);
+    (instance.id, told, InstanceBody::summary(instance))
 }
 
 impl Following {
@@ -249,15 +257,16 @@ impl Following {
         }
     }
 
-    async fn find(&self) -> Result<Vec<Instance>, Problem> {
+    async fn find(&self) -> Result<Vec<Seen>, Problem> {
         let reach = &self.caller.reach;
+        let _room = self.api.room().await?;
         match &self.followed {
             Followed::Nobody => Ok(Vec::new()),
             Followed::Each(ids) => {
                 let mut found = Vec::new();
                 for id in ids {
                     let instance = self.api.client.get(*id).await?;
-                    found.extend(instance.filter(|instance| reach.has(instance)));
+                    found.extend(instance.filter(|it| reach.has(it)).map(seen));
                 }
                 Ok(found)
             }
@@ -270,31 +279,32 @@ impl Following {
                     filter: self.api.filter(filter).await?,
                     before: *before,
                     limit: *limit,
+                    values: false,
                 };
-                Ok(self.api.page(reach, wanted, |_| true).await?.instances)
+                let found = self.api.page(reach, wanted, |_| true).await?;
+                Ok(found.instances.into_iter().map(seen).collect())
             }
         }
     }
 
     /// Tells what has changed since it was last told.
-    fn compare(&mut self, found: Vec<Instance>) {
+    fn compare(&mut self, found: Vec<Seen>) {
         #[derive(Serialize)]
         struct Gone {
             id: String,
         }
         let now: BTreeMap<_, _> = found
             .iter()
-            .map(|instance| (instance.id, Told::of(instance)))
+            .map(|(id, told, _)| (*id, told.clone()))
             .collect();
         let before = std::mem::replace(&mut self.told, now);
         for id in before.keys().filter(|id| !self.told.contains_key(id)) {
             self.waiting
                 .extend(event("gone", &Gone { id: id.to_string() }));
         }
-        for instance in found {
-            if before.get(&instance.id) != Some(&Told::of(&instance)) {
-                self.waiting
-                    .extend(event("instance", &InstanceBody::summary(instance)));
+        for (id, told, instance) in found {
+            if before.get(&id) != Some(&told) {
+                self.waiting.extend(event("instance", &instance));
             }
         }
     }

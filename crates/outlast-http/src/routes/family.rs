@@ -79,6 +79,7 @@ pub(crate) struct RoundBody {
     /// From 1.
     round: i32,
     /// How many children of each status there are.
+    #[schema(inline)]
     counts: Counts,
     /// Whether all of them were counted.
     exact: bool,
@@ -91,7 +92,7 @@ pub(crate) struct RoundBody {
 #[utoipa::path(
     get, path = "/v1/instances/{id}/children", tag = "instances", operation_id = "list_children",
     params(("id" = String, Path), ChildrenParams),
-    responses((status = 200, body = ChildrenBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "A page of children, newest first.", body = ChildrenBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn children(
     State(api): State<Arc<Api>>,
@@ -117,6 +118,7 @@ pub(crate) async fn children(
         filter: api.filter(&filter).await?,
         before: before.map(InstanceId),
         limit,
+        values: false,
     };
     let found = api
         .page(&caller.reach, wanted, |child| {
@@ -141,7 +143,7 @@ fn round_of(child: &Instance) -> Option<i32> {
 #[utoipa::path(
     get, path = "/v1/instances/{id}/tree", tag = "instances", operation_id = "get_tree",
     params(("id" = String, Path), TreeParams),
-    responses((status = 200, body = TreeBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The tree below the instance.", body = TreeBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn tree(
     State(api): State<Arc<Api>>,
@@ -221,6 +223,7 @@ impl<'a> Walk<'a> {
             },
             before: None,
             limit: PAGE_MAX,
+            values: false,
         };
         let found = self.api.page(self.reach, wanted, |_| true).await?;
         self.truncated |= found.next.is_some();

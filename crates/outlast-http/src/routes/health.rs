@@ -1,12 +1,15 @@
-//! Whether the process answers, and whether its database does.
+//! Whether the process answers, and whether its database takes writes.
 
 use crate::api::Api;
-use crate::limits::READY_WITHIN;
+use crate::limits::{READY_FOR, READY_WITHIN, UNREADY_FOR};
 use crate::problem::{Code, Problem, ProblemBody};
 use axum::Json;
 use axum::extract::State;
+use outlast::{Client, WriteCheck};
 use serde::Serialize;
 use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::Mutex;
 
 /// All is well.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -19,30 +22,67 @@ pub(crate) struct HealthBody {
 /// The process answers. No token is needed.
 #[utoipa::path(
     get, path = "/healthz", tag = "health", operation_id = "get_health", security(()),
-    responses((status = 200, body = HealthBody)),
+    responses((status = 200, description = "The process answers.", body = HealthBody)),
 )]
 pub(crate) async fn health() -> Json<HealthBody> {
     Json(HealthBody { status: "ok" })
 }
 
-/// The database answers within two seconds. No token is needed.
+/// The database takes writes, or this process may only read it.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Readiness)]
+pub(crate) struct ReadinessBody {
+    /// `ok`.
+    status: &'static str,
+    /// Whether the process may write. It is ready without that: then it only shows.
+    writes: bool,
+}
+
+/// The database takes writes, or answers a process that may only read it; within two seconds. No token is needed.
 #[utoipa::path(
     get, path = "/readyz", tag = "health", operation_id = "get_readiness", security(()),
-    responses((status = 200, body = HealthBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The database takes writes, or the process may only read it.", body = ReadinessBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
-pub(crate) async fn ready(State(api): State<Arc<Api>>) -> Result<Json<HealthBody>, Problem> {
-    match tokio::time::timeout(READY_WITHIN, api.client.now()).await {
-        Ok(Ok(_)) => Ok(Json(HealthBody { status: "ok" })),
-        Ok(Err(error)) => {
-            tracing::warn!(error = &error as &dyn std::error::Error, "not ready");
-            Err(Problem::new(
-                Code::Unavailable,
-                "the database does not answer; the server's log says why",
-            ))
+pub(crate) async fn ready(State(api): State<Arc<Api>>) -> Result<Json<ReadinessBody>, Problem> {
+    let looked = tokio::time::timeout(READY_WITHIN, api.readiness.look(&api.client)).await;
+    let found = looked.unwrap_or(Err("the database did not answer within two seconds"));
+    let writes = found.map_err(|detail| Problem::new(Code::Unavailable, detail))?;
+    let status = "ok";
+    Ok(Json(ReadinessBody { status, writes }))
+}
+
+/// Whether the database takes writes, as it was last tried. One request tries, and the others wait for its answer.
+#[derive(Debug, Default)]
+pub(crate) struct Readiness(Mutex<Option<(Instant, Found)>>);
+
+/// Whether the process may write, or what keeps the database from it: in words that tell nothing of the database.
+type Found = Result<bool, &'static str>;
+
+impl Readiness {
+    async fn look(&self, client: &Client) -> Found {
+        let mut last = self.0.lock().await;
+        if let Some((at, found)) = *last
+            && at.elapsed() < found.map_or(UNREADY_FOR, |_| READY_FOR)
+        {
+            return found;
         }
-        Err(_) => Err(Problem::new(
-            Code::Unavailable,
-            "the database did not answer within two seconds",
-        )),
+        let found = try_writing(client).await;
+        *last = Some((Instant::now(), found));
+        found
     }
+}
+
+async fn try_writing(client: &Client) -> Found {
+    let detail = match client.check_writes().await {
+        Ok(WriteCheck::Works) => return Ok(true),
+        Ok(WriteCheck::NoRight) => return Ok(false),
+        Ok(WriteCheck::ReadOnly) => "the database is read-only, so nothing can be written",
+        Ok(WriteCheck::DiskFull) => "the disk of the database is full, so nothing can be written",
+        Err(error) => {
+            tracing::warn!(error = &error as &dyn std::error::Error, "not ready");
+            return Err("the database does not answer; the server's log says why");
+        }
+    };
+    tracing::warn!("not ready: {detail}");
+    Err(detail)
 }

@@ -4,7 +4,6 @@ use crate::api::Api;
 use crate::barrier::PolicyWord;
 use crate::extract::{Id, MayRead, Query};
 use crate::flow::{CallBody, EventBody, RunBody};
-use crate::limits::HISTORY_BYTES_SHOWN;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::query::{limit, number};
 use crate::shape::StatusWord;
@@ -161,7 +160,7 @@ pub(crate) struct ExportedEvent {
 #[utoipa::path(
     get, path = "/v1/instances/{id}/history", tag = "instances", operation_id = "get_history",
     params(("id" = String, Path), HistoryParams),
-    responses((status = 200, body = HistoryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "A page of the history.", body = HistoryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn history(
     State(api): State<Arc<Api>>,
@@ -174,11 +173,9 @@ pub(crate) async fn history(
     let limit = limit(params.limit.as_deref())?;
     let instance = api.instance(&caller.reach, id).await?;
     let run = stored_run(&api, &instance, run).await?;
-    // One more tells whether there is one.
-    let max = limit + 1;
-    let mut entries = api.client.timeline(&instance, run, after, max).await?;
-    let is_more = fit(&mut entries, limit);
-    let next = entries.last().filter(|_| is_more).map(TimelineEntry::seq);
+    let entries = api.client.timeline(&instance, run, after, limit).await?;
+    let next = entries.last().filter(|_| entries.more);
+    let next = next.map(TimelineEntry::seq);
     let shown = entries.into_iter();
     Ok(Json(HistoryBody {
         run,
@@ -192,7 +189,7 @@ pub(crate) async fn history(
 #[utoipa::path(
     get, path = "/v1/instances/{id}/calls", tag = "instances", operation_id = "list_calls",
     params(("id" = String, Path), CallsParams),
-    responses((status = 200, body = CallsBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "A page of the calls.", body = CallsBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn calls(
     State(api): State<Arc<Api>>,
@@ -222,7 +219,7 @@ pub(crate) async fn calls(
 #[utoipa::path(
     get, path = "/v1/instances/{id}/runs", tag = "instances", operation_id = "list_runs",
     params(("id" = String, Path)),
-    responses((status = 200, body = RunsBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The runs whose history is stored.", body = RunsBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn runs(
     State(api): State<Arc<Api>>,
@@ -241,7 +238,7 @@ pub(crate) async fn runs(
 #[utoipa::path(
     get, path = "/v1/instances/{id}/export", tag = "instances", operation_id = "export_history",
     params(("id" = String, Path), RunParams),
-    responses((status = 200, body = ExportBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The run with its whole history.", body = ExportBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn export(
     State(api): State<Arc<Api>>,
@@ -318,57 +315,4 @@ fn nothing_to_export(instance: &Instance, run: Option<i32>) -> Problem {
         return Problem::new(Code::NoHistory, detail);
     }
     no_history(instance, run)
-}
-
-/// Cuts a page where it has as many events or as many bytes as may be shown. Answers whether there is more.
-fn fit(entries: &mut Vec<TimelineEntry>, limit: usize) -> bool {
-    let (found, mut bytes, mut shown) = (entries.len(), 0, 0);
-    for entry in entries.iter().take(limit) {
-        bytes += match entry {
-            TimelineEntry::Event(event) => event.data.as_str().len(),
-            TimelineEntry::PolicyApplied(_) => 0,
-        };
-        if shown > 0 && bytes > HISTORY_BYTES_SHOWN {
-            break;
-        }
-        shown += 1;
-    }
-    entries.truncate(shown);
-    shown < found
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
-    use super::*;
-    use outlast_core::{Event, EventKind, Json, Timestamp};
-
-    fn events(bytes: &[usize]) -> Vec<TimelineEntry> {
-        let event = |(index, bytes): (usize, &usize)| {
-            TimelineEntry::Event(Event {
-                run: 1,
-                seq: index as i32 + 1,
-                at: Timestamp(0),
-                kind: EventKind::StepCompleted,
-                call: None,
-                name: String::new(),
-                data: Json::of(&"x".repeat(*bytes)).unwrap(),
-            })
-        };
-        bytes.iter().enumerate().map(event).collect()
-    }
-
-    #[test]
-    fn a_page_ends_with_its_number_or_its_bytes_and_has_one_at_least() {
-        let cut = |bytes: &[usize], limit| {
-            let mut page = events(bytes);
-            let is_more = fit(&mut page, limit);
-            (page.len(), is_more)
-        };
-        assert_eq!(cut(&[], 2), (0, false));
-        assert_eq!(cut(&[1, 1], 2), (2, false));
-        assert_eq!(cut(&[1, 1, 1], 2), (2, true));
-        assert_eq!(cut(&[900_000; 6], 10), (4, true));
-        assert_eq!(cut(&[900_000; 2], 1), (1, true));
-    }
 }

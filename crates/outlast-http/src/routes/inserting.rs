@@ -10,7 +10,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use outlast_core::{
-    Inserted, InstanceId, Json as Document, NewInstance, Scope, Start, Status, Worker,
+    Inserted, InstanceId, Json as Document, MachineOffer, NewInstance, Scope, Start, Status, Worker,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -145,7 +145,7 @@ pub(crate) async fn insert(
 #[utoipa::path(
     post, path = "/v1/instances/batch", tag = "instances", operation_id = "insert_instances",
     request_body = BatchBody,
-    responses((status = 200, body = InsertedBatchBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "An answer for each instance, in the order of the request.", body = InsertedBatchBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn insert_batch(
     State(api): State<Arc<Api>>,
@@ -313,12 +313,7 @@ impl Offers {
     }
 
     fn complete(&self, body: &NewBody) -> (i32, String) {
-        let offers = self.0.iter().flat_map(|worker| &worker.machines);
-        let fitting = offers.filter(|offer| {
-            offer.name == body.machine
-                && body.version.is_none_or(|version| version == offer.version)
-        });
-        let newest = fitting.max_by_key(|offer| offer.version);
+        let newest = MachineOffer::among(&self.0, &body.machine, body.version);
         let version = body
             .version
             .or(newest.map(|offer| offer.version))

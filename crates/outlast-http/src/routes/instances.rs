@@ -6,7 +6,7 @@ use crate::auth::Reach;
 use crate::cursor::Question;
 use crate::extract::{Id, MayRead, Path, Query};
 use crate::flow::{FlowBody, OriginBody};
-use crate::problem::{Code, Problem, ProblemBody};
+use crate::problem::{Problem, ProblemBody};
 use crate::query::{FilterParams, PageParams};
 use crate::reaching::Wanted;
 use crate::shape::{CountBody, InstanceBody};
@@ -33,7 +33,7 @@ pub(crate) struct PageBody {
 #[utoipa::path(
     get, path = "/v1/instances", tag = "instances", operation_id = "list_instances",
     params(FilterParams, PageParams),
-    responses((status = 200, body = PageBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "A page of instances, newest first.", body = PageBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn list(
     State(api): State<Arc<Api>>,
@@ -51,6 +51,7 @@ pub(crate) async fn list(
         filter: api.filter(&filter).await?,
         before: before.map(InstanceId),
         limit: page.limit()?,
+        values: is_full,
     };
     let found = api.page(&caller.reach, wanted, |_| true).await?;
     let shape = if is_full {
@@ -69,7 +70,7 @@ pub(crate) async fn list(
 #[utoipa::path(
     get, path = "/v1/instances/count", tag = "instances", operation_id = "count_instances",
     params(FilterParams),
-    responses((status = 200, body = CountBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The number of instances that fit the filter.", body = CountBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn count(
     State(api): State<Arc<Api>>,
@@ -84,7 +85,7 @@ pub(crate) async fn count(
 #[utoipa::path(
     get, path = "/v1/instances/{id}", tag = "instances", operation_id = "get_instance",
     params(("id" = String, Path)),
-    responses((status = 200, body = InstanceBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The instance.", body = InstanceBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn get(
     State(api): State<Arc<Api>>,
@@ -95,24 +96,18 @@ pub(crate) async fn get(
     Ok(Json(whole(&api, &caller.reach, instance).await?))
 }
 
-/// The instance that holds a correlation key.
+/// The instance that holds a correlation key, else the latest that held it.
 #[utoipa::path(
     get, path = "/v1/machines/{machine}/keys/{key}", tag = "instances", operation_id = "get_holder",
     params(("machine" = String, Path), ("key" = String, Path)),
-    responses((status = 200, body = InstanceBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The instance that holds the key.", body = InstanceBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn holder(
     State(api): State<Arc<Api>>,
     MayRead(caller): MayRead,
     Path((machine, key)): Path<(String, String)>,
 ) -> Result<Json<InstanceBody>, Problem> {
-    let holder = api.holder(&caller.reach, &machine, &key).await?;
-    let instance = holder.ok_or_else(|| {
-        Problem::new(
-            Code::NotFound,
-            format!("no instance of {machine:?} holds the key {key:?}"),
-        )
-    })?;
+    let instance = api.by_key(&caller.reach, &machine, &key).await?;
     Ok(Json(whole(&api, &caller.reach, instance).await?))
 }
 

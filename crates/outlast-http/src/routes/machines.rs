@@ -53,6 +53,7 @@ pub(crate) struct StepBody {
     /// Whether a running worker has it; else it was only seen.
     declared: bool,
     /// How many instances stand there, by status; of those that ended, it was the last.
+    #[schema(inline)]
     counts: Counts,
     /// How often it was run.
     runs: u64,
@@ -80,7 +81,7 @@ pub(crate) struct TransitionBody {
 /// Every machine that is run or has instances.
 #[utoipa::path(
     get, path = "/v1/machines", tag = "machines", operation_id = "list_machines",
-    responses((status = 200, body = MachinesBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The machines.", body = MachinesBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn list(
     State(api): State<Arc<Api>>,
@@ -94,7 +95,7 @@ pub(crate) async fn list(
 #[utoipa::path(
     get, path = "/v1/machines/{machine}", tag = "machines", operation_id = "get_machine",
     params(("machine" = String, Path)),
-    responses((status = 200, body = MachinesBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The versions of the machine.", body = MachinesBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn get(
     State(api): State<Arc<Api>>,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[utoipa::path(
     get, path = "/metrics", tag = "health", operation_id = "get_metrics",
     responses(
-        (status = 200, body = String, content_type = "text/plain"),
+        (status = 200, description = "Figures of the whole process.", body = String, content_type = "text/plain"),
         (status = "default", body = ProblemBody, content_type = "application/problem+json"),
     ),
 )]

@@ -22,5 +22,6 @@ mod workers;
 
 pub(crate) use assembly::document;
 pub use assembly::router;
+pub(crate) use health::Readiness;
 pub(crate) use machines::is_failure;
 pub(crate) use workers::is_seen;

@@ -80,7 +80,7 @@ pub(crate) fn note(caller: &Caller, reason: Option<String>) -> Note {
 #[utoipa::path(
     post, path = "/v1/instances/{id}/retry", tag = "operations", operation_id = "retry_instance",
     params(("id" = String, Path)), request_body = Option<ReasonBody>,
-    responses((status = 200, body = AnswerBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The instance runs again.", body = AnswerBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn retry(
     State(api): State<Arc<Api>>,
@@ -105,7 +105,7 @@ pub(crate) async fn retry(
 #[utoipa::path(
     delete, path = "/v1/instances/{id}", tag = "operations", operation_id = "delete_instance",
     params(("id" = String, Path), ReasonParams),
-    responses((status = 200, body = AnswerBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The instance is removed.", body = AnswerBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn delete(
     State(api): State<Arc<Api>>,
@@ -139,7 +139,7 @@ pub(crate) async fn delete(
 #[utoipa::path(
     get, path = "/v1/instances/{id}/operations", tag = "operations", operation_id = "list_operations",
     params(("id" = String, Path)),
-    responses((status = 200, body = OperationsBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The operations, newest first.", body = OperationsBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn operations(
     State(api): State<Arc<Api>>,

@@ -21,6 +21,7 @@ use std::sync::Arc;
 #[schema(as = Overview)]
 pub(crate) struct OverviewBody {
     /// Instances by status.
+    #[schema(inline)]
     counts: Counts,
     /// When counting began.
     surveyed_at: Moment,
@@ -35,7 +36,7 @@ pub(crate) struct OverviewBody {
 /// Everything at a glance.
 #[utoipa::path(
     get, path = "/v1/overview", tag = "overview", operation_id = "get_overview",
-    responses((status = 200, body = OverviewBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The overview.", body = OverviewBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn get(
     State(api): State<Arc<Api>>,

@@ -1,6 +1,6 @@
 //! Queues: how deep they are, and pausing them.
 
-use super::operating::{ReasonBody, note};
+use super::operating::note;
 use crate::api::Api;
 use crate::auth::{Caller, Reach};
 use crate::extract::{MayOperate, MayRead, OptionalBody, Path};
@@ -11,8 +11,23 @@ use crate::time::Moment;
 use axum::Json;
 use axum::extract::State;
 use outlast_core::{Count, Filter, QueueSummary, Status, limits};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// How many near names are told.
+const NAMED_MAX: usize = 5;
+
+/// Why, and whether the queue need not exist.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[schema(as = QueueReason)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct QueueReasonBody {
+    /// Recorded with the operation.
+    reason: Option<String>,
+    /// Also when no queue of this name exists yet.
+    #[schema(required = false)]
+    force: bool,
+}
 
 /// Queues by name.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -50,7 +65,7 @@ pub(crate) struct ChangedBody {
 /// Every queue that has work, is paused or is served by a live worker.
 #[utoipa::path(
     get, path = "/v1/queues", tag = "queues", operation_id = "list_queues",
-    responses((status = 200, body = QueuesBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The queues.", body = QueuesBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn list(
     State(api): State<Arc<Api>>,
@@ -121,16 +136,17 @@ impl QueueBody {
 /// Stops a queue from giving out work; what runs goes on.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/pause", tag = "queues", operation_id = "pause_queue",
-    params(("queue" = String, Path)), request_body = Option<ReasonBody>,
-    responses((status = 200, body = ChangedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    params(("queue" = String, Path)), request_body = Option<QueueReasonBody>,
+    responses((status = 200, description = "The queue is paused.", body = ChangedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn pause(
     State(api): State<Arc<Api>>,
     MayOperate(caller): MayOperate,
     Path(queue): Path<String>,
-    OptionalBody(body): OptionalBody<ReasonBody>,
+    OptionalBody(body): OptionalBody<QueueReasonBody>,
 ) -> Result<Json<ChangedBody>, Problem> {
     check(&caller, &queue)?;
+    check_exists(&api, &caller, &queue, body.force).await?;
     let changed = api.client.pause(&queue, note(&caller, body.reason)).await?;
     Ok(Json(ChangedBody { changed }))
 }
@@ -138,16 +154,17 @@ pub(crate) async fn pause(
 /// Lets a queue give out work again.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/resume", tag = "queues", operation_id = "resume_queue",
-    params(("queue" = String, Path)), request_body = Option<ReasonBody>,
-    responses((status = 200, body = ChangedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    params(("queue" = String, Path)), request_body = Option<QueueReasonBody>,
+    responses((status = 200, description = "The queue is not paused.", body = ChangedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn resume(
     State(api): State<Arc<Api>>,
     MayOperate(caller): MayOperate,
     Path(queue): Path<String>,
-    OptionalBody(body): OptionalBody<ReasonBody>,
+    OptionalBody(body): OptionalBody<QueueReasonBody>,
 ) -> Result<Json<ChangedBody>, Problem> {
     check(&caller, &queue)?;
+    check_exists(&api, &caller, &queue, body.force).await?;
     let changed = api
         .client
         .resume(&queue, note(&caller, body.reason))
@@ -163,4 +180,21 @@ fn check(caller: &Caller, queue: &str) -> Result<(), Problem> {
     }
     let detail = format!("this token does not reach everything in the queue {queue:?}");
     Err(Problem::new(Code::Forbidden, detail))
+}
+
+/// A name that may be mistyped is refused, with those that are near it.
+async fn check_exists(api: &Api, caller: &Caller, queue: &str, force: bool) -> Result<(), Problem> {
+    if force {
+        return Ok(());
+    }
+    let Some(mut names) = api.client.missing_queue(queue).await? else {
+        return Ok(());
+    };
+    names.retain(|name| caller.reach.has_queue(name));
+    names.truncate(NAMED_MAX);
+    let detail = format!(
+        "no queue {queue:?} exists; near names: {}; \"force\": true does it all the same",
+        names.join(", ")
+    );
+    Err(Problem::new(Code::NotFound, detail))
 }

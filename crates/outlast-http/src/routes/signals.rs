@@ -8,7 +8,6 @@ use crate::problem::{Code, Problem, ProblemBody};
 use crate::time::Moment;
 use axum::Json;
 use axum::extract::State;
-use outlast_core::limits::PAGE_MAX;
 use outlast_core::{Delivery, Json as Document, NewSignal, SignalId, SignalRow, Target};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -23,7 +22,8 @@ pub(crate) struct NewBody {
     #[serde(default = "Document::null")]
     #[schema(value_type = Option<serde_json::Value>, required = false)]
     payload: Document,
-    /// Makes sending it again harmless, for as long as the instance is stored.
+    /// Makes sending it again harmless, for as long as the instance is stored, also after its end. By key: for as long
+    /// as an instance is stored that holds or held the key, of the latest 100.
     dedup_key: Option<String>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct CursorParams {
 #[utoipa::path(
     get, path = "/v1/instances/{id}/signals", tag = "signals", operation_id = "list_signals",
     params(("id" = String, Path), CursorParams),
-    responses((status = 200, body = SignalsBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "A page of the inbox.", body = SignalsBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn list(
     State(api): State<Arc<Api>>,
@@ -104,7 +104,7 @@ pub(crate) async fn list(
         .transpose()?;
     api.instance(&caller.reach, id).await?;
     let signals = api.client.signals(id, after.map(SignalId)).await?;
-    let last = signals.last().filter(|_| signals.len() == PAGE_MAX);
+    let last = signals.last().filter(|_| signals.more);
     Ok(Json(SignalsBody {
         next: last.map(|last| question.cursor(last.id.0)),
         signals: signals.into_iter().map(SignalBody::of).collect(),
@@ -128,7 +128,7 @@ impl SignalBody {
 #[utoipa::path(
     post, path = "/v1/instances/{id}/signals", tag = "signals", operation_id = "signal_instance",
     params(("id" = String, Path)), request_body = NewBody,
-    responses((status = 200, body = DeliveryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The instance has the signal, from this request or from an earlier one with the same dedup key.", body = DeliveryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn send(
     State(api): State<Arc<Api>>,
@@ -143,7 +143,7 @@ pub(crate) async fn send(
 #[utoipa::path(
     post, path = "/v1/machines/{machine}/keys/{key}/signals", tag = "signals", operation_id = "signal_holder",
     params(("machine" = String, Path), ("key" = String, Path)), request_body = NewBody,
-    responses((status = 200, body = DeliveryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The instance has the signal, from this request or from an earlier one with the same dedup key.", body = DeliveryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn send_by_key(
     State(api): State<Arc<Api>>,
@@ -195,10 +195,16 @@ pub(crate) async fn send_one(api: &Api, signal: NewSignal) -> Result<DeliveryBod
     }
 }
 
-/// The same target, if the caller reaches it. Who reaches some only is checked first, and what was checked is what is
-/// sent to.
+/// The same target, if the caller reaches it. A token that reaches some only is checked first, and what was checked is
+/// what is sent to. A key stays a key where the token reaches all queues: the machine is part of it.
 async fn within_reach(api: &Api, caller: &Caller, target: Target) -> Result<Target, Problem> {
-    if caller.reach.is_everything() {
+    let reaches = match &target {
+        Target::Id(_) => caller.reach.is_everything(),
+        Target::Key { machine, .. } => {
+            caller.reach.queues.is_none() && caller.reach.has_machine(machine)
+        }
+    };
+    if reaches {
         return Ok(target);
     }
     let found = match &target {

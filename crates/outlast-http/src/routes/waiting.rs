@@ -2,15 +2,18 @@
 
 use super::instances::whole;
 use crate::api::Api;
-use crate::extract::{Id, MayRead, Query};
+use crate::auth::Caller;
+use crate::extract::{Id, MayRead, Path, Query};
+use crate::in_room::InRoom;
 use crate::limits::WAIT_MAX;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::query::number;
 use crate::serve::Stopping;
 use crate::shape::InstanceBody;
 use axum::extract::State;
+use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use outlast::WaitError;
+use outlast::{InstanceId, WaitError};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +43,7 @@ pub(crate) struct WaitedBody {
 #[utoipa::path(
     get, path = "/v1/instances/{id}/wait", tag = "instances", operation_id = "wait_for_instance",
     params(("id" = String, Path), WaitParams),
-    responses((status = 200, body = WaitedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The instance after the wait; `reached` is false when the time was up first.", body = WaitedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn wait(
     State(api): State<Arc<Api>>,
@@ -48,7 +51,36 @@ pub(crate) async fn wait(
     Id(id): Id,
     Query(params, _): Query<WaitParams>,
     stopping: Option<Extension<Stopping>>,
-) -> Result<Json<WaitedBody>, Problem> {
+) -> Result<Response, Problem> {
+    wait_for(&api, &caller, id, &params, stopping).await
+}
+
+/// Waits until the instance that holds a correlation key has ended, else the latest that held it, or the time is up.
+///
+/// The key is looked up once: an instance that takes it afterwards is not waited for.
+#[utoipa::path(
+    get, path = "/v1/machines/{machine}/keys/{key}/wait", tag = "instances", operation_id = "wait_for_holder",
+    params(("machine" = String, Path), ("key" = String, Path), WaitParams),
+    responses((status = 200, description = "The instance as it is now, and whether it is where it was waited for.", body = WaitedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn wait_by_key(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Path((machine, key)): Path<(String, String)>,
+    Query(params, _): Query<WaitParams>,
+    stopping: Option<Extension<Stopping>>,
+) -> Result<Response, Problem> {
+    let id = api.by_key(&caller.reach, &machine, &key).await?.id;
+    wait_for(&api, &caller, id, &params, stopping).await
+}
+
+async fn wait_for(
+    api: &Api,
+    caller: &Caller,
+    id: InstanceId,
+    params: &WaitParams,
+    stopping: Option<Extension<Stopping>>,
+) -> Result<Response, Problem> {
     let timeout = number("timeout_ms", params.timeout_ms.as_deref())?;
     let timeout = timeout.map_or(WAIT_MAX, Duration::from_millis);
     if timeout > WAIT_MAX {
@@ -91,15 +123,25 @@ pub(crate) async fn wait(
         // Who waits is told how it stands, and asks whoever serves next.
         () = stopped => Err(WaitError::TimedOut(Box::new(api.instance(&caller.reach, id).await?))),
     };
-    let (reached, instance) = match waited {
-        Ok(instance) => (true, instance),
-        Err(WaitError::TimedOut(instance)) => (false, *instance),
+    // What was found is dropped and read again when there is room for it: many may be told of one end at once.
+    let reached = match waited {
+        Ok(instance) => {
+            drop(instance);
+            true
+        }
+        Err(WaitError::TimedOut(instance)) => {
+            drop(instance);
+            false
+        }
         Err(WaitError::NotFound) => return Err(Problem::no_instance(id)),
         Err(WaitError::Store(error)) => return Err(error.into()),
         Err(error) => return Err(Problem::new(Code::Internal, error.to_string())),
     };
-    Ok(Json(WaitedBody {
+    let room = api.room().await?;
+    let instance = api.instance(&caller.reach, id).await?;
+    let answer = Json(WaitedBody {
         reached,
-        instance: whole(&api, &caller.reach, instance).await?,
-    }))
+        instance: whole(api, &caller.reach, instance).await?,
+    });
+    InRoom::answer(answer.into_response(), room).await
 }

@@ -23,7 +23,7 @@ use std::time::SystemTime;
         ("webhook-signature" = String, Header),
     ),
     request_body = serde_json::Value,
-    responses((status = 200, body = DeliveryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The instance has the signal, from this message or from an earlier copy of it.", body = DeliveryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn take(
     State(api): State<Arc<Api>>,

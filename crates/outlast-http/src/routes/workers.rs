@@ -54,7 +54,7 @@ pub(crate) struct OfferBody {
 /// Every registered worker.
 #[utoipa::path(
     get, path = "/v1/workers", tag = "workers", operation_id = "list_workers",
-    responses((status = 200, body = WorkersBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The running engines.", body = WorkersBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn list(
     State(api): State<Arc<Api>>,
@@ -141,6 +141,7 @@ impl Executing {
                     filter,
                     before,
                     limit: PAGE_MAX,
+                    values: false,
                 })
                 .await?;
             read += PAGE_MAX;

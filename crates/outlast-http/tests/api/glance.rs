@@ -34,7 +34,9 @@ async fn the_overview_counts_and_says_what_needs_attention<S: Store + Inspect + 
         .await
         .ok();
     api.insert("m", "nobody serves this").await;
-    api.post("/v1/queues/stopped/pause", json!({})).await.ok();
+    api.post("/v1/queues/stopped/pause", json!({"force": true}))
+        .await
+        .ok();
     api.insert("m", "stopped").await;
 
     eventually("everything is seen", async || {

@@ -21,7 +21,7 @@ async fn ask(
     let path = if method == Method::GET {
         "/v1/instances"
     } else {
-        "/v1/queues/q/pause"
+        "/v1/queues/default/pause"
     };
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in headers {

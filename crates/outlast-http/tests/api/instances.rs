@@ -57,6 +57,26 @@ async fn an_instance_is_inserted_and_found_again<S: Store + Inspect + Clone>(sto
         "not_found"
     );
     assert_eq!(api.get("/v1/instances/999999").await.code(), "not_found");
+
+    // By key also after the end.
+    let key = "/v1/machines/checkout/keys/order:1";
+    let (terminate, cancel) = (format!("{key}/terminate"), format!("{key}/cancel"));
+    let asked = api.post(&cancel, json!({})).await.ok();
+    assert_eq!(asked["answer"], "requested");
+    let ended = api.post(&terminate, json!({})).await.ok();
+    assert_eq!(ended["answer"], "terminated");
+    let found = api.get(key).await.ok();
+    assert_eq!(
+        (&found["id"], &found["status"]),
+        (&json!(id), &json!("cancelled"))
+    );
+    let waited = api.get(&format!("{key}/wait?timeout_ms=1")).await.ok();
+    assert_eq!(waited["reached"], true);
+    for path in [&terminate, &cancel] {
+        assert_eq!(api.post(path, json!({})).await.code(), "already_ended");
+    }
+    let nobody = "/v1/machines/checkout/keys/order:2/cancel";
+    assert_eq!(api.post(nobody, json!({})).await.code(), "not_found");
 }
 
 async fn payloads_are_kept_to_the_letter<S: Store + Inspect + Clone>(store: S) {

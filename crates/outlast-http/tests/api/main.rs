@@ -21,6 +21,7 @@ mod mounted;
 mod operating;
 mod reach;
 mod reach_of_trees;
+mod readiness;
 mod serving;
 mod signals;
 mod support;

@@ -154,7 +154,7 @@ async fn a_body_that_never_ends_is_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn further_connections_wait_until_there_is_a_place() {
+async fn a_further_connection_takes_the_room_of_an_idle_one() {
     let limits = ServeLimits {
         connections: 1,
         ..ServeLimits::default()
@@ -163,14 +163,126 @@ async fn further_connections_wait_until_there_is_a_place() {
     let mut first = server.ask("/healthz", "").await;
     read_until(&mut first, "ok").await;
     let mut second = server.ask("/healthz", "").await;
-    let mut byte = [0];
-    let early = timeout(Duration::from_millis(100), second.read(&mut byte)).await;
-    assert!(
-        early.is_err(),
-        "it was answered while the only place was taken"
-    );
-    drop(first);
     read_until(&mut second, "ok").await;
+    assert_eq!(read_to_end(&mut first).await, "", "it was closed");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn half_open_connections_stop_neither_health_nor_callers() {
+    let server = server(ServeLimits::default()).await;
+    let mut silent = Vec::new();
+    for n in 0..1_100 {
+        let mut stream = server.connect().await;
+        if n % 2 == 0 {
+            // Heads that never end.
+            let head = b"GET /v1/instances HTTP/1.1\r\nx: ";
+            let _ = stream.write_all(head).await;
+        }
+        silent.push(stream);
+        if n % 100 == 99 {
+            for path in ["/healthz", "/readyz", "/v1/instances"] {
+                let mut asked = server.ask(path, "connection: close\r\n").await;
+                let answer = read_to_end(&mut asked).await;
+                assert!(
+                    answer.starts_with("HTTP/1.1 200"),
+                    "{path} at {n}: {answer}"
+                );
+            }
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_is_answered_while_every_connection_is_busy() {
+    let limits = ServeLimits {
+        connections: 2,
+        ..ServeLimits::default()
+    };
+    let server = server(limits).await;
+    let mut streams = Vec::new();
+    for _ in 0..2 {
+        let mut stream = server.ask("/v1/events", "").await;
+        read_until(&mut stream, "event: overview").await;
+        streams.push(stream);
+    }
+    let mut health = server.ask("/healthz", "").await;
+    let answer = read_to_end(&mut health).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let mut other = server.ask("/v1/instances", "").await;
+    let answer = read_to_end(&mut other).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 503") && answer.contains("retry-after"),
+        "{answer}"
+    );
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_closes_its_connection() {
+    let api = Asking::new(Sqlite::in_memory().unwrap());
+    let limits = Limits {
+        streams: 1,
+        ..Limits::default()
+    };
+    let settings = Settings::new().limits(limits);
+    let server = Server::start(api, settings, ServeLimits::default()).await;
+    let mut stream = server.ask("/v1/events", "").await;
+    read_until(&mut stream, "event: overview").await;
+    let cases = [
+        ("/v1/events", "", "503"),
+        ("/v1/instances", "x-forwarded-for: 1.2.3.4\r\n", "401"),
+        ("/v1/instances", "sec-fetch-site: cross-site\r\n", "403"),
+    ];
+    for (path, headers, status) in cases {
+        let mut refused = server.ask(path, headers).await;
+        let answer = read_to_end(&mut refused).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{answer}"
+        );
+        assert!(answer.contains("connection: close"), "{answer}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_does_not_read_its_answer_is_dropped() {
+    let limits = ServeLimits {
+        connections: 1,
+        write_timeout: Duration::from_millis(200),
+        ..ServeLimits::default()
+    };
+    let server = server(limits).await;
+    let row = |n: usize| {
+        let state = outlast::Json::of(&format!("{n}{}", "x".repeat(1_000_000))).unwrap();
+        outlast::NewInstance::new("m", "s", state)
+    };
+    let rows = (0..4).map(row).collect();
+    server.api.client.insert_rows(rows).await.unwrap();
+    let mut slow = Vec::new();
+    for _ in 0..2 {
+        let head = "GET /v1/instances?full=true HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        let mut stream = server.connect().await;
+        // More answers than the buffers of both sides hold.
+        stream.write_all(head.repeat(10).as_bytes()).await.unwrap();
+        slow.push(stream);
+    }
+    // Its room is free again, and others are answered.
+    timeout(LONG, async {
+        loop {
+            let mut asked = server
+                .ask("/v1/instances/count", "connection: close\r\n")
+                .await;
+            if read_to_end(&mut asked).await.starts_with("HTTP/1.1 200") {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .expect("a client that does not read is dropped in time");
     server.stop().await;
 }
 

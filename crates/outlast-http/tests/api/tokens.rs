@@ -50,7 +50,7 @@ async fn without_its_secret_nobody_comes_in() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_route_asks_for_the_role_it_needs() {
-    let routes: [(Role, Method, &str); 22] = [
+    let routes: [(Role, Method, &str); 26] = [
         (Role::Read, Method::GET, "/v1/instances"),
         (Role::Read, Method::GET, "/v1/instances/count"),
         (Role::Read, Method::GET, "/v1/instances/1"),
@@ -59,6 +59,12 @@ async fn every_route_asks_for_the_role_it_needs() {
         (Role::Read, Method::GET, "/v1/instances/1/tree"),
         (Role::Read, Method::GET, "/v1/instances/1/family"),
         (Role::Read, Method::GET, "/v1/instances/1/closures"),
+        (Role::Read, Method::GET, "/v1/machines/m/keys/k"),
+        (
+            Role::Read,
+            Method::GET,
+            "/v1/machines/m/keys/k/wait?timeout_ms=1",
+        ),
         (Role::Read, Method::GET, "/v1/queues"),
         (Role::Read, Method::GET, "/v1/overview"),
         (Role::Signal, Method::POST, "/v1/instances"),
@@ -68,6 +74,12 @@ async fn every_route_asks_for_the_role_it_needs() {
         (Role::Operate, Method::POST, "/v1/instances/1/retry"),
         (Role::Operate, Method::POST, "/v1/instances/1/cancel"),
         (Role::Operate, Method::POST, "/v1/instances/1/terminate"),
+        (Role::Operate, Method::POST, "/v1/machines/m/keys/k/cancel"),
+        (
+            Role::Operate,
+            Method::POST,
+            "/v1/machines/m/keys/k/terminate",
+        ),
         (Role::Operate, Method::DELETE, "/v1/instances/1"),
         (Role::Operate, Method::POST, "/v1/bulk/retry"),
         (Role::Operate, Method::POST, "/v1/bulk/delete"),

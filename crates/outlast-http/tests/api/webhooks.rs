@@ -114,6 +114,20 @@ async fn a_signed_message_becomes_a_signal_once<S: Store + Inspect + Clone>(stor
         sender.send("direct", &headers, &direct).await.ok()["delivery"],
         "delivered"
     );
+
+    // Known after the end of the instance, and kept from the next holder of the key.
+    let note = outlast_core::Note::by("ada");
+    sender.api.client.terminate(id, note).await.unwrap();
+    let late = sender.signed(&sender.old, "msg_1", now(), BODY).await.ok();
+    assert_eq!(late["delivery"], "duplicate");
+    let next = sender.order().await;
+    let later = sender.signed(&sender.old, "msg_1", now(), BODY).await.ok();
+    assert_eq!(
+        (&later["delivery"], &later["instance"]),
+        (&json!("duplicate"), &json!(id.to_string()))
+    );
+    let next = outlast_core::InstanceId(next.parse().unwrap());
+    assert_eq!(sender.api.client.signals(next, None).await.unwrap(), []);
 }
 
 async fn what_is_not_signed_is_refused<S: Store + Inspect + Clone>(store: S) {

@@ -181,6 +181,7 @@ async fn of(stage: &Stage, machine: &str, status: Status) -> usize {
         filter,
         before: None,
         limit: 100,
+        values: false,
     };
     stage.engine.list(request).await.unwrap().instances.len()
 }

@@ -337,7 +337,7 @@ async fn blocked_workflows_are_found_from_the_overview() {
     let stuck = inserted.id().unwrap().get();
     let page = &visit.page;
     page.go(&stage.ui).await;
-    page.until_text(".attention", "1 workflow is blocked").await;
+    page.until_text(".attention", "1 instance is blocked").await;
     page.click(".attention .is-error a").await;
     page.until_text("main table", &stuck.to_string()).await;
     page.until_text("main table", "blocked: ").await;

@@ -144,6 +144,7 @@ async fn a_join_counts_up_while_one_looks() {
         },
         before: None,
         limit: 1,
+        values: false,
     });
     let waiting = waiting.await.expect("the store answers").instances[0].id;
     stage

@@ -240,6 +240,109 @@ async fn every_screen_works_below_a_prefix_and_on_a_phone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn on_a_phone_names_can_be_read_and_every_action_is_on_the_screen() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::sqlite(Setting::default()).await;
+    let cast = stage.populate().await;
+    let mut screens = screens(&cast);
+    screens.push(long_names(&stage).await);
+    traffic_is_counted(&visit.page, &stage.ui).await;
+    for (width, theme) in [(390, Theme::Light), (390, Theme::Dark), (320, Theme::Light)] {
+        visit.page.size(width, 844).await;
+        visit.page.prefer(theme).await;
+        for screen in &screens {
+            look(&visit.page, &stage.ui, screen).await;
+            check_phone(&visit.page, width, screen.name).await;
+        }
+        dialogs(&visit.page, &stage, &cast, width).await;
+    }
+    visit.end().await;
+    stage.end().await;
+}
+
+/// An instance whose names are as long as names become.
+async fn long_names(stage: &Stage) -> Screen {
+    let name = |what: &str| format!("{what}_{}", "with_a_long_name_".repeat(4));
+    let row = outlast::NewInstance::new(name("machine"), name("step"), outlast::Json::null())
+        .queue(name("queue"))
+        .correlation_key(name("key"));
+    let inserted = stage.engine.client().insert_rows(vec![row]).await.unwrap();
+    Screen {
+        name: "long names",
+        path: format!("instances/{}", inserted[0].new_id().unwrap()),
+        seen: vec![("main", "key_with_a_long_name_")],
+    }
+}
+
+/// The dialogs that a phone's user meets.
+async fn dialogs(page: &Page, stage: &Stage, cast: &Cast, width: u32) {
+    let instance = format!("instances/{}", cast.waiting);
+    for (path, action) in [
+        ("queues", "Pause"),
+        ("instances", "Columns"),
+        ("instances", "Cancel all …"),
+        (instance.as_str(), "Cancel"),
+        (instance.as_str(), "Terminate"),
+    ] {
+        page.go(&format!("{}{path}", stage.ui)).await;
+        page.press(action).await;
+        page.until("document.querySelector('dialog[open] button')", action)
+            .await;
+        check_phone(page, width, action).await;
+        page.key("Escape").await;
+        page.until("!document.querySelector('dialog[open]')", "its end")
+            .await;
+    }
+}
+
+async fn check_phone(page: &Page, width: u32, what: &str) {
+    let wrong = page.value(UNFIT).await;
+    assert_eq!(wrong, serde_json::json!([]), "{what} at {width} pixels");
+}
+
+/// What does not fit on a phone: a page that is pushed aside, a control off the screen, a name that is broken into
+/// lines of less than twelve letters or cut to less than eight.
+const UNFIT: &str = r#"(() => {
+    const wrong = [];
+    const name = (element) => `${element.tagName.toLowerCase()}.${element.className} ${JSON.stringify(element.textContent.trim().slice(0, 40))}`;
+    const shown = (element) => element.getClientRects().length > 0 && getComputedStyle(element).visibility !== 'hidden' && !element.closest('.unseen, .skip');
+    const scrolls = (element) => element.closest('.table, .graph-room, .timeline-room, .statuses, .well, json-view');
+    if (document.documentElement.scrollWidth > innerWidth) wrong.push(`the page is ${document.documentElement.scrollWidth} wide`);
+    for (const each of document.querySelectorAll('button, input, select, textarea, summary')) {
+        if (!shown(each) || each.closest('.statuses, .graph-room, .timeline-room')) continue;
+        const box = each.getBoundingClientRect();
+        if (box.left < 0 || box.right > innerWidth + 0.5) wrong.push(`off the screen: ${name(each)}`);
+    }
+    for (const each of document.querySelectorAll('a')) {
+        if (!shown(each) || scrolls(each)) continue;
+        const box = each.getBoundingClientRect();
+        if (box.left < 0 || box.right > innerWidth + 0.5) wrong.push(`off the screen: ${name(each)}`);
+    }
+    const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) {
+        const text = walk.currentNode.data.trim();
+        const element = walk.currentNode.parentElement;
+        if (text.length < 2 || !shown(element) || element.closest('svg, option, datalist, noscript, .well')) continue;
+        const range = document.createRange();
+        range.selectNodeContents(walk.currentNode);
+        const lines = new Set([...range.getClientRects()].filter((box) => box.width > 0).map((box) => Math.round(box.top)));
+        if (lines.size > text.split(/\s+/).length && text.length / lines.size < 12) wrong.push(`${lines.size} lines: ${name(element)}`);
+    }
+    for (const each of document.querySelectorAll('td.clip, .name, .what, .over')) {
+        const text = each.textContent.trim();
+        if (!shown(each) || each.scrollWidth <= each.clientWidth + 1 || each.closest('.graph')) continue;
+        const style = getComputedStyle(each);
+        const room = each.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+        const letters = room / (parseFloat(style.fontSize) * 0.55);
+        if (text.length > letters && letters < 8) wrong.push(`cut to ${letters.toFixed(1)} letters: ${name(each)}`);
+        if (!each.title) wrong.push(`cut without the whole name on it: ${name(each)}`);
+    }
+    return wrong;
+})()"#;
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_control_has_a_name_and_text_can_be_read_in_both_themes() {
     let Some(visit) = Visit::start().await else {
         return;

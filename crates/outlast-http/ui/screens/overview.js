@@ -100,7 +100,7 @@ function machineRow(machine) {
   const counts = sum(machine.steps.map((step) => step.counts ?? {}));
   const total = Object.values(counts).reduce((all, count) => all + count, 0);
   return h('tr', { key: `${machine.name} ${machine.version}`, 'data-row': true },
-    h('td', {}, h('a', { href: href('machine', { name: machine.name }) }, machine.name), h('span', { class: 'faint' }, ` v${machine.version}`)),
+    h('td', { class: 'clip', title: machine.name }, h('a', { href: href('machine', { name: machine.name }) }, machine.name), h('span', { class: 'faint' }, ` v${machine.version}`)),
     h('td', { class: 'wide' }, meter(counts, { thin: true })),
     h('td', { class: 'right nowrap' }, whole(total)),
     h('td', { class: 'right nowrap' }, counts.failed ? h('a', { class: 'is-failed status', href: href('instances', { machine: machine.name, version: machine.version, status: 'failed' }) }, glyph('failed'), whole(counts.failed)) : ''));

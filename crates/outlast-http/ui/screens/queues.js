@@ -44,7 +44,7 @@ export function screen({ signal, draw }) {
       failed && problem(failed, load),
       !failed && h('section', { class: 'card', 'aria-label': 'Queues' }, !queues ? skeletons(6) : queues.length === 0
         ? empty('No queues yet', 'A queue shows up here while something is runnable or executing in it, while a live worker serves it, or while it is paused.')
-        : h('div', { class: 'table' }, h('table', { class: 'queues' },
+        : h('div', { class: 'table' }, h('table', { class: 'queues cards' },
           h('thead', {}, h('tr', {}, ['Queue', 'Depth', '', 'Oldest', 'Delayed', 'Executing', 'Per minute', ''].map((name, index) => h('th', { class: [1, 4, 5, 6].includes(index) ? 'right' : '' }, name)))),
           h('tbody', {}, queues.map((queue) => row(queue, deepest)))))),
     ];
@@ -54,12 +54,12 @@ export function screen({ signal, draw }) {
     const share = numberOf(queue.eligible) / deepest;
     return h('tr', { key: queue.name, 'data-row': queue.name },
       h('td', { class: 'clip', title: queue.name }, h('b', {}, queue.name), ' ', queue.paused && h('span', { class: 'pill is-awaiting_signal' }, 'paused')),
-      h('td', { class: 'right', 'data-depth': queue.name }, linkedCount(queue.eligible, { queue: queue.name, status: 'runnable' })),
+      h('td', { class: 'right', 'data-depth': queue.name, 'data-label': 'Depth' }, linkedCount(queue.eligible, { queue: queue.name, status: 'runnable' })),
       h('td', { class: 'bar', 'aria-hidden': 'true' }, share > 0 && h('i', { style: { width: `${(share * 100).toFixed(1)}%` } })),
-      h('td', {}, time(queue.oldest_eligible_at, 'nothing waits')),
-      h('td', { class: 'right' }, linkedCount(queue.delayed, { queue: queue.name, status: 'runnable' })),
-      h('td', { class: 'right' }, linkedCount(queue.executing, { queue: queue.name, status: 'executing' })),
-      h('td', { class: 'right' }, queue.rate_per_minute === null || queue.rate_per_minute === undefined ? '–' : whole(Math.round(queue.rate_per_minute))),
+      h('td', { 'data-label': 'Oldest' }, time(queue.oldest_eligible_at, 'nothing waits')),
+      h('td', { class: 'right', 'data-label': 'Delayed' }, linkedCount(queue.delayed, { queue: queue.name, status: 'runnable' })),
+      h('td', { class: 'right', 'data-label': 'Executing' }, linkedCount(queue.executing, { queue: queue.name, status: 'executing' })),
+      h('td', { class: 'right', 'data-label': 'Per minute' }, queue.rate_per_minute === null || queue.rate_per_minute === undefined ? '–' : whole(Math.round(queue.rate_per_minute))),
       h('td', { class: 'right' }, h('button', { class: 'small', onclick: () => turn(queue), 'aria-label': `${queue.paused ? 'Resume' : 'Pause'} ${queue.name}` }, queue.paused ? 'Resume' : 'Pause')));
   }
 

@@ -99,7 +99,8 @@ claimed as (
            updated_at = (select now from clock)
      where i.id = any (array(select t.id from taken t))
     returning i.id, i.revision, i.fsm, i.fsm_version, i.step, i.state, i.priority, i.attempt, i.crashes,
-              i.partition_key, i.correlation_key, i.parent_id, i.parent_round, i.round, i.awaits,
+              i.partition_key, i.correlation_key, i.parent_id, i.parent_round, i.parent_position, i.round,
+              i.awaits,
               i.children_dropped, i.eligible_at, i.entered_revision, i.trace, i.joined, i.first_failure,
               i.cancel_requested_at, i.cancel_reason, i.cancel_answered, i.held,
               i.run, i.events, i.joining
@@ -119,7 +120,7 @@ set_aside as (
 select null::bigint as looked_at, null::bigint as set_aside, null::boolean as paused, null::timestamptz as now,
        null::bigint as due_us,
        c.id, c.revision, c.fsm, c.fsm_version, c.step, c.state::text as state, c.priority, c.attempt, c.crashes,
-       c.partition_key, c.correlation_key, c.parent_id, c.parent_round, c.round, c.awaits,
+       c.partition_key, c.correlation_key, c.parent_id, c.parent_round, c.parent_position, c.round, c.awaits,
        c.children_dropped::text as children_dropped, c.eligible_at, c.entered_revision, c.trace, c.joined,
        c.first_failure, c.cancel_requested_at, c.cancel_reason,
        case when c.cancel_requested_at is not null then c.cancel_answered end as cancel_answered, c.held,
@@ -146,4 +147,4 @@ select (select count(*) from looked_at), (select count(*) from set_aside),
                     order by i.eligible_at, i.id
                     limit 1) d) end,
        null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
-       null, null, null, null, null, null, null, null, null, null, null, null
+       null, null, null, null, null, null, null, null, null, null, null, null, null

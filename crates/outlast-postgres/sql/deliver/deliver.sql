@@ -3,14 +3,17 @@
 -- Per signal: $1 target id  $2 machine and $3 correlation key it was addressed by, or null  $4 name
 -- $5 payload  $6 dedup key;  $7 how many unconsumed signals an inbox may hold
 -- $8 the worker to claim for, or null, with  $9 its queues  $10 its machines as 'name/version'
+-- $11 how many that hold or held a key are compared with a signal by key and with a dedup key
 -- guard   the target has not ended and still holds the key it was addressed by; with a worker: its lease is
 --         alive (its row is locked by deliver/lock.sql before)
 -- locks   own rows, held since deliver/lock.sql: every writer of an inbox holds its instance's lock
--- index   instances_pkey, signals_dedup, signals_inbox, workers_pkey, queues_pkey
--- bound   BATCH_MAX
+-- index   instances_pkey, instances_keys, signals_dedup, signals_inbox, workers_pkey, queues_pkey
+-- bound   BATCH_MAX, and HOLDERS_MAX per signal by key and with a dedup key
 --
 -- Answers in the caller's order: delivered, duplicate, inbox_full, no_target; or vanished when the instance
--- that was found by its key has let go of it since.
+-- that was found by its key has let go of it since. A known dedup key is a duplicate also after the end, and by key
+-- also for the next holder. That is looked for under the holder's lock: whatever was sent to a former one by this key
+-- was committed before that one let go.
 with
 clock as materialized (
     select outlast.now() as now
@@ -39,10 +42,23 @@ addressed as materialized (
                and i.partition_key is null
                and i.round = 0
                and not exists (select from outlast.queues q where q.name = i.queue offset 0) as claimable,
-           exists (select from outlast.signals s
-                    where s.target_id = g.target_id and s.dedup_key = g.dedup_key
-                   offset 0) as stored,
-           row_number() over (partition by g.target_id, g.dedup_key order by g.id) as copy,
+           case when g.dedup_key is null then null
+                when g.correlation_key is null then
+                    (select s.target_id
+                       from outlast.signals s
+                      where s.target_id = g.target_id and s.dedup_key = g.dedup_key
+                     offset 0)
+                else
+                    (select h.id
+                       from (select o.id
+                               from outlast.instances o
+                              where o.fsm = g.machine and o.correlation_key = g.correlation_key
+                              order by -o.id
+                              limit $11) h
+                      where exists (select from outlast.signals s
+                                     where s.target_id = h.id and s.dedup_key = g.dedup_key
+                                    offset 0)
+                      limit 1) end as known_in,
            row_number() over (partition by g.target_id order by g.id) as nth
       from given g
       left join outlast.instances i on i.id = any (array[g.target_id])
@@ -50,7 +66,10 @@ addressed as materialized (
 -- Which of them are new to a living target, and how full its inbox is before the first.
 judged as materialized (
     select a.*,
-           a.found and not a.ended and not a.stored and (a.dedup_key is null or a.copy = 1) as is_new,
+           a.found and not a.ended and a.known_in is null
+               and (a.dedup_key is null
+                    or row_number() over (partition by a.target_id, a.dedup_key, a.known_in is null
+                                          order by a.id) = 1) as is_new,
            max(case when a.nth = 1 then
                    (select count(*) from (select from outlast.signals s
                                            where s.target_id = a.target_id and s.consumed_at is null
@@ -92,12 +111,13 @@ woken as (
      where i.id = any (array[w.target_id])
     returning w.signal_id
 )
-select p.id, p.target_id, p.queue,
-       case when not p.found and p.correlation_key is not null and p.target_id <> 0 then 'vanished'
+select p.id, coalesce(p.known_in, p.target_id) as target_id, p.queue,
+       case when p.known_in is not null then 'duplicate'
+            when not p.found and p.correlation_key is not null and p.target_id <> 0 then 'vanished'
             when not p.found or p.ended then 'no_target'
             when p.fits then 'delivered'
-            when p.stored or (p.dedup_key is not null
-                              and bool_or(p.fits) over (partition by p.target_id, p.dedup_key)) then 'duplicate'
+            when p.dedup_key is not null
+                 and bool_or(p.fits) over (partition by p.target_id, p.dedup_key) then 'duplicate'
             else 'inbox_full' end as answer,
        p.id in (select w.signal_id from woken w) as woke
   from placed p

@@ -14,7 +14,7 @@ taken as materialized (
      cross join lateral (
            select i.id, i.revision, i.fsm, i.fsm_version, i.step, i.state, i.status, i.queue, i.priority,
                   i.attempt, i.crashes, i.partition_key, i.correlation_key, i.parent_id, i.parent_round,
-                  i.round, i.awaits, i.children_dropped, i.eligible_at, i.entered_revision, i.trace,
+                  i.parent_position, i.round, i.awaits, i.children_dropped, i.eligible_at, i.entered_revision, i.trace,
                   i.joined, i.first_failure, i.cancel_requested_at, i.cancel_reason, i.cancel_answered, i.held,
                   i.run, i.events, i.xmin as written_by
              from outlast.instances i
@@ -25,14 +25,14 @@ taken as materialized (
 select t.id, null::bigint as target_id, null::text as name, null::text as payload, null::text as dedup_key,
        null::timestamptz as inserted_at,
        t.revision, t.fsm, t.fsm_version, t.step, t.state::text as state, t.queue, t.priority, t.attempt,
-       t.crashes, t.partition_key, t.correlation_key, t.parent_id, t.parent_round, t.round, t.awaits,
+       t.crashes, t.partition_key, t.correlation_key, t.parent_id, t.parent_round, t.parent_position, t.round, t.awaits,
        t.children_dropped::text as children_dropped, t.eligible_at, t.entered_revision, t.trace, t.joined,
        t.first_failure, t.cancel_requested_at, t.cancel_reason, t.cancel_answered, t.held, t.run, t.events
   from taken t
 union all
 (select s.id, s.target_id, s.name, s.payload::text, s.dedup_key, s.inserted_at,
         null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
-        null, null, null, null, null, null, null, null, null, null
+        null, null, null, null, null, null, null, null, null, null, null
    from taken t
   cross join lateral (
         select s.target_id, s.id, s.name, s.payload, s.dedup_key, s.inserted_at

@@ -1,10 +1,48 @@
 -- The children of an instance, of one round or of all, in the order of their ids.
 --
--- $1 parent  $2 round, or null  $3 after this id  $4 how many
--- locks none   index instances_children   bound $4
-select c.id, c.parent_round, c.parent_position, c.on_parent_close, c.held, c.fsm, c.fsm_version, c.run, c.status,
-       c.state::text as state, c.result::text as result, c.last_error, c.finished_at
-  from outlast.instances c
- where c.parent_id = $1 and ($2::integer is null or c.parent_round = $2) and c.id > $3
- order by c.id
- limit $4
+-- $1 parent  $2 round, or null  $3 after this id  $4 how many, and one more  $5 how many bytes their values may have
+-- locks none   index instances_children, instances_pkey   bound $4, and $5 bytes of values
+--
+-- `fits` is false for the rows beyond the bound in bytes, which come without values. The first row always fits. Values are
+-- measured row by row, so that none beyond the bound is read but one.
+with recursive
+page as materialized (
+    select c.id, c.parent_round, c.parent_position, c.on_parent_close, c.held, c.fsm, c.fsm_version, c.run, c.status,
+           c.state, c.result, c.last_error, c.finished_at
+      from outlast.instances c
+     where c.parent_id = $1 and ($2::integer is null or c.parent_round = $2) and c.id > $3
+     order by c.id
+     limit $4
+),
+listed as materialized (
+    select array_agg(p.id order by p.id) as ids from page p
+),
+fitting (place, bytes) as (
+    select 1, s.bytes
+      from (select octet_length(i.state::text)::bigint + coalesce(octet_length(i.result::text), 0)
+                   + coalesce(octet_length(i.last_error), 0) as bytes
+              from outlast.instances i
+             where i.id = any (array[(select l.ids[1] from listed l)])
+            offset 0) s
+    union all
+    select f.place + 1, f.bytes + s.bytes
+      from fitting f
+     cross join lateral (
+            select octet_length(i.state::text)::bigint + coalesce(octet_length(i.result::text), 0)
+                   + coalesce(octet_length(i.last_error), 0) as bytes
+              from outlast.instances i
+             where i.id = any (array[(select l.ids[f.place + 1] from listed l)])
+            offset 0) s
+     where f.bytes + s.bytes <= $5
+),
+last_fitting as materialized (
+    select (select l.ids[max(f.place)] from listed l) as id from fitting f
+)
+select p.id, p.parent_round, p.parent_position, p.on_parent_close, p.held, p.fsm, p.fsm_version, p.run, p.status,
+       p.finished_at, e.fits,
+       case when e.fits then p.state::text else 'null' end as state,
+       case when e.fits then p.result::text end as result,
+       case when e.fits then p.last_error end as last_error
+  from page p
+ cross join lateral (select p.id <= (select l.id from last_fitting l) as fits) e
+ order by p.id

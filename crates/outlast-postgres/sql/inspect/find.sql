@@ -1,7 +1,7 @@
--- The holder of a correlation key.
+-- The instance that holds a correlation key, else the latest that held it.
 --
 -- $1 fsm  $2 correlation key
--- locks none   index instances_correlation   bound one row
+-- locks none   index instances_correlation, instances_keys, instances_pkey   bound one row
 select i.id, i.fsm, i.fsm_version, i.step, i.state::text as state, i.status, i.revision, i.result::text as result,
        i.last_error, i.queue, i.priority, i.eligible_at, i.attempt, i.crashes, i.partition_key, i.locked_by,
        i.awaits, i.await_deadline, i.parent_id, i.parent_round, i.round, i.children_pending,
@@ -12,4 +12,13 @@ select i.id, i.fsm, i.fsm_version, i.step, i.state::text as state, i.status, i.r
        i.finished_at, i.run, i.events, i.joining, i.joining_part,
        i.joining_first, i.joining_last, i.joining_left
   from outlast.instances i
- where i.fsm = $1 and i.correlation_guard = $2
+ where i.id = any (array[coalesce(
+           (select h.id
+              from outlast.instances h
+             where h.fsm = $1 and h.correlation_guard = $2
+            offset 0),
+           (select o.id
+              from outlast.instances o
+             where o.fsm = $1 and o.correlation_key = $2
+             order by -o.id
+             limit 1))])

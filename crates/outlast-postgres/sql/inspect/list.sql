@@ -4,11 +4,14 @@
 -- $1 fsm  $2 version  $3 step  $4 statuses  $5 queue  $6 correlation key  $7 partition key  $8 parent
 -- $9 inserted from, $10 until  $11 part of the error  $12 attempts from  $13 waits without a deadline
 -- $14 deadline before  $15 ended from, $16 until  $17 before this id  $18 how many, and one more  $19 how many to read
--- locks none   index instances_pkey   bound $19 rows, and $18 of them answered
+-- $20 whether states, results and dropped children are read  $21 how many bytes they may have
+-- locks none   index instances_pkey   bound $19 rows, and $18 of them answered; $21 bytes of values
 --
 -- One row always, with what was read in `read_to`: when the page is not full and something is left, the last id that
 -- was read. Reading stops where the page is full, so that only a page that few fit pays for all of the bound.
-with
+-- Without $20 no value is read. With it, `fits` is false for the rows beyond the bound in bytes, which come without values. The
+-- first row always fits.
+with recursive
 page as materialized (
     select i.id, i.fsm, i.fsm_version, i.step, i.state, i.status, i.revision, i.result, i.last_error, i.queue,
            i.priority, i.eligible_at, i.attempt, i.crashes, i.partition_key, i.locked_by, i.awaits, i.await_deadline,
@@ -46,17 +49,50 @@ edge as materialized (
      order by r.id desc
     offset $19 - 1
      limit 2
+),
+listed as materialized (
+    select array_agg(p.id order by p.id desc) as ids from page p where $20::boolean
+),
+-- How many bytes the values of the first rows have, row by row: no value beyond the bound is read but one.
+fitting (place, bytes) as (
+    select 1, s.bytes
+      from (select octet_length(i.state::text)::bigint + coalesce(octet_length(i.result::text), 0)
+                   + coalesce(octet_length(i.last_error), 0) + coalesce(octet_length(i.cancel_reason), 0)
+                   + coalesce(octet_length(i.children_dropped::text), 0) as bytes
+              from outlast.instances i
+             where i.id = any (array[(select l.ids[1] from listed l)])
+            offset 0) s
+    union all
+    select f.place + 1, f.bytes + s.bytes
+      from fitting f
+     cross join lateral (
+            select octet_length(i.state::text)::bigint + coalesce(octet_length(i.result::text), 0)
+                   + coalesce(octet_length(i.last_error), 0) + coalesce(octet_length(i.cancel_reason), 0)
+                   + coalesce(octet_length(i.children_dropped::text), 0) as bytes
+              from outlast.instances i
+             where i.id = any (array[(select l.ids[f.place + 1] from listed l)])
+            offset 0) s
+     where f.bytes + s.bytes <= $21
+),
+last_fitting as materialized (
+    select (select l.ids[max(f.place)] from listed l) as id from fitting f
 )
 select (select max(e.id) from edge e having count(*) = 2) as read_to,
-       i.id, i.fsm, i.fsm_version, i.step, i.state::text as state, i.status, i.revision, i.result::text as result,
+       i.id, i.fsm, i.fsm_version, i.step, i.status, i.revision,
+       case when s.has_values then i.state::text else 'null' end as state,
+       case when s.has_values then i.result::text end as result,
+       case when s.has_values then i.children_dropped::text end as children_dropped, s.fits,
        i.last_error, i.queue, i.priority, i.eligible_at, i.attempt, i.crashes, i.partition_key, i.locked_by,
        i.awaits, i.await_deadline, i.parent_id, i.parent_round, i.round, i.children_pending,
        i.parent_position, i.on_parent_close, i.held, i.cancel_requested_at, i.cancel_reason, i.cancel_answered, i.join_needs,
        i.join_fails_fast, i.join_window, i.join_rest, i.children_started, i.children_failed, i.first_failure, i.joined,
-       i.children_dropped::text as children_dropped, i.correlation_key, i.correlation_scope,
+       i.correlation_key, i.correlation_scope,
        i.correlation_guard is not null as holds_key, i.entered_revision, i.trace, i.inserted_at, i.updated_at,
        i.finished_at, i.run, i.events, i.joining, i.joining_part,
        i.joining_first, i.joining_last, i.joining_left
   from (select) one
   left join page i on true
+ cross join lateral (
+        select (i.id >= (select l.id from last_fitting l)) is not false as fits,
+               (i.id >= (select l.id from last_fitting l)) is true as has_values) s
  order by i.id desc

@@ -1,15 +1,16 @@
 -- A slice of all instances in the order of their ids, counted by where they stand.
 --
 -- $1 after this id  $2 how many to look at  $3 how long past a deadline is overdue, in µs  $4 how many retries alarm
--- $5 how the error of a blocked workflow begins
+-- $5 how the error of a blocked workflow begins  $6 how that of an instance begins that commits without progress
 -- locks none   index instances_pkey   bound $2
 select s.fsm, s.fsm_version, s.step, s.status,
        count(*) as instances,
        count(*) filter (where s.status = 'awaiting_signal' and s.await_deadline is null) as without_deadline,
        count(*) filter (where s.status = 'awaiting_signal' and s.await_deadline < s.overdue_before) as overdue,
        count(*) filter (where s.status in ('runnable', 'executing') and s.attempt >= $4) as retrying,
-       count(*) filter (where s.status in ('runnable', 'executing') and s.events > 0
-                          and starts_with(s.last_error, $5)) as blocked,
+       count(*) filter (where s.status in ('runnable', 'executing')
+                          and (s.events > 0 and starts_with(s.last_error, $5)
+                               or starts_with(s.last_error, $6))) as blocked,
        min(s.updated_at) as oldest_updated_at,
        max(s.id) as last
   from (select i.id, i.fsm, i.fsm_version, i.step, i.status, i.await_deadline, i.attempt, i.events, i.last_error,

@@ -106,7 +106,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("claims-any-machine", "claim/claim", "and i.fsm || '/' || i.fsm_version = any ($3)", ""),
 
     // #16: a clock that stands still while a transaction waits.
-    ("clock-of-the-transaction", "migration 1", "statement_timestamp())", "transaction_timestamp())"),
+    ("clock-of-the-transaction", "migration 10", "select statement_timestamp()", "select transaction_timestamp()"),
 
     // Families: failures are counted once per batch; a place is not waited for; a cancel, an end or a join that nobody
     // hears of; a cascade that stops half-way; a retry of somebody who is still asked to end.

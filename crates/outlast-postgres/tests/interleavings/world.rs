@@ -4,6 +4,7 @@ use super::act::Told;
 use super::gate::{Arrival, Gate, Variants};
 use crate::support;
 use outlast_core::{Clock, InstanceId, ManualClock, SignalId};
+use outlast_postgres::testing::with_test_clock;
 use outlast_postgres::{Migrations, Postgres};
 use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -97,7 +98,7 @@ impl World {
         for number in 0..SESSIONS {
             let variants = variants
                 .iter()
-                .map(|(name, text)| (*name, in_schema(text, &schema)))
+                .map(|(name, text)| (*name, in_schema(&with_test_clock(text), &schema)))
                 .collect();
             let gate = Arc::new(Gate::new(number, sender.clone(), variants));
             let name = format!("{schema}.{number}");

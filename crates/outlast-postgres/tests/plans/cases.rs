@@ -356,7 +356,7 @@ fn entering(rows: usize) -> Vec<Case> {
             35,
             DELIVER,
             format!(
-                "{targets}, {}, {}, {}, {}, {}, 10000, {WORKER}, '{{main}}', '{{order/1,invoice/1}}'",
+                "{targets}, {}, {}, {}, {}, {}, 10000, {WORKER}, '{{main}}', '{{order/1,invoice/1}}', 100",
                 optional_texts(parked.iter().map(|&id| by_key(id).then(|| "order".into()))),
                 optional_texts(
                     parked
@@ -377,7 +377,7 @@ fn entering(rows: usize) -> Vec<Case> {
 }
 
 const DELIVER: &str =
-    "bigint[], text[], text[], text[], text[], text[], bigint, bigint, text[], text[]";
+    "bigint[], text[], text[], text[], text[], text[], bigint, bigint, text[], text[], bigint";
 const INSERT: &str = "bigint, text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[], text[], text[]";
 
 /// New instances, every second with a correlation key, half of those keys occupied.
@@ -408,6 +408,7 @@ fn new_instances(rows: usize) -> String {
 fn maintaining(rows: usize) -> Vec<Case> {
     let expired = bigints(FIRST_EXPIRED_WORKER..FIRST_EXPIRED_WORKER + 10);
     let running = format!("{}, {}", bigints(table::ids(RUNNING, rows)), same(1, rows));
+    let counted = same(0, rows);
     let day_us = 24_i64 * 3600 * 1_000_000;
     vec![
         case(
@@ -432,12 +433,17 @@ fn maintaining(rows: usize) -> Vec<Case> {
             "bigint[], bigint",
             format!("{expired}, {rows}"),
         ),
-        case("reap/return", 20, FENCE, &running),
+        case(
+            "reap/return",
+            20,
+            "bigint[], bigint[], integer[]",
+            format!("{running}, {counted}"),
+        ),
         case(
             "reap/fail",
             16,
-            "bigint[], bigint[], text[]",
-            format!("{running}, {}", same("gave up", rows)),
+            "bigint[], bigint[], text[], integer[]",
+            format!("{running}, {}, {counted}", same("gave up", rows)),
         ),
         case("reap/remove", 1, "bigint[]", &expired),
         case("fire/fire", 19, "bigint", rows.to_string()),
@@ -606,8 +612,8 @@ fn looking(rows: usize) -> Vec<Case> {
         case(
             "inspect/survey",
             2,
-            "bigint, bigint, bigint, integer, text",
-            format!("5000, {rows}, 10000000, 5, 'blocked: '"),
+            "bigint, bigint, bigint, integer, text, text",
+            format!("5000, {rows}, 10000000, 5, 'blocked: ', 'blocked: goes in circles: '"),
         ),
         case(
             "inspect/rounds",
@@ -624,8 +630,8 @@ fn looking(rows: usize) -> Vec<Case> {
         case(
             "inspect/history",
             2,
-            "bigint, integer, integer, bigint",
-            format!("{FAMILY}, 7, 100, {rows}"),
+            "bigint, integer, integer, bigint, bigint",
+            format!("{FAMILY}, 7, 100, {rows}, 4194304"),
         ),
         case(
             "inspect/histories",
@@ -637,14 +643,17 @@ fn looking(rows: usize) -> Vec<Case> {
             "inspect/list",
             2,
             LIST,
-            format!("'nothing', {}, 900000, 51, {rows}", nulls(15)),
+            format!(
+                "'nothing', {}, 900000, 51, {rows}, true, 4194304",
+                nulls(15)
+            ),
         ),
         case(
             "inspect/list_found",
             6,
             LIST_FOUND,
             format!(
-                "{}, {deadline}, null, null, 900000, 51, {}, 'deadline'",
+                "{}, {deadline}, null, null, 900000, 51, {}, 'deadline', true, 4194304",
                 nulls(13),
                 rows * 10
             ),
@@ -654,7 +663,7 @@ fn looking(rows: usize) -> Vec<Case> {
             6,
             LIST_FOUND,
             format!(
-                "{}, {ended}, {ended} + {} * interval '1 millisecond', 900000, 51, {}, 'ended'",
+                "{}, {ended}, {ended} + {} * interval '1 millisecond', 900000, 51, {}, 'ended', true, 4194304",
                 nulls(14),
                 table::ids(FAILED, 1)[0],
                 rows * 10
@@ -663,8 +672,8 @@ fn looking(rows: usize) -> Vec<Case> {
     ]
 }
 
-const LIST: &str = "text, integer, text, text[], text, text, text, bigint, timestamptz, timestamptz, text, integer, boolean, timestamptz, timestamptz, timestamptz, bigint, bigint, bigint";
-const LIST_FOUND: &str = "text, integer, text, text[], text, text, text, bigint, timestamptz, timestamptz, text, integer, boolean, timestamptz, timestamptz, timestamptz, bigint, bigint, bigint, text";
+const LIST: &str = "text, integer, text, text[], text, text, text, bigint, timestamptz, timestamptz, text, integer, boolean, timestamptz, timestamptz, timestamptz, bigint, bigint, bigint, boolean, bigint";
+const LIST_FOUND: &str = "text, integer, text, text[], text, text, text, bigint, timestamptz, timestamptz, text, integer, boolean, timestamptz, timestamptz, timestamptz, bigint, bigint, bigint, text, boolean, bigint";
 
 /// Correlation keys that are occupied.
 fn keys(rows: usize) -> String {

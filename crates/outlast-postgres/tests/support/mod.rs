@@ -112,3 +112,14 @@ where
 {
     client.query_one(query, &[]).await.unwrap().get(0)
 }
+
+/// Puts a clock into a schema that every session can set, as only a test's own schema may have it. A store with a clock needs
+/// none: this is for tests that call the functions of the schema.
+pub(crate) async fn install_settable_clock(owner: &tokio_postgres::Client, schema: &str) {
+    let now = outlast_postgres::testing::with_test_clock("select outlast.now()");
+    let sql = format!(
+        "create or replace function \"{schema}\".now() returns timestamptz
+             language sql stable parallel safe as $$ {now} $$"
+    );
+    owner.batch_execute(&sql).await.unwrap();
+}

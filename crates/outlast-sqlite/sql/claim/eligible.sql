@@ -4,7 +4,8 @@
 -- Index: instances_pick.
 -- Bound: the limit.
 select id, eligible_at, fsm, fsm_version, partition_key, revision, step, state, entered_revision, trace,
-    attempt, crashes, correlation_key, parent_id, parent_round, round, awaits, children_dropped,
+    attempt, crashes, correlation_key, parent_id, parent_round, parent_position, round, awaits,
+    children_dropped,
     joined, first_failure, cancel_requested_at, cancel_reason, cancel_answered, held, run, events,
     joining is not null
 from instances

@@ -4,7 +4,8 @@
 -- Index: primary keys of instances and queues.
 -- Bound: one row.
 select queue, priority, id, eligible_at, fsm, fsm_version, revision, step, state, entered_revision, trace,
-    attempt, crashes, correlation_key, parent_id, parent_round, round, awaits, children_dropped,
+    attempt, crashes, correlation_key, parent_id, parent_round, parent_position, round, awaits,
+    children_dropped,
     joined, first_failure, cancel_requested_at, cancel_reason, cancel_answered, held, run, events,
     joining is not null
 from instances

@@ -1,6 +1,6 @@
--- The whole instance that holds a correlation key.
+-- The whole instance that holds a correlation key, else the latest that held it.
 -- Parameters: 1 machine, 2 key.
--- Index: instances_correlation.
+-- Index: instances_correlation, instances_keys, primary key of instances.
 -- Bound: one row.
 select id, fsm, fsm_version, step, state, status, revision, result, last_error, queue, priority,
     eligible_at, attempt, crashes, partition_key, locked_by, awaits, await_deadline, parent_id,
@@ -10,4 +10,7 @@ select id, fsm, fsm_version, step, state, status, revision, result, last_error, 
     join_window, join_rest, joined, cancel_requested_at, cancel_reason, cancel_answered, run, events, joining,
     joining_left
 from instances
-where fsm = ?1 and correlation_guard = ?2
+where id = coalesce(
+    (select h.id from instances h where h.fsm = ?1 and h.correlation_guard = ?2),
+    (select o.id from instances o where o.fsm = ?1 and o.correlation_key = ?2 order by o.id desc limit 1)
+)

@@ -1,5 +1,5 @@
 -- Fails an instance that took its workers down too often (PROTOCOL §3 #14).
--- Parameters: 1 id, 2 error, 3 now.
+-- Parameters: 1 id, 2 error, 3 now, 4 crashes that count.
 -- Guard: it is executing.
 -- Index: primary key of instances.
 -- Bound: one row.
@@ -9,6 +9,7 @@ set status = 'failed',
     last_error = ?2,
     attempt = attempt + 1,
     crashes = crashes + 1,
+    crashes_counted = ?4,
     locked_by = null,
     awaits = null,
     correlation_guard = iif(instr(correlation_scope, '"failed"') > 0, correlation_guard, null),

@@ -1,5 +1,5 @@
 -- Puts a dead worker's claim back where it was.
--- Parameters: 1 id, 2 now.
+-- Parameters: 1 id, 2 now, 3 crashes that count.
 -- Guard: it is executing.
 -- Index: primary key of instances.
 -- Bound: one row.
@@ -8,6 +8,7 @@ set status = 'runnable',
     revision = revision + 1,
     attempt = attempt + 1,
     crashes = crashes + 1,
+    crashes_counted = ?3,
     locked_by = null,
     updated_at = ?2
 where id = ?1 and status = 'executing'

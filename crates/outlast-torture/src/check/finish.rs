@@ -153,6 +153,9 @@ impl Checker {
         let mut wrong = Vec::new();
         for ran in self.books.effects_of(life.last.id) {
             let visit = committed_visit(life, ran);
+            let over = visit.and_then(|visit| left_at(life, visit));
+            let is_late = over.is_some_and(|over| ran.at > over + self.coarse_us);
+            self.figures.late_starts += u64::from(is_late);
             // Ids and visits that were lost are given again to others.
             if self.may_lose {
                 self.figures.lost_visits += u64::from(visit.is_none());
@@ -330,6 +333,13 @@ impl Checker {
 fn committed_visit<'a>(life: &'a Life, ran: &Ran) -> Option<&'a super::Visit> {
     let mut visits = life.visits.iter();
     visits.find(|visit| visit.visit == ran.visit && visit.step == ran.step)
+}
+
+/// When the instance left this visit for the next one, or for its end.
+fn left_at(life: &Life, visit: &super::Visit) -> Option<i64> {
+    let mut later = life.visits.iter();
+    let next = later.find(|other| other.visit > visit.visit);
+    next.map(|next| next.at).or(life.ended_at)
 }
 
 fn name(ran: &Ran) -> String {

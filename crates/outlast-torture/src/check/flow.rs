@@ -96,6 +96,8 @@ impl Checker {
             | EventKind::ActivityScheduled
             | EventKind::ChildScheduled
             | EventKind::ChildStarted
+            | EventKind::GroupAwaited
+            | EventKind::SelectionAwaited
             | EventKind::TimerCancelled
             | EventKind::SignalAwaited
             | EventKind::CancelRequested
@@ -354,6 +356,8 @@ fn answers(kind: EventKind) -> bool {
         | EventKind::TimerCancelled
         | EventKind::SignalConsumed => true,
         EventKind::RunStarted
+        | EventKind::GroupAwaited
+        | EventKind::SelectionAwaited
         | EventKind::StepScheduled
         | EventKind::ActivityScheduled
         | EventKind::ChildScheduled

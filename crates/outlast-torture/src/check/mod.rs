@@ -55,6 +55,8 @@ pub(crate) struct Figures {
     pub(crate) outcomes: u64,
     /// Runs of a step whose outcome was not written: killed, frozen or cut off before.
     pub(crate) duplicate_executions: u64,
+    /// Runs of a step that began after another run of it was committed: the worker did not know that its claim was lost.
+    pub(crate) late_starts: u64,
     pub(crate) signals: u64,
     pub(crate) joins: u64,
     /// Joins that were decided while children lived, and by their deadline.
@@ -137,6 +139,8 @@ struct Life {
     first_claim: Option<i64>,
     /// The last change that did not end it, by its place in the audit.
     last_alive: i64,
+    /// When it ended, if it has.
+    ended_at: Option<i64>,
     retries: u64,
     timed_out: Vec<Wake>,
     /// When the worker was struck that held it, until it is claimed again.
@@ -232,6 +236,7 @@ impl Checker {
             visits: vec![visit],
             first_claim: (row.status == Status::Executing).then_some(seq),
             last_alive: seq,
+            ended_at: None,
             retries: 0,
             timed_out: Vec::new(),
             struck: None,
@@ -280,6 +285,7 @@ impl Checker {
                 at,
             });
         }
+        life.ended_at = is.is_terminal().then_some(at);
         if !is.is_terminal() {
             life.last_alive = seq;
         }

@@ -3,7 +3,7 @@
 mod families;
 mod flows;
 
-use super::{Books, Checker, Records};
+use super::{Books, Checker, Figures, Records, Violation};
 use crate::audit::{Change, Instance, Op, Signal, Subject};
 use crate::ledger::{Entry, Inserted, Ran};
 use outlast::Status;
@@ -257,6 +257,13 @@ impl History {
 
     /// The rules that are broken.
     fn broken(self) -> Vec<String> {
+        let (_, violations) = self.judged();
+        let violations = violations.iter();
+        let lines = violations.map(|it| format!("{} {}", it.rule, it.what));
+        lines.collect()
+    }
+
+    fn judged(self) -> (Figures, Vec<Violation>) {
         let mut checker = Checker::new(Books::of(self.entries), 0, false);
         let worker = crate::audit::Worker {
             id: 1,
@@ -270,11 +277,7 @@ impl History {
         self.changes
             .into_iter()
             .for_each(|change| checker.see(change));
-        let (_, violations) = checker.finish(&self.records);
-        violations
-            .iter()
-            .map(|it| format!("{} {}", it.rule, it.what))
-            .collect()
+        checker.finish(&self.records)
     }
 
     #[track_caller]
@@ -504,4 +507,16 @@ fn what_is_woken_early_breaks_i10() {
         }
     }
     history.breaks("I10", "timed out");
+}
+
+#[test]
+fn a_run_that_begins_after_its_successor_is_counted() {
+    let late_starts = |history: History| history.judged().0.late_starts;
+    assert_eq!(late_starts(History::of_a_chain()), 0);
+    let mut after_the_next = History::of_a_chain();
+    after_the_next.run(1, "hop", 0, &[]);
+    assert_eq!(late_starts(after_the_next), 1);
+    let mut after_the_end = History::of_a_chain();
+    after_the_end.run(1, "hop", 2, &[]);
+    assert_eq!(late_starts(after_the_end), 1);
 }

@@ -281,10 +281,10 @@ impl Traveller<'_> {
         };
         let sale = self.flow.machine(New::<Payment>(sale)).start().await?;
         let told = match self.random.bool() {
-            true => sale.child().signal(Paid { amount: 1 }).await,
-            false => sale.child().cancel("too dear").await,
+            true => sale.child().signal(Paid { amount: 1 }).await.map(|_| ()),
+            false => sale.child().cancel("too dear").await.map(|_| ()),
         };
-        self.hear_all(told.map(|_| Vec::new()))?;
+        self.hear_all(told.map(|()| Vec::new()))?;
         let result = sale.join().await;
         self.hear_all(result.map(|_| Vec::new()))
     }

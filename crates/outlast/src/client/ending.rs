@@ -2,15 +2,20 @@
 
 use super::Client;
 use outlast_core::{
-    CancelAnswer, Extent, Hints, InstanceId, Note, QueueNames, Result, Status, TerminateAnswer,
+    CancelAnswer, Extent, Hints, InstanceId, Note, QueueNames, Result, Status, Target,
+    TerminateAnswer,
 };
 
 impl Client {
     /// Asks an instance to end. Its machine decides how: [`on_cancel`](crate::Machine::on_cancel), which ends it as
     /// cancelled unless the machine says otherwise. One that waits is woken for it, one that runs is told
     /// ([`Context::cancelled`](crate::Context::cancelled)). To ask again changes nothing.
-    pub async fn cancel(&self, id: impl Into<InstanceId>, note: Note) -> Result<CancelAnswer> {
-        let answers = self.cancel_all(vec![id.into()], note).await?;
+    ///
+    /// By its id or by `Machine::key(..)`. A key is looked up once: the instance that holds it, else the latest that
+    /// held it, which then is [already ended](CancelAnswer::AlreadyEnded) unless it let go of the key before its end.
+    pub async fn cancel(&self, target: impl Into<Target>, note: Note) -> Result<CancelAnswer> {
+        let ids = self.resolve(target.into()).await?.into_iter().collect();
+        let answers = self.cancel_all(ids, note).await?;
         Ok(answers.into_iter().next().unwrap_or(CancelAnswer::NotFound))
     }
 
@@ -23,19 +28,22 @@ impl Client {
     /// answer is the instance's own; its descendants are told after it, by engines that keep house, also when it has
     /// ended itself. [`family`](Client::family) counts whom that meets, [`closures`](Client::closures) says of each
     /// parent which of its children were told.
-    pub async fn cancel_tree(&self, id: impl Into<InstanceId>, note: Note) -> Result<CancelAnswer> {
-        let answers = self.ask_to_end(vec![id.into()], Extent::Tree, note).await?;
+    pub async fn cancel_tree(&self, root: impl Into<Target>, note: Note) -> Result<CancelAnswer> {
+        let ids = self.resolve(root.into()).await?.into_iter().collect();
+        let answers = self.ask_to_end(ids, Extent::Tree, note).await?;
         Ok(answers.into_iter().next().unwrap_or(CancelAnswer::NotFound))
     }
 
     /// Ends an instance as cancelled now, whatever it does: nobody is asked. A step that runs is dropped where it
-    /// awaits, and its outcome with it. To do it again changes nothing.
+    /// awaits, and its outcome with it. To do it again changes nothing. By its id or by `Machine::key(..)`, as
+    /// [`cancel`](Client::cancel).
     pub async fn terminate(
         &self,
-        id: impl Into<InstanceId>,
+        target: impl Into<Target>,
         note: Note,
     ) -> Result<TerminateAnswer> {
-        let answers = self.terminate_all(vec![id.into()], note).await?;
+        let ids = self.resolve(target.into()).await?.into_iter().collect();
+        let answers = self.terminate_all(ids, note).await?;
         Ok(answers
             .into_iter()
             .next()
@@ -55,10 +63,11 @@ impl Client {
     /// [`cancel_tree`](Client::cancel_tree).
     pub async fn terminate_tree(
         &self,
-        id: impl Into<InstanceId>,
+        root: impl Into<Target>,
         note: Note,
     ) -> Result<TerminateAnswer> {
-        let answers = self.end(vec![id.into()], Extent::Tree, note).await?;
+        let ids = self.resolve(root.into()).await?.into_iter().collect();
+        let answers = self.end(ids, Extent::Tree, note).await?;
         Ok(answers
             .into_iter()
             .next()

@@ -127,6 +127,7 @@ impl Client {
                 filter,
                 before,
                 limit: limit - line.len(),
+                values: false,
             };
             let page = self.store.list(request).await?;
             line.extend(page.instances);

@@ -1,15 +1,16 @@
 //! Looking without touching.
 
 use super::Client;
-use outlast_core::limits::PAGE_MAX;
 use outlast_core::{
     Child, Count, Event, Family, Filter, Finding, HistoryRequest, Instance, InstanceId,
-    ListRequest, Operation, OperationId, Page, QueueSummary, Result, RoundSummary, RunSummary,
-    SignalId, SignalRow, Survey, SurveyRequest, Target, Timestamp, Traffic, Worker,
+    ListRequest, Operation, OperationId, Page, QueueSummary, Result, RoundSummary, Rows,
+    RunSummary, SignalId, SignalRow, Survey, SurveyRequest, Target, Timestamp, Traffic, Worker,
+    WriteCheck,
 };
 
 impl Client {
-    /// One instance, by its id or by `Machine::key(..)`; `None` when there is none.
+    /// One instance, by its id or by `Machine::key(..)`; `None` when there is none. By key it is the instance that
+    /// holds the key, else the latest that held it, for as long as that is stored.
     pub async fn get(&self, target: impl Into<Target>) -> Result<Option<Instance>> {
         let found = match target.into() {
             Target::Id(id) => self.store.get(id).await?,
@@ -25,9 +26,14 @@ impl Client {
     /// A page of instances, newest first. [`Page::next`] is the cursor: the `before` of the next page. A page ends as
     /// well when it has read [`SCAN_MAX`](outlast_core::limits::SCAN_MAX) instances, so one whose filter few fit may
     /// be short, even empty: the last is the one without a `next`.
+    ///
+    /// A page has no states and no results, since these may be large. [`ListRequest::values`] asks for them; such a page
+    /// ends as well when they have [`PAGE_BYTES_MAX`](outlast_core::limits::PAGE_BYTES_MAX) bytes.
     pub async fn list(&self, request: ListRequest) -> Result<Page> {
+        let values = request.values;
         let mut page = self.store.list(request).await?;
-        self.coding.decode_page(&mut page.instances, "list")?;
+        self.coding
+            .decode_page(&mut page.instances, values, "list")?;
         Ok(page)
     }
 
@@ -52,31 +58,46 @@ impl Client {
         loop {
             let after = children.last().map(|child| child.id);
             let mut page = self.store.children(id, round, after).await?;
-            self.coding.decode_children(&mut page, "children")?;
-            let last = page.len() < PAGE_MAX;
-            children.extend(page);
-            if last {
+            self.coding
+                .decode_children(id, &mut page.rows, "children")?;
+            children.extend(page.rows);
+            if !page.more {
                 return Ok(children);
             }
         }
     }
 
-    /// A page of the signals of an instance, oldest first, after the one named.
-    pub async fn signals(&self, id: InstanceId, after: Option<SignalId>) -> Result<Vec<SignalRow>> {
+    /// A page of the signals of an instance, oldest first, after the one named. [`Rows::more`] tells whether more follow.
+    pub async fn signals(
+        &self,
+        id: InstanceId,
+        after: Option<SignalId>,
+    ) -> Result<Rows<SignalRow>> {
         let mut signals = self.store.signals(id, after).await?;
-        self.coding.decode_signals(&mut signals, "signals")?;
+        // The target is read only where a payload is bound to its key.
+        let target = match self.coding.needs_key(&signals.rows) {
+            true => self.store.get(id).await?,
+            false => None,
+        };
+        let key = target.as_ref().and_then(|it| {
+            let key = it.correlation_key.as_deref()?;
+            Some((it.machine.as_str(), key))
+        });
+        self.coding
+            .decode_signals(&mut signals.rows, key, "signals")?;
         Ok(signals)
     }
 
     /// Events of one run of a workflow, or of a machine that [records its history](crate::Machine::HISTORY), in their order.
-    /// [`EventDetail`](crate::workflow::EventDetail) is what each says.
-    pub async fn history(&self, request: HistoryRequest) -> Result<Vec<Event>> {
+    /// [`EventDetail`](crate::workflow::EventDetail) is what each says. [`Rows::more`] tells whether more follow: a page with
+    /// large data is shorter than its `max`.
+    pub async fn history(&self, request: HistoryRequest) -> Result<Rows<Event>> {
         let mut events = self.store.history(request).await?;
         if !self.coding.is_none() && !events.is_empty() {
             let found = self.store.get(request.id).await?;
             let machine = found.map(|instance| instance.machine).unwrap_or_default();
             self.coding
-                .decode_events(&machine, request.id, &mut events, "history")?;
+                .decode_events(&machine, request.id, &mut events.rows, "history")?;
         }
         Ok(events)
     }
@@ -99,6 +120,38 @@ impl Client {
         }
         queues.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(queues)
+    }
+
+    /// `None` when a queue of this name exists: it has instances, is paused, is served by a live worker, is the own
+    /// queue of a machine that a worker has, or is `default`. Otherwise the names of queues that exist, the nearest
+    /// first: the name may be mistyped.
+    pub async fn missing_queue(&self, name: &str) -> Result<Option<Vec<String>>> {
+        let mut names: Vec<String> = self.queues().await?.into_iter().map(|it| it.name).collect();
+        let workers = self.store.workers().await?;
+        let offers = workers.iter().flat_map(|worker| &worker.machines);
+        names.extend(offers.map(|offer| offer.queue.clone()));
+        names.push("default".to_owned());
+        if names.iter().any(|known| known == name) || self.has_instances(name).await? {
+            return Ok(None);
+        }
+        names.sort();
+        names.dedup();
+        names.sort_by_key(|known| distance(known, name));
+        Ok(Some(names))
+    }
+
+    /// Whether an instance is in this queue, among the newest that a page reads.
+    async fn has_instances(&self, queue: &str) -> Result<bool> {
+        let filter = Filter {
+            queue: Some(queue.to_owned()),
+            ..Filter::default()
+        };
+        let request = ListRequest {
+            filter,
+            limit: 1,
+            ..ListRequest::default()
+        };
+        Ok(!self.store.list(request).await?.instances.is_empty())
     }
 
     /// Every registered worker.
@@ -153,6 +206,12 @@ impl Client {
         self.store.examine().await
     }
 
+    /// Whether the database takes writes now: commits a small write that leaves nothing. An answer within seconds is as
+    /// good as a new one, so ask now and then only.
+    pub async fn check_writes(&self) -> Result<WriteCheck> {
+        self.store.check_writes().await
+    }
+
     /// The database's present moment.
     pub async fn now(&self) -> Result<Timestamp> {
         self.store.now().await
@@ -169,5 +228,33 @@ fn idle(name: &str) -> QueueSummary {
         delayed: none,
         executing: none,
         oldest_eligible_at: None,
+    }
+}
+
+/// How many characters must be put in, left out or exchanged to make one name of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
+    for (above, letter) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], above + 1);
+        for (place, wanted) in other.chars().enumerate() {
+            let exchanged = diagonal + usize::from(letter != wanted);
+            diagonal = row[place + 1];
+            row[place + 1] = exchanged.min(diagonal + 1).min(row[place] + 1);
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::distance;
+
+    #[test]
+    fn names_that_differ_little_are_near() {
+        assert_eq!(distance("mail", "mail"), 0);
+        assert_eq!(distance("mail", "mial"), 2);
+        assert_eq!(distance("mail", "mails"), 1);
+        assert_eq!(distance("", "mail"), 4);
+        assert_eq!(distance("reports", ""), 7);
     }
 }

@@ -1,12 +1,14 @@
 //! What people do to instances and queues. Each act is recorded with who did it and why.
 
 use super::Client;
-use outlast_core::{DeleteAnswer, InstanceId, Note, Result, RetryAnswer};
+use outlast_core::{DeleteAnswer, InstanceId, Note, Result, RetryAnswer, Target};
 
 impl Client {
-    /// Starts a failed or cancelled instance again at the step where it ended.
-    pub async fn retry(&self, id: impl Into<InstanceId>, note: Note) -> Result<RetryAnswer> {
-        let answers = self.retry_all(vec![id.into()], note).await?;
+    /// Starts a failed or cancelled instance again at the step where it ended. By its id or by `Machine::key(..)`: the
+    /// instance that holds the key, else the latest that held it.
+    pub async fn retry(&self, target: impl Into<Target>, note: Note) -> Result<RetryAnswer> {
+        let ids = self.resolve(target.into()).await?.into_iter().collect();
+        let answers = self.retry_all(ids, note).await?;
         Ok(answers.into_iter().next().unwrap_or(RetryAnswer::NotFound))
     }
 
@@ -17,9 +19,10 @@ impl Client {
         Ok(retried.answers)
     }
 
-    /// Removes an instance that has ended.
-    pub async fn delete(&self, id: impl Into<InstanceId>, note: Note) -> Result<DeleteAnswer> {
-        let answers = self.delete_all(vec![id.into()], note).await?;
+    /// Removes an instance that has ended. By its id or by `Machine::key(..)`, as [`retry`](Client::retry).
+    pub async fn delete(&self, target: impl Into<Target>, note: Note) -> Result<DeleteAnswer> {
+        let ids = self.resolve(target.into()).await?.into_iter().collect();
+        let answers = self.delete_all(ids, note).await?;
         Ok(answers.into_iter().next().unwrap_or(DeleteAnswer::NotFound))
     }
 
@@ -29,7 +32,8 @@ impl Client {
     }
 
     /// Stops a queue from giving out work, on every node; what runs goes on. Answers whether that changed
-    /// anything.
+    /// anything. Any name can be paused, also in advance; [`missing_queue`](Client::missing_queue) says whether a
+    /// queue of this name exists.
     pub async fn pause(&self, queue: &str, note: Note) -> Result<bool> {
         self.store.pause(queue, note).await
     }

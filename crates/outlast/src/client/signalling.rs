@@ -81,16 +81,14 @@ impl Client {
         signal: S,
     ) -> SignallingOrInserting<'_, M> {
         let request = self.prepare(new).and_then(|row| {
-            let request = SignalOrInsert {
+            Ok(SignalOrInsert {
                 row,
                 name: S::NAME.to_owned(),
                 payload: signal
                     .payload()
                     .map_err(|invalid| invalid.during("signal"))?,
                 dedup_key: None,
-            };
-            let encoded = self.coding.encode_signal_or_insert(request);
-            encoded.map_err(|unwritable| unwritable.during("signal", None))
+            })
         });
         SignallingOrInserting {
             client: self,
@@ -189,7 +187,10 @@ impl<'a, M: Machine> IntoFuture for SignallingOrInserting<'a, M> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let answer = self.client.store.signal_or_insert(self.request?).await?;
+            // Here, where its dedup key is known.
+            let encoded = self.client.coding.encode_signal_or_insert(self.request?);
+            let request = encoded.map_err(|unwritable| unwritable.during("signal", None))?;
+            let answer = self.client.store.signal_or_insert(request).await?;
             self.client.publish(answer.woken);
             metrics::signalled(&answer.delivery);
             Ok(match answer.inserted {

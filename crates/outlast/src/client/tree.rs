@@ -109,6 +109,7 @@ impl Client {
             filter,
             before: None,
             limit,
+            values: false,
         };
         let mut children = self.list(request).await?.instances;
         children.reverse();

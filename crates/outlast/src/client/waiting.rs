@@ -54,7 +54,10 @@ impl<M> From<Inserted<M>> for Awaited<M> {
 impl Client {
     /// Waits until the instance has ended, at most this long, and gives its output. One that failed or was
     /// cancelled is a [`WaitError::Ended`]; when the time is up it goes on, and
-    /// [`WaitError::TimedOut`] has it as it was.
+    /// [`WaitError::TimedOut`] has it as it was. An id of another machine is a [`WaitError::OtherMachine`].
+    ///
+    /// A key is looked up once, when the wait begins: the instance that holds it, else the latest that held it. An
+    /// instance that takes the key afterwards is not waited for.
     pub async fn wait<M: Machine>(
         &self,
         awaited: impl Into<Awaited<M>>,
@@ -63,10 +66,8 @@ impl Client {
         let target = awaited.into().target().ok_or(WaitError::NotFound)?;
         let id = self.id_of(target).await?;
         let is_ended = Status::is_terminal;
-        match self
-            .look_until(id, at_most, is_ended, Watch::end_after)
-            .await?
-        {
+        let seen = self.look_until(id, at_most, Some(M::NAME), is_ended, Watch::end_after);
+        match seen.await? {
             Seen::Told(end) => {
                 let result = end.result;
                 let result = result.map(|result| self.coding.decode_result(M::NAME, id, result));
@@ -84,7 +85,8 @@ impl Client {
         self.hub.flushed().await;
     }
 
-    /// Waits until the instance has ended, well or badly, at most this long.
+    /// Waits until the instance has ended, well or badly, at most this long. A key is looked up once, as by
+    /// [`wait`](Client::wait).
     pub async fn wait_ended(
         &self,
         target: impl Into<Target>,
@@ -120,7 +122,7 @@ impl Client {
     ) -> Result<Instance, WaitError> {
         let id = self.id_of(target).await?;
         let told_nothing = |_: &Watch, _: Revision| None::<Infallible>;
-        let seen = self.look_until(id, at_most, is_reached, told_nothing);
+        let seen = self.look_until(id, at_most, None, is_reached, told_nothing);
         match seen.await? {
             Seen::Stored(instance) => Ok(*instance),
             Seen::Told(never) => match never {},
@@ -133,6 +135,7 @@ impl Client {
         &self,
         id: InstanceId,
         at_most: Duration,
+        machine: Option<&'static str>,
         is_reached: impl Fn(Status) -> bool,
         told: impl Fn(&Watch, Revision) -> Option<T>,
     ) -> Result<Seen<T>, WaitError> {
@@ -141,10 +144,14 @@ impl Client {
         let mut pause = FIRST_PAUSE;
         loop {
             // What runs here has not come to rest, and tells when it does.
-            let revision = match watch.take_revision() {
-                Some(revision) => revision,
+            let revision = match watch.take_known() {
+                Some(known) => {
+                    check_machine(id, machine, &known.machine)?;
+                    known.revision
+                }
                 None => {
                     let instance = self.store.get(id).await?.ok_or(WaitError::NotFound)?;
+                    check_machine(id, machine, &instance.machine)?;
                     if is_reached(instance.status) {
                         let instance = self.coding.decode_instance(instance, "wait")?;
                         return Ok(Seen::Stored(Box::new(instance)));
@@ -167,13 +174,36 @@ impl Client {
     }
 
     async fn id_of(&self, target: Target) -> Result<InstanceId, WaitError> {
+        self.resolve(target).await?.ok_or(WaitError::NotFound)
+    }
+
+    /// The instance that is meant: by key the one that holds it now, else the latest that held it.
+    pub(super) async fn resolve(
+        &self,
+        target: Target,
+    ) -> Result<Option<InstanceId>, outlast_core::Error> {
         match target {
-            Target::Id(id) => Ok(id),
+            Target::Id(id) => Ok(Some(id)),
             Target::Key { machine, key } => {
-                let holder = self.store.find(&machine, &key).await?;
-                Ok(holder.ok_or(WaitError::NotFound)?.id)
+                let found = self.store.find(&machine, &key).await?;
+                Ok(found.map(|instance| instance.id))
             }
         }
+    }
+}
+
+fn check_machine(
+    id: InstanceId,
+    expected: Option<&'static str>,
+    found: &str,
+) -> Result<(), WaitError> {
+    match expected {
+        Some(expected) if expected != found => Err(WaitError::OtherMachine {
+            id,
+            expected,
+            found: found.to_owned(),
+        }),
+        Some(_) | None => Ok(()),
     }
 }
 

@@ -4,12 +4,12 @@
 //! engine's intake, outcomes in the committer, ends that the hub tells. So it does not matter who of this process
 //! has which codec: each decodes for itself.
 
-use super::envelope;
-use super::value::{Unreadable, Unwritable, Value};
+use super::envelope::{self, Envelope};
+use super::value::{Sent, Unreadable, Unwritable, Value, Visit};
 use super::{Codec, CodecError};
 use outlast_core::{
     Child, Claim, Error, Event, Instance, InstanceId, Json, NewEvent, NewInstance, NewSignal,
-    Outcome, SignalOrInsert, SignalRow, Target,
+    Outcome, Revision, SignalOrInsert, SignalRow, Target,
 };
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Coding {
         let Some(codec) = &self.0 else {
             return Ok(row);
         };
-        let state = Value::state(&row.machine, Some(&row.step), None);
+        let state = Value::state(&row.machine, None, inserted(&row));
         if row.state.as_encoded().is_some() {
             state.decode(&**codec, &row.state)?;
         } else {
@@ -50,11 +50,15 @@ impl Coding {
         let Some(codec) = &self.0 else {
             return Ok(signal);
         };
-        let instance = match &signal.target {
-            Target::Id(id) => Some(*id),
-            Target::Key { .. } => None,
+        let (instance, key) = match &signal.target {
+            Target::Id(id) => (Some(*id), None),
+            Target::Key { machine, key } => (None, Some((machine.as_str(), key.as_str()))),
         };
-        let payload = Value::signal(&signal.name, instance);
+        let sent = Sent {
+            key,
+            dedup_key: signal.dedup_key.as_deref(),
+        };
+        let payload = Value::signal(&signal.name, instance, sent);
         if signal.payload.as_encoded().is_some() {
             payload.decode(&**codec, &signal.payload)?;
         } else {
@@ -70,8 +74,19 @@ impl Coding {
     ) -> Result<SignalOrInsert, Unwritable> {
         if let Some(codec) = &self.0 {
             request.row = self.encode_row(request.row)?;
-            request.payload =
-                Value::signal(&request.name, None).encode(&**codec, &request.payload)?;
+            let SignalOrInsert {
+                row,
+                name,
+                payload,
+                dedup_key,
+            } = &request;
+            let key = row.correlation.as_ref().map(|it| it.key.as_str());
+            let sent = Sent {
+                key: key.map(|key| (row.machine.as_str(), key)),
+                dedup_key: dedup_key.as_deref(),
+            };
+            let payload = Value::signal(name, None, sent).encode(&**codec, payload)?;
+            request.payload = payload;
         }
         Ok(request)
     }
@@ -99,8 +114,13 @@ impl Coding {
             return Ok(outcome);
         };
         let (machine, id) = (&claim.machine, Some(claim.id));
-        let state_of =
-            |step: &str, state: Json| Value::state(machine, Some(step), id).encode(codec, &state);
+        let state_at = |step: &str, run, entered, state: Json| {
+            let visit = visit(step, claim.version, run, entered);
+            Value::state(machine, id, visit).encode(codec, &state)
+        };
+        // The revision of the commit is the one at which it comes to its next step.
+        let next = claim.revision.next();
+        let state_of = |step: &str, state| state_at(step, claim.run, next, state);
         let text = |text: String| Value::error(machine, id).encode_text(codec, &text);
         Ok(match outcome {
             Outcome::Next {
@@ -117,7 +137,7 @@ impl Coding {
                 delay,
                 error,
             } => Outcome::Retry {
-                state: state_of(&claim.step, state)?,
+                state: state_at(&claim.step, claim.run, claim.entered, state)?,
                 delay,
                 error: error.map(text).transpose()?,
             },
@@ -138,7 +158,7 @@ impl Coding {
                 step,
                 state,
             } => Outcome::FanOut {
-                children: self.encode_children(children)?,
+                children: self.encode_children(claim, children)?,
                 join,
                 state: state_of(&step, state)?,
                 step,
@@ -148,12 +168,12 @@ impl Coding {
                 window,
                 then,
             } => Outcome::Flow {
-                children: self.encode_children(children)?,
+                children: self.encode_children(claim, children)?,
                 window,
                 then,
             },
             Outcome::Renew { state } => Outcome::Renew {
-                state: state_of(&claim.step, state)?,
+                state: state_at(&claim.step, claim.run + 1, next, state)?,
             },
             Outcome::Done { result } => Outcome::Done {
                 result: Value::result(machine, id).encode(codec, &result)?,
@@ -167,27 +187,57 @@ impl Coding {
         })
     }
 
-    /// Events of a workflow as they are stored: what they carry, and not what they are about.
+    /// Events that an outcome of this claim adds to the history, as they are stored: what they carry, and not what they
+    /// are about. The claim is fenced, so that nobody else can have added to the history that it has seen.
     pub(crate) fn encode_events(
         &self,
-        machine: &str,
-        id: InstanceId,
+        claim: &Claim,
         mut events: Vec<NewEvent>,
     ) -> Result<Vec<NewEvent>, Unwritable> {
         if let Some(codec) = self.0.as_deref() {
-            for event in &mut events {
-                event.data = Value::event(machine, Some(id)).encode(codec, &event.data)?;
+            for (seq, event) in (claim.events + 1..).zip(&mut events) {
+                let place = (claim.run, seq);
+                let value = Value::new_event(&claim.machine, claim.id, place, event);
+                event.data = value.encode(codec, &event.data)?;
             }
         }
         Ok(events)
     }
 
-    fn encode_children(&self, children: Vec<NewInstance>) -> Result<Vec<NewInstance>, Unwritable> {
-        let children = children.into_iter().enumerate().map(|(position, child)| {
-            let encoded = self.encode_row(child);
+    /// Children that an outcome of this claim starts, each bound to its position. One that was prepared before is bound
+    /// again.
+    fn encode_children(
+        &self,
+        claim: &Claim,
+        children: Vec<NewInstance>,
+    ) -> Result<Vec<NewInstance>, Unwritable> {
+        let children = (0..).zip(children).map(|(position, child)| {
+            let encoded = self.encode_child((claim.id, claim.round + 1, position), child);
             encoded.map_err(|error| error.within(format_args!("child {position}")))
         });
         children.collect()
+    }
+
+    fn encode_child(
+        &self,
+        place: (InstanceId, i32, i32),
+        mut child: NewInstance,
+    ) -> Result<NewInstance, Unwritable> {
+        let Some(codec) = self.0.as_deref() else {
+            return Ok(child);
+        };
+        let prepared = inserted(&child);
+        if child.state.as_encoded().is_some() {
+            let state = Value::state(&child.machine, None, prepared);
+            child.state = state.decode(codec, &child.state)?;
+        }
+        let bound = Visit {
+            child: Some(place),
+            ..inserted(&child)
+        };
+        let state = Value::state(&child.machine, None, bound).encode(codec, &child.state)?;
+        child.state = state;
+        Ok(child)
     }
 }
 
@@ -201,14 +251,20 @@ impl Coding {
         let Some(codec) = &self.0 else {
             return refuse_encoded(claim);
         };
-        let state = Value::state(&claim.machine, Some(&claim.step), Some(claim.id));
+        let state = Value::state(&claim.machine, Some(claim.id), claimed(claim));
         claim.state = state.read(&**codec, &claim.state)?;
+        let key = claim.correlation_key.as_deref();
+        let key = key.map(|key| (claim.machine.as_str(), key));
         for signal in &mut claim.inbox {
-            let payload = Value::signal(&signal.name, Some(claim.id));
+            let sent = Sent {
+                key,
+                dedup_key: signal.dedup_key.as_deref(),
+            };
+            let payload = Value::signal(&signal.name, Some(claim.id), sent);
             signal.payload = payload.read_or_refuse(&**codec, &signal.payload)?;
         }
         for child in &mut claim.children {
-            decode_child(&**codec, child)?;
+            decode_child(&**codec, claim.id, child)?;
         }
         Ok(())
     }
@@ -228,19 +284,24 @@ impl Coding {
         Ok(instance)
     }
 
-    /// Instances of a page; what was changed in one of them is refused in its place.
+    /// Instances of a page, with states and results where `values` says so; what was changed in one of them is refused in its place.
     pub(crate) fn decode_page(
         &self,
         instances: &mut [Instance],
+        values: bool,
         operation: &'static str,
     ) -> Result<(), Error> {
         let Some(codec) = &self.0 else {
             return Ok(());
         };
         for instance in instances {
-            let decoded = decode_instance(&**codec, instance, |value, codec, json| {
-                value.read_or_refuse(codec, json)
-            });
+            let decoded = match values {
+                true => decode_instance(&**codec, instance, |value, codec, json| {
+                    value.read_or_refuse(codec, json)
+                }),
+                // There is no state that was read.
+                false => decode_error(&**codec, instance),
+            };
             decoded.map_err(|unreadable| unreadable.during(operation))?;
         }
         Ok(())
@@ -249,6 +310,7 @@ impl Coding {
     /// Children as their parent sees them.
     pub(crate) fn decode_children(
         &self,
+        parent: InstanceId,
         children: &mut [Child],
         operation: &'static str,
     ) -> Result<(), Error> {
@@ -256,7 +318,8 @@ impl Coding {
             return Ok(());
         };
         for child in children {
-            decode_child(&**codec, child).map_err(|unreadable| unreadable.during(operation))?;
+            let decoded = decode_child(&**codec, parent, child);
+            decoded.map_err(|unreadable| unreadable.during(operation))?;
         }
         Ok(())
     }
@@ -273,17 +336,28 @@ impl Coding {
             return Ok(());
         };
         for event in events {
-            event.data = Value::event(machine, Some(id))
-                .read_or_refuse(&**codec, &event.data)
-                .map_err(|unreadable| unreadable.during(operation))?;
+            let data = Value::event(machine, id, event).read_or_refuse(&**codec, &event.data);
+            event.data = data.map_err(|unreadable| unreadable.during(operation))?;
         }
         Ok(())
     }
 
-    /// Signals as they were sent.
+    /// Whether one of these signals was sent to a correlation key, which its reader must know then.
+    pub(crate) fn needs_key(&self, signals: &[SignalRow]) -> bool {
+        let mut payloads = signals.iter().filter_map(|signal| signal.payload.as_ref());
+        let is_bound = |payload: &Json| {
+            payload
+                .as_encoded()
+                .is_some_and(Envelope::is_bound_to_a_key)
+        };
+        self.0.is_some() && payloads.any(is_bound)
+    }
+
+    /// Signals as they were sent. `key` has machine and correlation key of their target.
     pub(crate) fn decode_signals(
         &self,
         signals: &mut [SignalRow],
+        key: Option<(&str, &str)>,
         operation: &'static str,
     ) -> Result<(), Error> {
         let Some(codec) = &self.0 else {
@@ -291,7 +365,11 @@ impl Coding {
         };
         for signal in signals {
             if let Some(payload) = &mut signal.payload {
-                let value = Value::signal(&signal.name, Some(signal.target));
+                let sent = Sent {
+                    key,
+                    dedup_key: signal.dedup_key.as_deref(),
+                };
+                let value = Value::signal(&signal.name, Some(signal.target), sent);
                 *payload = value
                     .read_or_refuse(&**codec, payload)
                     .map_err(|unreadable| unreadable.during(operation))?;
@@ -340,21 +418,45 @@ fn decode_instance(
     read: Read,
 ) -> Result<(), Unreadable> {
     let (machine, id) = (&instance.machine, Some(instance.id));
-    let state = Value::state(machine, Some(&instance.step), id);
+    let parent = instance.parent.zip(instance.position);
+    let visit = Visit {
+        step: Some(&instance.step),
+        version: Some(instance.version),
+        run: Some(instance.run),
+        entered: Some(instance.entered.0),
+        key: Some(instance.correlation_key.as_deref()),
+        child: parent.map(|(parent, position)| (parent.id, parent.round, position)),
+    };
+    let state = Value::state(machine, id, visit);
     instance.state = read(&state, codec, &instance.state)?;
     if let Some(result) = &mut instance.result {
         *result = read(&Value::result(machine, id), codec, result)?;
     }
+    decode_error(codec, instance)
+}
+
+fn decode_error(codec: &dyn Codec, instance: &mut Instance) -> Result<(), Unreadable> {
     if let Some(error) = instance.last_error.take() {
-        instance.last_error = Some(Value::error(machine, id).read_text(codec, error)?);
+        let value = Value::error(&instance.machine, Some(instance.id));
+        instance.last_error = Some(value.read_text(codec, error)?);
     }
     Ok(())
 }
 
-fn decode_child(codec: &dyn Codec, child: &mut Child) -> Result<(), Unreadable> {
+fn decode_child(
+    codec: &dyn Codec,
+    parent: InstanceId,
+    child: &mut Child,
+) -> Result<(), Unreadable> {
     let (machine, id) = (&child.machine, Some(child.id));
-    // A parent does not know at which step its child stands.
-    let state = Value::state(machine, None, id);
+    // A parent knows neither at which step its child stands nor under which key.
+    let visit = Visit {
+        version: Some(child.version),
+        run: Some(child.run),
+        child: Some((parent, child.round, child.position)),
+        ..Visit::default()
+    };
+    let state = Value::state(machine, id, visit);
     child.state = state.read_or_refuse(codec, &child.state)?;
     if let Some(result) = &mut child.result {
         *result = Value::result(machine, id).read_or_refuse(codec, result)?;
@@ -365,6 +467,42 @@ fn decode_child(codec: &dyn Codec, child: &mut Child) -> Result<(), Unreadable> 
     Ok(())
 }
 
+/// Where a state belongs that an outcome writes.
+fn visit(step: &str, version: i32, run: i32, entered: Revision) -> Visit<'_> {
+    Visit {
+        step: Some(step),
+        version: Some(version),
+        run: Some(run),
+        entered: Some(entered.0),
+        ..Visit::default()
+    }
+}
+
+/// Where the state of a row belongs that is to be inserted.
+fn inserted(row: &NewInstance) -> Visit<'_> {
+    Visit {
+        step: Some(&row.step),
+        version: Some(row.version),
+        run: Some(1),
+        entered: Some(0),
+        key: Some(row.correlation.as_ref().map(|it| it.key.as_str())),
+        child: None,
+    }
+}
+
+/// Where the state of a claim belongs.
+fn claimed(claim: &Claim) -> Visit<'_> {
+    let parent = claim.parent.zip(claim.position);
+    Visit {
+        step: Some(&claim.step),
+        version: Some(claim.version),
+        run: Some(claim.run),
+        entered: Some(claim.entered.0),
+        key: Some(claim.correlation_key.as_deref()),
+        child: parent.map(|(parent, position)| (parent.id, parent.round, position)),
+    }
+}
+
 /// Without a codec nothing that is encoded can be run.
 fn refuse_encoded(claim: &Claim) -> Result<(), Unreadable> {
     let refuse = |value: &Value<'_>, envelope: &str| {
@@ -372,12 +510,13 @@ fn refuse_encoded(claim: &Claim) -> Result<(), Unreadable> {
         Err(value.unreadable(CodecError::NoCodec { key }))
     };
     if let Some(envelope) = claim.state.as_encoded() {
-        let state = Value::state(&claim.machine, Some(&claim.step), Some(claim.id));
+        let state = Value::state(&claim.machine, Some(claim.id), claimed(claim));
         return refuse(&state, envelope);
     }
     for signal in &claim.inbox {
         if let Some(envelope) = signal.payload.as_encoded() {
-            return refuse(&Value::signal(&signal.name, Some(claim.id)), envelope);
+            let payload = Value::signal(&signal.name, Some(claim.id), Sent::default());
+            return refuse(&payload, envelope);
         }
     }
     for child in &claim.children {

@@ -1,8 +1,10 @@
-//! What stands in the database for an encoded value: `1:i:2026-11:pVtY…`.
+//! What stands in the database for an encoded value: `2:i:2026-11:pVtY…`.
 //!
-//! The form's version, whether it belongs to one instance (`i`) or was written before there was one (`-`), the id
-//! of the key, and the bytes as base64. In a JSON column it is the one member of an object ([`Json::encoded`]);
-//! in a text it follows [`TEXT_HEAD`].
+//! It has four parts: the version of the form, the letter of the [`Binding`], the id of the key, and the bytes as base64.
+//! In a JSON column it is the one member of an object ([`Json::encoded`]); in a text it follows [`TEXT_HEAD`].
+//!
+//! Form 1 binds a value to its kind, its machine or signal, and its instance. Form 2 binds it to its exact place
+//! ([`Spot`](super::Spot)). Form 1 is read and no longer written.
 
 use super::{CodecError, Encoded};
 use base64::Engine;
@@ -12,16 +14,72 @@ use outlast_core::Json;
 /// How an error text begins that is encoded; a plain one is never written so.
 pub(super) const TEXT_HEAD: &str = "outlast:encoded:";
 
-const VERSION: &str = "1";
-const BOUND: &str = "i";
-const UNBOUND: &str = "-";
 const KEY_BYTES_MAX: usize = 64;
 
 /// What stands in the database.
 pub(super) struct Envelope {
     pub(super) encoded: Encoded,
-    /// Whether it was encoded for one instance.
-    pub(super) is_bound: bool,
+    pub(super) form: Form,
+    pub(super) binding: Binding,
+}
+
+/// The version of the form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Older builds have written it.
+    First,
+    /// This build writes it.
+    Second,
+}
+
+/// What a value was bound to when it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Binding {
+    /// One instance.
+    Instance,
+    /// A child that had no id yet: its parent, its round and its position.
+    Child,
+    /// Whichever instance holds a correlation key.
+    Key,
+    /// No instance: there was none yet.
+    Nothing,
+}
+
+impl Form {
+    const ALL: [Form; 2] = [Form::First, Form::Second];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Form::First => "1",
+            Form::Second => "2",
+        }
+    }
+
+    /// Whether a value of this form can have been bound so.
+    fn has(self, binding: Binding) -> bool {
+        match (self, binding) {
+            (Form::Second, _) | (Form::First, Binding::Instance | Binding::Nothing) => true,
+            (Form::First, Binding::Child | Binding::Key) => false,
+        }
+    }
+}
+
+impl Binding {
+    const ALL: [Binding; 4] = [
+        Binding::Instance,
+        Binding::Child,
+        Binding::Key,
+        Binding::Nothing,
+    ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Binding::Instance => "i",
+            Binding::Child => "c",
+            Binding::Key => "k",
+            Binding::Nothing => "-",
+        }
+    }
 }
 
 impl Envelope {
@@ -32,9 +90,9 @@ impl Envelope {
     }
 
     pub(super) fn to_text(&self) -> String {
-        let binding = if self.is_bound { BOUND } else { UNBOUND };
         let Encoded { key, bytes } = &self.encoded;
-        let mut text = format!("{VERSION}:{binding}:{key}:");
+        let (form, binding) = (self.form.as_str(), self.binding.as_str());
+        let mut text = format!("{form}:{binding}:{key}:");
         STANDARD_NO_PAD.encode_string(bytes, &mut text);
         text
     }
@@ -43,23 +101,29 @@ impl Envelope {
     pub(super) fn parse(text: &str) -> Result<Envelope, CodecError> {
         let mut parts = text.splitn(4, ':');
         let mut part = || parts.next().ok_or(CodecError::Changed);
-        let (version, binding, key, bytes) = (part()?, part()?, part()?, part()?);
-        if version != VERSION || !Envelope::accepts_key(key) {
+        let (form, binding, key, bytes) = (part()?, part()?, part()?, part()?);
+        let form = Form::ALL.into_iter().find(|it| it.as_str() == form);
+        let binding = Binding::ALL.into_iter().find(|it| it.as_str() == binding);
+        let (Some(form), Some(binding)) = (form, binding) else {
+            return Err(CodecError::Changed);
+        };
+        if !form.has(binding) || !Envelope::accepts_key(key) {
             return Err(CodecError::Changed);
         }
-        let is_bound = match binding {
-            BOUND => true,
-            UNBOUND => false,
-            _ => return Err(CodecError::Changed),
-        };
         let bytes = STANDARD_NO_PAD.decode(bytes);
         Ok(Envelope {
             encoded: Encoded {
                 key: key.to_owned(),
                 bytes: bytes.map_err(|_| CodecError::Changed)?,
             },
-            is_bound,
+            form,
+            binding,
         })
+    }
+
+    /// Whether the reader must know the correlation key of the instance.
+    pub(super) fn is_bound_to_a_key(text: &str) -> bool {
+        text.starts_with("2:k:")
     }
 }
 
@@ -79,6 +143,7 @@ pub(super) fn in_text(text: &str) -> Option<&str> {
 pub(super) fn refused(error: &CodecError) -> Json {
     let envelope = match error {
         CodecError::NotEncoded => "0:plain",
+        CodecError::OldForm => "0:old_form",
         CodecError::Changed
         | CodecError::UnknownKey { .. }
         | CodecError::NoCodec { .. }
@@ -87,12 +152,16 @@ pub(super) fn refused(error: &CodecError) -> Json {
     Json::encoded(envelope).unwrap_or_else(|_| Json::null())
 }
 
-/// Why a value was refused, if this stands for one.
+/// Why a value was refused, if this stands for one, or is still encoded where no codec is set.
 pub(super) fn refusal(value: &Json) -> Option<CodecError> {
-    match value.as_encoded()? {
-        "0:plain" => Some(CodecError::NotEncoded),
-        _ => Some(CodecError::Changed),
-    }
+    Some(match value.as_encoded()? {
+        "0:plain" => CodecError::NotEncoded,
+        "0:old_form" => CodecError::OldForm,
+        "0:changed" => CodecError::Changed,
+        envelope => CodecError::NoCodec {
+            key: key_of(envelope),
+        },
+    })
 }
 
 #[cfg(test)]
@@ -100,26 +169,32 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
     use super::*;
 
-    fn envelope(key: &str, is_bound: bool, bytes: &[u8]) -> Envelope {
+    fn envelope(key: &str, form: Form, binding: Binding, bytes: &[u8]) -> Envelope {
         Envelope {
             encoded: Encoded {
                 key: key.into(),
                 bytes: bytes.into(),
             },
-            is_bound,
+            form,
+            binding,
         }
     }
 
     #[test]
     fn an_envelope_reads_back_as_it_was() {
-        for (key, is_bound, bytes) in [("k", true, &b""[..]), ("2026-11.a_B", false, &[0, 255, 7])]
-        {
-            let text = envelope(key, is_bound, bytes).to_text();
+        for (key, form, binding, bytes) in [
+            ("k", Form::Second, Binding::Instance, &b""[..]),
+            ("k", Form::Second, Binding::Child, &[1]),
+            ("k", Form::Second, Binding::Key, &[2]),
+            ("2026-11.a_B", Form::First, Binding::Nothing, &[0, 255, 7]),
+        ] {
+            let text = envelope(key, form, binding, bytes).to_text();
             let back = Envelope::parse(&text).unwrap();
             assert_eq!(back.encoded.key, key);
             assert_eq!(back.encoded.bytes, bytes);
-            assert_eq!(back.is_bound, is_bound);
+            assert_eq!((back.form, back.binding), (form, binding));
             assert_eq!(key_of(&text), key);
+            assert_eq!(Envelope::is_bound_to_a_key(&text), binding == Binding::Key);
             assert!(Json::encoded(&text).is_ok());
         }
     }
@@ -130,8 +205,10 @@ mod tests {
             "",
             "1",
             "1:i:k",
-            "2:i:k:AAAA",
-            "1:x:k:AAAA",
+            "3:i:k:AAAA",
+            "1:c:k:AAAA",
+            "1:k:k:AAAA",
+            "2:x:k:AAAA",
             "1:i::AAAA",
             "1:i:k:A",
             "1:i:k:AAAA=",
@@ -147,7 +224,11 @@ mod tests {
 
     #[test]
     fn what_is_refused_says_why() {
-        for error in [CodecError::NotEncoded, CodecError::Changed] {
+        for error in [
+            CodecError::NotEncoded,
+            CodecError::OldForm,
+            CodecError::Changed,
+        ] {
             assert_eq!(refusal(&refused(&error)), Some(error));
         }
         assert_eq!(refusal(&Json::null()), None);

@@ -31,6 +31,7 @@ const NONCE_BYTES: usize = 24;
 pub struct Keyring {
     keys: Vec<Key>,
     accepts_plain: bool,
+    accepts_old_form: bool,
 }
 
 struct Key {
@@ -46,6 +47,7 @@ impl Keyring {
         let keyring = Keyring {
             keys: Vec::new(),
             accepts_plain: true,
+            accepts_old_form: true,
         };
         keyring.and(id, key)
     }
@@ -77,6 +79,17 @@ impl Keyring {
     #[must_use]
     pub fn require_encoded(mut self) -> Keyring {
         self.accepts_plain = false;
+        self
+    }
+
+    /// Refuses what is not encrypted, as [`require_encoded`](Keyring::require_encoded) does, and what an older build has
+    /// encrypted without its exact place. Such values could be exchanged with others of the same instance.
+    ///
+    /// Set it when every node runs this build and no row of an older one is left: `docs/encryption.md` has the query.
+    #[must_use]
+    pub fn require_bound(mut self) -> Keyring {
+        self.accepts_plain = false;
+        self.accepts_old_form = false;
         self
     }
 
@@ -128,6 +141,10 @@ impl Codec for Keyring {
     fn accepts_plain(&self) -> bool {
         self.accepts_plain
     }
+
+    fn accepts_old_form(&self) -> bool {
+        self.accepts_old_form
+    }
 }
 
 /// The place, and the key's id, so that it cannot be passed off as written by another key.
@@ -142,13 +159,14 @@ fn associated_data(key: &str, place: &Place<'_>) -> Vec<u8> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
     use super::*;
-    use crate::codec::Kind;
+    use crate::codec::{Kind, Spot};
     use outlast_core::InstanceId;
 
     const PLACE: Place<'static> = Place {
         kind: Kind::State,
         name: "checkout",
         instance: Some(InstanceId(7)),
+        spot: Some(Spot::Whole),
     };
 
     #[test]
@@ -204,7 +222,19 @@ mod tests {
             instance: None,
             ..PLACE
         };
-        for elsewhere in [kind, name, instance, unbound] {
+        let old_form = Place {
+            spot: None,
+            ..PLACE
+        };
+        let child = Place {
+            spot: Some(Spot::Child {
+                parent: InstanceId(7),
+                round: 1,
+                position: 0,
+            }),
+            ..PLACE
+        };
+        for elsewhere in [kind, name, instance, unbound, old_form, child] {
             assert_eq!(keys.decode(&encoded, &elsewhere), Err(CodecError::Changed));
         }
     }

@@ -42,7 +42,7 @@ assert_eq!(engine.wait(id, Duration::from_secs(10)).await?, "4111");
 
 // Who has no key sees that there is something, and no more.
 let stored = Client::new(store).get(id).await?.ok_or("it is stored")?;
-assert!(stored.state.as_encoded().is_some_and(|it| it.starts_with("1:-:2026-11:")));
+assert!(stored.state.as_encoded().is_some_and(|it| it.starts_with("2:-:2026-11:")));
 # engine.shutdown().await;
 # Ok(())
 # }
@@ -64,7 +64,7 @@ pub use keyring::Keyring;
 pub(crate) use coding::{Coding, plain_outcome, refusal};
 pub(crate) use value::{Unreadable, Unwritable};
 
-use outlast_core::InstanceId;
+use outlast_core::{EventKind, InstanceId};
 
 /// Turns values into bytes that may be stored, and back.
 ///
@@ -103,6 +103,12 @@ pub trait Codec: Send + Sync + 'static {
     fn accepts_plain(&self) -> bool {
         true
     }
+
+    /// Whether a value is read that an older build has encoded without its exact place ([`Place::spot`]). When it is not,
+    /// such a state fails its instance.
+    fn accepts_old_form(&self) -> bool {
+        true
+    }
 }
 
 /// What a codec made of a value.
@@ -126,6 +132,48 @@ pub struct Place<'a> {
     /// The instance it belongs to, if that was known when it was written: an instance that is about to be
     /// inserted has no id yet, and neither has one that a signal finds by its key.
     pub instance: Option<InstanceId>,
+    /// The exact place in that instance. `None` for a value that an older build has encoded.
+    pub spot: Option<Spot<'a>>,
+}
+
+/// The exact place of a value in its instance.
+///
+/// What else is known of a state or a signal only when it is written is encoded with the value and compared when it is
+/// read: step, version, run and visit of a state, the dedup key of a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Spot<'a> {
+    /// Its instance has one value of this kind.
+    Whole,
+    /// The state of a child, as its parent starts it.
+    Child {
+        /// The parent.
+        parent: InstanceId,
+        /// The parent's fan-out, counted from 1.
+        round: i32,
+        /// The position in that fan-out, counted from 0.
+        position: i32,
+    },
+    /// A signal to whichever instance holds a correlation key.
+    Key {
+        /// The machine of that instance.
+        machine: &'a str,
+        /// The key.
+        key: &'a str,
+    },
+    /// An event of a history.
+    Event {
+        /// The run.
+        run: i32,
+        /// The place in the history of the run, counted from 1.
+        seq: i32,
+        /// What the event says.
+        kind: EventKind,
+        /// The call it belongs to.
+        call: Option<i32>,
+        /// What that call names.
+        name: &'a str,
+    },
 }
 
 /// What kind of value is encoded.
@@ -160,11 +208,13 @@ impl Place<'_> {
     /// The place as bytes, no two alike: what an authenticated cipher takes as associated data, so that what was
     /// encoded for one place is not accepted at another.
     pub fn associated_data(&self) -> Vec<u8> {
-        let mut data = b"outlast 1 ".to_vec();
-        for part in [self.kind.as_str(), self.name] {
-            data.extend_from_slice(&(part.len() as u64).to_be_bytes());
-            data.extend_from_slice(part.as_bytes());
-        }
+        let form: &[u8] = match self.spot {
+            None => b"outlast 1 ",
+            Some(_) => b"outlast 2 ",
+        };
+        let mut data = form.to_vec();
+        put_text(&mut data, self.kind.as_str());
+        put_text(&mut data, self.name);
         match self.instance {
             Some(InstanceId(id)) => {
                 data.push(1);
@@ -172,8 +222,56 @@ impl Place<'_> {
             }
             None => data.push(0),
         }
+        if let Some(spot) = self.spot {
+            spot.put(&mut data);
+        }
         data
     }
+}
+
+impl Spot<'_> {
+    /// Adds the spot to associated data: a letter for its kind, then its parts in their order.
+    fn put(self, data: &mut Vec<u8>) {
+        match self {
+            Spot::Whole => data.push(b'w'),
+            Spot::Child {
+                parent,
+                round,
+                position,
+            } => {
+                data.push(b'c');
+                data.extend_from_slice(&parent.0.to_be_bytes());
+                data.extend_from_slice(&round.to_be_bytes());
+                data.extend_from_slice(&position.to_be_bytes());
+            }
+            Spot::Key { machine, key } => {
+                data.push(b'k');
+                put_text(data, machine);
+                put_text(data, key);
+            }
+            Spot::Event {
+                run,
+                seq,
+                kind,
+                call,
+                name,
+            } => {
+                data.push(b'e');
+                // No call is below 1.
+                for number in [run, seq, call.unwrap_or(0)] {
+                    data.extend_from_slice(&number.to_be_bytes());
+                }
+                put_text(data, kind.as_str());
+                put_text(data, name);
+            }
+        }
+    }
+}
+
+/// Adds a text with its length before it, so that no two lists of texts are alike.
+fn put_text(data: &mut Vec<u8>, text: &str) {
+    data.extend_from_slice(&(text.len() as u64).to_be_bytes());
+    data.extend_from_slice(text.as_bytes());
 }
 
 /// Why a value was not encoded or decoded.
@@ -199,6 +297,11 @@ pub enum CodecError {
     /// It is plain, and the codec accepts only what is encoded.
     #[error("is not encoded, and nothing plain is accepted here")]
     NotEncoded,
+    /// An older build has encoded it without its exact place, and the codec refuses such values.
+    #[error(
+        "is encoded in the older form, which does not bind it to its place, and that is not accepted here"
+    )]
+    OldForm,
     /// The codec cannot do it now; trying again may help.
     #[error("cannot be encoded or decoded now: {reason}")]
     Unavailable {
@@ -214,7 +317,7 @@ impl CodecError {
             CodecError::UnknownKey { .. }
             | CodecError::NoCodec { .. }
             | CodecError::Unavailable { .. } => true,
-            CodecError::Changed | CodecError::NotEncoded => false,
+            CodecError::Changed | CodecError::NotEncoded | CodecError::OldForm => false,
         }
     }
 }
@@ -225,21 +328,61 @@ mod tests {
 
     #[test]
     fn no_two_places_have_the_same_associated_data() {
-        let place = |kind, name, instance| Place {
+        let old = |kind, name, instance| Place {
             kind,
             name,
             instance,
+            spot: None,
         };
         let (one, other) = (Some(InstanceId(1)), Some(InstanceId(2)));
+        let at = |spot| Place {
+            spot: Some(spot),
+            ..old(Kind::Event, "a", one)
+        };
+        let event = |run, seq, kind, call, name| {
+            at(Spot::Event {
+                run,
+                seq,
+                kind,
+                call,
+                name,
+            })
+        };
+        let child = |parent, round, position| {
+            let parent = InstanceId(parent);
+            at(Spot::Child {
+                parent,
+                round,
+                position,
+            })
+        };
+        let key = |machine, key| at(Spot::Key { machine, key });
+        let (done, failed) = (EventKind::StepCompleted, EventKind::StepFailed);
         let places = [
-            place(Kind::State, "a", None),
-            place(Kind::State, "a", one),
-            place(Kind::State, "a", other),
-            place(Kind::State, "ab", None),
-            place(Kind::State, "a\0\0\0\0\0\0\0\u{1}", None),
-            place(Kind::Result, "a", None),
-            place(Kind::Error, "a", None),
-            place(Kind::Signal, "a", None),
+            old(Kind::State, "a", None),
+            old(Kind::State, "a", one),
+            old(Kind::State, "a", other),
+            old(Kind::State, "ab", None),
+            old(Kind::State, "a\0\0\0\0\0\0\0\u{1}", None),
+            old(Kind::Result, "a", None),
+            old(Kind::Error, "a", None),
+            old(Kind::Signal, "a", None),
+            old(Kind::Event, "a", one),
+            at(Spot::Whole),
+            event(1, 1, done, Some(1), "a"),
+            event(2, 1, done, Some(1), "a"),
+            event(1, 2, done, Some(1), "a"),
+            event(1, 1, failed, Some(1), "a"),
+            event(1, 1, done, Some(2), "a"),
+            event(1, 1, done, None, "a"),
+            event(1, 1, done, Some(1), "b"),
+            child(1, 1, 1),
+            child(2, 1, 1),
+            child(1, 2, 1),
+            child(1, 1, 2),
+            key("a", "bc"),
+            key("ab", "c"),
+            key("a", "b"),
         ];
         for (nth, place) in places.iter().enumerate() {
             for another in &places[..nth] {

@@ -1,14 +1,16 @@
 //! One value on its way through the codec: framed, bound to its place, and why it could not be read or written.
 
-use super::envelope::{self, Envelope};
-use super::{Codec, CodecError, Kind, Place};
+use super::envelope::{self, Binding, Envelope, Form};
+use super::{Codec, CodecError, Kind, Place, Spot};
 use outlast_core::limits::{self, ENCODED_BYTES_MAX, ERROR_BYTES_MAX};
-use outlast_core::{Error, InstanceId, Invalid, Json};
+use outlast_core::{Error, Event, InstanceId, Invalid, Json, NewEvent};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What separates a step from its state in what is encoded: no step's name has it.
-const STEP_END: u8 = b'\n';
+/// What separates a header from its value in what is encoded. No step's name has it, and no header in JSON.
+const HEADER_END: char = '\n';
 
 /// How often an error text is shortened until it fits when it is encoded.
 const SHORTENINGS: usize = 4;
@@ -17,22 +19,66 @@ const SHORTENINGS: usize = 4;
 pub(super) struct Value<'a> {
     kind: Kind,
     name: &'a str,
-    /// Of a state, where it is known.
-    step: Option<&'a str>,
     instance: Option<InstanceId>,
+    exact: Exact<'a>,
 }
+
+/// What is known of the exact place of a value.
+enum Exact<'a> {
+    /// Results and errors: an instance has one.
+    Whole,
+    State(Visit<'a>),
+    Signal(Sent<'a>),
+    Event(Spot<'a>),
+}
+
+/// Where a state belongs. What a reader does not know is not compared.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Visit<'a> {
+    pub(super) step: Option<&'a str>,
+    pub(super) version: Option<i32>,
+    pub(super) run: Option<i32>,
+    /// The revision at which the instance came to its step.
+    pub(super) entered: Option<i64>,
+    /// The correlation key, if there is one. It tells inserted states apart, which are bound to no instance.
+    pub(super) key: Option<Option<&'a str>>,
+    /// Of a child: its parent, its round and its position.
+    pub(super) child: Option<(InstanceId, i32, i32)>,
+}
+
+/// Where a signal belongs.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Sent<'a> {
+    /// Machine and correlation key of its target.
+    pub(super) key: Option<(&'a str, &'a str)>,
+    pub(super) dedup_key: Option<&'a str>,
+}
+
+/// What is encoded before a state: a line of JSON.
+#[derive(Serialize, Deserialize)]
+struct StateHeader<'a>(
+    #[serde(borrow)] Cow<'a, str>,
+    i32,
+    i32,
+    i64,
+    #[serde(borrow)] Option<Cow<'a, str>>,
+);
+
+/// What is encoded before the payload of a signal: a line of JSON.
+#[derive(Serialize, Deserialize)]
+struct SignalHeader<'a>(#[serde(borrow)] [Option<Cow<'a, str>>; 1]);
 
 impl<'a> Value<'a> {
     pub(super) fn state(
         machine: &'a str,
-        step: Option<&'a str>,
         instance: Option<InstanceId>,
+        visit: Visit<'a>,
     ) -> Value<'a> {
         Value {
             kind: Kind::State,
             name: machine,
-            step,
             instance,
+            exact: Exact::State(visit),
         }
     }
 
@@ -40,17 +86,17 @@ impl<'a> Value<'a> {
         Value {
             kind: Kind::Result,
             name: machine,
-            step: None,
             instance,
+            exact: Exact::Whole,
         }
     }
 
-    pub(super) fn signal(name: &'a str, instance: Option<InstanceId>) -> Value<'a> {
+    pub(super) fn signal(name: &'a str, instance: Option<InstanceId>, sent: Sent<'a>) -> Value<'a> {
         Value {
             kind: Kind::Signal,
             name,
-            step: None,
             instance,
+            exact: Exact::Signal(sent),
         }
     }
 
@@ -58,29 +104,56 @@ impl<'a> Value<'a> {
         Value {
             kind: Kind::Error,
             name: machine,
-            step: None,
             instance,
+            exact: Exact::Whole,
         }
     }
 
-    pub(super) fn event(machine: &'a str, instance: Option<InstanceId>) -> Value<'a> {
+    /// What a stored event carries.
+    pub(super) fn event(machine: &'a str, instance: InstanceId, event: &'a Event) -> Value<'a> {
         Value {
             kind: Kind::Event,
             name: machine,
-            step: None,
-            instance,
+            instance: Some(instance),
+            exact: Exact::Event(Spot::Event {
+                run: event.run,
+                seq: event.seq,
+                kind: event.kind,
+                call: event.call,
+                name: &event.name,
+            }),
+        }
+    }
+
+    /// What an event carries that is written at this place.
+    pub(super) fn new_event(
+        machine: &'a str,
+        instance: InstanceId,
+        (run, seq): (i32, i32),
+        event: &'a NewEvent,
+    ) -> Value<'a> {
+        Value {
+            kind: Kind::Event,
+            name: machine,
+            instance: Some(instance),
+            exact: Exact::Event(Spot::Event {
+                run,
+                seq,
+                kind: event.kind,
+                call: event.call,
+                name: &event.name,
+            }),
         }
     }
 
     pub(super) fn encode(&self, codec: &dyn Codec, plain: &Json) -> Result<Json, Unwritable> {
         let text = plain.as_str();
-        let sealed = match self.step {
-            Some(step) => {
-                let mut framed = Vec::with_capacity(step.len() + 1 + text.len());
-                framed.extend_from_slice(step.as_bytes());
-                framed.push(STEP_END);
-                framed.extend_from_slice(text.as_bytes());
-                self.seal(codec, &framed)?
+        let sealed = match self.header().map_err(Unwritable::Invalid)? {
+            Some(mut framed) => {
+                framed.reserve(1 + text.len());
+                framed.push(HEADER_END);
+                framed.push_str(text);
+                self.seal(codec, framed.as_bytes())?
             }
             None => self.seal(codec, text.as_bytes())?,
         };
@@ -97,6 +170,26 @@ impl<'a> Value<'a> {
             )));
         }
         Ok(encoded)
+    }
+
+    /// What is encoded before the value.
+    fn header(&self) -> Result<Option<String>, Invalid> {
+        let header = match &self.exact {
+            Exact::Whole | Exact::Event(_) => return Ok(None),
+            Exact::State(visit) => serde_json::to_string(&StateHeader(
+                visit.step.unwrap_or_default().into(),
+                visit.version.unwrap_or_default(),
+                visit.run.unwrap_or(1),
+                visit.entered.unwrap_or_default(),
+                visit.key.flatten().map(Cow::Borrowed),
+            )),
+            Exact::Signal(sent) => {
+                serde_json::to_string(&SignalHeader([sent.dedup_key.map(Cow::Borrowed)]))
+            }
+        };
+        header
+            .map(Some)
+            .map_err(|error| Invalid::new(self.kind.as_str(), error.to_string()))
     }
 
     /// An error text that fits when it is encoded: a report of a failure is cut, never refused.
@@ -157,6 +250,7 @@ impl<'a> Value<'a> {
             Ok(Err(_)) | Err(CodecError::Changed | CodecError::NotEncoded) => {
                 Ok(format!("(the error text {})", CodecError::Changed))
             }
+            Err(error @ CodecError::OldForm) => Ok(format!("(the error text {error})")),
             Err(error) => Err(self.unreadable(error)),
         }
     }
@@ -164,30 +258,54 @@ impl<'a> Value<'a> {
     /// Reads an encoded value.
     pub(super) fn decode(&self, codec: &dyn Codec, value: &Json) -> Result<Json, Unreadable> {
         let envelope = value.as_encoded().unwrap_or_default();
-        let plain = self.open(codec, envelope).and_then(|bytes| {
-            let text = self.unframed(&bytes).ok_or(CodecError::Changed)?;
+        let plain = Envelope::parse(envelope).and_then(|envelope| {
+            let bytes = self.open_envelope(codec, &envelope)?;
+            let text = self
+                .unframed(&envelope, &bytes)
+                .ok_or(CodecError::Changed)?;
             Json::stored(text.to_owned()).map_err(|_| CodecError::Changed)
         });
         plain.map_err(|error| self.unreadable(error))
     }
 
-    /// The text of the value; none when it belongs to another step.
-    fn unframed<'b>(&self, bytes: &'b [u8]) -> Option<&'b str> {
+    /// The text of the value; none when its header is that of another place.
+    fn unframed<'b>(&self, envelope: &Envelope, bytes: &'b [u8]) -> Option<&'b str> {
         let text = std::str::from_utf8(bytes).ok()?;
-        match self.kind {
-            Kind::State => {
-                let (step, state) = text.split_once(char::from(STEP_END))?;
-                self.step
-                    .is_none_or(|expected| expected == step)
-                    .then_some(state)
+        match (&self.exact, envelope.form) {
+            (Exact::Whole | Exact::Event(_), _) | (Exact::Signal(_), Form::First) => Some(text),
+            (Exact::State(visit), Form::First) => {
+                let (step, state) = text.split_once(HEADER_END)?;
+                fits(visit.step, step).then_some(state)
             }
-            Kind::Result | Kind::Signal | Kind::Error | Kind::Event => Some(text),
+            (Exact::State(visit), Form::Second) => {
+                let (header, state) = text.split_once(HEADER_END)?;
+                let StateHeader(step, version, run, entered, key) =
+                    serde_json::from_str(header).ok()?;
+                // A state that is bound to its instance needs no key.
+                let fits_key =
+                    envelope.binding == Binding::Instance || fits(visit.key, key.as_deref());
+                let fits = fits(visit.step, &*step)
+                    && fits(visit.version, version)
+                    && fits(visit.run, run)
+                    && fits(visit.entered, entered);
+                (fits && fits_key).then_some(state)
+            }
+            (Exact::Signal(sent), Form::Second) => {
+                let (header, payload) = text.split_once(HEADER_END)?;
+                let SignalHeader([dedup_key]) = serde_json::from_str(header).ok()?;
+                // A signal that was prepared may have got its dedup key afterwards.
+                let fits = dedup_key.is_none() || dedup_key.as_deref() == sent.dedup_key;
+                fits.then_some(payload)
+            }
         }
     }
 
     /// Has the codec encode, whatever it does.
     fn seal(&self, codec: &dyn Codec, plain: &[u8]) -> Result<String, Unwritable> {
-        let place = self.place(self.instance);
+        let binding = self.binding();
+        let place = self
+            .place(Form::Second, binding)
+            .map_err(|error| self.unreadable(error))?;
         let encode = || codec.encode(plain, &place);
         let encoded = catch_unwind(AssertUnwindSafe(encode)).unwrap_or_else(|_| Err(panicked()));
         // Whatever is in its way when it writes, it is the codec's and not the value's.
@@ -197,6 +315,7 @@ impl<'a> Value<'a> {
             CodecError::UnknownKey { .. }
             | CodecError::NoCodec { .. }
             | CodecError::Changed
+            | CodecError::OldForm
             | CodecError::NotEncoded => unavailable(format!("it {error}")),
         })?;
         if !Envelope::accepts_key(&encoded.key) {
@@ -205,31 +324,78 @@ impl<'a> Value<'a> {
         }
         let envelope = Envelope {
             encoded,
-            is_bound: self.instance.is_some(),
+            form: Form::Second,
+            binding,
         };
         Ok(envelope.to_text())
     }
 
-    /// Has the codec decode, whatever it does.
+    /// Has the codec decode an envelope.
     fn open(&self, codec: &dyn Codec, envelope: &str) -> Result<Vec<u8>, CodecError> {
-        let envelope = Envelope::parse(envelope)?;
-        let instance = match (envelope.is_bound, self.instance) {
-            (false, _) => None,
-            (true, Some(id)) => Some(id),
-            // It belongs to an instance that is not this one, which has no id yet.
-            (true, None) => return Err(CodecError::Changed),
-        };
-        let place = self.place(instance);
+        self.open_envelope(codec, &Envelope::parse(envelope)?)
+    }
+
+    /// Has the codec decode, whatever it does.
+    fn open_envelope(&self, codec: &dyn Codec, envelope: &Envelope) -> Result<Vec<u8>, CodecError> {
+        if envelope.form == Form::First && !codec.accepts_old_form() {
+            return Err(CodecError::OldForm);
+        }
+        let place = self.place(envelope.form, envelope.binding)?;
         let decode = || codec.decode(&envelope.encoded, &place);
         catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err(panicked()))
     }
 
-    fn place(&self, instance: Option<InstanceId>) -> Place<'a> {
-        Place {
+    /// The closest that the value can be bound to, by what its writer knows.
+    fn binding(&self) -> Binding {
+        match &self.exact {
+            _ if self.instance.is_some() => Binding::Instance,
+            Exact::State(Visit { child: Some(_), .. }) => Binding::Child,
+            Exact::Signal(Sent { key: Some(_), .. }) => Binding::Key,
+            Exact::Whole | Exact::State(_) | Exact::Signal(_) | Exact::Event(_) => Binding::Nothing,
+        }
+    }
+
+    /// The place that a value of this form and binding has. A value that is bound to what its reader does not have belongs
+    /// elsewhere.
+    fn place(&self, form: Form, binding: Binding) -> Result<Place<'a>, CodecError> {
+        let instance = match binding {
+            Binding::Instance => Some(self.instance.ok_or(CodecError::Changed)?),
+            Binding::Child | Binding::Key | Binding::Nothing => None,
+        };
+        #[cfg(outlast_mutants)]
+        if self.kind == Kind::Event
+            && outlast_core::mutant::is("events-are-not-bound-to-their-place")
+        {
+            return Ok(Place {
+                kind: self.kind,
+                name: self.name,
+                instance,
+                spot: Some(Spot::Whole),
+            });
+        }
+        let spot = match (binding, &self.exact) {
+            (Binding::Instance | Binding::Nothing, Exact::Event(spot)) => *spot,
+            (Binding::Instance | Binding::Nothing, _) => Spot::Whole,
+            (Binding::Child, Exact::State(visit)) => {
+                let (parent, round, position) = visit.child.ok_or(CodecError::Changed)?;
+                Spot::Child {
+                    parent,
+                    round,
+                    position,
+                }
+            }
+            (Binding::Key, Exact::Signal(sent)) => {
+                let (machine, key) = sent.key.ok_or(CodecError::Changed)?;
+                Spot::Key { machine, key }
+            }
+            (Binding::Child | Binding::Key, _) => return Err(CodecError::Changed),
+        };
+        Ok(Place {
             kind: self.kind,
             name: self.name,
             instance,
-        }
+            spot: (form == Form::Second).then_some(spot),
+        })
     }
 
     pub(super) fn unreadable(&self, error: CodecError) -> Unreadable {
@@ -244,6 +410,11 @@ impl<'a> Value<'a> {
         };
         Unreadable { what, error }
     }
+}
+
+/// Whether what was written is what is expected, if something is.
+fn fits<T: PartialEq>(expected: Option<T>, written: T) -> bool {
+    expected.is_none_or(|expected| expected == written)
 }
 
 fn panicked() -> CodecError {
@@ -285,7 +456,7 @@ impl Unreadable {
                 reason,
                 source,
             },
-            CodecError::Changed | CodecError::NotEncoded => Error::Corrupt {
+            CodecError::Changed | CodecError::NotEncoded | CodecError::OldForm => Error::Corrupt {
                 operation,
                 reason,
                 source,
@@ -324,6 +495,7 @@ impl Unwritable {
                 CodecError::UnknownKey { .. }
                 | CodecError::NoCodec { .. }
                 | CodecError::Changed
+                | CodecError::OldForm
                 | CodecError::NotEncoded => {
                     Invalid::new(unreadable.what, unreadable.error.to_string()).during(operation)
                 }
@@ -347,16 +519,23 @@ mod tests {
     /// Written by the first version with key `[1; 32]`; whoever changes the form keeps reading it.
     #[test]
     fn what_the_first_version_wrote_is_still_read() {
-        let keys = Keyring::new("k1", &[1; 32]).unwrap();
+        let keys = || Keyring::new("k1", &[1; 32]).unwrap();
+        let (keys, strict) = (keys().require_encoded(), keys().require_bound());
         let id = Some(InstanceId(7));
         let plain = Json::of("secret").unwrap();
+        let begin = Visit {
+            step: Some("begin"),
+            version: Some(2),
+            entered: Some(9),
+            ..Visit::default()
+        };
         for (value, written) in [
             (
-                Value::state("m", Some("begin"), id),
+                Value::state("m", id, begin),
                 "1:i:k1:dh+q0UapGC4akaA7tTpB+Uq8Rv5/uBI4LgT6ukh6NC3rR78qIsjkRH1K+ThPkDB9l72PvHgN",
             ),
             (
-                Value::state("m", Some("begin"), None),
+                Value::state("m", None, begin),
                 "1:-:k1:j4iDjSklKdG4+Yk4bZk8PWnvNZc8HfTPF5DZpJjlT5qZYgbiNpxGJjdwrCf2LlaI/UU5JNAT",
             ),
             (
@@ -364,16 +543,101 @@ mod tests {
                 "1:i:k1:0XDgrXo//zqMhGi88AH3V2ydPN7Ir10zn9QtsaBuHrqs9/i+f0174DOm0lU/+iyO",
             ),
             (
-                Value::signal("go", id),
+                Value::signal("go", id, Sent::default()),
                 "1:i:k1:ouvfXXT1A1XupC0wHFHNiugp3J07W1HKwLxREMwQ5Krs+Fc1U07LimU5mb04VfTN",
             ),
         ] {
             let stored = Json::encoded(written).unwrap();
             assert_eq!(value.read(&keys, &stored).unwrap(), plain);
+            let refused = value.read(&strict, &stored).unwrap_err();
+            assert_eq!(refused.error, CodecError::OldForm);
+            // What is written again is bound, whoever reads it.
+            let bound = value.encode(&keys, &plain).unwrap();
+            assert_eq!(value.read(&strict, &bound).unwrap(), plain);
         }
         let text =
             "outlast:encoded:1:i:k1:cibEFZjWcvt981q74Ici4aKEQTJpLGmV7y1qDXufCpm7dKVo+UUS031L8/+YEg";
         let error = Value::error("m", id);
         assert_eq!(error.read_text(&keys, text.into()).unwrap(), "secret");
+        let refused = error.read_text(&strict, text.into()).unwrap();
+        assert!(refused.contains("older form"), "{refused}");
+    }
+
+    /// An event as builds before this one have written it: bound to its machine and its instance alone.
+    #[test]
+    fn an_event_of_the_first_form_is_read_at_any_place_of_its_instance_unless_that_is_refused() {
+        let keys = || Keyring::new("k1", &[1; 32]).unwrap();
+        let place = Place {
+            kind: Kind::Event,
+            name: "m",
+            instance: Some(InstanceId(7)),
+            spot: None,
+        };
+        let envelope = Envelope {
+            encoded: keys().encode(b"{}", &place).unwrap(),
+            form: Form::First,
+            binding: Binding::Instance,
+        };
+        let stored = Json::encoded(&envelope.to_text()).unwrap();
+        let event = |seq| Event {
+            run: 1,
+            seq,
+            at: outlast_core::Timestamp(0),
+            kind: outlast_core::EventKind::StepCompleted,
+            call: Some(1),
+            name: "a".into(),
+            data: stored.clone(),
+        };
+        for event in [event(1), event(2)] {
+            let value = Value::event("m", InstanceId(7), &event);
+            assert_eq!(value.read(&keys(), &stored).unwrap().as_str(), "{}");
+            let refused = value.read(&keys().require_bound(), &stored).unwrap_err();
+            assert_eq!(refused.error, CodecError::OldForm);
+        }
+    }
+
+    /// The header of a state tells what its reader knows of it from what belongs elsewhere.
+    #[test]
+    fn a_state_is_read_only_where_all_that_its_reader_knows_fits() {
+        let keys = Keyring::new("k1", &[1; 32]).unwrap();
+        let written = Visit {
+            step: Some("a\nb"),
+            version: Some(2),
+            run: Some(3),
+            entered: Some(4),
+            key: Some(Some("k\n\"")),
+            child: None,
+        };
+        let plain = Json::of("secret").unwrap();
+        let state = |visit| Value::state("m", None, visit);
+        let stored = state(written).encode(&keys, &plain).unwrap();
+        for fits in [written, Visit::default()] {
+            assert_eq!(state(fits).read(&keys, &stored).unwrap(), plain);
+        }
+        for elsewhere in [
+            Visit {
+                step: Some("a"),
+                ..written
+            },
+            Visit {
+                version: Some(1),
+                ..written
+            },
+            Visit {
+                run: Some(1),
+                ..written
+            },
+            Visit {
+                entered: Some(5),
+                ..written
+            },
+            Visit {
+                key: Some(None),
+                ..written
+            },
+        ] {
+            let refused = state(elsewhere).read(&keys, &stored).unwrap_err();
+            assert_eq!(refused.error, CodecError::Changed);
+        }
     }
 }

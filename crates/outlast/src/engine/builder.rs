@@ -37,8 +37,8 @@ pub(crate) struct Settings {
     pub(crate) grace: Duration,
     pub(crate) retention: Option<Duration>,
     pub(crate) crashes_max: i32,
-    /// Whether the log has the texts of failures.
-    pub(crate) failures_in_logs: bool,
+    /// Whether the log has the texts of failures; `None` for the default.
+    pub(crate) failures_in_logs: Option<bool>,
 }
 
 impl Default for Settings {
@@ -54,7 +54,7 @@ impl Default for Settings {
             grace: Duration::from_secs(20),
             retention: Some(Duration::from_secs(7 * 24 * 3600)),
             crashes_max: 10,
-            failures_in_logs: false,
+            failures_in_logs: None,
         }
     }
 }
@@ -181,8 +181,10 @@ impl EngineBuilder {
         self
     }
 
-    /// How often in a row a step may take its worker down before its instance fails; 10 unless said
-    /// otherwise.
+    /// How many crashes in a row an instance survives. Default: 10.
+    ///
+    /// A crash counts when the instance was the only claim of the worker that died, or the only suspect there: the only
+    /// one with three crashes in a row. An instance also fails after 20 times as many crashes that do not count.
     pub fn crashes_max(mut self, crashes: u32) -> EngineBuilder {
         self.settings.crashes_max = crashes.try_into().unwrap_or(i32::MAX);
         self
@@ -195,11 +197,17 @@ impl EngineBuilder {
         self
     }
 
-    /// Writes what a step failed with into the log: the text of its error or panic, which may quote what the instance
-    /// carries. Without this the log says which step of which instance failed and in which way, and the text is where the
-    /// instance is.
+    /// Writes the texts of failures into the log and into spans: of errors and panics, with their causes. Such a text may
+    /// quote what the instance carries. Default: texts are written, unless a [`codec`](EngineBuilder::codec) is set.
     pub fn failures_in_logs(mut self) -> EngineBuilder {
-        self.settings.failures_in_logs = true;
+        self.settings.failures_in_logs = Some(true);
+        self
+    }
+
+    /// Keeps the texts of failures out of the log and out of spans. The log still has machine, step, instance, attempt, the
+    /// kind of failure and what happens next; the text is stored with the instance.
+    pub fn failures_not_in_logs(mut self) -> EngineBuilder {
+        self.settings.failures_in_logs = Some(false);
         self
     }
 
@@ -248,7 +256,7 @@ fn refuse_aborting_panics(panics_abort: bool) -> Result<(), SetupError> {
 fn check(settings: &Settings) -> Result<(), Invalid> {
     /// More slots than this on one node is a typing error.
     const CONCURRENCY_MAX: usize = 100_000;
-    limits::check_name("worker name", &settings.name)?;
+    limits::check_new_name("worker name", &settings.name)?;
     limits::check_lease(settings.lease)?;
     for (queue, concurrency) in &settings.queues {
         limits::check_name("queue", queue)?;
@@ -276,7 +284,7 @@ fn host() -> String {
     let told = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let told = told.or_else(|| std::env::var("HOSTNAME").ok());
     let told = told.map(|name| name.trim().to_owned());
-    told.filter(|name| !name.is_empty() && name.len() <= limits::NAME_BYTES_MAX)
+    told.filter(|name| limits::check_new_name("host", name).is_ok())
         .unwrap_or_else(|| "unknown".into())
 }
 

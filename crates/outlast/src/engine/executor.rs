@@ -2,7 +2,9 @@
 
 mod guarding;
 mod leaving;
+mod reporting;
 
+use super::circles::{Circles, Circling};
 use super::committer::{Outbox, Written};
 use super::faults::{Moment, Point};
 use super::holding::Held;
@@ -11,11 +13,13 @@ use super::node::Node;
 use super::obstacles::{Obstacle, Obstacles};
 use super::picker::Pick;
 use super::suspects::{Suspects, is_suspect};
+use super::unserved::{Unserved, warn_of_children};
 use crate::codec::{CodecError, Unreadable, Unwritable, plain_outcome};
 use crate::machine::{Context, Decided, Failure, Registered, Surroundings};
 use crate::metrics;
 use crate::workflow::Session;
 use outlast_core::{CancelRequest, Claim, Commit, Flowing, Invalid, Outcome, Proceed, Revision};
+use reporting::{Failed, Failures, Fate};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +38,8 @@ pub(crate) struct Executor {
     outbox: Outbox,
     obstacles: Obstacles,
     suspects: Suspects,
+    circles: Circles,
+    unserved: Unserved,
 }
 
 /// What became of a claim.
@@ -51,11 +57,14 @@ pub(crate) enum Ran {
 
 impl Executor {
     pub(crate) fn new(node: Arc<Node>, outbox: Outbox) -> Executor {
+        let slots = node.settings.queues.values().sum();
         Executor {
             node,
             outbox,
             obstacles: Obstacles::default(),
-            suspects: Suspects::default(),
+            suspects: Suspects::new(slots),
+            circles: Circles::default(),
+            unserved: Unserved::default(),
         }
     }
 
@@ -71,13 +80,13 @@ impl Executor {
         let Some(machine) = self.node.registry.get(&claim.machine, claim.version) else {
             return Box::pin(self.leave_unknown_step(&claim, &held)).await;
         };
-        let mut apart = None;
+        let mut admitted = None;
         if is_suspect(&claim) {
-            apart = self.suspects.set_apart(claim.reference(), &held.lost);
-            if apart.is_none() {
-                let pause = self.suspects.leave();
-                return Box::pin(self.release(&claim, &held, pause, "suspect")).await;
-            }
+            admitted = self.suspects.admit(&claim, &held.lost);
+            let Some(admitted) = &admitted else {
+                return Box::pin(self.leave_suspect(&claim, &held)).await;
+            };
+            Box::pin(admitted.settle()).await;
         }
         let mut budget = match machine.runs_ahead {
             true => self.node.settings.run_ahead,
@@ -87,14 +96,17 @@ impl Executor {
         let mut kept: Option<Slot> = None;
         // A workflow is kept in memory for as long as its claim is.
         let mut session = None;
+        let mut circling = None;
         loop {
             let Some(step) = machine.step_name(&claim.step) else {
                 return Box::pin(self.leave_unknown_step(&claim, &held)).await;
             };
             if first && let Err(unreadable) = self.node.client.coding.decode_claim(&mut claim) {
-                return Box::pin(self.leave_unreadable(machine, step, claim, unreadable, &held))
-                    .await;
+                let span = self.span(&claim);
+                let left = self.leave_unreadable(machine, claim, unreadable, &held);
+                return Box::pin(left.instrument(span)).await;
             }
+            let circling = circling.get_or_insert_with(|| self.circles.resume(&claim));
             let slot = match kept.take() {
                 Some(slot) => Some(slot),
                 None => self.slot(lane).await,
@@ -106,14 +118,25 @@ impl Executor {
             };
             if std::mem::replace(&mut first, false) {
                 lane.note_start();
-                let waited = claim.waited + taken.elapsed();
-                metrics::started(&lane.queue, waited);
-                lane.waits.started_after(waited);
+                if waits_only_for_an_engine(&claim) {
+                    let waited = claim.waited + taken.elapsed();
+                    metrics::started(&lane.queue, waited);
+                    lane.waits.started_after(waited);
+                }
             }
             let span = self.span(&claim);
             // In one expression: a future in a variable is kept twice.
             match self
-                .run_step(machine, step, claim, &held, budget, slot, &mut session)
+                .run_step(
+                    machine,
+                    step,
+                    claim,
+                    &held,
+                    budget,
+                    slot,
+                    &mut session,
+                    circling,
+                )
                 .instrument(span)
                 .await
             {
@@ -121,7 +144,7 @@ impl Executor {
                 Err(ran) => return ran,
             }
             // It has survived its step.
-            drop(apart.take());
+            drop(admitted.take());
             budget = budget.saturating_sub(1);
         }
     }
@@ -154,19 +177,21 @@ impl Executor {
         budget: u32,
         slot: Slot,
         session: &mut Option<Box<Session>>,
+        circling: &mut Circling<'_>,
     ) -> Result<(Box<Claim>, Option<Slot>), Ran> {
         if self.crashes(Point::BeforeStep, &claim, None) {
             return Err(Ran::Crashed);
         }
         let cx = self.context(claim, held);
         let started = Instant::now();
-        let mut decided = match self.decide(machine, step, &cx, held, session).await {
+        let (mut decided, failed) = match self.decide(machine, step, &cx, held, session).await {
             Ok(decided) => decided,
             Err(interrupted) => {
                 return Err(Box::pin(self.interrupted(interrupted, &cx, held)).await);
             }
         };
         self.let_others_go_first(&mut decided.outcome, budget);
+        circling.check(cx.claim(), &mut decided);
         let took = started.elapsed();
         let outcome = &decided.outcome;
         metrics::ran(machine.name, step, outcome, took);
@@ -178,6 +203,7 @@ impl Executor {
         // The slot is for the user's code; while its outcome is written, others have it.
         let writing = slot.into_writing(outcome.keeps_claim());
         decided.record(machine, cx.claim());
+        let failures = Failures::of(&decided, failed);
         let written = self.write(cx.claim(), decided).await;
         let next = match written {
             Written::Committed {
@@ -187,13 +213,19 @@ impl Executor {
                 cancel,
                 at,
             } => {
+                self.report(cx.claim(), failures, Fate::Written);
+                let unserved = self.unserved.children(&self.node, &outcome);
+                if !unserved.is_empty() {
+                    Box::pin(warn_of_children(&self.node, machine.name, unserved)).await;
+                }
                 let claim = lengthened(cx.into_claim(), events.len());
                 if let Some(session) = session {
                     session.written(events, at, outcome.begins_round());
                 }
                 self.go_on(claim, revision, outcome, cancel, held)
             }
-            // Nothing was written: the workflow is told, and comes to something else.
+            // Nothing was written: the workflow is told, and comes to something else. What failed is written then, and
+            // reported.
             Written::Cancelled { cancel, events } => {
                 if let Some(session) = session {
                     session.not_written(events);
@@ -203,7 +235,8 @@ impl Executor {
                 Ok(claim)
             }
             Written::Lost | Written::Rejected(_) | Written::Unencoded(_) | Written::Closed => {
-                Box::pin(self.recover(machine, step, cx, written, held, budget)).await
+                let written = (written, failures);
+                Box::pin(self.recover(machine, step, cx, written, held, budget, circling)).await
             }
         };
         next.map(|claim| (claim, writing.into_slot()))
@@ -211,14 +244,19 @@ impl Executor {
 
     /// What a commit that was not written means for the claim. An outcome that cannot be stored goes to
     /// `handle`, once.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "what a claim has, handed on without being held twice"
+    )]
     async fn recover(
         &self,
         machine: &Registered,
         step: &'static str,
         cx: Context,
-        mut written: Written,
+        (mut written, mut failures): (Written, Option<Box<Failures>>),
         held: &Held,
         budget: u32,
+        circling: &mut Circling<'_>,
     ) -> Result<Box<Claim>, Ran> {
         let mut events = 0;
         if let Written::Rejected(invalid) = written {
@@ -229,17 +267,24 @@ impl Executor {
                     .await);
             }
             let failure = Failure::Outcome(invalid);
-            let mut decided = match self.handle(machine, step, failure, &cx, held).await {
+            let (mut decided, second) = match self.handle(machine, step, failure, &cx, held).await {
                 Ok(decided) => decided,
                 Err(interrupted) => return Err(self.interrupted(interrupted, &cx, held).await),
             };
             self.let_others_go_first(&mut decided.outcome, budget);
+            circling.check(cx.claim(), &mut decided);
             decided.record(machine, cx.claim());
+            let failed = match failures.and_then(|it| it.into_own()) {
+                Some(first) => first.then(&second),
+                None => second,
+            };
+            failures = Failures::of(&decided, Some(failed));
             events = decided.events.len();
             written = self.write(cx.claim(), decided).await;
         }
         let claim = lengthened(cx.into_claim(), events);
-        self.conclude(machine, claim, written, held).await
+        self.conclude(machine, claim, (written, failures), held)
+            .await
     }
 
     /// Sends the next step through the queue when this task has run its share, or is to stop.
@@ -308,7 +353,7 @@ impl Executor {
         &self,
         machine: &Registered,
         claim: Box<Claim>,
-        written: Written,
+        (written, failures): (Written, Option<Box<Failures>>),
         held: &Held,
     ) -> Result<Box<Claim>, Ran> {
         match written {
@@ -317,8 +362,12 @@ impl Executor {
                 outcome,
                 cancel,
                 ..
-            } => self.go_on(claim, revision, outcome, cancel, held),
+            } => {
+                self.report(&claim, failures, Fate::Written);
+                self.go_on(claim, revision, outcome, cancel, held)
+            }
             Written::Lost => {
+                self.report(&claim, failures, Fate::Lost);
                 metrics::lost(machine.name);
                 tracing::info!("the claim was lost; the step's outcome is dropped");
                 Err(self.lose(&claim, held))
@@ -327,9 +376,15 @@ impl Executor {
                 // Not even what `handle` said can be written: the reason can.
                 let reason =
                     format!("its outcome cannot be stored, nor what handle made of it: {invalid}");
+                let failed = match failures.and_then(|it| it.into_own()) {
+                    Some(first) => first.then(&Failed::new("outcome", reason.clone())),
+                    None => Failed::new("outcome", reason.clone()),
+                };
                 let mut stop = Decided::of(Outcome::Stop { reason });
                 stop.record(machine, &claim);
+                let failures = Failures::of(&stop, Some(failed));
                 let stopped = self.write(&claim, stop).await;
+                self.report(&claim, failures, stopped.fate());
                 match stopped {
                     Written::Committed { .. } => Err(Ran::Finished),
                     Written::Unencoded(unreadable) => {
@@ -342,9 +397,15 @@ impl Executor {
                 }
             }
             // The step has run and will run again: nothing else can be done without its outcome.
-            Written::Unencoded(unreadable) => Err(self.put_aside(&claim, &unreadable, held).await),
+            Written::Unencoded(unreadable) => {
+                self.report(&claim, failures, Fate::Released);
+                Err(self.put_aside(&claim, &unreadable, held).await)
+            }
             // Only what goes on is met by a cancel, and what comes here ends.
-            Written::Cancelled { .. } | Written::Closed => Err(self.lose(&claim, held)),
+            Written::Cancelled { .. } | Written::Closed => {
+                self.report(&claim, failures, Fate::Lost);
+                Err(self.lose(&claim, held))
+            }
         }
     }
 
@@ -365,7 +426,7 @@ impl Executor {
         let outcome = decided.outcome;
         let events = decided.events;
         let encoded = coding.encode_outcome(claim, outcome.clone());
-        let encoded_events = coding.encode_events(&claim.machine, claim.id, events.clone());
+        let encoded_events = coding.encode_events(claim, events.clone());
         let encoded = match encoded.and_then(|outcome| Ok((outcome, encoded_events?))) {
             Ok((outcome, events)) => Decided {
                 outcome,
@@ -431,6 +492,7 @@ impl Executor {
             client: self.node.client.within(claim.trace.as_deref()),
             span: tracing::Span::current(),
             lost: held.lost.clone(),
+            covered: held.covered(),
             wish,
             stopping: self.node.stop.working.clone(),
         };
@@ -448,6 +510,8 @@ impl Executor {
             revision = %claim.revision,
             on_cancel = claim.is_to_answer_cancel(),
             trace = claim.trace,
+            otel.status_code = tracing::field::Empty,
+            otel.status_description = tracing::field::Empty,
         );
         if let Some(trace) = &claim.trace {
             // Somebody else's code, outside what guards a step: a claim must not go down with it.
@@ -471,6 +535,26 @@ impl Executor {
     }
 }
 
+impl Written {
+    /// What became of an outcome.
+    fn fate(&self) -> Fate {
+        match self {
+            Written::Committed { .. } => Fate::Written,
+            Written::Unencoded(_) => Fate::Released,
+            Written::Lost | Written::Rejected(_) | Written::Cancelled { .. } | Written::Closed => {
+                Fate::Lost
+            }
+        }
+    }
+}
+
+/// Whether the wait of a claim was for an engine alone. A partition key, or a place in the window of a fan-out, comes with
+/// the end of another instance, and no engine could shorten that. A windowed child has its place after the first try.
+fn waits_only_for_an_engine(claim: &Claim) -> bool {
+    let waits_for_place = claim.windowed && claim.entered == Revision(0) && claim.attempt == 0;
+    claim.partition_key.is_none() && !waits_for_place
+}
+
 /// What an outcome that was not encoded means: the codec does not work, or a child was encoded elsewhere, and
 /// not for this.
 fn unwritten(unreadable: Unreadable) -> Written {
@@ -479,6 +563,7 @@ fn unwritten(unreadable: Unreadable) -> Written {
         CodecError::UnknownKey { .. }
         | CodecError::NoCodec { .. }
         | CodecError::Changed
+        | CodecError::OldForm
         | CodecError::NotEncoded => {
             let reason = unreadable.error.to_string();
             Written::Rejected(Invalid::new(unreadable.what, reason))

@@ -2,6 +2,7 @@
 
 use super::backoff::Backoff;
 use super::node::Node;
+use crate::lease;
 use crate::metrics;
 use outlast_core::{Error, Heartbeat as Answer, NewWorker};
 use std::sync::Arc;
@@ -48,13 +49,14 @@ impl Heartbeat {
         let Some(worker) = self.node.worker() else {
             return self.register().await;
         };
+        let sent = lease::now();
         match self
             .node
             .store()
             .heartbeat(worker, self.node.settings.lease)
             .await?
         {
-            Answer::Renewed => self.node.set_worker(Some(worker)),
+            Answer::Renewed => self.node.set_worker(worker, sent),
             Answer::Gone => {
                 tracing::warn!(%worker, "was declared dead: its claims are somebody else's; registering again");
                 self.node.lose_all();
@@ -76,8 +78,9 @@ impl Heartbeat {
             queues: settings.queues.keys().cloned().collect(),
             lease: settings.lease,
         };
+        let sent = lease::now();
         let worker = self.node.store().register(worker).await?;
-        self.node.set_worker(Some(worker));
+        self.node.set_worker(worker, sent);
         self.node.client.hub.look_again();
         tracing::info!(%worker, name = settings.name, "registered");
         Ok(())

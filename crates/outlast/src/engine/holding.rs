@@ -1,6 +1,7 @@
 //! A claim that is held here: what is known of it, and what is done about it.
 
 use super::node::Node;
+use crate::lease::{Covered, Epoch};
 use crate::machine::Wish;
 use outlast_core::{CancelRequest, ClaimRef, InstanceId, Revision};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +22,10 @@ struct Now {
     /// be written and not answered yet.
     revision: Revision,
     doing: Doing,
+    /// When it was surely this worker's: at its claim, or when its last outcome was about to be written.
+    epoch: Epoch,
+    /// When the last user code came back.
+    written_in: Epoch,
     /// What was wished of it since it came to this revision.
     wish: Arc<Wish>,
 }
@@ -43,6 +48,8 @@ pub(crate) struct Running {
     pub(crate) claim: ClaimRef,
     pub(crate) machine: &'static str,
     pub(crate) step: &'static str,
+    /// How often the step was tried before.
+    pub(crate) attempt: i32,
     /// How long it may take.
     pub(crate) limit: Duration,
     pub(crate) since: Instant,
@@ -51,13 +58,15 @@ pub(crate) struct Running {
 }
 
 impl Holding {
-    pub(super) fn new(claim: ClaimRef) -> Holding {
+    pub(super) fn new(claim: ClaimRef, epoch: Epoch) -> Holding {
         Holding {
             id: claim.id,
             lost: CancellationToken::new(),
             now: Mutex::new(Now {
                 revision: claim.revision,
                 doing: Doing::Waiting,
+                epoch,
+                written_in: epoch,
                 wish: Arc::default(),
             }),
         }
@@ -160,27 +169,48 @@ impl Held {
         self.holding.now().wish.clone()
     }
 
+    /// Loses the claim unless the lease surely covers it. To be asked before user code starts: past the lease another
+    /// worker may have run the step.
+    pub(crate) fn lose_unless_covered(&self) {
+        if !self.covered().is_sure() {
+            self.lost.cancel();
+        }
+    }
+
+    /// Says at any time whether the lease still covers the claim.
+    pub(crate) fn covered(&self) -> Covered {
+        Covered::new(self.node.coverage.clone(), self.holding.now().epoch)
+    }
+
     /// Notes that user's code runs, for as long as the answer lives.
     pub(crate) fn run(&self, code: Running) -> impl Drop {
         /// The code has come back.
-        struct Ran<'a>(&'a Holding);
+        struct Ran<'a>(&'a Held);
 
         impl Drop for Ran<'_> {
             fn drop(&mut self) {
-                self.0.now().doing = Doing::Writing;
+                let epoch = self.0.node.coverage.epoch();
+                let mut now = self.0.holding.now();
+                now.doing = Doing::Writing;
+                now.written_in = epoch;
             }
         }
 
         self.holding.now().doing = Doing::Running(code);
-        Ran(&self.holding)
+        Ran(self)
     }
 
     /// An outcome was written, and the claim kept at this revision. To be noted before the next is written. What was
     /// wished before has come back with the answer, or was what the outcome decided about.
     pub(crate) fn move_on(&self, revision: Revision) {
-        *self.holding.now() = Now {
+        let mut now = self.holding.now();
+        // The claim was this worker's when the outcome was written, which was after this epoch began.
+        let epoch = now.written_in;
+        *now = Now {
             revision,
             doing: Doing::Waiting,
+            epoch,
+            written_in: epoch,
             wish: Arc::default(),
         };
     }
@@ -202,6 +232,7 @@ impl Drop for Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lease::Coverage;
     use outlast_core::Timestamp;
 
     const CLAIM: ClaimRef = ClaimRef {
@@ -209,11 +240,16 @@ mod tests {
         revision: Revision(5),
     };
 
+    fn epoch() -> Epoch {
+        Coverage::default().epoch()
+    }
+
     fn running(claim: ClaimRef) -> Doing {
         Doing::Running(Running {
             claim,
             machine: "machine",
             step: "step",
+            attempt: 0,
             limit: Duration::from_secs(1),
             since: Instant::now(),
             left_behind: false,
@@ -236,12 +272,12 @@ mod tests {
             (running(next(CLAIM)), false),
             (Doing::Writing, false),
         ] {
-            let holding = Holding::new(CLAIM);
+            let holding = Holding::new(CLAIM, epoch());
             holding.now().doing = doing;
             holding.lose_unless_moved(CLAIM);
             assert_eq!(holding.lost.is_cancelled(), is_lost, "{doing:?}");
         }
-        let moved = Holding::new(next(CLAIM));
+        let moved = Holding::new(next(CLAIM), epoch());
         moved.lose_unless_moved(CLAIM);
         assert!(!moved.lost.is_cancelled(), "it waits for a slot again");
     }
@@ -253,7 +289,7 @@ mod tests {
             requested_at: Timestamp(0),
             answered: false,
         };
-        let holding = Holding::new(next(CLAIM));
+        let holding = Holding::new(next(CLAIM), epoch());
         holding.tell(CLAIM, request.clone());
         assert!(holding.now().wish.request().is_none());
         holding.tell(next(CLAIM), request.clone());

@@ -7,6 +7,7 @@ use super::lane::{Lane, Place};
 use super::node::Node;
 use super::picker::Pick;
 use crate::client::Backend;
+use crate::lease::Epoch;
 use outlast_core::limits::QUEUES_MAX;
 use outlast_core::{
     Claim, Delivered, Error, ErrorKind, Inserted, Inserts, NewInstance, NewSignal, Result, Start,
@@ -31,6 +32,8 @@ pub(crate) struct Intake {
 pub(crate) struct Room {
     intake: Arc<Intake>,
     worker: WorkerId,
+    /// When it was offered: the claim that comes back was asked for after it.
+    epoch: Epoch,
     /// One in each lane that it may turn out to belong to.
     places: Vec<Place>,
     /// Keeps a stop waiting.
@@ -71,12 +74,14 @@ impl Intake {
         // Before looking whether the engine stops: a stop that comes later waits for it.
         let token = self.tasks.token();
         let stops = self.node.stop.working.is_cancelled();
+        let epoch = self.node.coverage.epoch();
         let worker = self.node.worker().filter(|_| !stops)?;
         let idle = lanes.iter().filter_map(Lane::hold_if_idle);
         let places: Vec<Place> = idle.take(QUEUES_MAX).collect();
         (!places.is_empty()).then(|| Room {
             intake: self.clone(),
             worker,
+            epoch,
             places,
             _token: token,
         })
@@ -151,7 +156,8 @@ impl Room {
             let hub = self.intake.node.client.hub.clone();
             let pick = self.into_pick(claim);
             // Before the answer: who waits for the instance then need not look.
-            let _in_hand = pick.as_ref().map(|it| hub.in_hand(it.claim.reference()));
+            let in_hand = |it: &Pick| hub.in_hand(it.claim.reference(), &it.claim.machine);
+            let _in_hand = pick.as_ref().map(in_hand);
             // The caller may have gone away.
             let _ = reply.send(answer);
             if let Some(pick) = pick {
@@ -171,7 +177,7 @@ impl Room {
             match arrival.clone().bring_in(node.store(), Some(self)).await {
                 Ok((answer, claim)) => {
                     let claim = claim.map(|claim| {
-                        let held = node.hold(claim.reference());
+                        let held = node.hold(claim.reference(), self.epoch);
                         (claim, held)
                     });
                     (Ok(answer), claim)

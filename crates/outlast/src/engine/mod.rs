@@ -57,6 +57,7 @@
 mod backoff;
 mod builder;
 mod cascader;
+mod circles;
 mod collector;
 mod committer;
 mod executor;
@@ -77,6 +78,7 @@ mod surveyor;
 mod suspects;
 mod tally;
 mod timers;
+mod unserved;
 mod warden;
 mod watchdog;
 

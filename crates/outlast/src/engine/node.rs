@@ -6,6 +6,7 @@ use super::holding::{Doing, Held, Holding, Running};
 use super::tally::Tally;
 use crate::client::{Backend, Client};
 use crate::hub::Alarm;
+use crate::lease::{Coverage, Epoch};
 use crate::machine::Registry;
 use outlast_core::limits::BATCH_MAX;
 use outlast_core::{
@@ -41,6 +42,8 @@ pub(crate) struct Node {
     /// A call broke, and what it claimed or kept is unknown.
     unsure: AtomicBool,
     lease: Mutex<Option<Lease>>,
+    /// Which claims the lease surely covers.
+    pub(crate) coverage: Arc<Coverage>,
     /// Rings for the heartbeat.
     pub(crate) lease_alarm: Alarm,
     /// Rings for the warden.
@@ -66,6 +69,12 @@ struct Lease {
 }
 
 impl Node {
+    /// Whether the log has the texts of failures. Default: it does, unless a codec keeps them out of the database too.
+    pub(crate) fn shows_failures(&self) -> bool {
+        let default = self.client.coding.is_none();
+        self.settings.failures_in_logs.unwrap_or(default)
+    }
+
     pub(crate) fn new(
         client: Client,
         settings: Settings,
@@ -84,6 +93,7 @@ impl Node {
             claiming: RwLock::default(),
             unsure: AtomicBool::new(false),
             lease: Mutex::default(),
+            coverage: Arc::default(),
             lease_alarm: Alarm::default(),
             wish_alarm: Alarm::default(),
         }
@@ -103,9 +113,21 @@ impl Node {
         lock(&self.lease).map(|lease| lease.renewed)
     }
 
-    pub(crate) fn set_worker(&self, worker: Option<WorkerId>) {
+    /// Becomes this worker, or goes on as it. `sent` is when the call was sent that has begun or renewed its lease.
+    pub(crate) fn set_worker(&self, worker: WorkerId, sent: Duration) {
+        let mut lease = lock(&self.lease);
+        if lease.is_none_or(|lease| lease.worker != worker) {
+            self.coverage.end();
+        }
+        self.coverage.renewed(sent, self.settings.lease);
         let renewed = Instant::now();
-        *lock(&self.lease) = worker.map(|worker| Lease { worker, renewed });
+        *lease = Some(Lease { worker, renewed });
+    }
+
+    /// Is no worker any more.
+    pub(crate) fn unset_worker(&self) {
+        *lock(&self.lease) = None;
+        self.coverage.end();
     }
 
     /// Takes claims with `claim`, which must note what it got as held before it returns.
@@ -114,9 +136,9 @@ impl Node {
         claim.await
     }
 
-    /// Notes that this claim is held. The answer says when it is known to be lost.
-    pub(crate) fn hold(self: &Arc<Node>, claim: ClaimRef) -> Held {
-        let holding = Arc::new(Holding::new(claim));
+    /// Notes that this claim is held, which was asked for in `epoch`. The answer says when it is known to be lost.
+    pub(crate) fn hold(self: &Arc<Node>, claim: ClaimRef, epoch: Epoch) -> Held {
+        let holding = Arc::new(Holding::new(claim, epoch));
         lock(&self.held).insert(claim, holding.clone());
         Held::new(self.clone(), claim, holding)
     }

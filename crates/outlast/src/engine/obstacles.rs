@@ -29,9 +29,10 @@ impl Obstacle {
             CodecError::UnknownKey { key } | CodecError::NoCodec { key } => {
                 Obstacle::UnknownKey(key.clone())
             }
-            CodecError::Changed | CodecError::NotEncoded | CodecError::Unavailable { .. } => {
-                Obstacle::Codec
-            }
+            CodecError::Changed
+            | CodecError::NotEncoded
+            | CodecError::OldForm
+            | CodecError::Unavailable { .. } => Obstacle::Codec,
         }
     }
 }

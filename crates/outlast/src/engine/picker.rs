@@ -5,6 +5,7 @@ use super::executor::Executor;
 use super::holding::Held;
 use super::lane::{Lane, Place};
 use super::node::Node;
+use crate::lease::Epoch;
 use crate::metrics;
 use outlast_core::limits::CLAIM_MAX;
 use outlast_core::{Claim, ClaimRequest, Error, ErrorKind};
@@ -100,6 +101,7 @@ impl Picker {
         // Said before looking: a slot that comes free in between must ring.
         self.lane.set_wants_more(true);
         let room = self.lane.room().min(AT_ONCE_MAX);
+        let epoch = self.node.coverage.epoch();
         let (Some(worker), 1..) = (self.node.worker(), room) else {
             return Ok(Picked {
                 picks: Vec::new(),
@@ -114,10 +116,12 @@ impl Picker {
             max: room,
         };
         let span = tracing::debug_span!("claim", queue = %self.lane.queue, worker = %worker, asked = room, claimed = tracing::field::Empty);
-        self.node.claiming(self.ask(request).instrument(span)).await
+        self.node
+            .claiming(self.ask(request, epoch).instrument(span))
+            .await
     }
 
-    async fn ask(&self, request: ClaimRequest) -> Result<Picked, Error> {
+    async fn ask(&self, request: ClaimRequest, epoch: Epoch) -> Result<Picked, Error> {
         let asked = Instant::now();
         let claimed = self.node.store().claim(request).await?;
         let taken = Instant::now();
@@ -129,7 +133,7 @@ impl Picker {
         let pick = |claim: Claim| {
             tracing::debug!(instance = %claim.id, revision = %claim.revision, "claimed");
             Pick {
-                held: self.node.hold(claim.reference()),
+                held: self.node.hold(claim.reference(), epoch),
                 place: self.lane.hold(),
                 claim: Box::new(claim),
                 taken,

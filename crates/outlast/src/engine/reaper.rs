@@ -3,7 +3,7 @@
 use super::backoff::{Backoff, jittered};
 use super::node::Node;
 use crate::metrics;
-use outlast_core::{Error, Hints, ReapRequest, Reaped};
+use outlast_core::{Error, Hints, InstanceId, ReapRequest, Reaped};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -82,13 +82,43 @@ impl Reaper {
         for worker in &reaped.removed {
             tracing::info!(%worker, "removed a worker whose lease ran out");
         }
-        for id in &reaped.failed {
-            tracing::error!(instance = %id, "failed: its step took its worker down too often");
-        }
         let mut hints = Hints::now(reaped.woken.clone());
         hints.ended.extend(&reaped.failed);
         hints.cascades = reaped.cascades;
         self.node.client.hub.publish(self.node.store(), hints);
+        // When others have been told: what was lost runs again before it is reported.
+        for (ids, next) in [(&reaped.returned, "retry"), (&reaped.failed, "failed")] {
+            for id in ids {
+                self.report(*id, next).await;
+            }
+        }
         Ok(reaped)
+    }
+
+    /// Reports an attempt that has ended with its worker. The row is read for the names of its machine and its step; one
+    /// that another worker has run on meanwhile may tell a later step.
+    async fn report(&self, id: InstanceId, next: &'static str) {
+        let instance = match self.node.store().get(id).await {
+            Ok(Some(instance)) => instance,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::warn!(instance = %id, %error, next, "the worker of a step died");
+                return;
+            }
+        };
+        let (machine, step) = (instance.machine, instance.step);
+        tracing::warn!(
+            instance = %id,
+            machine,
+            version = instance.version,
+            step,
+            attempt = instance.attempt,
+            crashes = instance.crashes,
+            kind = "crash",
+            error = "its worker died or lost its lease",
+            next = if next == "retry" { "tried again" } else { next },
+            "the step failed"
+        );
+        metrics::failed(machine, step, "crash", next);
     }
 }

@@ -16,6 +16,7 @@ use super::reconciler::Reconciler;
 use super::recorder::Recorder;
 use super::surveyor::Surveyor;
 use super::timers::Timers;
+use super::unserved::warn_of_machines;
 use super::warden::Warden;
 use super::watchdog::{Watchdog, WatchdogThread};
 use crate::client::Client;
@@ -104,6 +105,7 @@ impl Engine {
         let node = &self.node;
         let heartbeat = Heartbeat::new(node.clone());
         heartbeat.register().await?;
+        warn_of_machines(node).await;
         self.upkeep.spawn(heartbeat.run());
         node.client.hub.tell_wishes(node);
         self.upkeep.spawn(Warden::new(node.clone()).run());
@@ -226,7 +228,7 @@ impl Engine {
         if let Err(error) = self.node.give_back_if_unsure().await {
             tracing::debug!(%error, "could not give back what a broken call left");
         }
-        self.node.set_worker(None);
+        self.node.unset_worker();
         let deregistering = self.node.store().deregister(worker);
         match tokio::time::timeout(LAST_CALLS, deregistering).await {
             Ok(Ok(())) => tracing::info!(%worker, "deregistered"),

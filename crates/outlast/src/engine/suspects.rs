@@ -1,85 +1,234 @@
-//! Runs steps that took their worker down one at a time.
+//! Bounds how many suspects run at a time, so that a step which kills its worker is found.
 //!
-//! Which of those that ran beside each other did it shows when only one of them is there to be counted at the next
-//! crash (PROTOCOL §3 #14).
+//! A suspect is an instance with several crashes in a row (`SUSPECT_AFTER`). Most suspects are innocent: they ran beside
+//! the guilty step, or their worker was killed from outside. So many of them run together at first, and half as many
+//! after each further crash. Innocent groups finish and are cleared. The guilty step ends up as the only suspect of its
+//! worker, and from then on its crashes count (PROTOCOL §3 #14).
 
 use super::backoff::jittered;
-use outlast_core::{Claim, ClaimRef};
-use std::sync::atomic::{AtomicU32, Ordering};
+use outlast_core::{Claim, ClaimRef, SUSPECT_AFTER};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How often in a row a step has taken its worker down when it is run apart from others like it: once, a machine
-/// was lost or a process killed, and most that ran there are innocent.
-const SUSPECT_AFTER: i32 = 2;
-/// How long a suspect is left when another is running here; longer, the more were left meanwhile.
-const SUSPECT_PAUSE: Duration = Duration::from_millis(200);
-const SUSPECTS_AHEAD_MAX: u32 = 50;
+/// The shortest and the longest time for which a suspect is given back when the group is full.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// A suspect waits for this share of the time for which the group has run: short against the steps that it waits for.
+const PAUSE_SHARE: u32 = 4;
 
-/// Whether this is to run apart. One with a partition key is not: it must not lose its place in the line, and none
-/// of its line runs beside it.
+/// How long an admitted suspect waits before it starts, for each crash, and at most. Meanwhile other suspects of the
+/// same claim are given back, and fresh steps beside it finish: the next crash counts neither.
+const SETTLE: Duration = Duration::from_millis(20);
+const SETTLE_MAX: Duration = Duration::from_millis(200);
+/// How often it looks whether the others are given back, and for how long.
+const SETTLE_LOOK: Duration = Duration::from_millis(5);
+const SETTLE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whether this instance runs in a bounded group. An instance with a partition key does not: given back, it would lose
+/// its place in the line, and none of its line runs beside it.
 pub(crate) fn is_suspect(claim: &Claim) -> bool {
+    claim.crashes >= suspect_after() && claim.partition_key.is_none()
+}
+
+fn suspect_after() -> i32 {
     #[cfg(outlast_mutants)]
     if outlast_core::mutant::is("suspects-run-together") {
-        return false;
+        return i32::MAX;
     }
-    claim.crashes >= SUSPECT_AFTER && claim.partition_key.is_none()
+    #[cfg(outlast_mutants)]
+    if outlast_core::mutant::is("suspects-run-one-at-a-time") {
+        return 2;
+    }
+    SUSPECT_AFTER
 }
 
 /// The suspects of a node.
-#[derive(Default)]
 pub(crate) struct Suspects {
-    /// The one that runs here, until it has survived or its claim is lost: one that blocks its thread must not keep
-    /// the place for ever.
-    place: Mutex<Option<Suspect>>,
-    /// How many were left since it began.
-    left: AtomicU32,
+    /// How many steps this node runs at a time, in all queues.
+    slots: usize,
+    group: Mutex<HashMap<ClaimRef, Member>>,
+    /// How many suspects are being given back.
+    leaving: AtomicUsize,
 }
 
-struct Suspect {
-    claim: ClaimRef,
+/// A suspect that runs here.
+struct Member {
+    /// How many may run together with it, itself among them.
+    limit: usize,
+    since: Instant,
+    /// A member whose claim is lost keeps no place: its step may block its thread for ever.
     lost: CancellationToken,
 }
 
-/// The place of the one suspect that runs here; free again when this is gone.
-pub(crate) struct Apart<'a> {
+/// The place of a suspect in the group; free again when this is dropped.
+pub(crate) struct Admitted<'a> {
     suspects: &'a Suspects,
     claim: ClaimRef,
+    crashes: i32,
 }
 
+/// A suspect that is being given back, until this is dropped.
+pub(crate) struct Leaving<'a>(&'a AtomicUsize);
+
 impl Suspects {
-    /// The place of the one suspect that runs here, if it is free.
-    pub(crate) fn set_apart(&self, claim: ClaimRef, lost: &CancellationToken) -> Option<Apart<'_>> {
-        let mut place = self.place();
-        if place.as_ref().is_some_and(|it| !it.lost.is_cancelled()) {
+    pub(crate) fn new(slots: usize) -> Suspects {
+        Suspects {
+            slots,
+            group: Mutex::default(),
+            leaving: AtomicUsize::new(0),
+        }
+    }
+
+    /// A place in the group, if there is one for this suspect.
+    pub(crate) fn admit(&self, claim: &Claim, lost: &CancellationToken) -> Option<Admitted<'_>> {
+        let mut group = self.group();
+        group.retain(|_, member| !member.lost.is_cancelled());
+        let limit = self.limit(claim.crashes);
+        let most = group
+            .values()
+            .map(|member| member.limit)
+            .fold(limit, usize::min);
+        if group.len() >= most {
             return None;
         }
-        let lost = lost.clone();
-        *place = Some(Suspect { claim, lost });
-        self.left.store(0, Ordering::Relaxed);
-        Some(Apart {
+        let member = Member {
+            limit,
+            since: Instant::now(),
+            lost: lost.clone(),
+        };
+        group.insert(claim.reference(), member);
+        Some(Admitted {
             suspects: self,
-            claim,
+            claim: claim.reference(),
+            crashes: claim.crashes,
         })
     }
 
-    /// How long to leave one while another runs.
-    pub(crate) fn leave(&self) -> Duration {
-        let ahead = self.left.fetch_add(1, Ordering::Relaxed);
-        jittered(SUSPECT_PAUSE * (1 + ahead.min(SUSPECTS_AHEAD_MAX)))
+    /// How many suspects run together after so many crashes in a row: half of the slots, then half of that.
+    fn limit(&self, crashes: i32) -> usize {
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("suspects-run-one-at-a-time") {
+            return 1;
+        }
+        let halvings = u32::try_from(crashes - SUSPECT_AFTER + 1).unwrap_or(0);
+        self.slots.checked_shr(halvings).unwrap_or(0).max(1)
     }
 
-    fn place(&self) -> MutexGuard<'_, Option<Suspect>> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    /// How long a suspect is given back for while the group is full. It grows with the age of the group: many short
+    /// pauses would keep the store busy, and a long one would outlast the steps that are waited for.
+    pub(crate) fn leave(&self) -> (Duration, Leaving<'_>) {
+        self.leaving.fetch_add(1, Ordering::SeqCst);
+        let group = self.group();
+        let ages = group.values().map(|member| member.since.elapsed());
+        let members = u32::try_from(group.len()).unwrap_or(u32::MAX).max(1);
+        let age: Duration = ages.sum::<Duration>() / members;
+        let pause = (age / PAUSE_SHARE).clamp(PAUSE_MIN, PAUSE_MAX);
+        (jittered(pause), Leaving(&self.leaving))
+    }
+
+    fn group(&self) -> MutexGuard<'_, HashMap<ClaimRef, Member>> {
+        self.group.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Apart<'_> {
-    fn drop(&mut self) {
-        let mut place = self.suspects.place();
-        if place.as_ref().is_some_and(|it| it.claim == self.claim) {
-            *place = None;
+impl Admitted<'_> {
+    /// Waits until the suspects that came with this one are given back.
+    pub(crate) async fn settle(&self) {
+        let crashes = u32::try_from(self.crashes - SUSPECT_AFTER + 1).unwrap_or(1);
+        tokio::time::sleep(SETTLE.saturating_mul(crashes).min(SETTLE_MAX)).await;
+        let begun = Instant::now();
+        while self.suspects.leaving.load(Ordering::SeqCst) > 0 && begun.elapsed() < SETTLE_PATIENCE
+        {
+            tokio::time::sleep(SETTLE_LOOK).await;
         }
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        self.suspects.group().remove(&self.claim);
+    }
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast_core::{InstanceId, Json, NewInstance, Revision};
+
+    fn suspect(id: i64, crashes: i32) -> Claim {
+        let row = NewInstance::new("machine", "step", Json::null());
+        let mut claim = Claim::at_insert(row, InstanceId(id), Revision(1));
+        claim.crashes = crashes;
+        claim
+    }
+
+    fn admitted(suspects: &Suspects, crashes: &[i32]) -> usize {
+        let lost = CancellationToken::new();
+        let claims = (0..)
+            .zip(crashes)
+            .map(|(id, crashes)| suspect(id, *crashes));
+        let admitted: Vec<_> = claims.filter_map(|it| suspects.admit(&it, &lost)).collect();
+        admitted.len()
+    }
+
+    #[test]
+    fn two_crashes_make_no_suspect_and_a_key_never_does() {
+        assert!(!is_suspect(&suspect(1, 2)));
+        assert!(is_suspect(&suspect(1, 3)));
+        let mut keyed = suspect(1, 9);
+        keyed.partition_key = Some("key".into());
+        assert!(!is_suspect(&keyed));
+    }
+
+    #[test]
+    fn each_crash_halves_how_many_run_together_down_to_one() {
+        let suspects = Suspects::new(100);
+        for (crashes, together) in [(3, 50), (4, 25), (5, 12), (8, 1), (9, 1), (i32::MAX, 1)] {
+            assert_eq!(admitted(&suspects, &[crashes; 200]), together, "{crashes}");
+        }
+        assert_eq!(admitted(&Suspects::new(1), &[3; 4]), 1);
+    }
+
+    #[test]
+    fn the_most_suspicious_member_bounds_the_group() {
+        let suspects = Suspects::new(16);
+        assert_eq!(admitted(&suspects, &[6, 3, 3, 3]), 1);
+        assert_eq!(admitted(&suspects, &[3, 6, 3, 3]), 3);
+    }
+
+    #[test]
+    fn a_member_whose_claim_is_lost_keeps_no_place() {
+        let suspects = Suspects::new(1);
+        let (gone, lost) = (CancellationToken::new(), CancellationToken::new());
+        let _blocked = suspects.admit(&suspect(1, 3), &gone).unwrap();
+        assert!(suspects.admit(&suspect(2, 3), &lost).is_none());
+        gone.cancel();
+        assert!(suspects.admit(&suspect(2, 3), &lost).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_suspect_waits_for_a_share_of_the_time_that_the_group_has_run() {
+        let suspects = Suspects::new(2);
+        let lost = CancellationToken::new();
+        let _member = suspects.admit(&suspect(1, 3), &lost);
+        assert!(suspects.leave().0 <= PAUSE_MIN * 2);
+        tokio::time::advance(Duration::from_secs(8)).await;
+        let pause = suspects.leave().0;
+        assert!(
+            pause > Duration::from_millis(900) && pause < Duration::from_secs(4),
+            "{pause:?}"
+        );
+        tokio::time::advance(Duration::from_secs(3_600)).await;
+        assert!(suspects.leave().0 <= PAUSE_MAX * 2);
     }
 }

@@ -140,11 +140,12 @@ impl Watchdog {
         let committed = self.node.store().commit(vec![commit].into()).await?;
         self.node.leave_behind(code);
         if let [Answer::Committed { .. }] = committed.answers[..] {
-            metrics::failed(code.machine, code.step, "blocked");
-            tracing::error!(
+            metrics::failed(code.machine, code.step, "blocked", "failed");
+            tracing::warn!(
                 instance = %code.claim.id, machine = code.machine, step = code.step,
-                "the step blocks its thread: its instance fails, the thread and its slot are lost until this \
-                 process ends"
+                attempt = code.attempt + 1, kind = "blocked", next = "failed",
+                error = "it blocks its thread; the thread and its slot are lost until this process ends",
+                "the step failed"
             );
             let mut hints = Hints::now(committed.woken);
             hints.ended.push(code.claim.id);

@@ -4,6 +4,7 @@ use super::children::{ChildHandle, ChildOf, Sent, readable};
 use super::wish::Wish;
 use super::{Machine, Signal, StepError};
 use crate::client::Client;
+use crate::lease::Covered;
 use outlast_core::{
     Child, Claim, DroppedChild, Error, InstanceId, Invalid, Joined, Json, Parent, Signal as Message,
 };
@@ -27,6 +28,8 @@ pub(crate) struct Surroundings {
     pub(crate) span: Span,
     /// The claim is known to be lost.
     pub(crate) lost: CancellationToken,
+    /// Whether the claim is surely still this worker's.
+    pub(crate) covered: Covered,
     /// A cancel that comes while the step runs.
     pub(crate) wish: Arc<Wish>,
     /// The engine is about to stop.
@@ -44,6 +47,15 @@ impl Context {
 
     pub(crate) fn claim(&self) -> &Claim {
         &self.claim
+    }
+
+    /// Comes back only while the claim is surely this worker's. To be awaited before more user code starts: past the
+    /// lease the claim is lost, and the engine drops what runs for it.
+    pub(crate) async fn stay_covered(&self) {
+        if !self.surroundings.covered.is_sure() {
+            self.surroundings.lost.cancel();
+            std::future::pending::<()>().await;
+        }
     }
 
     pub(crate) fn into_claim(self) -> Box<Claim> {

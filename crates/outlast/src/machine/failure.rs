@@ -6,7 +6,8 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// The error of a step. `?` on any error makes one.
+/// The error of a step. `?` makes one of any error, of `anyhow::Error`, of `Box<dyn Error + Send + Sync>` and of a text.
+/// Its text has the causes too.
 ///
 /// It goes to [`Machine::handle`](super::Machine::handle); a fatal one stops the instance without asking.
 /// It does not implement [`std::error::Error`] itself, so that every error can become one.
@@ -44,7 +45,8 @@ impl StepError {
     }
 }
 
-impl<E: Error + Send + Sync + 'static> From<E> for StepError {
+/// Any error, a boxed one, an `anyhow::Error`, a text.
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for StepError {
     fn from(error: E) -> StepError {
         StepError::new(error)
     }
@@ -117,6 +119,11 @@ impl fmt::Display for Failure {
     }
 }
 
+/// The error of a try that took longer than its own limit. It becomes [`Failure::Timeout`], as the engine's limit does.
+#[derive(Debug, thiserror::Error)]
+#[error("the step took longer than {0:?}")]
+pub(crate) struct TimedOut(pub(crate) Duration);
+
 /// Why user code has no outcome to commit.
 #[derive(Debug)]
 pub(crate) enum Trouble {
@@ -124,6 +131,8 @@ pub(crate) enum Trouble {
     Failure(Failure),
     /// The end, with this reason: nobody is asked.
     Fatal(String),
+    /// The end, since the state does not decode. The reason quotes the state.
+    Undecodable(String),
     /// The store could not be asked what the code has to know: somebody else may, or later.
     Store(outlast_core::Error),
 }
@@ -139,6 +148,8 @@ impl From<StepError> for Trouble {
     fn from(error: StepError) -> Trouble {
         if error.is_fatal() {
             Trouble::Fatal(error.to_string())
+        } else if let Some(TimedOut(limit)) = error.downcast_ref() {
+            Trouble::Failure(Failure::Timeout(*limit))
         } else {
             Trouble::Failure(Failure::Error(error))
         }
@@ -155,7 +166,7 @@ impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Trouble::Failure(failure) => failure.fmt(f),
-            Trouble::Fatal(reason) => f.write_str(reason),
+            Trouble::Fatal(reason) | Trouble::Undecodable(reason) => f.write_str(reason),
             Trouble::Store(error) => error.fmt(f),
         }
     }

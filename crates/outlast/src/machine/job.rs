@@ -1,6 +1,6 @@
 //! The one-step form of a machine.
 
-use super::failure::write_chain;
+use super::failure::{TimedOut, write_chain};
 use super::{Context, Failure, History, Machine, Outcome, StepResult};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -90,7 +90,8 @@ pub trait Job: Send + Sync + 'static {
     }
 }
 
-/// Why a job did not work, and what to do about it. `?` on any error makes one that is tried again.
+/// Why a job did not work, and what to do about it. `?` makes one that is tried again, of any error, of `anyhow::Error`, of
+/// `Box<dyn Error + Send + Sync>` and of a text. Its text has the causes too.
 pub struct JobError {
     source: Box<dyn Error + Send + Sync>,
     then: Then,
@@ -135,7 +136,8 @@ impl JobError {
     }
 }
 
-impl<E: Error + Send + Sync + 'static> From<E> for JobError {
+/// Any error, a boxed one, an `anyhow::Error`, a text.
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for JobError {
     fn from(error: E) -> JobError {
         JobError::retry(error)
     }
@@ -241,7 +243,7 @@ impl<J: Job> Machine for J {
         let performed = match limit < J::TIMEOUT {
             true => match tokio::time::timeout(limit, self.perform(args, cx)).await {
                 Ok(performed) => performed,
-                Err(_) => return Ok(again(self, cx, &policy, None, &Failure::Timeout(limit))),
+                Err(_) => return Err(TimedOut(limit).into()),
             },
             false => self.perform(args, cx).await,
         };

@@ -181,7 +181,7 @@ impl<W: Workflow> Run for Replayed<W> {
 /// when a build that reads it is there.
 fn state_of<M: Machine>(cx: &Context) -> Result<M::State, Trouble> {
     codec::decode(cx.step(), &cx.claim().state)
-        .map_err(|invalid| Trouble::Fatal(invalid.to_string()))
+        .map_err(|invalid| Trouble::Undecodable(invalid.to_string()))
 }
 
 /// Every machine a node can run.

@@ -11,17 +11,22 @@ use crate::engine::{
 use crate::error::SetupError;
 use crate::machine::{Machine, Registered};
 use crate::workflow::Workflow;
-use outlast_core::{Error, Inspect, ManualClock, QueueSummary, Store, Timestamp, limits};
-use std::collections::BTreeMap;
+use outlast_core::{
+    Claim, Error, Inspect, InstanceId, ManualClock, QueueSummary, Store, Timestamp, limits,
+};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
-/// Steps after which a run is taken for one that never ends.
-const STEPS_MAX: u32 = 100_000;
+/// Steps of all instances after which a run is taken for one that never ends.
+const ALL_STEPS_MAX: u32 = 100_000;
 
-/// Moves of time after which the same holds, unless the test says otherwise.
+/// Steps of one instance while time stands still, after which it goes in circles. Most machines are tested with fewer.
+const STEPS_MAX: u32 = 1_000;
+
+/// Moves of time after which a run is taken for one that never ends.
 const JUMPS_MAX: u32 = 1_000;
 
 /// Runs machines in the calling task. It is also a [`Client`]: insert and signal through it.
@@ -47,6 +52,11 @@ struct Watch(Arc<Mutex<Watched>>);
 struct Watched {
     tally: Tally,
     crashes: Vec<Crash>,
+    /// The steps of each instance since time was moved.
+    steps: HashMap<InstanceId, u32>,
+    steps_max: u32,
+    /// The instance that ran last, in words.
+    last: String,
 }
 
 struct Crash {
@@ -65,6 +75,7 @@ pub struct HarnessBuilder {
     machines: Vec<Result<Registered, SetupError>>,
     run_ahead: u32,
     jumps_max: u32,
+    steps_max: u32,
 }
 
 impl Harness {
@@ -86,9 +97,10 @@ impl Harness {
     ///
     /// # Panics
     ///
-    /// When the store cannot be used, and when it does not come to rest.
+    /// When the store cannot be used, and when it does not come to rest: one instance has run
+    /// [`steps_max`](HarnessBuilder::steps_max) steps while time stood still, or all of them 100,000.
     pub async fn run(&mut self) -> Tally {
-        self.watched().tally = Tally::default();
+        self.begin_run();
         self.run_now().await;
         self.watched().tally
     }
@@ -98,30 +110,45 @@ impl Harness {
     ///
     /// # Panics
     ///
-    /// When the store cannot be used, and when it does not come to rest.
+    /// When the store cannot be used, and when it does not come to rest: as [`run`](Harness::run), or time was moved
+    /// [`jumps_max`](HarnessBuilder::jumps_max) times.
     pub async fn run_all(&mut self) -> Tally {
-        self.watched().tally = Tally::default();
+        self.begin_run();
         for _ in 0..self.jumps_max {
             self.run_now().await;
             match self.next_due_in().await {
-                Some(next) => self.clock.advance(next),
+                Some(next) => self.move_time(next),
                 None => return self.watched().tally,
             }
         }
         panic!(
-            "time was moved {JUMPS_MAX} times and there is no end: a machine waits again and again"
+            "time was moved {} times and there is no end: a machine waits again and again; the last that ran was {}",
+            self.jumps_max,
+            self.watched().last
         );
+    }
+
+    fn begin_run(&mut self) {
+        let mut watched = self.watched();
+        watched.tally = Tally::default();
+        watched.steps.clear();
+    }
+
+    fn move_time(&mut self, by: Duration) {
+        self.clock.advance(by);
+        self.watched().steps.clear();
     }
 
     /// Moves time forward, and wakes what waits until then. Nothing runs before the next [`run`](Harness::run).
     pub async fn advance(&mut self, by: Duration) {
-        self.clock.advance(by);
+        self.move_time(by);
         self.fire().await;
     }
 
     /// Moves time to a moment, and wakes what waits until then.
     pub async fn set_time(&mut self, now: Timestamp) {
         self.clock.set(now);
+        self.watched().steps.clear();
         self.fire().await;
     }
 
@@ -220,10 +247,11 @@ impl Harness {
                 if ran == Ran::Crashed {
                     self.take_over().await;
                 }
-                let steps = self.watched().tally.steps;
+                let watched = self.watched();
+                let (steps, last) = (watched.tally.steps, &watched.last);
                 assert!(
-                    steps < STEPS_MAX,
-                    "{steps} steps have run and there is no end: a machine goes in circles"
+                    steps < ALL_STEPS_MAX,
+                    "{steps} steps have run and there is no end; the last was {last}"
                 );
             }
         }
@@ -286,6 +314,7 @@ impl HarnessBuilder {
             machines: Vec::new(),
             run_ahead: Settings::default().run_ahead,
             jumps_max: JUMPS_MAX,
+            steps_max: STEPS_MAX,
         }
     }
 
@@ -314,10 +343,17 @@ impl HarnessBuilder {
         self
     }
 
-    /// How often [`run_all`](Harness::run_all) moves time before it takes the machines for ones that never end;
-    /// 1,000 unless said otherwise.
+    /// How often [`run_all`](Harness::run_all) moves time before it takes the machines for ones that never end.
+    /// Default: 1,000.
     pub fn jumps_max(mut self, jumps: u32) -> HarnessBuilder {
         self.jumps_max = jumps;
+        self
+    }
+
+    /// How many steps one instance runs while time stands still before it is taken for one that goes in circles. Each
+    /// commit of a workflow is such a step. Default: 1,000.
+    pub fn steps_max(mut self, steps: u32) -> HarnessBuilder {
+        self.steps_max = steps;
         self
     }
 
@@ -333,6 +369,7 @@ impl HarnessBuilder {
             ..Settings::default()
         };
         let watch = Watch::default();
+        watch.lock().steps_max = self.steps_max;
         let node = assemble(self.store?, settings, self.machines, Some(watch.fault()))?;
         let node = Arc::new(node);
         let (committer, outbox) = Committer::new(node.clone());
@@ -357,7 +394,13 @@ impl HarnessBuilder {
 impl Watch {
     fn fault(&self) -> Fault {
         let watch = self.clone();
-        Arc::new(move |moment| watch.lock().hear(moment))
+        Arc::new(move |moment| {
+            let heard = watch.lock().hear(moment);
+            match heard {
+                Ok(dies) => dies,
+                Err(circles) => panic!("{circles}"),
+            }
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Watched> {
@@ -366,10 +409,11 @@ impl Watch {
 }
 
 impl Watched {
-    /// Counts what was written, and answers whether the worker dies here.
-    fn hear(&mut self, moment: &Moment<'_>) -> bool {
+    /// Counts what was written, and answers whether the worker dies here; or which instance goes in circles.
+    fn hear(&mut self, moment: &Moment<'_>) -> Result<bool, String> {
         if let (Point::AfterCommit, Some(outcome)) = (moment.point, moment.outcome) {
             self.tally.count(outcome);
+            self.count_step(moment.claim)?;
         }
         let mut asked_for = None;
         for (index, crash) in self.crashes.iter_mut().enumerate() {
@@ -385,7 +429,24 @@ impl Watched {
             self.crashes.remove(index);
             self.tally.crashes += 1;
         }
-        asked_for.is_some()
+        Ok(asked_for.is_some())
+    }
+
+    fn count_step(&mut self, claim: &Claim) -> Result<(), String> {
+        let Claim {
+            id, machine, step, ..
+        } = claim;
+        self.last = format!("instance {id} of {machine} at step {step}");
+        let steps = self.steps.entry(*id).or_default();
+        *steps += 1;
+        match *steps > self.steps_max {
+            true => Err(format!(
+                "instance {id} of {machine} goes in circles: it has run {} steps while time stood still, the last of them \
+                 {step}; a machine that needs more is tested with HarnessBuilder::steps_max",
+                self.steps_max
+            )),
+            false => Ok(()),
+        }
     }
 }
 

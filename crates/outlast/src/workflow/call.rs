@@ -185,14 +185,14 @@ pub struct Starting<T> {
 impl<T: DeserializeOwned + 'static> Future for Starting<T> {
     type Output = FlowResult<Started<T>>;
 
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         match this.spread.take() {
             Some(Ok(spread)) => this.waiting.ask(spread),
             Some(Err(invalid)) => return Poll::Ready(Err(FlowError::invalid(invalid))),
             None => {}
         }
-        ready!(this.waiting.poll(&mut ()))?;
+        ready!(this.waiting.poll(&mut (), cx))?;
         let call = this.waiting.leaf(0).expect("it is one call");
         let flow = this.waiting.flow().clone();
         Poll::Ready(Ok(Started {
@@ -239,14 +239,14 @@ pub struct Joining<T> {
 impl<T: DeserializeOwned + 'static> Future for Joining<T> {
     type Output = FlowResult<T>;
 
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         if !std::mem::replace(&mut this.is_asked, true) {
             let mut spread = Spread::default();
             spread.again(this.call);
             this.waiting.ask(spread);
         }
-        ready!(this.waiting.poll(&mut ()))?;
+        ready!(this.waiting.poll(&mut (), cx))?;
         this.waiting.take()
     }
 }
@@ -286,14 +286,14 @@ pub struct Awaiting<'a, T> {
 impl<T: DeserializeOwned + 'static> Future for Awaiting<'_, T> {
     type Output = FlowResult<T>;
 
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         match this.spread.take() {
             Some(Ok(spread)) => this.waiting.ask(spread),
             Some(Err(invalid)) => return Poll::Ready(Err(FlowError::invalid(invalid))),
             None => {}
         }
-        ready!(this.waiting.poll(&mut this.shape))?;
+        ready!(this.waiting.poll(&mut this.shape, cx))?;
         this.waiting.take()
     }
 }

@@ -6,11 +6,41 @@ use super::events::{CallKind, Failed};
 use super::flow::Flow;
 use super::runtime::Answered;
 use super::waiting::Work;
+use crate::Client;
 use crate::machine::Signal;
 use outlast_core::{
     CancelAnswer, ClosePolicy, Delivery, InstanceId, Json, NewSignal, Note, Status,
 };
+use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display};
+
+/// What came of a [signal to a child](ChildRef::signal). A crash does not change it: a signal that was delivered before the
+/// worker died is `Delivered` when the code is run again, also if the child has consumed it and has ended since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChildSignalAnswer {
+    /// The signal is in the inbox of the child, or was.
+    Delivered,
+    /// The child has ended: nothing would ever read the signal.
+    NoTarget,
+    /// The child holds as many unconsumed signals as it may.
+    InboxFull,
+}
+
+/// What came of [asking a child to end](ChildRef::cancel). A crash does not change it: a child that was asked before the
+/// worker died was `Requested` to end when the code is run again, also if the child has ended since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChildCancelAnswer {
+    /// The child is asked to end: by this call, or by another request that came before its end.
+    Requested,
+    /// The child is cancelled: it still waited for a place in the window of its group, so nothing of it has run.
+    NeverStarted,
+    /// The code knows that the child has ended, or the child has ended without being asked to.
+    AlreadyEnded,
+    /// An operator has removed the child.
+    NotFound,
+}
 
 /// A child that this run has started, as its history knows it.
 #[derive(Clone)]
@@ -69,9 +99,8 @@ impl ChildRef {
         self.flow.lock().policy_of(self.call)
     }
 
-    /// Sends it a signal: await it. It arrives once, however often the workflow is run again. The answer is a word:
-    /// `delivered`, `no_target` or `inbox_full`.
-    pub fn signal<S: Signal>(&self, signal: S) -> Call<'static, String> {
+    /// Sends it a signal: await it. It arrives once, however often the workflow is run again.
+    pub fn signal<S: Signal>(&self, signal: S) -> Call<'static, ChildSignalAnswer> {
         let payload = signal.payload();
         self.tell(S::NAME, move |client, child, key| async move {
             let payload = payload.map_err(|invalid| invalid.to_string())?;
@@ -81,34 +110,41 @@ impl ChildRef {
             let answers = answers.map_err(|error| error.to_string())?;
             Ok(match answers.first() {
                 // The key is this call's own: a try before this one has delivered it.
-                Some(Delivery::Delivered { .. } | Delivery::Duplicate { .. }) => "delivered",
-                Some(Delivery::InboxFull { .. }) => "inbox_full",
-                Some(Delivery::NoTarget) | None => "no_target",
+                Some(Delivery::Delivered { .. } | Delivery::Duplicate { .. }) => {
+                    ChildSignalAnswer::Delivered
+                }
+                Some(Delivery::InboxFull { .. }) => ChildSignalAnswer::InboxFull,
+                Some(Delivery::NoTarget) | None => ChildSignalAnswer::NoTarget,
             })
         })
     }
 
-    /// Asks it to end: await it. The answer is a word.
-    pub fn cancel(&self, reason: impl Display) -> Call<'static, String> {
+    /// Asks it to end: await it.
+    pub fn cancel(&self, reason: impl Display) -> Call<'static, ChildCancelAnswer> {
         let parent = self.flow.id();
         let note = Note::by(format!("parent {parent}")).because(reason.to_string());
+        // Seen when the call is made, so that it is the same whenever the code is run again.
+        let knows_end = self.status().is_some();
         self.tell("cancel", move |client, child, _| async move {
-            let answer = client.cancel(child, note).await;
-            let answer = answer.map_err(|error| error.to_string())?;
-            Ok(match answer {
-                CancelAnswer::Requested(_) | CancelAnswer::AlreadyRequested(_) => "requested",
-                CancelAnswer::NeverStarted => "never_started",
-                CancelAnswer::AlreadyEnded(_) => "already_ended",
-                CancelAnswer::NotFound => "not_found",
+            let answer = client.cancel(child, note.clone()).await;
+            Ok(match answer.map_err(|error| error.to_string())? {
+                CancelAnswer::Requested(_) | CancelAnswer::AlreadyRequested(_) => {
+                    ChildCancelAnswer::Requested
+                }
+                CancelAnswer::NeverStarted => ChildCancelAnswer::NeverStarted,
+                CancelAnswer::AlreadyEnded(_) if knows_end => ChildCancelAnswer::AlreadyEnded,
+                CancelAnswer::AlreadyEnded(_) => asked_before(&client, child, &note).await?,
+                CancelAnswer::NotFound => ChildCancelAnswer::NotFound,
             })
         })
     }
 
     /// Something that is sent to the child, as a call that is recorded.
-    fn tell<F, Fut>(&self, name: &str, send: F) -> Call<'static, String>
+    fn tell<T, F, Fut>(&self, name: &str, send: F) -> Call<'static, T>
     where
-        F: FnOnce(crate::Client, InstanceId, String) -> Fut + Send + 'static,
-        Fut: Future<Output = Result<&'static str, String>> + Send + 'static,
+        T: Serialize + Send,
+        F: FnOnce(Client, InstanceId, String) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T, String>> + Send + 'static,
     {
         let (flow, call) = (self.flow.clone(), self.call);
         // Drawn when the call is made, so that it is the same whenever the code is run again.
@@ -125,14 +161,38 @@ impl ChildRef {
             };
             let child = find(&flow, &client, call).await.map_err(failed)?;
             let answer = send(client, child, key).await.map_err(failed)?;
-            Json::of(answer).map_err(|invalid| failed(invalid.to_string()))
+            Json::of(&answer).map_err(|invalid| failed(invalid.to_string()))
         });
         self.flow.work(CallKind::Tell, name, work)
     }
 }
 
+/// What a child that has ended was told before. A worker may have asked it to end and died before that was recorded: the row
+/// keeps the request.
+async fn asked_before(
+    client: &Client,
+    child: InstanceId,
+    note: &Note,
+) -> Result<ChildCancelAnswer, String> {
+    let row = client.get(child).await.map_err(|error| error.to_string())?;
+    let Some(row) = row else {
+        return Ok(ChildCancelAnswer::NotFound);
+    };
+    #[cfg(outlast_mutants)]
+    if outlast_core::mutant::is("answer-of-a-cancel-goes-by-the-crash") {
+        return Ok(ChildCancelAnswer::AlreadyEnded);
+    }
+    // A child that is ended at once never has the request on its row.
+    let was_held = row.status == Status::Cancelled && row.last_error == Some(note.cancellation());
+    Ok(match row.cancel {
+        Some(_) => ChildCancelAnswer::Requested,
+        None if was_held => ChildCancelAnswer::NeverStarted,
+        None => ChildCancelAnswer::AlreadyEnded,
+    })
+}
+
 /// The child of a call: as the history knows it, or, as long as that has not seen it, as the store does.
-async fn find(flow: &Flow, client: &crate::Client, call: i32) -> Result<InstanceId, String> {
+async fn find(flow: &Flow, client: &Client, call: i32) -> Result<InstanceId, String> {
     let (round, position) = {
         let runtime = flow.lock();
         let it = runtime.call(call).link();

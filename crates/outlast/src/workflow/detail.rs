@@ -113,6 +113,8 @@ impl EventDetail {
                 ..EventDetail::default()
             }),
             EventKind::RunStarted
+            | EventKind::GroupAwaited
+            | EventKind::SelectionAwaited
             | EventKind::StepCompleted
             | EventKind::TimerFired
             | EventKind::TimerCancelled

@@ -5,7 +5,33 @@ use outlast_core::{InstanceId, Invalid, Json};
 use std::error::Error;
 use std::fmt;
 
-/// The error of a workflow, and what a call of [`Flow`](super::Flow) fails with. `?` on any error makes one.
+/// The error of a workflow, and what a call of [`Flow`](super::Flow) fails with. `?` makes one of any error, of
+/// `anyhow::Error`, of `Box<dyn Error + Send + Sync>` and of a text. Its text has the causes too.
+///
+/// ```
+/// use outlast::prelude::*;
+///
+/// fn load() -> anyhow::Result<u64> {
+///     anyhow::bail!("no such order")
+/// }
+///
+/// fn check(n: u64) -> Result<u64, Box<dyn std::error::Error + Send + Sync>> {
+///     Ok(n)
+/// }
+///
+/// async fn code(flow: Flow) -> FlowResult<u64> {
+///     // Inside a step as well.
+///     let loaded = flow.step("load", async || Ok::<_, StepFailure>(check(load()?)?)).await?;
+///     Ok(check(loaded)?)
+/// }
+///
+/// # use outlast::workflow::StepFailure;
+/// let error: FlowError = load().map_err(|error| error.context("order 7")).unwrap_err().into();
+/// assert_eq!(error.to_string(), "order 7: no such order");
+/// ```
+///
+/// A `Box<dyn Error>` without `Send + Sync` does not become one: an error may travel to another thread. Make it a text,
+/// `.map_err(|error| error.to_string())?`, or add the bounds.
 ///
 /// It does not implement [`std::error::Error`] itself, so that every error can become one.
 pub struct FlowError {
@@ -175,7 +201,8 @@ impl FlowError {
     }
 }
 
-impl<E: Error + Send + Sync + 'static> From<E> for FlowError {
+/// Any error, a boxed one, an `anyhow::Error`, a text.
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for FlowError {
     fn from(error: E) -> FlowError {
         FlowError::new(error)
     }

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::OnceLock;
 
 /// Of `RunStarted`.
@@ -35,6 +36,10 @@ pub(crate) struct Scheduled {
     pub(crate) policy: Option<RetryPolicy>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) group: Option<Place>,
+    /// Whether the code went on once it was started, of a child in no group. Histories from before this was recorded do not
+    /// have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) launched: Option<bool>,
 }
 
 /// Where a call stands in the groups it is in.
@@ -49,6 +54,93 @@ pub(crate) struct Place {
     /// Whether the outermost is a selection, of which the first counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) select: bool,
+    /// The member of the selection that it belongs to, from 0; a group is one member. Histories from before this was
+    /// recorded do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) member: Option<usize>,
+}
+
+impl Place {
+    /// Whether the code has the call where the history has it.
+    pub(crate) fn fits(&self, recorded: &Place) -> bool {
+        let is_same_member = recorded.member.is_none() || self.member == recorded.member;
+        self.is_beside(recorded)
+            && (&self.path, self.index) == (&recorded.path, recorded.index)
+            && is_same_member
+    }
+
+    /// Whether both are of the same group, of the same kind and size. The oldest histories do not say of a selection that
+    /// it is one.
+    pub(crate) fn is_beside(&self, other: &Place) -> bool {
+        let group = |it: &Place| (it.path.first().copied(), it.size);
+        let knows_kind = |it: &Place| it.select || it.member.is_some();
+        let is_same_kind = self.select == other.select || !knows_kind(self) || !knows_kind(other);
+        group(self) == group(other) && is_same_kind
+    }
+}
+
+/// For people: `number 2 of 3 in all, calls [1, 4]`.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.select {
+            true => CallKind::Selection,
+            false => CallKind::Group,
+        };
+        let (number, size, kind) = (self.index + 1, self.size, kind.as_str());
+        write!(
+            f,
+            "number {number} of {size} in {kind}, calls {:?}",
+            self.path
+        )?;
+        match self.member.filter(|_| self.select) {
+            Some(member) => write!(f, ", member {}", member + 1),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Of `GroupAwaited` and `SelectionAwaited`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Outline {
+    /// How many leaves it has.
+    pub(crate) size: usize,
+    /// Their calls in their order, those that follow each other as one, and `|` between the members of a selection:
+    /// `1-3,7|9`.
+    pub(crate) leaves: String,
+    /// How many groups it has, itself among them.
+    pub(crate) groups: usize,
+}
+
+impl Outline {
+    pub(crate) fn of<'a>(members: impl Iterator<Item = &'a [i32]>, groups: usize) -> Outline {
+        let mut size = 0;
+        let members = members.map(|leaves| {
+            size += leaves.len();
+            let runs = leaves.chunk_by(|one, next| one + 1 == *next);
+            let runs = runs.map(|run| match run {
+                [first, .., last] => format!("{first}-{last}"),
+                [] | [_] => run.iter().map(i32::to_string).collect(),
+            });
+            runs.collect::<Vec<_>>().join(",")
+        });
+        let leaves = members.collect::<Vec<_>>().join("|");
+        Outline {
+            size,
+            leaves,
+            groups,
+        }
+    }
+}
+
+/// For people: `of 3, calls 1-2,7`.
+impl fmt::Display for Outline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "of {}, calls {}", self.size, self.leaves)?;
+        match self.groups {
+            1 => Ok(()),
+            groups => write!(f, " in {groups} groups"),
+        }
+    }
 }
 
 /// Of `TimerScheduled`, `StepScheduled`, `SignalAwaited`.
@@ -76,6 +168,20 @@ pub(crate) struct Failed {
     /// `error`, `panic`, `timeout` or `invalid`.
     pub(crate) kind: String,
     pub(crate) error: String,
+}
+
+/// Kind and text of a `StepFailed`, in the words of logs and metrics.
+pub(crate) fn failed_step(event: &NewEvent) -> (&'static str, String) {
+    let Ok(Failed { kind, error }) = data(event) else {
+        return ("error", String::new());
+    };
+    let kind = match kind.as_str() {
+        "panic" => "panic",
+        "timeout" => "timeout",
+        "invalid" => "outcome",
+        _ => "error",
+    };
+    (kind, error)
 }
 
 /// Of `ChildStarted` and of all ends of children.
@@ -200,8 +306,8 @@ impl CallKind {
             | EventKind::ChildCancelled
             | EventKind::ChildTerminated => CallKind::Child,
             EventKind::ChildTold => CallKind::Tell,
-            EventKind::GroupResolved => CallKind::Group,
-            EventKind::SelectionResolved => CallKind::Selection,
+            EventKind::GroupAwaited | EventKind::GroupResolved => CallKind::Group,
+            EventKind::SelectionAwaited | EventKind::SelectionResolved => CallKind::Selection,
             EventKind::TimerScheduled | EventKind::TimerFired | EventKind::TimerCancelled => {
                 CallKind::Timer
             }

@@ -185,9 +185,8 @@ impl Client {
                 max: HISTORY_PAGE_MAX,
             };
             let page = self.history(page).await?;
-            let is_last = page.len() < HISTORY_PAGE_MAX;
-            events.extend(page);
-            if is_last {
+            events.extend(page.rows);
+            if !page.more {
                 return Ok(events);
             }
         }
@@ -206,7 +205,7 @@ impl Client {
                 after: run.events - 1,
                 max: 1,
             };
-            let last = self.history(last).await?.pop();
+            let last = self.history(last).await?.rows.pop();
             let renewed: Option<Renewed> =
                 last.as_ref().and_then(|event| data_of(&event.data).ok());
             if let Some(Renewed { input: Some(input) }) = renewed {

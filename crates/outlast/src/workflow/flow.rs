@@ -185,7 +185,7 @@ impl Flow {
     }
 
     /// Waits for a call or a group no longer than this: `None` when the time is up first. What was asked for goes on, unless
-    /// [`cancel_rest`](Within::cancel_rest) is said.
+    /// [`cancel_rest`](Within::cancel_rest) is said, here or [of the group](All::cancel_rest).
     pub fn deadline<G: Group>(&self, after: Duration, group: G) -> Within<G> {
         Within::new(self, after, group)
     }

@@ -6,6 +6,7 @@ use super::runtime::{Leaf, NewCall, UnitKind};
 use super::waiting::{Waiting, Work};
 use super::{FlowError, FlowResult};
 use outlast_core::{Invalid, Json};
+use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -21,6 +22,12 @@ pub trait Group: Sized {
     /// Takes the calls out of their shape.
     #[doc(hidden)]
     fn spread(self, into: &mut Spread) -> Result<Self::Shape, Invalid>;
+
+    /// Takes its window: for a deadline, which becomes the outermost group in its place.
+    #[doc(hidden)]
+    fn take_window(&mut self) -> Option<u32> {
+        None
+    }
 }
 
 /// A shape that waits for its results.
@@ -50,7 +57,8 @@ pub struct Spread {
     /// Those that the next call is in.
     pub(super) path: Vec<usize>,
     pub(super) window: Option<u32>,
-    pub(super) cancel_rest: bool,
+    /// The leaves of each group that cancels the rest.
+    pub(super) cancelled: Vec<Range<usize>>,
 }
 
 impl Spread {
@@ -106,6 +114,20 @@ impl Spread {
         self.path.pop();
         shape
     }
+
+    /// The same, of a group that asks its children to end when nobody waits for them any more, if it says so.
+    pub(super) fn within_cancelled<T>(
+        &mut self,
+        cancel_rest: bool,
+        spread: impl FnOnce(&mut Self) -> Result<T, Invalid>,
+    ) -> Result<T, Invalid> {
+        let first = self.leaves.len();
+        let shape = self.within(spread)?;
+        if cancel_rest {
+            self.cancelled.push(first..self.leaves.len());
+        }
+        Ok(shape)
+    }
 }
 
 /// A group that is waited for; made by [`Flow::all`]. Await it, or make it part of another group.
@@ -139,35 +161,35 @@ impl<G: Group> All<G> {
         self
     }
 
-    /// Asks the children that still live when one has failed to end. Otherwise they go on.
+    /// Asks its children that still live when nobody waits for it any more to end: one has failed, or a group or a
+    /// selection around it is decided. Otherwise they go on.
     pub fn cancel_rest(mut self) -> All<G> {
         self.cancel_rest = true;
         self
     }
 
-    /// Waits no longer than this: `None` when the time is up first. What was asked for goes on.
-    pub fn timeout(mut self, after: std::time::Duration) -> super::select::Within<Self> {
+    /// Waits no longer than this: `None` when the time is up first. What was asked for goes on, unless
+    /// [`cancel_rest`](All::cancel_rest) is said, before or after this.
+    pub fn timeout(self, after: std::time::Duration) -> super::select::Within<Self> {
         let flow = self.waiting.flow().clone();
-        let window = self.window.take();
-        flow.deadline(after, self).window(window)
+        flow.deadline(after, self)
     }
 }
 
 impl<G: Group> Future for All<G> {
     type Output = FlowResult<G::Output>;
 
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         if let Some(group) = this.group.take() {
             let mut spread = Spread {
                 window: this.window,
-                cancel_rest: this.cancel_rest,
                 ..Spread::default()
             };
             if let Err(invalid) = spread.check() {
                 return Poll::Ready(Err(FlowError::invalid(invalid)));
             }
-            match spread.within(|spread| group.spread(spread)) {
+            match spread.within_cancelled(this.cancel_rest, |spread| group.spread(spread)) {
                 Ok(shape) => this.shape = Some(shape),
                 Err(invalid) => return Poll::Ready(Err(FlowError::invalid(invalid))),
             }
@@ -176,7 +198,7 @@ impl<G: Group> Future for All<G> {
         let Some(shape) = &mut this.shape else {
             return Poll::Pending;
         };
-        ready!(this.waiting.poll(shape))?;
+        ready!(this.waiting.poll(shape, cx))?;
         let shape = this.shape.take().expect("it was there");
         let failed = this.waiting.resolved().and_then(|it| it.failed);
         if let Some(failed) = failed {
@@ -192,16 +214,20 @@ impl<G: Group> Group for All<G> {
     type Shape = G::Shape;
 
     fn spread(self, into: &mut Spread) -> Result<G::Shape, Invalid> {
-        if self.window.is_some() || self.cancel_rest {
+        if self.window.is_some() {
             return Err(Invalid::new(
                 "group",
-                "inside another one says .window(..) or .cancel_rest(); say it of the outermost",
+                "inside another one says .window(..); say it of the outermost",
             ));
         }
         let group = self.group.ok_or_else(|| {
             Invalid::new("group", "was awaited before it was made part of another")
         })?;
-        into.within(|spread| group.spread(spread))
+        into.within_cancelled(self.cancel_rest, |spread| group.spread(spread))
+    }
+
+    fn take_window(&mut self) -> Option<u32> {
+        self.window.take()
     }
 }
 

@@ -3,7 +3,7 @@
 use super::events::{CallKind, Ended, Scheduled, data_of};
 use super::waits::GroupPlace;
 use crate::client::Client;
-use outlast_core::limits::{HISTORY_PAGE_MAX, PAGE_MAX};
+use outlast_core::limits::HISTORY_PAGE_MAX;
 use outlast_core::{
     Child, ClosePolicy, Event, EventKind, HistoryRequest, Instance, InstanceId, Result, Status,
     Timestamp,
@@ -72,7 +72,7 @@ impl Client {
             let new = events.iter().filter(|it| it.call > Some(after));
             new.for_each(|event| tell(&mut calls, event));
             match events.last() {
-                Some(last) if events.len() == request.max => request.after = last.seq,
+                Some(last) if events.more => request.after = last.seq,
                 Some(_) | None => break,
             }
         }
@@ -85,7 +85,7 @@ impl Client {
     async fn see(&self, instance: &Instance, calls: &mut [ChildCall]) -> Result<()> {
         let open = calls.iter().filter(|it| !it.is_recorded);
         let rounds: BTreeSet<i32> = open.map(|it| it.place.0).collect();
-        let mut seen: HashMap<(i32, i32), Child> = HashMap::new();
+        let mut seen: HashMap<(i32, i32), Seen> = HashMap::new();
         let mut pages = 0;
         for round in rounds {
             let mut after = None;
@@ -93,8 +93,8 @@ impl Client {
                 let page = self.store.children(instance.id, Some(round), after).await?;
                 pages += 1;
                 after = page.last().map(|child| child.id);
-                let is_last = page.len() < PAGE_MAX;
-                seen.extend(page.into_iter().map(|it| ((it.round, it.position), it)));
+                let is_last = !page.more;
+                seen.extend(page.rows.iter().map(Seen::of));
                 if is_last {
                     break;
                 }
@@ -103,10 +103,30 @@ impl Client {
         for call in calls.iter_mut().filter(|it| !it.is_recorded) {
             if let Some(child) = seen.get(&call.place) {
                 (call.child, call.run) = (Some(child.id), Some(child.run));
-                (call.status, call.ended_at) = (Some(child.status), child.finished_at);
+                (call.status, call.ended_at) = (Some(child.status), child.ended_at);
             }
         }
         Ok(())
+    }
+}
+
+/// How a child stands. Its state and its result are not kept: of many children they may be large.
+struct Seen {
+    id: InstanceId,
+    run: i32,
+    status: Status,
+    ended_at: Option<Timestamp>,
+}
+
+impl Seen {
+    fn of(child: &Child) -> ((i32, i32), Seen) {
+        let seen = Seen {
+            id: child.id,
+            run: child.run,
+            status: child.status,
+            ended_at: child.finished_at,
+        };
+        ((child.round, child.position), seen)
     }
 }
 
@@ -131,7 +151,9 @@ fn tell(calls: &mut BTreeMap<i32, ChildCall>, event: &Event) {
         | EventKind::StepCompleted
         | EventKind::StepFailed
         | EventKind::ChildTold
+        | EventKind::GroupAwaited
         | EventKind::GroupResolved
+        | EventKind::SelectionAwaited
         | EventKind::SelectionResolved
         | EventKind::TimerScheduled
         | EventKind::TimerFired

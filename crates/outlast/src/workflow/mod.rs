@@ -84,7 +84,7 @@ mod waiting;
 mod waits;
 
 pub use call::{Activity, Awaiting, Call, Child, Joining, Plain, Started, Starting};
-pub use children::ChildRef;
+pub use children::{ChildCancelAnswer, ChildRef, ChildSignalAnswer};
 pub use definition::{Begin, FlowResult, Run, Running, Workflow};
 pub use detail::EventDetail;
 pub use error::{FlowError, FlowErrorKind};
@@ -98,4 +98,5 @@ pub use select::{Choices, OneOf2, OneOf3, OneOf4, Select, Within};
 pub use timeline::{PolicyApplied, TimelineEntry};
 pub use waits::{Blocked, GroupPlace, GroupWait, Handled, OpenWait, Waits, WindowWait, open_waits};
 
+pub(crate) use events::failed_step;
 pub(crate) use session::{Begun, Session, failed};

@@ -125,14 +125,23 @@ impl<'a> Calls<'a> {
     }
 
     async fn read(&self, run: i32, page: i32) -> Result<Vec<(Place, Origin)>> {
-        let request = HistoryRequest {
-            id: self.id,
-            run,
-            after: page * PAGE,
-            max: PAGE as usize,
-        };
-        let events = self.client.history(request).await?;
-        Ok(events.iter().filter_map(scheduled).collect())
+        let end = (page + 1) * PAGE;
+        let mut found = Vec::new();
+        let mut after = page * PAGE;
+        loop {
+            let request = HistoryRequest {
+                id: self.id,
+                run,
+                after,
+                max: (end - after) as usize,
+            };
+            let events = self.client.history(request).await?;
+            found.extend(events.iter().filter_map(scheduled));
+            match events.last() {
+                Some(last) if events.more && last.seq < end => after = last.seq,
+                Some(_) | None => return Ok(found),
+            }
+        }
     }
 }
 

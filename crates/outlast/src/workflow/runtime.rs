@@ -90,6 +90,11 @@ pub(crate) struct Runtime {
     has_told_difference: bool,
     /// Who waits for the steps.
     pub(super) waker: Option<Waker>,
+    /// The waker that the code itself is polled with, while it is.
+    code_waker: Option<Waker>,
+    /// Other wakers that calls were polled with: those of a combinator that polls nothing else than
+    /// what was woken.
+    kept_wakers: Vec<Waker>,
     pub(super) handle: Option<tokio::runtime::Handle>,
     pub(super) step_timeout: Duration,
 }
@@ -154,6 +159,8 @@ impl Runtime {
             strict: false,
             has_told_difference: false,
             waker: None,
+            code_waker: None,
+            kept_wakers: Vec::new(),
             handle: None,
             step_timeout: Duration::MAX,
         }
@@ -161,6 +168,11 @@ impl Runtime {
 
     pub(super) fn call(&self, call: i32) -> &Call {
         &self.calls[index_of(call)]
+    }
+
+    /// Whether the code has made this call.
+    pub(super) fn has_made(&self, call: Option<i32>) -> bool {
+        call.is_some_and(|call| index_of(call) < self.calls.len())
     }
 
     pub(super) fn call_mut(&mut self, call: i32) -> &mut Call {

@@ -62,18 +62,17 @@ impl<C: Choices> Select<C> {
 impl<C: Choices> Future for Select<C> {
     type Output = FlowResult<C::Output>;
 
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         if let Some(choices) = this.choices.take() {
             let mut spread = Spread {
                 window: this.window,
-                cancel_rest: this.cancel_rest,
                 ..Spread::default()
             };
             if let Err(invalid) = spread.check() {
                 return Poll::Ready(Err(FlowError::invalid(invalid)));
             }
-            match spread.within(|spread| choices.spread(spread)) {
+            match spread.within_cancelled(this.cancel_rest, |spread| choices.spread(spread)) {
                 Ok(shapes) => this.shapes = Some(shapes),
                 Err(invalid) => return Poll::Ready(Err(FlowError::invalid(invalid))),
             }
@@ -82,7 +81,7 @@ impl<C: Choices> Future for Select<C> {
         let Some(shapes) = &mut this.shapes else {
             return Poll::Pending;
         };
-        ready!(this.waiting.poll(shapes))?;
+        ready!(this.waiting.poll(shapes, cx))?;
         let resolved = this.waiting.resolved().unwrap_or_default();
         if let Some(failed) = resolved.failed {
             return Poll::Ready(this.waiting.failure(failed));
@@ -174,16 +173,11 @@ pub struct Within<G: Group> {
 }
 
 impl<G: Group> Within<G> {
-    pub(super) fn new(flow: &Flow, after: Duration, group: G) -> Within<G> {
-        Within {
-            select: Select::new(flow, (group, flow.sleep(after))),
-        }
-    }
-
-    /// What the group inside said.
-    pub(super) fn window(mut self, n: Option<u32>) -> Within<G> {
-        self.select.window = n;
-        self
+    pub(super) fn new(flow: &Flow, after: Duration, mut group: G) -> Within<G> {
+        let window = group.take_window();
+        let mut select = Select::new(flow, (group, flow.sleep(after)));
+        select.window = window;
+        Within { select }
     }
 
     /// Asks the children that still live when the time is up to end. Otherwise they go on.

@@ -33,7 +33,7 @@ use outlast_core::{EventKind, Json, NewEvent, Outcome, Signal, Timestamp};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 
 type Code = Pin<Box<dyn Future<Output = Result<Json, FlowError>> + Send>>;
 
@@ -86,7 +86,7 @@ impl Session {
         }
         loop {
             if self.stops() && self.flow.lock().history.is_ahead() {
-                return Ok(self.go_on());
+                return Ok(self.write_told());
             }
             if let Some(panic) = self.panic.take() {
                 resume_unwind(panic);
@@ -114,6 +114,7 @@ impl Session {
 
     /// Does what is next: what is to be written, if the code has come to something.
     async fn turn(&mut self, cx: &Context) -> Result<Option<Decided>, Trouble> {
+        cx.stay_covered().await;
         let next = Move::next(&self.flow.lock(), &self.inbox, self.result.is_some());
         match next {
             Move::CancelRest => self.cancel_rest(cx).await?,
@@ -124,8 +125,7 @@ impl Session {
             Move::Stray => {
                 self.foreign.get_or_insert(Foreign::Awaits);
             }
-            Move::Write => return Ok(Some(self.go_on())),
-            Move::RecordWaiting => return Ok(Some(self.proceed())),
+            Move::Write => return Ok(Some(self.write())),
             Move::Start { unit, goes_on } => return Ok(Some(self.start(unit, goes_on))),
             Move::Park => return Ok(Some(self.park())),
             Move::SeeChildren => self.see_children(cx).await?,
@@ -156,8 +156,13 @@ impl Session {
     fn apply_next(&mut self) {
         let answers = {
             let mut runtime = self.flow.lock();
-            let follows = runtime.history.next().map(|next| next.kind);
-            if self.result.is_some() && follows.is_some_and(|kind| !may_follow_the_end(kind)) {
+            let next = runtime.history.next();
+            let follows = next.is_none_or(|next| {
+                // A step that ran beside the one with which the code ended is recorded, if the code has made that call.
+                may_follow_the_end(next.kind)
+                    || is_end_of_step(next.kind) && runtime.has_made(next.call)
+            });
+            if self.result.is_some() && !follows {
                 let expected = runtime.describe_event(runtime.history.known());
                 let after = runtime.last_call();
                 runtime.block(expected, format!("the end of the code, after {after}"));
@@ -180,14 +185,21 @@ impl Session {
         let Some(code) = &mut self.code else {
             return;
         };
-        self.flow.lock().forget_waiting();
-        let (polled, foreign) =
-            trap::poll(
-                |cx| match catch_unwind(AssertUnwindSafe(|| code.as_mut().poll(cx))) {
+        let flow = &self.flow;
+        flow.lock().forget_waiting();
+        let (polled, foreign) = trap::poll(
+            |cx| {
+                flow.lock().begin_poll(cx.waker());
+                match catch_unwind(AssertUnwindSafe(|| code.as_mut().poll(cx))) {
                     Ok(polled) => polled.map(Ok),
                     Err(panic) => Poll::Ready(Err(panic)),
-                },
-            );
+                }
+            },
+            || {
+                let kept = flow.lock().end_poll();
+                kept.into_iter().for_each(Waker::wake);
+            },
+        );
         self.foreign = self.foreign.or(foreign);
         let Poll::Ready(over) = polled else {
             return;
@@ -262,6 +274,10 @@ impl Session {
     }
 }
 
+fn is_end_of_step(kind: EventKind) -> bool {
+    matches!(kind, EventKind::StepCompleted | EventKind::StepFailed)
+}
+
 /// Events that may stand behind the last one that the code has asked for.
 fn may_follow_the_end(kind: EventKind) -> bool {
     match kind {
@@ -289,7 +305,9 @@ fn may_follow_the_end(kind: EventKind) -> bool {
         | EventKind::StepFailed
         | EventKind::ActivityScheduled
         | EventKind::ChildScheduled
+        | EventKind::GroupAwaited
         | EventKind::GroupResolved
+        | EventKind::SelectionAwaited
         | EventKind::SelectionResolved
         | EventKind::TimerScheduled
         | EventKind::TimerFired

@@ -8,7 +8,7 @@ use super::origin::{Calls, Origin};
 use crate::client::Client;
 use outlast_core::limits::PAGE_MAX;
 use outlast_core::{
-    ClosePolicy, Event, HistoryRequest, Instance, InstanceId, Operation, OperationId, Result,
+    ClosePolicy, Event, HistoryRequest, Instance, InstanceId, Operation, OperationId, Result, Rows,
     Status, Timestamp, Verb, is_ended_note,
 };
 
@@ -82,13 +82,14 @@ impl PolicyApplied {
 
 impl Client {
     /// A page of the timeline of a run, in the order in which it happened: at most `max` after the one at `after`.
+    /// [`Rows::more`] tells whether more follow: a page with large data is shorter than its `max`.
     pub async fn timeline(
         &self,
         instance: &Instance,
         run: i32,
         after: i32,
         max: usize,
-    ) -> Result<Vec<TimelineEntry>> {
+    ) -> Result<Rows<TimelineEntry>> {
         let request = HistoryRequest {
             id: instance.id,
             run,
@@ -97,13 +98,18 @@ impl Client {
         };
         let events = self.history(request).await?;
         let left = max - events.len();
-        let policies = match left {
-            0 => Vec::new(),
-            left => self.policies(instance, run, after, left).await?,
+        // Policies follow the last event. One more than fits tells whether there are more.
+        let policies = match events.more {
+            true => Vec::new(),
+            false => self.policies(instance, run, after, left + 1).await?,
         };
+        let more = events.more || policies.len() > left;
         let events = events.into_iter().map(TimelineEntry::Event);
         let policies = policies.into_iter().map(TimelineEntry::PolicyApplied);
-        Ok(events.chain(policies).collect())
+        Ok(Rows {
+            rows: events.chain(policies.take(left)).collect(),
+            more,
+        })
     }
 
     /// What the end of a run has meant for children, in the order in which it was done; nothing while the run goes on.

@@ -2,8 +2,10 @@
 //!
 //! A workflow that awaits a socket, a timer of the runtime or a task would be answered differently when it is run again.
 //! Whoever waits keeps the waker it was given; so a waker that was kept when the code comes back tells that something foreign is
-//! awaited. Tasks that the code spawns belong to the runtime it believes to be in: one of its own, which never runs anything.
+//! awaited. Combinators like `FuturesUnordered` keep it too, for the calls in them. They let go of it when these calls are woken,
+//! so all calls are woken before that is looked at. Tasks that the code spawns belong to the runtime it believes to be in: one of its own, which never runs anything.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use tokio::runtime::{Builder, Runtime};
@@ -28,24 +30,39 @@ pub(super) enum Foreign {
     Spawns,
 }
 
-/// Nobody is woken: the code is run on when something of it is answered.
-struct Unheard;
+/// Polls of code that wakes itself while it is polled, after which it is taken for code that waits for
+/// something else. `FuturesUnordered` wakes itself once for each time it has polled all it has.
+const POLLS_MAX: usize = 1_000;
 
-impl Wake for Unheard {
-    fn wake(self: Arc<Self>) {}
+/// Nobody is woken: the code is run on when something of it is answered. Code that wakes itself while it is
+/// polled has only yielded, and is polled again.
+#[derive(Default)]
+struct Unheard {
+    was_woken: AtomicBool,
 }
 
-/// Runs the code until it waits or is over, and tells what it did that it may not.
+impl Wake for Unheard {
+    fn wake(self: Arc<Self>) {
+        self.was_woken.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs the code until it waits or is over, and tells what it did that it may not. `wake_calls` wakes the durable calls
+/// that the code waits for.
 pub(super) fn poll<T>(
-    code: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+    code: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    wake_calls: impl FnOnce(),
 ) -> (Poll<T>, Option<Foreign>) {
     let Some(mut trap) = Trap::take() else {
-        return (code(&mut Context::from_waker(Waker::noop())), None);
+        let polled = Trap::poll(code, &Unheard::default(), Waker::noop());
+        wake_calls();
+        return (polled, None);
     };
     let polled = {
         let _within = trap.runtime.enter();
-        code(&mut Context::from_waker(&trap.waker))
+        Trap::poll(code, &trap.unheard, &trap.waker)
     };
+    wake_calls();
     if trap.runtime.metrics().num_alive_tasks() > 0 {
         // Its tasks go with it.
         trap.runtime.shutdown_background();
@@ -58,12 +75,30 @@ pub(super) fn poll<T>(
 }
 
 impl Trap {
+    /// Polls code until it waits or is over.
+    fn poll<T>(
+        mut code: impl FnMut(&mut Context<'_>) -> Poll<T>,
+        unheard: &Unheard,
+        waker: &Waker,
+    ) -> Poll<T> {
+        let mut cx = Context::from_waker(waker);
+        unheard.was_woken.store(false, Ordering::Relaxed);
+        let mut polled = code(&mut cx);
+        for _ in 1..POLLS_MAX {
+            if polled.is_ready() || !unheard.was_woken.swap(false, Ordering::Relaxed) {
+                break;
+            }
+            polled = code(&mut cx);
+        }
+        polled
+    }
+
     /// One of one's own; none when the system gives none, which costs the check and nothing else.
     fn take() -> Option<Trap> {
         let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
         idle.or_else(|| {
             let runtime = Builder::new_current_thread().enable_all().build().ok()?;
-            let unheard = Arc::new(Unheard);
+            let unheard = Arc::<Unheard>::default();
             let waker = Waker::from(unheard.clone());
             Some(Trap {
                 runtime,
@@ -78,7 +113,7 @@ impl Trap {
         // Ours, and the one in our waker.
         let is_kept = Arc::strong_count(&self.unheard) > 2;
         if is_kept {
-            self.unheard = Arc::new(Unheard);
+            self.unheard = Arc::<Unheard>::default();
             self.waker = Waker::from(self.unheard.clone());
         }
         is_kept
@@ -101,7 +136,7 @@ mod tests {
     /// What running a future once tells of it.
     fn caught(code: impl Future) -> Option<Foreign> {
         let mut code = pin!(code);
-        let (_, foreign) = poll(|cx| code.as_mut().poll(cx));
+        let (_, foreign) = poll(|cx| code.as_mut().poll(cx), || {});
         foreign
     }
 

@@ -102,7 +102,11 @@ impl Waiting {
     }
 
     /// Waits for the answer. It is handed out by `result` and `failure`; the error here is the cancel of the workflow.
-    pub(super) fn poll(&mut self, shape: &mut impl Shape) -> Poll<FlowResult<()>> {
+    pub(super) fn poll(
+        &mut self,
+        shape: &mut impl Shape,
+        cx: &mut Context<'_>,
+    ) -> Poll<FlowResult<()>> {
         if let Some(spread) = self.asked.take() {
             self.register(spread)?;
         }
@@ -120,6 +124,7 @@ impl Waiting {
                 return Poll::Ready(Err(FlowError::cancelled(reason)));
             }
             runtime.note_waiting(unit);
+            runtime.keep_waker(cx.waker());
             if runtime.may_run == MayRun::No {
                 return Poll::Pending;
             }

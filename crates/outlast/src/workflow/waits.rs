@@ -9,7 +9,7 @@ use groups::{Uncounted, groups, members_of};
 use crate::client::Client;
 use outlast_core::limits::HISTORY_PAGE_MAX;
 use outlast_core::{
-    BLOCKED, ClosePolicy, Event, EventKind, Filter, HistoryRequest, Instance, InstanceId,
+    BLOCKED, ClosePolicy, Event, EventKind, Filter, HistoryRequest, Instance, InstanceId, Json,
     ListRequest, Result, Status, Timestamp,
 };
 use serde::Serialize;
@@ -77,7 +77,7 @@ impl Client {
             after: (instance.events - looked_at).max(0),
             max: HISTORY_PAGE_MAX,
         };
-        let events = self.history(request).await?;
+        let events = self.told(request).await?;
         let mut waits = Waits {
             handled: handled(&events),
             is_whole: request.after == 0,
@@ -91,6 +91,22 @@ impl Client {
         let uncounted = self.see_children(instance, &mut waits).await?;
         waits.groups = groups(&waits.open, &uncounted);
         Ok(waits)
+    }
+
+    /// Events of a run without the results in them: these are not looked at here, and all of them may be large.
+    async fn told(&self, mut request: HistoryRequest) -> Result<Vec<Event>> {
+        let mut events: Vec<Event> = Vec::new();
+        loop {
+            let page = self.history(request).await?;
+            events.extend(page.rows.into_iter().map(without_result));
+            match events.last() {
+                Some(last) if page.more && events.len() < HISTORY_PAGE_MAX => {
+                    request.after = last.seq;
+                    request.max = HISTORY_PAGE_MAX - events.len();
+                }
+                Some(_) | None => return Ok(events),
+            }
+        }
     }
 
     /// Says who the awaited children are, and takes away those that have ended. Of more children than are looked at it
@@ -109,6 +125,7 @@ impl Client {
             },
             before: None,
             limit: CHILDREN_SEEN,
+            values: false,
         };
         let page = self.store.list(request).await?;
         let seen = page.instances.iter().filter_map(|child| {
@@ -139,6 +156,26 @@ impl Client {
         }
         Ok(uncounted)
     }
+}
+
+fn without_result(mut event: Event) -> Event {
+    let has_result = matches!(
+        event.kind,
+        EventKind::StepCompleted
+            | EventKind::StepFailed
+            | EventKind::ActivityCompleted
+            | EventKind::ActivityFailed
+            | EventKind::ChildCompleted
+            | EventKind::ChildFailed
+            | EventKind::SignalConsumed
+            | EventKind::RunCompleted
+            | EventKind::ContinuedAsNew
+            | EventKind::Transitioned
+    );
+    if has_result {
+        event.data = Json::null();
+    }
+    event
 }
 
 /// What the last event says of a replay that did not fit, while that is what keeps the instance.
@@ -287,6 +324,8 @@ pub fn open_waits(events: &[Event]) -> Vec<OpenWait> {
                 open.remove(&call);
             }
             EventKind::RunStarted
+            | EventKind::GroupAwaited
+            | EventKind::SelectionAwaited
             | EventKind::ChildTold
             | EventKind::VersionMarked
             | EventKind::CancelRequested

@@ -7,7 +7,8 @@ use crate::support::through::Through;
 use crate::support::{LONG, eventually, insert, on_both_stores, running};
 use outlast::prelude::*;
 use outlast::{
-    Count, DeleteAnswer, Filter, ListRequest, RetryAnswer, Sqlite, TerminateAnswer, limits,
+    CancelAnswer, Count, DeleteAnswer, Filter, ListRequest, RetryAnswer, Sqlite, TerminateAnswer,
+    limits,
 };
 use outlast_core::{Inspect, Store, Verb};
 use std::sync::Arc;
@@ -25,7 +26,11 @@ on_both_stores!(
     wait_for_what_was_cancelled_is_an_error_with_the_reason,
     wait_for_what_takes_longer_is_an_error_with_the_instance_as_it_is,
     wait_for_what_is_not_there_is_an_error,
-    wait_by_a_key_that_was_given_up_finds_nobody_and_says_so,
+    wait_by_a_key_that_was_given_up_finds_the_latest_that_held_it,
+    wait_for_an_id_of_another_machine_is_an_error,
+    a_key_finds_who_held_it_after_the_end,
+    operators_act_by_key,
+    a_queue_that_does_not_exist_is_told_from_one_that_does,
     wait_for_an_output_of_another_shape_is_an_error,
     wait_settled_ends_at_a_park,
     many_wait_for_one,
@@ -270,18 +275,120 @@ async fn wait_for_what_is_not_there_is_an_error<S: Store + Inspect + Clone>(stor
     }
 }
 
-async fn wait_by_a_key_that_was_given_up_finds_nobody_and_says_so<S: Store + Inspect + Clone>(
+async fn wait_by_a_key_that_was_given_up_finds_the_latest_that_held_it<
+    S: Store + Inspect + Clone,
+>(
     store: S,
 ) {
     let engine = running(store, Servant::default()).await;
+    for number in [7, 8] {
+        let id = insert(&engine, New::<Servant>(Task::Answer(number)).key("task:1")).await;
+        assert_eq!(engine.wait(id, LONG).await.unwrap(), number);
+        let by_key = engine.wait(Servant::key("task:1"), LONG).await.unwrap();
+        assert_eq!(by_key, number);
+    }
+    // Resolved once: the next holder's result is not the answer.
+    let parked = insert(&engine, New::<Servant>(Task::Park).key("task:1")).await;
+    engine.wait_settled(parked, LONG).await.unwrap();
+    let waiting = {
+        let engine = engine.client().clone();
+        tokio::spawn(async move { engine.wait(Servant::key("task:1"), LONG).await })
+    };
+    engine.signal(parked, Go).await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap(), 7);
+}
+
+/// Another machine, whose output reads what the servant's reads.
+struct Stranger;
+
+impl Machine for Stranger {
+    const NAME: &'static str = "stranger";
+    type State = Task;
+    type Output = u32;
+
+    async fn step(&self, _: Task, _cx: &Context) -> StepResult<Self> {
+        unreachable!("it is never registered")
+    }
+}
+
+async fn wait_for_an_id_of_another_machine_is_an_error<S: Store + Inspect + Clone>(store: S) {
+    let servant = Servant::default();
+    let engine = running(store, servant.clone()).await;
+    let done = insert::<Servant>(&engine, New(Task::Answer(7))).await;
+    engine.wait(done, LONG).await.unwrap();
+    let held = insert::<Servant>(&engine, New(Task::Hold)).await;
+    servant.here.notified().await;
+    for id in [done, held] {
+        let mistaken = Id::<Stranger>::of(id.get());
+        let error = engine.wait(mistaken, LONG).await.unwrap_err();
+        let words = format!("instance {id} is of machine servant, not of stranger");
+        assert_eq!(error.to_string(), words);
+    }
+    servant.go_on.notify_one();
+}
+
+async fn a_key_finds_who_held_it_after_the_end<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Servant::default()).await;
+    let key = || Servant::key("task:1");
+    assert!(engine.get(key()).await.unwrap().is_none());
     let id = insert(&engine, New::<Servant>(Task::Answer(7)).key("task:1")).await;
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), 7);
-    let error = engine.wait(Servant::key("task:1"), LONG).await.unwrap_err();
-    assert!(matches!(error, WaitError::NotFound), "{error:?}");
+    engine.wait(id, LONG).await.unwrap();
+    let found = engine.get(key()).await.unwrap().unwrap();
+    assert_eq!((found.id, found.status), (id.get(), Status::Done));
+    let ended = engine.wait_ended(key(), LONG).await.unwrap();
+    assert_eq!(ended.id, id.get());
+    let answer = engine.cancel(key(), operator()).await.unwrap();
+    assert_eq!(answer, CancelAnswer::AlreadyEnded(Status::Done));
+    let answer = engine.terminate(key(), operator()).await.unwrap();
+    assert_eq!(answer, TerminateAnswer::AlreadyEnded(Status::Done));
+}
+
+async fn operators_act_by_key<S: Store + Inspect + Clone>(store: S) {
+    let engine = running(store, Servant::default()).await;
+    let key = || Servant::key("task:1");
+    let nobody = engine.cancel(key(), operator()).await.unwrap();
+    assert_eq!(nobody, CancelAnswer::NotFound);
+    let nobody = engine.terminate_tree(key(), operator()).await.unwrap();
+    assert_eq!(nobody, TerminateAnswer::NotFound);
+    let parked = insert(&engine, New::<Servant>(Task::Park).key("task:1")).await;
+    engine.wait_settled(parked, LONG).await.unwrap();
+    let asked = engine.cancel(key(), operator()).await.unwrap();
+    assert_eq!(asked, CancelAnswer::Requested(Status::AwaitingSignal));
+    let ended = engine.wait_ended(parked, LONG).await.unwrap();
+    assert_eq!(ended.status, Status::Cancelled);
+    let retried = engine.retry(key(), operator()).await.unwrap();
+    assert_eq!(retried, RetryAnswer::Retried);
+    // It goes on at the step after the wait.
+    assert_eq!(engine.wait(parked, LONG).await.unwrap(), 7);
+    let next = insert(&engine, New::<Servant>(Task::Park).key("task:1")).await;
+    engine.wait_settled(next, LONG).await.unwrap();
+    let ended = engine.terminate(key(), operator()).await.unwrap();
+    assert_eq!(ended, TerminateAnswer::Terminated(Status::AwaitingSignal));
+    let gone = engine.delete(key(), operator()).await.unwrap();
+    assert_eq!(gone, DeleteAnswer::Deleted);
+    let found = engine.get(key()).await.unwrap().unwrap();
+    assert_eq!(found.id, parked.get(), "the latest that is stored");
+}
+
+async fn a_queue_that_does_not_exist_is_told_from_one_that_does<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let client = Client::new(store.clone());
+    assert_eq!(client.missing_queue("default").await.unwrap(), None);
+    let builder = Engine::builder(store).machine(Servant::default());
+    let builder = builder.queue("default", 1).queue("mail", 1);
+    let engine = builder.start().await.unwrap();
+    insert(&engine, New::<Servant>(Task::Answer(1)).queue("later")).await;
+    for known in ["default", "mail", "later"] {
+        assert_eq!(client.missing_queue(known).await.unwrap(), None);
+    }
+    let near = client.missing_queue("mial").await.unwrap().unwrap();
+    assert_eq!(near.first().map(String::as_str), Some("mail"));
     assert!(
-        error.to_string().contains("no longer holds the key"),
-        "{error}"
+        client.pause("mial", operator()).await.unwrap(),
+        "in advance"
     );
+    assert_eq!(client.missing_queue("mial").await.unwrap(), None);
 }
 
 async fn wait_for_an_output_of_another_shape_is_an_error<S: Store + Inspect + Clone>(store: S) {

@@ -50,6 +50,11 @@ on_both_databases!(
     no_plain_value_is_taken_for_an_encoded_one,
     a_codec_that_does_not_work_costs_time_and_nothing_else,
     a_recorded_history_is_encoded_and_read_as_it_was,
+    events_of_a_history_cannot_be_exchanged_moved_or_renamed,
+    inserted_states_cannot_be_exchanged_between_keys,
+    states_of_children_cannot_be_exchanged,
+    signals_cannot_be_exchanged_between_keys_or_dedup_keys,
+    a_state_does_not_pass_for_one_of_an_earlier_visit_or_version,
 );
 
 /// What must not be found.
@@ -74,6 +79,10 @@ enum Secret {
     Join(String),
     JoinStrictly,
     Grow(usize),
+    /// Waits for a word, again and again.
+    Count(u32),
+    /// Starts one child for each.
+    Each(Vec<String>),
 }
 
 impl Machine for Vault {
@@ -125,6 +134,11 @@ impl Machine for Vault {
                 Outcome::done(outputs.collect::<Result<Vec<_>, _>>()?.join(" "))
             }
             Secret::Grow(bytes) => Outcome::next(Secret::Hold("x".repeat(bytes))),
+            Secret::Count(so_far) => wait_for([Word::NAME]).then(Secret::Count(so_far + 1)),
+            Secret::Each(texts) => {
+                let pages = texts.into_iter().map(|text| New::<Page>(Leaf::Write(text)));
+                fan_out(pages.map(|page| page.queue("held"))).then(Secret::JoinStrictly)
+            }
         })
     }
 
@@ -355,6 +369,7 @@ where
         }
         let request = ListRequest {
             limit: 100,
+            values: true,
             ..ListRequest::default()
         };
         for instance in client.list(request).await.unwrap().instances {
@@ -528,10 +543,10 @@ where
 
     let outsider = Client::new(store);
     let seen = get(&outsider, spread).await;
-    assert!(seen.state.as_encoded().unwrap().starts_with("1:i:k1:"));
+    assert!(seen.state.as_encoded().unwrap().starts_with("2:i:k1:"));
     assert!(seen.result.unwrap().as_encoded().is_some());
     for child in outsider.children(spread.get()).await.unwrap() {
-        assert!(child.state.as_encoded().unwrap().starts_with("1:-:k1:"));
+        assert!(child.state.as_encoded().unwrap().starts_with("2:c:k1:"));
     }
     let signals = outsider.signals(parked.get(), None).await.unwrap();
     assert!(signals[0].payload.as_ref().unwrap().as_encoded().is_some());
@@ -539,7 +554,7 @@ where
     let WaitError::Ended { reason: why, .. } = ended else {
         panic!("it has ended");
     };
-    assert!(why.unwrap().starts_with("outlast:encoded:1:i:k1:"));
+    assert!(why.unwrap().starts_with("outlast:encoded:2:i:k1:"));
     let error = outsider.wait(spread, LONG).await.unwrap_err().to_string();
     assert!(
         error.contains("is encoded, and this client has no codec"),
@@ -569,6 +584,7 @@ where
     let stranger = Client::new(store).codec(keys("k2"));
     let page = ListRequest {
         limit: 1,
+        values: true,
         ..ListRequest::default()
     };
     let WaitError::Store(waited) = stranger.wait(spread, LONG).await.unwrap_err() else {
@@ -619,7 +635,7 @@ where
     let id = insert(&other, secret(Secret::Stop)).await;
     let ended = [without.wait(id, LONG).await, other.wait(id, LONG).await];
     let [unread, read] = ended.map(|ended| ended.unwrap_err().to_string());
-    assert!(unread.contains("outlast:encoded:1:i:k1:"), "{unread}");
+    assert!(unread.contains("outlast:encoded:2:i:k1:"), "{unread}");
     assert!(read.ends_with(MARK), "{read}");
 
     // A plain row of who has no codec runs, and its end is encoded.
@@ -635,7 +651,7 @@ async fn keys_are_changed_while_instances_live<S: Store + Inspect + Clone>(store
     let old = engine(store.clone(), keys("old")).await;
     let parked = park(&old).await;
     old.shutdown().await;
-    assert!(state(&raw, parked).await.contains("1:i:old:"));
+    assert!(state(&raw, parked).await.contains("2:i:old:"));
 
     // First every node can read the new key, then one writes with it.
     let both = engine(store.clone(), keys("old").and("new", &key("new")).unwrap()).await;
@@ -654,7 +670,7 @@ async fn keys_are_changed_while_instances_live<S: Store + Inspect + Clone>(store
         format!("{MARK} {MARK}")
     );
     let result = format!("select result from instances where id = {second}");
-    assert!(raw.text(&result).await.contains("1:i:new:"));
+    assert!(raw.text(&result).await.contains("2:i:new:"));
     new.shutdown().await;
 }
 
@@ -1069,6 +1085,7 @@ where
     raw.execute(&sql).await;
     let request = ListRequest {
         limit: 10,
+        values: true,
         ..ListRequest::default()
     };
     let listed = engine.list(request).await.unwrap().instances;
@@ -1225,7 +1242,7 @@ where
     let engine = engine(store, Wasteful).await;
     let grown = insert(&engine, New::<Vault>(Secret::Grow(20_000))).await;
     let reason = reason(&engine, grown).await;
-    let expected = "state has 20002 bytes, and 2667";
+    let expected = "state has 20002 bytes, and 2669";
     assert!(reason.contains(expected), "{reason}");
     assert!(
         reason.contains("when it is encoded; at most 2097152"),
@@ -1426,4 +1443,287 @@ async fn a_recorded_history_is_encoded_and_read_as_it_was<S: Store + Inspect + C
     let stranger = told(&Client::new(store)).await;
     assert_eq!(stranger[0].0, "write");
     assert!(stranger[0].1.starts_with(r#"{"outlast:encoded":"#));
+}
+
+/// Pays whom its first step names; its second step names somebody else.
+struct Purchase;
+
+impl Workflow for Purchase {
+    const NAME: &'static str = "purchase";
+    type Input = ();
+    type Output = String;
+
+    async fn run(&self, flow: Flow, (): ()) -> FlowResult<String> {
+        let first_run = flow.run() == 1;
+        let payee = if first_run { "thief" } else { "shop" };
+        let payee = flow
+            .step("payee", async move || Ok::<_, String>(payee.to_owned()))
+            .await?;
+        flow.step("customer", async || Ok::<_, String>("thief".to_owned()))
+            .await?;
+        if first_run {
+            return flow.continue_as_new(());
+        }
+        let Word(_) = flow.signal::<Word>().await?;
+        Ok(format!("payee={payee}"))
+    }
+}
+
+/// A purchase that waits in its second run.
+async fn purchase(engine: &Engine) -> Id<outlast::workflow::Running<Purchase>> {
+    let id = engine
+        .insert(Run::<Purchase>(()))
+        .await
+        .unwrap()
+        .id()
+        .unwrap();
+    eventually("it waits in its second run", async || {
+        let it = get(engine, id).await;
+        it.status == Status::AwaitingSignal && it.run == 2
+    })
+    .await;
+    id
+}
+
+async fn events_of_a_history_cannot_be_exchanged_moved_or_renamed<S>(store: S, raw: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let builder = builder(store).workflow(Purchase);
+    let keys = keys("k1").require_encoded();
+    let engine = builder.codec(keys).start().await.unwrap();
+    let untouched = purchase(&engine).await;
+    // Run 2 has: 1 run_started, 2 the payee, 3 the customer, 4 the wait.
+    let data_of = |id, run, seq| {
+        format!(
+            "(select data from events where instance_id = {id} and run = {run} and seq = {seq})"
+        )
+    };
+    let mut attacked = Vec::new();
+    for attack in [
+        "data of the next event",
+        "data of another instance",
+        "data of another run",
+        "places exchanged",
+        "another call",
+        "another name",
+        "another kind",
+        "a wait that is a timer",
+    ] {
+        let id = purchase(&engine).await;
+        let change = |what: String| {
+            format!("update events set {what} where instance_id = {id} and run = 2 and seq = 2")
+        };
+        let sql = match attack {
+            "data of the next event" => change(format!("data = {}", data_of(id, 2, 3))),
+            "data of another instance" => change(format!("data = {}", data_of(untouched, 2, 2))),
+            "data of another run" => change(format!("data = {}", data_of(id, 1, 2))),
+            "places exchanged" => {
+                let mine = format!("instance_id = {id} and run = 2");
+                format!(
+                    "update events set seq = 99, call = 2, name = 'customer' where {mine} and seq = 2;
+                     update events set seq = 2, call = 1, name = 'payee' where {mine} and seq = 3;
+                     update events set seq = 3 where {mine} and seq = 99"
+                )
+            }
+            "another call" => change("call = 2".into()),
+            "another name" => change("name = 'customer'".into()),
+            "another kind" => change("kind = 'step_failed'".into()),
+            _ => format!(
+                "update events set kind = 'timer_cancelled' where instance_id = {id} and run = 2 and seq = 4"
+            ),
+        };
+        raw.execute(&sql).await;
+        attacked.push((attack, id));
+    }
+    for (_, id) in &attacked {
+        engine.signal(*id, Word(MARK.into())).await.unwrap();
+    }
+    engine.signal(untouched, Word(MARK.into())).await.unwrap();
+    assert_eq!(engine.wait(untouched, LONG).await.unwrap(), "payee=shop");
+    for (attack, id) in attacked {
+        eventually(attack, async || {
+            let it = get(&engine, id).await;
+            assert_ne!(it.status, Status::Done, "{attack}: {:?}", it.result);
+            let error = it.last_error.unwrap_or_default();
+            error.starts_with("blocked: ") && error.contains("was changed, or moved from elsewhere")
+        })
+        .await;
+    }
+    engine.shutdown().await;
+}
+
+/// Fails since its state was changed.
+async fn is_refused(store: &(impl Store + Inspect + Clone), id: InstanceId, why: &str) {
+    let outsider = Client::new(store.clone());
+    let ended = outsider.wait_ended(id, LONG).await.unwrap();
+    assert_eq!(ended.status, Status::Failed, "{why}");
+    let error = Client::new(store.clone()).codec(keys("k1")).get(id).await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("was changed, or moved"), "{why}: {error}");
+}
+
+/// Exchanges a value of two rows, each named by a condition.
+async fn exchange(raw: &Raw, table: &str, column: &str, [one, other]: [String; 2]) {
+    let of = |row: &str| format!("select {column} from {table} where {row}");
+    let (first, second) = (raw.text(&of(&one)).await, raw.text(&of(&other)).await);
+    for (row, value) in [(one, second), (other, first)] {
+        let sql = format!("update {table} set {column} = '{value}' where {row}");
+        raw.execute(&sql).await;
+    }
+}
+
+async fn inserted_states_cannot_be_exchanged_between_keys<S>(store: S, raw: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let engine = engine(store.clone(), keys("k1")).await;
+    let mut ids = Vec::new();
+    for key in ["shop", "thief", "untouched"] {
+        let new = New::<Vault>(Secret::Tell(key.into()))
+            .key(key)
+            .queue("held");
+        ids.push(insert(&engine, new).await.get());
+    }
+    let rows = [ids[0], ids[1]].map(|id| format!("id = {id}"));
+    exchange(&raw, "instances", "state", rows).await;
+    raw.execute("update instances set queue = 'default'").await;
+    engine.wake("default");
+    is_refused(&store, ids[0], "the state of another key").await;
+    is_refused(&store, ids[1], "the state of another key").await;
+    let untouched = engine.wait(Id::<Vault>::of(ids[2]), LONG).await.unwrap();
+    assert_eq!(untouched, "untouched");
+    engine.shutdown().await;
+}
+
+async fn states_of_children_cannot_be_exchanged<S>(store: S, raw: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let engine = engine(store.clone(), keys("k1")).await;
+    let texts = || ["shop", "thief", "untouched"].map(String::from).to_vec();
+    let mut children = Vec::new();
+    for _ in 0..3 {
+        let parent = insert(&engine, New::<Vault>(Secret::Each(texts()))).await;
+        engine.wait_settled(parent, LONG).await.unwrap();
+        let mine = engine.children(parent.get()).await.unwrap();
+        children.push(mine.iter().map(|child| child.id).collect::<Vec<_>>());
+    }
+    // Of two siblings, and of two parents at the same position.
+    let siblings = [children[0][0], children[0][1]];
+    let cousins = [children[1][0], children[2][0]];
+    for pair in [siblings, cousins] {
+        let rows = pair.map(|id| format!("id = {id}"));
+        exchange(&raw, "instances", "state", rows).await;
+    }
+    raw.execute("update instances set queue = 'default'").await;
+    engine.wake("default");
+    for id in siblings.into_iter().chain(cousins) {
+        is_refused(&store, id, "the state of another child").await;
+    }
+    for id in [children[0][2], children[1][1], children[2][2]] {
+        engine.wait(Id::<Page>::of(id), LONG).await.unwrap();
+    }
+    engine.shutdown().await;
+}
+
+async fn signals_cannot_be_exchanged_between_keys_or_dedup_keys<S>(store: S, raw: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let engine = engine(store, keys("k1")).await;
+    let mut ids = Vec::new();
+    for key in ["shop", "thief", "untouched"] {
+        let id = insert(&engine, secret(Secret::Hold).key(key)).await;
+        engine.wait_settled(id, LONG).await.unwrap();
+        ids.push(id);
+    }
+    let [one, other] = [park(&engine).await, park(&engine).await];
+    raw.execute("update instances set queue = 'held'").await;
+    for key in ["shop", "thief", "untouched"] {
+        let word = Word(format!("for {key}"));
+        let dedup = format!("dedup {key}");
+        engine
+            .signal(Vault::key(key), word)
+            .dedup(dedup)
+            .await
+            .unwrap();
+    }
+    for (id, dedup) in [(one, "a"), (one, "b"), (other, "c")] {
+        let word = Word(dedup.into());
+        engine.signal(id, word).dedup(dedup).await.unwrap();
+    }
+    let rows = [ids[0], ids[1]].map(|id| format!("target_id = {id}"));
+    exchange(&raw, "signals", "payload", rows).await;
+    let rows = ["a", "b"].map(|key| format!("dedup_key = '{key}'"));
+    exchange(&raw, "signals", "payload", rows).await;
+    // The rows are read by a client as they are by an engine.
+    for (id, is_readable) in [
+        (ids[0], false),
+        (ids[1], false),
+        (ids[2], true),
+        (one, false),
+        (other, true),
+    ] {
+        for signal in engine.signals(id.get(), None).await.unwrap() {
+            let payload = signal.payload.unwrap();
+            assert_eq!(
+                payload.as_encoded().is_none(),
+                is_readable,
+                "{id}: {payload:?}"
+            );
+        }
+    }
+    raw.execute("update instances set queue = 'default'").await;
+    engine.wake("default");
+    for id in [ids[0], ids[1], one] {
+        let reason = reason(&engine, id).await;
+        assert!(reason.contains("payload was changed, or moved"), "{reason}");
+    }
+    assert_eq!(
+        engine.wait(ids[2], LONG).await.unwrap(),
+        format!("{MARK} for untouched")
+    );
+    assert_eq!(engine.wait(other, LONG).await.unwrap(), format!("{MARK} c"));
+    engine.shutdown().await;
+}
+
+async fn a_state_does_not_pass_for_one_of_an_earlier_visit_or_version<S>(store: S, raw: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let engine = engine(store.clone(), keys("k1")).await;
+    let counting = async |from| {
+        let id = insert(&engine, New::<Vault>(Secret::Count(from))).await;
+        engine.wait_settled(id, LONG).await.unwrap();
+        id
+    };
+    let counts = async |id: Id<Vault>, expected: &str| {
+        eventually("it has counted on", async || {
+            let it = get(&engine, id).await;
+            it.status == Status::AwaitingSignal && it.state.as_str() == expected
+        })
+        .await;
+    };
+    let (back, untouched) = (counting(0).await, counting(0).await);
+    let earlier = state(&raw, back).await;
+    for id in [back, untouched] {
+        engine.signal(id, Word(MARK.into())).await.unwrap();
+        counts(id, "2").await;
+    }
+    let sql = format!("update instances set state = '{earlier}' where id = {back}");
+    raw.execute(&sql).await;
+    let other_version = insert(&engine, secret(Secret::Tell).queue("held")).await;
+    raw.execute(&format!(
+        "update instances set fsm_version = 2 where id = {other_version}"
+    ))
+    .await;
+    let error = engine.get(other_version).await.unwrap_err().to_string();
+    assert!(error.contains("was changed, or moved"), "{error}");
+    for id in [back, untouched] {
+        engine.signal(id, Word(MARK.into())).await.unwrap();
+    }
+    counts(untouched, "3").await;
+    is_refused(&store, back.get(), "the state of an earlier visit").await;
+    engine.shutdown().await;
 }

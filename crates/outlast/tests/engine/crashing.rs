@@ -22,6 +22,10 @@ use std::sync::{Arc, mpsc};
 /// Short, so that tests need not wait long; long enough for a heartbeat on a busy machine.
 const LEASE: Duration = Duration::from_secs(1);
 
+/// How many steps a worker runs at a time. `OUTLAST_TEST_SLOTS` overrides it.
+const SLOTS: usize = 4;
+const MANY_SLOTS: usize = 100;
+
 /// Makes a test on an SQLite file and on PostgreSQL of every function named. Each takes the store and how
 /// another process finds it.
 macro_rules! on_both_databases {
@@ -60,6 +64,8 @@ on_both_databases!(
     the_late_outcome_of_a_worker_that_was_declared_dead_is_dropped,
     a_step_that_takes_its_worker_down_too_often_fails_its_instance,
     heartbeats_keep_a_step_alive_that_runs_for_several_leases,
+    after_two_kills_of_a_busy_worker_everything_runs_at_once,
+    a_step_that_kills_its_worker_is_found_among_its_neighbours,
 );
 
 /// What the steps do depends on the process: the worker dies of them, the test ends them.
@@ -81,6 +87,8 @@ enum Fate {
     Abort,
     /// Takes several leases.
     Long,
+    /// Takes a while, in the worker too.
+    Steady(Duration),
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -112,9 +120,12 @@ impl Machine for Victim {
                     say("cancelled");
                 }
                 Fate::Abort => std::process::abort(),
+                Fate::Steady(time) => tokio::time::sleep(time).await,
             }
         } else if let Fate::Long = state {
             tokio::time::sleep(LEASE * 3).await;
+        } else if let Fate::Steady(time) = state {
+            tokio::time::sleep(time).await;
         }
         Ok(Outcome::done(Ended {
             by: if self.dies { "worker" } else { "test" }.into(),
@@ -173,6 +184,8 @@ async fn work(store: impl Store + Inspect) {
         ..Victim::default()
     };
     let engine = builder(store, &victim).roles(Roles::WORKER);
+    let slots = std::env::var("OUTLAST_TEST_SLOTS").unwrap();
+    let engine = engine.queue("default", slots.parse().unwrap());
     let _engine = engine.start().await.unwrap();
     say("started");
     std::future::pending::<()>().await;
@@ -193,9 +206,14 @@ impl Worker {
     }
 
     fn spawn(place: &str) -> Worker {
+        Worker::spawn_with(place, SLOTS)
+    }
+
+    fn spawn_with(place: &str, slots: usize) -> Worker {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "crashing::a_worker", "--ignored", "--nocapture"]);
         command.env("OUTLAST_TEST_WORKER", place);
+        command.env("OUTLAST_TEST_SLOTS", slots.to_string());
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
@@ -394,4 +412,77 @@ where
     assert_eq!(count, Count::Exactly(1));
     one.shutdown().await;
     two.shutdown().await;
+}
+
+/// The bound is three times what it takes undisturbed, the wait for the lease included.
+async fn after_two_kills_of_a_busy_worker_everything_runs_at_once<S>(store: S, place: &str)
+where
+    S: Store + Inspect + Clone,
+{
+    const TIME: Duration = Duration::from_secs(3);
+    let house = builder(store.clone(), &Victim::default());
+    let house = house.roles(Roles::MAINTENANCE).start().await.unwrap();
+    let news = (0..MANY_SLOTS).map(|_| New::<Victim>(Fate::Steady(TIME)));
+    let inserted = house.insert_many(news).await.unwrap();
+    let ids: Vec<_> = inserted.iter().map(|new| new.id().unwrap()).collect();
+    for _ in 0..2 {
+        let mut worker = Worker::spawn_with(place, MANY_SLOTS);
+        for _ in 0..MANY_SLOTS {
+            while !worker.next_word().starts_with("running") {}
+        }
+        worker.kill();
+    }
+    let killed = std::time::Instant::now();
+    let engine = builder(store, &Victim::default()).queue("default", MANY_SLOTS);
+    let engine = engine.start().await.unwrap();
+    for id in ids {
+        let ended = engine.wait(id, LONG).await.unwrap();
+        assert_eq!((ended.by.as_str(), ended.crashes), ("test", 2));
+    }
+    let took = killed.elapsed();
+    eprintln!("done {took:?} after the second kill");
+    assert!(took < TIME * 3, "took {took:?}");
+    engine.shutdown().await;
+    house.shutdown().await;
+}
+
+/// Workers are started again until nothing is left to do.
+async fn a_step_that_kills_its_worker_is_found_among_its_neighbours<S>(store: S, place: &str)
+where
+    S: Store + Inspect + Clone,
+{
+    let house = builder(store, &Victim::default());
+    let house = house.roles(Roles::MAINTENANCE).crashes_max(1);
+    let house = house.start().await.unwrap();
+    let poison = insert(&house, New::<Victim>(Fate::Abort)).await;
+    let slow = Fate::Steady as fn(Duration) -> Fate;
+    let news = (0..3).map(|_| New::<Victim>(slow(Duration::from_millis(500))));
+    let inserted = house.insert_many(news).await.unwrap();
+    let innocent: Vec<_> = inserted.iter().map(|new| new.id().unwrap()).collect();
+    let is_over = async || {
+        let filter = Filter {
+            statuses: vec![Status::Runnable, Status::Executing],
+            ..Filter::default()
+        };
+        house.count(filter).await.unwrap() == Count::Exactly(0)
+    };
+    let mut deaths = 0;
+    let mut worker = Worker::spawn(place);
+    while !is_over().await {
+        if worker.process.try_wait().unwrap().is_some() {
+            deaths += 1;
+            assert!(deaths < 30, "the poison is not found");
+            worker = Worker::spawn(place);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let failed = house.wait_ended(poison, LONG).await.unwrap();
+    assert_eq!(failed.status, Status::Failed);
+    for id in innocent {
+        let ended = house.wait_ended(id, LONG).await.unwrap();
+        assert_eq!(ended.status, Status::Done, "{:?}", ended.last_error);
+    }
+    eprintln!("found after {deaths} deaths");
+    assert!(deaths >= 2);
+    house.shutdown().await;
 }

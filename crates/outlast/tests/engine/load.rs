@@ -251,6 +251,7 @@ async fn outputs(client: &Client) -> (u64, u64) {
         let request = ListRequest {
             before,
             limit: outlast::limits::PAGE_MAX,
+            values: true,
             ..ListRequest::default()
         };
         let page = client.list(request).await.unwrap();

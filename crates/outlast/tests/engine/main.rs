@@ -16,6 +16,7 @@ mod failures;
 mod families;
 mod jobs;
 mod joins;
+mod leases;
 mod load;
 mod nodes;
 mod observing;

@@ -73,6 +73,8 @@ enum Stop {
     Hold,
     /// Has a child that is ended with it.
     Guide,
+    /// Comes to itself, without end.
+    Circle,
     End,
 }
 
@@ -132,6 +134,7 @@ impl Machine for Tour {
                 let guided = guided.on_parent_close(ClosePolicy::Terminate);
                 fan_out([guided]).then(Stop::End)
             }
+            Stop::Circle => Outcome::next(Stop::Circle),
             Stop::End => Outcome::done(String::new()),
         })
     }
@@ -213,6 +216,7 @@ async fn every_metric_appears<S: Store + Inspect + Clone>(store: S) {
     let guide = insert(&engine, New::<Tour>(Stop::Guide).queue(&queue)).await;
     engine.wait_settled(guide, LONG).await.unwrap();
     engine.terminate(guide, Note::by("the test")).await.unwrap();
+    insert(&engine, New::<Tour>(Stop::Circle).queue(&queue)).await;
     let stuck = engine.insert(Run::<Stuck>(()).queue(&queue));
     stuck.await.unwrap();
     let unknown = NewInstance::new("tour", "unheard_of", outlast::Json::null()).queue(&queue);
@@ -449,7 +453,8 @@ where
     engine.signal(id, hello()).await.unwrap();
     engine.wait(id, LONG).await.unwrap();
     eventually("what the step inserted has ended", async || {
-        engine.get(Tour::key("side")).await.unwrap().is_none()
+        let side = engine.get(Tour::key("side")).await.unwrap();
+        side.is_some_and(|side| side.finished_at.is_some())
     })
     .await;
 

@@ -524,7 +524,7 @@ async fn states_for_which_there_is_no_room_are_left_out_with_their_size<
             after: i32::try_from(before).unwrap(),
             max: 1,
         };
-        let event = harness.history(request).await.unwrap().remove(0);
+        let event = harness.history(request).await.unwrap().rows.remove(0);
         let told = EventDetail::of(&event).transition.unwrap();
         let bytes = serde_json::to_string(state).unwrap().len();
         assert_eq!(told.state.is_some(), is_kept, "{bytes} after {before}");

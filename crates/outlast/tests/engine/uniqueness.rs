@@ -106,7 +106,8 @@ async fn assert_held(client: &Client, holder: Id<Guest>) {
 
 /// That the key is free: somebody new has it now.
 async fn assert_free(client: &Client) {
-    assert!(client.get(Guest::key("room:1")).await.unwrap().is_none());
+    let last = client.get(Guest::key("room:1")).await.unwrap();
+    assert!(last.is_none_or(|last| !last.holds_key));
     let next = insert(client, room(Stay::Wait)).await;
     assert_held(client, next).await;
 }
@@ -218,7 +219,8 @@ async fn a_key_that_is_held_after_failures_too_is_kept_by_one<S: Store + Inspect
     let done = New::<Guest>(Stay::Leave).key("room:2").scope(scope);
     let done = insert(&engine, done).await;
     engine.wait(done, LONG).await.unwrap();
-    assert!(engine.get(Guest::key("room:2")).await.unwrap().is_none());
+    let last = engine.get(Guest::key("room:2")).await.unwrap().unwrap();
+    assert_eq!((last.id, last.holds_key), (done.get(), false));
 }
 
 async fn a_retried_instance_does_not_take_its_key_back<S: Store + Inspect + Clone>(store: S) {

@@ -33,6 +33,7 @@ on_both_stores!(
     cancel_rest_cancels_once_over_a_crash,
     cancel_rest_leaves_a_complete_group_alone,
     a_group_inside_another_cannot_have_a_window,
+    a_group_inside_another_cancels_the_rest_of_its_own,
 );
 
 async fn results_come_in_the_very_shape_of_the_group(ground: Ground) {
@@ -183,10 +184,10 @@ async fn each_leaf_knows_its_path_of_groups(ground: Ground) {
         .map(|it| data(it)["group"].clone())
         .collect();
     let expected = json!([
-        {"path": [1], "size": 4, "index": 0},
-        {"path": [1, 2], "size": 4, "index": 1},
-        {"path": [1, 2, 3], "size": 4, "index": 2},
-        {"path": [1], "size": 4, "index": 3},
+        {"path": [1], "size": 4, "index": 0, "member": 0},
+        {"path": [1, 2], "size": 4, "index": 1, "member": 0},
+        {"path": [1, 2, 3], "size": 4, "index": 2, "member": 0},
+        {"path": [1], "size": 4, "index": 3, "member": 0},
     ]);
     assert_eq!(json!(places), expected);
 }
@@ -574,4 +575,24 @@ async fn a_group_inside_another_cannot_have_a_window(ground: Ground) {
     let seen = result_of(&ground, code, ()).await;
     assert_eq!(seen[0], "invalid");
     assert!(seen[1].as_str().unwrap().contains("outermost"), "{seen}");
+}
+
+async fn a_group_inside_another_cancels_the_rest_of_its_own(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let inner = (flow.child::<Kid>(Say::Wait), flow.child::<Kid>(Say::Wait));
+        let failed = flow
+            .all((
+                flow.all(inner).cancel_rest(),
+                flow.child::<Kid>(Say::Wait),
+                flow.activity(Fails, "no".into()),
+            ))
+            .await;
+        Ok(failed.is_err())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    assert_eq!(output(&get(&harness, id).await), json!(true));
+    let (ended, lives) = (Status::Cancelled, Status::AwaitingSignal);
+    let expected = [ended, ended, lives, Status::Failed];
+    assert_eq!(statuses(&harness, id).await, expected);
 }

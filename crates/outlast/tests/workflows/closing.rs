@@ -145,7 +145,7 @@ async fn a_policy_is_recorded_with_the_call_and_what_came_of_it_on_the_parent(gr
 /// The timeline of a run, whole.
 async fn timeline(harness: &Harness, id: Scripted, run: i32) -> Vec<TimelineEntry> {
     let row = get(harness, id).await;
-    harness.timeline(&row, run, 0, 1_000).await.unwrap()
+    harness.timeline(&row, run, 0, 1_000).await.unwrap().rows
 }
 
 async fn policies(harness: &Harness, id: Scripted, run: i32) -> Vec<PolicyApplied> {

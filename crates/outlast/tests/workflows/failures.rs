@@ -3,9 +3,11 @@
 use crate::support::*;
 use outlast::prelude::*;
 use outlast::testing::Harness;
+use outlast::workflow::StepFailure;
 use outlast::{EventKind, FlowErrorKind};
 
 on_both_stores!(
+    anyhow_and_boxed_errors_are_failures_with_their_causes,
     a_failed_child_is_an_error_with_kind_message_child_and_call,
     a_failed_activity_is_an_error_of_its_own_kind,
     a_failed_machine_is_a_failed_child,
@@ -285,4 +287,103 @@ async fn an_end_releases_its_place_in_the_window_whatever_it_was(ground: Ground)
     go(&harness, kids[4].id, 1).await;
     harness.run().await;
     assert_eq!(statuses(&harness, id).await[4..], [Status::Done, waiting]);
+}
+
+fn of_anyhow(what: &str) -> anyhow::Result<u64> {
+    let refused = std::io::Error::other("refused");
+    Err(anyhow::Error::new(refused).context(format!("{what} with anyhow")))
+}
+
+fn of_a_box(what: &str) -> Result<u64, Box<dyn std::error::Error + Send + Sync>> {
+    Err(format!("{what} in a box").into())
+}
+
+/// Fails with an error of either kind.
+struct Question;
+
+impl Job for Question {
+    const NAME: &'static str = "question";
+    const MAX_ATTEMPTS: u32 = 1;
+    type Args = bool;
+    type Output = u64;
+
+    async fn perform(&self, boxed: bool, _: &Context) -> Result<u64, JobError> {
+        Ok(match boxed {
+            true => of_a_box("a job")?,
+            false => of_anyhow("a job")?,
+        })
+    }
+}
+
+/// The same, as a machine that stops with it.
+struct Asker;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Asking {
+    Ask(bool),
+}
+
+impl Machine for Asker {
+    const NAME: &'static str = "asker";
+    type State = Asking;
+    type Output = u64;
+
+    async fn step(&self, Asking::Ask(boxed): Asking, _: &Context) -> StepResult<Self> {
+        let n = match boxed {
+            true => of_a_box("a machine")?,
+            false => of_anyhow("a machine")?,
+        };
+        Ok(Outcome::done(n))
+    }
+
+    async fn handle(&self, _: Asking, failure: Failure, _: &Context) -> StepResult<Self> {
+        Ok(Outcome::stop(failure.to_string()))
+    }
+}
+
+async fn anyhow_and_boxed_errors_are_failures_with_their_causes(ground: Ground) {
+    let code = script(|flow, boxed: Value| async move {
+        let boxed = boxed == json!(true);
+        let step = flow.step("step", async move || {
+            Ok::<_, StepFailure>(match boxed {
+                true => of_a_box("a step")?,
+                false => of_anyhow("a step")?,
+            })
+        });
+        let step = step.await.unwrap_err().to_string();
+        let anyhow_step = flow.step("of anyhow", async || of_anyhow("a step")).await;
+        let job = flow.activity(Question, boxed).await.unwrap_err();
+        let asker = flow.machine(New::<Asker>(Asking::Ask(boxed))).await;
+        let seen = json!([
+            step,
+            anyhow_step.unwrap_err().to_string(),
+            job.to_string(),
+            asker.unwrap_err().to_string()
+        ]);
+        flow.step("seen", async || Ok::<_, String>(seen)).await?;
+        match boxed {
+            true => of_a_box("a workflow")?,
+            false => of_anyhow("a workflow")?,
+        };
+        Ok(())
+    });
+    let worker = ground.worker().workflow(code).machine(Question);
+    let mut harness = worker.machine(Asker).build().await.unwrap();
+    for (boxed, how) in [(false, "with anyhow: refused"), (true, "in a box")] {
+        let id = ran(&mut harness, boxed).await;
+        harness.run_all().await;
+        let row = get(&harness, id).await;
+        assert_eq!(row.status, Status::Failed);
+        assert_eq!(reason(&row), format!("a workflow {how}"));
+        let events = history(&harness, id, 1).await;
+        let seen = events.iter().find(|event| event.name == "seen").unwrap();
+        let expected = json!([
+            format!("step step: a step {how}"),
+            "step of anyhow: a step with anyhow: refused",
+            format!("question failed: gave up after 1 attempts: a job {how}"),
+            format!("asker failed: a machine {how}"),
+        ]);
+        assert_eq!(data(seen)["result"], expected);
+    }
 }

@@ -4,7 +4,7 @@ use crate::support::*;
 use outlast::EventKind;
 use outlast::prelude::*;
 use outlast::testing::Point;
-use outlast::workflow::Running;
+use outlast::workflow::{ChildCancelAnswer, ChildSignalAnswer, Running};
 
 on_both_stores!(
     handles_stand_in_the_order_of_the_calls,
@@ -17,6 +17,11 @@ on_both_stores!(
     what_could_not_be_sent_through_a_handle_has_failed_over_reruns,
     a_cancel_through_a_handle_cancels_the_child,
     a_cancel_through_a_handle_is_told_once_over_crashes,
+    a_signal_that_was_sent_before_a_crash_is_answered_the_same_after_it,
+    a_cancel_that_was_sent_before_a_crash_is_answered_the_same_after_it,
+    a_cancel_after_that_of_an_operator_is_answered_the_same_after_a_crash,
+    a_cancel_of_a_child_without_a_place_is_answered_the_same_after_a_crash,
+    a_cancel_of_a_child_that_ended_by_itself_says_so_after_a_crash_too,
     the_id_of_a_child_in_a_group_is_the_same_over_reruns,
     the_ids_of_a_group_beside_another_call_are_the_same_over_reruns,
     the_id_of_a_child_that_is_started_beside_a_signal_is_the_same_over_reruns,
@@ -154,7 +159,7 @@ async fn a_signal_through_a_handle_reaches_a_child_that_is_waited_for_in_a_group
             number(&flow, "after they were started", 1).await?;
             for (index, child) in flow.children().into_iter().enumerate() {
                 let answer = child.signal(Go(index as u64 + 10)).await?;
-                assert_eq!(answer, "delivered");
+                assert_eq!(answer, ChildSignalAnswer::Delivered);
             }
             Ok::<_, FlowError>(())
         };
@@ -277,6 +282,120 @@ async fn a_cancel_through_a_handle_is_told_once_over_crashes(ground: Ground) {
         assert_eq!(data(told)["answer"], "requested");
         assert_eq!(statuses(&harness, id).await, [Status::Cancelled]);
     }
+}
+
+/// Runs a script as it is, and on workers that die at each edge of each commit: each time it comes to the same result. Its
+/// children go first, so that what they were told has its effect before the script is run again.
+async fn answers_the_same(ground: &Ground, code: Script, result: Value) {
+    answers(ground, &code, None, &result).await;
+    for point in [Point::BeforeCommit, Point::AfterCommit] {
+        let mut nth = 1;
+        while answers(ground, &code, Some((point, nth)), &result).await == 1 {
+            nth += 1;
+        }
+        assert!(nth > 3, "{point:?} {nth}");
+    }
+}
+
+/// Answers how many workers have died.
+async fn answers(
+    ground: &Ground,
+    code: &Script,
+    crash: Option<(Point, u32)>,
+    result: &Value,
+) -> u32 {
+    let mut harness = ground.runs(code.clone()).await;
+    let id = begin(&harness, ()).await;
+    if let Some((point, nth)) = crash {
+        harness.crash_at::<Running<Script>>("run", point, nth);
+    }
+    let tally = harness.run_all().await;
+    let instance = get(&harness, id).await;
+    let error = instance.last_error.as_deref().unwrap_or_default();
+    assert_eq!(instance.status, Status::Done, "{crash:?}: {error}");
+    assert_eq!(&output(&instance), result, "{crash:?}");
+    tally.crashes
+}
+
+async fn a_signal_that_was_sent_before_a_crash_is_answered_the_same_after_it(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kid = flow.child::<Kid>(Say::Wait).priority(-1).start().await?;
+        let first = kid.child().signal(Go(7)).await?;
+        // The child has ended or has not: nobody reads this one.
+        kid.join().await?;
+        let late = kid.child().signal(Go(8)).await?;
+        Ok((first, late, kid.join().await?))
+    });
+    answers_the_same(&ground, code, json!(["delivered", "no_target", 7])).await;
+}
+
+async fn a_cancel_that_was_sent_before_a_crash_is_answered_the_same_after_it(ground: Ground) {
+    for (say, kind) in [
+        (Say::Wait, Some("child_cancelled")),
+        (Say::Stubborn(3), None),
+    ] {
+        let code = script(move |flow, _| {
+            let say = say.clone();
+            async move {
+                let kid = flow.child::<Kid>(say).priority(-1).start().await?;
+                let answer = kid.child().cancel("no").await?;
+                assert_ne!(answer, ChildCancelAnswer::NotFound);
+                let error = kid.join().await.err();
+                let late = kid.child().cancel("no").await?;
+                Ok((answer, error.map(|it| it.kind().as_str()), late))
+            }
+        });
+        let result = json!(["requested", kind, "already_ended"]);
+        answers_the_same(&ground, code, result).await;
+    }
+}
+
+async fn a_cancel_after_that_of_an_operator_is_answered_the_same_after_a_crash(ground: Ground) {
+    let client = ground.client.clone();
+    let code = script(move |flow, _| {
+        let client = client.clone();
+        async move {
+            let kid = flow.child::<Kid>(Say::Wait).priority(-1).start().await?;
+            let child = kid.child().id().expect("it was started");
+            let operator = flow.step("operator", async move || {
+                client.cancel(child, Note::by("ops")).await.map(|_| ())
+            });
+            operator.await?;
+            let answer = kid.child().cancel("no").await?;
+            Ok((answer, kid.join().await.is_err()))
+        }
+    });
+    answers_the_same(&ground, code, json!(["requested", true])).await;
+}
+
+async fn a_cancel_of_a_child_without_a_place_is_answered_the_same_after_a_crash(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let group = async {
+            let kids = [Say::Wait, Say::Wait].map(|say| flow.child::<Kid>(say).priority(-1));
+            flow.all(kids).window(1).await
+        };
+        let tell = async {
+            number(&flow, "after they were started", 1).await?;
+            let kids = flow.children();
+            let held = kids[1].cancel("no").await?;
+            Ok::<_, FlowError>((held, kids[0].signal(Go(1)).await?))
+        };
+        let (group, told) = futures_util::join!(group, tell);
+        Ok((told?, group.is_err()))
+    });
+    let result = json!([["never_started", "delivered"], true]);
+    answers_the_same(&ground, code, result).await;
+}
+
+async fn a_cancel_of_a_child_that_ended_by_itself_says_so_after_a_crash_too(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kid = flow.child::<Kid>(Say::Give(1)).priority(-1).start().await?;
+        // The child ends meanwhile.
+        flow.sleep(SECOND).await?;
+        let answer = kid.child().cancel("late").await?;
+        Ok((answer, kid.child().signal(Go(1)).await?))
+    });
+    answers_the_same(&ground, code, json!(["already_ended", "no_target"])).await;
 }
 
 /// Which children there are, and of which the id is known: code that goes by this must see the same whenever it is run.

@@ -3,6 +3,7 @@
 use crate::support::*;
 use outlast::EventKind;
 use outlast::prelude::*;
+use outlast::workflow::ChildSignalAnswer;
 
 on_both_stores!(
     a_started_child_runs_while_its_workflow_does_other_things,
@@ -133,7 +134,8 @@ async fn a_started_machine_is_joined(ground: Ground) {
             .machine(New::<Turnstile>(Turn::Wait(1)))
             .start()
             .await?;
-        assert_eq!(machine.child().signal(Go(2)).await?, "delivered");
+        let answer = machine.child().signal(Go(2)).await?;
+        assert_eq!(answer, ChildSignalAnswer::Delivered);
         machine.join().await
     });
     assert_eq!(result_of(&ground, code, ()).await, json!(3));

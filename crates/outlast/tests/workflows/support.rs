@@ -291,7 +291,7 @@ pub(crate) async fn history(client: &Client, id: impl Into<InstanceId>, run: i32
         after: 0,
         max: 10_000,
     };
-    client.history(request).await.unwrap()
+    client.history(request).await.unwrap().rows
 }
 
 /// The first run of a workflow, as words.

@@ -15,6 +15,8 @@ on_both_stores!(
     a_deadline_of_a_group_is_none_when_the_time_is_up,
     what_timed_out_goes_on,
     what_timed_out_is_cancelled_when_that_was_said,
+    a_deadline_of_a_group_that_cancels_the_rest_cancels_it,
+    a_deadline_keeps_the_window_of_its_group,
     a_timeout_interrupts_a_step_that_runs,
     a_new_timer_does_not_delay_an_older_one,
     the_earliest_of_several_timers_wakes,
@@ -165,6 +167,48 @@ async fn what_timed_out_is_cancelled_when_that_was_said(ground: Ground) {
     harness.run_all().await;
     assert_eq!(output(&get(&harness, id).await), json!(true));
     let expected = [Status::Cancelled, Status::Done];
+    assert_eq!(statuses(&harness, id).await, expected);
+}
+
+async fn a_deadline_of_a_group_that_cancels_the_rest_cancels_it(ground: Ground) {
+    let codes = [
+        script(|flow, _| async move {
+            let group = flow.all((flow.child::<Kid>(Say::Wait), flow.activity(Double, 2)));
+            let late = flow.deadline(SECOND, group.cancel_rest()).await?;
+            Ok(late.is_none())
+        }),
+        script(|flow, _| async move {
+            let group = flow.all((flow.child::<Kid>(Say::Wait), flow.activity(Double, 2)));
+            let late = group.cancel_rest().timeout(SECOND).await?;
+            Ok(late.is_none())
+        }),
+        script(|flow, _| async move {
+            let group = flow.all((flow.child::<Kid>(Say::Wait), flow.activity(Double, 2)));
+            let first = flow
+                .select((group.cancel_rest(), flow.sleep(SECOND)))
+                .await?;
+            Ok(matches!(first, OneOf2::Second(())))
+        }),
+    ];
+    for code in codes {
+        let mut harness = ground.runs(code).await;
+        let id = ran(&mut harness, ()).await;
+        harness.run_all().await;
+        assert_eq!(output(&get(&harness, id).await), json!(true));
+        let expected = [Status::Cancelled, Status::Done];
+        assert_eq!(statuses(&harness, id).await, expected);
+    }
+}
+
+async fn a_deadline_keeps_the_window_of_its_group(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kids = [Say::Wait, Say::Wait].map(|say| flow.child::<Kid>(say));
+        let group = flow.all(kids).window(1);
+        Ok(flow.deadline(HOUR, group).await?.is_none())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = ran(&mut harness, ()).await;
+    let expected = [Status::AwaitingSignal, Status::Runnable];
     assert_eq!(statuses(&harness, id).await, expected);
 }
 

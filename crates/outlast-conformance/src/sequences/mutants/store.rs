@@ -13,6 +13,10 @@ impl Store for Mutant {
         self.model.now().await
     }
 
+    async fn check_writes(&self) -> Result<WriteCheck> {
+        self.model.check_writes().await
+    }
+
     async fn insert(&self, rows: Vec<NewInstance>, claim_for: Option<WorkerId>) -> Result<Inserts> {
         self.model.insert(rows, claim_for).await
     }
@@ -381,7 +385,7 @@ impl Inspect for Mutant {
         self.model.count(filter).await
     }
 
-    async fn signals(&self, id: InstanceId, after: Option<SignalId>) -> Result<Vec<SignalRow>> {
+    async fn signals(&self, id: InstanceId, after: Option<SignalId>) -> Result<Rows<SignalRow>> {
         self.model.signals(id, after).await
     }
 
@@ -390,7 +394,7 @@ impl Inspect for Mutant {
         id: InstanceId,
         round: Option<i32>,
         after: Option<InstanceId>,
-    ) -> Result<Vec<Child>> {
+    ) -> Result<Rows<Child>> {
         self.model.children(id, round, after).await
     }
 
@@ -422,7 +426,7 @@ impl Inspect for Mutant {
         self.model.rounds(id).await
     }
 
-    async fn history(&self, request: HistoryRequest) -> Result<Vec<Event>> {
+    async fn history(&self, request: HistoryRequest) -> Result<Rows<Event>> {
         self.model.history(request).await
     }
 

@@ -1,6 +1,7 @@
 //! User code: under its limit of time, with panics caught, and `handle` asked when it has no outcome of its own.
 
 use super::Executor;
+use super::reporting::Failed;
 use crate::engine::holding::{Held, Running};
 use crate::machine::{Context, Decided, Failure, Registered, Trouble, panic_message};
 use crate::metrics;
@@ -30,22 +31,31 @@ impl Executor {
         cx: &Context,
         held: &Held,
         session: &mut Option<Box<Session>>,
-    ) -> Result<Decided, Interrupted> {
+    ) -> Result<(Decided, Option<Failed>), Interrupted> {
         let code = machine.run(cx, session);
         match self.guarded(machine, step, cx, held, code).await? {
-            Ok(decided) => Ok(decided),
+            Ok(decided) => Ok((decided, None)),
             Err(Trouble::Fatal(reason)) => {
-                metrics::failed(machine.name, step, "fatal");
-                self.log_failure("fatal", &reason);
-                Ok(Decided::of(Outcome::Stop { reason }))
+                let failed = Failed::new("fatal", reason.clone());
+                Ok((Decided::of(Outcome::Stop { reason }), Some(failed)))
+            }
+            // Serde quotes the state, which no log may have.
+            Err(Trouble::Undecodable(reason)) => {
+                let text = "its state does not decode; the error of the instance says why";
+                let failed = Failed::ours("fatal", text.into());
+                Ok((Decided::of(Outcome::Stop { reason }), Some(failed)))
             }
             Err(Trouble::Store(error)) => {
                 metrics::store_error("executor");
-                tracing::warn!(%error, "the store could not be asked; the claim is given back");
+                tracing::warn!(
+                    instance = %cx.claim().id, machine = machine.name, step, %error,
+                    "the store could not be asked; the claim is given back"
+                );
                 Err(Interrupted::Unanswered)
             }
             Err(Trouble::Failure(failure)) => {
-                Box::pin(self.handle(machine, step, failure, cx, held)).await
+                let handled = Box::pin(self.handle(machine, step, failure, cx, held)).await;
+                handled.map(|(decided, failed)| (decided, Some(failed)))
             }
         }
     }
@@ -57,26 +67,18 @@ impl Executor {
         failure: Failure,
         cx: &Context,
         held: &Held,
-    ) -> Result<Decided, Interrupted> {
-        metrics::failed(machine.name, step, failure.kind());
-        let first = failure.to_string();
-        self.log_failure(failure.kind(), &first);
+    ) -> Result<(Decided, Failed), Interrupted> {
+        let failed = Failed::of(&failure);
         let code = machine.handle(failure, cx);
         let handled = self.guarded(machine, step, cx, held, code).await?;
-        Ok(handled.unwrap_or_else(|second| {
-            tracing::error!(
-                "handle failed too; the instance fails, and its last error says of what"
-            );
-            let reason = format!("{first}; then handle failed: {second}");
-            Decided::of(Outcome::Stop { reason })
-        }))
-    }
-
-    /// The text is left out unless it was asked for: user code wrote it, and it may quote what the instance carries. What
-    /// is stored with the instance has it.
-    pub(super) fn log_failure(&self, kind: &'static str, failure: &str) {
-        let failure = self.node.settings.failures_in_logs.then_some(failure);
-        tracing::warn!(kind, failure, "the step failed");
+        Ok(match handled {
+            Ok(decided) => (decided, failed),
+            Err(second) => {
+                let reason = format!("{}; then handle failed: {second}", failed.error);
+                let failed = Failed::new(failed.kind, reason.clone());
+                (Decided::of(Outcome::Stop { reason }), failed)
+            }
+        })
     }
 
     /// User code under its limit of time, with panics caught; encoding its outcome is part of it. It is dropped where
@@ -89,10 +91,12 @@ impl Executor {
         held: &Held,
         code: impl Future<Output = Result<Decided, Trouble>>,
     ) -> Result<Result<Decided, Trouble>, Interrupted> {
+        held.lose_unless_covered();
         let _running = held.run(Running {
             claim: cx.claim().reference(),
             machine: machine.name,
             step,
+            attempt: cx.claim().attempt,
             limit: machine.timeout,
             since: Instant::now(),
             left_behind: false,

@@ -1,6 +1,7 @@
 //! Claims that are not run to their end here: given back, left for others, or lost.
 
 use super::guarding::Interrupted;
+use super::reporting::{Failed, Failures};
 use super::{Executor, Ran};
 use crate::codec::Unreadable;
 use crate::engine::holding::Held;
@@ -46,12 +47,17 @@ impl Executor {
         self.release(claim, held, pause, "unknown_step").await
     }
 
+    /// A suspect for which the group has no place.
+    pub(super) async fn leave_suspect(&self, claim: &Claim, held: &Held) -> Ran {
+        let (pause, _leaving) = self.suspects.leave();
+        self.release(claim, held, pause, "suspect").await
+    }
+
     /// An instance whose values cannot be read here. With a key that is not here yet it is left for who has it;
     /// when its state was changed in the database it ends, since nobody ever will read that.
     pub(super) async fn leave_unreadable(
         &self,
         machine: &Registered,
-        step: &'static str,
         claim: Box<Claim>,
         unreadable: Unreadable,
         held: &Held,
@@ -59,13 +65,16 @@ impl Executor {
         if unreadable.error.may_pass() {
             return self.put_aside(&claim, &unreadable, held).await;
         }
-        metrics::failed(machine.name, step, "unreadable");
-        tracing::error!(instance = %claim.id, machine = claim.machine, "{unreadable}; the instance fails");
         let reason = unreadable.to_string();
+        let failed = Failed::ours("unreadable", reason.clone());
         let mut stop = Decided::of(Outcome::Stop { reason });
         stop.record(machine, &claim);
+        let failures = Failures::of(&stop, Some(failed));
         let written = self.write(&claim, stop).await;
-        match self.conclude(machine, claim, written, held).await {
+        match self
+            .conclude(machine, claim, (written, failures), held)
+            .await
+        {
             Ok(_) => Ran::Finished,
             Err(ran) => ran,
         }
@@ -92,7 +101,9 @@ impl Executor {
     pub(super) async fn interrupted(&self, by: Interrupted, cx: &Context, held: &Held) -> Ran {
         match by {
             Interrupted::GraceOver => {
+                let claim = cx.claim();
                 tracing::warn!(
+                    instance = %claim.id, machine = claim.machine, step = claim.step,
                     "the step did not end within the grace of the stop; its claim is given back"
                 );
                 self.release(cx.claim(), held, Duration::ZERO, "grace_over")

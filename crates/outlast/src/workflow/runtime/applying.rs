@@ -4,8 +4,8 @@ use super::calls::{Answered, End, UnitKind};
 use super::{MayRun, Runtime, index_of};
 use crate::workflow::FlowErrorKind;
 use crate::workflow::events::{
-    CallKind, Completed, Consumed, Ended, Failed, Reason, Resolved, Scheduled, Started, Told,
-    Waiting, data, event, failure_kind,
+    CallKind, Completed, Consumed, Ended, Failed, Outline, Reason, Resolved, Scheduled, Started,
+    Told, Waiting, data, event, failure_kind,
 };
 use outlast_core::{EventKind, Invalid, Json, NewEvent, Timestamp};
 use std::collections::BTreeSet;
@@ -88,6 +88,11 @@ impl Runtime {
                 let it = self.call_mut(call);
                 it.is_recorded = true;
                 it.due = due.map(|(us, at)| Timestamp(at.0.saturating_add(us)));
+                Ok(false)
+            }
+            EventKind::GroupAwaited | EventKind::SelectionAwaited => {
+                let _: Outline = data(event)?;
+                self.call_mut(call).is_recorded = true;
                 Ok(false)
             }
             EventKind::ChildStarted => {
@@ -202,16 +207,19 @@ impl Runtime {
         };
         several.resolved = Some(resolved);
         #[cfg(outlast_mutants)]
-        if several.cancel_rest && outlast_core::mutant::is("rest-is-not-cancelled") {
+        if outlast_core::mutant::is("rest-is-not-cancelled") {
             return true;
         }
-        if several.cancel_rest {
-            let open = self.open_leaves(unit);
-            let living = open.filter(|(_, it)| it.kind.is_child() && it.is_recorded);
-            // Who stands in it twice is told once.
-            let living: BTreeSet<i32> = living.map(|(leaf, _)| leaf).collect();
-            self.to_cancel.extend(living);
-        }
+        let cancelled = several.cancelled.clone();
+        let leaves = &self.units[unit].leaves;
+        let cancelled = cancelled.into_iter().flat_map(|group| &leaves[group]);
+        let living = cancelled.copied().filter(|leaf| {
+            let it = self.call(*leaf);
+            it.end.is_none() && it.kind.is_child() && it.is_recorded
+        });
+        // A child that stands in it twice is told once.
+        let living: BTreeSet<i32> = living.collect();
+        self.to_cancel.extend(living);
         true
     }
 

@@ -2,9 +2,10 @@
 
 use crate::machine::RetryPolicy;
 use crate::workflow::FlowErrorKind;
-use crate::workflow::events::{CallKind, Ended, Failed, Place, Resolved};
+use crate::workflow::events::{CallKind, Ended, Failed, Outline, Place, Resolved};
 use outlast_core::{EventKind, InstanceId, Json, NewInstance, Timestamp};
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::time::Duration;
 
 /// A call that the code has made. There may be thousands of a run, and as many runs at a time: what only children have is apart.
@@ -150,7 +151,10 @@ pub(in crate::workflow) struct Several {
     /// How each member of a selection stands.
     pub(in crate::workflow) standing: Vec<Member>,
     pub(in crate::workflow) window: Option<u32>,
-    pub(in crate::workflow) cancel_rest: bool,
+    /// The leaves, by their index, that are asked to end when it is decided and they live.
+    pub(in crate::workflow) cancelled: Vec<Range<usize>>,
+    /// How many groups it has, itself among them.
+    pub(in crate::workflow) groups: usize,
     pub(in crate::workflow) resolved: Option<Resolved>,
 }
 
@@ -189,6 +193,12 @@ impl Unit {
         let ends = begins[1..].iter().copied().chain([self.leaves.len()]);
         let members = begins.iter().zip(ends);
         members.map(|(&begin, end)| &self.leaves[begin..end])
+    }
+
+    /// What a group or a selection consists of.
+    pub(in crate::workflow) fn outline(&self) -> Outline {
+        let groups = self.several.as_ref().map_or(0, |it| it.groups);
+        Outline::of(self.members(), groups)
     }
 
     /// How a group or a selection came to its end.

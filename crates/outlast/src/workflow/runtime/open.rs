@@ -4,6 +4,7 @@ use super::calls::{Call, UnitKind};
 use super::{MayRun, Runtime};
 use outlast_core::NewEvent;
 use std::collections::{BTreeMap, HashMap};
+use std::task::Waker;
 
 impl Runtime {
     /// The units that the code waits for and that have no answer yet, in their order.
@@ -29,6 +30,27 @@ impl Runtime {
         if let Ok(place) = self.polled.binary_search(&unit) {
             self.polled.remove(place);
         }
+    }
+
+    /// The code is about to be polled with this waker.
+    pub(in crate::workflow) fn begin_poll(&mut self, waker: &Waker) {
+        self.code_waker = Some(waker.clone());
+    }
+
+    /// A call that the code waits for was polled with this waker.
+    pub(in crate::workflow) fn keep_waker(&mut self, waker: &Waker) {
+        let own = self.code_waker.as_ref();
+        if own.is_some_and(|own| !own.will_wake(waker)) {
+            self.kept_wakers.push(waker.clone());
+        }
+    }
+
+    /// The code was polled. Answers the wakers of all calls that it waits for, in the order in which
+    /// they were polled: each call is polled again with the code, since what it waits for is what it
+    /// polls.
+    pub(in crate::workflow) fn end_poll(&mut self) -> Vec<Waker> {
+        self.code_waker = None;
+        std::mem::take(&mut self.kept_wakers)
     }
 
     /// The calls that the code waits for.

@@ -1,7 +1,7 @@
 //! What is to be written of a run, and what becomes of it.
 
 use super::Runtime;
-use super::calls::{Answered, Ask};
+use super::calls::{Answered, Ask, UnitKind};
 use crate::machine::RetryPolicy;
 use crate::workflow::events::{
     CallKind, Completed, Marked, Reason, Scheduled, Told, Waiting, digest, event, process,
@@ -13,6 +13,7 @@ impl Runtime {
     /// What is to be written of what the code waits for and the history does not have yet: all but children, who are
     /// started.
     pub(in crate::workflow) fn record_waiting(&mut self) {
+        self.record_groups();
         // What is over is written itself.
         let is_over = |call| self.finished.iter().any(|(over, _)| *over == call);
         let new = self.open().filter_map(|(number, call)| {
@@ -42,6 +43,34 @@ impl Runtime {
             };
             let event = event(kind, Some(number), &call.name, &waiting, None);
             self.history.push(event);
+        }
+    }
+
+    /// What groups consist of where the events of their calls do not tell: children that were started before stand in
+    /// another call's events, and what is sent to children has an event when it was sent.
+    fn record_groups(&mut self) {
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("groups-of-started-children-are-not-recorded") {
+            return;
+        }
+        let new = self.waiting().filter_map(|number| {
+            let unit = &self.units[number];
+            let group = unit.several.as_ref()?.call;
+            let is_untold = |leaf: &i32| {
+                let call = self.call(*leaf);
+                call.unit as usize != number || call.kind == CallKind::Tell
+            };
+            let is_new = !self.call(group).is_recorded && unit.leaves.iter().any(is_untold);
+            is_new.then(|| (group, unit.outline()))
+        });
+        let new: Vec<_> = new.collect();
+        for (group, outline) in new {
+            let kind = match self.call(group).kind == CallKind::Selection {
+                true => EventKind::SelectionAwaited,
+                false => EventKind::GroupAwaited,
+            };
+            self.history
+                .push(event(kind, Some(group), "", &outline, None));
         }
     }
 
@@ -83,6 +112,9 @@ impl Runtime {
                 true => EventKind::ActivityScheduled,
                 false => EventKind::ChildScheduled,
             };
+            let is_launch = self.units[unit].kind == UnitKind::Launch;
+            let is_lone_child = it.place.is_none() && it.kind == CallKind::Child;
+            let launched = is_lone_child.then_some(is_launch);
             let scheduled = Scheduled {
                 round,
                 position: rows.len() as i32,
@@ -93,6 +125,7 @@ impl Runtime {
                 process: Some(process()),
                 policy: *policy,
                 group: it.place.as_deref().cloned(),
+                launched,
             };
             let mut row = row.clone();
             if let Some(policy) = policy {

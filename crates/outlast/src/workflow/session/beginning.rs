@@ -3,12 +3,13 @@
 use super::blocking::blocked;
 use super::{Code, Session};
 use crate::machine::{Context, Decided, Trouble};
-use crate::workflow::events::{Mismatch, Started, event};
+use crate::workflow::events::{Consumed, Mismatch, Started, data, event};
 use crate::workflow::flow::Flow;
 use crate::workflow::runtime::{Identity, Runtime, blocked_at_the_end};
 use crate::workflow::{FlowError, Workflow};
 use outlast_core::limits::HISTORY_PAGE_MAX;
-use outlast_core::{Event, EventKind, HistoryRequest, Json, NewEvent, Outcome};
+use outlast_core::{Event, EventKind, HistoryRequest, Json, NewEvent, Outcome, Signal, SignalId};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// What a run begins with in memory.
@@ -25,9 +26,14 @@ impl Session {
         cx: &Context,
     ) -> Result<Begun, Trouble> {
         let history = load(cx).await?;
-        let mismatch = match read_input::<W>(cx, history.len())? {
-            Ok(input) => return Ok(Begun::Session(Session::with(workflow, cx, history, input))),
-            Err(mismatch) => mismatch,
+        let mismatch = match refused(&history) {
+            Some(mismatch) => mismatch,
+            None => match read_input::<W>(cx, history.len())? {
+                Ok(input) => {
+                    return Ok(Begun::Session(Session::with(workflow, cx, history, input)));
+                }
+                Err(mismatch) => mismatch,
+            },
         };
         let was_blocked_by = blocked_at_the_end(&history);
         let decided = blocked(cx, &mismatch, was_blocked_by.as_ref());
@@ -48,6 +54,7 @@ impl Session {
             key: claim.correlation_key.clone(),
             trace: claim.trace.clone(),
         };
+        let inbox = unconsumed(claim.inbox.clone(), &history);
         let mut runtime = Runtime::new(identity, history);
         runtime.step_timeout = W::STEP_TIMEOUT;
         runtime.handle = Some(tokio::runtime::Handle::current());
@@ -55,7 +62,7 @@ impl Session {
         let mut session = Session::of(workflow, flow, input);
         session.input = claim.state.clone();
         session.round = claim.round;
-        session.inbox = claim.inbox.clone();
+        session.inbox = inbox;
         Box::new(session)
     }
 
@@ -119,6 +126,34 @@ impl Session {
             }
         })
     }
+}
+
+/// The signals of a claim that the history has not consumed. A claim that is kept has the inbox that it was taken with.
+fn unconsumed(mut inbox: Vec<Signal>, history: &[NewEvent]) -> Vec<Signal> {
+    if inbox.is_empty() {
+        return inbox;
+    }
+    let consumed = history
+        .iter()
+        .filter(|event| event.kind == EventKind::SignalConsumed);
+    let consumed: HashSet<SignalId> = consumed
+        .filter_map(|event| Some(data::<Consumed>(event).ok()?.signal))
+        .collect();
+    inbox.retain(|signal| !consumed.contains(&signal.id));
+    inbox
+}
+
+/// An event that the codec has refused, if there is one. The code is not run by such a history, whether it would read
+/// the event or not.
+fn refused(history: &[NewEvent]) -> Option<Mismatch> {
+    let mut events = (1..).zip(history);
+    events.find_map(|(seq, event)| {
+        let error = crate::codec::refusal(&event.data)?;
+        Some(Mismatch {
+            expected: format!("event {seq}: {}", event.kind.as_str()),
+            found: format!("none that can be read: the event {error}"),
+        })
+    })
 }
 
 /// What the run began with, unless the code does not fit that, or the history is not whole. One that has not begun and never

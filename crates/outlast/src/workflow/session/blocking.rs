@@ -19,8 +19,8 @@ impl Session {
             let after = runtime.last_call();
             let found = match foreign {
                 Foreign::Awaits => format!(
-                    "after {after}, something that is not durable: a socket, a timer or a channel of the runtime, a task, or calls in \
-                     a combinator that keeps wakers; put it into flow.step(..) or an activity, and wait for several calls with \
+                    "after {after}, something that is not durable: a socket, a timer or a channel of the runtime, a lock or \
+                     a task; put it into flow.step(..) or an activity, and wait for several calls with \
                      flow.all(..) or flow.select(..)"
                 ),
                 Foreign::Spawns => format!(
@@ -57,7 +57,6 @@ pub(super) fn blocked(cx: &Context, mismatch: &Mismatch, was_blocked_by: Option<
     let note = event(EventKind::ReplayBlocked, None, "", mismatch, None);
     let is_known = was_blocked_by == Some(&note.data);
     crate::metrics::blocked(&claim.machine);
-    tracing::warn!(instance = %claim.id, workflow = claim.machine, "{error}");
     Decided {
         events: if is_known { Vec::new() } else { vec![note] },
         ..Decided::of(Outcome::Retry {

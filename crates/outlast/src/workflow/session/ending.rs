@@ -9,11 +9,7 @@ use outlast_core::{EventKind, Json, Outcome};
 impl Session {
     /// The code is over.
     pub(super) fn end(&mut self, result: Result<Json, FlowError>) -> Decided {
-        let has_survived = match &result {
-            Ok(_) => true,
-            Err(error) => error.is_renewal(),
-        };
-        self.flow.lock().record_notes(has_survived);
+        self.flow.lock().record_notes(has_survived(&result));
         match result {
             Ok(result) => {
                 self.close(EventKind::RunCompleted, None);
@@ -54,6 +50,14 @@ impl Session {
             None => event(kind, None, "", &serde_json::Map::new(), None),
         };
         self.flow.lock().history.push(last);
+    }
+}
+
+/// Whether code that ended like this went on from the failures that it was handed.
+pub(super) fn has_survived(result: &Result<Json, FlowError>) -> bool {
+    match result {
+        Ok(_) => true,
+        Err(error) => error.is_renewal(),
     }
 }
 

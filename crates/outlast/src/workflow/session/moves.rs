@@ -9,10 +9,8 @@ use outlast_core::{NewEvent, Signal, Timestamp};
 pub(super) enum Move {
     /// Ask those to end that a group or a selection was decided without.
     CancelRest,
-    /// Write what there is, and go on.
+    /// Write everything that is not written yet, and go on.
     Write,
-    /// The same, with what the code waits for.
-    RecordWaiting,
     /// The code is over.
     End,
     /// The history is too long.
@@ -40,10 +38,9 @@ impl Move {
     pub(super) fn next(runtime: &Runtime, inbox: &[Signal], is_over: bool) -> Move {
         // What a group or a selection said of the others holds also when the code ends with it.
         if !runtime.to_cancel.is_empty() {
-            return match (runtime.is_dirty(), is_over) {
-                (false, _) => Move::CancelRest,
-                (true, true) => Move::Write,
-                (true, false) => Move::RecordWaiting,
+            return match runtime.is_dirty() {
+                false => Move::CancelRest,
+                true => Move::Write,
             };
         }
         if is_over {
@@ -91,13 +88,13 @@ impl Move {
         }
         // All that led to a step is written before it runs, and so are the timers beside it.
         if has_work && (timers.any_new || runtime.is_dirty()) {
-            return Move::RecordWaiting;
+            return Move::Write;
         }
         if has_work {
             return Move::RunSteps { due: timers.first };
         }
         if timers.are_mixed() {
-            return Move::RecordWaiting;
+            return Move::Write;
         }
         match has_unseen_children(runtime) {
             true => Move::SeeChildren,

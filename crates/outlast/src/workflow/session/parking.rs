@@ -2,6 +2,7 @@
 
 use super::super::runtime::{Ask, Runtime};
 use super::Session;
+use super::ending::has_survived;
 use crate::machine::Decided;
 use outlast_core::limits::{AWAITED_PARTS_MAX, CHILDREN_MAX};
 use outlast_core::{
@@ -35,20 +36,32 @@ impl Session {
         })
     }
 
-    /// Records what the code waits for, writes what there is, and goes on.
-    pub(super) fn proceed(&mut self) -> Decided {
+    /// Writes everything that is not written yet, and goes on. Afterwards the runtime is not
+    /// [dirty](Runtime::is_dirty): otherwise the next move would be this one again, without end.
+    pub(super) fn write(&mut self) -> Decided {
         self.record_all();
-        self.go_on()
+        let decided = self.write_told();
+        debug_assert!(
+            !decided.events.is_empty(),
+            "a write without events is followed by the same write"
+        );
+        decided
     }
 
+    /// Puts into the history what the code has noted and what it waits for.
     fn record_all(&mut self) {
         let mut runtime = self.flow.lock();
-        runtime.record_notes(true);
-        runtime.record_waiting();
+        match &self.result {
+            Some(result) => runtime.record_notes(has_survived(result)),
+            None => {
+                runtime.record_notes(true);
+                runtime.record_waiting();
+            }
+        }
     }
 
-    /// Writes what there is, and goes on.
-    pub(super) fn go_on(&mut self) -> Decided {
+    /// Writes the events that are in the history, and goes on.
+    pub(super) fn write_told(&mut self) -> Decided {
         self.decided(Outcome::Flow {
             children: Vec::new(),
             window: None,

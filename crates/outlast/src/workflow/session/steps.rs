@@ -62,7 +62,7 @@ impl Session {
             hears_at_once
         };
         while let Some(recorded) = self.take_finished() {
-            if self.result.is_some() {
+            if self.result.is_some() && !self.is_astray() {
                 // The code has ended without it.
                 self.flow.lock().finished.clear();
                 break;
@@ -72,7 +72,7 @@ impl Session {
                 false => self.flow.lock().history.push(recorded),
             }
         }
-        (!hears_at_once).then(|| self.go_on())
+        (!hears_at_once).then(|| self.write_told())
     }
 }
 

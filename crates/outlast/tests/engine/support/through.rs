@@ -9,9 +9,9 @@ use outlast_core::{
     Filter, Fired, Heartbeat, HeldClaim, Hints, HistoryRequest, Inserts, Inspect, Instance,
     InstanceId, Invalid, ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note, Operation,
     OperationId, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release,
-    Released, Result, Retried, RoundSummary, RunSummary, SignalId, SignalOrInsert, SignalRow,
+    Released, Result, Retried, RoundSummary, Rows, RunSummary, SignalId, SignalOrInsert, SignalRow,
     SignalledOrInserted, Status, Store, Survey, SurveyRequest, Taker, Terminated, Timestamp,
-    Traffic, Worker, WorkerId,
+    Traffic, Worker, WorkerId, WriteCheck,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -210,6 +210,10 @@ impl<S: Store + Inspect> Store for Through<S> {
         self.store.now().await
     }
 
+    async fn check_writes(&self) -> Result<WriteCheck> {
+        self.call("check_writes", self.store.check_writes()).await
+    }
+
     async fn insert(&self, rows: Vec<NewInstance>, claim_for: Option<WorkerId>) -> Result<Inserts> {
         self.call("insert", self.store.insert(rows, claim_for))
             .await
@@ -364,7 +368,7 @@ impl<S: Store + Inspect> Inspect for Through<S> {
         self.store.count(filter).await
     }
 
-    async fn signals(&self, id: InstanceId, after: Option<SignalId>) -> Result<Vec<SignalRow>> {
+    async fn signals(&self, id: InstanceId, after: Option<SignalId>) -> Result<Rows<SignalRow>> {
         self.store.signals(id, after).await
     }
 
@@ -373,7 +377,7 @@ impl<S: Store + Inspect> Inspect for Through<S> {
         id: InstanceId,
         round: Option<i32>,
         after: Option<InstanceId>,
-    ) -> Result<Vec<Child>> {
+    ) -> Result<Rows<Child>> {
         self.store.children(id, round, after).await
     }
 
@@ -405,7 +409,7 @@ impl<S: Store + Inspect> Inspect for Through<S> {
         self.store.rounds(id).await
     }
 
-    async fn history(&self, request: HistoryRequest) -> Result<Vec<Event>> {
+    async fn history(&self, request: HistoryRequest) -> Result<Rows<Event>> {
         self.store.history(request).await
     }
 

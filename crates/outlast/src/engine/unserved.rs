@@ -1,0 +1,120 @@
+//! Warns of instances that would wait for ever: no live worker runs their machine, or takes from their queue.
+//!
+//! An engine that starts looks at its own machines, and an executor at the children that an outcome starts. Both only
+//! warn: a worker that is about to start may serve them. Where this engine serves the machine itself, nothing is asked.
+
+use super::node::Node;
+use outlast_core::{Error, NewInstance, Outcome, Worker};
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+/// How many different warnings are remembered.
+const WARNINGS_MAX: usize = 1_000;
+
+/// Machines, with their version and queue, that a warning was written for.
+#[derive(Default)]
+pub(crate) struct Unserved {
+    warned: Mutex<HashSet<(String, i32, String)>>,
+}
+
+impl Unserved {
+    /// Notes a machine; whether it is new here.
+    fn note(&self, machine: &str, version: i32, queue: &str) -> bool {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.len() >= WARNINGS_MAX {
+            warned.clear();
+        }
+        warned.insert((machine.to_owned(), version, queue.to_owned()))
+    }
+
+    /// The children of an outcome that this engine does not serve, each kind once and only the first time.
+    pub(crate) fn children<'a>(&self, node: &Node, outcome: &'a Outcome) -> Vec<&'a NewInstance> {
+        let (Outcome::FanOut { children, .. } | Outcome::Flow { children, .. }) = outcome else {
+            return Vec::new();
+        };
+        let kind = |child: &'a NewInstance| (&child.machine, child.version, &child.queue);
+        let mut last = None;
+        let mut unserved = Vec::new();
+        for child in children {
+            // Most are of one kind.
+            if last.replace(kind(child)) != Some(kind(child))
+                && !serves(node, &child.machine, child.version, &child.queue)
+                && self.note(&child.machine, child.version, &child.queue)
+            {
+                unserved.push(child);
+            }
+        }
+        unserved
+    }
+}
+
+fn serves(node: &Node, machine: &str, version: i32, queue: &str) -> bool {
+    node.settings.queues.contains_key(queue) && node.registry.get(machine, version).is_some()
+}
+
+/// Warns of registered machines whose queue neither this engine nor any other live worker serves.
+pub(crate) async fn warn_of_machines(node: &Node) {
+    let mut unserved = node.registry.offers();
+    unserved.retain(|offer| !node.settings.queues.contains_key(&offer.queue));
+    if unserved.is_empty() {
+        return;
+    }
+    let workers = match live_workers(node).await {
+        Ok(workers) => workers,
+        Err(error) => {
+            tracing::debug!(%error, "could not ask which queues are served");
+            return;
+        }
+    };
+    for offer in unserved {
+        if !is_run(&workers, &offer.name, offer.version, &offer.queue) {
+            tracing::warn!(
+                machine = offer.name,
+                version = offer.version,
+                queue = offer.queue,
+                "no live worker takes from the queue of this machine, so that its instances wait; serve it with \
+                 EngineBuilder::queue({:?}, ..), or start a worker that does",
+                offer.queue
+            );
+        }
+    }
+}
+
+/// Warns of children that no live worker runs.
+pub(crate) async fn warn_of_children(node: &Node, parent: &str, children: Vec<&NewInstance>) {
+    let workers = match live_workers(node).await {
+        Ok(workers) => workers,
+        Err(error) => {
+            tracing::debug!(%error, "could not ask which machines are run");
+            return;
+        }
+    };
+    for child in children {
+        if !is_run(&workers, &child.machine, child.version, &child.queue) {
+            tracing::warn!(
+                parent,
+                machine = child.machine,
+                version = child.version,
+                queue = child.queue,
+                "no live worker runs this machine in this queue, so that the child waits; register the machine with \
+                 EngineBuilder::machine or EngineBuilder::workflow, and serve its queue with EngineBuilder::queue"
+            );
+        }
+    }
+}
+
+async fn live_workers(node: &Node) -> Result<Vec<Worker>, Error> {
+    let workers = node.store().workers().await?;
+    let now = node.store().now().await?;
+    let alive = workers.into_iter().filter(|it| it.lease_expires_at > now);
+    Ok(alive.collect())
+}
+
+/// Whether one of these workers runs the machine and takes from the queue.
+fn is_run(workers: &[Worker], machine: &str, version: i32, queue: &str) -> bool {
+    workers.iter().any(|worker| {
+        let mut offers = worker.machines.iter();
+        worker.queues.iter().any(|it| it == queue)
+            && offers.any(|offer| offer.name == machine && offer.version == version)
+    })
+}

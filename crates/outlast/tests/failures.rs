@@ -1,0 +1,649 @@
+//! Every failed attempt is one line in the log, one count and one span status. A program of its own, since it hears
+//! everything that is logged in it.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+#[path = "engine/support/mod.rs"]
+mod support;
+
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use outlast::prelude::*;
+use outlast::{Json, NewInstance};
+use outlast_core::{ClaimRequest, Inspect, MachineVersion, NewWorker, Store, limits};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Mutex, OnceLock};
+use support::{LONG, eventually, insert, on_both_stores};
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::Record;
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::{Context as LayerContext, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+
+on_both_stores!(
+    each_failed_attempt_of_a_machine_is_told_once,
+    each_failed_attempt_of_a_job_is_told_once,
+    each_failed_attempt_of_a_workflow_and_its_activities_is_told_once,
+    an_attempt_that_ends_with_its_worker_is_told_once,
+    what_no_live_worker_serves_is_told,
+    the_wait_for_a_place_or_a_key_is_no_start_delay,
+);
+
+/// Tests of one process share its log and its recorder.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+type Fields = BTreeMap<&'static str, String>;
+
+/// What a layer has heard: events, and statuses of spans.
+#[derive(Default)]
+struct Heard {
+    events: Mutex<Vec<Fields>>,
+    statuses: Mutex<Vec<Fields>>,
+}
+
+impl Heard {
+    fn failures_of(&self, id: InstanceId) -> Vec<Fields> {
+        let events = self.events.lock().unwrap().clone().into_iter();
+        let is_failure = |it: &Fields| {
+            it.get("message").is_some_and(|it| it == "the step failed")
+                && it.get("instance") == Some(&id.to_string())
+        };
+        events.filter(is_failure).collect()
+    }
+}
+
+struct Ear(&'static Heard);
+
+struct Sight(Fields);
+
+impl Visit for Sight {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name(), value.to_owned());
+    }
+}
+
+impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Ear {
+    fn on_record(&self, _: &tracing::span::Id, values: &Record<'_>, _: LayerContext<'_, S>) {
+        let mut sight = Sight(Fields::new());
+        values.record(&mut sight);
+        self.0.statuses.lock().unwrap().push(sight.0);
+    }
+
+    fn on_event(&self, event: &tracing::Event<'_>, _: LayerContext<'_, S>) {
+        let mut sight = Sight(Fields::new());
+        event.record(&mut sight);
+        self.0.events.lock().unwrap().push(sight.0);
+    }
+}
+
+struct Ears {
+    info: &'static Heard,
+    warn: &'static Heard,
+    metrics: Snapshotter,
+}
+
+/// Two layers for the process, one of which hears nothing below a warning.
+fn ears() -> &'static Ears {
+    static EARS: OnceLock<Ears> = OnceLock::new();
+    let ears = EARS.get_or_init(|| {
+        let info: &'static Heard = Box::leak(Box::default());
+        let warn: &'static Heard = Box::leak(Box::default());
+        let subscriber = tracing_subscriber::registry()
+            .with(Ear(info).with_filter(LevelFilter::INFO))
+            .with(Ear(warn).with_filter(LevelFilter::WARN));
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+        let recorder = DebuggingRecorder::new();
+        let metrics = recorder.snapshotter();
+        recorder.install().unwrap();
+        Ears {
+            info,
+            warn,
+            metrics,
+        }
+    });
+    for heard in [ears.info, ears.warn] {
+        heard.events.lock().unwrap().clear();
+        heard.statuses.lock().unwrap().clear();
+    }
+    drop(ears.metrics.snapshot());
+    ears
+}
+
+impl Ears {
+    /// The failures of an instance, as the layer has heard them that hears only warnings. It hears last.
+    fn failures_of(&self, id: impl Into<InstanceId>) -> Vec<Fields> {
+        self.warn.failures_of(id.into())
+    }
+
+    /// The same, once there are so many: an attempt is told when its outcome is written, which others may see first.
+    async fn told_of(&self, id: impl Into<InstanceId>, many: usize) -> Vec<Fields> {
+        let id = id.into();
+        eventually("the failures are told", async || {
+            self.failures_of(id).len() >= many
+        })
+        .await;
+        let failures = self.failures_of(id);
+        assert_eq!(failures.len(), many, "{failures:?}");
+        assert_eq!(failures, self.info.failures_of(id), "no filter hides any");
+        failures
+    }
+
+    /// Failures that were counted, as `machine step kind next`.
+    fn counted(&self) -> BTreeMap<String, u64> {
+        let mut counted = BTreeMap::new();
+        for (key, _, _, value) in self.metrics.snapshot().into_vec() {
+            if let DebugValue::Counter(count) = value
+                && key.key().name() == outlast::metrics::FAILURES
+                && count > 0
+            {
+                let labels: Vec<_> = key.key().labels().map(|it| it.value()).collect();
+                *counted.entry(labels.join(" ")).or_default() += count;
+            }
+        }
+        counted
+    }
+
+    /// How many spans were given the status of an error.
+    fn failed_spans(&self) -> usize {
+        let statuses = self.info.statuses.lock().unwrap();
+        let failed = statuses.iter();
+        let failed = failed.filter(|it| it.get("otel.status_code").is_some_and(|it| it == "ERROR"));
+        failed.count()
+    }
+}
+
+fn expect(failure: &Fields, expected: &[(&str, &str)]) {
+    for (field, value) in expected {
+        let found = failure.get(field).map(String::as_str).unwrap_or_default();
+        assert!(found.contains(value), "{field}: {value} in {failure:?}");
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot post")]
+struct CannotPost(#[source] std::io::Error);
+
+fn cannot_post() -> CannotPost {
+    CannotPost(std::io::Error::other("refused"))
+}
+
+struct Breaks;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Way {
+    Error,
+    Fatal,
+    Panic,
+    Hang,
+    TooLarge,
+    Handled,
+    HandleFails,
+    Retry,
+    Stop,
+    Number(u64),
+    Fine,
+}
+
+impl Machine for Breaks {
+    const NAME: &'static str = "breaks";
+    const STEP_TIMEOUT: Duration = Duration::from_millis(50);
+    type State = Way;
+    type Output = String;
+
+    async fn step(&self, state: Way, cx: &Context) -> StepResult<Self> {
+        Ok(match state {
+            Way::Error | Way::Handled | Way::HandleFails => Err(cannot_post())?,
+            Way::Fatal => Err(StepError::fatal(cannot_post()))?,
+            Way::Panic => std::panic::resume_unwind(Box::new("as asked".to_owned())),
+            Way::Hang => std::future::pending().await,
+            Way::TooLarge => Outcome::done("x".repeat(limits::JSON_BYTES_MAX + 1)),
+            Way::Retry if cx.attempt() == 0 => Outcome::retry(Duration::ZERO, "not yet"),
+            Way::Stop => Outcome::stop("no use"),
+            Way::Retry | Way::Number(_) | Way::Fine => Outcome::done("fine".into()),
+        })
+    }
+
+    async fn handle(&self, state: Way, failure: Failure, _: &Context) -> StepResult<Self> {
+        Ok(match state {
+            Way::Handled => Outcome::next(Way::Fine),
+            Way::HandleFails => Err(StepError::new("so does handle"))?,
+            Way::Error
+            | Way::Fatal
+            | Way::Panic
+            | Way::Hang
+            | Way::TooLarge
+            | Way::Retry
+            | Way::Stop
+            | Way::Number(_)
+            | Way::Fine => Outcome::stop(failure),
+        })
+    }
+}
+
+async fn each_failed_attempt_of_a_machine_is_told_once<S: Store + Inspect + Clone>(store: S) {
+    let _alone = ALONE.lock().await;
+    let ears = ears();
+    let engine = Engine::builder(store).machine(Breaks).queue("default", 4);
+    let engine = engine.start().await.unwrap();
+    let cases = [
+        (
+            Way::Error,
+            "error",
+            "error",
+            "cannot post: refused",
+            "failed",
+        ),
+        (
+            Way::Fatal,
+            "fatal",
+            "fatal",
+            "cannot post: refused",
+            "failed",
+        ),
+        (Way::Panic, "panic", "panic", "as asked", "failed"),
+        (Way::Hang, "hang", "timeout", "50ms", "failed"),
+        (Way::TooLarge, "too_large", "outcome", "1048576", "failed"),
+        (
+            Way::Handled,
+            "handled",
+            "error",
+            "refused",
+            "handled: goes on with step fine",
+        ),
+        (
+            Way::HandleFails,
+            "handle_fails",
+            "error",
+            "so does handle",
+            "failed",
+        ),
+        (
+            Way::Retry,
+            "retry",
+            "error",
+            "not yet",
+            "tried again in 0 s",
+        ),
+        (Way::Stop, "stop", "error", "no use", "failed"),
+    ];
+    let many = cases.len();
+    let mut counted = BTreeMap::new();
+    for (way, step, kind, error, next) in cases {
+        let id = insert(&engine, New::<Breaks>(way)).await;
+        engine.wait_ended(id, LONG).await.unwrap();
+        let failures = ears.told_of(id, 1).await;
+        expect(
+            &failures[0],
+            &[
+                ("machine", "breaks"),
+                ("step", step),
+                ("attempt", "1"),
+                ("kind", kind),
+                ("error", error),
+                ("next", next),
+            ],
+        );
+        let word = match next.split([':', ' ']).next().unwrap() {
+            "tried" => "retry",
+            word => word,
+        };
+        counted.insert(format!("breaks {step} {kind} {word}"), 1);
+    }
+    assert_eq!(ears.failed_spans(), many);
+    assert_eq!(ears.counted(), counted);
+    // A state that does not decode is not quoted.
+    let row = NewInstance::new("breaks", "number", Json::of("a secret").unwrap());
+    let id = engine.insert_rows(vec![row]).await.unwrap()[0]
+        .new_id()
+        .unwrap();
+    engine.wait_ended(id, LONG).await.unwrap();
+    let failures = ears.told_of(id, 1).await;
+    expect(
+        &failures[0],
+        &[
+            ("kind", "fatal"),
+            ("error", "does not decode"),
+            ("next", "failed"),
+        ],
+    );
+    assert!(!format!("{failures:?}").contains("a secret"));
+    engine.shutdown().await;
+}
+
+struct Post;
+
+impl Job for Post {
+    const NAME: &'static str = "post";
+    const MAX_ATTEMPTS: u32 = 4;
+    type Args = String;
+    type Output = ();
+
+    async fn perform(&self, args: String, _: &Context) -> Result<(), JobError> {
+        match args.as_str() {
+            "hang" => std::future::pending().await,
+            "give up" => Err(JobError::fatal(cannot_post())),
+            "never mind" => Err(JobError::cancel("nothing to do")),
+            _ => Err(cannot_post())?,
+        }
+    }
+
+    fn backoff(&self, _: u32) -> Duration {
+        Duration::from_millis(1)
+    }
+}
+
+async fn each_failed_attempt_of_a_job_is_told_once<S: Store + Inspect + Clone>(store: S) {
+    let _alone = ALONE.lock().await;
+    let ears = ears();
+    let engine = Engine::builder(store).machine(Post).queue("default", 4);
+    let engine = engine.start().await.unwrap();
+    let id = insert(&engine, New::<Post>("letter".to_owned())).await;
+    engine.wait_ended(id, LONG).await.unwrap();
+    let failures = ears.told_of(id, 4).await;
+    for (nth, failure) in (1..).zip(&failures) {
+        let next = if nth == 4 {
+            "failed"
+        } else {
+            "tried again in 0.001 s"
+        };
+        let attempt = nth.to_string();
+        let error = "cannot post: refused";
+        expect(
+            failure,
+            &[
+                ("machine", "post"),
+                ("step", "perform"),
+                ("attempt", &attempt),
+                ("kind", "error"),
+                ("error", error),
+                ("next", next),
+            ],
+        );
+    }
+    let fatal = insert(&engine, New::<Post>("give up".to_owned())).await;
+    engine.wait_ended(fatal, LONG).await.unwrap();
+    ears.told_of(fatal, 1).await;
+    // To end as cancelled is no failure.
+    let cancelled = insert(&engine, New::<Post>("never mind".to_owned())).await;
+    engine.wait_ended(cancelled, LONG).await.unwrap();
+    assert_eq!(ears.failures_of(cancelled), []);
+    assert_eq!(ears.failed_spans(), 5);
+    let counted = [
+        ("post perform error failed", 2),
+        ("post perform error retry", 3),
+    ];
+    assert_eq!(
+        ears.counted(),
+        counted.map(|(key, count)| (key.to_owned(), count)).into()
+    );
+    engine.shutdown().await;
+}
+
+/// Fails as its input says.
+struct Plan;
+
+impl Workflow for Plan {
+    const NAME: &'static str = "plan";
+    type Input = String;
+    type Output = ();
+
+    async fn run(&self, flow: Flow, way: String) -> FlowResult<()> {
+        match way.as_str() {
+            "step" => {
+                let failed = flow.step("guess", async || Err::<(), _>("wrong".to_owned()));
+                failed.await.unwrap_err();
+                Ok(())
+            }
+            "activity" => {
+                let post = flow.activity(Post, "hang".to_owned()).max_attempts(2);
+                let post = post.attempt_timeout(Duration::from_millis(5)).await;
+                post.map(drop)
+            }
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+async fn each_failed_attempt_of_a_workflow_and_its_activities_is_told_once<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let _alone = ALONE.lock().await;
+    let ears = ears();
+    let engine = Engine::builder(store).workflow(Plan).machine(Post);
+    let engine = engine.queue("default", 4).start().await.unwrap();
+    let start = async |way: &str| {
+        let id = engine.insert(Run::<Plan>(way.to_owned())).await.unwrap();
+        id.id().unwrap()
+    };
+    // A step that fails is told to the code, which goes on.
+    let step = start("step").await;
+    engine.wait(step, LONG).await.unwrap();
+    let failures = ears.told_of(step, 1).await;
+    let told = [
+        ("machine", "plan"),
+        ("step", "guess"),
+        ("error", "wrong"),
+        ("next", "told to the code"),
+    ];
+    expect(&failures[0], &told);
+
+    let activity = start("activity").await;
+    engine.wait_ended(activity, LONG).await.unwrap();
+    let failures = ears.told_of(activity, 1).await;
+    expect(
+        &failures[0],
+        &[("machine", "plan"), ("step", "run"), ("next", "failed")],
+    );
+    let child = engine.children(activity.get()).await.unwrap()[0].id;
+    let failures = ears.told_of(child, 2).await;
+    for (failure, next) in failures.iter().zip(["tried again", "failed"]) {
+        expect(
+            failure,
+            &[
+                ("machine", "post"),
+                ("kind", "timeout"),
+                ("error", "5ms"),
+                ("next", next),
+            ],
+        );
+    }
+
+    let blocked = start("waits for what is not durable").await;
+    let failure = &ears.told_of(blocked, 1).await[0];
+    expect(
+        failure,
+        &[
+            ("machine", "plan"),
+            ("kind", "replay"),
+            ("error", "blocked: "),
+            ("next", "blocked, tried again in 1 s"),
+        ],
+    );
+    assert_eq!(ears.counted()["plan run replay blocked"], 1);
+    engine.shutdown().await;
+}
+
+async fn an_attempt_that_ends_with_its_worker_is_told_once<S: Store + Inspect + Clone>(store: S) {
+    let _alone = ALONE.lock().await;
+    let ears = ears();
+    let client = Client::new(store.clone());
+    let id = insert(&client, New::<Breaks>(Way::Fine)).await;
+    let dead = NewWorker {
+        name: "dead".into(),
+        host: "nowhere".into(),
+        version: "1".into(),
+        machines: Vec::new(),
+        queues: vec!["default".into()],
+        lease: limits::LEASE_MIN,
+    };
+    let request = ClaimRequest {
+        worker: store.register(dead).await.unwrap(),
+        queue: "default".into(),
+        machines: [MachineVersion::new("breaks", 1)].into(),
+        max: 1,
+    };
+    assert_eq!(store.claim(request).await.unwrap().claims.len(), 1);
+    let engine = Engine::builder(store).machine(Breaks).queue("default", 4);
+    let engine = engine.lease(limits::LEASE_MIN * 5).start().await.unwrap();
+    engine.wait(id, LONG).await.unwrap();
+    let failures = ears.told_of(id, 1).await;
+    expect(
+        &failures[0],
+        &[
+            ("machine", "breaks"),
+            ("step", "fine"),
+            ("kind", "crash"),
+            ("next", "tried again"),
+        ],
+    );
+    assert_eq!(ears.counted()["breaks fine crash retry"], 1);
+    engine.shutdown().await;
+}
+
+/// A job with a queue of its own.
+struct Elsewhere;
+
+impl Job for Elsewhere {
+    const NAME: &'static str = "elsewhere";
+    const QUEUE: &'static str = "far";
+    type Args = ();
+    type Output = ();
+
+    async fn perform(&self, (): (), _: &Context) -> Result<(), JobError> {
+        Ok(())
+    }
+}
+
+/// Starts an activity that may be registered nowhere.
+struct Asks;
+
+impl Workflow for Asks {
+    const NAME: &'static str = "asks";
+    type Input = ();
+    type Output = ();
+
+    async fn run(&self, flow: Flow, (): ()) -> FlowResult<()> {
+        flow.activity(Elsewhere, ()).await
+    }
+}
+
+async fn what_no_live_worker_serves_is_told<S: Store + Inspect + Clone>(store: S) {
+    let _alone = ALONE.lock().await;
+    let ears = ears();
+    let warned = || {
+        let events = ears.warn.events.lock().unwrap();
+        let warned = events
+            .iter()
+            .filter(|it| it["message"].starts_with("no live worker"));
+        warned.cloned().collect::<Vec<_>>()
+    };
+    // Its queue is served by nobody.
+    let engine = Engine::builder(store.clone()).machine(Elsewhere);
+    let lonely = engine.queue("default", 1).start().await.unwrap();
+    assert_eq!(warned().len(), 1, "{:?}", warned());
+    expect(
+        &warned()[0],
+        &[
+            ("machine", "elsewhere"),
+            ("queue", "far"),
+            ("message", "EngineBuilder::queue(\"far\", ..)"),
+        ],
+    );
+    lonely.shutdown().await;
+
+    // An activity that nobody has registered.
+    let ears = self::ears();
+    let warned = || {
+        let events = ears.warn.events.lock().unwrap();
+        let warned = events
+            .iter()
+            .filter(|it| it["message"].starts_with("no live worker"));
+        warned.cloned().collect::<Vec<_>>()
+    };
+    let engine = Engine::builder(store.clone()).workflow(Asks);
+    let asking = engine.queue("default", 1).start().await.unwrap();
+    assert_eq!(warned(), []);
+    let id = asking.insert(Run::<Asks>(())).await.unwrap().id().unwrap();
+    eventually("it is told", async || !warned().is_empty()).await;
+    expect(
+        &warned()[0],
+        &[
+            ("parent", "asks"),
+            ("machine", "elsewhere"),
+            ("queue", "far"),
+        ],
+    );
+
+    // Another worker serves it: nobody is told again, by the one or by the other.
+    let engine = Engine::builder(store).machine(Elsewhere);
+    let serving = engine.queue("far", 1).start().await.unwrap();
+    asking.wait(id, LONG).await.unwrap();
+    let again = asking.insert(Run::<Asks>(())).await.unwrap().id().unwrap();
+    asking.wait(again, LONG).await.unwrap();
+    assert_eq!(warned().len(), 1, "{:?}", warned());
+    asking.shutdown().await;
+    serving.shutdown().await;
+}
+
+/// Starts slow children, of which one runs at a time.
+struct Lines;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Line {
+    Window,
+    Key,
+    Plain,
+    Slow,
+    End,
+}
+
+impl Machine for Lines {
+    const NAME: &'static str = "lines";
+    type State = Line;
+    type Output = ();
+
+    async fn step(&self, state: Line, _: &Context) -> StepResult<Self> {
+        let slow = || (0..4).map(|_| New::<Lines>(Line::Slow).queue("slow"));
+        Ok(match state {
+            Line::Window => fan_out(slow()).window(1).then(Line::End),
+            Line::Key => fan_out(slow().map(|it| it.partition_key("one"))).then(Line::End),
+            Line::Plain => fan_out(slow()).then(Line::End),
+            Line::Slow => {
+                tokio::time::sleep(Duration::from_millis(400)).await;
+                Outcome::done(())
+            }
+            Line::End => Outcome::done(()),
+        })
+    }
+}
+
+async fn the_wait_for_a_place_or_a_key_is_no_start_delay<S: Store + Inspect + Clone>(store: S) {
+    let _alone = ALONE.lock().await;
+    let ears = ears();
+    let engine = Engine::builder(store).machine(Lines).queue("default", 4);
+    let engine = engine.queue("slow", 4).start().await.unwrap();
+    for (line, started) in [(Line::Window, 0), (Line::Key, 0), (Line::Plain, 4)] {
+        let id = insert(&engine, New::<Lines>(line)).await;
+        engine.wait(id, LONG).await.unwrap();
+        let mut delays = Vec::new();
+        for (key, _, _, value) in ears.metrics.snapshot().into_vec() {
+            let is_slow = key.key().labels().any(|it| it.value() == "slow");
+            if let DebugValue::Histogram(values) = value
+                && key.key().name() == outlast::metrics::START_DELAY_SECONDS
+                && is_slow
+            {
+                delays.extend(values.into_iter().map(|it| it.into_inner()));
+            }
+        }
+        assert_eq!(delays.len(), started, "{delays:?}");
+    }
+    engine.shutdown().await;
+}

@@ -1,0 +1,301 @@
+//! No instance commits without end: whatever a workflow has to write is written once, and an instance whose commits change
+//! nothing is blocked.
+
+use crate::support::*;
+use futures_util::FutureExt;
+use outlast::EventKind;
+use outlast::prelude::*;
+use outlast::testing::Point;
+use outlast::workflow::Running;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+on_both_stores!(
+    a_machine_that_commits_without_progress_is_blocked_and_goes_on_when_it_is_mended,
+    a_machine_that_goes_through_the_queue_each_time_is_blocked_too,
+    a_machine_that_counts_is_never_blocked,
+    the_harness_names_the_instance_that_goes_in_circles,
+    a_rest_is_cancelled_before_whatever_the_code_does_next,
+    a_rest_is_cancelled_before_whatever_the_code_does_next_with_a_death_at_each_commit,
+);
+
+/// How a child comes to be among the rest.
+#[derive(Clone, Copy, Debug)]
+enum Left {
+    Selection,
+    FailedAll,
+    Timeout,
+    Deadline,
+}
+
+/// What the code does between that and its end.
+#[derive(Clone, Copy, Debug)]
+enum Between {
+    Nothing,
+    Now,
+    Step,
+    Activity,
+    Draws,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Well,
+    Badly,
+    Anew,
+}
+
+const LEFT: [Left; 4] = [
+    Left::Selection,
+    Left::FailedAll,
+    Left::Timeout,
+    Left::Deadline,
+];
+const BETWEEN: [Between; 5] = [
+    Between::Nothing,
+    Between::Now,
+    Between::Step,
+    Between::Activity,
+    Between::Draws,
+];
+const ENDS: [End; 3] = [End::Well, End::Badly, End::Anew];
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    left: Left,
+    between: Between,
+    /// Forms of changes that are asked for: before and after what is between.
+    versions: (usize, usize),
+    end: End,
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for left in LEFT {
+        for between in BETWEEN {
+            for versions in [(0, 0), (1, 0), (0, 1), (2, 1)] {
+                for end in ENDS {
+                    cases.push(Case {
+                        left,
+                        between,
+                        versions,
+                        end,
+                    });
+                }
+            }
+        }
+    }
+    cases
+}
+
+async fn leave(flow: &Flow, left: Left) -> FlowResult<()> {
+    let (quick, fails) = (Say::Give(1), Say::Fail("no".into()));
+    let holds = || flow.child::<Kid>(Say::Wait);
+    match left {
+        Left::Selection => {
+            let first = flow.select((flow.child::<Kid>(quick), holds()));
+            first.cancel_rest().await?;
+        }
+        Left::FailedAll => {
+            let all = flow.all((flow.child::<Kid>(fails), holds()));
+            all.cancel_rest().await.unwrap_err();
+        }
+        Left::Timeout => {
+            holds().timeout(SECOND).cancel_rest().await?;
+        }
+        Left::Deadline => {
+            let pair = (holds(), flow.child::<Kid>(Say::Wait));
+            flow.deadline(SECOND, pair).cancel_rest().await?;
+        }
+    }
+    Ok(())
+}
+
+fn code(case: Case) -> Script {
+    script(move |flow, _| async move {
+        if flow.run() > 1 {
+            return Ok(0);
+        }
+        leave(&flow, case.left).await?;
+        let mut forms = 0;
+        for n in 0..case.versions.0 {
+            forms += flow.version(&format!("before {n}"), 0, 1);
+        }
+        match case.between {
+            Between::Nothing => {}
+            Between::Now => drop(flow.now()),
+            Between::Step => drop(number(&flow, "between", 1).await?),
+            Between::Activity => drop(flow.activity(Double, 1).await?),
+            Between::Draws => drop((flow.random(), flow.uuid())),
+        }
+        for n in 0..case.versions.1 {
+            forms += flow.version(&format!("after {n}"), 0, 1);
+        }
+        match case.end {
+            End::Well => Ok(forms),
+            End::Badly => Err(flow.fail("as it was to be")),
+            End::Anew => flow.continue_as_new(()),
+        }
+    })
+}
+
+/// Runs a case, and answers what its first run says without numbers.
+async fn seen(ground: &Ground, case: Case, death: Option<(Point, u32)>) -> (Vec<String>, u32) {
+    let mut harness = ground.runs(code(case)).await;
+    let id = begin(&harness, ()).await;
+    if let Some((point, nth)) = death {
+        harness.crash_at::<Running<Script>>("run", point, nth);
+    }
+    let tally = harness.run_all().await;
+    let row = get(&harness, id).await;
+    let error = row.last_error.as_deref().unwrap_or_default();
+    let ended = match case.end {
+        End::Well | End::Anew => Status::Done,
+        End::Badly => Status::Failed,
+    };
+    assert_eq!(row.status, ended, "{case:?} {death:?}: {error}");
+    let statuses = statuses(&harness, id).await;
+    let left = statuses.iter().filter(|it| **it == Status::Cancelled);
+    let many = if matches!(case.left, Left::Deadline) {
+        2
+    } else {
+        1
+    };
+    assert_eq!(left.count(), many, "{case:?} {death:?}: {statuses:?}");
+    let events = history(&harness, id, 1).await;
+    assert_eq!(
+        count(&events, EventKind::ChildTold),
+        many,
+        "{case:?} {death:?}"
+    );
+    let marks = count(&events, EventKind::VersionMarked);
+    assert_eq!(
+        marks,
+        case.versions.0 + case.versions.1,
+        "{case:?} {death:?}"
+    );
+    (words(&events), tally.steps)
+}
+
+async fn a_rest_is_cancelled_before_whatever_the_code_does_next(ground: Ground) {
+    // Every seventh: each value of each part comes with most of the others.
+    for case in cases().into_iter().step_by(7) {
+        seen(&ground, case, None).await;
+    }
+}
+
+async fn a_rest_is_cancelled_before_whatever_the_code_does_next_with_a_death_at_each_commit(
+    ground: Ground,
+) {
+    // Every seventeenth is enough: each value of each part comes with several of the others.
+    for case in cases().into_iter().step_by(17) {
+        let (_, commits) = seen(&ground, case, None).await;
+        for point in [Point::BeforeCommit, Point::AfterCommit] {
+            // A worker that is not there for a commit any more has nothing to die at.
+            for nth in 1..=commits.min(8) {
+                seen(&ground, case, Some((point, nth))).await;
+            }
+        }
+    }
+}
+
+/// A machine that goes to the step and the state it is in, until it is mended.
+#[derive(Clone, Default)]
+struct Spins {
+    is_mended: Arc<AtomicBool>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Spin {
+    Around(u64),
+    Count(u64),
+}
+
+impl Machine for Spins {
+    const NAME: &'static str = "spins";
+    type State = Spin;
+    type Output = u64;
+
+    async fn step(&self, state: Spin, _: &Context) -> StepResult<Self> {
+        Ok(match state {
+            Spin::Around(n) if self.is_mended.load(Ordering::Relaxed) => Outcome::done(n),
+            Spin::Around(n) => Outcome::next(Spin::Around(n)),
+            Spin::Count(0) => Outcome::done(0),
+            Spin::Count(n) => Outcome::next(Spin::Count(n - 1)),
+        })
+    }
+}
+
+async fn is_blocked_until_mended(ground: Ground, run_ahead: u32) {
+    let spins = Spins::default();
+    let worker = ground.bare().machine(spins.clone());
+    let worker = worker.steps_max(2_000).run_ahead(run_ahead);
+    let mut harness = worker.build().await.unwrap();
+    let id = harness.insert(New::<Spins>(Spin::Around(7))).await.unwrap();
+    let id = id.id().unwrap();
+    assert_eq!(harness.run().await.steps, 1_001);
+    let row = get(&harness, id).await;
+    assert_eq!((row.status, row.attempt), (Status::Runnable, 1));
+    let error = row.last_error.clone().unwrap();
+    assert!(
+        error.starts_with("blocked: goes in circles: 1000 commits at step around"),
+        "{error}"
+    );
+    assert_eq!(row.eligible_at, harness.time() + SECOND);
+    let said = harness.explain(&row).await.unwrap();
+    assert!(said.contains("goes in circles"), "{said}");
+    // It is tried again, and blocked with its first commit.
+    harness.advance(SECOND).await;
+    assert_eq!(harness.run().await.steps, 1);
+    let row = get(&harness, id).await;
+    assert_eq!((row.status, row.attempt), (Status::Runnable, 2));
+    assert_eq!(row.eligible_at, harness.time() + 2 * SECOND);
+    spins.is_mended.store(true, Ordering::Relaxed);
+    harness.advance(2 * SECOND).await;
+    harness.run().await;
+    harness.expect(id).await.is_done_with(&7);
+}
+
+async fn a_machine_that_commits_without_progress_is_blocked_and_goes_on_when_it_is_mended(
+    ground: Ground,
+) {
+    is_blocked_until_mended(ground, 100_000).await;
+}
+
+async fn a_machine_that_goes_through_the_queue_each_time_is_blocked_too(ground: Ground) {
+    is_blocked_until_mended(ground, 0).await;
+}
+
+async fn a_machine_that_counts_is_never_blocked(ground: Ground) {
+    let worker = ground.bare().machine(Spins::default());
+    let mut harness = worker.steps_max(2_000).build().await.unwrap();
+    let id = harness
+        .insert(New::<Spins>(Spin::Count(1_500)))
+        .await
+        .unwrap();
+    assert_eq!(harness.run().await.steps, 1_501);
+    harness.expect(id).await.is_done_with(&0);
+}
+
+async fn the_harness_names_the_instance_that_goes_in_circles(ground: Ground) {
+    let worker = ground.bare().machine(Spins::default());
+    let mut harness = worker.build().await.unwrap();
+    let id = harness.insert(New::<Spins>(Spin::Around(7))).await.unwrap();
+    let id = id.id().unwrap().get();
+    let panic = AssertUnwindSafe(harness.run()).catch_unwind().await;
+    let panic = panic.unwrap_err();
+    let said = panic.downcast_ref::<String>().unwrap();
+    let expected = format!("instance {id} of spins goes in circles: it has run 1000 steps");
+    assert!(said.starts_with(&expected), "{said}");
+    assert!(said.contains("around"), "{said}");
+
+    let worker = ground.bare().machine(Spins::default()).jumps_max(3);
+    let mut harness = worker.steps_max(2_000).build().await.unwrap();
+    harness.insert(New::<Spins>(Spin::Around(8))).await.unwrap();
+    let panic = AssertUnwindSafe(harness.run_all()).catch_unwind().await;
+    let panic = panic.unwrap_err();
+    let said = panic.downcast_ref::<String>().unwrap();
+    assert!(said.starts_with("time was moved 3 times"), "{said}");
+}
