@@ -286,6 +286,7 @@ macro_rules! every_rule {
                 a_flow_that_would_wait_or_start_children_is_told_of_the_cancel,
                 a_flow_that_goes_on_is_written_in_spite_of_a_cancel,
                 a_flow_that_answers_the_cancel_does_what_it_says,
+                a_flow_that_answers_the_cancel_is_not_told_of_it_again,
                 after_its_answer_a_workflow_parks_like_any,
                 a_cancel_in_a_batch_concerns_its_own_alone,
                 a_lost_flow_is_lost_also_when_a_cancel_waits,

@@ -3,8 +3,8 @@
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
-    Answer, CancelAnswer, CancelRequest, Claim, Commit, Due, EventKind, Instance, InstanceId,
-    Joined, Outcome, Park, SignalOrInsert, Status, TerminateAnswer, WorkerId,
+    Answer, CancelAnswer, CancelRequest, Claim, Commit, Due, EventKind, HistoryMark, Instance,
+    InstanceId, Joined, Outcome, Park, SignalOrInsert, Status, TerminateAnswer, WorkerId,
 };
 
 /// A worker, and a new workflow that waits like this.
@@ -345,6 +345,24 @@ pub async fn a_flow_that_answers_the_cancel_does_what_it_says(subject: &Subject)
             subject.terminate(child).await;
         }
     }
+}
+
+/// Whatever it thinks of its history.
+pub async fn a_flow_that_answers_the_cancel_is_not_told_of_it_again(subject: &Subject) {
+    let (_, mut claim, asked) = asked_while_running(subject).await;
+    claim.cancel = Some(asked);
+    let mark = HistoryMark { run: 1, events: 7 };
+    for _ in 0..2 {
+        let commit = Commit {
+            mark: Some(mark),
+            ..commit_with(&claim, flow_on(), events(1))
+        };
+        let answers = subject.commit_all(vec![commit]).await.answers;
+        let revision = claim.revision.next();
+        assert_eq!(answers, [subject.committed(revision, Status::Executing)]);
+        claim = kept(&claim);
+    }
+    assert_eq!(subject.get(claim.id).await.events, 2);
 }
 
 /// What it decided is what it does.

@@ -93,7 +93,10 @@ fn keep_claim(
     let Some(standing) = fence(tx, claim)? else {
         return Ok(None);
     };
-    *cancel = standing.cancel;
+    // It may be only the history that stands elsewhere than was thought.
+    if standing.meets_cancel(commit) {
+        *cancel = standing.cancel;
+    }
     write(true, None)?;
     history::write(tx, claim.id, &commit.events)?;
     Ok(Some(Status::Executing))
