@@ -15,8 +15,12 @@ pub(crate) fn meter(it: &Instance, now: Timestamp) -> Option<String> {
         parts.push(format!("window of {window}"));
     }
     if let (true, Some(at)) = (waits, it.await_deadline) {
+        let bound = match it.needs_all {
+            true => "not before",
+            false => "until",
+        };
         parts.push(format!(
-            "until {} UTC ({})",
+            "{bound} {} UTC ({})",
             time_of_day(at),
             relative(at, now)
         ));

@@ -269,6 +269,28 @@ macro_rules! every_rule {
                 children_are_spared_while_their_workflow_lives,
                 an_end_sent_again_is_counted_once,
             }
+            flow_groups on One {
+                a_park_that_needs_all_says_what_is_missing,
+                nothing_wakes_before_all_of_it_is_there,
+                a_moment_beside_a_signal_wakes_once,
+                ends_are_counted_one_by_one,
+                a_moment_that_passes_is_not_told,
+                a_moment_that_nobody_told_is_over_all_the_same,
+                the_signal_that_completes_it_is_the_one_that_wakes,
+                a_second_signal_of_a_name_completes_nothing,
+                a_delivery_hands_over_only_what_is_complete,
+                a_signal_or_insert_takes_its_name_off,
+                a_bad_end_wakes_whatever_is_missing,
+                what_is_there_before_the_park_is_not_waited_for,
+                a_bad_end_before_the_park_keeps_it_from_parking,
+                a_park_and_the_last_end_in_one_batch_meet,
+                a_cancel_wakes_whatever_is_missing,
+                one_that_needs_all_can_be_terminated_and_retried,
+                the_next_wait_is_for_whatever_comes_first,
+                the_last_end_releases_a_key_whose_scope_it_leaves,
+                only_what_can_be_counted_can_be_needed,
+                the_reconciler_wakes_one_whose_children_have_ended_unseen,
+            }
             flow_parks on One {
                 a_park_for_a_signal_waits_where_it_is,
                 a_signal_that_is_there_keeps_it_from_parking,

@@ -243,7 +243,7 @@ pub enum Flowing {
     Park(Park),
 }
 
-/// What wakes a workflow that waits: whatever comes first.
+/// What wakes a workflow that waits: whatever comes first, or [all of it](Park::needs_all).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Park {
     /// A signal of one of these names.
@@ -252,6 +252,12 @@ pub struct Park {
     pub deadline: Option<Due>,
     /// Ends of children.
     pub ends: Option<Ends>,
+    /// Whether nothing wakes it before all of it is there: a signal of every name, the moment, and as many ends as its one
+    /// part waits for. A bad end and a cancel wake it at once all the same.
+    ///
+    /// What is there is taken off the row: a name leaves `awaits` when its signal is in the inbox, the deadline is
+    /// cleared when it has come, and after the last end the status is [`AwaitingSignal`](crate::Status::AwaitingSignal).
+    pub needs_all: bool,
 }
 
 impl Park {
@@ -266,6 +272,9 @@ impl Park {
             Some(Due::At(at)) => limits::check_moment("timer", at)?,
             None => {}
         }
+        if self.needs_all {
+            self.check_all()?;
+        }
         match &self.ends {
             Some(ends) => ends.check(),
             None if self.names.is_empty() && self.deadline.is_none() => Err(Invalid::new(
@@ -274,6 +283,24 @@ impl Park {
             )),
             None => Ok(()),
         }
+    }
+
+    /// Whether all of it can be waited for: each thing is counted once.
+    fn check_all(&self) -> Result<(), Invalid> {
+        if self.ends.as_ref().is_some_and(|ends| ends.parts.len() > 1) {
+            return Err(Invalid::new(
+                "park",
+                "needs all of several parts; it can need all of one",
+            ));
+        }
+        let mut named = HashSet::with_capacity(self.names.len());
+        if !self.names.iter().all(|name| named.insert(name)) {
+            return Err(Invalid::new(
+                "park",
+                "needs two signals of one name; it can need one of each",
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -528,6 +555,21 @@ mod tests {
             ..Park::default()
         };
         assert!(late.check().is_err());
+        let all = |park: Park| Park {
+            needs_all: true,
+            ..park
+        };
+        let names = |names: &[&str]| Park {
+            names: names.iter().copied().map(String::from).collect(),
+            ..Park::default()
+        };
+        assert!(all(names(&["go", "halt"])).check().is_ok());
+        assert!(names(&["go", "go"]).check().is_ok());
+        assert!(all(names(&["go", "go"])).check().is_err());
+        assert!(all(ends(&[1, 3], 2)).check().is_ok());
+        let several = parts(vec![part(&[1], 1), part(&[2], 1)]);
+        assert!(all(several).check().is_err());
+        assert!(all(Park::default()).check().is_err());
     }
 
     #[test]

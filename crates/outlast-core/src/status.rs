@@ -13,7 +13,7 @@ pub enum Status {
     Runnable,
     /// Claimed by a worker.
     Executing,
-    /// Parked until a signal of an awaited name arrives or the deadline comes.
+    /// Parked until a signal of an awaited name arrives or the deadline comes; a workflow also until both have.
     AwaitingSignal,
     /// Parked until every child of the current round has ended.
     AwaitingChildren,
@@ -61,10 +61,16 @@ impl Status {
         }
     }
 
+    /// Whether the instance waits for something other than a worker.
+    pub fn is_parked(self) -> bool {
+        matches!(self, Status::AwaitingSignal | Status::AwaitingChildren)
+    }
+
     /// Whether an instance may go from this status to `to`.
     ///
     /// `Executing → Executing` is a run-ahead commit, `AwaitingSignal → Executing` a delivery that hands what
-    /// it wakes to a worker. The only ways out of an end are an operator's
+    /// it wakes to a worker. `AwaitingChildren → AwaitingSignal` is a workflow that needs more than its children, all of
+    /// which have ended ([`Park::needs_all`](crate::Park::needs_all)). The only ways out of an end are an operator's
     /// recorded retry of a failed or cancelled instance (I4).
     pub fn may_become(self, to: Status) -> bool {
         use Status::*;
@@ -72,7 +78,7 @@ impl Status {
             Runnable => matches!(to, Executing | Cancelled),
             Executing => true,
             AwaitingSignal => matches!(to, Runnable | Executing | Cancelled),
-            AwaitingChildren => matches!(to, Runnable | Cancelled),
+            AwaitingChildren => matches!(to, Runnable | AwaitingSignal | Cancelled),
             Done => false,
             Failed | Cancelled => matches!(to, Runnable),
         }

@@ -131,7 +131,8 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// A signal wakes its target when that is awaiting signals, or is a workflow awaiting children, and its name is among
     /// the awaited; the target becomes runnable, eligible now, `awaits` kept, the deadline cleared. Otherwise it waits
-    /// in the inbox. Signals of one batch arrive in the caller's order, as if sent one by one: the first
+    /// in the inbox. Of a target that [needs all](crate::Park::needs_all) it takes the name off `awaits` instead, and wakes
+    /// only when nothing is missing any more. Signals of one batch arrive in the caller's order, as if sent one by one: the first
     /// match wakes, a dedup key of an earlier one makes a duplicate. Duplicate goes before no target,
     /// no target before a full inbox.
     ///
@@ -190,7 +191,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// Wakes waits, joins and parks of workflows whose deadline has come: runnable, eligible now, `attempt` and `awaits` as they were,
     /// the deadline cleared. A timeout is a wake, not a failure. A join is decided by it
-    /// ([`Joined::Deadline`](crate::Joined::Deadline)).
+    /// ([`Joined::Deadline`](crate::Joined::Deadline)). A workflow that [needs all](crate::Park::needs_all) and lacks
+    /// children or signals is not woken: its deadline is cleared.
     ///
     /// *Atomic*. *Locks*: own rows by deadline, skipping what others hold. *Bound*: `max`, at most
     /// [`BATCH_MAX`](crate::limits::BATCH_MAX). *Idempotent*.

@@ -98,7 +98,8 @@ impl BarrierBody {
             Until::FailFast => (UntilWord::FailFast, None),
             Until::Quorum(needs) => (UntilWord::Quorum, Some(needs)),
         };
-        let is_waiting = instance.status == Status::AwaitingChildren;
+        // The moment of one that needs all decides no join.
+        let is_bound = instance.status == Status::AwaitingChildren && !instance.needs_all;
         Some(BarrierBody {
             until,
             needs,
@@ -109,7 +110,7 @@ impl BarrierBody {
             failed,
             first_failure: first_failure.map(|child| child.to_string()),
             joined,
-            deadline: instance.await_deadline.filter(|_| is_waiting).map(Moment),
+            deadline: instance.await_deadline.filter(|_| is_bound).map(Moment),
         })
     }
 }

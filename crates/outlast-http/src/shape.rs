@@ -48,8 +48,10 @@ pub(crate) struct InstanceBody {
     pub(crate) cancel: Option<CancelBody>,
     /// The signals it waits for.
     pub(crate) awaits: Option<Vec<String>>,
-    /// Until when it waits at most, for a signal or for its children.
+    /// Until when it waits at most, for a signal or for its children; with `needs_all`, at least.
     pub(crate) await_deadline: Option<Moment>,
+    /// Whether it waits until all of it is there: `awaits`, the deadline and the children are what is missing.
+    pub(crate) needs_all: bool,
     pub(crate) children_pending: i32,
     /// How often it has fanned out.
     pub(crate) round: i32,
@@ -152,6 +154,7 @@ impl InstanceBody {
             locked_by,
             awaits,
             await_deadline,
+            needs_all,
             parent,
             position,
             on_parent_close,
@@ -195,6 +198,7 @@ impl InstanceBody {
             cancel: cancel.map(CancelBody::from),
             awaits,
             await_deadline: await_deadline.map(Moment),
+            needs_all,
             children_pending,
             round,
             run,

@@ -98,6 +98,7 @@ pub(crate) fn flowing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
         numbers(&rows, |ends| ends.parts.iter().map(|part| part.count)),
         numbers(&rows, |ends| awaited(ends).map(|(_, child)| child)),
         numbers(&rows, |ends| awaited(ends).map(|(part, _)| part)),
+        value(of_each(&rows, needs_all)),
     ]);
     Some(statement::COMMIT_FLOW.with(parameters))
 }
@@ -146,6 +147,10 @@ fn comes_to(outcome: &Outcome) -> Option<&'static str> {
         Some(_) => None,
         None => Some(status_after(outcome).as_str()),
     }
+}
+
+fn needs_all(outcome: &Outcome) -> bool {
+    outcome.park().is_some_and(|park| park.needs_all)
 }
 
 fn deadline(outcome: &Outcome) -> Option<Due> {

@@ -156,6 +156,7 @@ pub(crate) fn instance(row: &Row) -> Result<Instance, Failure> {
         locked_by: column::<Option<i64>>(row, "locked_by")?.map(WorkerId),
         awaits: column(row, "awaits")?,
         await_deadline: optional_time(row, "await_deadline")?,
+        needs_all: needs_all(row)?,
         parent: parent(row)?,
         position: column(row, "parent_position")?,
         on_parent_close: close_policy(row, "on_parent_close")?,
@@ -175,6 +176,13 @@ pub(crate) fn instance(row: &Row) -> Result<Instance, Failure> {
         updated_at: time(row, "updated_at")?,
         finished_at: optional_time(row, "finished_at")?,
     })
+}
+
+/// Whether the park that it is in needs all: what an earlier one needed says nothing of this one.
+fn needs_all(row: &Row) -> Result<bool, Failure> {
+    let parked = column::<Option<i64>>(row, "needs_all_revision")?;
+    let revision = column::<i64>(row, "revision")?;
+    Ok(parked == Some(revision) && status(row, "status")?.is_parked())
 }
 
 fn parent(row: &Row) -> Result<Option<Parent>, Failure> {

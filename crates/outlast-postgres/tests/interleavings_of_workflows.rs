@@ -24,9 +24,10 @@ mod interleavings {
     pub(crate) mod world;
 }
 
-use interleavings::act::Act::{self, Claim, Collect, Deliver, Fire, Reap, Retry};
+use interleavings::act::Act::{self, Claim, Collect, Deliver, DeliverFor, Fire, Reap, Retry};
 use interleavings::act::Decision::{
-    Done, Fail, KeepFlow, ParkForEnds, ParkForParts, ParkForTheFirst, Renew, StartChildren,
+    Done, Fail, KeepFlow, ParkForAll, ParkForEnds, ParkForParts, ParkForTheFirst, Renew,
+    StartChildren,
 };
 use interleavings::play::{beside, both, cancel, catch, commit, hold, pairs, terminate};
 use interleavings::scheduler::Scenario;
@@ -186,6 +187,81 @@ async fn in_threes_while_a_workflow_is_parked_and_more_goes_on() {
     in_threes(Start::FlowParked, &trios).await;
 }
 
+/// A park that needs all sees what is there, and what comes later finds the park.
+#[tokio::test]
+async fn a_park_that_needs_all_can_meet_whatever_happens() {
+    let others = [
+        commit(1, Done),
+        commit(2, Fail),
+        both([2, 1]),
+        Deliver(0),
+        cancel([0]),
+        terminate([0]),
+        terminate([1]),
+        Fire,
+        Claim,
+        Reap(3),
+        commit(0, ParkForAll),
+    ];
+    let park = commit(0, ParkForAll);
+    hold(&briefly(beside(Start::Flowing, &park, &others))).await;
+}
+
+/// Nothing wakes it but the last of what it needs, a bad end and a cancel.
+#[tokio::test]
+async fn in_twos_while_a_workflow_needs_all() {
+    let happenings = [
+        commit(1, Done),
+        commit(2, Fail),
+        both([2, 1]),
+        Deliver(0),
+        DeliverFor(0),
+        cancel([0]),
+        terminate([0]),
+        Fire,
+        Claim,
+    ];
+    hold(&briefly(pairs(Start::FlowNeedsAll, &happenings))).await;
+}
+
+/// Whichever is the last completes it: the last end, the signal, or the deadline.
+#[tokio::test]
+async fn the_last_of_all_that_a_workflow_needs_wakes_it() {
+    let both = || both([1, 2]);
+    let scenarios = [
+        [vec![both(), Fire], vec![Deliver(0)]],
+        [vec![Deliver(0), Fire], vec![both()]],
+        [vec![both(), Deliver(0)], vec![Fire]],
+        [vec![commit(1, Done), Deliver(0)], vec![commit(2, Done)]],
+        [vec![commit(1, Done), Fire], vec![commit(2, Fail)]],
+        [vec![both(), Fire], vec![cancel([0])]],
+        [vec![both(), Fire], vec![DeliverFor(0)]],
+    ];
+    let scenarios =
+        scenarios.map(|[one, other]| beside_each_other(Start::FlowNeedsAll, &one, &other));
+    hold(&scenarios).await;
+}
+
+#[tokio::test]
+async fn in_threes_while_a_workflow_needs_all() {
+    let trios = [
+        [both([1, 2]), Deliver(0), Fire],
+        [both([1, 2]), Deliver(0), cancel([0])],
+        [commit(1, Done), commit(2, Done), Deliver(0)],
+    ];
+    in_threes(Start::FlowNeedsAll, &trios).await;
+}
+
+#[tokio::test]
+async fn in_threes_while_a_workflow_parks_that_needs_all() {
+    let park = || commit(0, ParkForAll);
+    let trios = [
+        [park(), both([1, 2]), Deliver(0)],
+        [park(), commit(1, Done), commit(2, Done)],
+    ];
+    in_threes(Start::Flowing, &trios).await;
+}
+
 /// A child that starts again is not counted again, and is not waited for.
 #[tokio::test]
 async fn a_retry_of_a_child_can_meet_the_park_of_its_workflow() {
@@ -245,6 +321,35 @@ async fn parts_that_are_counted_together_are_caught() {
     let end = beside_each_other(Start::Flowing, &park, &[Claim]);
     let woken = ["I6: workflow 1 was woken by all ends, and of each part a child lives"];
     catch("parts-are-counted-together", end, &woken).await;
+}
+
+#[tokio::test]
+async fn a_signal_that_is_not_taken_off_is_caught() {
+    let ends = beside_each_other(Start::FlowNeedsAll, &[both([1, 2])], &[Deliver(0)]);
+    let waits = ["I2: instance 1 waits for signal go, which is in its inbox"];
+    catch("signal-is-not-taken-off", ends, &waits).await;
+}
+
+#[tokio::test]
+async fn an_end_that_wakes_before_all_is_there_is_caught() {
+    let ends = beside_each_other(Start::FlowNeedsAll, &[both([1, 2])], &[Deliver(0)]);
+    let woken = ["I6: workflow 1 needs all and was woken: joined all, lacks {go}"];
+    catch("ends-complete-a-group", ends, &woken).await;
+}
+
+#[tokio::test]
+async fn a_deadline_that_wakes_before_all_is_there_is_caught() {
+    let time = beside_each_other(Start::FlowNeedsAll, &[Fire], &[both([1, 2])]);
+    let woken = ["I6: workflow 1 needs all and was woken: joined deadline, lacks {go}"];
+    catch("deadline-completes-a-group", time, &woken).await;
+}
+
+/// The signal that this statement does not see has been waited for.
+#[tokio::test]
+async fn an_end_that_looks_into_the_inbox_is_caught() {
+    let ends = beside_each_other(Start::FlowNeedsAll, &[both([1, 2])], &[Deliver(0)]);
+    let waits = ["I2: instance 1 waits for signal go, which is in its inbox"];
+    catch("end-looks-into-the-inbox", ends, &waits).await;
 }
 
 #[tokio::test]

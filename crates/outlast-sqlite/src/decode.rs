@@ -3,8 +3,8 @@
 use crate::settle::Place;
 use outlast_core::{
     Barrier, CancelRequest, Child, ClosePolicy, Event, Instance, InstanceId, Joining, Json,
-    Operation, OperationId, Parent, Revision, Signal, SignalId, SignalRow, Timestamp, Until,
-    Worker, WorkerId,
+    Operation, OperationId, Parent, Revision, Signal, SignalId, SignalRow, Status, Timestamp,
+    Until, Worker, WorkerId,
 };
 use rusqlite::Row;
 use rusqlite::types::{FromSql, Type};
@@ -35,6 +35,7 @@ pub(crate) fn instance(row: &Row<'_>) -> rusqlite::Result<Instance> {
         locked_by: row.get::<_, Option<i64>>("locked_by")?.map(WorkerId),
         awaits: decoded(row, "awaits")?,
         await_deadline: optional_timestamp(row, "await_deadline")?,
+        needs_all: needs_all(row)?,
         parent: parent(row)?,
         position: row.get("parent_position")?,
         on_parent_close: policy(row, "on_parent_close")?,
@@ -54,6 +55,14 @@ pub(crate) fn instance(row: &Row<'_>) -> rusqlite::Result<Instance> {
         updated_at: Timestamp(row.get("updated_at")?),
         finished_at: optional_timestamp(row, "finished_at")?,
     })
+}
+
+/// Whether the park that it is in needs all: what an earlier one needed says nothing of this one.
+fn needs_all(row: &Row<'_>) -> rusqlite::Result<bool> {
+    let parked: Option<i64> = row.get("needs_all_revision")?;
+    let revision: i64 = row.get("revision")?;
+    let status: Status = word(row, "status")?;
+    Ok(parked == Some(revision) && status.is_parked())
 }
 
 pub(crate) fn child(row: &Row<'_>) -> rusqlite::Result<Child> {

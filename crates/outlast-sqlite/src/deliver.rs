@@ -17,6 +17,7 @@ const KNOWN_BY_ID: &str = include_str!("../sql/deliver/known_by_id.sql");
 const KNOWN_BY_KEY: &str = include_str!("../sql/deliver/known_by_key.sql");
 const INBOX_SIZE: &str = include_str!("../sql/deliver/inbox_size.sql");
 const SIGNAL: &str = include_str!("../sql/deliver/signal.sql");
+const ARRIVED: &str = include_str!("../sql/deliver/arrived.sql");
 const WAKE: &str = include_str!("../sql/deliver/wake.sql");
 
 /// Delivers signals in the caller's order, as if sent one by one; then hands to `claim_for` what of the woken
@@ -105,15 +106,23 @@ fn deliver_one(
     }
     sizes.insert(instance, size + 1);
     let id = put(tx, instance, signal)?;
-    if receiver.waits {
+    let woke = receiver.waits && (!receiver.needs_all || completes(tx, instance, &signal.name)?);
+    if woke {
         tx.prepare(WAKE)?.execute(params![instance.0, tx.now.0])?;
         woken.insert(instance, receiver.queue);
     }
-    Ok(Delivery::Delivered {
-        id,
-        instance,
-        woke: receiver.waits,
-    })
+    Ok(Delivery::Delivered { id, instance, woke })
+}
+
+/// Takes the name of a signal off what a workflow awaits that needs all of it: whether nothing is missing any more.
+fn completes(tx: &Tx<'_>, instance: InstanceId, name: &str) -> Result<bool, Fault> {
+    let values = params![instance.0, name, tx.now.0];
+    let is_complete = tx
+        .prepare(ARRIVED)?
+        .query_row(values, |row| row.get("is_complete"))?;
+    #[cfg(outlast_mutants)]
+    let is_complete = is_complete || outlast_core::mutant::is("one-signal-completes-a-group");
+    Ok(is_complete)
 }
 
 /// An instance that may still read a signal.
@@ -122,6 +131,8 @@ struct Receiver {
     queue: String,
     /// Whether it is parked on this name.
     waits: bool,
+    /// Whether it is parked until all that it waits for is there.
+    needs_all: bool,
 }
 
 fn receiver(tx: &Tx<'_>, signal: &NewSignal) -> Result<Option<Receiver>, Fault> {
@@ -142,6 +153,7 @@ impl Receiver {
             id: InstanceId(row.get("id")?),
             queue: row.get("queue")?,
             waits: row.get("waits")?,
+            needs_all: row.get("needs_all")?,
         })
     }
 }

@@ -9,6 +9,7 @@ use outlast_core::{ClosePolicy, Fired, InstanceId, Joined, Status, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
 const DUE: &str = include_str!("../sql/fire/due.sql");
+const PASSED: &str = include_str!("../sql/fire/passed.sql");
 const NEXT_DEADLINE: &str = include_str!("../sql/fire/next_deadline.sql");
 /// A deadline wakes exactly as a signal does.
 const WAKE: &str = include_str!("../sql/deliver/wake.sql");
@@ -17,6 +18,10 @@ pub(crate) fn fire(tx: &Tx<'_>, max: usize) -> Result<Fired, Fault> {
     let mut fired = Fired::default();
     let mut effects = Effects::default();
     for due in due(tx, max)? {
+        if due.lacks_more {
+            tx.prepare(PASSED)?.execute(params![due.id.0, tx.now.0])?;
+            continue;
+        }
         match due.joins {
             Some(joins) => {
                 join::wake(tx, due.id, Joined::Deadline)?;
@@ -43,6 +48,8 @@ pub(crate) fn fire(tx: &Tx<'_>, max: usize) -> Result<Fired, Fault> {
 struct Due {
     id: InstanceId,
     queue: String,
+    /// Whether it needs all of what it waits for, and lacks more than this moment.
+    lacks_more: bool,
     /// When it waits for children: for which.
     joins: Option<Joins>,
 }
@@ -77,6 +84,7 @@ fn due(tx: &Tx<'_>, max: usize) -> Result<Vec<Due>, Fault> {
         Ok(Due {
             id: InstanceId(row.get("id")?),
             queue: row.get("queue")?,
+            lacks_more: row.get("lacks_more")?,
             joins: (status == Status::AwaitingChildren).then_some(joins),
         })
     })?;

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 const JOIN: &str = include_str!("../sql/commit/join.sql");
 const PARTS: &str = include_str!("../sql/commit/parts.sql");
 const JOIN_PARTS: &str = include_str!("../sql/commit/join_parts.sql");
+const CHILDREN_ENDED: &str = include_str!("../sql/commit/children_ended.sql");
 const JOINED: &str = include_str!("../sql/commit/joined.sql");
 
 /// The end of a child, as its parent sees it.
@@ -57,6 +58,8 @@ pub(crate) struct Barrier {
     pub(crate) started: i32,
     pub(crate) pending: i32,
     pub(crate) failed: i32,
+    /// Whether it is a workflow that needs more than its children, and lacks some of that.
+    pub(crate) lacks_more: bool,
 }
 
 impl Barrier {
@@ -70,6 +73,7 @@ impl Barrier {
             started: row.get("children_started")?,
             pending: row.get("children_pending")?,
             failed: row.get("children_failed")?,
+            lacks_more: false,
         })
     }
 
@@ -77,11 +81,17 @@ impl Barrier {
         self.until.decided(self.started, self.pending, self.failed)
     }
 
-    /// Wakes the parent if the join is decided. Answers word for the children it was decided without.
+    /// Wakes the parent if the join is decided and all children were not only a part of what it needs. Answers word for
+    /// the children it was decided without.
     pub(crate) fn decide(self, tx: &Tx<'_>, woken: &mut QueueNames) -> Result<Option<Word>, Fault> {
         let Some(joined) = self.decided() else {
             return Ok(None);
         };
+        if self.lacks_more && joined == Joined::All {
+            tx.prepare(CHILDREN_ENDED)?
+                .execute(params![self.parent.0, tx.now.0])?;
+            return Ok(None);
+        }
         wake(tx, self.parent, joined)?;
         woken.insert(self.queue);
         Ok(of_rest(
@@ -148,9 +158,12 @@ fn count_parts(
 ) -> Result<Option<Barrier>, Fault> {
     let parts = tx
         .prepare(PARTS)?
-        .query_row([parent.0], decode::joining)
+        .query_row(params![parent.0, tx.now.0], |row| {
+            let parts = decode::joining(row)?;
+            Ok(parts.zip(Some(row.get::<_, bool>("lacks_more")?)))
+        })
         .optional()?;
-    let Some(mut parts) = parts.flatten() else {
+    let Some((mut parts, lacks_more)) = parts.flatten() else {
         return Ok(None);
     };
     let awaited = |child: &&ChildEnd| parts.iter().any(|part| counts(part, child));
@@ -175,7 +188,10 @@ fn count_parts(
     let counted = tx
         .prepare(JOIN_PARTS)?
         .query_row(values, |row| Barrier::decode(parent, row))?;
-    Ok(Some(counted))
+    Ok(Some(Barrier {
+        lacks_more,
+        ..counted
+    }))
 }
 
 /// Whether the end of a child is one that a part waits for.

@@ -46,6 +46,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "bounds",
         sql: include_str!("../migrations/0008_bounds.sql"),
     },
+    Migration {
+        version: 9,
+        name: "groups",
+        sql: include_str!("../migrations/0009_groups.sql"),
+    },
 ];
 
 /// One change of the schema.

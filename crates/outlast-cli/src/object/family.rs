@@ -62,7 +62,8 @@ impl BarrierObject {
             Until::FailFast => ("fail_fast", None),
             Until::Quorum(needs) => ("quorum", Some(needs)),
         };
-        let waits = it.status == Status::AwaitingChildren;
+        // The moment of one that needs all decides no join.
+        let is_bound = it.status == Status::AwaitingChildren && !it.needs_all;
         Some(BarrierObject {
             until,
             needs,
@@ -73,7 +74,7 @@ impl BarrierObject {
             failed: barrier.failed,
             first_failure: barrier.first_failure.map(|id| id.to_string()),
             joined: barrier.joined.map(|joined| joined.as_str()),
-            deadline: it.await_deadline.filter(|_| waits).map(rfc3339),
+            deadline: it.await_deadline.filter(|_| is_bound).map(rfc3339),
         })
     }
 }

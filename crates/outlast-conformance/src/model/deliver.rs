@@ -1,6 +1,7 @@
 //! Putting signals into inboxes.
 
 use super::Tables;
+use super::flow::wake_if_complete;
 use super::tables::make_runnable;
 use outlast_core::{
     Claim, Delivered, Delivery, Instance, InstanceId, MachineVersion, NewSignal, QueueNames,
@@ -162,6 +163,13 @@ impl Tables {
             waits && awaits.iter().any(|it| it == name)
         };
         match self.instances.get_mut(&instance).filter(awaited) {
+            Some(row) if row.needs_all => {
+                if let Some(awaits) = &mut row.awaits {
+                    awaits.retain(|it| it != name);
+                }
+                row.updated_at = now;
+                row.status == Status::AwaitingSignal && wake_if_complete(row, now, woken)
+            }
             Some(row) => {
                 make_runnable(row, now, woken);
                 true

@@ -74,10 +74,13 @@ impl Tables {
         now: Timestamp,
         woken: &mut QueueNames,
     ) {
-        let is_signalled = self
-            .inbox(id)
-            .any(|signal| park.names.contains(&signal.name));
+        let inbox: Vec<String> = self.inbox(id).map(|signal| signal.name.clone()).collect();
+        let is_signalled = park.names.iter().any(|name| inbox.contains(name));
         let ends = park.ends.map(|ends| (self.look_at(&ends), ends));
+        let deadline = park.deadline.map(|due| match due {
+            Due::After(delay) => now + delay,
+            Due::At(moment) => moment,
+        });
         let row = self.row(id);
         row.locked_by = None;
         row.eligible_at = now;
@@ -90,14 +93,19 @@ impl Tables {
         }
         let is_joined =
             status == Status::AwaitingChildren && row.barrier.is_some_and(|it| it.joined.is_some());
-        if is_signalled || is_joined {
+        if park.needs_all {
+            row.needs_all = true;
+            row.await_deadline = deadline.filter(|deadline| *deadline > now);
+            if let Some(awaits) = &mut row.awaits {
+                awaits.retain(|name| !inbox.contains(name));
+            }
+            row.status = status;
+            wake_if_complete(row, now, woken);
+        } else if is_signalled || is_joined {
             make_runnable(row, now, woken);
         } else {
             change_status(row, status);
-            row.await_deadline = park.deadline.map(|due| match due {
-                Due::After(delay) => now + delay,
-                Due::At(moment) => moment,
-            });
+            row.await_deadline = deadline;
         }
     }
 
@@ -155,6 +163,26 @@ struct Seen {
     bad: i32,
     /// Are no longer stored.
     gone: i32,
+}
+
+/// Wakes a workflow that needs all of what it waits for when nothing is missing, or a child has ended badly; else it waits
+/// for what is missing. Whether that was enough.
+pub(super) fn wake_if_complete(row: &mut Instance, now: Timestamp, woken: &mut QueueNames) -> bool {
+    let joined = row.barrier.and_then(|barrier| barrier.joined);
+    let awaits_ends = row.status == Status::AwaitingChildren;
+    if awaits_ends && joined.is_none() {
+        change_status(row, Status::AwaitingChildren);
+        return false;
+    }
+    let has_names = row.awaits.as_ref().is_some_and(|names| !names.is_empty());
+    let is_due = row.await_deadline.is_none_or(|deadline| deadline <= now);
+    let is_bad = awaits_ends && joined != Some(Joined::All);
+    if is_bad || is_due && !has_names {
+        make_runnable(row, now, woken);
+        return true;
+    }
+    change_status(row, Status::AwaitingSignal);
+    false
 }
 
 /// What is left of the part that is nearest.

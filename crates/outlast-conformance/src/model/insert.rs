@@ -110,6 +110,7 @@ fn new_row(id: InstanceId, new: NewInstance, parent: Option<Parent>, now: Timest
         locked_by: None,
         awaits: None,
         await_deadline: None,
+        needs_all: false,
         on_parent_close: parent.map_or(ClosePolicy::Abandon, |_| new.on_parent_close),
         parent,
         position: None,

@@ -6,7 +6,7 @@
 
 use super::Tables;
 use super::cascade::Cascade;
-use super::flow::least;
+use super::flow::{least, wake_if_complete};
 use super::tables::make_runnable;
 use outlast_core::{
     CascadeAction, ClosePolicy, Instance, InstanceId, Joining, Parent, QueueNames, Status,
@@ -173,6 +173,10 @@ pub(super) fn decide(
         .until
         .decided(barrier.started, row.children_pending, barrier.failed)?;
     barrier.joined = Some(joined);
+    if row.needs_all {
+        wake_if_complete(row, now, woken);
+        return None;
+    }
     make_runnable(row, now, woken);
     of_join(row)
 }

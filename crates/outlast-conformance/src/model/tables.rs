@@ -132,6 +132,7 @@ pub(super) fn make_runnable(row: &mut Instance, now: Timestamp, woken: &mut Queu
 /// Moves `row` to `status`. Leaving the scope releases the correlation key for good (PROTOCOL §3 #4).
 pub(super) fn change_status(row: &mut Instance, status: Status) {
     row.status = status;
+    row.needs_all &= status.is_parked();
     let occupied = |scope: Scope| scope.contains(status);
     row.holds_key = row.holds_key && row.correlation_scope.is_some_and(occupied);
 }

@@ -123,7 +123,7 @@ impl Columns for Instance {
     fn columns(&self) -> Vec<(&'static str, String)> {
         let mut columns = columns![
             self; machine, version, step, status, revision, entered, trace, last_error, queue, priority, eligible_at,
-            attempt, crashes, partition_key, locked_by, awaits, await_deadline, parent, position,
+            attempt, crashes, partition_key, locked_by, awaits, await_deadline, needs_all, parent, position,
             on_parent_close, held, round, run, events, joining, children_pending, barrier, dropped, correlation_key, correlation_scope, holds_key, inserted_at,
             updated_at, finished_at,
         ];

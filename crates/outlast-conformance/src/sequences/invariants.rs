@@ -97,6 +97,10 @@ fn broken_in_row(row: &Instance) -> impl Iterator<Item = &'static str> {
             "I2: nothing could ever wake it",
         ),
         (
+            row.status.is_parked() || !row.needs_all,
+            "only what is parked needs all",
+        ),
+        (
             row.status != Status::AwaitingChildren || row.children_pending > 0,
             "I6: it joins with nobody",
         ),

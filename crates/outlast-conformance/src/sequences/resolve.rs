@@ -345,7 +345,7 @@ fn wait_for_the_same(outcome: &mut Outcome, id: InstanceId, state: &State) {
     else {
         return;
     };
-    if let Some(awaited) = awaited.filter(|_| !names.is_empty()) {
+    if let Some(awaited) = awaited.filter(|it| !it.is_empty() && !names.is_empty()) {
         names.clone_from(awaited);
     }
 }

@@ -7,8 +7,8 @@ use super::state::State;
 use expected::EXPECTED;
 use outlast_core::{
     Answer, CancelAnswer, Cascaded, Commit, Count, DeleteAnswer, Delivery, Flowing, Heartbeat,
-    Inserted, Outcome, Proceed, ReleaseAnswer, RetryAnswer, SignalledOrInserted, Status,
-    TerminateAnswer,
+    Inserted, Instance, Joined, Outcome, Proceed, ReleaseAnswer, RetryAnswer, SignalledOrInserted,
+    Status, TerminateAnswer,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -70,6 +70,7 @@ impl Tally {
             if new.revision > old.revision && parts.len() > 1 {
                 self.note("workflow: waits for several parts");
             }
+            self.count_missing(old, new);
             if let Some(joined) = new.barrier.and_then(|it| it.joined)
                 && old.barrier.and_then(|it| it.joined).is_none()
             {
@@ -93,6 +94,31 @@ impl Tally {
                 (true, false) => self.note("deregister: removed"),
                 (false, _) => self.note("deregister: unknown"),
             }
+        }
+    }
+
+    /// What has come of all that a workflow needs, while more is missing, and what woke it then.
+    fn count_missing(&mut self, old: &Instance, new: &Instance) {
+        let names = |row: &Instance| row.awaits.as_ref().map_or(0, Vec::len);
+        if !old.needs_all {
+            return;
+        }
+        if !new.needs_all {
+            let is_bad = new.barrier.and_then(|it| it.joined) == Some(Joined::Failure);
+            self.note(match is_bad {
+                true => "needs all: woken by a bad end",
+                false => "needs all: woken",
+            });
+            return;
+        }
+        if old.status != new.status {
+            self.note("needs all: the ends have come");
+        }
+        if names(new) < names(old) {
+            self.note("needs all: a signal has come");
+        }
+        if old.await_deadline.is_some() && new.await_deadline.is_none() {
+            self.note("needs all: the moment has come");
         }
     }
 

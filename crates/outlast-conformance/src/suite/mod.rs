@@ -18,6 +18,7 @@ pub mod children;
 pub mod claims;
 pub mod commits;
 pub mod flow_ends;
+pub mod flow_groups;
 pub mod flow_parks;
 pub mod flow_parts;
 pub mod flows;

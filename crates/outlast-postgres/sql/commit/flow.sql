@@ -7,6 +7,7 @@
 -- and for who parks: $8 awaited names as an array literal, or null  $9 deadline in µs from now, or $10 its moment in µs
 -- and for ends, as array literals or null: of each span $11 its round  $12 its part  $13 the first and $14 the last position
 -- $15 how many ends of each part  $16 the children of earlier commits and $17 the part that waits for each
+-- $18 whether it needs all of it: then what is there is taken off, and what is missing is waited for
 -- guard   the fence, and that the row executes. No index fits that second condition by itself, so that the
 --         planner has nothing to choose by it. A cancel that waits for an answer comes first: nothing is written
 -- locks   own rows, held since commit/lock.sql
@@ -23,16 +24,16 @@ given as materialized (
     select c.id, c.revision, c.status, c.answers, c.starts, c.reported, c.places, c.names::text[] as names,
            c.after_us, c.at_us, c.rounds::integer[] as rounds, c.parts::integer[] as parts,
            c.firsts::integer[] as firsts, c.lasts::integer[] as lasts, c.counts::integer[] as counts,
-           c.children::bigint[] as children, c.awaited_by::integer[] as awaited_by
+           c.children::bigint[] as children, c.awaited_by::integer[] as awaited_by, c.needs_all
       from unnest($1::bigint[], $2::bigint[], $3::text[], $4::boolean[], $5::boolean[], $6::boolean[], $7::integer[],
                   $8::text[], $9::bigint[], $10::bigint[], $11::text[], $12::text[], $13::text[], $14::text[],
-                  $15::text[], $16::text[], $17::text[])
+                  $15::text[], $16::text[], $17::text[], $18::boolean[])
         as c (id, revision, status, answers, starts, reported, places, names, after_us, at_us, rounds, parts, firsts,
-              lasts, counts, children, awaited_by)
+              lasts, counts, children, awaited_by, needs_all)
 ),
 found as materialized (
     select i.id, g.revision, g.status, g.answers, g.starts, g.reported, g.places, g.names, g.after_us, g.at_us,
-           g.rounds, g.parts, g.firsts, g.lasts, i.cancel_requested_at, i.cancel_reason,
+           g.rounds, g.parts, g.firsts, g.lasts, g.needs_all, i.cancel_requested_at, i.cancel_reason,
            i.cancel_requested_at is not null and not i.cancel_answered and not g.answers as is_cancelled,
            l.left_over, l.nearest, l.least, s.bad, s.bad + s.gone > 0
                or g.reported and i.children_dropped is not null and i.round + 1 = any (g.rounds) as is_bad
@@ -59,21 +60,43 @@ found as materialized (
                    offset 0) as c
            offset 0) l
 ),
-decided as materialized (
+looked as materialized (
     select f.*,
-           case when f.rounds is not null and f.is_bad then 'failure'
-                when f.nearest = 0 then 'all' end as joined,
-           case when f.status is not null then f.status
-                when f.rounds is not null and (f.is_bad or f.nearest = 0) then 'runnable'
+           coalesce(timestamptz 'epoch' + f.at_us * interval '1 microsecond',
+                    k.now + f.after_us * interval '1 microsecond') as deadline,
+           case when f.needs_all and f.names is not null then
+               array(select n.name
+                       from unnest(f.names) with ordinality as n (name, nth)
+                      where n.name not in (select s.name
+                                             from outlast.signals s
+                                            where s.target_id = f.id
+                                              and s.name = any (f.names)
+                                              and s.consumed_at is null
+                                           offset 0)
+                      order by n.nth)
+               else f.names end as awaits
+      from found f
+     cross join clock k
+     where not f.is_cancelled
+),
+decided as materialized (
+    select l.*,
+           case when l.rounds is not null and l.is_bad then 'failure'
+                when l.nearest = 0 then 'all' end as joined,
+           case when l.status is not null then l.status
+                when l.rounds is not null and (l.is_bad or l.nearest = 0 and not l.needs_all) then 'runnable'
+                when l.needs_all and l.nearest > 0 then 'awaiting_children'
+                when l.needs_all and (cardinality(l.awaits) > 0 or l.deadline > k.now) then 'awaiting_signal'
+                when l.needs_all then 'runnable'
                 when exists (select from outlast.signals s
-                              where s.target_id = f.id
-                                and s.name = any (f.names)
+                              where s.target_id = l.id
+                                and s.name = any (l.names)
                                 and s.consumed_at is null
                              offset 0) then 'runnable'
-                when f.rounds is not null then 'awaiting_children'
+                when l.rounds is not null then 'awaiting_children'
                 else 'awaiting_signal' end as comes_to
-      from found f
-     where not f.is_cancelled
+      from looked l
+     cross join clock k
 ),
 written as (
     update outlast.instances i
@@ -84,10 +107,10 @@ written as (
            attempt = 0,
            crashes = 0,
            locked_by = case when d.comes_to = 'executing' then i.locked_by end,
-           awaits = d.names,
+           awaits = d.awaits,
            await_deadline = case when d.comes_to in ('awaiting_signal', 'awaiting_children')
-                                 then coalesce(timestamptz 'epoch' + d.at_us * interval '1 microsecond',
-                                               k.now + d.after_us * interval '1 microsecond') end,
+                                  and (not d.needs_all or d.deadline > k.now) then d.deadline end,
+           needs_all_revision = case when d.needs_all then i.revision + 1 end,
            cancel_answered = i.cancel_answered or d.answers and i.cancel_requested_at is not null,
            round = case when d.starts then i.round + 1 else i.round end,
            joining = case when d.rounds is not null then d.rounds

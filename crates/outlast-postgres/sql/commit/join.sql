@@ -13,6 +13,8 @@
 -- Counted per parent: `update … from` takes one source row per target, so two siblings in one batch would count once and the
 -- parent would wait for ever (PROTOCOL §3 #5). A machine waits for its present round. A workflow waits for parts: an end is
 -- counted in each that has the child, and is one bad end all the same.
+-- A workflow that needs more than its children waits on for the rest, which its row tells: names leave `awaits` when their
+-- signals come (deliver/deliver.sql). The inbox is not looked at: this statement may not see what it has waited for.
 -- Children that it was decided without are left to a cascade, when the fan-out said so.
 with
 ended as materialized (
@@ -72,19 +74,26 @@ counted as (
            first_failure = coalesce(p.first_failure, e.first_failure),
            joining_left = e.left_over,
            (children_pending, joined, status, locked_by, eligible_at, await_deadline, correlation_guard)
-               = (select d.pending, d.joined,
-                         case when d.joined is null then p.status else 'runnable' end,
+               = (select d.pending, d.joined, d.status,
                          -- Null already. What this makes of a row is checked before it is seen that another has
                          -- written the row since, and a workflow executed then.
                          case when d.joined is null then p.locked_by end,
-                         case when d.joined is null then p.eligible_at else outlast.now() end,
-                         case when d.joined is null then p.await_deadline end,
-                         case when d.joined is null or 'runnable' = any (p.correlation_scope)
+                         case when d.status = 'runnable' then outlast.now() else p.eligible_at end,
+                         case when d.status <> 'runnable' then p.await_deadline end,
+                         case when d.joined is null or d.status = any (p.correlation_scope)
                               then p.correlation_guard end
-                    from (select l.pending,
-                                 outlast.joined(p.join_needs, p.join_fails_fast, p.children_started, l.pending,
-                                                p.children_failed + e.failed) as joined
-                            from (select coalesce(e.nearest, p.children_pending - e.children) as pending) as l)
+                    from (select j.pending, j.joined,
+                                 case when j.joined is null then p.status
+                                      when j.joined = 'all' and p.needs_all_revision = p.revision
+                                           and (cardinality(p.awaits) > 0 or p.await_deadline > outlast.now())
+                                      then 'awaiting_signal'
+                                      else 'runnable' end as status
+                            from (select l.pending,
+                                         outlast.joined(p.join_needs, p.join_fails_fast, p.children_started,
+                                                        l.pending, p.children_failed + e.failed) as joined
+                                    from (select coalesce(e.nearest, p.children_pending - e.children) as pending)
+                                      as l)
+                              as j)
                       as d),
            updated_at = outlast.now()
       from awaited e

@@ -6,9 +6,13 @@
 -- A join is decided by it, and so is the wait of a workflow for ends. A child that ends at this moment holds the parent, which is skipped, or waits for it, and
 -- finds that it waits no more (commit/join.sql). Children that it was decided without are left to a cascade, when the
 -- fan-out said so.
+-- A workflow that needs all of what it waits for, and lacks children or signals, waits on without the deadline: it is
+-- not woken and not answered.
 with
 due as materialized (
-    select i.id, i.await_deadline, i.status = 'awaiting_children' as is_join
+    select i.id, i.await_deadline, i.status = 'awaiting_children' as is_join,
+           (i.needs_all_revision = i.revision
+                and (i.status = 'awaiting_children' or cardinality(i.awaits) > 0)) is true as lacks
       from outlast.instances i
      where i.await_deadline <= outlast.now()
      order by i.await_deadline, i.id
@@ -17,16 +21,17 @@ due as materialized (
 ),
 woken as (
     update outlast.instances i
-       set status = 'runnable',
-           eligible_at = outlast.now(),
+       set status = case when d.lacks then i.status else 'runnable' end,
+           eligible_at = case when d.lacks then i.eligible_at else outlast.now() end,
            await_deadline = null,
-           joined = case when d.is_join then 'deadline' else i.joined end,
-           correlation_guard = case when 'runnable' = any (i.correlation_scope) then i.correlation_guard end,
+           joined = case when d.is_join and not d.lacks then 'deadline' else i.joined end,
+           correlation_guard = case when d.lacks or 'runnable' = any (i.correlation_scope)
+                                    then i.correlation_guard end,
            updated_at = outlast.now()
       from due d
      where i.id = any (array[d.id])
-    returning i.id, i.queue, i.round, i.join_rest, d.await_deadline,
-              d.is_join and i.children_pending > 0 and i.join_rest is not null as cascades
+    returning i.id, i.queue, i.round, i.join_rest, d.await_deadline, d.lacks,
+              not d.lacks and d.is_join and i.children_pending > 0 and i.join_rest is not null as cascades
 ),
 told as (
     insert into outlast.cascades
@@ -39,4 +44,5 @@ told as (
 )
 select w.id, w.queue, w.cascades
   from woken w
+ where not w.lacks
  order by w.await_deadline, w.id

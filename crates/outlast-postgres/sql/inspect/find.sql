@@ -10,7 +10,7 @@ select i.id, i.fsm, i.fsm_version, i.step, i.state::text as state, i.status, i.r
        i.children_dropped::text as children_dropped, i.correlation_key, i.correlation_scope,
        i.correlation_guard is not null as holds_key, i.entered_revision, i.trace, i.inserted_at, i.updated_at,
        i.finished_at, i.run, i.events, i.joining, i.joining_part,
-       i.joining_first, i.joining_last, i.joining_left
+       i.joining_first, i.joining_last, i.joining_left, i.needs_all_revision
   from outlast.instances i
  where i.id = any (array[coalesce(
            (select h.id

@@ -139,5 +139,16 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("parts-are-counted-together", "commit/join", "where t.part = c.part", ""),
     ("flow-ignores-a-cancel", "commit/flow",
         "not i.cancel_answered and not g.answers as is_cancelled", "false as is_cancelled"),
+    // Of all that a workflow needs: a signal that stays awaited; one thing that wakes for all; a look at the inbox in the
+    // statement that may have waited for it; a need that outlives its park.
+    ("signal-is-not-taken-off", "deliver/deliver", "awaits = w.awaits,", "awaits = i.awaits,"),
+    ("ends-complete-a-group", "commit/join",
+        "j.joined = 'all' and p.needs_all_revision = p.revision", "j.joined = 'all' and false"),
+    ("deadline-completes-a-group", "fire/fire", "is true as lacks", "is null as lacks"),
+    ("end-looks-into-the-inbox", "deliver/deliver", "awaits = w.awaits,", "awaits = i.awaits,"),
+    ("end-looks-into-the-inbox", "commit/join", "cardinality(p.awaits) > 0",
+        "p.awaits <@ array(select s.name from outlast.signals s where s.target_id = p.id and s.consumed_at is null) is false"),
+    ("need-outlives-its-park", "deliver/deliver",
+        "(i.needs_all_revision = i.revision) is true as needs_all", "i.needs_all_revision is not null as needs_all"),
     ("delete-leaves-events", "operate/delete", "and d.has_history", "and false"),
 ];

@@ -61,6 +61,8 @@ pub(crate) enum Decision {
     ParkForTheFirst,
     /// It waits for the ends of both, or for that of the second.
     ParkForParts,
+    /// It needs all: the ends of both, `go`, and thirty seconds.
+    ParkForAll,
     /// It goes on with its claim.
     KeepFlow,
     /// It starts two more.
@@ -204,6 +206,13 @@ impl Decision {
                 names: vec!["go".into()],
                 deadline: Some(Due::After(Duration::ZERO)),
                 ends: Some(Ends::one(awaited(stage, &[1, 2]))),
+                needs_all: false,
+            })),
+            Decision::ParkForAll => flow(Flowing::Park(outlast_core::Park {
+                names: vec!["go".into()],
+                deadline: Some(Due::After(Duration::from_secs(30))),
+                ends: Some(Ends::one(awaited(stage, &[1, 2]))),
+                needs_all: true,
             })),
             Decision::ParkForTheFirst => flow(Flowing::Park(outlast_core::Park {
                 ends: Some(Ends::one(awaited(stage, &[1]))),

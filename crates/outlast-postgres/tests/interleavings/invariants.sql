@@ -42,6 +42,27 @@ select format('I6: workflow %s was woken by all ends, and of each part a child l
                                                                    and c.parent_position between s.first and s.last
                                        where s.part = l.part and c.finished_at is null))
 union all
+select format('I2: workflow %s lacks nothing of all that it needs, and is %s', p.id, p.status)
+  from outlast.instances p
+ where p.needs_all_revision = p.revision and p.status = 'awaiting_signal'
+   and coalesce(cardinality(p.awaits), 0) = 0 and p.await_deadline is null
+union all
+select format('I2: workflow %s waits for signals, and of the children that it needs %s live', p.id, c.live)
+  from outlast.instances p
+ cross join lateral (select count(*) as live
+                       from outlast.spans(p.joining, p.joining_part, p.joining_first, p.joining_last) as s
+                       join outlast.instances c on c.parent_id = p.id and c.parent_round = s.round
+                                                  and c.parent_position between s.first and s.last
+                      where c.finished_at is null) c
+ where p.needs_all_revision = p.revision and p.status = 'awaiting_signal' and c.live > 0
+union all
+-- It was not woken by a bad end or a cancel, so that all of it must have been there.
+select format('I6: workflow %s needs all and was woken: joined %s, lacks %s', p.id, p.joined, p.awaits)
+  from outlast.instances p
+ where p.needs_all_revision = p.revision and p.status = 'runnable'
+   and p.joined is distinct from 'failure' and p.cancel_requested_at is null
+   and (cardinality(p.awaits) > 0 or p.joined is distinct from 'all' or p.await_deadline is not null)
+union all
 select format('I3: workflow %s has %s events in run %s, and %s are there', i.id, i.events, i.run, v.events)
   from outlast.instances i
  cross join lateral (select count(*) as events, coalesce(max(v.seq), 0) as last

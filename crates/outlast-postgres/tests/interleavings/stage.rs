@@ -51,6 +51,8 @@ pub(crate) enum Start {
     Flowing,
     /// The same, but 0 is parked for the ends of both, for `go`, and for a deadline that has come.
     FlowParked,
+    /// The same, but 0 needs all of it, and its deadline has come.
+    FlowNeedsAll,
     /// 0 executes under a partition key; 1 and 2 stand in line behind it.
     Line,
     /// The same, after a claim has set 1 and 2 aside.
@@ -108,7 +110,7 @@ impl Start {
                 "cascade/left",
             ],
             // Histories are written under locks that are held.
-            Start::Flowing | Start::FlowParked => &[
+            Start::Flowing | Start::FlowParked | Start::FlowNeedsAll => &[
                 "commit/append",
                 "commit/clear",
                 "operate/lock_parents",
@@ -136,7 +138,10 @@ impl Start {
 
     /// Whether the parent is a workflow.
     pub(crate) fn is_workflow(self) -> bool {
-        matches!(self, Start::Flowing | Start::FlowParked)
+        matches!(
+            self,
+            Start::Flowing | Start::FlowParked | Start::FlowNeedsAll
+        )
     }
 
     /// Whether the parent's children are under policies.
@@ -179,6 +184,7 @@ impl Start {
             | Start::FamilyWithZombie
             | Start::Flowing
             | Start::FlowParked
+            | Start::FlowNeedsAll
             | Start::Line
             | Start::LineSetAside
             | Start::LineIdle => Join::default(),
@@ -224,13 +230,23 @@ impl Start {
                 world.workflow(&mut stage).await;
                 world.claim_into(&mut stage, &[2]).await;
             }
+            Start::FlowNeedsAll => {
+                world.workflow(&mut stage).await;
+                world.claim_into(&mut stage, &[2]).await;
+                let park = Decision::ParkForAll.outcome(&stage);
+                world.commit(stage.cast[0], park).await;
+            }
             Start::Line | Start::LineSetAside => world.line(&mut stage).await,
             Start::LineIdle => world.insert(&mut stage, 3, in_line()).await,
         }
         world.clock.advance(Duration::from_secs(60));
         stage.worker = world.register("for long", 24 * 3600).await;
         match self {
-            Start::Family | Start::Joining(_) | Start::Windowed(_) | Start::Flowing => {
+            Start::Family
+            | Start::Joining(_)
+            | Start::Windowed(_)
+            | Start::Flowing
+            | Start::FlowNeedsAll => {
                 world.claim_into(&mut stage, &[1]).await;
             }
             Start::FlowParked => {

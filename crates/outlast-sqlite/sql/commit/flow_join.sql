@@ -1,9 +1,9 @@
 -- A workflow waits for ends of children, and perhaps for signals or a moment; goes straight on when one of them is
--- there. Ends are counted as those of a fan-out that fails fast.
+-- there, or all of them when it needs all. Ends are counted as those of a fan-out that fails fast.
 -- Parameters: 1 id, 2 revision, 3 status, 4 names (JSON) or null, 5 deadline or null, 6 children dropped (JSON), null
 --   when no round begins, 7 events added, 8 now, 9 spans (JSON), 10 how many ends the part awaits that awaits the
 --   fewest, 11 how many are to come of the nearest, 12 of those that came, the bad ones, 13 window or null, 14 why it
---   was decided or null, 15 how many are to come of each part (JSON).
+--   was decided or null, 15 how many are to come of each part (JSON), 16 whether it needs all.
 -- Guard: the fence.
 -- Index: primary key of instances.
 -- Bound: one row.
@@ -16,6 +16,7 @@ set status = ?3,
     locked_by = null,
     awaits = ?4,
     await_deadline = ?5,
+    needs_all_revision = iif(?16, revision + 1, null),
     round = round + (?6 is not null),
     children_dropped = coalesce(?6, children_dropped),
     joining = ?9,

@@ -1,7 +1,7 @@
 -- A workflow goes on, or waits for signals or for a moment, and may have begun a round of children that it does not
 -- wait for now.
 -- Parameters: 1 id, 2 revision, 3 status, 4 names (JSON) or null, 5 deadline or null, 6 children dropped (JSON), null
---   when no round begins, 7 events added, 8 now.
+--   when no round begins, 7 events added, 8 now, 9 whether it needs all of what it waits for.
 -- Guard: the fence.
 -- Index: primary key of instances.
 -- Bound: one row.
@@ -14,6 +14,7 @@ set status = ?3,
     locked_by = iif(?3 = 'executing', locked_by, null),
     awaits = ?4,
     await_deadline = ?5,
+    needs_all_revision = iif(?9, revision + 1, null),
     round = round + (?6 is not null),
     children_dropped = coalesce(?6, children_dropped),
     joining = iif(?6 is null and joining is null, null, '[]'),

@@ -1,7 +1,9 @@
--- What a workflow waits for.
--- Parameters: 1 parent.
+-- What a workflow waits for, and whether it lacks more than children when it needs all.
+-- Parameters: 1 parent, 2 now.
 -- Index: primary key of instances.
 -- Bound: one row.
-select joining, joining_left
+select joining, joining_left,
+    needs_all_revision is revision
+        and (coalesce(json_array_length(awaits), 0) > 0 or coalesce(await_deadline > ?2, 0)) as lacks_more
 from instances
 where id = ?1 and status = 'awaiting_children' and joining is not null

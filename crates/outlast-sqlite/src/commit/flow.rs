@@ -18,6 +18,7 @@ const FLOW_KEEP: &str = include_str!("../../sql/commit/flow_keep.sql");
 const FLOW_ON: &str = include_str!("../../sql/commit/flow_on.sql");
 const FLOW_JOIN: &str = include_str!("../../sql/commit/flow_join.sql");
 const ENDS: &str = include_str!("../../sql/commit/ends.sql");
+const PRESENT: &str = include_str!("../../sql/commit/present.sql");
 
 /// Writes a flow. `cancel` becomes a cancel that came meanwhile: with an answer, the workflow is told of it; without
 /// one, nothing was written because of it.
@@ -54,11 +55,11 @@ pub(super) fn flow(
     let begun = Begun::begin(tx, commit, &standing, children, *window, woken)?;
     let status = match then {
         Flowing::Proceed(Proceed::KeepClaim) => {
-            write_on(tx, commit, Status::Executing, None, None, begun)?;
+            write_on(tx, commit, &Waiting::none(Status::Executing), begun)?;
             return Ok(Some(Status::Executing));
         }
         Flowing::Proceed(Proceed::Requeue) => {
-            write_on(tx, commit, Status::Runnable, None, None, begun)?;
+            write_on(tx, commit, &Waiting::none(Status::Runnable), begun)?;
             Status::Runnable
         }
         Flowing::Park(park) => wait(tx, commit, park, begun, batch)?,
@@ -138,8 +139,7 @@ impl Begun {
     }
 }
 
-/// Waits, or goes straight on when something that it waits for is there. One writer: nothing can come between the
-/// look and the park.
+/// Waits, or goes straight on when what it waits for is there. One writer: nothing can come between the look and the park.
 fn wait(
     tx: &Tx<'_>,
     commit: &Commit,
@@ -147,34 +147,23 @@ fn wait(
     begun: Option<Begun>,
     batch: &Batch,
 ) -> Result<Status, Fault> {
-    let names = (!park.names.is_empty()).then(|| array(&park.names));
-    let has_match = match &names {
-        Some(names) => has_match(tx, commit, names, batch)?,
-        None => false,
+    let ends = park.ends.as_ref();
+    let seen = ends.map(|ends| Seen::look(tx, ends, begun.as_ref()));
+    let seen = seen.transpose()?;
+    let waiting = match park.needs_all {
+        true => Waiting::for_all(tx, commit, park, seen.as_ref(), batch)?,
+        false => Waiting::for_the_first(tx, commit, park, seen.as_ref(), batch)?,
     };
-    let deadline = park.deadline.map(|due| match due {
-        Due::After(delay) => tx.now + delay,
-        Due::At(at) => at,
-    });
-    let Some(ends) = &park.ends else {
-        let (status, deadline) = match has_match {
-            true => (Status::Runnable, None),
-            false => (Status::AwaitingSignal, deadline),
-        };
-        write_on(tx, commit, status, names.as_deref(), deadline, begun)?;
-        return Ok(status);
-    };
-    let seen = Seen::look(tx, ends, begun.as_ref())?;
-    let (status, deadline) = match has_match || seen.joined.is_some() {
-        true => (Status::Runnable, None),
-        false => (Status::AwaitingChildren, deadline),
+    let Some((ends, seen)) = ends.zip(seen) else {
+        write_on(tx, commit, &waiting, begun)?;
+        return Ok(waiting.status);
     };
     tx.prepare(FLOW_JOIN)?.execute(params![
         commit.claim.id.0,
         commit.claim.revision.0,
-        status.as_str(),
-        names,
-        deadline.map(|at| at.0),
+        waiting.status.as_str(),
+        waiting.names,
+        waiting.deadline.map(|at| at.0),
         begun.as_ref().map(Begun::dropped),
         commit.events.len() as i64,
         tx.now.0,
@@ -184,10 +173,111 @@ fn wait(
         seen.bad,
         begun.and_then(|begun| begun.window),
         seen.joined.map(Joined::as_str),
-        array(&seen.left)
+        array(&seen.left),
+        waiting.needs_all
     ])?;
     history::write(tx, commit.claim.id, &commit.events)?;
-    Ok(status)
+    Ok(waiting.status)
+}
+
+/// What a flow comes to, and what it waits for beside ends of children.
+struct Waiting {
+    status: Status,
+    /// The awaited names (JSON).
+    names: Option<String>,
+    deadline: Option<Timestamp>,
+    needs_all: bool,
+}
+
+impl Waiting {
+    /// Waits for nothing.
+    fn none(status: Status) -> Waiting {
+        Waiting {
+            status,
+            names: None,
+            deadline: None,
+            needs_all: false,
+        }
+    }
+
+    /// Whatever comes first wakes it.
+    fn for_the_first(
+        tx: &Tx<'_>,
+        commit: &Commit,
+        park: &Park,
+        seen: Option<&Seen>,
+        batch: &Batch,
+    ) -> Result<Waiting, Fault> {
+        let names = (!park.names.is_empty()).then(|| array(&park.names));
+        let has_match = match &names {
+            Some(names) => has_match(tx, commit, names, batch)?,
+            None => false,
+        };
+        let is_joined = seen.is_some_and(|seen| seen.joined.is_some());
+        let status = match seen {
+            _ if has_match || is_joined => Status::Runnable,
+            Some(_) => Status::AwaitingChildren,
+            None => Status::AwaitingSignal,
+        };
+        Ok(Waiting {
+            status,
+            names,
+            deadline: moment(tx, park).filter(|_| status.is_parked()),
+            needs_all: false,
+        })
+    }
+
+    /// It waits for what is missing, and is woken by a bad end all the same.
+    fn for_all(
+        tx: &Tx<'_>,
+        commit: &Commit,
+        park: &Park,
+        seen: Option<&Seen>,
+        batch: &Batch,
+    ) -> Result<Waiting, Fault> {
+        let present = present(tx, commit, &park.names, batch)?;
+        let mut missing = park.names.clone();
+        missing.retain(|name| !present.contains(name));
+        let deadline = moment(tx, park).filter(|deadline| *deadline > tx.now);
+        let joined = seen.map(|seen| seen.joined);
+        let status = match joined {
+            Some(Some(Joined::Failure)) => Status::Runnable,
+            Some(None) => Status::AwaitingChildren,
+            Some(Some(_)) | None if missing.is_empty() && deadline.is_none() => Status::Runnable,
+            Some(Some(_)) | None => Status::AwaitingSignal,
+        };
+        Ok(Waiting {
+            status,
+            names: (!park.names.is_empty()).then(|| array(&missing)),
+            deadline: deadline.filter(|_| status.is_parked()),
+            needs_all: true,
+        })
+    }
+}
+
+/// The moment that it waits for.
+fn moment(tx: &Tx<'_>, park: &Park) -> Option<Timestamp> {
+    park.deadline.map(|due| match due {
+        Due::After(delay) => tx.now + delay,
+        Due::At(at) => at,
+    })
+}
+
+/// Which of the awaited names have a signal in the inbox that the step was not handed.
+fn present(
+    tx: &Tx<'_>,
+    commit: &Commit,
+    names: &[String],
+    batch: &Batch,
+) -> Result<HashSet<String>, Fault> {
+    let id = commit.claim.id;
+    if names.is_empty() || !batch.owners.contains(&id) {
+        return Ok(HashSet::new());
+    }
+    let mut statement = tx.prepare(PRESENT)?;
+    let values = params![id.0, array(names), array(&commit.received)];
+    let names = statement.query_map(values, |row| row.get(0))?;
+    Ok(names.collect::<rusqlite::Result<_>>()?)
 }
 
 /// How the awaited ends stand when the workflow begins to wait.
@@ -239,20 +329,19 @@ impl Seen {
 fn write_on(
     tx: &Tx<'_>,
     commit: &Commit,
-    status: Status,
-    names: Option<&str>,
-    deadline: Option<Timestamp>,
+    waiting: &Waiting,
     begun: Option<Begun>,
 ) -> Result<(), Fault> {
     tx.prepare(FLOW_ON)?.execute(params![
         commit.claim.id.0,
         commit.claim.revision.0,
-        status.as_str(),
-        names,
-        deadline.map(|at| at.0),
+        waiting.status.as_str(),
+        waiting.names,
+        waiting.deadline.map(|at| at.0),
         begun.as_ref().map(Begun::dropped),
         commit.events.len() as i64,
-        tx.now.0
+        tx.now.0,
+        waiting.needs_all
     ])?;
     history::write(tx, commit.claim.id, &commit.events)
 }

@@ -251,6 +251,14 @@ fn executing(instance: &Instance, around: &Surroundings) -> String {
 fn awaiting_signal(instance: &Instance, now: Timestamp) -> String {
     let names = instance.awaits.as_deref().unwrap_or_default();
     let deadline = instance.await_deadline;
+    if instance.needs_all
+        && let Some(what) = enumerated(names, "and")
+    {
+        return match deadline {
+            Some(at) => format!("waits for signal {what}, and {}", until("until", at, now)),
+            None => format!("waits for signal {what}, without a deadline"),
+        };
+    }
     let Some(what) = alternatives(names) else {
         return match deadline {
             Some(at) => format!("sleeps {}", until("until", at, now)),
@@ -276,6 +284,9 @@ fn awaiting_children(instance: &Instance, around: &Surroundings) -> String {
         None => awaiting_all(instance, around),
     };
     match instance.await_deadline {
+        Some(at) if instance.needs_all => {
+            format!("{waits}, and {}", until("until", at, around.now))
+        }
         Some(at) => format!("{waits}, {}", until("until", at, around.now)),
         None => waits,
     }

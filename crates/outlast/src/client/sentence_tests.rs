@@ -31,6 +31,7 @@ fn instance(status: Status) -> Instance {
         locked_by: None,
         awaits: None,
         await_deadline: None,
+        needs_all: false,
         parent: None,
         position: None,
         on_parent_close: ClosePolicy::Abandon,
@@ -85,6 +86,29 @@ fn able() -> Worker {
 #[track_caller]
 fn says(instance: &Instance, around: &Surroundings, expected: &str) {
     assert_eq!(sentence(instance, around), expected);
+}
+
+#[test]
+fn a_wait_that_needs_all_says_what_is_missing() {
+    let parked = |names: &[&str], seconds: Option<i64>| Instance {
+        awaits: Some(names.iter().map(|name| (*name).into()).collect()),
+        await_deadline: seconds.map(|seconds| Timestamp(NOW.0 + seconds * 1_000_000)),
+        needs_all: true,
+        ..instance(Status::AwaitingSignal)
+    };
+    for (parked, expected) in [
+        (
+            parked(&["paid", "packed"], Some(725)),
+            "waits for signal paid and packed, and until 15:12:05 UTC (in 12 min)",
+        ),
+        (
+            parked(&["paid"], None),
+            "waits for signal paid, without a deadline",
+        ),
+        (parked(&[], Some(40)), "sleeps until 15:00:40 UTC (in 40 s)"),
+    ] {
+        says(&parked, &Surroundings::at(NOW), expected);
+    }
 }
 
 #[test]

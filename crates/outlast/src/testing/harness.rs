@@ -271,7 +271,8 @@ impl Harness {
             let fired = stored(self.timers.run_once().await);
             let woken = fired.woken_instances.len();
             self.watched().tally.timeouts += u32::try_from(woken).unwrap_or(u32::MAX);
-            if woken == 0 {
+            // Deadlines that have come need not wake anybody.
+            if woken == 0 && fired.next_due_in.is_none_or(|next| !next.is_zero()) {
                 return;
             }
         }

@@ -14,6 +14,14 @@ impl Mutant {
         if self.is(Mutation::TellsTheMomentOfTheCommit) {
             commit.events.iter_mut().for_each(|it| it.at = None);
         }
+        if self.is(Mutation::WakesByAPart)
+            && let Outcome::Flow {
+                then: Flowing::Park(park),
+                ..
+            } = &mut commit.outcome
+        {
+            park.needs_all = false;
+        }
         if self.is(Mutation::ParksWithoutLooking)
             && let Outcome::Flow {
                 then:

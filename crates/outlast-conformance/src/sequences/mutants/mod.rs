@@ -118,6 +118,8 @@ enum Mutation {
     CountsEveryRound,
     /// The end of a child counts for everything that a workflow waits for.
     CountsPartsTogether,
+    /// A park that needs all is woken by whatever comes first.
+    WakesByAPart,
     /// I2: a signal does not wake a workflow that waits for children too.
     SleepsThroughSignals,
     /// A workflow waits for a retried child as a machine does.
@@ -128,7 +130,7 @@ enum Mutation {
     ParksInSpiteOfCancels,
 }
 
-const ALL: [Mutation; 56] = [
+const ALL: [Mutation; 57] = [
     Mutation::ForgetsTheFence,
     Mutation::CountsSiblingsOnce,
     Mutation::CountsOlderRounds,
@@ -181,6 +183,7 @@ const ALL: [Mutation; 56] = [
     Mutation::WaitsForTheDropped,
     Mutation::CountsEveryRound,
     Mutation::CountsPartsTogether,
+    Mutation::WakesByAPart,
     Mutation::SleepsThroughSignals,
     Mutation::CountsRetriedChildrenOfWorkflows,
     Mutation::HandsOutChildrenOfWorkflows,
@@ -323,6 +326,7 @@ impl Mutant {
             | Mutation::TakesBadEndsForGood
             | Mutation::CountsEveryRound
             | Mutation::CountsPartsTogether
+            | Mutation::WakesByAPart
             | Mutation::SleepsThroughSignals
             | Mutation::CountsRetriedChildrenOfWorkflows
             | Mutation::HandsOutChildrenOfWorkflows

@@ -81,8 +81,12 @@ pub(super) fn flow(flowing: &Flowing, id: InstanceId, state: &State, now: Timest
 /// Something that can come: for nothing at all it waits five seconds.
 fn park(parking: &Parking, starts: usize, id: InstanceId, state: &State, now: Timestamp) -> Park {
     let names = steps::names(parking.names);
-    let ends = parking.ends.as_ref();
-    let ends = ends.and_then(|it| awaited(it, starts, id, state));
+    let mut ends = parking.ends.clone();
+    if let Some(ends) = ends.as_mut().filter(|_| parking.needs_all) {
+        // One part: all of several cannot be needed.
+        ends.parts -= ends.parts % 3;
+    }
+    let ends = ends.and_then(|it| awaited(&it, starts, id, state));
     let deadline = parking.deadline.map(|seconds| {
         let time = Duration::from_secs(seconds.unsigned_abs());
         match seconds {
@@ -98,6 +102,7 @@ fn park(parking: &Parking, starts: usize, id: InstanceId, state: &State, now: Ti
             deadline => deadline,
         },
         ends,
+        needs_all: parking.needs_all,
     }
 }
 

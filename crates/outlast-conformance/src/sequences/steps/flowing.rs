@@ -30,6 +30,8 @@ pub(in super::super) struct Parking {
     /// In so many seconds; so long ago when it is negative.
     pub(in super::super) deadline: Option<i64>,
     pub(in super::super) ends: Option<Awaited>,
+    /// Whether it needs all of it.
+    pub(in super::super) needs_all: bool,
 }
 
 /// Which children a workflow waits for: of those that it has when the step runs.
@@ -72,6 +74,7 @@ fn parking() -> impl Strategy<Value = Parking> {
             names,
             deadline,
             ends,
+            needs_all: names.is_multiple_of(2),
         })
 }
 
@@ -104,6 +107,7 @@ impl Parking {
                 count: 0,
                 parts: 0,
             }),
+            needs_all: false,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a run of the usual size must have seen.
 
 /// Every kind of answer.
-pub(super) const EXPECTED: [&str; 58] = [
+pub(super) const EXPECTED: [&str; 60] = [
     "insert: new, insert: claimed, insert: duplicate, insert: Conflict",
     "claim: some, claim: none, claim: paused, claim: Conflict",
     "claim: with awaited, claim: with a pack, claim: with children, claim: with dropped",
@@ -59,5 +59,7 @@ pub(super) const EXPECTED: [&str; 58] = [
     "commit renew: runnable, commit renew: lost",
     "flow on answers a cancel, park answers a cancel, workflow: one less",
     "workflow: waits for several rounds, workflow: waits for several parts, claim: later run, claim: with a history, history: some",
+    "needs all: woken, needs all: woken by a bad end, needs all: the ends have come",
+    "needs all: a signal has come, needs all: the moment has come",
     "workflow woken: commit, workflow woken: deliver, workflow woken: fire, workflow woken: cancel",
 ];

@@ -1,0 +1,10 @@
+-- Which of these names have a signal in the inbox that the step was not handed (PROTOCOL §3 #11).
+-- Parameters: 1 id, 2 names (JSON), 3 received ids (JSON).
+-- Index: signals_target.
+-- Bound: the inbox.
+select distinct name
+from signals
+where consumed_at is null
+  and target_id = ?1
+  and name in (select value from json_each(?2))
+  and id not in (select value from json_each(?3))
