@@ -22,7 +22,8 @@ const CHILDREN_SEEN: usize = 200;
 /// [`HISTORY_PAGE_MAX`](outlast_core::limits::HISTORY_PAGE_MAX) events of its present run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Waits {
-    /// What is open, in the order of the calls. Children that have ended are not, whether the workflow has looked or not.
+    /// What is open, in the order of the calls. Children that have ended are not, whether the workflow has looked or not, nor
+    /// is what has come of a group that is still waited for.
     pub open: Vec<OpenWait>,
     /// The groups and selections that are waited for.
     pub groups: Vec<GroupWait>,
@@ -87,6 +88,7 @@ impl Client {
             return Ok(waits);
         }
         waits.open = open_waits(&events);
+        waits.open.retain(|it| !has_come(it, instance));
         waits.blocked = blocked(instance, &events);
         let uncounted = self.see_children(instance, &mut waits).await?;
         waits.groups = groups(&waits.open, &uncounted);
@@ -156,6 +158,17 @@ impl Client {
         }
         Ok(uncounted)
     }
+}
+
+/// Whether it is there of what a workflow needs all of, and has not looked at.
+fn has_come(wait: &OpenWait, instance: &Instance) -> bool {
+    let awaits = instance.awaits.as_deref().unwrap_or_default();
+    let is_missing = match wait.kind {
+        "signal" => awaits.contains(&wait.name),
+        "timer" => instance.await_deadline.is_some(),
+        _ => true,
+    };
+    instance.needs_all && wait.is_awaited && !is_missing
 }
 
 fn without_result(mut event: Event) -> Event {

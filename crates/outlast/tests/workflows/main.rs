@@ -20,6 +20,7 @@ mod handles;
 mod inputs;
 mod joining;
 mod looking;
+mod mixed_groups;
 mod open_groups;
 mod payloads;
 mod records;

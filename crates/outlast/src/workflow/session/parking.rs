@@ -83,6 +83,9 @@ impl Session {
 
 /// What wakes a workflow that waits; `started` is the unit whose children go with it, and their round.
 fn what_wakes(runtime: &Runtime, started: Option<(usize, i32)>) -> Park {
+    if let Some(park) = all_of_one_group(runtime, started) {
+        return park;
+    }
     let mut park = Park::default();
     let mut parts = Vec::new();
     for unit in runtime.waiting() {
@@ -91,12 +94,9 @@ fn what_wakes(runtime: &Runtime, started: Option<(usize, i32)>) -> Park {
         // Of a selection the first member counts, each of which waits for all of its own; a group is one member.
         for leaves in runtime.units[unit].members() {
             let wakes = Wakes::of(runtime, leaves, &mut starting);
-            park.names.extend(wakes.names);
-            let due = wakes.due.map(|due| match due {
-                (Some(at), _) => Due::At(at),
-                (None, after) => Due::After(after),
-            });
+            let due = wakes.due().map(due);
             park.deadline = earlier(park.deadline, due, runtime.now());
+            park.names.extend(wakes.names);
             parts.extend(wakes.part);
         }
     }
@@ -107,6 +107,41 @@ fn what_wakes(runtime: &Runtime, started: Option<(usize, i32)>) -> Park {
         parts: parts.into_iter().map(Part::awaited).collect(),
     });
     park
+}
+
+/// The park of code that waits for one group and nothing else: nothing need wake it before all of the group is there. None
+/// when less than that is certain, and when a single thing is missing, which wakes by itself.
+fn all_of_one_group(runtime: &Runtime, started: Option<(usize, i32)>) -> Option<Park> {
+    let mut units = runtime.waiting();
+    let unit = units.next().filter(|_| units.next().is_none())?;
+    let mut members = runtime.units[unit].members();
+    let leaves = members.next().filter(|_| members.next().is_none())?;
+    let round = started.filter(|(it, _)| *it == unit);
+    let mut starting = Starting::of(round.map(|(_, round)| round));
+    let Wakes {
+        mut names,
+        latest,
+        part,
+        is_whole,
+        ..
+    } = Wakes::of(runtime, leaves, &mut starting);
+    let things = names.len() + usize::from(latest.is_some()) + usize::from(part.is_some());
+    // An end outside of the group must not be counted for one of it: a bad end would not be heard any more.
+    if !is_whole || things < 2 || part.as_ref().is_some_and(|part| !part.is_exact()) {
+        return None;
+    }
+    names.sort_unstable();
+    let are_apart = names.is_sorted_by(|a, b| a < b);
+    let park = Park {
+        names,
+        deadline: latest.map(due),
+        ends: part.map(|mut part| {
+            part.tidy(|_, _| false);
+            Ends::one(part.awaited())
+        }),
+        needs_all: true,
+    };
+    are_apart.then_some(park)
 }
 
 /// The children of a unit that are started by the commit that parks: their round, and how many of them have been met.
@@ -132,9 +167,11 @@ impl Starting {
 #[derive(Default)]
 struct Wakes {
     names: Vec<String>,
-    /// The moment, where it is known, else how long until then.
-    due: Option<Moment>,
+    /// The latest timer.
+    latest: Option<Moment>,
     part: Option<Part>,
+    /// Whether that is all that is open of it.
+    is_whole: bool,
 }
 
 impl Wakes {
@@ -142,6 +179,7 @@ impl Wakes {
         let mut names = Vec::new();
         let mut part = Part::default();
         let mut latest: Option<Moment> = None;
+        let mut is_whole = true;
         let mut seen = HashSet::new();
         for leaf in leaves {
             let call = runtime.call(*leaf);
@@ -153,22 +191,27 @@ impl Wakes {
                 Ask::Timer(after) => latest = later(latest, (call.due, *after)),
                 Ask::Child(child) => match child.link.found {
                     Some(found) => part.add(child.link.round, child.link.position, Some(found)),
-                    None => {
-                        if let Some((round, position)) = starting.next() {
-                            part.add(round, position, None);
-                        }
-                    }
+                    None => match starting.next() {
+                        Some((round, position)) => part.add(round, position, None),
+                        None => is_whole = false,
+                    },
                 },
-                Ask::Work | Ask::Nothing => {}
+                Ask::Work | Ask::Nothing => is_whole = false,
             }
         }
-        // While something else is open, the timers of a group need not wake anybody: it is not complete without the rest.
-        let due = latest.filter(|_| part.count == 0 && names.is_empty());
         Wakes {
             names,
-            due,
+            latest,
             part: (part.count > 0).then_some(part),
+            is_whole,
         }
+    }
+
+    /// When the time wakes it. While something else is open, the timers of a group need not wake anybody: it is not
+    /// complete without the rest.
+    fn due(&self) -> Option<Moment> {
+        self.latest
+            .filter(|_| self.part.is_none() && self.names.is_empty())
     }
 }
 
@@ -198,6 +241,12 @@ impl Part {
                 last: position,
             }),
         }
+    }
+
+    /// Whether no end is counted but those of the awaited children.
+    fn is_exact(&self) -> bool {
+        let length = |span: &Span| i64::from(span.last) - i64::from(span.first) + 1;
+        self.spans.iter().map(length).sum::<i64>() == i64::from(self.count)
     }
 
     /// Whatever comes first of two. It is never woken too late, and by lone children never too early either.
@@ -291,7 +340,15 @@ fn has_some(spans: &[Span], round: i32, (first, last): (i32, i32)) -> bool {
         .is_some_and(|span| span.round == round && span.first <= last)
 }
 
+/// A moment, where it is known, and how long until then when its timer began.
 type Moment = (Option<Timestamp>, Duration);
+
+fn due(moment: Moment) -> Due {
+    match moment {
+        (Some(at), _) => Due::At(at),
+        (None, after) => Due::After(after),
+    }
+}
 
 fn later(a: Option<Moment>, b: Moment) -> Option<Moment> {
     a.into_iter()
