@@ -1,4 +1,4 @@
-# `outlast serve`: the HTTP API and the dashboard for a database. Your workers have their own images.
+# `outlast serve`: the HTTP API and the dashboard for a database. Workers have their own images.
 #
 #   docker build --tag outlast .
 #   docker run --env OUTLAST_DATABASE=postgres://… --volume ./tokens:/etc/outlast/tokens:ro --publish 7700:7700 outlast

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the root folder of the image. It contains the program, its shared libraries, the certificate
+# Makes the root folder of the image. It has the program, its shared libraries, the certificate
 # authorities for TLS to the database, and the settings for name lookups.
 #
 #   deploy/root-folder.sh PROGRAM FOLDER
