@@ -104,11 +104,24 @@ fn markdown_below(folder: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// Everything that people are sent to: the pages at the root, and those of the book.
+/// The pages outside `docs/`.
+const OTHER_PAGES: [&str; 9] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "bench/README.md",
+    "crates/outlast-postgres/sql/README.md",
+    "deploy/README.md",
+    "examples/README.md",
+];
+
+/// Every page whose links are checked: those of the book, and those outside `docs/`.
 fn pages() -> Vec<PathBuf> {
     let root = root();
     let mut pages = markdown_below(&root.join("docs"));
-    pages.extend(["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|page| root.join(page)));
+    pages.extend(OTHER_PAGES.map(|page| root.join(page)));
     pages
 }
 
