@@ -78,7 +78,7 @@ export function lanes({ rows, moments, width }) {
 
 function stayOf(step, { from, to, outcome, seq, open, sleeps }, x, middle) {
   const [left, right] = [x(from), Math.max(x(to), x(from) + LEAST)];
-  const told = `${step}, ${open ? 'for' : 'left after'} ${span(to - from)}, came by ${sleeps ? 'sleep' : words(outcome)}`;
+  const told = `${step}, ${open ? 'for' : 'left after'} ${span(to - from)}, came by ${words(outcome)}`;
   return h('g', { key: `stay ${seq}`, class: `call-bar${open ? ' is-open' : ''}`, 'data-stay': seq, style: { '--hue': `var(--${sleeps ? 'sleeping' : STAYS[outcome] ?? 'flow'})` } }, h('title', {}, told),
     h('rect', { class: 'bar', x: left, y: middle - BAR / 2, width: right - left, height: BAR, rx: 3 }));
 }

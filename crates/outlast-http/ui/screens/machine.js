@@ -16,7 +16,7 @@ const MARGIN = 26;
 const ENDS = { done: 'done', stop: 'failed', cancel: 'cancelled' };
 const ALIVE = STATUSES.filter((status) => !ENDED.has(status));
 const HUES = { next: 'flow', wait: 'awaiting_signal', fan_out: 'awaiting_children', retry: 'warning', flow: 'executing', renew: 'runnable', done: 'done', stop: 'failed', cancel: 'cancelled' };
-const MEANINGS = { next: 'goes on', wait: 'waits for a signal, then goes on', fan_out: 'starts children and joins them', retry: 'tries again', flow: 'goes on with its history, or waits', renew: 'begins another run', done: 'is done', stop: 'fails', cancel: 'is cancelled' };
+const MEANINGS = { next: 'goes on', wait: 'waits for a signal or sleeps, then goes on', fan_out: 'starts children and joins them', retry: 'tries again', flow: 'goes on with its history, or waits', renew: 'begins another run', done: 'is done', stop: 'fails', cancel: 'is cancelled' };
 // Smaller than this nobody reads it; then the layers go below each other.
 const SCALE_MIN = 0.8;
 
