@@ -1,7 +1,7 @@
 //! What a run of the usual size must have seen.
 
 /// Every kind of answer.
-pub(super) const EXPECTED: [&str; 58] = [
+pub(super) const EXPECTED: [&str; 60] = [
     "insert: new, insert: claimed, insert: duplicate, insert: Conflict",
     "claim: some, claim: none, claim: paused, claim: Conflict",
     "claim: with awaited, claim: with a pack, claim: with children, claim: with dropped",
@@ -9,7 +9,7 @@ pub(super) const EXPECTED: [&str; 58] = [
     "commit keep: executing, commit keep: lost",
     "commit requeue: runnable, commit requeue: lost, commit requeue: rejected",
     "commit retry: runnable, commit retry: lost",
-    "commit wait: awaiting_signal, commit wait: runnable, commit wait: lost",
+    "commit wait: awaiting_signal, commit wait: sleeping, commit wait: runnable, commit wait: lost",
     "commit wait: rejected",
     "commit fan out: awaiting_children, commit fan out: runnable, commit fan out: lost",
     "commit done: done, commit done: lost",
@@ -26,10 +26,11 @@ pub(super) const EXPECTED: [&str; 58] = [
     "reap: returned, reap: failed, reap: removed, reap: more",
     "fire: woke",
     "collect: removed, collect: more",
-    "cancel: runnable, cancel: executing, cancel: awaiting_signal, cancel: awaiting_children",
+    "cancel: runnable, cancel: executing, cancel: awaiting_signal, cancel: sleeping",
+    "cancel: awaiting_children",
     "cancel: already ended, cancel: not found, cancel: already requested",
     "cancel: never started, cancel: left a cascade",
-    "terminate: runnable, terminate: executing, terminate: awaiting_signal",
+    "terminate: runnable, terminate: executing, terminate: awaiting_signal, terminate: sleeping",
     "terminate: awaiting_children, terminate: already ended, terminate: not found",
     "terminate: left a cascade",
     "cascade: requested, cascade: ended, cascade: running, cascade: more, cascade: nothing",
@@ -54,7 +55,8 @@ pub(super) const EXPECTED: [&str; 58] = [
     "key: released alive",
     "commit flow on: executing, commit flow on: lost, commit flow on: a cancel first",
     "commit flow requeued: runnable, commit flow requeued: lost",
-    "commit park: awaiting_signal, commit park: awaiting_children, commit park: runnable",
+    "commit park: awaiting_signal, commit park: sleeping, commit park: awaiting_children",
+    "commit park: runnable",
     "commit park: lost, commit park: rejected, commit park: a cancel first",
     "commit renew: runnable, commit renew: lost",
     "flow on answers a cancel, park answers a cancel, workflow: one less",
