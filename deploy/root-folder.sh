@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the folder that a program sees as the whole file system: itself, the shared libraries it is linked with, the
-# certificate authorities to know a database by, and how names are looked up.
+# Makes the root folder of the image. It has the program, its shared libraries, the certificate
+# authorities for TLS to the database, and the settings for name lookups.
 #
 #   deploy/root-folder.sh PROGRAM FOLDER
 set -eu
@@ -12,12 +12,12 @@ mkdir -p "$folder/etc/ssl/certs" "$folder/tmp"
 chmod 1777 "$folder/tmp"
 cp "$program" "$folder/"
 
-# ldd has a line for each library with where it was found, and one for the loader, which is its own path.
+# ldd prints a line with a path for each library, and one for the loader, which is a path itself.
 ldd "$program" | grep -o '/[^ ]*' | while read -r library; do
     mkdir -p "$folder$(dirname "$library")"
     cp --dereference "$library" "$folder$library"
 done
 
 cp /etc/ssl/certs/ca-certificates.crt "$folder/etc/ssl/certs/"
-# glibc asks the network for names only where it is told to.
+# glibc uses DNS only if this file says so.
 echo 'hosts: files dns' >"$folder/etc/nsswitch.conf"

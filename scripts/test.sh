@@ -20,11 +20,24 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 main() {
     require_rust
     require_postgres
+    keep_files_in_memory
     offer_pgbouncer
     offer_patroni
     offer_faketime
     offer_chromium
     run_tests "$@"
+}
+
+# A disk that still writes out a fresh build makes fsync wait for seconds, longer than the leases in
+# tests. So SQLite files and test servers lie beside the cluster when that is in memory.
+keep_files_in_memory() {
+    case $postgres_dir in
+    /dev/shm/*)
+        chmod 755 "$postgres_dir"
+        mkdir -m 1777 "$postgres_dir/tmp"
+        export TMPDIR=$postgres_dir/tmp
+        ;;
+    esac
 }
 
 run_tests() {

@@ -61,12 +61,12 @@ fn status(it: &Instance) -> Cell {
     let colour = match it.status {
         Status::Runnable => Color::Cyan,
         Status::Executing => Color::Blue,
-        Status::AwaitingSignal | Status::AwaitingChildren => Color::Yellow,
+        Status::AwaitingSignal | Status::Sleeping | Status::AwaitingChildren => Color::Yellow,
         Status::Done => Color::Green,
         Status::Failed => Color::Red,
         Status::Cancelled => Color::DarkGrey,
     };
-    Cell::new(it.standing()).fg(colour)
+    Cell::new(it.status).fg(colour)
 }
 
 pub(crate) fn severity(severity: Severity) -> Cell {

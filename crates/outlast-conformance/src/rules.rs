@@ -613,6 +613,19 @@ macro_rules! every_rule {
                 what_was_claimed_at_delivery_is_reaped_like_any_claim,
                 deliveries_for_a_worker_have_their_bounds,
             }
+            sleeping on One {
+                only_a_wait_for_the_time_alone_is_a_sleep,
+                who_has_slept_is_runnable_when_its_time_has_come,
+                a_signal_wakes_nobody_who_sleeps,
+                lists_and_counts_tell_sleeping_and_awaiting_a_signal_apart,
+                a_sleep_is_found_by_its_deadline_and_by_its_parent,
+                a_survey_counts_the_sleeping_and_the_overdue_among_them,
+                a_parent_sees_that_its_child_sleeps,
+                who_ends_a_sleep_is_told_of_it_and_so_is_the_record,
+                a_sleep_that_is_cancelled_twice_in_a_batch_was_woken_by_the_first,
+                a_cascade_records_that_a_child_slept,
+                a_key_held_while_awaiting_a_signal_is_held_asleep,
+            }
             surveying on One {
                 an_empty_store_has_nothing_to_survey,
                 a_survey_counts_by_machine_version_step_and_status,

@@ -80,11 +80,11 @@ impl Ties {
 /// | `Next`, keep the claim | executing | 0 | as it was | cleared | the received are consumed |
 /// | `Next`, requeue | runnable | 0 | now | cleared | the received are consumed |
 /// | `Retry` | runnable | + 1 | now + delay | kept | kept |
-/// | `Wait` | awaiting signal; runnable when an unreceived match is in the inbox | as it was | now | the names | kept |
+/// | `Wait` | awaiting signal, or sleeping without names; runnable when an unreceived match is in the inbox | as it was | now | the names | kept |
 /// | `FanOut` | awaiting children; runnable when none was started | 0 | now | cleared | the received are consumed |
 /// | `Flow`, keep the claim | executing | 0 | as it was | cleared | the received are consumed |
 /// | `Flow`, requeue | runnable | 0 | now | cleared | the received are consumed |
-/// | `Flow`, park | awaiting children when ends are awaited, else awaiting signal; runnable when one of what it waits for is there | 0 | now | the names | the received are consumed |
+/// | `Flow`, park | awaiting children when ends are awaited, else awaiting signal, or sleeping without names; runnable when one of what it waits for is there | 0 | now | the names | the received are consumed |
 /// | `Renew` | runnable | 0 | now | cleared | the received are consumed |
 /// | `Done` | done | as it was | as it was | cleared | emptied |
 /// | `Stop` | failed | as it was | as it was | cleared | emptied |
@@ -371,6 +371,28 @@ impl Outcome {
             return None;
         };
         Some(park)
+    }
+
+    /// The signals that it waits for. A wait without any is a sleep, or waits for ends of children.
+    pub fn awaited_names(&self) -> &[String] {
+        match self {
+            Outcome::Wait { names, .. } => names,
+            Outcome::Flow {
+                then: Flowing::Park(park),
+                ..
+            } => &park.names,
+            Outcome::Next { .. }
+            | Outcome::Retry { .. }
+            | Outcome::FanOut { .. }
+            | Outcome::Flow {
+                then: Flowing::Proceed(_),
+                ..
+            }
+            | Outcome::Renew { .. }
+            | Outcome::Done { .. }
+            | Outcome::Stop { .. }
+            | Outcome::Cancel { .. } => &[],
+        }
     }
 
     /// Whether the claim lives on.

@@ -182,20 +182,6 @@ impl Instance {
     pub fn is_workflow(&self) -> bool {
         self.has_history() && self.step == WORKFLOW_STEP
     }
-
-    /// Whether it waits for the time alone: it is parked, and awaits no signal.
-    pub fn is_sleeping(&self) -> bool {
-        let awaits_nothing = self.awaits.as_ref().is_none_or(Vec::is_empty);
-        self.status == Status::AwaitingSignal && awaits_nothing
-    }
-
-    /// Its status in a word for people: that of [`Status`], or `sleeping` where it waits for the time alone.
-    pub fn standing(&self) -> &'static str {
-        match self.is_sleeping() {
-            true => "sleeping",
-            false => self.status.as_str(),
-        }
-    }
 }
 
 impl fmt::Debug for Instance {
@@ -253,7 +239,7 @@ pub struct Filter {
     pub version: Option<i32>,
     /// At this step.
     pub step: Option<String>,
-    /// In one of these statuses; empty means any.
+    /// In one of these statuses; empty means any. [`Status::AwaitingSignal`] leaves out what sleeps.
     pub statuses: Vec<Status>,
     /// In this queue.
     pub queue: Option<String>,
@@ -275,7 +261,7 @@ pub struct Filter {
     pub error: Option<String>,
     /// It has been retried at least so often at its step.
     pub attempts_from: Option<i32>,
-    /// It waits for a signal: with no deadline, or with one before this moment.
+    /// It waits for a signal or sleeps: with no deadline, or with one before this moment.
     pub deadline: Option<Deadline>,
 }
 
@@ -353,6 +339,22 @@ impl Filter {
         Ok(())
     }
 
+    /// The statuses as they are stored, each once; empty means any.
+    pub fn stored_statuses(&self) -> Vec<Status> {
+        let mut stored: Vec<Status> = self.statuses.iter().map(|it| it.stored()).collect();
+        stored.sort_unstable();
+        stored.dedup();
+        stored
+    }
+
+    /// Which of the rows that are stored as awaiting a signal fit: only those that sleep, only those that do not, or
+    /// with `None` all of them.
+    pub fn asleep(&self) -> Option<bool> {
+        let sleeping = self.statuses.contains(&Status::Sleeping);
+        let awaiting = self.statuses.contains(&Status::AwaitingSignal);
+        (sleeping != awaiting).then_some(sleeping)
+    }
+
     /// Whether an instance could be found by this machine and correlation key.
     pub fn check_holder(machine: &str, key: &str) -> Result<(), Invalid> {
         limits::check_name("machine", machine)?;
@@ -360,7 +362,7 @@ impl Filter {
     }
 }
 
-/// What is asked of the deadline of instances that wait for a signal.
+/// What is asked of the deadline of instances that wait for a signal or sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
     /// There is none.

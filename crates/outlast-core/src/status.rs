@@ -15,6 +15,10 @@ pub enum Status {
     Executing,
     /// Parked until a signal of an awaited name arrives or the deadline comes; a workflow also until both have.
     AwaitingSignal,
+    /// Parked until the deadline comes: it waits for the time alone.
+    ///
+    /// Stores keep such a row as `awaiting_signal` without names, and derive this status when they read it.
+    Sleeping,
     /// Parked until every child of the current round has ended.
     AwaitingChildren,
     /// Ended well, with a result.
@@ -27,26 +31,57 @@ pub enum Status {
 
 impl Status {
     /// Every status, in the order of a life.
-    pub const ALL: [Status; 7] = [
+    pub const ALL: [Status; 8] = [
         Status::Runnable,
         Status::Executing,
         Status::AwaitingSignal,
+        Status::Sleeping,
         Status::AwaitingChildren,
         Status::Done,
         Status::Failed,
         Status::Cancelled,
     ];
 
-    /// The word used in SQL, JSON, the command line and the dashboard.
+    /// The word used in JSON, the command line and the dashboard. SQL has the word of [`stored`](Status::stored).
     pub fn as_str(self) -> &'static str {
         match self {
             Status::Runnable => "runnable",
             Status::Executing => "executing",
             Status::AwaitingSignal => "awaiting_signal",
+            Status::Sleeping => "sleeping",
             Status::AwaitingChildren => "awaiting_children",
             Status::Done => "done",
             Status::Failed => "failed",
             Status::Cancelled => "cancelled",
+        }
+    }
+
+    /// The status as it is stored: `AwaitingSignal` for `Sleeping`, every other one itself.
+    pub fn stored(self) -> Status {
+        match self {
+            Status::Sleeping => Status::AwaitingSignal,
+            Status::Runnable
+            | Status::Executing
+            | Status::AwaitingSignal
+            | Status::AwaitingChildren
+            | Status::Done
+            | Status::Failed
+            | Status::Cancelled => self,
+        }
+    }
+
+    /// The status of a row that is stored with this one: `Sleeping` for `AwaitingSignal` without awaited names.
+    pub fn derived(self, awaits_names: bool) -> Status {
+        match self {
+            Status::AwaitingSignal if !awaits_names => Status::Sleeping,
+            Status::AwaitingSignal
+            | Status::Runnable
+            | Status::Executing
+            | Status::Sleeping
+            | Status::AwaitingChildren
+            | Status::Done
+            | Status::Failed
+            | Status::Cancelled => self,
         }
     }
 
@@ -57,6 +92,7 @@ impl Status {
             Status::Runnable
             | Status::Executing
             | Status::AwaitingSignal
+            | Status::Sleeping
             | Status::AwaitingChildren => false,
         }
     }
@@ -77,8 +113,9 @@ impl Status {
         match self {
             Runnable => matches!(to, Executing | Cancelled),
             Executing => true,
-            AwaitingSignal => matches!(to, Runnable | Executing | Cancelled),
-            AwaitingChildren => matches!(to, Runnable | AwaitingSignal | Cancelled),
+            AwaitingSignal => matches!(to, Runnable | Executing | Sleeping | Cancelled),
+            Sleeping => matches!(to, Runnable | Cancelled),
+            AwaitingChildren => matches!(to, Runnable | AwaitingSignal | Sleeping | Cancelled),
             Done => false,
             Failed | Cancelled => matches!(to, Runnable),
         }
@@ -101,7 +138,10 @@ impl FromStr for Status {
             .ok_or_else(|| {
                 Invalid::new(
                     "status",
-                    format!("{word:?} is none of runnable, executing, awaiting_signal, awaiting_children, done, failed, cancelled"),
+                    format!(
+                        "{word:?} is none of runnable, executing, awaiting_signal, sleeping, awaiting_children, \
+                         done, failed, cancelled"
+                    ),
                 )
             })
     }
@@ -112,19 +152,26 @@ impl FromStr for Status {
 /// A scope always contains [`Status::Runnable`]: an instance starts there, and a key that is not
 /// held from the start would have to be taken later, where a second holder could already be
 /// (PROTOCOL §3 #4). Once an instance leaves its scope the key is free for good, even if it comes
-/// back.
+/// back. [`Status::AwaitingSignal`] stands for [`Status::Sleeping`] too: a scope goes by what is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Status>", into = "Vec<Status>")]
 pub struct Scope(u8);
 
 impl Scope {
     /// Occupied until the instance ends. The default.
-    pub const LIVE: Scope = Scope(0b000_1111);
+    pub const LIVE: Scope = Scope(0b0001_0111);
     /// Occupied until the instance is collected or deleted.
-    pub const FOREVER: Scope = Scope(0b111_1111);
+    pub const FOREVER: Scope = Scope(0b1111_0111);
 
-    /// A scope of exactly these statuses; `runnable` must be one of them.
+    /// A scope of exactly these statuses; `runnable` must be one of them, and `sleeping` none.
     pub fn of(statuses: impl IntoIterator<Item = Status>) -> Result<Scope, Invalid> {
+        let statuses: Vec<Status> = statuses.into_iter().collect();
+        if statuses.contains(&Status::Sleeping) {
+            return Err(Invalid::new(
+                "correlation scope",
+                "cannot contain sleeping; awaiting_signal holds the key for sleeping instances too",
+            ));
+        }
         let bits = statuses.into_iter().fold(0, |bits, s| bits | bit(s));
         #[cfg(outlast_mutants)]
         if crate::mutant::is("scope-without-runnable") {
@@ -146,7 +193,8 @@ impl Scope {
 
     /// The statuses of the scope, in the order of [`Status::ALL`].
     pub fn statuses(self) -> impl Iterator<Item = Status> {
-        Status::ALL.into_iter().filter(move |s| self.contains(*s))
+        let stored = Status::ALL.into_iter().filter(|s| *s == s.stored());
+        stored.filter(move |s| self.contains(*s))
     }
 }
 
@@ -171,7 +219,7 @@ impl From<Scope> for Vec<Status> {
 }
 
 fn bit(status: Status) -> u8 {
-    1 << status as u8
+    1 << status.stored() as u8
 }
 
 #[cfg(test)]
@@ -191,6 +239,16 @@ mod tests {
     }
 
     #[test]
+    fn only_a_wait_without_names_is_a_sleep() {
+        for status in Status::ALL {
+            assert_eq!(status.derived(true), status);
+            assert_eq!(status.derived(false).stored(), status.stored());
+            let sleeps = status.derived(false) == Status::Sleeping;
+            assert_eq!(sleeps, status.stored() == Status::AwaitingSignal);
+        }
+    }
+
+    #[test]
     fn i4_nothing_leaves_an_end_but_by_an_operators_retry() {
         for from in Status::ALL.into_iter().filter(|s| s.is_terminal()) {
             for to in Status::ALL {
@@ -206,6 +264,20 @@ mod tests {
         assert!(Scope::of([]).is_err());
         let scope = Scope::of([Status::Runnable, Status::Failed]).unwrap();
         assert!(scope.contains(Status::Failed) && !scope.contains(Status::Done));
+    }
+
+    #[test]
+    fn a_scope_goes_by_what_is_stored() {
+        let sleeping = Scope::of([Status::Runnable, Status::Sleeping]);
+        let message = sleeping.unwrap_err().to_string();
+        assert!(
+            message.contains("awaiting_signal holds the key"),
+            "{message}"
+        );
+        let scope = Scope::of([Status::Runnable, Status::AwaitingSignal]).unwrap();
+        assert!(scope.contains(Status::Sleeping));
+        let stored = [Status::Runnable, Status::AwaitingSignal];
+        assert_eq!(scope.statuses().collect::<Vec<_>>(), stored);
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub struct Standing {
     pub instances: u64,
     /// Of those that wait for a signal, how many have no deadline.
     pub without_deadline: u64,
-    /// Of those that wait for a signal, how many should have been woken more than [`OVERDUE_AFTER`] ago.
+    /// Of those that wait for a signal or sleep, how many should have been woken more than [`OVERDUE_AFTER`] ago.
     pub overdue: u64,
     /// Of the runnable and executing, how many have been retried [`RETRIES_ALARMING`] times or more.
     pub retrying: u64,

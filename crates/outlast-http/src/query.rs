@@ -34,7 +34,7 @@ pub(crate) struct FilterParams {
     pub(crate) version: Option<String>,
     /// At this step.
     pub(crate) step: Option<String>,
-    /// In one of these statuses; repeated or separated by commas.
+    /// In one of these statuses; repeated or separated by commas. `awaiting_signal` leaves out what is `sleeping`.
     #[serde(deserialize_with = "texts")]
     pub(crate) status: Vec<String>,
     /// In this queue.
@@ -61,7 +61,7 @@ pub(crate) struct FilterParams {
     #[param(value_type = Option<i32>)]
     #[schema(value_type = Option<i32>)]
     pub(crate) attempts_from: Option<String>,
-    /// Waits for a signal: `none` without a deadline, `overdue` with one that has passed.
+    /// Waits for a signal or sleeps: `none` without a deadline, `overdue` with one that has passed.
     pub(crate) deadline: Option<String>,
 }
 

@@ -110,6 +110,8 @@ pub(crate) enum StatusWord {
     Runnable,
     Executing,
     AwaitingSignal,
+    /// It waits for the time alone.
+    Sleeping,
     AwaitingChildren,
     Done,
     Failed,

@@ -1,7 +1,7 @@
 // Ending an instance or its whole tree: asked first, in words that tell the two ways apart, and counted where it is a tree.
 
 import { get, post } from './api.js';
-import { counted, STATUSES, whole, words } from './format.js';
+import { counted, ENDED, STATUSES, whole, words } from './format.js';
 import { dialog, toast } from './parts.js';
 import { h } from './view.js';
 
@@ -81,7 +81,7 @@ export async function end(verb, instance, { tree = false } = {}) {
     if (!asked.family) return asked.problem ? '' : 'Counting the tree …';
     const { members } = asked.family;
     const total = STATUSES.reduce((sum, status) => sum + (members[status] ?? 0), 0);
-    const open = STATUSES.slice(0, 4).filter((status) => members[status] > 0).map((status) => `${whole(members[status])} ${words(status)}`);
+    const open = STATUSES.filter((status) => !ENDED.has(status) && members[status] > 0).map((status) => `${whole(members[status])} ${words(status)}`);
     const all = counted({ count: total, exact: asked.family.complete });
     return [h('b', {}, `${counted(live())} of ${all}`), ` in the tree ${asked.family.live === 1 ? 'lives' : 'live'}${open.length > 0 ? `: ${open.join(', ')}` : ''}.`];
   }

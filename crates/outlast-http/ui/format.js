@@ -4,7 +4,7 @@ const WHOLE = new Intl.NumberFormat('en');
 const SHORT = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
 
 export const STATUSES = [
-  'runnable', 'executing', 'awaiting_signal', 'awaiting_children', 'done', 'failed', 'cancelled',
+  'runnable', 'executing', 'awaiting_signal', 'sleeping', 'awaiting_children', 'done', 'failed', 'cancelled',
 ];
 export const ENDED = new Set(['done', 'failed', 'cancelled']);
 

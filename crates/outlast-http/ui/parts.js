@@ -8,6 +8,7 @@ const GLYPHS = {
   runnable: [['circle', { cx: 6, cy: 6, r: 4.4 }]],
   executing: [['path', { class: 'full', d: 'M3 1.6v8.8L10.6 6z' }]],
   awaiting_signal: [['path', { d: 'M2.4 1.4h7.2M2.4 10.6h7.2M3.3 1.4c0 2.7 2.7 3 2.7 4.6s-2.7 1.9-2.7 4.6M8.7 1.4c0 2.7-2.7 3-2.7 4.6s2.7 1.9 2.7 4.6' }]],
+  sleeping: [['path', { d: 'M10.2 7.5A4.6 4.6 0 1 1 4.5 1.8a3.9 3.9 0 0 0 5.7 5.7z' }]],
   awaiting_children: [['path', { d: 'M6 1.4v3M6 4.4C6 7 2.4 6 2.4 9M6 4.4C6 7 9.6 6 9.6 9' }], ['circle', { class: 'full', cx: 2.4, cy: 9.8, r: 1.5 }], ['circle', { class: 'full', cx: 9.6, cy: 9.8, r: 1.5 }]],
   done: [['path', { d: 'M1.8 6.6l2.9 2.9 5.5-6.5' }]],
   failed: [['path', { d: 'M2.4 2.4l7.2 7.2M9.6 2.4l-7.2 7.2' }]],

@@ -29,7 +29,7 @@ const MOMENTS = {
   policy_applied: ['child of an earlier run told of the end', 'warning'],
   continued_as_new: ['continued as new', 'done', true], run_completed: ['completed', 'done', true], run_failed: ['failed', 'failed', true], run_cancelled: ['cancelled', 'cancelled', true],
 };
-const HUES = { step: 'executing', activity: 'done', child: 'awaiting_children', timer: 'runnable', signal: 'awaiting_signal', all: 'flow', select: 'flow' };
+const HUES = { step: 'executing', activity: 'done', child: 'awaiting_children', timer: 'sleeping', signal: 'awaiting_signal', all: 'flow', select: 'flow' };
 const BAD = new Set(['failed', 'terminated']);
 const FAINT = new Set(['cancelled']);
 
@@ -47,17 +47,17 @@ export const LANE = { top: AXIS, height: ROW };
 export function lanesOf(events, until) {
   const rows = new Map();
   const moments = [];
-  const stay = (step, from, to, outcome, seq, open = false) => {
+  const stay = (step, from, to, outcome, seq, open = false, sleeps = false) => {
     if (!rows.has(step)) rows.set(step, { step, stays: [] });
-    rows.get(step).stays.push({ from, to, outcome, seq, open });
+    rows.get(step).stays.push({ from, to, outcome, seq, open, sleeps });
   };
   events.forEach((event, index) => {
-    const { outcome, to } = event.transition ?? {};
+    const { outcome, to, awaits } = event.transition ?? {};
     const at = Date.parse(event.at);
     if (index === 0) stay(event.name, at, at, 'next', event.seq - 1);
     if (ENDS[outcome]) moments.push({ seq: event.seq, at, outcome, reason: event.reason });
     const next = events[index + 1];
-    if (to && !event.transition.is_last) stay(to, at, next ? Date.parse(next.at) : Math.max(at, until), outcome, event.seq, !next);
+    if (to && !event.transition.is_last) stay(to, at, next ? Date.parse(next.at) : Math.max(at, until), outcome, event.seq, !next, outcome === 'wait' && awaits.length === 0);
   });
   return { rows: [...rows.values()], moments };
 }
@@ -76,10 +76,10 @@ export function lanes({ rows, moments, width }) {
     moments.map(({ seq, at, outcome, reason }) => diamond({ seq, kind: outcome, said: ENDS[outcome][0], reason, hue: ENDS[outcome][1], through: true }, x(at).toFixed(1), height)));
 }
 
-function stayOf(step, { from, to, outcome, seq, open }, x, middle) {
+function stayOf(step, { from, to, outcome, seq, open, sleeps }, x, middle) {
   const [left, right] = [x(from), Math.max(x(to), x(from) + LEAST)];
   const told = `${step}, ${open ? 'for' : 'left after'} ${span(to - from)}, came by ${words(outcome)}`;
-  return h('g', { key: `stay ${seq}`, class: `call-bar${open ? ' is-open' : ''}`, 'data-stay': seq, style: { '--hue': `var(--${STAYS[outcome] ?? 'flow'})` } }, h('title', {}, told),
+  return h('g', { key: `stay ${seq}`, class: `call-bar${open ? ' is-open' : ''}`, 'data-stay': seq, style: { '--hue': `var(--${sleeps ? 'sleeping' : STAYS[outcome] ?? 'flow'})` } }, h('title', {}, told),
     h('rect', { class: 'bar', x: left, y: middle - BAR / 2, width: right - left, height: BAR, rx: 3 }));
 }
 

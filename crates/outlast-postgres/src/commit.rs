@@ -403,7 +403,10 @@ impl Found {
             None => return Answer::Lost,
             Some(Decided::Yielded(cancel)) => return Answer::Cancel(cancel),
             Some(Decided::Advanced(at, cancel)) => (at, status_after(&commit.outcome), cancel),
-            Some(Decided::Parked(at, status)) => (at, status, None),
+            Some(Decided::Parked(at, status)) => {
+                let awaits_names = !commit.outcome.awaited_names().is_empty();
+                (at, status.derived(awaits_names), None)
+            }
         };
         Answer::Committed {
             revision: commit.claim.revision.next(),

@@ -126,11 +126,8 @@ pub(crate) async fn count(session: &Session, wanted: &Filter) -> Result<Count> {
 
 /// A filter as the parameters that inspect/list.sql, inspect/list_found.sql and inspect/count.sql begin with.
 fn filter(filter: &Filter) -> Vec<Parameter<'_>> {
-    let statuses: Vec<&str> = filter
-        .statuses
-        .iter()
-        .map(|status| status.as_str())
-        .collect();
+    let statuses = filter.stored_statuses();
+    let statuses: Vec<&str> = statuses.iter().map(|status| status.as_str()).collect();
     let (without_deadline, deadline_before) = match filter.deadline {
         None => (None, None),
         Some(Deadline::None) => (Some(true), None),
@@ -153,5 +150,6 @@ fn filter(filter: &Filter) -> Vec<Parameter<'_>> {
         value(deadline_before),
         value(filter.ended_from.map(SystemTime::from)),
         value(filter.ended_until.map(SystemTime::from)),
+        value(filter.asleep()),
     ]
 }

@@ -3,7 +3,7 @@
 use crate::claim::{add_all, ids_of, references};
 use crate::error::Failure;
 use crate::opening::Purpose;
-use crate::row::{column, instance_id, status};
+use crate::row::{column, instance_id};
 use crate::session::{Session, Transaction};
 use crate::statement::{self, Call, value};
 use crate::telling::{Effects, Found, Telling, claims, leaving, recording};
@@ -70,7 +70,7 @@ async fn cancel_once(
 /// What an instance is after it was asked to end.
 fn woken(status: Status) -> Status {
     match status {
-        Status::AwaitingSignal | Status::AwaitingChildren => Status::Runnable,
+        Status::AwaitingSignal | Status::Sleeping | Status::AwaitingChildren => Status::Runnable,
         Status::Runnable
         | Status::Executing
         | Status::Done
@@ -223,13 +223,14 @@ async fn delete_once(
     let found = found_in(&answers[0])?;
     let (mut verdicts, mut removed) = (BTreeMap::new(), Vec::new());
     for row in &answers[1] {
-        let (id, was) = (instance_id(row)?, status(row, "status")?);
+        let id = instance_id(row)?;
+        let lives = |was: &&Found| !was.status.is_terminal();
         let verdict = match column::<Option<i64>>(row, "parent_id")? {
             _ if column(row, "removed")? => {
                 removed.extend(found.get(&id));
                 DeleteAnswer::Deleted
             }
-            _ if !was.is_terminal() => DeleteAnswer::NotEnded(was),
+            _ if let Some(was) = found.get(&id).filter(lives) => DeleteAnswer::NotEnded(was.status),
             Some(parent) => DeleteAnswer::ParentLives(InstanceId(parent)),
             None => DeleteAnswer::Cascading,
         };

@@ -135,13 +135,15 @@ pub(crate) fn child(row: &Row, unplaced: i32) -> Result<Child, Failure> {
 }
 
 pub(crate) fn instance(row: &Row) -> Result<Instance, Failure> {
+    let awaits: Option<Vec<String>> = column(row, "awaits")?;
+    let awaits_names = awaits.as_ref().is_some_and(|names| !names.is_empty());
     Ok(Instance {
         id: instance_id(row)?,
         machine: column(row, "fsm")?,
         version: column(row, "fsm_version")?,
         step: column(row, "step")?,
         state: json(row, "state")?,
-        status: status(row, "status")?,
+        status: status(row, "status")?.derived(awaits_names),
         revision: column(row, "revision").map(Revision)?,
         entered: column(row, "entered_revision").map(Revision)?,
         trace: column(row, "trace")?,
@@ -154,7 +156,7 @@ pub(crate) fn instance(row: &Row) -> Result<Instance, Failure> {
         crashes: column(row, "crashes")?,
         partition_key: column(row, "partition_key")?,
         locked_by: column::<Option<i64>>(row, "locked_by")?.map(WorkerId),
-        awaits: column(row, "awaits")?,
+        awaits,
         await_deadline: optional_time(row, "await_deadline")?,
         needs_all: needs_all(row)?,
         parent: parent(row)?,

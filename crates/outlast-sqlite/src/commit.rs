@@ -214,7 +214,7 @@ fn write(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Faul
     }
     Ok(Answer::Committed {
         revision: claim.revision.next(),
-        status,
+        status: status.derived(!commit.outcome.awaited_names().is_empty()),
         cancel,
         at: tx.now,
     })

@@ -14,13 +14,15 @@ use std::str::FromStr;
 
 pub(crate) fn instance(row: &Row<'_>) -> rusqlite::Result<Instance> {
     let guard: Option<String> = row.get("correlation_guard")?;
+    let awaits: Option<Vec<String>> = decoded(row, "awaits")?;
+    let stored: Status = word(row, "status")?;
     Ok(Instance {
         id: InstanceId(row.get("id")?),
         machine: row.get("fsm")?,
         version: row.get("fsm_version")?,
         step: row.get("step")?,
         state: json(row, "state")?,
-        status: word(row, "status")?,
+        status: stored.derived(awaits.as_ref().is_some_and(|names| !names.is_empty())),
         revision: Revision(row.get("revision")?),
         entered: Revision(row.get("entered_revision")?),
         trace: row.get("trace")?,
@@ -33,7 +35,7 @@ pub(crate) fn instance(row: &Row<'_>) -> rusqlite::Result<Instance> {
         crashes: row.get("crashes")?,
         partition_key: row.get("partition_key")?,
         locked_by: row.get::<_, Option<i64>>("locked_by")?.map(WorkerId),
-        awaits: decoded(row, "awaits")?,
+        awaits,
         await_deadline: optional_timestamp(row, "await_deadline")?,
         needs_all: needs_all(row)?,
         parent: parent(row)?,

@@ -223,12 +223,17 @@ impl Conditions {
                 self.bind(error.clone())
             ));
         }
-        if !filter.statuses.is_empty() {
-            let statuses = filter.statuses.iter();
+        let statuses = filter.stored_statuses();
+        if !statuses.is_empty() {
+            let statuses = statuses.iter();
             let places = statuses.map(|status| self.bind(status.as_str().to_owned()));
             let places: Vec<String> = places.collect();
             parts.push(format!("status in ({})", places.join(", ")));
         }
+        parts.extend(filter.asleep().map(|asleep| {
+            let asleep = self.bind(asleep);
+            format!("(status <> 'awaiting_signal' or (coalesce(awaits, '[]') = '[]') = {asleep})")
+        }));
         parts.join("\n  and ")
     }
 

@@ -127,7 +127,7 @@ pub(crate) fn request_cancel(
 /// Lets an instance that nobody runs come to its answer.
 fn hasten(tx: &Tx<'_>, row: &Standing, effects: &mut Effects) -> Result<(), Fault> {
     let waits = match row.status {
-        Status::AwaitingSignal | Status::AwaitingChildren => true,
+        Status::AwaitingSignal | Status::Sleeping | Status::AwaitingChildren => true,
         Status::Runnable => row.eligible_at > tx.now,
         Status::Executing | Status::Done | Status::Failed | Status::Cancelled => false,
     };

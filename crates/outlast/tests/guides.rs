@@ -1,5 +1,6 @@
 //! What the guides show is what CI runs: every piece of Rust and of SQL in them is a piece of an example. Their links lead
-//! somewhere, the book has all of them, and whatever can be found has an entry in the runbook.
+//! somewhere, the book has all of them, and whatever can be found has an entry in the runbook. Every defect, invariant and
+//! decision that is cited by its number exists.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -83,6 +84,49 @@ async fn what_a_store_finds_is_among_the_names_that_were_looked_for() {
     }
 }
 
+/// Defects and invariants are headings of docs/protocol.md, decisions are files.
+#[test]
+fn every_defect_invariant_and_decision_that_is_cited_exists() {
+    let known = numbered();
+    let mut checked = 0;
+    for source in sources() {
+        let cited = citations(&fs::read_to_string(&source).unwrap());
+        let unknown = cited.difference(&known).cloned().collect::<Vec<_>>();
+        assert!(
+            unknown.is_empty(),
+            "{} cites {}, which does not exist",
+            source.display(),
+            unknown.join(", ")
+        );
+        checked += cited.len();
+    }
+    assert!(checked > 400, "only {checked} citations were found");
+}
+
+/// A check that cannot fail proves nothing. The numbers are filled in, so that this file does not cite them.
+#[test]
+fn a_citation_of_what_does_not_exist_is_found_however_it_is_written() {
+    let filled = |text: &str| text.replace('X', "98").replace('Y', "99");
+    for (text, expected) in [
+        ("(docs/protocol.md, defect X)", "defect-X"),
+        ("docs/protocol.md#defect-X", "defect-X"),
+        ("Defect X (docs/protocol.md): 7 of Y", "defect-X"),
+        ("defect = X", "defect-X"),
+        ("defects X and Y", "defect-X defect-Y"),
+        ("defects X,\n/// Y and I7", "defect-X defect-Y i7"),
+        ("Y defects, IX, 1IY", "iX"),
+        ("docs/protocol.md#iX", "iX"),
+        ("docs/decisions/00X", "00X"),
+        ("decision 00X, 00Y_kernel.sql", "00X"),
+        ("[00X](00X-title.md)", "00X"),
+    ] {
+        let cited = citations(&filled(text));
+        let found: Vec<_> = cited.iter().map(String::as_str).collect();
+        assert_eq!(found.join(" "), filled(expected), "{text}");
+        assert!(!cited.is_subset(&numbered()), "{text}");
+    }
+}
+
 fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     root.canonicalize().unwrap()
@@ -94,21 +138,49 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn markdown_below(folder: &Path) -> Vec<PathBuf> {
-    let (folders, files): (Vec<_>, Vec<_>) =
-        files(folder).into_iter().partition(|path| path.is_dir());
-    let mut pages: Vec<_> = files
-        .into_iter()
-        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
-        .collect();
-    pages.extend(folders.iter().flat_map(|folder| markdown_below(folder)));
-    pages
+    files_below(folder, &["md"])
 }
 
-/// Everything that people are sent to: the pages at the root, and those of the book.
+/// The files with one of these extensions. What tools install is left out.
+fn files_below(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
+    let is_ours = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        !name.starts_with('.') && name != "node_modules" && name != "target"
+    };
+    let (folders, mut found): (Vec<_>, Vec<_>) = files(folder)
+        .into_iter()
+        .filter(is_ours)
+        .partition(|path| path.is_dir());
+    found.retain(|path| {
+        let extension = path.extension().unwrap_or_default().to_string_lossy();
+        extensions.contains(&extension.as_ref())
+    });
+    found.extend(
+        folders
+            .iter()
+            .flat_map(|folder| files_below(folder, extensions)),
+    );
+    found
+}
+
+/// The pages outside `docs/`.
+const OTHER_PAGES: [&str; 9] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "bench/README.md",
+    "crates/outlast-postgres/sql/README.md",
+    "deploy/README.md",
+    "examples/README.md",
+];
+
+/// Every page whose links are checked: those of the book, and those outside `docs/`.
 fn pages() -> Vec<PathBuf> {
     let root = root();
     let mut pages = markdown_below(&root.join("docs"));
-    pages.extend(["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|page| root.join(page)));
+    pages.extend(OTHER_PAGES.map(|page| root.join(page)));
     pages
 }
 
@@ -253,4 +325,66 @@ fn attention_kinds() -> BTreeSet<String> {
         .filter(|text| *text != "snake_case")
         .map(str::to_owned)
         .collect()
+}
+
+/// Everything that may cite a number.
+fn sources() -> Vec<PathBuf> {
+    const FOLDERS: [&str; 5] = ["crates", "bench", "examples", "scripts", "docs"];
+    const EXTENSIONS: [&str; 6] = ["rs", "sql", "md", "toml", "sh", "py"];
+    let folders = FOLDERS.iter().map(|folder| root().join(folder));
+    folders
+        .flat_map(|folder| files_below(&folder, &EXTENSIONS))
+        .collect()
+}
+
+/// What can be cited: anchors of the protocol, and numbers of decisions.
+fn numbered() -> BTreeSet<String> {
+    let mut numbered = headings(&root().join("docs/protocol.md"));
+    for decision in files(&root().join("docs/decisions")) {
+        let name = decision.file_name().unwrap().to_string_lossy();
+        numbered.extend(name.split_once('-').map(|(number, _)| number.to_owned()));
+    }
+    numbered
+}
+
+/// The defects and invariants that a text cites, by their anchors, and the decisions, by their numbers.
+fn citations(text: &str) -> BTreeSet<String> {
+    let text = text.replace("[00", "decision 00").replace("#i", "#I");
+    let words: Vec<_> = text
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
+        .collect();
+    let mut cited = BTreeSet::new();
+    for (place, word) in words.iter().enumerate() {
+        let rest = &words[place + 1..];
+        let next = rest.first().copied().unwrap_or_default();
+        match *word {
+            "defect" | "Defect" => cited.extend(defects(&rest[..rest.len().min(1)])),
+            "defects" | "Defects" => cited.extend(defects(rest)),
+            "decision" | "decisions" if next.len() == 4 && is_number(next) => {
+                cited.insert(next.to_owned());
+            }
+            _ => cited.extend(
+                word.strip_prefix('I')
+                    .filter(|number| is_number(number))
+                    .map(|number| format!("i{number}")),
+            ),
+        }
+    }
+    cited
+}
+
+/// The numbers at the start: several have commas and an `and` between them.
+fn defects(words: &[&str]) -> Vec<String> {
+    let starts_with_number = words.first().is_some_and(|word| is_number(word));
+    let numbers = words.iter().filter(|_| starts_with_number);
+    numbers
+        .take_while(|word| is_number(word) || ["and", "or", "to"].contains(word))
+        .filter(|word| is_number(word))
+        .map(|number| format!("defect-{number}"))
+        .collect()
+}
+
+fn is_number(word: &str) -> bool {
+    !word.is_empty() && word.chars().all(|c| c.is_ascii_digit())
 }

@@ -1,4 +1,5 @@
 //! What docs/specification.md says is proven is: each test it names is a function in the file it names, and each file exists.
+//! The same holds for docs/protocol.md.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -11,6 +12,16 @@ fn every_test_and_every_file_that_the_specification_names_exists() {
     let named = Named::of(&page);
     assert!(named.tests.len() > 100, "only {} tests", named.tests.len());
     assert!(named.files.len() > 100, "only {} files", named.files.len());
+    let missing = named.missing(&sources());
+    assert!(missing.is_empty(), "there is no {}", missing.join(", no "));
+}
+
+#[test]
+fn every_test_and_every_file_that_the_protocol_names_exists() {
+    let page = fs::read_to_string(root().join("docs/protocol.md")).unwrap();
+    let named = Named::in_text(&page);
+    assert!(named.tests.len() > 80, "only {} tests", named.tests.len());
+    assert!(named.files.len() > 80, "only {} files", named.files.len());
     let missing = named.missing(&sources());
     assert!(missing.is_empty(), "there is no {}", missing.join(", no "));
 }
@@ -45,6 +56,14 @@ fn what_does_not_exist_is_found() {
             "crates/outlast/src/nothing.rs",
         ]
     );
+    let text = "`Status::may_become` in `crates/outlast/src/nothing.rs`, by `guides::nothing_of_this_name`";
+    assert_eq!(
+        Named::in_text(text).missing(&sources()),
+        [
+            "guides::nothing_of_this_name",
+            "crates/outlast/src/nothing.rs"
+        ]
+    );
 }
 
 const WHERE: &str = "where";
@@ -68,6 +87,21 @@ impl Named {
                 .extend(row.cell(PROVEN).into_iter().flat_map(quoted));
         }
         named
+    }
+
+    /// What a page names outside of tables: files by their paths, and tests by paths of lower-case words.
+    fn in_text(page: &str) -> Named {
+        let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_:".contains(c);
+        let (tests, others): (Vec<_>, Vec<_>) = quoted(page)
+            .into_iter()
+            .partition(|name| name.contains("::") && name.chars().all(is_word));
+        let files = others
+            .into_iter()
+            .filter(|name| name.starts_with("crates/"));
+        Named {
+            tests,
+            files: files.collect(),
+        }
     }
 
     fn missing(&self, sources: &[(PathBuf, String)]) -> Vec<String> {

@@ -32,7 +32,7 @@ impl Machine for Booking {
 
     async fn step(&self, state: Invoice, cx: &Context) -> StepResult<Self> {
         let Invoice::Charge { account } = state;
-        // The same key however often this step is tried: the bank charges once.
+        // Every attempt of this step has the same key, so the bank charges once.
         let receipt = self.bank.charge(&account, &cx.idempotency_key())?;
         Ok(Outcome::done(receipt))
     }

@@ -64,11 +64,11 @@ impl Machine for Trip {
 
     async fn on_cancel(&self, booking: Booking, cx: &Context) -> StepResult<Self> {
         Ok(match booking {
-            // Nothing was booked yet.
+            // Nothing is booked yet.
             Booking::Flight => Outcome::cancelled(cx.cancel_reason().unwrap_or("cancelled")),
             Booking::Hotel { flight } => Outcome::next(Booking::CancelFlight { flight }),
             Booking::Pay { flight, hotel } => Outcome::next(Booking::CancelHotel { flight, hotel }),
-            // Too late: it goes on as if nothing had been wished.
+            // Too late to cancel: continue as before.
             Booking::Travel => Outcome::next(Booking::Travel),
             undoing @ (Booking::CancelHotel { .. }
             | Booking::CancelFlight { .. }

@@ -74,7 +74,7 @@ async fn main() -> Result<()> {
     ensure!(stored.state.as_str().contains("2026-05") && !stored.state.as_str().contains(CARD));
     outsider.shutdown().await;
 
-    // The new key writes; the old one reads what is there until nothing needs it any more.
+    // The new key encrypts. The old key still decrypts values that were stored before.
     let keys = Keyring::new("2026-11", &november)?.and("2026-05", &may)?;
     let engine = worker(&database, keys).await?;
     let approved = Approved { by: "Ada".into() };

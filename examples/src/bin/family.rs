@@ -37,11 +37,11 @@ impl Machine for Conference {
         Ok(match day {
             Day::Open => fan_out([
                 talk("keynote"),
-                // Goes on for as long as people stay, whatever becomes of the conference.
+                // Continues when the conference ends. This is the default.
                 talk("hallway"),
-                // Is asked to end, and decides itself how.
+                // Gets a cancel request, and decides how to end.
                 talk("workshop").on_parent_close(ClosePolicy::RequestCancel),
-                // Is ended.
+                // Is terminated.
                 talk("stream").on_parent_close(ClosePolicy::Terminate),
             ])
             .any()
@@ -51,7 +51,7 @@ impl Machine for Conference {
                 let Some(keynote) = cx.round().first() else {
                     return Ok(Outcome::stop("no keynote"));
                 };
-                // Sent once, however often this step is run.
+                // Sent once, however often this step runs.
                 let keynote = cx.child(keynote.id).await?;
                 keynote.signal(Finish).await?;
                 Outcome::done(())

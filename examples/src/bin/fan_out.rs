@@ -43,7 +43,7 @@ impl Machine for Fulfilment {
                     parcels: Vec::new(),
                     missing: Vec::new(),
                 };
-                // In the order they were asked for, each with its own type of output.
+                // In the order of the fan-out, each with its own output type.
                 for line in cx.children::<LineItem>()? {
                     match line.into_output() {
                         Ok(parcel) => shipment.parcels.push(parcel),

@@ -28,9 +28,9 @@ impl Job for SendMail {
             return Err(JobError::fatal(format!("{:?} is no address", mail.to)));
         };
         match (host, cx.attempt()) {
-            // Any error that `?` meets is tried again, after the backoff.
+            // Any error returned by `?` is retried after the backoff.
             ("busy.example", 0) => Err(std::io::Error::other("try again later"))?,
-            // The other side said when.
+            // The server said when to retry.
             ("away.example", _) => Err(JobError::retry_after(
                 Duration::from_millis(20),
                 "nobody is there",

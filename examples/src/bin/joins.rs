@@ -35,7 +35,7 @@ impl Machine for Purchase {
 
     async fn step(&self, order: Order, cx: &Context) -> StepResult<Self> {
         Ok(match order {
-            // All parts or none: the first that cannot be had ends the reservation of the others.
+            // All parts or none: the first failure cancels the other reservations.
             Order::Reserve => fan_out([ask("frame", Says::No), ask("wheels", Says::Nothing)])
                 .fail_fast()
                 .cancel_rest()
@@ -48,7 +48,7 @@ impl Machine for Purchase {
                 _ => Outcome::done("everything reserved".to_owned()),
             },
 
-            // Two of three have to agree. It also goes on when two can no longer be had.
+            // Two of three must agree. Continues early when two can no longer agree.
             Order::Approve => {
                 let bosses = [("ada", Says::Yes), ("bob", Says::No), ("eve", Says::Yes)];
                 fan_out(bosses.map(|(name, says)| ask(name, says)))
@@ -61,7 +61,7 @@ impl Machine for Purchase {
                 _ => Outcome::stop("not approved"),
             },
 
-            // Whoever answers first; the others are not needed any more, and are not asked how to end.
+            // The first answer wins. The others are terminated.
             Order::Quote => fan_out([ask("slow", Says::Nothing), ask("quick", Says::Yes)])
                 .any()
                 .terminate_rest()
@@ -74,7 +74,7 @@ impl Machine for Purchase {
                 }
             }
 
-            // What has come by then, in the order it was asked for.
+            // The answers that arrive in time, in the order of the fan-out.
             Order::Collect => fan_out([ask("north", Says::Yes), ask("south", Says::Nothing)])
                 .deadline(Duration::from_millis(500))
                 .cancel_rest()
@@ -87,7 +87,7 @@ impl Machine for Purchase {
                 Outcome::done(answers.join(", "))
             }
 
-            // A thousand, but no more than five at a time.
+            // A thousand children, at most five at a time.
             Order::Notify => fan_out((0..1_000).map(|_| New::<Mail>(())))
                 .window(5)
                 .then(Order::Notified),

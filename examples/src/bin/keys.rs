@@ -131,7 +131,7 @@ async fn main() -> Result<()> {
     let nobody = engine.signal(Report::key("report:march"), Go).await?;
     ensure!(nobody == Delivery::NoTarget);
 
-    // Once a day and no more: the day is in the key, and the key is held until the instance is removed.
+    // At most once a day: the key contains the day, and is held until the instance is removed.
     let daily = || {
         New::<Report>(Page::Print)
             .key("report:2026-11-17")
@@ -148,7 +148,7 @@ async fn main() -> Result<()> {
         .delete(today, Note::by("keys").because("the example is over"))
         .await?;
 
-    // One waiting at a time, however many run: the key is given up when the instance is claimed.
+    // At most one waiting instance: the key is released when the instance is claimed.
     let waiting = Scope::of([Status::Runnable])?;
     let refresh = || {
         New::<Report>(Page::Print)

@@ -16,17 +16,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 async fn worker(url: &str) -> Result<EngineBuilder> {
     let store = Postgres::options(url)?
         .schema(SCHEMA)
-        // Of each node: connections are the server's to bound, and a few serve hundreds of slots.
+        // Per node. A few connections serve hundreds of slots.
         .max_connections(5)
         .connect()
         .await?;
     Ok(Engine::builder(store)
         .name("worker-1")
-        // How long the steps of a node that was lost wait for another.
+        // How long the steps of a dead node wait before another node runs them.
         .lease(Duration::from_secs(30))
-        // How long running steps have at a stop: less than what the platform gives before it kills.
+        // How long running steps may take at shutdown. Less than the platform's kill timeout.
         .grace(Duration::from_secs(20))
-        // How long the results of what has ended can be looked at.
+        // How long finished instances are kept.
         .retention(Duration::from_secs(3 * 24 * 3600)))
 }
 
@@ -102,7 +102,7 @@ async fn main() -> Result<()> {
     let last = engine.operations(Some(page.instances[0].id)).await?;
     println!("{:?}", last.first().context("it is recorded")?);
 
-    // How the database is: what `outlast doctor` prints.
+    // The health of the database, as `outlast doctor` prints it.
     let findings = engine.examine().await?;
     for finding in &findings {
         let severity = finding.severity.as_str();

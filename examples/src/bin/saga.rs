@@ -33,7 +33,7 @@ impl Workflow for Journey {
             Ok(()) => return Ok(format!("bon voyage to {to}")),
             Err(error) => error,
         };
-        // Also when this worker dies in the middle of it: the next one goes on where it was.
+        // If this worker dies in the middle, the next one continues here.
         let undo = async {
             while let Some(booking) = booked.pop() {
                 flow.activity(Undo, booking).await?;
@@ -48,7 +48,7 @@ impl Workflow for Journey {
 impl Journey {
     async fn book(&self, flow: &Flow, to: &str, booked: &mut Vec<String>) -> FlowResult<()> {
         for what in ["train", "hotel", "guide"] {
-            // Before it is tried: whoever fails half-way has perhaps booked.
+            // Noted before the attempt: a step that fails may still have booked.
             booked.push(what.to_owned());
             flow.step(what, async || self.agency.book(what, to)).await?;
         }

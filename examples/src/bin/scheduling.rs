@@ -47,7 +47,7 @@ impl Machine for Nightly {
             Night::Sleep { done } => sleep(until_the_next(cx)).then(Night::Work { done }),
             Night::Work { done } => {
                 let caller = format!("night {done}");
-                // Started once, however often this step is run.
+                // Started once, however often this step runs.
                 let call = New::<Call>(caller).key(cx.idempotency_key());
                 cx.client().insert(call.scope(Scope::FOREVER)).await?;
                 Outcome::next(Night::Sleep { done: done + 1 })
@@ -85,7 +85,7 @@ async fn main() -> Result<()> {
         call("second"),
         // Lower is more urgent.
         call("first").priority(-10),
-        // What is equally urgent goes in the order in which it became due.
+        // Equal priorities run in the order in which they became due.
         call("third"),
         call("fourth").delay(Duration::from_millis(200)),
         call("fifth").at(later),

@@ -43,7 +43,7 @@ impl Workflow for Subscription {
     type Output = String;
 
     async fn run(&self, flow: Flow, mut terms: Terms) -> FlowResult<String> {
-        // Drawn here and not in the step, which is not run again.
+        // Drawn outside the step: inside its closure, every attempt would draw another key.
         let key = flow.uuid();
         let charged = flow.step("charge", async || charge(&terms, &key));
         terms.paid += charged.await?;
@@ -51,7 +51,7 @@ impl Workflow for Subscription {
         if unsubscribed.await?.is_some() {
             return Ok(format!("{} has paid {}", terms.customer, terms.paid));
         }
-        // What has come in this month counts from the next on.
+        // A new price applies from the next month.
         let soon = Duration::ZERO;
         while let Some(new) = flow.signal::<NewPrice>().timeout(soon).await? {
             terms.price = new.0;

@@ -103,7 +103,7 @@ async fn an_hour_without_payment_ends_the_order() -> Result<()> {
         .insert(New::<Checkout>(Order::Start { number: 2 }))
         .await?;
     harness.run().await;
-    // Nobody waits for the hour: it is over at once.
+    // Skips the hour.
     harness.advance(Duration::from_secs(3600)).await;
     harness.run().await;
     harness
@@ -130,7 +130,7 @@ async fn a_worker_that_dies_before_the_commit_charges_twice() -> Result<()> {
     let tally = harness.run().await;
     ensure!(tally.crashes == 1);
     harness.expect(order).await.is_done();
-    // The step has run twice: why a real bank is handed `cx.idempotency_key()`.
+    // The step ran twice. This is why a real bank gets `cx.idempotency_key()`.
     ensure!(bank.calls.load(Ordering::SeqCst) == 2);
     Ok(())
 }

@@ -192,7 +192,7 @@ impl Shop {
                 take_on_postgres(pool, store, order, delivery).await?
             }
         };
-        // A transaction of your own tells nobody: without this, workers find it when they next look.
+        // Your own transaction wakes no worker. Without this call, workers find it by polling.
         self.client.wake(Delivering::QUEUE);
         Ok(taken)
     }

@@ -25,7 +25,7 @@ enum Order {
     Ship { number: u64 },
 }
 
-/// The body of the provider's message, as far as it is of use here.
+/// The part of the provider's message that this program reads.
 #[derive(Serialize, Deserialize)]
 struct PaymentConfirmed {
     data: Payment,

@@ -46,7 +46,8 @@ impl Workflow for Fulfil {
     type Output = Receipt;
 
     async fn run(&self, flow: Flow, order: Order) -> FlowResult<Receipt> {
-        // Runs here. What it comes to is written before the next line runs, and is not asked for again.
+        // Runs in this worker. Its result is committed before the next line, and is never
+        // computed again.
         let key = flow.uuid();
         let hold = flow
             .step("reserve", async || {
@@ -54,7 +55,7 @@ impl Workflow for Fulfil {
             })
             .await?;
 
-        // All of these are started by one commit, and run wherever there is room.
+        // One commit starts all of these. They run on any worker with a free slot.
         let packing = order.articles.iter();
         let packing: Vec<_> = packing
             .map(|article| flow.activity(Pack, article.clone()))
@@ -62,7 +63,7 @@ impl Workflow for Fulfil {
         let label = flow.child::<PrintLabel>(order.number);
         let (label, parcels) = match flow.all((label, packing)).await {
             Ok(both) => both,
-            // Who has failed, and why, is part of the error; and going on from it is recorded.
+            // The error names the call and the reason. The history records that it was handled.
             Err(error) if error.kind() == FlowErrorKind::ActivityFailed => {
                 println!("order {}: {error}", order.number);
                 (format!("label for {}", order.number), Vec::new())
@@ -70,7 +71,7 @@ impl Workflow for Fulfil {
             Err(error) => return Err(error),
         };
 
-        // A day, or a year: nothing runs meanwhile.
+        // May take a day or a year. Nothing runs in the meantime.
         let approved = flow.signal::<Approved>().timeout(order.approve_within);
         let Some(approved) = approved.await? else {
             return Err(flow.fail(format_args!("nobody approved order {}", order.number)));

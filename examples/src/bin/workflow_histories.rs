@@ -61,7 +61,7 @@ impl Rental {
     }
 }
 
-/// Recorded from instances of the program that runs, and kept with the code.
+/// Recorded from instances in a running system, and kept with the code.
 const RECORDED: [(&str, &str); 3] = [
     ("returned", include_str!("../../histories/returned.json")),
     ("out", include_str!("../../histories/out.json")),

@@ -20,13 +20,13 @@ impl Workflow for Import {
     type Output = String;
 
     async fn run(&self, flow: Flow, files: u32) -> FlowResult<String> {
-        // The first that answers; the others are asked to end.
+        // The first answer wins. The others are asked to cancel.
         let mirrors = [("far", 60_000), ("near", 0)];
         let mirrors = mirrors.map(|(name, ms)| flow.activity(Ask, (name.to_owned(), ms)));
         let (_, mirror) = flow.select(Vec::from(mirrors)).cancel_rest().await?;
 
-        // Here it is only started, which is committed when the line is over. If the import ends before it does, it is asked to
-        // end too.
+        // Only starts the child; the start is committed when this line returns. If the import ends
+        // first, the child gets a cancel request.
         let watcher = flow
             .child::<Watch>(mirror.clone())
             .on_parent_close(ClosePolicy::RequestCancel)
@@ -34,11 +34,11 @@ impl Workflow for Import {
             .await?;
         println!("the watcher is {:?}", watcher.child());
 
-        // However many there are, four run at a time.
+        // Four run at a time, however many there are.
         let loads: Vec<_> = (0..files).map(|file| flow.activity(Load, file)).collect();
         let bytes = flow.all(loads).window(4).await?;
 
-        // The handle reaches the child, once, however often this code is run again.
+        // Signals the child once, however often this code runs again.
         watcher.child().signal(Finish).await?;
         let patience = flow.sleep(Duration::from_secs(60));
         let seen = match flow.select((watcher.join(), patience)).await? {

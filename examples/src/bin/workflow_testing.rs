@@ -68,14 +68,14 @@ async fn what_never_arrives_fails_after_an_hour() -> Result<()> {
     let purchase = harness.insert(Run::<Purchase>(100)).await?;
     harness.run().await;
     harness.expect(purchase).await.awaits(["delivered"]);
-    // Nobody waits for the hour: it is over at once.
+    // Skips the hour.
     harness.advance(Duration::from_secs(3600)).await;
     harness.run().await;
     harness
         .expect(purchase)
         .await
         .is_failed_with("it never arrived");
-    // Woken, it was run from the start; the charge was answered by its history.
+    // The function ran again from the start. Its history answered the charge.
     ensure!(bank.keys().len() == 1);
     Ok(())
 }
@@ -86,7 +86,8 @@ async fn a_worker_that_dies_with_a_charge_charges_again_under_the_same_key() -> 
     let mut harness = Harness::builder().workflow(workflow).build().await?;
 
     let purchase = harness.insert(Run::<Purchase>(100)).await?;
-    // To whoever runs it a workflow is one step, `run`, with a commit for each thing it comes to. The first is the charge.
+    // The engine runs a workflow as one step, `run`, with several commits. The first one is
+    // the charge.
     harness.crash::<Running<Purchase>>("run", Point::BeforeCommit);
     let tally = harness.run().await;
     ensure!(tally.crashes == 1);

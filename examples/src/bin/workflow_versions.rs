@@ -107,7 +107,7 @@ async fn main() -> Result<()> {
     old.wait_settled(lamp, patience).await?;
     old.shutdown().await;
 
-    // A build whose code does not fit what has happened does not guess: the lamp is kept as it is.
+    // This build does not match the history. It blocks the order of the lamp and changes nothing.
     let careless = engine_on(&database)
         .await?
         .workflow(careless::Delivery)

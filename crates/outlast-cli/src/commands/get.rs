@@ -176,7 +176,7 @@ impl Seen {
         let mut facts = vec![
             ("machine", format!("{} version {}", it.machine, it.version)),
             ("step", it.step.clone()),
-            ("status", it.standing().to_owned()),
+            ("status", it.status.to_string()),
             ("queue", format!("{}, priority {}", it.queue, it.priority)),
             ("revision", it.revision.to_string()),
             ("attempt", it.attempt.to_string()),

@@ -69,7 +69,7 @@ pub(crate) async fn run(
 }
 
 fn label(it: &Instance) -> String {
-    let (id, machine, version, status) = (it.id, &it.machine, it.version, it.standing());
+    let (id, machine, version, status) = (it.id, &it.machine, it.version, it.status);
     let mut label = match it.is_workflow() {
         true => format!("{id} {machine}/{version} run {} {status}", it.run),
         false => format!("{id} {machine}/{version} {status} at {}", it.step),

@@ -183,7 +183,8 @@ mod tests {
         assert_eq!(all(Verb::Retry), [Status::Failed]);
         let ended = [Status::Done, Status::Failed, Status::Cancelled];
         assert_eq!(all(Verb::Delete), ended);
-        assert_eq!(all(Verb::Cancel).len(), 4);
+        let live = Status::ALL.into_iter().filter(|it| !it.is_terminal());
+        assert_eq!(all(Verb::Cancel), live.collect::<Vec<_>>());
         assert_eq!(all(Verb::Terminate), all(Verb::Cancel));
         let cancelled = Verb::Retry.narrowed(&[Status::Cancelled]).unwrap();
         assert_eq!(cancelled, [Status::Cancelled]);

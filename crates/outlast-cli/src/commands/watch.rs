@@ -49,6 +49,7 @@ pub(crate) async fn run(
             Status::Runnable
             | Status::Executing
             | Status::AwaitingSignal
+            | Status::Sleeping
             | Status::AwaitingChildren => {}
         }
         if args

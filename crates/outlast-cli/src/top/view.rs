@@ -118,7 +118,7 @@ fn colour(status: Status) -> Color {
     match status {
         Status::Runnable => Color::Cyan,
         Status::Executing => Color::Blue,
-        Status::AwaitingSignal | Status::AwaitingChildren => Color::Yellow,
+        Status::AwaitingSignal | Status::Sleeping | Status::AwaitingChildren => Color::Yellow,
         Status::Done => Color::Green,
         Status::Failed => Color::Red,
         Status::Cancelled => Color::DarkGray,

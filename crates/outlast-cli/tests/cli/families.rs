@@ -46,7 +46,7 @@ async fn clan(site: &Site, engine: &Running) -> String {
 }
 
 fn live(site: &Site) -> String {
-    let live = "runnable,executing,awaiting_signal,awaiting_children";
+    let live = "runnable,executing,awaiting_signal,sleeping,awaiting_children";
     site.run(["count", "--status", live]).succeeds().line()
 }
 

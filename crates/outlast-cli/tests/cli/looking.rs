@@ -1,13 +1,14 @@
 //! Listing, counting, watching, families, queues and workers.
 
 use crate::support::{LONG, Ran, Site, on_both_databases};
-use outlast::{InstanceId, Target};
+use outlast::{InstanceId, Status, Target};
 use serde_json::json;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 on_both_databases!(
     filters_narrow_lists_and_counts,
+    what_sleeps_is_shown_listed_and_counted_as_sleeping,
     a_list_goes_on_where_it_ended,
     a_closed_pipe_is_no_failure,
     watch_prints_what_becomes_of_an_instance,
@@ -68,6 +69,62 @@ async fn filters_narrow_lists_and_counts(site: &Site) {
     assert!(table.starts_with("ID "), "{table}");
     assert_eq!(table.lines().count(), 4);
     assert!(!table.contains('\u{1b}'));
+}
+
+async fn what_sleeps_is_shown_listed_and_counted_as_sleeping(site: &Site) {
+    let engine = site.engine().await;
+    let asleep = site.run(["insert", "clerk", "doze"]).succeeds().line();
+    let waits = site.run(["insert", "clerk", "park", "-p", "number:=1"]);
+    let waits = waits.succeeds().line();
+    engine
+        .until(&asleep, |it| it.status == Status::Sleeping)
+        .await;
+    engine
+        .until(&waits, |it| it.status == Status::AwaitingSignal)
+        .await;
+    for (status, expected) in [
+        ("sleeping", vec![&asleep]),
+        ("awaiting_signal", vec![&waits]),
+        ("sleeping,awaiting_signal", vec![&waits, &asleep]),
+        ("runnable", vec![]),
+    ] {
+        let listed = site.run(["list", "-o", "ids", "--status", status]);
+        let listed = listed.succeeds().out();
+        assert_eq!(listed.lines().collect::<Vec<_>>(), expected, "{status}");
+        let count = site.run(["count", "--status", status]).succeeds().line();
+        assert_eq!(count, expected.len().to_string(), "{status}");
+    }
+    let shown = site.run(["get", &asleep]).succeeds().out();
+    assert!(shown.contains("status    sleeping"), "{shown}");
+    assert!(shown.contains("sleeps until"), "{shown}");
+    let shown = site.run(["get", &asleep, "-o", "json"]).succeeds().json();
+    assert_eq!(shown["instance"]["status"], "sleeping");
+    let table = site.run(["list"]).succeeds().out();
+    assert!(table.contains("sleeping"), "{table}");
+    let refused = site.run([
+        "insert",
+        "clerk",
+        "doze",
+        "--key",
+        "k",
+        "--unique-in",
+        "runnable,sleeping",
+    ]);
+    assert!(
+        refused.err().contains("awaiting_signal"),
+        "{}",
+        refused.err()
+    );
+    let cancelled = site.run(["cancel", &asleep]);
+    cancelled.succeeds();
+    let ended = engine.until(&asleep, |it| it.status.is_terminal()).await;
+    assert_eq!(ended.status, Status::Cancelled);
+    let shown = site.run(["get", &asleep]).succeeds().out();
+    assert!(
+        shown.contains("sleeping"),
+        "the record says what it was: {shown}"
+    );
+    engine.stop().await;
 }
 
 async fn a_list_goes_on_where_it_ended(site: &Site) {

@@ -208,6 +208,8 @@ pub(crate) enum Task {
     Park {
         number: u64,
     },
+    /// Sleeps for an hour.
+    Doze,
     FanOut,
     Joined,
     /// Waits, and undoes what it did when it is asked to end.
@@ -248,6 +250,7 @@ impl Machine for Clerk {
             Task::Park { number } => wait_for(["paid"])
                 .timeout(Duration::from_secs(3600))
                 .then(Task::Answer { number }),
+            Task::Doze => outlast::sleep(Duration::from_secs(3600)).then(Task::Kept),
             Task::FanOut => {
                 let one = New::<Clerk>(Task::Answer { number: 1 });
                 fan_out([one, New(Task::Fail), New(Task::Park { number: 2 })]).then(Task::Joined)
@@ -278,6 +281,7 @@ impl Machine for Clerk {
             Task::Answer { .. }
             | Task::Fail
             | Task::Park { .. }
+            | Task::Doze
             | Task::FanOut
             | Task::Joined
             | Task::Careful

@@ -189,12 +189,13 @@ impl Tables {
         let row = self.row(id);
         progress(row, to);
         row.locked_by = None;
+        let status = Status::AwaitingSignal.derived(!names.is_empty());
         row.awaits = Some(names);
         row.eligible_at = now;
         if goes_on {
             make_runnable(row, now, woken);
         } else {
-            change_status(row, Status::AwaitingSignal);
+            change_status(row, status);
             row.await_deadline = timeout.map(|timeout| now + timeout);
         }
     }

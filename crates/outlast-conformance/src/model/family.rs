@@ -113,7 +113,7 @@ impl Tables {
             return;
         };
         match row.status {
-            Status::AwaitingSignal | Status::AwaitingChildren => {
+            Status::AwaitingSignal | Status::Sleeping | Status::AwaitingChildren => {
                 make_runnable(row, now, &mut effects.woken);
             }
             Status::Runnable if row.eligible_at > now => {

@@ -85,7 +85,7 @@ impl Tables {
         row.locked_by = None;
         row.eligible_at = now;
         row.awaits = Some(park.names).filter(|names| !names.is_empty());
-        let mut status = Status::AwaitingSignal;
+        let mut status = Status::AwaitingSignal.derived(row.awaits.is_some());
         if let Some((seen, ends)) = ends {
             status = Status::AwaitingChildren;
             let is_short = starts && !row.dropped.is_empty() && ends.awaits_round(row.round);

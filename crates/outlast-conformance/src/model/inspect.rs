@@ -212,6 +212,7 @@ fn fits(row: &Instance, filter: &Filter) -> bool {
     fn is<T: PartialEq>(wanted: &Option<T>, given: &T) -> bool {
         wanted.as_ref().is_none_or(|wanted| wanted == given)
     }
+    let is_waiting = matches!(row.status, Status::AwaitingSignal | Status::Sleeping);
     is(&filter.machine, &row.machine)
         && is(&filter.version, &row.version)
         && is(&filter.step, &row.step)
@@ -239,12 +240,9 @@ fn fits(row: &Instance, filter: &Filter) -> bool {
         && filter.attempts_from.is_none_or(|from| row.attempt >= from)
         && match filter.deadline {
             None => true,
-            Some(Deadline::None) => {
-                row.status == Status::AwaitingSignal && row.await_deadline.is_none()
-            }
+            Some(Deadline::None) => is_waiting && row.await_deadline.is_none(),
             Some(Deadline::Before(moment)) => {
-                row.status == Status::AwaitingSignal
-                    && row.await_deadline.is_some_and(|at| at < moment)
+                is_waiting && row.await_deadline.is_some_and(|at| at < moment)
             }
         }
 }

@@ -69,7 +69,7 @@ fn nobody_at(row: &Instance) -> Standing {
 }
 
 fn count(group: &mut Standing, row: &Instance, now: Timestamp) {
-    let waits = row.status == Status::AwaitingSignal;
+    let waits = matches!(row.status, Status::AwaitingSignal | Status::Sleeping);
     let works = matches!(row.status, Status::Runnable | Status::Executing);
     let is_overdue = |deadline: Timestamp| deadline < now - OVERDUE_AFTER;
     let error = row.last_error.as_deref().unwrap_or_default();

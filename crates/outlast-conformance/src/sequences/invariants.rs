@@ -72,6 +72,7 @@ pub(super) fn broken_between(before: &State, after: &State) -> Vec<String> {
 }
 
 fn broken_in_row(row: &Instance) -> impl Iterator<Item = &'static str> {
+    let awaits_names = row.awaits.as_ref().is_some_and(|names| !names.is_empty());
     let rules = [
         (row.children_pending >= 0, "I6: pending is negative"),
         (
@@ -86,19 +87,25 @@ fn broken_in_row(row: &Instance) -> impl Iterator<Item = &'static str> {
             row.await_deadline.is_none()
                 || matches!(
                     row.status,
-                    Status::AwaitingSignal | Status::AwaitingChildren
+                    Status::AwaitingSignal | Status::Sleeping | Status::AwaitingChildren
                 ),
-            "only a wait or a join has a deadline",
+            "only a wait, a sleep or a join has a deadline",
         ),
         (
-            row.status != Status::AwaitingSignal
-                || row.await_deadline.is_some()
-                || row.awaits.as_ref().is_some_and(|names| !names.is_empty()),
+            row.status != Status::Sleeping || row.await_deadline.is_some(),
             "I2: nothing could ever wake it",
         ),
         (
             row.status.is_parked() || !row.needs_all,
             "only what is parked needs all",
+        ),
+        (
+            row.status != Status::AwaitingSignal || awaits_names,
+            "it awaits a signal if and only if it has names of some",
+        ),
+        (
+            row.status != Status::Sleeping || !awaits_names,
+            "it sleeps if and only if it waits for the time alone",
         ),
         (
             row.status != Status::AwaitingChildren || row.children_pending > 0,

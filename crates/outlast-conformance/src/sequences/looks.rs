@@ -70,9 +70,12 @@ fn filter(dice: &mut Dice, state: &State, now: Timestamp) -> Filter {
         machine: dice.maybe(4, |dice| steps::machine(dice.roll(2)).to_owned()),
         queue: dice.maybe(6, |dice| QUEUES[dice.roll(2)].to_owned()),
         // Those that execute have an index of their own.
-        statuses: match dice.roll(6) {
+        statuses: match dice.roll(8) {
             0 => some_statuses(dice),
             1 => vec![Status::Executing],
+            // Stored as one, told apart.
+            2 => vec![Status::Sleeping],
+            3 => vec![Status::AwaitingSignal],
             _ => Vec::new(),
         },
         error: dice.maybe(5, |dice| parts[dice.roll(parts.len())].to_owned()),

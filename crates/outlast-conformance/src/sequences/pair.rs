@@ -181,7 +181,8 @@ impl Pair {
         };
         self.send(Call::Reap(reap)).await?;
         let waits = self.state.instances.iter();
-        let waits = waits.filter(|row| row.status == Status::AwaitingSignal);
+        let waits =
+            waits.filter(|row| matches!(row.status, Status::AwaitingSignal | Status::Sleeping));
         let waits: Vec<InstanceId> = waits.map(|row| row.id).collect();
         self.send(Call::Terminate(waits, Extent::One, Note::by("ada")))
             .await?;

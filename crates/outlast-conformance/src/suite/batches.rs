@@ -236,7 +236,10 @@ async fn settle(subject: &Subject) {
         subject.finish_all(&claims).await;
     }
     let live = outlast_core::Filter {
-        statuses: Status::ALL[..4].to_vec(),
+        statuses: Status::ALL
+            .into_iter()
+            .filter(|it| !it.is_terminal())
+            .collect(),
         ..Default::default()
     };
     let count = subject.store.count(live).await.unwrap();

@@ -58,7 +58,7 @@ pub async fn every_outcome_can_have_events(subject: &Subject) {
         (fan_out(Vec::new()), Status::Runnable),
         (flow_on(), Status::Executing),
         (flow_requeue(), Status::Runnable),
-        (park(for_time(9)), Status::AwaitingSignal),
+        (park(for_time(9)), Status::Sleeping),
         (
             start_and_park(tasks(1), for_ends(&[1], &[], 1)),
             Status::AwaitingChildren,

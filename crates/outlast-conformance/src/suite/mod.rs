@@ -38,6 +38,7 @@ pub mod searching;
 pub mod signal_or_insert;
 pub mod signals;
 pub mod signals_and_claims;
+pub mod sleeping;
 pub mod surveying;
 pub mod timers;
 pub mod traffic;

@@ -34,12 +34,13 @@ async fn operations(subject: &Subject, id: InstanceId) -> Vec<Operation> {
 /// A claim of every kind of row: one instance in each status, in the order of a life.
 async fn one_of_each(subject: &Subject) -> (WorkerId, Vec<InstanceId>) {
     let worker = subject.worker().await;
-    let ids = subject.insert_all(tasks(7)).await;
-    let claims: Vec<Claim> = subject.claim(worker, 7).await;
+    let ids = subject.insert_all(tasks(Status::ALL.len())).await;
+    let claims: Vec<Claim> = subject.claim(worker, ids.len()).await;
     let outcomes = [
         Some(again(seconds(1_000))),
         None,
         Some(wait_at_most(&["x"], seconds(9))),
+        Some(wait_at_most(&[], seconds(9))),
         Some(fan_out(vec![task().queue("elsewhere")])),
         Some(done()),
         Some(stop()),

@@ -10,7 +10,7 @@ async fn napping(subject: &Subject, worker: WorkerId, nap: Duration) -> Instance
     let id = subject.insert(task().priority(-1)).await;
     let claim = subject.claim_the(worker, id).await;
     let status = subject.commit(&claim, wait_at_most(&[], nap)).await;
-    assert_eq!(status, Status::AwaitingSignal);
+    assert_eq!(status, Status::Sleeping);
     id
 }
 

@@ -42,7 +42,8 @@ pub(crate) struct NewBody {
     eligible_at: Option<String>,
     /// The correlation key.
     key: Option<String>,
-    /// The statuses in which it holds the key; until it ends, if not given.
+    /// The statuses in which it holds the key; until it ends, if not given. `awaiting_signal` includes the time in which it
+    /// sleeps; `sleeping` is refused here.
     #[schema(value_type = Option<Vec<crate::shape::StatusWord>>)]
     unique_in: Option<Vec<Status>>,
     partition_key: Option<String>,
@@ -243,7 +244,7 @@ fn take_idempotency_key(body: &mut NewBody, headers: &HeaderMap) -> Result<(), P
         return Err(Problem::invalid(detail));
     }
     body.key = Some(given.to_owned());
-    body.unique_in = Some(Status::ALL.to_vec());
+    body.unique_in = Some(Scope::FOREVER.statuses().collect());
     Ok(())
 }
 

@@ -24,6 +24,7 @@ mod reach_of_trees;
 mod readiness;
 mod serving;
 mod signals;
+mod sleeping;
 mod support;
 #[path = "../machines/team.rs"]
 mod team;

@@ -236,3 +236,27 @@ impl Job for Mailing {
         ))
     }
 }
+
+/// Sleeps for an hour, and records its way.
+pub(crate) struct Patrol;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+pub(crate) enum Watch {
+    Walk,
+    Rest,
+}
+
+impl Machine for Patrol {
+    const NAME: &'static str = "patrol";
+    const HISTORY: History = History::Transitions;
+    type State = Watch;
+    type Output = ();
+
+    async fn step(&self, watch: Watch, _: &Context) -> StepResult<Self> {
+        Ok(match watch {
+            Watch::Walk => sleep(Duration::from_secs(3600)).then(Watch::Rest),
+            Watch::Rest => Outcome::done(()),
+        })
+    }
+}

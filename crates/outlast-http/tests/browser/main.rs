@@ -20,6 +20,7 @@ mod many;
 mod page;
 mod pure;
 mod screens;
+mod sleeping;
 mod stage;
 #[path = "../machines/team.rs"]
 mod team;

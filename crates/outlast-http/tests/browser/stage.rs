@@ -3,7 +3,7 @@
 use crate::flow_machines::{Crowd, Errand, Fulfil, Insure, Label, Pack, Stuck};
 use crate::machines::{
     Cart, Checkout, Fulfilment, GiftWrap, Line, LineItem, Mail, Mailing, OldCheckout, OldOrder,
-    Order, Parcel, PaymentConfirmed,
+    Order, Parcel, Patrol, PaymentConfirmed,
 };
 use crate::team::{Piece, Plan, Team, Teamwork, Work};
 use crate::tracked::Tracked;
@@ -98,6 +98,7 @@ impl Stage {
             .machine(Team)
             .machine(Piece)
             .machine(Tracked)
+            .machine(Patrol)
             .workflow(Fulfil)
             .workflow(Label)
             .workflow(Crowd)

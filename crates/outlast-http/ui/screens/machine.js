@@ -2,7 +2,7 @@
 // versions side by side.
 
 import { get } from '../api.js';
-import { plural, short, span, STATUSES, whole, words } from '../format.js';
+import { ENDED, plural, short, span, STATUSES, whole, words } from '../format.js';
 import { curve, layout } from '../graph.js';
 import { follow } from '../live.js';
 import { empty, glyph, problem, skeletons, time } from '../parts.js';
@@ -14,8 +14,9 @@ const END = { width: 112, height: 34 };
 const MARGIN = 26;
 // An outcome that leads to no step ends the instance.
 const ENDS = { done: 'done', stop: 'failed', cancel: 'cancelled' };
+const ALIVE = STATUSES.filter((status) => !ENDED.has(status));
 const HUES = { next: 'flow', wait: 'awaiting_signal', fan_out: 'awaiting_children', retry: 'warning', flow: 'executing', renew: 'runnable', done: 'done', stop: 'failed', cancel: 'cancelled' };
-const MEANINGS = { next: 'goes on', wait: 'waits for a signal, then goes on', fan_out: 'starts children and joins them', retry: 'tries again', flow: 'goes on with its history, or waits', renew: 'begins another run', done: 'is done', stop: 'fails', cancel: 'is cancelled' };
+const MEANINGS = { next: 'goes on', wait: 'waits for a signal or sleeps, then goes on', fan_out: 'starts children and joins them', retry: 'tries again', flow: 'goes on with its history, or waits', renew: 'begins another run', done: 'is done', stop: 'fails', cancel: 'is cancelled' };
 // Smaller than this nobody reads it; then the layers go below each other.
 const SCALE_MIN = 0.8;
 
@@ -66,7 +67,7 @@ export function screen({ query, signal, draw }) {
   }
 
   function versionCard(machine, how, alone) {
-    const alive = machine.steps.reduce((sum, step) => sum + STATUSES.slice(0, 4).reduce((all, status) => all + (step.counts?.[status] ?? 0), 0), 0);
+    const alive = machine.steps.reduce((sum, step) => sum + ALIVE.reduce((all, status) => all + (step.counts?.[status] ?? 0), 0), 0);
     return h('section', { key: machine.version, class: 'card', 'aria-label': `Version ${machine.version}` },
       h('header', {}, h('h2', {}, `Version ${machine.version}`),
         h('span', { class: 'faint' }, `${whole(alive)} alive · `, machine.workers ? `${plural(machine.workers, 'worker')} ${machine.workers === 1 ? 'runs' : 'run'} it` : 'no worker runs it', ' · counted ', time(surveyed, 'now')),

@@ -18,7 +18,9 @@ page as materialized (
             limit $2) n
      where k.id = $1
 )
-select i.id, i.status, i.revision, i.round, i.held, i.on_parent_close, i.cancel_requested_at is not null as is_asked,
+select i.id, i.revision, i.round, i.held, i.on_parent_close, i.cancel_requested_at is not null as is_asked,
+       case when i.status = 'awaiting_signal' and coalesce(cardinality(i.awaits), 0) = 0 then 'sleeping'
+            else i.status end as status,
        p.parent_round
   from page p
   join outlast.instances i on i.id = any (array[p.id])

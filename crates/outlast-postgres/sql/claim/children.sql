@@ -10,7 +10,9 @@ select c.parent_id, c.id, c.parent_round, c.parent_position, c.on_parent_close, 
   from unnest($1::bigint[], $2::integer[]) as p (id, round)
  cross join lateral (
        select c.parent_id, c.id, c.parent_round, c.parent_position, c.on_parent_close, c.held, c.fsm, c.fsm_version,
-              c.run, c.status, c.state::text as state, c.result::text as result, c.last_error, c.finished_at
+              c.run, c.state::text as state, c.result::text as result, c.last_error, c.finished_at,
+              case when c.status = 'awaiting_signal' and coalesce(cardinality(c.awaits), 0) = 0 then 'sleeping'
+                   else c.status end as status
          from outlast.instances c
         where c.parent_id = p.id and c.parent_round = p.round
        offset 0) c

@@ -7,7 +7,9 @@
 -- measured row by row, so that none beyond the bound is read but one.
 with recursive
 page as materialized (
-    select c.id, c.parent_round, c.parent_position, c.on_parent_close, c.held, c.fsm, c.fsm_version, c.run, c.status,
+    select c.id, c.parent_round, c.parent_position, c.on_parent_close, c.held, c.fsm, c.fsm_version, c.run,
+           case when c.status = 'awaiting_signal' and coalesce(cardinality(c.awaits), 0) = 0 then 'sleeping'
+                else c.status end as status,
            c.state, c.result, c.last_error, c.finished_at
       from outlast.instances c
      where c.parent_id = $1 and ($2::integer is null or c.parent_round = $2) and c.id > $3

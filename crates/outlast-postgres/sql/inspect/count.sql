@@ -2,8 +2,10 @@
 --
 -- $1 fsm  $2 version  $3 step  $4 statuses  $5 queue  $6 correlation key  $7 partition key  $8 parent
 -- $9 inserted from, $10 until  $11 part of the error  $12 attempts from  $13 waits without a deadline
--- $14 deadline before  $15 ended from, $16 until  $17 where to stop
--- locks none   index the one of a filter, if any   bound $17 rows, and the statement timeout
+-- $14 deadline before  $15 ended from, $16 until
+-- $17 of those that are stored as awaiting a signal: only the sleeping, only the others, or with null all
+-- $18 where to stop
+-- locks none   index the one of a filter, if any   bound $18 rows, and the statement timeout
 select count(*) as instances
   from (select
           from outlast.instances i
@@ -23,4 +25,6 @@ select count(*) as instances
            and ($14::timestamptz is null or i.status = 'awaiting_signal' and i.await_deadline < $14)
            and ($15::timestamptz is null or i.finished_at >= $15)
            and ($16::timestamptz is null or i.finished_at < $16)
-         limit $17) as counted
+           and ($17::boolean is null or i.status <> 'awaiting_signal'
+                or (coalesce(cardinality(i.awaits), 0) = 0) = $17)
+         limit $18) as counted

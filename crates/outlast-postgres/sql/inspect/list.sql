@@ -3,13 +3,15 @@
 --
 -- $1 fsm  $2 version  $3 step  $4 statuses  $5 queue  $6 correlation key  $7 partition key  $8 parent
 -- $9 inserted from, $10 until  $11 part of the error  $12 attempts from  $13 waits without a deadline
--- $14 deadline before  $15 ended from, $16 until  $17 before this id  $18 how many, and one more  $19 how many to read
--- $20 whether states, results and dropped children are read  $21 how many bytes they may have
--- locks none   index instances_pkey   bound $19 rows, and $18 of them answered; $21 bytes of values
+-- $14 deadline before  $15 ended from, $16 until
+-- $17 of those that are stored as awaiting a signal: only the sleeping, only the others, or with null all
+-- $18 before this id  $19 how many, and one more  $20 how many to read
+-- $21 whether states, results and dropped children are read  $22 how many bytes they may have
+-- locks none   index instances_pkey   bound $20 rows, and $19 of them answered; $22 bytes of values
 --
 -- One row always, with what was read in `read_to`: when the page is not full and something is left, the last id that
 -- was read. Reading stops where the page is full, so that only a page that few fit pays for all of the bound.
--- Without $20 no value is read. With it, `fits` is false for the rows beyond the bound in bytes, which come without values. The
+-- Without $21 no value is read. With it, `fits` is false for the rows beyond the bound in bytes, which come without values. The
 -- first row always fits.
 with recursive
 page as materialized (
@@ -21,7 +23,7 @@ page as materialized (
            i.cancel_answered, i.join_needs, i.join_fails_fast, i.join_window, i.join_rest, i.children_started,
            i.children_failed, i.first_failure, i.joined, i.run, i.events, i.joining, i.joining_part,
        i.joining_first, i.joining_last, i.joining_left, i.needs_all_revision
-      from (select * from outlast.instances r where r.id < $17 order by r.id desc limit $19) i
+      from (select * from outlast.instances r where r.id < $18 order by r.id desc limit $20) i
      where ($1::text is null or i.fsm = $1)
        and ($2::integer is null or i.fsm_version = $2)
        and ($3::text is null or i.step = $3)
@@ -38,20 +40,22 @@ page as materialized (
        and ($14::timestamptz is null or i.status = 'awaiting_signal' and i.await_deadline < $14)
        and ($15::timestamptz is null or i.finished_at >= $15)
        and ($16::timestamptz is null or i.finished_at < $16)
+       and ($17::boolean is null or i.status <> 'awaiting_signal'
+            or (coalesce(cardinality(i.awaits), 0) = 0) = $17)
      order by i.id desc
-     limit $18
+     limit $19
 ),
 -- The last of those that were read, and with it the first that was not.
 edge as materialized (
     select r.id
       from outlast.instances r
-     where r.id < $17 and (select count(*) from page) < $18
+     where r.id < $18 and (select count(*) from page) < $19
      order by r.id desc
-    offset $19 - 1
+    offset $20 - 1
      limit 2
 ),
 listed as materialized (
-    select array_agg(p.id order by p.id desc) as ids from page p where $20::boolean
+    select array_agg(p.id order by p.id desc) as ids from page p where $21::boolean
 ),
 -- How many bytes the values of the first rows have, row by row: no value beyond the bound is read but one.
 fitting (place, bytes) as (
@@ -72,7 +76,7 @@ fitting (place, bytes) as (
               from outlast.instances i
              where i.id = any (array[(select l.ids[f.place + 1] from listed l)])
             offset 0) s
-     where f.bytes + s.bytes <= $21
+     where f.bytes + s.bytes <= $22
 ),
 last_fitting as materialized (
     select (select l.ids[max(f.place)] from listed l) as id from fitting f

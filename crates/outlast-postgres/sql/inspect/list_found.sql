@@ -3,31 +3,33 @@
 --
 -- $1 fsm  $2 version  $3 step  $4 statuses  $5 queue  $6 correlation key  $7 partition key  $8 parent
 -- $9 inserted from, $10 until  $11 part of the error  $12 attempts from  $13 waits without a deadline
--- $14 deadline before  $15 ended from, $16 until  $17 before this id  $18 how many, and one more
--- $19 how many to find, and one more  $20 the way: parent, deadline, ended or executing
--- $21 whether states, results and dropped children are read  $22 how many bytes they may have
+-- $14 deadline before  $15 ended from, $16 until
+-- $17 of those that are stored as awaiting a signal: only the sleeping, only the others, or with null all
+-- $18 before this id  $19 how many, and one more
+-- $20 how many to find, and one more  $21 the way: parent, deadline, ended or executing
+-- $22 whether states, results and dropped children are read  $23 how many bytes they may have
 -- locks none   index instances_children, instances_deadline, instances_finished, instances_locked, instances_pkey
--- bound $19 rows, and $18 of them answered; $22 bytes of values
+-- bound $20 rows, and $19 of them answered; $23 bytes of values
 --
--- One row always, with how many were found in `found`: with $19 of them there are too many to look at, and inspect/list.sql
+-- One row always, with how many were found in `found`: with $20 of them there are too many to look at, and inspect/list.sql
 -- is to be asked instead.
--- Without $21 no value is read. With it, `fits` is false for the rows beyond the bound in bytes, which come without values. The
+-- Without $22 no value is read. With it, `fits` is false for the rows beyond the bound in bytes, which come without values. The
 -- first row always fits.
 with recursive
 found as materialized (
-    (select r.id from outlast.instances r where $20 = 'parent' and r.parent_id = $8 limit $19)
+    (select r.id from outlast.instances r where $21 = 'parent' and r.parent_id = $8 limit $20)
     union all
-    (select r.id from outlast.instances r where $20 = 'deadline' and r.await_deadline < $14 limit $19)
+    (select r.id from outlast.instances r where $21 = 'deadline' and r.await_deadline < $14 limit $20)
     union all
     (select r.id
        from outlast.instances r
-      where $20 = 'ended'
+      where $21 = 'ended'
         and r.finished_at >= coalesce($15::timestamptz, '-infinity')
         and r.finished_at < coalesce($16::timestamptz, 'infinity')
-      limit $19)
+      limit $20)
     union all
     -- Compared, not asked whether it is there: that leaves no other index to find it by. Ids of workers begin at 1.
-    (select r.id from outlast.instances r where $20 = 'executing' and r.locked_by > 0 limit $19)
+    (select r.id from outlast.instances r where $21 = 'executing' and r.locked_by > 0 limit $20)
 ),
 page as materialized (
     select i.id, i.fsm, i.fsm_version, i.step, i.state, i.status, i.revision, i.result, i.last_error, i.queue,
@@ -40,7 +42,7 @@ page as materialized (
        i.joining_first, i.joining_last, i.joining_left, i.needs_all_revision
       from (select f.id
               from found f
-             where f.id < $17 and (select count(*) from found) < $19
+             where f.id < $18 and (select count(*) from found) < $20
              order by f.id desc
             offset 0) f
      cross join outlast.instances i
@@ -61,11 +63,13 @@ page as materialized (
        and ($14::timestamptz is null or i.status = 'awaiting_signal' and i.await_deadline < $14)
        and ($15::timestamptz is null or i.finished_at >= $15)
        and ($16::timestamptz is null or i.finished_at < $16)
+       and ($17::boolean is null or i.status <> 'awaiting_signal'
+            or (coalesce(cardinality(i.awaits), 0) = 0) = $17)
      order by f.id desc
-     limit $18
+     limit $19
 ),
 listed as materialized (
-    select array_agg(p.id order by p.id desc) as ids from page p where $21::boolean
+    select array_agg(p.id order by p.id desc) as ids from page p where $22::boolean
 ),
 -- How many bytes the values of the first rows have, row by row: no value beyond the bound is read but one.
 fitting (place, bytes) as (
@@ -86,7 +90,7 @@ fitting (place, bytes) as (
               from outlast.instances i
              where i.id = any (array[(select l.ids[f.place + 1] from listed l)])
             offset 0) s
-     where f.bytes + s.bytes <= $22
+     where f.bytes + s.bytes <= $23
 ),
 last_fitting as materialized (
     select (select l.ids[max(f.place)] from listed l) as id from fitting f

@@ -3,7 +3,9 @@
 -- $1 parent  $2 how many children
 -- locks none   index instances_children   bound $2
 select c.parent_round, c.status, count(*) as children
-  from (select i.parent_round, i.status
+  from (select i.parent_round,
+               case when i.status = 'awaiting_signal' and coalesce(cardinality(i.awaits), 0) = 0 then 'sleeping'
+                    else i.status end as status
           from outlast.instances i
          where i.parent_id = $1
          order by i.parent_round desc

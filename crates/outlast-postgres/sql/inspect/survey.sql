@@ -5,8 +5,10 @@
 -- locks none   index instances_pkey   bound $2
 select s.fsm, s.fsm_version, s.step, s.status,
        count(*) as instances,
-       count(*) filter (where s.status = 'awaiting_signal' and s.await_deadline is null) as without_deadline,
-       count(*) filter (where s.status = 'awaiting_signal' and s.await_deadline < s.overdue_before) as overdue,
+       count(*) filter (where s.status in ('awaiting_signal', 'sleeping') and s.await_deadline is null)
+           as without_deadline,
+       count(*) filter (where s.status in ('awaiting_signal', 'sleeping') and s.await_deadline < s.overdue_before)
+           as overdue,
        count(*) filter (where s.status in ('runnable', 'executing') and s.attempt >= $4) as retrying,
        count(*) filter (where s.status in ('runnable', 'executing')
                           and (s.events > 0 and starts_with(s.last_error, $5)
@@ -17,8 +19,10 @@ select s.fsm, s.fsm_version, s.step, s.status,
                i.updated_at, k.now - $3::bigint * interval '1 microsecond' as overdue_before
           from (select outlast.now() as now offset 0) k
          cross join lateral (
-               select i.id, i.fsm, i.fsm_version, i.step, i.status, i.await_deadline, i.attempt, i.events,
-                      i.last_error, i.updated_at
+               select i.id, i.fsm, i.fsm_version, i.step, i.await_deadline, i.attempt, i.events, i.last_error,
+                      i.updated_at,
+                      case when i.status = 'awaiting_signal' and coalesce(cardinality(i.awaits), 0) = 0 then 'sleeping'
+                           else i.status end as status
                  from outlast.instances i
                 where i.id > $1
                 order by i.id

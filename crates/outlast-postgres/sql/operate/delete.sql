@@ -40,5 +40,5 @@ events as (
 removed as (
     delete from outlast.instances i using doomed d where i.id = any (array[d.id]) returning i.id
 )
-select g.id, g.status, g.parent_id, g.is_cascading, g.id in (select r.id from removed r) as removed
+select g.id, g.parent_id, g.is_cascading, g.id in (select r.id from removed r) as removed
   from given g

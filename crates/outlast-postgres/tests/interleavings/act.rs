@@ -466,7 +466,7 @@ async fn cancel(store: &Postgres, ids: Vec<InstanceId>, extent: Extent) -> Resul
         match answer {
             CancelAnswer::Requested(was) => {
                 told.push(Told::Asked { id, was });
-                if was == Status::AwaitingSignal {
+                if matches!(was, Status::AwaitingSignal | Status::Sleeping) {
                     told.push(became(id, Status::Runnable));
                 }
             }

@@ -130,6 +130,7 @@ async fn early_joins(world: &World, history: &[Written]) -> Vec<String> {
                     then @ (Status::Runnable
                     | Status::Executing
                     | Status::AwaitingSignal
+                    | Status::Sleeping
                     | Status::AwaitingChildren) => pending.push((child.id, then)),
                 }
             }

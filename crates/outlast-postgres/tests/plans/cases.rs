@@ -645,7 +645,18 @@ fn looking(rows: usize) -> Vec<Case> {
             LIST,
             format!(
                 "'nothing', {}, 900000, 51, {rows}, true, 4194304",
-                nulls(15)
+                nulls(16)
+            ),
+        ),
+        // By what sleeps, and none does.
+        case(
+            "inspect/list",
+            2,
+            LIST,
+            format!(
+                "{}, '{{awaiting_signal}}', {}, true, 900000, 51, {rows}, true, 4194304",
+                nulls(3),
+                nulls(12)
             ),
         ),
         case(
@@ -653,7 +664,7 @@ fn looking(rows: usize) -> Vec<Case> {
             6,
             LIST_FOUND,
             format!(
-                "{}, {deadline}, null, null, 900000, 51, {}, 'deadline', true, 4194304",
+                "{}, {deadline}, null, null, null, 900000, 51, {}, 'deadline', true, 4194304",
                 nulls(13),
                 rows * 10
             ),
@@ -663,7 +674,18 @@ fn looking(rows: usize) -> Vec<Case> {
             6,
             LIST_FOUND,
             format!(
-                "{}, {ended}, {ended} + {} * interval '1 millisecond', 900000, 51, {}, 'ended', true, 4194304",
+                "{}, '{{awaiting_signal}}', {}, {deadline}, null, null, false, 900000, 51, {}, 'deadline', true, 4194304",
+                nulls(3),
+                nulls(9),
+                rows * 10
+            ),
+        ),
+        case(
+            "inspect/list_found",
+            6,
+            LIST_FOUND,
+            format!(
+                "{}, {ended}, {ended} + {} * interval '1 millisecond', null, 900000, 51, {}, 'ended', true, 4194304",
                 nulls(14),
                 table::ids(FAILED, 1)[0],
                 rows * 10
@@ -672,8 +694,8 @@ fn looking(rows: usize) -> Vec<Case> {
     ]
 }
 
-const LIST: &str = "text, integer, text, text[], text, text, text, bigint, timestamptz, timestamptz, text, integer, boolean, timestamptz, timestamptz, timestamptz, bigint, bigint, bigint, boolean, bigint";
-const LIST_FOUND: &str = "text, integer, text, text[], text, text, text, bigint, timestamptz, timestamptz, text, integer, boolean, timestamptz, timestamptz, timestamptz, bigint, bigint, bigint, text, boolean, bigint";
+const LIST: &str = "text, integer, text, text[], text, text, text, bigint, timestamptz, timestamptz, text, integer, boolean, timestamptz, timestamptz, timestamptz, boolean, bigint, bigint, bigint, boolean, bigint";
+const LIST_FOUND: &str = "text, integer, text, text[], text, text, text, bigint, timestamptz, timestamptz, text, integer, boolean, timestamptz, timestamptz, timestamptz, boolean, bigint, bigint, bigint, text, boolean, bigint";
 
 /// Correlation keys that are occupied.
 fn keys(rows: usize) -> String {

@@ -3,11 +3,12 @@
 -- Index: instances_parent.
 -- Bound: the limit.
 with recursive family (id, status) as (
-    select id, status
+    select id, iif(status = 'awaiting_signal' and coalesce(awaits, '[]') = '[]', 'sleeping', status)
     from instances
     where id = ?1
     union all
-    select child.id, child.status
+    select child.id,
+        iif(child.status = 'awaiting_signal' and coalesce(child.awaits, '[]') = '[]', 'sleeping', child.status)
     from family
     join instances as child on child.parent_id = family.id
     limit ?2)

@@ -4,7 +4,8 @@
 -- Bound: the limit.
 select parent_round, status, count(*) as children
 from (
-    select parent_round, status
+    select parent_round,
+        iif(status = 'awaiting_signal' and coalesce(awaits, '[]') = '[]', 'sleeping', status) as status
     from instances
     where parent_id = ?1
     order by parent_round desc

@@ -5,8 +5,8 @@
 -- Bound: the limit.
 select fsm, fsm_version, step, status,
     count(*) as instances,
-    count(*) filter (where status = 'awaiting_signal' and await_deadline is null) as without_deadline,
-    count(*) filter (where status = 'awaiting_signal' and await_deadline < ?3) as overdue,
+    count(*) filter (where status in ('awaiting_signal', 'sleeping') and await_deadline is null) as without_deadline,
+    count(*) filter (where status in ('awaiting_signal', 'sleeping') and await_deadline < ?3) as overdue,
     count(*) filter (where status in ('runnable', 'executing') and attempt >= ?4) as retrying,
     count(*) filter (where status in ('runnable', 'executing')
         and (events > 0 and substr(last_error, 1, length(?5)) = ?5
@@ -14,7 +14,8 @@ select fsm, fsm_version, step, status,
     min(updated_at) as oldest_updated_at,
     max(id) as last
 from (
-    select id, fsm, fsm_version, step, status, await_deadline, attempt, events, last_error, updated_at
+    select id, fsm, fsm_version, step, await_deadline, attempt, events, last_error, updated_at,
+        iif(status = 'awaiting_signal' and coalesce(awaits, '[]') = '[]', 'sleeping', status) as status
     from instances
     where id > ?1
     order by id

@@ -277,6 +277,7 @@ impl Checker {
             Status::Runnable
             | Status::Executing
             | Status::AwaitingSignal
+            | Status::Sleeping
             | Status::AwaitingChildren => true,
         };
         if !fits {

@@ -19,7 +19,7 @@ impl Client {
     pub async fn explain(&self, instance: &Instance) -> Result<String> {
         let is_parked = matches!(
             instance.status,
-            Status::AwaitingSignal | Status::AwaitingChildren
+            Status::AwaitingSignal | Status::Sleeping | Status::AwaitingChildren
         );
         let error = instance.last_error.as_deref().unwrap_or_default();
         let is_blocked = instance.status == Status::Runnable && error.starts_with(BLOCKED);
@@ -55,9 +55,11 @@ impl Client {
                     ..Surroundings::at(now)
                 }
             }
-            Status::AwaitingSignal | Status::Done | Status::Failed | Status::Cancelled => {
-                Surroundings::at(now)
-            }
+            Status::AwaitingSignal
+            | Status::Sleeping
+            | Status::Done
+            | Status::Failed
+            | Status::Cancelled => Surroundings::at(now),
         })
     }
 

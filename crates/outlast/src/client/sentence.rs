@@ -95,6 +95,7 @@ fn wished(status: Status, cancel: &CancelRequest, stands: &str, now: Timestamp) 
         }
         Status::Runnable
         | Status::AwaitingSignal
+        | Status::Sleeping
         | Status::AwaitingChildren
         | Status::Done
         | Status::Failed
@@ -117,6 +118,7 @@ fn standing(instance: &Instance, around: &Surroundings) -> String {
         Status::Runnable => due(instance, around),
         Status::Executing => executing(instance, around),
         Status::AwaitingSignal => awaiting_signal(instance, now),
+        Status::Sleeping => sleeping(instance, now),
         Status::AwaitingChildren => awaiting_children(instance, around),
         Status::Done | Status::Failed | Status::Cancelled => ended(instance, now),
     }
@@ -250,24 +252,27 @@ fn executing(instance: &Instance, around: &Surroundings) -> String {
 
 fn awaiting_signal(instance: &Instance, now: Timestamp) -> String {
     let names = instance.awaits.as_deref().unwrap_or_default();
-    let deadline = instance.await_deadline;
     if instance.needs_all
         && let Some(what) = enumerated(names, "and")
     {
-        return match deadline {
+        return match instance.await_deadline {
             Some(at) => format!("waits for signal {what}, and {}", until("until", at, now)),
             None => format!("waits for signal {what}, without a deadline"),
         };
     }
     let Some(what) = alternatives(names) else {
-        return match deadline {
-            Some(at) => format!("sleeps {}", until("until", at, now)),
-            None => "sleeps without an end".to_owned(),
-        };
+        return sleeping(instance, now);
     };
-    match deadline {
+    match instance.await_deadline {
         Some(at) => format!("waits for signal {what} {}", until("until", at, now)),
         None => format!("waits for signal {what}, without a deadline"),
+    }
+}
+
+fn sleeping(instance: &Instance, now: Timestamp) -> String {
+    match instance.await_deadline {
+        Some(at) => format!("sleeps {}", until("until", at, now)),
+        None => "sleeps without an end".to_owned(),
     }
 }
 
@@ -367,7 +372,7 @@ fn flowing(instance: &Instance, waits: &Waits, now: Timestamp) -> Option<String>
     }
     if !matches!(
         instance.status,
-        Status::AwaitingSignal | Status::AwaitingChildren
+        Status::AwaitingSignal | Status::Sleeping | Status::AwaitingChildren
     ) {
         return None;
     }
@@ -465,6 +470,7 @@ fn stuck(instance: &Instance, blocked: &Blocked, now: Timestamp) -> String {
         Status::Runnable
         | Status::Executing
         | Status::AwaitingSignal
+        | Status::Sleeping
         | Status::AwaitingChildren
         | Status::Done
         | Status::Failed

@@ -136,11 +136,6 @@ fn a_wait_for_signals_says_which_and_until_when() {
             deadline(-3),
             "waits for signal paid until 14:59:57 UTC, which was 3 s ago: the timers wake it",
         ),
-        (
-            names(&[]),
-            deadline(40),
-            "sleeps until 15:00:40 UTC (in 40 s)",
-        ),
     ] {
         let parked = Instance {
             awaits,
@@ -148,6 +143,19 @@ fn a_wait_for_signals_says_which_and_until_when() {
             ..instance(Status::AwaitingSignal)
         };
         says(&parked, &Surroundings::at(NOW), expected);
+    }
+}
+
+#[test]
+fn a_sleep_says_until_when() {
+    for awaits in [None, Some(Vec::new())] {
+        let asleep = Instance {
+            awaits,
+            await_deadline: Some(NOW + SECOND * 40),
+            ..instance(Status::Sleeping)
+        };
+        let expected = "sleeps until 15:00:40 UTC (in 40 s)";
+        says(&asleep, &Surroundings::at(NOW), expected);
     }
 }
 
@@ -654,7 +662,7 @@ fn a_workflow_says_what_it_waits_for_by_kind_name_and_call() {
 
 #[test]
 fn a_workflow_whose_history_does_not_tell_says_what_its_row_does() {
-    let asleep = Instance {
+    let parked = Instance {
         awaits: Some(vec!["approved".into()]),
         ..workflow(Status::AwaitingSignal)
     };
@@ -663,7 +671,7 @@ fn a_workflow_whose_history_does_not_tell_says_what_its_row_does() {
         ..Surroundings::at(NOW)
     };
     says(
-        &asleep,
+        &parked,
         &nothing,
         "waits for signal approved, without a deadline",
     );
@@ -675,7 +683,7 @@ fn a_workflow_whose_history_does_not_tell_says_what_its_row_does() {
         ..Surroundings::at(NOW)
     };
     says(
-        &asleep,
+        &parked,
         &cut,
         "waits for signal approved (call 5); only a part of its history and children was looked at",
     );

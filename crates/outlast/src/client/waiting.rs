@@ -106,6 +106,7 @@ impl Client {
         self.wait_until(target.into(), at_most, |status| match status {
             Status::Runnable | Status::Executing => false,
             Status::AwaitingSignal
+            | Status::Sleeping
             | Status::AwaitingChildren
             | Status::Done
             | Status::Failed

@@ -283,7 +283,7 @@ impl Committer {
                     hints.queue(queue, delay);
                 }
             }
-            Status::AwaitingSignal => {
+            Status::AwaitingSignal | Status::Sleeping => {
                 if let Outcome::Wait {
                     timeout: Some(timeout),
                     ..

@@ -67,7 +67,12 @@ impl Surveyor {
     }
 
     async fn count_parked(&self) -> Result<(), Error> {
-        for status in [Status::AwaitingSignal, Status::AwaitingChildren] {
+        let parked = [
+            Status::AwaitingSignal,
+            Status::Sleeping,
+            Status::AwaitingChildren,
+        ];
+        for status in parked {
             let filter = Filter {
                 statuses: vec![status],
                 ..Filter::default()

@@ -66,6 +66,12 @@ impl<M: Machine> Expected<M> {
         this
     }
 
+    /// Parked until the time has come, and for nothing else.
+    #[track_caller]
+    pub fn sleeps(self) -> Self {
+        self.is(Status::Sleeping)
+    }
+
     /// Parked until its children have ended.
     #[track_caller]
     pub fn awaits_children(self) -> Self {

@@ -375,6 +375,7 @@ pub(crate) fn end_of(kind: CallKind, child: &Child) -> Option<EventKind> {
         Status::Runnable
         | Status::Executing
         | Status::AwaitingSignal
+        | Status::Sleeping
         | Status::AwaitingChildren => return None,
     })
 }

@@ -7,6 +7,7 @@
 
 mod applying;
 mod calls;
+mod comparison;
 mod history;
 mod open;
 mod recording;
@@ -56,6 +57,9 @@ pub(crate) struct Runtime {
     last_call: i32,
     pub(super) calls: Vec<Call>,
     pub(super) units: Vec<Unit>,
+    /// How many of the calls and units have been compared with the history.
+    compared_calls: usize,
+    compared_units: usize,
     /// The units that the code waited for when it was last run, and has not dropped since, in their order.
     polled: SmallVec<[usize; 2]>,
     /// Why the run is to end, once it was told.
@@ -138,6 +142,8 @@ impl Runtime {
             first_of,
             calls: Vec::new(),
             units: Vec::new(),
+            compared_calls: 0,
+            compared_units: 0,
             polled: SmallVec::new(),
             cancelled: None,
             shielded: false,

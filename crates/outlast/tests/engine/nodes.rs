@@ -121,7 +121,7 @@ where
     })
     .await;
     let parked = worker.get(id).await.unwrap().unwrap();
-    assert_eq!(parked.status, Status::AwaitingSignal);
+    assert_eq!(parked.status, Status::Sleeping);
 
     let house = node(store, "house", Roles::MAINTENANCE);
     let house = house.start().await.unwrap();

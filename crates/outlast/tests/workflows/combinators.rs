@@ -13,10 +13,12 @@ on_both_stores!(
     code_that_asked_for_the_time_may_end_with_the_first_of_two_steps,
     a_signal_is_heard_once_by_code_that_asks_for_the_time_after_it,
     calls_in_unordered_futures_are_all_waited_for,
+    calls_of_one_poll_are_found_in_the_history_in_any_order,
+    calls_of_one_poll_that_the_history_does_not_have_block,
 );
 
 mod all_of_them {
-    // Every fifth of 819, so that each combinator comes with each pair and with several of what is asked for.
+    // Every fifth of 945, so that each combinator comes with each pair and with several of what is asked for.
     #[tokio::test]
     async fn code_comes_to_the_same_with_every_combinator_on_sqlite() {
         crate::support::on_sqlite(|ground| super::comes_to_the_same(ground, 5)).await;
@@ -67,6 +69,76 @@ async fn calls_in_unordered_futures_are_all_waited_for(ground: Ground) {
     assert_eq!(result_of(&ground, code, ()).await, json!(6));
 }
 
+/// Three calls side by side, in an order that the test chooses; two differ by what they are given alone.
+fn side_by_side(order: &'static [usize]) -> Script {
+    script(move |flow, _| async move {
+        let branch = |index: usize| match index {
+            0 => flow.activity(Double, 1).into_future().boxed(),
+            1 => flow.activity(Double, 2).into_future().boxed(),
+            _ => async {
+                let (a, b) = flow
+                    .all((number(&flow, "x", 5), flow.signal::<Go>()))
+                    .await?;
+                Ok(a + b.0)
+            }
+            .boxed(),
+        };
+        let mut results = vec![0; 3];
+        let calls = order.iter().map(|&index| branch(index));
+        for (index, result) in order.iter().zip(join_all(calls).await) {
+            results[*index] = result?;
+        }
+        Ok(results)
+    })
+}
+
+async fn calls_of_one_poll_are_found_in_the_history_in_any_order(ground: Ground) {
+    let orders: [&'static [usize]; 6] = [
+        &[0, 1, 2],
+        &[0, 2, 1],
+        &[1, 0, 2],
+        &[1, 2, 0],
+        &[2, 0, 1],
+        &[2, 1, 0],
+    ];
+    for first in orders {
+        for then in orders {
+            let mut harness = ground.runs(side_by_side(first)).await;
+            let id = begin(&harness, ()).await;
+            harness.run().await;
+            let mut harness = ground.runs(side_by_side(then)).await;
+            go(&harness, id.get(), 7).await;
+            harness.run_all().await;
+            let row = get(&harness, id).await;
+            let error = row.last_error.as_deref().unwrap_or_default();
+            assert_eq!(row.status, Status::Done, "{first:?} {then:?}: {error}");
+            assert_eq!(output(&row), json!([2, 4, 12]), "{first:?} {then:?}");
+        }
+    }
+}
+
+async fn calls_of_one_poll_that_the_history_does_not_have_block(ground: Ground) {
+    let mut harness = ground.runs(side_by_side(&[0, 1, 2])).await;
+    let id = begin(&harness, ()).await;
+    harness.run().await;
+    let other = script(|flow, _| async move {
+        let (a, b) = join!(
+            flow.activity(Double, 1).into_future(),
+            flow.signal::<Go>().into_future()
+        );
+        Ok(a? + b?.0)
+    });
+    let mut harness = ground.runs(other).await;
+    go(&harness, id.get(), 7).await;
+    harness.run().await;
+    let row = get(&harness, id).await;
+    let error = row.last_error.unwrap_or_default();
+    assert!(
+        error.contains("of call 2; the code has call 2: signal \"go\""),
+        "{error}"
+    );
+}
+
 /// How two branches are put together.
 #[derive(Clone, Copy, Debug)]
 enum Together {
@@ -79,13 +151,15 @@ enum Together {
     Select,
     SelectAndRest,
     SelectAll,
-    SelectMacro,
+    SelectBiased,
+    SelectRandom,
     TokioSelect,
+    TokioRandom,
     UnorderedFirst,
     DroppedUnpolled,
 }
 
-const TOGETHER: [Together; 13] = [
+const TOGETHER: [Together; 15] = [
     Together::Join,
     Together::JoinMacro,
     Together::TryJoin,
@@ -95,8 +169,10 @@ const TOGETHER: [Together; 13] = [
     Together::Select,
     Together::SelectAndRest,
     Together::SelectAll,
-    Together::SelectMacro,
+    Together::SelectBiased,
+    Together::SelectRandom,
     Together::TokioSelect,
+    Together::TokioRandom,
     Together::UnorderedFirst,
     Together::DroppedUnpolled,
 ];
@@ -291,12 +367,19 @@ async fn together(flow: &Flow, case: Case) -> FlowResult<Vec<u64>> {
             vec![first?, number(flow, "amid", 7).await?, rest.await?]
         }
         Together::SelectAll => vec![select_all([a, b]).await.0?],
-        Together::SelectMacro => {
+        Together::SelectBiased => {
             let (mut a, mut b) = (a.fuse(), b.fuse());
             select_biased! { a = a => vec![a?], b = b => vec![b?] }
         }
+        Together::SelectRandom => {
+            let (mut a, mut b) = (a.fuse(), b.fuse());
+            futures_util::select! { a = a => vec![a?], b = b => vec![b?] }
+        }
         Together::TokioSelect => {
             tokio::select! { biased; a = a => vec![a?], b = b => vec![b?] }
+        }
+        Together::TokioRandom => {
+            tokio::select! { a = a => vec![a?], b = b => vec![b?] }
         }
         Together::UnorderedFirst => {
             let mut calls: FuturesUnordered<_> = [a, b].into_iter().collect();
@@ -337,8 +420,10 @@ fn has_both(together: Together) -> bool {
         | Together::SelectAndRest => true,
         Together::Select
         | Together::SelectAll
-        | Together::SelectMacro
+        | Together::SelectBiased
+        | Together::SelectRandom
         | Together::TokioSelect
+        | Together::TokioRandom
         | Together::UnorderedFirst
         | Together::DroppedUnpolled => false,
     }

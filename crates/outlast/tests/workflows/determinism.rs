@@ -165,7 +165,7 @@ async fn what_is_foreign_works_inside_a_step(ground: Ground) {
 async fn changed(ground: &Ground, code: Script) -> String {
     let mut old = ground.runs(original()).await;
     let id = ran(&mut old, ()).await;
-    old.expect(id).await.awaits([]);
+    old.expect(id).await.sleeps();
     let before = history(&old, id, 1).await;
     old.advance(SECOND).await;
     let mut new = ground.runs(code).await;

@@ -197,7 +197,7 @@ async fn a_signal_for_a_branch_that_was_dropped_stays_in_the_inbox(ground: Groun
     harness.signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     // Parked for the timer and for nothing else.
-    harness.expect(id).await.awaits([]);
+    harness.expect(id).await.sleeps();
     go(&harness, id.get(), 7).await;
     assert_eq!(harness.run().await.steps, 0);
     harness.run_all().await;

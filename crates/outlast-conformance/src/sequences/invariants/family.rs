@@ -14,7 +14,8 @@ pub(super) fn broken_in_row(row: &Instance) -> impl Iterator<Item = &'static str
         it.joined.is_none() && decided.is_none()
     });
     let is_wished_to_end = row.cancel.as_ref().is_some_and(|it| !it.answered);
-    let is_parked = is_joining || row.status == Status::AwaitingSignal;
+    let is_waiting = matches!(row.status, Status::AwaitingSignal | Status::Sleeping);
+    let is_parked = is_joining || is_waiting;
     let rules = [
         (
             row.barrier.is_some() == (row.round > 0),

@@ -390,7 +390,7 @@ fn begin_visits(before: &Tables, after: &mut Tables) {
 fn stay_in_visits(before: &Tables, after: &mut Tables) {
     for (id, old) in &before.instances {
         if let Some(new) = after.instances.get_mut(id)
-            && new.status == Status::AwaitingSignal
+            && matches!(new.status, Status::AwaitingSignal | Status::Sleeping)
         {
             new.entered = old.entered;
         }

@@ -45,11 +45,12 @@ impl Runtime {
         }
     }
 
-    /// The code was polled. Answers the wakers of all calls that it waits for, in the order in which
+    /// The code was polled: its new calls are compared with the history. Answers the wakers of all calls that it waits for, in the order in which
     /// they were polled: each call is polled again with the code, since what it waits for is what it
     /// polls.
     pub(in crate::workflow) fn end_poll(&mut self) -> Vec<Waker> {
         self.code_waker = None;
+        self.compare_new_calls();
         std::mem::take(&mut self.kept_wakers)
     }
 

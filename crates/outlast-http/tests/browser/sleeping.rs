@@ -1,0 +1,88 @@
+//! What waits for the time alone is shown as sleeping on every screen, wide and narrow.
+
+use crate::Visit;
+use crate::machines::{Patrol, Watch};
+use crate::page::Theme;
+use crate::screens::pictures;
+use crate::stage::{Setting, Stage};
+use outlast::Status;
+use outlast::prelude::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sleeping_instance_is_sleeping_on_every_screen() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::sqlite(Setting::default()).await;
+    let waits = stage.checkout(1).await;
+    let new = New::<Patrol>(Watch::Walk);
+    let asleep = stage.engine.insert(new).await.unwrap();
+    let asleep = asleep.id().unwrap().get();
+    stage.reaches(asleep, Status::Sleeping).await;
+    let page = &visit.page;
+
+    // The list, its badges and its filter.
+    page.go(&format!("{}instances", stage.ui)).await;
+    page.until_text(&format!("[data-row='{asleep}']"), "sleeping")
+        .await;
+    page.until_text(&format!("[data-row='{waits}']"), "awaiting signal")
+        .await;
+    let moon = format!("document.querySelector(\"[data-row='{asleep}'] .status.is-sleeping svg\")");
+    page.until(&moon, "its shape").await;
+    page.click(".statuses .is-sleeping").await;
+    let rows = "[...document.querySelectorAll('tbody [data-row]')].map((row) => row.dataset.row)";
+    let only = format!("JSON.stringify({rows}) === JSON.stringify(['{asleep}'])");
+    page.until(&only, "only what sleeps").await;
+    assert!(page.address().await.contains("status=sleeping"));
+    page.click(".statuses .is-sleeping").await;
+    page.click(".statuses .is-awaiting_signal").await;
+    let only = format!("JSON.stringify({rows}) === JSON.stringify(['{waits}'])");
+    page.until(&only, "only what awaits a signal").await;
+
+    // Its own page.
+    page.go(&format!("{}instances/{asleep}", stage.ui)).await;
+    page.until("document.querySelector('[data-status=sleeping]')", "it")
+        .await;
+    page.until_text("[data-waiting]", "sleeps until").await;
+    page.until_text("main", "Sleeps until").await;
+
+    // Its machine.
+    page.go(&format!("{}machine?name=patrol", stage.ui)).await;
+    let counted =
+        "document.querySelector(\"[data-step-count='rest sleeping']\")?.textContent === '1'";
+    page.until(counted, "the count at its step").await;
+
+    // The overview, whose counts lead to the lists.
+    for (theme, width, name) in [
+        (Theme::Light, 1280, "sleeping-light"),
+        (Theme::Dark, 1280, "sleeping-dark"),
+        (Theme::Light, 1090, "sleeping-narrow"),
+        (Theme::Light, 390, "sleeping-phone"),
+    ] {
+        page.prefer(theme).await;
+        page.size(width, 900).await;
+        for (path, screen) in [
+            (String::new(), "overview"),
+            ("instances".into(), "list"),
+            (format!("instances/{asleep}"), "instance"),
+            ("machine?name=patrol".into(), "machine"),
+        ] {
+            page.go(&format!("{}{path}", stage.ui)).await;
+            page.until_text("main", "sleeping").await;
+            if screen == "overview" {
+                let counted = "document.querySelector('[data-count=sleeping]').textContent === '1' \
+                    && document.querySelector('[data-count=awaiting_signal]').textContent === '1'";
+                page.until(counted, "both counts").await;
+                let cut = "[...document.querySelectorAll('.tile')].filter((tile) => tile.scrollWidth > tile.clientWidth) \
+                    .map((tile) => tile.textContent)";
+                assert_eq!(page.value(cut).await, serde_json::json!([]), "{width} wide");
+            }
+            let fits = format!("document.documentElement.scrollWidth <= {width}");
+            page.until(&fits, "that it fits").await;
+            let file = pictures().join(format!("{name}-{screen}.png"));
+            page.picture(&file).await;
+        }
+    }
+    visit.end().await;
+    stage.end().await;
+}
