@@ -181,7 +181,7 @@ pub(super) fn wake_if_complete(row: &mut Instance, now: Timestamp, woken: &mut Q
         make_runnable(row, now, woken);
         return true;
     }
-    change_status(row, Status::AwaitingSignal);
+    change_status(row, Status::AwaitingSignal.derived(has_names));
     false
 }
 

@@ -148,9 +148,9 @@ pub async fn ends_are_counted_one_by_one(subject: &Subject) {
     }
     subject.commit(&children[2], done()).await;
     let row = subject.get(id).await;
-    assert_eq!((row.status, counts(&row)), (Status::AwaitingSignal, (0, 0)));
+    assert_eq!((row.status, counts(&row)), (Status::Sleeping, (0, 0)));
     assert_eq!(joined(&row), Some(Joined::All));
-    assert!(row.is_sleeping());
+    assert_eq!(row.status, Status::Sleeping);
     subject.pass(seconds(10));
     assert_eq!(fired(subject).await, [id]);
     let claim = subject.claim_the(worker, id).await;

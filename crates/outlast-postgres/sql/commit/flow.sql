@@ -134,7 +134,9 @@ written as (
       from decided d
      cross join clock k
      where i.id = any (array[d.id])
-    returning i.id, d.revision, i.status, case when i.status = 'runnable' then i.queue end as woken, k.now as at
+    returning i.id, d.revision,
+              case when i.status = 'awaiting_signal' and coalesce(cardinality(i.awaits), 0) = 0
+                   then 'sleeping' else i.status end as status, case when i.status = 'runnable' then i.queue end as woken, k.now as at
 )
 select w.id, w.revision, w.status, w.woken, w.at, null::timestamptz as cancel_requested_at, null::text as cancel_reason
   from written w

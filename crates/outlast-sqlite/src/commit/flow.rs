@@ -156,7 +156,7 @@ fn wait(
     };
     let Some((ends, seen)) = ends.zip(seen) else {
         write_on(tx, commit, &waiting, begun)?;
-        return Ok(waiting.status);
+        return Ok(waiting.reported());
     };
     tx.prepare(FLOW_JOIN)?.execute(params![
         commit.claim.id.0,
@@ -177,7 +177,7 @@ fn wait(
         waiting.needs_all
     ])?;
     history::write(tx, commit.claim.id, &commit.events)?;
-    Ok(waiting.status)
+    Ok(waiting.reported())
 }
 
 /// What a flow comes to, and what it waits for beside ends of children.
@@ -198,6 +198,12 @@ impl Waiting {
             deadline: None,
             needs_all: false,
         }
+    }
+
+    /// The status as readers see it: a workflow that lacks nothing but the time sleeps.
+    fn reported(&self) -> Status {
+        let awaits_names = self.names.as_deref().is_some_and(|names| names != "[]");
+        self.status.derived(awaits_names)
     }
 
     /// Whatever comes first wakes it.

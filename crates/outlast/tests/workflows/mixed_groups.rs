@@ -322,7 +322,7 @@ async fn a_row_says_what_is_missing_of_a_mixed_group(ground: Ground) {
     assert!(told.contains("and signal go (call 4)"), "{told}");
     comes(&mut harness, id, GoComes, begun).await;
     let row = get(&harness, id).await;
-    assert!(row.needs_all && row.is_sleeping());
+    assert!(row.needs_all && row.status == Status::Sleeping);
     assert_eq!((row.awaits, row.await_deadline), (Some(Vec::new()), due));
     comes(&mut harness, id, Timer(1), begun).await;
     let row = get(&harness, id).await;
@@ -433,7 +433,7 @@ async fn a_mixed_group_with_a_window_starts_all_of_its_children(ground: Ground) 
     let mut harness = ground.runs(code).await;
     let id = ran(&mut harness, ()).await;
     assert_eq!(
-        (runs.get(), get(&harness, id).await.is_sleeping()),
+        (runs.get(), get(&harness, id).await.status == Status::Sleeping),
         (1, true)
     );
     harness.advance(SECOND).await;
