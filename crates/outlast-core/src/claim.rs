@@ -137,8 +137,8 @@ pub struct Claim {
     pub run: i32,
     /// How many events the history of that run has.
     pub events: i32,
-    /// The names of the wait that led here; empty when it was none. Of a wait that [needed all](crate::Park::needs_all),
-    /// those that had not come.
+    /// The names of the wait that led here; empty when it was none. Of a wait that [needed
+    /// all](crate::Park::needs_all), those that had not come.
     pub awaits: Vec<String>,
     /// Every signal it has not consumed, oldest first.
     pub inbox: Vec<Signal>,

@@ -120,9 +120,10 @@ impl Ties {
 /// | goes on: enough of a part have ended | the parts | 0 | the count | 0 | all |
 /// | goes on: only a signal is there | the parts | what is left | the count | 0 | none |
 ///
-/// **A park that [needs all](crate::Park::needs_all)** goes on only when all of it is there, or a child has ended badly, is gone
-/// or was not started. Else it awaits children while ends are missing, and signals after that. `awaits` are the
-/// names that are not in the inbox, and a moment that has passed is no deadline. `joined` is all from the last end on.
+/// **A park that [needs all](crate::Park::needs_all)** goes on only when all of it is there, or a
+/// child has ended badly, is gone or was not started. Else it awaits children while ends are
+/// missing, and signals after that. `awaits` are the names that are not in the inbox, and a moment
+/// that has passed is no deadline. `joined` is all from the last end on.
 ///
 /// Each part has what is left of its own count, at least 0. `children_pending` is the least of these, and the count is the
 /// least of theirs: what is nearest wakes. An end is counted in every part that has the child, and is one bad end all the

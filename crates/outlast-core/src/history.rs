@@ -252,11 +252,13 @@ pub struct Park {
     pub deadline: Option<Due>,
     /// Ends of children.
     pub ends: Option<Ends>,
-    /// Whether nothing wakes it before all of it is there: a signal of every name, the moment, and as many ends as its one
-    /// part waits for. A bad end and a cancel wake it at once all the same.
+    /// Whether nothing wakes it before all of it is there: a signal of every name, the moment, and
+    /// as many ends as its one part waits for. A bad end and a cancel wake it at once all the
+    /// same.
     ///
-    /// What is there is taken off the row: a name leaves `awaits` when its signal is in the inbox, the deadline is
-    /// cleared when it has come, and after the last end the status is [`AwaitingSignal`](crate::Status::AwaitingSignal).
+    /// What is there is taken off the row: a name leaves `awaits` when its signal is in the inbox,
+    /// the deadline is cleared when it has come, and after the last end the status is
+    /// [`AwaitingSignal`](crate::Status::AwaitingSignal).
     pub needs_all: bool,
 }
 

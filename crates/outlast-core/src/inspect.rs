@@ -126,11 +126,12 @@ pub struct Instance {
     pub partition_key: Option<String>,
     pub locked_by: Option<WorkerId>,
     pub awaits: Option<Vec<String>>,
-    /// Until when it waits at most: for a signal, or for its children. Where it [needs all](Instance::needs_all), until when
-    /// it waits at least.
+    /// Until when it waits at most: for a signal, or for its children. Where it [needs
+    /// all](Instance::needs_all), until when it waits at least.
     pub await_deadline: Option<Timestamp>,
-    /// Whether it is parked until all of it is there ([`Park::needs_all`](crate::Park::needs_all)): `awaits`, the deadline
-    /// and the children are then what is missing.
+    /// Whether it is parked until all of it is there
+    /// ([`Park::needs_all`](crate::Park::needs_all)): `awaits`, the deadline and the children are
+    /// then what is missing.
     pub needs_all: bool,
     pub parent: Option<Parent>,
     /// Its position in its parent's fan-out.

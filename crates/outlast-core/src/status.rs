@@ -13,7 +13,8 @@ pub enum Status {
     Runnable,
     /// Claimed by a worker.
     Executing,
-    /// Parked until a signal of an awaited name arrives or the deadline comes; a workflow also until both have.
+    /// Parked until a signal of an awaited name arrives or the deadline comes; a workflow also
+    /// until both have.
     AwaitingSignal,
     /// Parked until the deadline comes: it waits for the time alone.
     ///
@@ -105,9 +106,10 @@ impl Status {
     /// Whether an instance may go from this status to `to`.
     ///
     /// `Executing → Executing` is a run-ahead commit, `AwaitingSignal → Executing` a delivery that hands what
-    /// it wakes to a worker. `AwaitingChildren → AwaitingSignal` is a workflow that needs more than its children, all of
-    /// which have ended ([`Park::needs_all`](crate::Park::needs_all)). The only ways out of an end are an operator's
-    /// recorded retry of a failed or cancelled instance (I4).
+    /// it wakes to a worker. `AwaitingChildren → AwaitingSignal` is a workflow that needs more
+    /// than its children, all of which have ended ([`Park::needs_all`](crate::Park::needs_all)).
+    /// The only ways out of an end are an operator's recorded retry of a failed or cancelled
+    /// instance (I4).
     pub fn may_become(self, to: Status) -> bool {
         use Status::*;
         match self {

@@ -131,10 +131,11 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// A signal wakes its target when that is awaiting signals, or is a workflow awaiting children, and its name is among
     /// the awaited; the target becomes runnable, eligible now, `awaits` kept, the deadline cleared. Otherwise it waits
-    /// in the inbox. Of a target that [needs all](crate::Park::needs_all) it takes the name off `awaits` instead, and wakes
-    /// only when nothing is missing any more. Signals of one batch arrive in the caller's order, as if sent one by one: the first
-    /// match wakes, a dedup key of an earlier one makes a duplicate. Duplicate goes before no target,
-    /// no target before a full inbox.
+    /// in the inbox. Of a target that [needs all](crate::Park::needs_all) it takes the name off
+    /// `awaits` instead, and wakes only when nothing is missing any more. Signals of one batch
+    /// arrive in the caller's order, as if sent one by one: the first match wakes, a dedup key of
+    /// an earlier one makes a duplicate. Duplicate goes before no target, no target before a full
+    /// inbox.
     ///
     /// A dedup key is known when the instance was sent a signal with it, whatever became of the signal and of the
     /// instance. For a signal by key it is known when any of the latest
@@ -191,8 +192,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Wakes waits, joins and parks of workflows whose deadline has come: runnable, eligible now, `attempt` and `awaits` as they were,
     /// the deadline cleared. A timeout is a wake, not a failure. A join is decided by it
-    /// ([`Joined::Deadline`](crate::Joined::Deadline)). A workflow that [needs all](crate::Park::needs_all) and lacks
-    /// children or signals is not woken: its deadline is cleared.
+    /// ([`Joined::Deadline`](crate::Joined::Deadline)). A workflow that [needs
+    /// all](crate::Park::needs_all) and lacks children or signals is not woken: its deadline is
+    /// cleared.
     ///
     /// *Atomic*. *Locks*: own rows by deadline, skipping what others hold. *Bound*: `max`, at most
     /// [`BATCH_MAX`](crate::limits::BATCH_MAX). *Idempotent*.

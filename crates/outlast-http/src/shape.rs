@@ -50,7 +50,8 @@ pub(crate) struct InstanceBody {
     pub(crate) awaits: Option<Vec<String>>,
     /// Until when it waits at most, for a signal or for its children; with `needs_all`, at least.
     pub(crate) await_deadline: Option<Moment>,
-    /// Whether it waits until all of it is there: `awaits`, the deadline and the children are what is missing.
+    /// Whether it waits until all of it is there: `awaits`, the deadline and the children are what
+    /// is missing.
     pub(crate) needs_all: bool,
     pub(crate) children_pending: i32,
     /// How often it has fanned out.

@@ -1,11 +1,13 @@
--- A workflow that waits for a group of children, timers and signals is woken once, when all of it is there
--- (docs/decisions/0047).
+-- A workflow that waits for a group of children, timers and signals is woken once, when all of it
+-- is there (docs/decisions/0047).
 --
--- The column costs no rewriting and is not indexed. Whoever waits already is woken by whatever comes first, as before.
+-- The column costs no rewriting and is not indexed. Whoever waits already is woken by whatever
+-- comes first, as before.
 
 alter table outlast.instances
-    -- The revision at which a workflow parked that needs all of what it waits for. It says nothing of any other revision,
-    -- so that nobody has to clear it: a build that does not know it parks at a later one.
+    -- The revision at which a workflow parked that needs all of what it waits for. It says nothing
+    -- of any other revision, so that nobody has to clear it: a build that does not know it parks
+    -- at a later one.
     add column needs_all_revision bigint;
 
 -- Sends one signal, for the drivers' adapters. The target is an id, or a machine and a correlation key. Answers
@@ -39,7 +41,8 @@ declare
     known   bigint;
     ended   boolean;
     matches boolean;
-    -- What the target still awaits after this, when it needs all of it, and whether more than signals is missing.
+    -- What the target still awaits after this, when it needs all of it, and whether more than
+    -- signals is missing.
     awaited text[];
     lacks   boolean;
 begin

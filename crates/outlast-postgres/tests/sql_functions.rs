@@ -5,8 +5,8 @@
 mod support;
 
 use outlast_core::{
-    Answer, Delivery, Extent, Inspect, Instance, InstanceId, Json, ManualClock, NewInstance,
-    NewSignal, Scope, Start, Status, Store, Target, Timestamp,
+    Answer, Delivery, Extent, Flowing, Inspect, Instance, InstanceId, Json, ManualClock,
+    NewInstance, NewSignal, Outcome, Park, Scope, Start, Status, Store, Target, Timestamp,
 };
 use outlast_postgres::Postgres;
 use std::time::Duration;
@@ -209,6 +209,39 @@ async fn a_signal_wakes_after_the_commit_and_not_after_a_rollback() {
     assert_eq!(claim.id, id);
     let payload: serde_json::Value = claim.inbox[0].payload.decode().unwrap();
     assert_eq!(payload["amount"], 100);
+    both.close().await;
+}
+
+/// One that needs all is woken by the signal that completes it.
+#[tokio::test]
+async fn a_signal_by_sql_takes_its_name_off_what_a_workflow_needs() {
+    let both = Both::open().await;
+    let store = &both.store;
+    let id = work::insert(store, task()).await;
+    let worker = worker(store).await;
+    let outcome = Outcome::Flow {
+        children: Vec::new(),
+        window: None,
+        then: Flowing::Park(Park {
+            names: vec!["go".into(), "halt".into()],
+            needs_all: true,
+            ..Park::default()
+        }),
+    };
+    commit(store, &claim(store, worker).await, outcome).await;
+    for (name, missing, status) in [
+        ("halt", &["go"][..], Status::AwaitingSignal),
+        ("halt", &["go"], Status::AwaitingSignal),
+        ("go", &[], Status::Runnable),
+    ] {
+        let call = format!("outlast.signal({id}, '{name}')");
+        assert_eq!(both.signal(&call).await, "delivered");
+        let row = get(store, id).await;
+        assert_eq!((row.status, row.needs_all), (status, status.is_parked()));
+        assert_eq!(row.awaits.unwrap(), missing);
+    }
+    let claim = claim(store, worker).await;
+    assert_eq!((claim.id, claim.inbox.len()), (id, 3));
     both.close().await;
 }
 

@@ -114,7 +114,8 @@ fn deliver_one(
     Ok(Delivery::Delivered { id, instance, woke })
 }
 
-/// Takes the name of a signal off what a workflow awaits that needs all of it: whether nothing is missing any more.
+/// Takes the name of a signal off what a workflow awaits that needs all of it: whether nothing is
+/// missing any more.
 fn completes(tx: &Tx<'_>, instance: InstanceId, name: &str) -> Result<bool, Fault> {
     let values = params![instance.0, name, tx.now.0];
     let is_complete = tx

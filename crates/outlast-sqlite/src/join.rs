@@ -81,8 +81,8 @@ impl Barrier {
         self.until.decided(self.started, self.pending, self.failed)
     }
 
-    /// Wakes the parent if the join is decided and all children were not only a part of what it needs. Answers word for
-    /// the children it was decided without.
+    /// Wakes the parent if the join is decided and all children were not only a part of what it
+    /// needs. Answers word for the children it was decided without.
     pub(crate) fn decide(self, tx: &Tx<'_>, woken: &mut QueueNames) -> Result<Option<Word>, Fault> {
         let Some(joined) = self.decided() else {
             return Ok(None);

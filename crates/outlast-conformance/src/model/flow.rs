@@ -165,8 +165,8 @@ struct Seen {
     gone: i32,
 }
 
-/// Wakes a workflow that needs all of what it waits for when nothing is missing, or a child has ended badly; else it waits
-/// for what is missing. Whether that was enough.
+/// Wakes a workflow that needs all of what it waits for when nothing is missing, or a child has
+/// ended badly; else it waits for what is missing. Whether that was enough.
 pub(super) fn wake_if_complete(row: &mut Instance, now: Timestamp, woken: &mut QueueNames) -> bool {
     let joined = row.barrier.and_then(|barrier| barrier.joined);
     let awaits_ends = row.status == Status::AwaitingChildren;

@@ -1,4 +1,5 @@
-//! Parks that need all of what they wait for: a group of children, signals and a moment wakes once, when nothing is missing.
+//! Parks that need all of what they wait for: a group of children, signals and a moment wakes
+//! once, when nothing is missing.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -86,7 +87,8 @@ pub async fn a_park_that_needs_all_says_what_is_missing(subject: &Subject) {
     subject.assert_sound().await;
 }
 
-/// The defect: each of them wakes, and the code of the workflow is run from the start to find that more is missing.
+/// The defect: each of them wakes, and the code of the workflow is run from the start to find that
+/// more is missing.
 pub async fn nothing_wakes_before_all_of_it_is_there(subject: &Subject) {
     for order in ORDERS {
         let (worker, id, children) = subject.awaiting(tasks(2), for_all(2)).await;

@@ -7,7 +7,7 @@
 -- and for who parks: $8 awaited names as an array literal, or null  $9 deadline in µs from now, or $10 its moment in µs
 -- and for ends, as array literals or null: of each span $11 its round  $12 its part  $13 the first and $14 the last position
 -- $15 how many ends of each part  $16 the children of earlier commits and $17 the part that waits for each
--- $18 whether it needs all of it: then what is there is taken off, and what is missing is waited for
+-- $18 whether it needs all of it: then it waits for what is missing
 -- guard   the fence, and that the row executes. No index fits that second condition by itself, so that the
 --         planner has nothing to choose by it. A cancel that waits for an answer comes first: nothing is written
 -- locks   own rows, held since commit/lock.sql
@@ -33,7 +33,8 @@ given as materialized (
 ),
 found as materialized (
     select i.id, g.revision, g.status, g.answers, g.starts, g.reported, g.places, g.names, g.after_us, g.at_us,
-           g.rounds, g.parts, g.firsts, g.lasts, g.needs_all, i.cancel_requested_at, i.cancel_reason,
+           g.rounds, g.parts, g.firsts, g.lasts, g.needs_all, i.cancel_requested_at,
+           i.cancel_reason,
            i.cancel_requested_at is not null and not i.cancel_answered and not g.answers as is_cancelled,
            l.left_over, l.nearest, l.least, s.bad, s.bad + s.gone > 0
                or g.reported and i.children_dropped is not null and i.round + 1 = any (g.rounds) as is_bad
@@ -84,9 +85,11 @@ decided as materialized (
            case when l.rounds is not null and l.is_bad then 'failure'
                 when l.nearest = 0 then 'all' end as joined,
            case when l.status is not null then l.status
-                when l.rounds is not null and (l.is_bad or l.nearest = 0 and not l.needs_all) then 'runnable'
+                when l.rounds is not null and (l.is_bad or l.nearest = 0 and not l.needs_all)
+                then 'runnable'
                 when l.needs_all and l.nearest > 0 then 'awaiting_children'
-                when l.needs_all and (cardinality(l.awaits) > 0 or l.deadline > k.now) then 'awaiting_signal'
+                when l.needs_all and (cardinality(l.awaits) > 0 or l.deadline > k.now)
+                then 'awaiting_signal'
                 when l.needs_all then 'runnable'
                 when exists (select from outlast.signals s
                               where s.target_id = l.id

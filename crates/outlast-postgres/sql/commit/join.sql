@@ -13,9 +13,10 @@
 -- Counted per parent: `update … from` takes one source row per target, so two siblings in one batch would count once and the
 -- parent would wait for ever (PROTOCOL §3 #5). A machine waits for its present round. A workflow waits for parts: an end is
 -- counted in each that has the child, and is one bad end all the same.
--- A workflow that needs more than its children waits on for the rest, which its row tells: names leave `awaits` when their
--- signals come (deliver/deliver.sql). The inbox is not looked at: this statement may not see what it has waited for.
--- Children that it was decided without are left to a cascade, when the fan-out said so.
+-- A workflow that needs more than its children waits on for the rest, which its row tells: names
+-- leave `awaits` when their signals come (deliver/deliver.sql). The inbox is not looked at: this
+-- statement may not see what it has waited for. Children that it was decided without are left to a
+-- cascade, when the fan-out said so.
 with
 ended as materialized (
     select o.parent_id, array_agg(o.parent_round) as rounds, array_agg(o.parent_position) as positions,
@@ -82,19 +83,21 @@ counted as (
                          case when d.status <> 'runnable' then p.await_deadline end,
                          case when d.joined is null or d.status = any (p.correlation_scope)
                               then p.correlation_guard end
-                    from (select j.pending, j.joined,
-                                 case when j.joined is null then p.status
-                                      when j.joined = 'all' and p.needs_all_revision = p.revision
-                                           and (cardinality(p.awaits) > 0 or p.await_deadline > outlast.now())
-                                      then 'awaiting_signal'
-                                      else 'runnable' end as status
-                            from (select l.pending,
-                                         outlast.joined(p.join_needs, p.join_fails_fast, p.children_started,
-                                                        l.pending, p.children_failed + e.failed) as joined
-                                    from (select coalesce(e.nearest, p.children_pending - e.children) as pending)
-                                      as l)
-                              as j)
-                      as d),
+                    from (select coalesce(e.nearest, p.children_pending - e.children) as pending
+                          offset 0) l
+                   cross join lateral (
+                         select outlast.joined(p.join_needs, p.join_fails_fast, p.children_started,
+                                               l.pending, p.children_failed + e.failed) as joined
+                         offset 0) j
+                   cross join lateral (
+                         select l.pending, j.joined,
+                                case when j.joined is null then p.status
+                                     when j.joined = 'all' and p.needs_all_revision = p.revision
+                                          and (cardinality(p.awaits) > 0
+                                               or p.await_deadline > outlast.now())
+                                     then 'awaiting_signal'
+                                     else 'runnable' end as status
+                         offset 0) d),
            updated_at = outlast.now()
       from awaited e
      where p.id = any (array[e.id])

@@ -14,7 +14,8 @@
 -- that was found by its key has let go of it since. A known dedup key is a duplicate also after the end, and by key
 -- also for the next holder. That is looked for under the holder's lock: whatever was sent to a former one by this key
 -- was committed before that one let go.
--- Of a workflow that needs all of what it waits for, a signal takes its name off `awaits`; the one that completes it wakes.
+-- Of a workflow that needs all of what it waits for, a signal takes its name off `awaits`; the one
+-- that completes it wakes.
 with
 clock as materialized (
     select outlast.now() as now
@@ -37,7 +38,8 @@ addressed as materialized (
            (i.status = 'awaiting_signal' or i.status = 'awaiting_children' and i.joining is not null)
                and g.name = any (i.awaits) as matches,
            (i.needs_all_revision = i.revision) is true as needs_all, i.awaits,
-           i.status = 'awaiting_children' or (i.await_deadline > (select now from clock)) is true as lacks_more,
+           i.status = 'awaiting_children'
+               or (i.await_deadline > (select now from clock)) is true as lacks_more,
            -- What the worker could claim at once, without children to be loaded.
            $8::bigint is not null
                and i.queue = any ($9::text[])
@@ -96,19 +98,19 @@ inserted as (
 ),
 -- The awaited names that have come, each with its first signal.
 matched as materialized (
-    select p.target_id, p.name, p.needs_all, p.awaits, p.lacks_more, p.claimable, min(p.id) as signal_id
+    select p.target_id, p.name, p.needs_all, p.awaits, p.lacks_more, p.claimable,
+           min(p.id) as signal_id
       from placed p
      where p.fits and p.matches
      group by p.target_id, p.name, p.needs_all, p.awaits, p.lacks_more, p.claimable
 ),
 -- Whom they reach: with the signal that wakes it, or null, and what it still awaits.
 waking as materialized (
-    select m.target_id, m.needs_all, r.awaits,
-           case when not m.needs_all then m.first_id
-                when not m.lacks_more and cardinality(r.awaits) = 0 then m.last_id end as signal_id,
-           case when m.claimable then 'executing' else 'runnable' end as status
-      from (select m.target_id, m.needs_all, m.awaits, m.lacks_more, m.claimable, array_agg(m.name) as names,
-                   min(m.signal_id) as first_id, max(m.signal_id) as last_id
+    select m.target_id, r.awaits, c.signal_id, c.signal_id is not null and m.claimable as is_taken,
+           case when m.claimable then 'executing' else 'runnable' end as comes_to
+      from (select m.target_id, m.needs_all, m.awaits, m.lacks_more, m.claimable,
+                   array_agg(m.name) as names, min(m.signal_id) as first_id,
+                   max(m.signal_id) as last_id
               from matched m
              group by m.target_id, m.needs_all, m.awaits, m.lacks_more, m.claimable) m
      cross join lateral (
@@ -119,19 +121,26 @@ waking as materialized (
                              order by a.nth)
                       else m.awaits end as awaits
            offset 0) r
+     cross join lateral (
+           select case when not m.needs_all then m.first_id
+                       when not m.lacks_more and cardinality(r.awaits) = 0
+                       then m.last_id end as signal_id
+           offset 0) c
 ),
 woken as (
     update outlast.instances i
-       set status = case when w.signal_id is null then i.status else w.status end,
-           revision = i.revision + case when w.signal_id is not null and w.status = 'executing' then 1 else 0 end,
-           locked_by = case when w.signal_id is not null and w.status = 'executing' then $8::bigint end,
-           eligible_at = case when w.signal_id is null then i.eligible_at else (select now from clock) end,
+       set status = case when w.signal_id is null then i.status else w.comes_to end,
+           revision = i.revision + case when w.is_taken then 1 else 0 end,
+           locked_by = case when w.is_taken then $8::bigint end,
+           eligible_at = case when w.signal_id is null then i.eligible_at else k.now end,
            awaits = w.awaits,
            await_deadline = case when w.signal_id is null then i.await_deadline end,
-           correlation_guard = case when w.signal_id is null or w.status = any (i.correlation_scope)
+           correlation_guard = case when w.signal_id is null
+                                      or w.comes_to = any (i.correlation_scope)
                                     then i.correlation_guard end,
-           updated_at = (select now from clock)
+           updated_at = k.now
       from waking w
+     cross join clock k
      where i.id = any (array[w.target_id])
     returning w.signal_id
 )

@@ -6,8 +6,8 @@
 -- A join is decided by it, and so is the wait of a workflow for ends. A child that ends at this moment holds the parent, which is skipped, or waits for it, and
 -- finds that it waits no more (commit/join.sql). Children that it was decided without are left to a cascade, when the
 -- fan-out said so.
--- A workflow that needs all of what it waits for, and lacks children or signals, waits on without the deadline: it is
--- not woken and not answered.
+-- A workflow that needs all of what it waits for, and lacks children or signals, waits on without
+-- the deadline: it is not woken and not answered.
 with
 due as materialized (
     select i.id, i.await_deadline, i.status = 'awaiting_children' as is_join,
@@ -31,7 +31,8 @@ woken as (
       from due d
      where i.id = any (array[d.id])
     returning i.id, i.queue, i.round, i.join_rest, d.await_deadline, d.lacks,
-              not d.lacks and d.is_join and i.children_pending > 0 and i.join_rest is not null as cascades
+              not d.lacks and d.is_join and i.children_pending > 0
+                  and i.join_rest is not null as cascades
 ),
 told as (
     insert into outlast.cascades

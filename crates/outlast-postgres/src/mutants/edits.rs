@@ -139,8 +139,9 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("parts-are-counted-together", "commit/join", "where t.part = c.part", ""),
     ("flow-ignores-a-cancel", "commit/flow",
         "not i.cancel_answered and not g.answers as is_cancelled", "false as is_cancelled"),
-    // Of all that a workflow needs: a signal that stays awaited; one thing that wakes for all; a look at the inbox in the
-    // statement that may have waited for it; a need that outlives its park.
+    // Of all that a workflow needs: a signal that stays awaited; one thing that wakes for all; a
+    // look at the inbox in the statement that may have waited for it; a need that outlives its
+    // park.
     ("signal-is-not-taken-off", "deliver/deliver", "awaits = w.awaits,", "awaits = i.awaits,"),
     ("ends-complete-a-group", "commit/join",
         "j.joined = 'all' and p.needs_all_revision = p.revision", "j.joined = 'all' and false"),

@@ -210,7 +210,7 @@ fn committing(rows: usize) -> Vec<Case> {
         case(
             "commit/flow",
             30,
-            "bigint[], bigint[], text[], boolean[], boolean[], boolean[], integer[], text[], bigint[], bigint[], text[], text[], text[], text[], text[], text[], text[]",
+            "bigint[], bigint[], text[], boolean[], boolean[], boolean[], integer[], text[], bigint[], bigint[], text[], text[], text[], text[], text[], text[], text[], boolean[]",
             format!("{running}, {}", flows(rows)),
         ),
         case(
@@ -286,11 +286,14 @@ fn flows(rows: usize) -> String {
     let running = table::ids(RUNNING, rows).into_iter().enumerate();
     let children = running.map(|(n, id)| is_ends(n).then(|| format!("{{{},{}}}", id - 3, id - 2)));
     let awaited_by = (0..rows).map(|n| is_ends(n).then(|| "{1,1}".to_owned()));
+    // Every other one that parks needs all.
+    let needs_all = (0..rows).map(|n| n % 2 == 1 && kinds[n % kinds.len()] != "start");
     let before = in_turn(&kinds, &before, rows);
     format!(
-        "{before}, {}, {}",
+        "{before}, {}, {}, {}",
         optional_texts(children),
-        optional_texts(awaited_by)
+        optional_texts(awaited_by),
+        texts(needs_all.map(|it| it.to_string()))
     )
 }
 

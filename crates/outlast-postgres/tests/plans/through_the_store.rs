@@ -149,6 +149,7 @@ fn outcomes(round: i64) -> [Outcome; 11] {
             count: 1,
         })),
         deadline: None,
+        needs_all: round % 2 == 1,
     };
     [
         flow(1).0,

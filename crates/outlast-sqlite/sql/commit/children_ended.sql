@@ -6,6 +6,7 @@
 update instances
 set status = 'awaiting_signal',
     joined = 'all',
-    correlation_guard = iif(instr(correlation_scope, '"awaiting_signal"') > 0, correlation_guard, null),
+    correlation_guard = iif(
+        instr(correlation_scope, '"awaiting_signal"') > 0, correlation_guard, null),
     updated_at = ?2
 where id = ?1 and status = 'awaiting_children'

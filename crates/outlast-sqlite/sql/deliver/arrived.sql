@@ -1,4 +1,5 @@
--- Takes a name off what a workflow awaits that needs all of it; answers whether that was the last it lacked.
+-- Takes a name off what a workflow awaits that needs all of it; answers whether that was the last
+-- it lacked.
 -- Parameters: 1 id, 2 name of the signal, 3 now.
 -- Guard: none; the target was found waiting for the name, and there is one writer.
 -- Index: primary key of instances.

@@ -1,4 +1,5 @@
--- The target of a signal, whether it waits for that name, and whether it needs all that it waits for. An ended one is no target (I7).
+-- The target of a signal, whether it waits for that name, and whether it needs all that it waits
+-- for. An ended one is no target (I7).
 -- Parameters: 1 id, 2 name of the signal.
 -- Guard: it has not ended.
 -- Index: primary key of instances.

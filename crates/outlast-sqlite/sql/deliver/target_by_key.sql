@@ -1,4 +1,5 @@
--- The target of a signal by its correlation key, whether it waits for that name, and whether it needs all that it waits for.
+-- The target of a signal by its correlation key, whether it waits for that name, and whether it
+-- needs all that it waits for.
 -- Parameters: 1 machine, 2 key, 3 name of the signal.
 -- Guard: it holds the key and has not ended.
 -- Index: instances_correlation.

@@ -139,7 +139,8 @@ impl Begun {
     }
 }
 
-/// Waits, or goes straight on when what it waits for is there. One writer: nothing can come between the look and the park.
+/// Waits, or goes straight on when what it waits for is there. One writer: nothing can come
+/// between the look and the park.
 fn wait(
     tx: &Tx<'_>,
     commit: &Commit,

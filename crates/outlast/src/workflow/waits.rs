@@ -22,8 +22,8 @@ const CHILDREN_SEEN: usize = 200;
 /// [`HISTORY_PAGE_MAX`](outlast_core::limits::HISTORY_PAGE_MAX) events of its present run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Waits {
-    /// What is open, in the order of the calls. Children that have ended are not, whether the workflow has looked or not, nor
-    /// is what has come of a group that is still waited for.
+    /// What is open, in the order of the calls. Children that have ended are not, whether the
+    /// workflow has looked or not, nor is what has come of a group that is still waited for.
     pub open: Vec<OpenWait>,
     /// The groups and selections that are waited for.
     pub groups: Vec<GroupWait>,

@@ -1,4 +1,5 @@
-//! Groups of children, timers and signals run the code twice: at their start, and when all of it is there.
+//! Groups of children, timers and signals run the code twice: at their start, and when all of it
+//! is there.
 
 use crate::support::*;
 use outlast::EventKind;
@@ -27,7 +28,8 @@ on_both_stores!(
 enum Comes {
     /// The child with this number ends.
     Child(usize),
-    /// The timer with this number is due: the first after [`HOUR`], each of the others an hour later.
+    /// The timer with this number is due: the first after [`HOUR`], each of the others an hour
+    /// later.
     Timer(u32),
     Go,
     Halt,

@@ -109,8 +109,9 @@ fn what_wakes(runtime: &Runtime, started: Option<(usize, i32)>) -> Park {
     park
 }
 
-/// The park of code that waits for one group and nothing else: nothing need wake it before all of the group is there. None
-/// when less than that is certain, and when a single thing is missing, which wakes by itself.
+/// The park of code that waits for one group and nothing else: nothing need wake it before all of
+/// the group is there. None when less than that is certain, and when a single thing is missing,
+/// which wakes by itself.
 fn all_of_one_group(runtime: &Runtime, started: Option<(usize, i32)>) -> Option<Park> {
     let mut units = runtime.waiting();
     let unit = units.next().filter(|_| units.next().is_none())?;
@@ -126,12 +127,19 @@ fn all_of_one_group(runtime: &Runtime, started: Option<(usize, i32)>) -> Option<
         ..
     } = Wakes::of(runtime, leaves, &mut starting);
     let things = names.len() + usize::from(latest.is_some()) + usize::from(part.is_some());
-    // An end outside of the group must not be counted for one of it: a bad end would not be heard any more.
+    // An end outside of the group must not be counted for one of it: a bad end would not be heard
+    // any more.
     if !is_whole || things < 2 || part.as_ref().is_some_and(|part| !part.is_exact()) {
         return None;
     }
     names.sort_unstable();
     let are_apart = names.is_sorted_by(|a, b| a < b);
+    #[cfg(outlast_mutants)]
+    let are_apart = {
+        let is_mutant = outlast_core::mutant::is("inexact-groups-need-all");
+        names.dedup_by(|a, b| is_mutant && a == b);
+        are_apart || is_mutant
+    };
     let park = Park {
         names,
         deadline: latest.map(due),
@@ -207,8 +215,8 @@ impl Wakes {
         }
     }
 
-    /// When the time wakes it. While something else is open, the timers of a group need not wake anybody: it is not
-    /// complete without the rest.
+    /// When the time wakes it. While something else is open, the timers of a group need not wake
+    /// anybody: it is not complete without the rest.
     fn due(&self) -> Option<Moment> {
         self.latest
             .filter(|_| self.part.is_none() && self.names.is_empty())
