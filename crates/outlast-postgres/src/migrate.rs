@@ -20,7 +20,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0008_workflows.sql"),
     include_str!("../migrations/0009_parts.sql"),
     include_str!("../migrations/0010_bounds.sql"),
-    include_str!("../migrations/0011_groups.sql"),
+    include_str!("../migrations/0012_groups.sql"),
 ];
 
 /// The version of the schema that this build works with.

@@ -10,7 +10,7 @@ use outlast_core::{
 };
 use outlast_postgres::Postgres;
 use support::work::{
-    claim, commit, done, get, insert, outcome_of, request, running, taker, task, wait_for, worker,
+    claim, commit, done, get, insert, offer, outcome_of, request, running, task, wait_for, worker,
 };
 use support::{drop_schema, options, raw, unique_schema};
 
@@ -39,7 +39,7 @@ async fn refuse_updates(schema: &str, condition: &str) {
     raw().await.batch_execute(&trigger).await.unwrap();
 }
 
-/// PROTOCOL §3 #12: the batch is taken apart until the bad rows stand alone.
+/// Defect 12 (docs/protocol.md): the batch is taken apart until the bad rows stand alone.
 #[tokio::test]
 async fn outcomes_that_cannot_be_written_are_rejected_alone() {
     let (store, schema) = open().await;
@@ -110,7 +110,7 @@ async fn a_rejected_outcome_leaves_nothing_behind() {
     close(store, &schema).await;
 }
 
-/// Somebody wrote into the table by hand, past every check (PROTOCOL §3 #12).
+/// Somebody wrote into the table by hand, past every check (docs/protocol.md, defect 12).
 #[tokio::test]
 async fn a_row_that_cannot_be_read_fails_alone_and_does_not_stop_its_queue() {
     let (store, schema) = open().await;
@@ -159,7 +159,7 @@ async fn what_a_delivery_hands_over_and_cannot_be_read_fails_alone() {
     raw().await.batch_execute(&by_hand).await.unwrap();
 
     let signals = parked.iter().map(|id| to(*id, "go")).collect();
-    let delivered = store.deliver(signals, Some(taker(worker))).await.unwrap();
+    let delivered = store.deliver(signals, Some(offer(worker))).await.unwrap();
     assert_eq!(delivered.answers.len(), 3);
     let claimed: Vec<InstanceId> = delivered.claims.iter().map(|claim| claim.id).collect();
     assert_eq!(claimed, parked[2..]);

@@ -47,9 +47,9 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0008_bounds.sql"),
     },
     Migration {
-        version: 9,
+        version: 10,
         name: "groups",
-        sql: include_str!("../migrations/0009_groups.sql"),
+        sql: include_str!("../migrations/0010_groups.sql"),
     },
 ];
 

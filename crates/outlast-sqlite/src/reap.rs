@@ -1,8 +1,8 @@
 //! Returning the claims of dead workers.
 
 use crate::commit::Left;
+use crate::effects::{Effects, Ended};
 use crate::error::Fault;
-use crate::settle::{Effects, Ended};
 use crate::tx::Tx;
 use crate::{inbox, lease};
 use outlast_core::{Crash, CrashScene, InstanceId, ReapRequest, Reaped, Status, WorkerId, gave_up};
@@ -70,7 +70,7 @@ fn reap_one(
     Ok(())
 }
 
-/// A step that takes its worker down each time would run for ever (PROTOCOL §3 #14).
+/// A step that takes its worker down each time would run for ever (docs/protocol.md, defect 14).
 fn give_up(
     tx: &Tx<'_>,
     lost: &LostClaim,

@@ -18,13 +18,13 @@ pub(crate) fn defective_migration(version: usize, text: &'static str) -> &'stati
     outlast_core::mutant::edited(EDITS, &name, text)
 }
 
-/// #18: rows that are alike, with parameters of its own for each. The protocol counts them in 16 bits.
+/// Defect 18: rows that are alike, with parameters of its own for each. The protocol counts them in 16 bits.
 pub(crate) async fn insert_as_values(
     session: &Session,
     rows: &[NewInstance],
 ) -> Result<Inserts, Failure> {
     let mut sql =
-        "insert into outlast.instances (fsm, step, state, queue, fsm_version, status, priority, \
+        "insert into outlast.instances (machine, step, state, queue, machine_version, status, priority, \
                    eligible_at, inserted_at, updated_at) values "
             .to_owned();
     let mut parameters: Vec<(&(dyn ToSql + Sync), Type)> = Vec::new();

@@ -1,4 +1,4 @@
--- What must be true whenever nothing is under way (PROTOCOL §4); each row is a violation.
+-- What must be true whenever nothing is under way (docs/protocol.md, the invariants); each row is a violation.
 --
 -- $1 signals that were handed to a step which waits again: they need not wake it
 select format('I2: instance %s waits for signal %s, which is in its inbox', i.id, s.name)
@@ -101,7 +101,7 @@ select format('I2: instance %s is blocked, and nobody before it will let it thro
                     where r.status = 'executing' and r.partition_key = i.partition_key)
    and not exists (select from outlast.instances l
                     where l.status = 'runnable' and l.partition_key = i.partition_key and not l.blocked
-                      and l.queue = i.queue and l.fsm = i.fsm and l.fsm_version = i.fsm_version)
+                      and l.queue = i.queue and l.machine = i.machine and l.machine_version = i.machine_version)
 union all
 select format('I2: instance %s waits for a place in a window, and nobody of its round has one', i.id)
   from outlast.instances i

@@ -1,4 +1,4 @@
--- Which of these names have a signal in the inbox that the step was not handed (PROTOCOL §3 #11).
+-- Which of these names have a signal in the inbox that the step was not handed (docs/protocol.md, defect 11).
 -- Parameters: 1 id, 2 names (JSON), 3 received ids (JSON).
 -- Index: signals_target.
 -- Bound: the inbox.

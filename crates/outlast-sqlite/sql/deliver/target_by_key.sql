@@ -9,4 +9,4 @@ select id, queue,
         and exists (select 1 from json_each(awaits) where value = ?3) as waits,
     needs_all_revision is revision as needs_all
 from instances
-where fsm = ?1 and correlation_guard = ?2 and finished_at is null
+where machine = ?1 and correlation_guard = ?2 and finished_at is null

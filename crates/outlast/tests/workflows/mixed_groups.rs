@@ -435,7 +435,10 @@ async fn a_mixed_group_with_a_window_starts_all_of_its_children(ground: Ground) 
     let mut harness = ground.runs(code).await;
     let id = ran(&mut harness, ()).await;
     assert_eq!(
-        (runs.get(), get(&harness, id).await.status == Status::Sleeping),
+        (
+            runs.get(),
+            get(&harness, id).await.status == Status::Sleeping
+        ),
         (1, true)
     );
     harness.advance(SECOND).await;

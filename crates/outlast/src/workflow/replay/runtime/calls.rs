@@ -1,0 +1,234 @@
+//! The calls that the code makes, and the units in which it waits for them.
+
+use crate::machine::RetryPolicy;
+use crate::workflow::FlowErrorKind;
+use crate::workflow::replay::events::{CallKind, Ended, Failed, Outline, Place, Resolved};
+use outlast_core::{EventKind, InstanceId, Json, NewInstance, Timestamp};
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::time::Duration;
+
+/// A call that the code has made. There may be thousands of a run, and as many runs at a time: what only children have is apart.
+pub(in crate::workflow) struct Call {
+    pub(in crate::workflow) kind: CallKind,
+    /// Whether the history has it.
+    pub(in crate::workflow) is_recorded: bool,
+    /// The unit it was made with.
+    pub(in crate::workflow) wait: u32,
+    pub(in crate::workflow) name: String,
+    pub(in crate::workflow) ask: Ask,
+    pub(in crate::workflow) place: Option<Box<Place>>,
+    /// When a timer's time comes, once it is known.
+    pub(in crate::workflow) due: Option<Timestamp>,
+    pub(in crate::workflow) end: Option<End>,
+}
+
+impl Call {
+    /// What is known of a child; of anything else, nothing.
+    pub(in crate::workflow) fn link(&self) -> &Link {
+        match &self.ask {
+            Ask::Child(child) => &child.link,
+            Ask::Work | Ask::Timer(_) | Ask::Signal | Ask::Nothing => &NO_LINK,
+        }
+    }
+
+    pub(in crate::workflow) fn link_mut(&mut self) -> Option<&mut Link> {
+        match &mut self.ask {
+            Ask::Child(child) => Some(&mut child.link),
+            Ask::Work | Ask::Timer(_) | Ask::Signal | Ask::Nothing => None,
+        }
+    }
+
+    /// The row of a child.
+    pub(in crate::workflow) fn row(&self) -> Option<&NewInstance> {
+        match &self.ask {
+            Ask::Child(child) => Some(&child.row),
+            Ask::Work | Ask::Timer(_) | Ask::Signal | Ask::Nothing => None,
+        }
+    }
+}
+
+/// A child that is asked for.
+pub(in crate::workflow) struct ChildCall {
+    pub(in crate::workflow) row: NewInstance,
+    pub(in crate::workflow) policy: Option<RetryPolicy>,
+    pub(in crate::workflow) link: Link,
+}
+
+impl ChildCall {
+    pub(in crate::workflow) fn new(row: NewInstance, policy: Option<RetryPolicy>) -> ChildCall {
+        ChildCall {
+            row,
+            policy,
+            link: Link::NONE,
+        }
+    }
+}
+
+/// What is known of a child.
+pub(in crate::workflow) struct Link {
+    /// The round it was started with, and its place there.
+    pub(in crate::workflow) round: i32,
+    pub(in crate::workflow) position: i32,
+    /// The child, as the history knows it: only what is in there may be told to the code.
+    pub(in crate::workflow) child: Option<InstanceId>,
+    /// Its newest run that the history knows.
+    pub(in crate::workflow) run: i32,
+    /// The child, as it was found in the store.
+    pub(in crate::workflow) found: Option<InstanceId>,
+    /// The units that wait for it later, and its index among their leaves.
+    pub(in crate::workflow) joins: Vec<(u32, usize)>,
+}
+
+static NO_LINK: Link = Link::NONE;
+
+impl Link {
+    const NONE: Link = Link {
+        round: 0,
+        position: 0,
+        child: None,
+        run: 0,
+        found: None,
+        joins: Vec::new(),
+    };
+}
+
+/// How a call ended.
+pub(in crate::workflow) struct End {
+    /// The place of the event that says so, and its kind.
+    pub(in crate::workflow) event: u32,
+    pub(in crate::workflow) kind: EventKind,
+    pub(in crate::workflow) answer: Answered,
+}
+
+pub(in crate::workflow) enum Answered {
+    /// With this.
+    Well(Json),
+    /// With something that the code was given, and nobody can ask for again.
+    Given,
+    Step(Box<Failed>),
+    Child(FlowErrorKind, Box<Ended>),
+}
+
+impl Answered {
+    pub(in crate::workflow) fn is_bad(&self) -> bool {
+        match self {
+            Answered::Well(_) | Answered::Given => false,
+            Answered::Step(_) | Answered::Child(..) => true,
+        }
+    }
+}
+
+/// What a call asks for.
+pub(in crate::workflow) enum Ask {
+    /// To run something here.
+    Work,
+    Child(Box<ChildCall>),
+    Timer(Duration),
+    Signal,
+    /// A group: what it is for are its members.
+    Nothing,
+}
+
+/// Something the code waits for as one.
+pub(in crate::workflow) struct Wait {
+    pub(in crate::workflow) kind: WaitKind,
+    /// Leaves that have not ended.
+    pub(in crate::workflow) open: u32,
+    /// The leaf whose bad end came first.
+    pub(in crate::workflow) first_bad: Option<i32>,
+    pub(in crate::workflow) leaves: SmallVec<[i32; 4]>,
+    /// What only a group or a selection has.
+    pub(in crate::workflow) combinator: Option<Box<Combinator>>,
+}
+
+/// A group or a selection.
+pub(in crate::workflow) struct Combinator {
+    /// Its own call.
+    pub(in crate::workflow) call: i32,
+    /// Where the leaves of each member of a selection begin; a group is one member.
+    pub(in crate::workflow) members: Vec<usize>,
+    /// How each member of a selection stands.
+    pub(in crate::workflow) standing: Vec<Member>,
+    pub(in crate::workflow) window: Option<u32>,
+    /// The leaves, by their index, that are asked to end when it is decided and they live.
+    pub(in crate::workflow) cancelled: Vec<Range<usize>>,
+    /// How many groups it has, itself among them.
+    pub(in crate::workflow) groups: usize,
+    pub(in crate::workflow) resolved: Option<Resolved>,
+}
+
+/// How a member of a selection stands.
+pub(in crate::workflow) struct Member {
+    /// Leaves that have not ended.
+    pub(in crate::workflow) open: u32,
+    /// The place of the event that has decided it, and the bad leaf if there is one.
+    pub(in crate::workflow) decided: Option<(u32, Option<i32>)>,
+}
+
+impl Combinator {
+    /// A leaf has ended: decides its member, if that is the last or has ended badly.
+    pub(in crate::workflow) fn note_end(&mut self, index: usize, event: u32, bad: Option<i32>) {
+        let member = self.members.partition_point(|begin| *begin <= index);
+        let member = member
+            .checked_sub(1)
+            .and_then(|it| self.standing.get_mut(it));
+        let Some(member) = member else {
+            return;
+        };
+        member.open -= 1;
+        if member.decided.is_none() && (bad.is_some() || member.open == 0) {
+            member.decided = Some((event, bad));
+        }
+    }
+}
+
+impl Wait {
+    /// The leaves of each member.
+    pub(in crate::workflow) fn members(&self) -> impl Iterator<Item = &[i32]> {
+        let begins = match self.combinator.as_ref().map(|it| &it.members[..]) {
+            None | Some([]) => &[0],
+            Some(begins) => begins,
+        };
+        let ends = begins[1..].iter().copied().chain([self.leaves.len()]);
+        let members = begins.iter().zip(ends);
+        members.map(|(&begin, end)| &self.leaves[begin..end])
+    }
+
+    /// What a group or a selection consists of.
+    pub(in crate::workflow) fn outline(&self) -> Outline {
+        let groups = self.combinator.as_ref().map_or(0, |it| it.groups);
+        Outline::of(self.members(), groups)
+    }
+
+    /// How a group or a selection came to its end.
+    pub(in crate::workflow) fn resolved(&self) -> Option<&Resolved> {
+        self.combinator.as_ref().and_then(|it| it.resolved.as_ref())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::workflow) enum WaitKind {
+    Single,
+    Group,
+    Selection,
+    /// A child that is started and not waited for.
+    Launch,
+}
+
+/// What a unit consists of.
+pub(in crate::workflow) enum WaitCall {
+    /// A call on its way to be registered.
+    New(NewCall),
+    /// A child that was started before.
+    Again(i32),
+}
+
+/// A call on its way to be registered.
+pub(in crate::workflow) struct NewCall {
+    pub(in crate::workflow) kind: CallKind,
+    pub(in crate::workflow) name: String,
+    pub(in crate::workflow) ask: Ask,
+    /// The groups it is in, by the order in which they were met: 0 is the outermost.
+    pub(in crate::workflow) groups: Vec<usize>,
+}

@@ -1,0 +1,440 @@
+//! Compares the calls of the code with the history, once the code was polled.
+//!
+//! Calls that the code makes in one poll have no order among each other: `select!` polls its branches at random.
+//! So a call may have another number than in the history, when all new calls together are those of the history.
+
+use super::calls::{Ask, WaitKind};
+use super::{Identity, Runtime, describe_call};
+use crate::workflow::replay::events::{
+    self, CallKind, Mismatch, Outline, Place, Scheduled, Waiting, data, is_digest_of,
+};
+use outlast_core::{EventKind, Invalid, NewEvent};
+use std::fmt;
+use std::ops::Range;
+
+/// How many units of one poll are put into the order of the history. More are compared in the order in which they
+/// were polled.
+const REORDERED_MAX: usize = 100;
+/// How many places are tried for them.
+const SEARCH_STEPS_MAX: usize = 10_000;
+
+/// Looks for an order of new calls that the history has.
+struct Search<'a> {
+    runtime: &'a Runtime,
+    /// Behind the last of the new calls.
+    end: usize,
+    /// How many more blocks may be tried.
+    steps: usize,
+    ordered: Vec<Range<usize>>,
+}
+
+impl Search<'_> {
+    /// Puts all of these blocks into an order in which the history has them from this index on.
+    fn finds_order(&mut self, at: usize, rest: &[Range<usize>]) -> bool {
+        if rest.is_empty() {
+            return true;
+        }
+        let mut candidates: Vec<(Rank, usize)> = (0..)
+            .zip(rest)
+            .filter_map(|(index, block)| Some((self.rank(block, at)?, index)))
+            .collect();
+        candidates.sort_unstable();
+        for (_, index) in candidates {
+            let Some(steps) = self.steps.checked_sub(1) else {
+                return false;
+            };
+            self.steps = steps;
+            let mut rest = rest.to_vec();
+            let block = rest.remove(index);
+            let next = at + block.len();
+            self.ordered.push(block);
+            if self.finds_order(next, &rest) {
+                return true;
+            }
+            self.ordered.pop();
+        }
+        false
+    }
+
+    /// How well a block fits at an index; `None` when the history has something else there.
+    fn rank(&self, block: &Range<usize>, at: usize) -> Option<Rank> {
+        let is_recorded_at = |at| self.runtime.block_is_alike(block, at) == Some(true);
+        match self.runtime.block_is_alike(block, at) {
+            Some(true) => Some(Rank::Recorded),
+            Some(false) => None,
+            None if (at..self.end).any(is_recorded_at) => Some(Rank::RecordedLater),
+            None => Some(Rank::Unrecorded),
+        }
+    }
+}
+
+/// How well a block fits, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// The history has it there.
+    Recorded,
+    /// The history has nothing there, and the block nowhere.
+    Unrecorded,
+    /// The history has nothing there, and the block at a later index.
+    RecordedLater,
+}
+
+/// What the code does otherwise than the history.
+enum Difference {
+    /// Blocks the run.
+    Call(Mismatch),
+    /// A call is given something else than it was given by this process.
+    Input {
+        mismatch: Mismatch,
+        process: Option<u32>,
+    },
+}
+
+impl Runtime {
+    /// Compares the calls and units that the code has registered since the last comparison.
+    pub(super) fn compare_new_calls(&mut self) {
+        let (calls, waits) = (self.compared_calls, self.compared_units);
+        self.compared_calls = self.calls.len();
+        self.compared_units = self.waits.len();
+        // Calls behind the last one of the history are new to it.
+        if calls >= self.last_call as usize {
+            return;
+        }
+        self.order_as_in_history(calls, waits);
+        for call in calls..self.calls.len() {
+            match self.difference(call as i32 + 1) {
+                None => {}
+                Some(Difference::Call(mismatch)) => self.block_by(mismatch),
+                Some(Difference::Input { mismatch, process }) => {
+                    self.note_input(mismatch, process);
+                }
+            }
+        }
+        for wait in waits..self.waits.len() {
+            if let Some(mismatch) = self.outline_mismatch(wait) {
+                self.block_by(mismatch);
+            }
+        }
+    }
+
+    /// Renumbers the calls of the units from `first_unit` on, if the history has the same calls in another order.
+    fn order_as_in_history(&mut self, first_call: usize, first_unit: usize) {
+        let blocks = self.blocks(first_call);
+        let is_as_recorded = || {
+            let mut calls = first_call..self.calls.len();
+            calls.all(|call| self.is_alike(call, call) != Some(false))
+        };
+        if blocks.len() < 2 || blocks.len() > REORDERED_MAX || is_as_recorded() {
+            return;
+        }
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("calls-keep-the-order-of-the-poll") {
+            return;
+        }
+        let mut search = Search {
+            runtime: self,
+            end: self.calls.len(),
+            steps: SEARCH_STEPS_MAX,
+            ordered: Vec::with_capacity(blocks.len()),
+        };
+        if search.finds_order(first_call, &blocks) {
+            let ordered = search.ordered;
+            self.renumber(first_call, first_unit, &ordered);
+        }
+    }
+
+    /// The calls that each unit has made, as ranges of indexes.
+    fn blocks(&self, first_call: usize) -> Vec<Range<usize>> {
+        let waits = self.calls[first_call..].chunk_by(|a, b| a.wait == b.wait);
+        let mut begin = first_call;
+        let blocks = waits.map(|calls| {
+            let end = begin + calls.len();
+            std::mem::replace(&mut begin, end)..end
+        });
+        blocks.collect()
+    }
+
+    /// Whether the history has these calls from this index on. `None` when it has none of them there.
+    fn block_is_alike(&self, block: &Range<usize>, at: usize) -> Option<bool> {
+        let calls = block.clone().zip(at..);
+        let alike = calls.filter_map(|(call, at)| self.is_alike(call, at));
+        alike.reduce(|a, b| a && b)
+    }
+
+    /// Whether the history has at this index a call of the same kind and name that was given the same. `None` when it
+    /// has no event of a call there.
+    fn is_alike(&self, call: usize, at: usize) -> Option<bool> {
+        let call = &self.calls[call];
+        let event = self.first_event(at as i32 + 1)?.1;
+        let is_same_input = || match Recorded::of(event) {
+            Ok(recorded) => recorded.differs_from(&call.ask).is_none_or(|it| !it.0),
+            Err(_) => true,
+        };
+        Some(is_same_call(call.kind, &call.name, event) && is_same_input())
+    }
+
+    fn first_event(&self, call: i32) -> Option<(usize, &NewEvent)> {
+        let first = *self.first_of.get(&call)?;
+        self.history.get(first).map(|event| (first, event))
+    }
+
+    /// Gives calls the numbers that follow from this order of their blocks.
+    fn renumber(&mut self, first_call: usize, first_unit: usize, ordered: &[Range<usize>]) {
+        let mut numbers = vec![0; self.calls.len() - first_call];
+        let mut next = first_call as i32;
+        for index in ordered.iter().flat_map(Range::clone) {
+            next += 1;
+            numbers[index - first_call] = next;
+        }
+        let renumbered = |call: &mut i32| {
+            let new = usize::try_from(*call - 1).ok();
+            let new = new.and_then(|index| index.checked_sub(first_call));
+            if let Some(index) = new {
+                *call = numbers[index];
+            }
+        };
+        let calls: Vec<_> = self.calls.drain(first_call..).collect();
+        let mut calls: Vec<_> = calls.into_iter().zip(&numbers).collect();
+        calls.sort_by_key(|(_, number)| **number);
+        for (mut call, _) in calls {
+            let path = call.place.iter_mut().flat_map(|place| &mut place.path);
+            path.for_each(&renumbered);
+            self.calls.push(call);
+        }
+        for wait in &mut self.waits[first_unit..] {
+            wait.leaves.iter_mut().for_each(&renumbered);
+            if let Some(combinator) = &mut wait.combinator {
+                renumbered(&mut combinator.call);
+            }
+        }
+    }
+
+    /// How a call differs from what the history has of it.
+    fn difference(&self, call: i32) -> Option<Difference> {
+        // Most groups have no event before they are resolved, and a call that the code went on without may have none.
+        let (first, event) = self.first_event(call)?;
+        let it = self.call(call);
+        let found = describe_call(call, it.kind, &it.name);
+        if !is_same_call(it.kind, &it.name, event) {
+            let expected = self.describe_event(first);
+            return Some(Difference::Call(Mismatch { expected, found }));
+        }
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("open-groups-are-not-compared") {
+            return None;
+        }
+        // An event that cannot be read blocks where it is applied.
+        let recorded = Recorded::of(event).ok()?;
+        let setting = Setting::of(self.waits[it.wait as usize].kind, it.place.as_deref());
+        if let Some(recorded) = recorded.setting()
+            && !setting.fits(recorded)
+            && !self.was_changed_before(first, setting, recorded)
+        {
+            let expected = format!("{}, {recorded}", self.describe_event(first));
+            let found = format!("{found}, {setting}");
+            return Some(Difference::Call(Mismatch { expected, found }));
+        }
+        let (differs, process) = recorded.differs_from(&it.ask)?;
+        differs.then(|| {
+            let expected = format!("{} as it was given then", self.describe_event(first));
+            let found = format!(
+                "{found} given something else; does the code before it read a clock, chance or the world? use \
+                 flow.now(), flow.random(), flow.uuid() or flow.step"
+            );
+            let mismatch = Mismatch { expected, found };
+            Difference::Input { mismatch, process }
+        })
+    }
+
+    /// Whether a build from before groups were compared has let a group grow: then it has events of both sizes.
+    fn was_changed_before(&self, first: usize, found: Setting<'_>, recorded: Setting<'_>) -> bool {
+        let (Setting::In(place), Setting::In(recorded)) = (found, recorded) else {
+            return false;
+        };
+        let has_same_place = (&place.path, place.index) == (&recorded.path, recorded.index);
+        if !has_same_place || place.is_beside(recorded) {
+            return false;
+        }
+        let mut later = (first..).map_while(|index| self.history.get(index));
+        later.any(|event| {
+            let recorded = Recorded::of(event);
+            let recorded = recorded.as_ref().ok().and_then(Recorded::setting);
+            matches!(recorded, Some(Setting::In(recorded)) if place.is_beside(recorded))
+        })
+    }
+
+    /// How a group or a selection differs from the one that the history has.
+    fn outline_mismatch(&self, wait: usize) -> Option<Mismatch> {
+        let wait = &self.waits[wait];
+        let group = wait.combinator.as_ref()?.call;
+        let (first, event) = self.first_event(group)?;
+        let is_outline = matches!(
+            event.kind,
+            EventKind::GroupAwaited | EventKind::SelectionAwaited
+        );
+        let recorded: Outline = data(event).ok().filter(|_| is_outline)?;
+        let outline = wait.outline();
+        (outline != recorded).then(|| {
+            let found = describe_call(group, self.call(group).kind, "");
+            Mismatch {
+                expected: format!("{}, {recorded}", self.describe_event(first)),
+                found: format!("{found} {outline}"),
+            }
+        })
+    }
+
+    /// Notes that a call is given something else than in the history: the code goes by something that is not in there.
+    ///
+    /// A process is one build with one set of settings, so a difference to what it has given before is a fault of the
+    /// code, and blocks. Another process may have another form of a type, or another patience. What is recorded was
+    /// carried out and stands, so the difference is logged. No build could come to what a clock once said either.
+    fn note_input(&mut self, mismatch: Mismatch, process: Option<u32>) {
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("inputs-are-not-compared") {
+            return;
+        }
+        if self.strict || process == Some(events::process()) {
+            self.block_by(mismatch);
+        } else if !std::mem::replace(&mut self.has_told_difference, true) {
+            let Identity { id, workflow, .. } = &self.identity;
+            let Mismatch { expected, found } = mismatch;
+            tracing::warn!(instance = %id, workflow, "the history has {expected}; the code has {found}");
+        }
+    }
+
+    fn block_by(&mut self, mismatch: Mismatch) {
+        self.block(mismatch.expected, mismatch.found);
+    }
+}
+
+/// Whether the first event of a call is one of a call of this kind and name.
+fn is_same_call(kind: CallKind, name: &str, event: &NewEvent) -> bool {
+    // A message to a child that could not be sent is recorded as a failed step.
+    let is_unsent = kind == CallKind::Tell && event.kind == EventKind::StepFailed;
+    (CallKind::of(event.kind) == Some(kind) || is_unsent)
+        && (event.name == name || kind == CallKind::Group)
+}
+
+/// What the first event of a call says of it.
+enum Recorded {
+    Child(Box<Scheduled>),
+    Waiting(Waiting),
+    /// It came to its answer at once, or is a group.
+    Other,
+}
+
+impl Recorded {
+    fn of(event: &NewEvent) -> Result<Recorded, Invalid> {
+        match event.kind {
+            EventKind::ActivityScheduled | EventKind::ChildScheduled => {
+                data(event).map(Recorded::Child)
+            }
+            EventKind::StepScheduled | EventKind::TimerScheduled | EventKind::SignalAwaited => {
+                data(event).map(Recorded::Waiting)
+            }
+            EventKind::RunStarted
+            | EventKind::StepCompleted
+            | EventKind::StepFailed
+            | EventKind::ActivityCompleted
+            | EventKind::ActivityFailed
+            | EventKind::ActivityCancelled
+            | EventKind::ChildStarted
+            | EventKind::ChildCompleted
+            | EventKind::ChildFailed
+            | EventKind::ChildCancelled
+            | EventKind::ChildTerminated
+            | EventKind::ChildTold
+            | EventKind::GroupAwaited
+            | EventKind::GroupResolved
+            | EventKind::SelectionAwaited
+            | EventKind::SelectionResolved
+            | EventKind::TimerFired
+            | EventKind::TimerCancelled
+            | EventKind::SignalConsumed
+            | EventKind::VersionMarked
+            | EventKind::CancelRequested
+            | EventKind::FailureHandled
+            | EventKind::ReplayBlocked
+            | EventKind::ContinuedAsNew
+            | EventKind::RunCompleted
+            | EventKind::RunFailed
+            | EventKind::RunCancelled
+            | EventKind::Transitioned => Ok(Recorded::Other),
+        }
+    }
+
+    /// Whether a call is given something else than was recorded, and by which process that was. `None` where it was not
+    /// recorded.
+    fn differs_from(&self, ask: &Ask) -> Option<(bool, Option<u32>)> {
+        match (ask, self) {
+            (Ask::Child(child), Recorded::Child(recorded)) => Some((
+                !is_digest_of(&recorded.input, &child.row.state),
+                recorded.process,
+            )),
+            (Ask::Timer(after), Recorded::Waiting(recorded)) => {
+                let us = recorded.after_us?;
+                Some((us != outlast_core::micros(*after), recorded.process))
+            }
+            (Ask::Child(_) | Ask::Timer(_) | Ask::Work | Ask::Signal | Ask::Nothing, _) => None,
+        }
+    }
+
+    /// Where the call stands; `None` where that was not recorded.
+    fn setting(&self) -> Option<Setting<'_>> {
+        let (group, launched) = match self {
+            Recorded::Child(it) => (it.group.as_ref(), it.launched),
+            Recorded::Waiting(it) => (it.group.as_ref(), None),
+            Recorded::Other => return None,
+        };
+        Some(match (group, launched) {
+            (Some(place), _) => Setting::In(place),
+            (None, Some(true)) => Setting::Launched,
+            (None, Some(false)) => Setting::JoinSet,
+            (None, None) => Setting::Alone,
+        })
+    }
+}
+
+/// How a call is made.
+#[derive(Clone, Copy)]
+enum Setting<'a> {
+    /// In a group or a selection.
+    In(&'a Place),
+    /// In none. Of a child it is not known whether it was awaited.
+    Alone,
+    /// In none, and awaited.
+    JoinSet,
+    /// In none, and not awaited either.
+    Launched,
+}
+
+impl Setting<'_> {
+    fn of(kind: WaitKind, place: Option<&Place>) -> Setting<'_> {
+        match (place, kind) {
+            (Some(place), _) => Setting::In(place),
+            (None, WaitKind::Launch) => Setting::Launched,
+            (None, WaitKind::Single | WaitKind::Group | WaitKind::Selection) => Setting::JoinSet,
+        }
+    }
+
+    /// Whether the code makes the call as the history has it.
+    fn fits(self, recorded: Setting<'_>) -> bool {
+        match (self, recorded) {
+            (Setting::In(place), Setting::In(recorded)) => place.fits(recorded),
+            (Setting::In(_), _) | (_, Setting::In(_)) => false,
+            (Setting::Launched, Setting::JoinSet) | (Setting::JoinSet, Setting::Launched) => false,
+            (Setting::Alone | Setting::JoinSet | Setting::Launched, _) => true,
+        }
+    }
+}
+
+impl fmt::Display for Setting<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Setting::In(place) => place.fmt(f),
+            Setting::Alone => f.write_str("in no group"),
+            Setting::JoinSet => f.write_str("awaited alone"),
+            Setting::Launched => f.write_str("started without being awaited"),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The history of a run in memory: what the code does not know yet, and what is not written yet. The rest is only counted:
+//! what it says is with the calls that it answered.
+
+use outlast_core::{NewEvent, Timestamp};
+use std::collections::VecDeque;
+
+/// The history of a run.
+pub(in crate::workflow) struct History {
+    /// Those that the code does not know, or that are not written; but for what is being written.
+    events: VecDeque<NewEvent>,
+    /// How many came before these.
+    forgotten: usize,
+    /// How many the code knows of.
+    known: usize,
+    /// How many are written.
+    written: usize,
+    /// What all of them take.
+    bytes: usize,
+}
+
+impl History {
+    /// What is stored, of which the code knows nothing yet.
+    pub(super) fn stored(events: Vec<NewEvent>) -> History {
+        History {
+            forgotten: 0,
+            known: 0,
+            written: events.len(),
+            bytes: events.iter().map(size_of).sum(),
+            events: events.into(),
+        }
+    }
+
+    pub(in crate::workflow) fn len(&self) -> usize {
+        self.forgotten + self.events.len()
+    }
+
+    pub(in crate::workflow) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(in crate::workflow) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many the code knows of.
+    pub(in crate::workflow) fn known(&self) -> usize {
+        self.known
+    }
+
+    /// How many are written.
+    pub(in crate::workflow) fn written(&self) -> usize {
+        self.written
+    }
+
+    /// The event at this place, from 0, unless the code knows it and it is written.
+    pub(in crate::workflow) fn get(&self, index: usize) -> Option<&NewEvent> {
+        self.events.get(index.checked_sub(self.forgotten)?)
+    }
+
+    /// The next that the code does not know.
+    pub(in crate::workflow) fn next(&self) -> Option<&NewEvent> {
+        self.get(self.known)
+    }
+
+    /// The last, unless the code knows it and it is written.
+    pub(in crate::workflow) fn last(&self) -> Option<&NewEvent> {
+        self.events.back()
+    }
+
+    /// Adds one.
+    pub(in crate::workflow) fn push(&mut self, event: NewEvent) {
+        self.bytes += size_of(&event);
+        self.events.push_back(event);
+    }
+
+    /// The code knows one more.
+    pub(in crate::workflow) fn note_known(&mut self) {
+        self.known += 1;
+        while self.forgotten < self.known.min(self.written) && self.events.pop_front().is_some() {
+            self.forgotten += 1;
+        }
+    }
+
+    /// Whether the code knows of something that is not written yet and whose moment nobody knows before it is.
+    pub(in crate::workflow) fn is_ahead(&self) -> bool {
+        let mut ahead = (self.written..self.known).filter_map(|index| self.get(index));
+        ahead.any(|event| event.at.is_none())
+    }
+
+    /// What is to be written: all that is not. It comes back with [`wrote`](History::wrote) or with
+    /// [`did_not_write`](History::did_not_write).
+    pub(in crate::workflow) fn take_unwritten(&mut self) -> Vec<NewEvent> {
+        let unwritten = self.events.drain(self.written - self.forgotten..);
+        let mut events = Vec::with_capacity(unwritten.len());
+        events.extend(unwritten);
+        events
+    }
+
+    /// These are written, at this moment. Answers the latest moment that the code knows of by them.
+    pub(super) fn wrote(&mut self, events: Vec<NewEvent>, at: Timestamp) -> Option<Timestamp> {
+        let mut latest = None;
+        for mut event in events {
+            let at = *event.at.get_or_insert(at);
+            let is_known = self.written < self.known;
+            self.written += 1;
+            // Who is blocked, or begins anew, has not heard of all that is written.
+            if is_known {
+                latest = latest.max(Some(at));
+                self.forgotten += 1;
+            } else {
+                self.events.push_back(event);
+            }
+        }
+        latest
+    }
+
+    /// These were to be written and were not. What the code has not heard of has not happened.
+    pub(super) fn did_not_write(&mut self, events: Vec<NewEvent>) {
+        self.events.extend(events);
+        let kept = self.known.max(self.written) - self.forgotten;
+        let lost = self.events.drain(kept..);
+        self.bytes -= lost.map(|event| size_of(&event)).sum::<usize>();
+    }
+}
+
+fn size_of(event: &NewEvent) -> usize {
+    event.name.len() + event.data.as_str().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workflow::replay::events::event;
+    use outlast_core::EventKind;
+
+    fn timer(name: &str, at: Option<i64>) -> NewEvent {
+        let kind = EventKind::TimerScheduled;
+        event(kind, Some(1), name, &name, at.map(Timestamp))
+    }
+
+    #[test]
+    fn what_was_not_written_and_the_code_has_not_heard_of_does_not_count() {
+        let mut history = History::stored(vec![timer("a", Some(1)), timer("b", Some(2))]);
+        history.note_known();
+        history.note_known();
+        let before = history.bytes();
+        history.push(timer("heard", None));
+        history.note_known();
+        let with_heard = history.bytes();
+        history.push(timer("unheard", None));
+        let unwritten = history.take_unwritten();
+        assert_eq!(unwritten.len(), 2);
+        history.did_not_write(unwritten);
+        assert_eq!((history.len(), history.known()), (3, 3));
+        assert_eq!(history.bytes(), with_heard);
+        assert!(with_heard > before);
+        assert_eq!(history.take_unwritten()[0].name, "heard");
+    }
+
+    #[test]
+    fn what_the_code_knows_and_is_written_is_only_counted() {
+        let mut history = History::stored(vec![timer("a", Some(1)), timer("b", Some(2))]);
+        assert_eq!(history.next().map(|it| it.name.as_str()), Some("a"));
+        history.note_known();
+        assert!(history.get(0).is_none());
+        assert_eq!(history.get(1).map(|it| it.name.as_str()), Some("b"));
+        history.note_known();
+        assert!(history.last().is_none());
+        assert_eq!(history.len(), 2);
+    }
+
+    #[test]
+    fn time_goes_on_with_what_the_code_knows_of_what_is_written() {
+        let mut history = History::stored(Vec::new());
+        history.push(timer("known", None));
+        history.note_known();
+        assert!(history.is_ahead());
+        history.push(timer("unknown", Some(9)));
+        let unwritten = history.take_unwritten();
+        let latest = history.wrote(unwritten, Timestamp(5));
+        assert_eq!(latest, Some(Timestamp(5)));
+        assert!(!history.is_ahead());
+        assert_eq!((history.written(), history.known()), (2, 1));
+        assert_eq!(history.next().map(|it| it.name.as_str()), Some("unknown"));
+    }
+}

@@ -1,0 +1,318 @@
+//! Runs the code of a workflow: against its history first, then on.
+//!
+//! A session lives as long as the claim does. [`Session::next`] runs the code until there is something to write, and is called again when
+//! that is written. In one turn it
+//!
+//! 1. tells the code the events that it does not know yet, one at a time, and runs it on after each that answers something;
+//! 2. once, when the history has been gone through, looks what has come meanwhile: ends of children, signals, timers, a cancel;
+//! 3. decides what is next ([`NextAction`]), and does it, until that is something to be written.
+//!
+//! The code may hear of an event before it is written, since between its calls it does nothing but compute; what has effects
+//! waits until all that led to it is. So the result of a step is written with whatever the code comes to by it.
+
+mod arrivals;
+mod dry_run;
+mod end;
+mod mismatch;
+mod next_action;
+mod park;
+mod start;
+mod steps;
+
+pub(crate) use end::failed;
+pub(crate) use start::Begun;
+
+use super::determinism::{self, Violation};
+use super::events::{CallKind, Consumed, Reason, event};
+use super::runtime::MayRun;
+use crate::machine::{Context, Decided, Trouble};
+use crate::workflow::FlowError;
+use crate::workflow::flow::Flow;
+use next_action::NextAction;
+use outlast_core::{EventKind, Json, NewEvent, Outcome, Signal, Timestamp};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::task::{Poll, Waker};
+
+type Code = Pin<Box<dyn Future<Output = Result<Json, FlowError>> + Send>>;
+
+/// A run of a workflow in memory.
+pub(crate) struct Session {
+    flow: Flow,
+    /// None once it is over.
+    code: Option<Code>,
+    result: Option<Result<Json, FlowError>>,
+    /// What the run began with, as it is stored.
+    input: Json,
+    /// The rounds that the instance has begun.
+    round: i32,
+    /// What waits in the inbox, oldest first.
+    inbox: Vec<Signal>,
+    has_looked: bool,
+    /// Whether what is written next tells the code's answer to a cancel.
+    answers_cancel: bool,
+    violation: Option<Violation>,
+    /// What the code has panicked with, while something that it was told is to be written.
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+impl Session {
+    /// What was decided last is written with these events, at this moment.
+    pub(crate) fn written(&mut self, events: Vec<NewEvent>, at: Timestamp, begins_round: bool) {
+        self.flow.lock().committed(events, at);
+        self.round += i32::from(begins_round);
+        self.answers_cancel = false;
+    }
+
+    /// What was decided last is not written, nor are these events: a cancel came first.
+    pub(crate) fn not_written(&mut self, events: Vec<NewEvent>) {
+        self.flow.lock().take_back(events);
+    }
+
+    /// Runs the code until there is something to write.
+    pub(crate) async fn next(&mut self, cx: &Context) -> Result<Decided, Trouble> {
+        if let Some(decided) = self.restart_if_over(cx) {
+            return Ok(decided);
+        }
+        self.begin_history(cx).await?;
+        self.replay();
+        self.note_cancel(cx);
+        if self.is_blocked() {
+            return Ok(self.block(cx));
+        }
+        if !std::mem::replace(&mut self.has_looked, true) && self.result.is_none() {
+            self.look(cx).await?;
+        }
+        loop {
+            if self.stops() && self.flow.lock().history.is_ahead() {
+                return Ok(self.write_told());
+            }
+            if let Some(panic) = self.panic.take() {
+                resume_unwind(panic);
+            }
+            if self.is_blocked() {
+                return Ok(self.block(cx));
+            }
+            if let Some(decided) = self.turn(cx).await? {
+                return Ok(decided);
+            }
+        }
+    }
+
+    /// Whether the code cannot be run on as it is. What it was told before is written all the same: a step that has run is
+    /// not run again because of what the code makes of its result.
+    fn stops(&mut self) -> bool {
+        self.is_blocked() || self.panic.is_some() || self.needs_replay()
+    }
+
+    /// Whether the code was told a time that it would not be told again: it is to be run from the start, once the moment of
+    /// all that has happened is known.
+    pub(crate) fn needs_replay(&self) -> bool {
+        self.flow.lock().needs_replay
+    }
+
+    /// Does what is next: what is to be written, if the code has come to something.
+    async fn turn(&mut self, cx: &Context) -> Result<Option<Decided>, Trouble> {
+        cx.stay_covered().await;
+        let next = NextAction::next(&self.flow.lock(), &self.inbox, self.result.is_some());
+        match next {
+            NextAction::CancelRest => self.cancel_rest(cx).await?,
+            NextAction::Resolve { wait, resolved } => self.resolve(wait, resolved),
+            NextAction::Consume { call, place } => self.consume(call, place),
+            NextAction::RecordFinished => return Ok(self.record_finished()),
+            NextAction::RunSteps { due } => self.run_steps(cx, due).await?,
+            NextAction::Stray => {
+                self.violation.get_or_insert(Violation::Awaits);
+            }
+            NextAction::Write => return Ok(Some(self.write())),
+            NextAction::Start { wait, goes_on } => return Ok(Some(self.start(wait, goes_on))),
+            NextAction::Park => return Ok(Some(self.park())),
+            NextAction::SeeChildren => self.see_children(cx).await?,
+            NextAction::Fail(reason) => return Ok(Some(self.fail(reason))),
+            NextAction::End => return Ok(self.result.take().map(|result| self.end(result))),
+        }
+        Ok(None)
+    }
+
+    /// Goes through what the code does not know yet.
+    fn replay(&mut self) {
+        let knows_nothing = {
+            let mut runtime = self.flow.lock();
+            runtime.may_run = MayRun::No;
+            runtime.history.known() == 0
+        };
+        if knows_nothing {
+            // What the run began with is known before the code is.
+            self.flow.lock().apply_next();
+            self.run_code();
+        }
+        while self.flow.lock().has_news() {
+            self.apply_next();
+        }
+    }
+
+    /// Tells the code of the next event, and runs it on if that answers something.
+    fn apply_next(&mut self) {
+        let answers = {
+            let mut runtime = self.flow.lock();
+            let next = runtime.history.next();
+            let follows = next.is_none_or(|next| {
+                // A step that ran beside the one with which the code ended is recorded, if the code has made that call.
+                may_follow_the_end(next.kind)
+                    || is_end_of_step(next.kind) && runtime.has_made(next.call)
+            });
+            if self.result.is_some() && !follows {
+                let expected = runtime.describe_event(runtime.history.known());
+                let after = runtime.last_call();
+                runtime.block(expected, format!("the end of the code, after {after}"));
+                return;
+            }
+            runtime.apply_next()
+        };
+        if answers {
+            self.run_code();
+        }
+    }
+
+    /// Adds an event and tells the code of it at once.
+    fn tell(&mut self, event: NewEvent) {
+        self.flow.lock().history.push(event);
+        self.apply_next();
+    }
+
+    fn run_code(&mut self) {
+        let Some(code) = &mut self.code else {
+            return;
+        };
+        let flow = &self.flow;
+        flow.lock().forget_waiting();
+        let (polled, violation) = determinism::poll(
+            |cx| {
+                flow.lock().begin_poll(cx.waker());
+                match catch_unwind(AssertUnwindSafe(|| code.as_mut().poll(cx))) {
+                    Ok(polled) => polled.map(Ok),
+                    Err(panic) => Poll::Ready(Err(panic)),
+                }
+            },
+            || {
+                let kept = flow.lock().end_poll();
+                kept.into_iter().for_each(Waker::wake);
+            },
+        );
+        self.violation = self.violation.or(violation);
+        let Poll::Ready(over) = polled else {
+            return;
+        };
+        self.code = None;
+        match over {
+            Ok(result) => self.result = Some(result),
+            Err(panic) if self.flow.lock().history.is_ahead() => self.panic = Some(panic),
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
+    /// A cancel that the code has not heard of is an event like any other.
+    fn note_cancel(&mut self, cx: &Context) {
+        if !cx.claim().is_to_answer_cancel() {
+            return;
+        }
+        self.answers_cancel = true;
+        if self.flow.lock().cancel_reason().is_some() || self.result.is_some() {
+            return;
+        }
+        let reason = cx.cancel_reason().unwrap_or("cancelled").to_owned();
+        let at = cx.claim().cancel.as_ref().map(|cancel| cancel.requested_at);
+        let kind = EventKind::CancelRequested;
+        self.tell(event(kind, None, "", &Reason { reason }, at));
+    }
+
+    /// A group or a selection is decided by what has ended.
+    fn resolve(&mut self, wait: usize, resolved: NewEvent) {
+        // Whoever waits for nothing else than a timer that was not the first waits no more.
+        {
+            let mut runtime = self.flow.lock();
+            let timers = runtime
+                .open_leaves(wait)
+                .filter(|(_, call)| call.kind == CallKind::Timer && call.is_recorded);
+            let timers: Vec<i32> = timers.map(|(call, _)| call).collect();
+            let now = runtime.moment();
+            for call in timers {
+                let waiting = super::events::Waiting::default();
+                let kind = EventKind::TimerCancelled;
+                runtime
+                    .history
+                    .push(event(kind, Some(call), "", &waiting, now));
+                runtime.apply_next();
+            }
+        }
+        self.tell(resolved);
+    }
+
+    /// Hands the signal at this place of the inbox to the call that waits for it.
+    fn consume(&mut self, call: i32, place: usize) {
+        let signal = self.inbox.remove(place);
+        self.flow.lock().consumed.push(signal.id);
+        let at = Some(signal.inserted_at);
+        let consumed = Consumed {
+            signal: signal.id,
+            payload: signal.payload,
+        };
+        let kind = EventKind::SignalConsumed;
+        self.tell(event(kind, Some(call), &signal.name, &consumed, at));
+    }
+
+    /// An outcome with all that is not written yet.
+    fn decided(&self, outcome: Outcome) -> Decided {
+        let mut runtime = self.flow.lock();
+        Decided {
+            events: runtime.history.take_unwritten(),
+            received: Some(runtime.consumed.clone()),
+            answers_cancel: Some(self.answers_cancel),
+            outcome,
+        }
+    }
+}
+
+fn is_end_of_step(kind: EventKind) -> bool {
+    matches!(kind, EventKind::StepCompleted | EventKind::StepFailed)
+}
+
+/// Events that may stand behind the last one that the code has asked for.
+fn may_follow_the_end(kind: EventKind) -> bool {
+    match kind {
+        EventKind::FailureHandled
+        | EventKind::VersionMarked
+        | EventKind::ReplayBlocked
+        | EventKind::CancelRequested
+        | EventKind::ChildTold
+        | EventKind::ChildStarted
+        | EventKind::ActivityCompleted
+        | EventKind::ActivityFailed
+        | EventKind::ActivityCancelled
+        | EventKind::ChildCompleted
+        | EventKind::ChildFailed
+        | EventKind::ChildCancelled
+        | EventKind::ChildTerminated
+        | EventKind::TimerCancelled
+        | EventKind::ContinuedAsNew
+        | EventKind::RunCompleted
+        | EventKind::RunFailed
+        | EventKind::RunCancelled => true,
+        EventKind::RunStarted
+        | EventKind::StepScheduled
+        | EventKind::StepCompleted
+        | EventKind::StepFailed
+        | EventKind::ActivityScheduled
+        | EventKind::ChildScheduled
+        | EventKind::GroupAwaited
+        | EventKind::GroupResolved
+        | EventKind::SelectionAwaited
+        | EventKind::SelectionResolved
+        | EventKind::TimerScheduled
+        | EventKind::TimerFired
+        | EventKind::SignalAwaited
+        | EventKind::SignalConsumed
+        | EventKind::Transitioned => false,
+    }
+}

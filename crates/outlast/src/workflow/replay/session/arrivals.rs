@@ -1,0 +1,260 @@
+//! What has come from outside while a workflow waited: ends of children, signals, timers; and what is told to children.
+
+use super::super::events::{CallKind, Ended, Told, end_of, event};
+use super::Session;
+use crate::machine::{Context, Trouble};
+use outlast_core::{Child, EventKind, InstanceId, NewEvent, Note, Signal, Timestamp};
+use std::collections::{BTreeSet, HashMap};
+
+impl Session {
+    /// What has come since the history was written.
+    pub(super) async fn look(&mut self, cx: &Context) -> Result<(), Trouble> {
+        let mut arrivals = self.arrived_children(cx).await?;
+        arrivals.extend(self.arrived_timers(cx).await?);
+        arrivals.extend(self.arrived_signals());
+        self.take_in(arrivals);
+        Ok(())
+    }
+
+    /// Tells what has come, in the order in which it happened, and where that is the same, in the order of the leaves.
+    pub(super) fn take_in(&mut self, mut arrivals: Vec<Arrival>) {
+        let places = self.flow.lock().places();
+        arrivals.sort_by_key(|arrival| (arrival.at, places.get(&arrival.call).copied()));
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("arrivals-are-told-by-their-place") {
+            arrivals.sort_by_key(|arrival| places.get(&arrival.call).copied());
+        }
+        for arrival in arrivals {
+            while !self.stops()
+                && let Some((wait, resolved)) = self.resolved_unit()
+            {
+                self.resolve(wait, resolved);
+            }
+            if self.stops() {
+                return;
+            }
+            match arrival.what {
+                What::Event(event) => self.tell(event),
+                What::Timer => {
+                    if self.is_waited_for(arrival.call) {
+                        let waiting = super::super::events::Waiting::default();
+                        let (kind, call) = (EventKind::TimerFired, Some(arrival.call));
+                        self.tell(event(kind, call, "", &waiting, Some(arrival.at)));
+                    }
+                }
+                What::Signal(signal) => {
+                    let place = self.inbox.iter().position(|it| it.id == signal.id);
+                    if let Some(place) = place
+                        && self.is_waited_for(arrival.call)
+                    {
+                        self.consume(arrival.call, place);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the code still waits for a call.
+    fn is_waited_for(&self, call: i32) -> bool {
+        let runtime = self.flow.lock();
+        runtime.open().any(|(open, _)| open == call)
+    }
+
+    /// A unit that the code waits for and that is decided by what has ended, with the event that says so.
+    fn resolved_unit(&self) -> Option<(usize, NewEvent)> {
+        self.flow.lock().resolved_unit()
+    }
+
+    /// Children that are waited for and have ended; of the others it is noted who they are.
+    async fn arrived_children(&mut self, cx: &Context) -> Result<Vec<Arrival>, Trouble> {
+        // Who is waited for by several ends once all the same.
+        let calls: BTreeSet<i32> = {
+            let runtime = self.flow.lock();
+            let open = runtime.open();
+            let children = open.filter(|(_, call)| call.kind.is_child() && call.is_recorded);
+            children.map(|(call, _)| call).collect()
+        };
+        let rounds = self.flow.lock().by_round(calls.iter().copied());
+        let mut arrivals = Vec::new();
+        for (round, calls) in rounds {
+            let children = cx.client().children_of(cx.id(), round).await;
+            let children = children.map_err(Trouble::Store)?;
+            let children: HashMap<i32, Child> = children
+                .into_iter()
+                .map(|child| (child.position, child))
+                .collect();
+            for call in calls {
+                arrivals.extend(self.arrived_child(call, &children));
+            }
+        }
+        Ok(arrivals)
+    }
+
+    fn arrived_child(&mut self, call: i32, children: &HashMap<i32, Child>) -> Option<Arrival> {
+        let mut runtime = self.flow.lock();
+        let (kind, name) = (runtime.call(call).kind, runtime.call(call).name.clone());
+        let Some(child) = children.get(&runtime.call(call).link().position) else {
+            let at = runtime.now();
+            let reason = "somebody else holds its key, or it was deleted before its end was seen";
+            let gone = Ended {
+                error: Some(reason.into()),
+                ..Ended::default()
+            };
+            let kind = match kind == CallKind::Activity {
+                true => EventKind::ActivityFailed,
+                false => EventKind::ChildFailed,
+            };
+            let event = event(kind, Some(call), &name, &gone, Some(at));
+            return Some(Arrival::event(at, call, event));
+        };
+        let Some(end) = end_of(kind, child) else {
+            let it = runtime.call_mut(call);
+            if let Some(link) = it.link_mut() {
+                link.found = Some(child.id);
+            }
+            let is_new_run = it.link().run != child.run;
+            // Of a group's many children only that is told which cannot be told from their ends.
+            let is_told = is_new_run && (child.run > 1 || it.place.is_none());
+            let at = runtime.now();
+            return is_told.then(|| {
+                let seen = Ended {
+                    child: Some(child.id),
+                    run: child.run,
+                    ..Ended::default()
+                };
+                let event = event(EventKind::ChildStarted, Some(call), &name, &seen, Some(at));
+                Arrival::event(at, call, event)
+            });
+        };
+        let at = child.finished_at.unwrap_or(runtime.now());
+        let ended = Ended {
+            child: Some(child.id),
+            run: child.run,
+            result: child.result.clone(),
+            error: child.last_error.clone(),
+        };
+        let event = event(end, Some(call), &name, &ended, Some(at));
+        Some(Arrival::event(at, call, event))
+    }
+
+    pub(super) async fn arrived_timers(&mut self, cx: &Context) -> Result<Vec<Arrival>, Trouble> {
+        let timers: Vec<(i32, Timestamp)> = {
+            let runtime = self.flow.lock();
+            let due = runtime
+                .open()
+                .filter_map(|(call, it)| Some((call, it.due?)));
+            due.collect()
+        };
+        if timers.is_empty() {
+            return Ok(Vec::new());
+        }
+        let now = cx.client().now().await.map_err(Trouble::Store)?;
+        let due = timers.into_iter().filter(|(_, due)| *due <= now);
+        Ok(due
+            .map(|(call, at)| Arrival {
+                at,
+                call,
+                what: What::Timer,
+            })
+            .collect())
+    }
+
+    fn arrived_signals(&self) -> Vec<Arrival> {
+        let runtime = self.flow.lock();
+        let mut arrivals = Vec::new();
+        let mut taken: Vec<usize> = Vec::new();
+        for (call, it) in runtime.open().filter(|(_, it)| it.kind == CallKind::Signal) {
+            let mut places = self.inbox.iter().enumerate();
+            let found =
+                places.find(|(place, signal)| signal.name == it.name && !taken.contains(place));
+            if let Some((place, signal)) = found {
+                taken.push(place);
+                arrivals.push(Arrival {
+                    at: signal.inserted_at,
+                    call,
+                    what: What::Signal(signal.clone()),
+                });
+            }
+        }
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("signals-go-to-the-last-call") {
+            let calls: Vec<i32> = arrivals.iter().rev().map(|it| it.call).collect();
+            for (arrival, call) in arrivals.iter_mut().zip(calls) {
+                arrival.call = call;
+            }
+        }
+        arrivals
+    }
+
+    /// Before a park it must be known who the awaited children are.
+    pub(super) async fn see_children(&mut self, cx: &Context) -> Result<(), Trouble> {
+        let arrivals = self.arrived_children(cx).await?;
+        self.take_in(arrivals);
+        Ok(())
+    }
+
+    /// Asks those to end that a group or a selection was decided without.
+    pub(super) async fn cancel_rest(&mut self, cx: &Context) -> Result<(), Trouble> {
+        let calls = self.flow.lock().to_cancel.clone();
+        let rounds = self.flow.lock().by_round(calls.iter().copied());
+        let mut told: Vec<(i32, InstanceId)> = Vec::new();
+        for (round, calls) in rounds {
+            let children = cx.client().children_of(cx.id(), round).await;
+            let children = children.map_err(Trouble::Store)?;
+            let children: HashMap<i32, InstanceId> = children
+                .into_iter()
+                .map(|child| (child.position, child.id))
+                .collect();
+            let runtime = self.flow.lock();
+            for call in calls {
+                let child = children.get(&runtime.call(call).link().position);
+                told.extend(child.map(|child| (call, *child)));
+            }
+        }
+        let note = Note::by("parent").because(format!("parent {} goes on without it", cx.id()));
+        let ids: Vec<InstanceId> = told.iter().map(|(_, id)| *id).collect();
+        let cancelled = cx.client().cancel_all(ids, note).await;
+        cancelled.map_err(Trouble::Store)?;
+        let known: HashMap<i32, InstanceId> = told.into_iter().collect();
+        for call in calls {
+            let note = Told {
+                child: known.get(&call).copied(),
+                answer: "cancel".into(),
+            };
+            let now = self.flow.lock().moment();
+            self.tell(event(
+                EventKind::ChildTold,
+                Some(call),
+                "cancel",
+                &note,
+                now,
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What has come from outside.
+pub(super) struct Arrival {
+    at: Timestamp,
+    call: i32,
+    what: What,
+}
+
+enum What {
+    /// It happened, whether somebody waits for it or not.
+    Event(NewEvent),
+    /// It means something only while somebody waits for it.
+    Timer,
+    Signal(Signal),
+}
+
+impl Arrival {
+    fn event(at: Timestamp, call: i32, event: NewEvent) -> Arrival {
+        Arrival {
+            at,
+            call,
+            what: What::Event(event),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Code that is held against a recorded history, for tests: nothing is sent, run or written.
+
+use super::Session;
+use crate::workflow::flow::Flow;
+use crate::workflow::replay::runtime::{Identity, Runtime};
+use crate::workflow::{ExportedRun, Workflow};
+use outlast_core::{EventKind, Invalid, NewEvent};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+impl Session {
+    /// Runs a workflow against a recorded history, and nothing else. Answers what differs.
+    pub(crate) fn replayed<W: Workflow>(
+        workflow: W,
+        history: ExportedRun,
+    ) -> Result<Option<(String, String)>, Invalid> {
+        let input: W::Input = history
+            .input
+            .decode()
+            .map_err(|invalid| invalid.within("input"))?;
+        let identity = Identity {
+            id: history.instance,
+            workflow: history.workflow,
+            run: history.run,
+            key: history.key,
+            trace: history.trace,
+        };
+        let events = history.events.into_iter().map(|event| NewEvent {
+            kind: event.kind,
+            call: event.call,
+            name: event.name,
+            data: event.data,
+            at: Some(event.at),
+        });
+        let mut runtime = Runtime::new(identity, events.collect());
+        runtime.strict = true;
+        let mut session = Session::of(Arc::new(workflow), Flow::new(runtime, None), input);
+        let recorded = session.recorded_end();
+        if !session.flow.lock().history.is_empty() {
+            match catch_unwind(AssertUnwindSafe(|| session.replay())) {
+                Ok(()) => session.hold_end_against_history(recorded),
+                // So it was then.
+                Err(_) if recorded.is_some_and(|it| it.kind == EventKind::RunFailed) => {}
+                Err(panic) => resume_unwind(panic),
+            }
+        }
+        session.is_blocked();
+        let mismatch = session.flow.lock().blocked.take();
+        Ok(mismatch.map(|it| (it.expected, it.found)))
+    }
+
+    /// The event with which the run has ended, if it has.
+    fn recorded_end(&self) -> Option<RecordedEnd> {
+        let runtime = self.flow.lock();
+        let last = runtime.history.last()?;
+        is_end(last.kind).then(|| RecordedEnd {
+            kind: last.kind,
+            description: runtime.describe_event(runtime.history.len() - 1),
+        })
+    }
+
+    /// A run that has ended must end, in the same way, and one that waits must not.
+    fn hold_end_against_history(&mut self, recorded: Option<RecordedEnd>) {
+        let found = self.kind_of_end();
+        let mut runtime = self.flow.lock();
+        let is_open = runtime
+            .calls
+            .iter()
+            .any(|call| call.is_recorded && call.end.is_none());
+        let after = runtime.last_call();
+        match (found, recorded) {
+            (None, Some(recorded)) => runtime.block(
+                recorded.description,
+                format!("something to wait for, {after}"),
+            ),
+            (Some(_), None) if is_open => {
+                runtime.block(
+                    "something that is waited for".into(),
+                    format!("its end, after {after}"),
+                );
+            }
+            (Some((kind, why)), Some(recorded)) if kind != recorded.kind => {
+                let found = format!("its end by {kind}{why}, after {after}");
+                runtime.block(recorded.description, found);
+            }
+            (Some(_), _) | (None, None) => {}
+        }
+    }
+
+    /// How the code has ended, and why, where there is a reason.
+    fn kind_of_end(&self) -> Option<(EventKind, String)> {
+        let error = match self.result.as_ref()? {
+            Ok(_) => return Some((EventKind::RunCompleted, String::new())),
+            Err(error) => error,
+        };
+        let kind = match error {
+            error if error.is_renewal() => return Some((EventKind::ContinuedAsNew, String::new())),
+            error if error.is_cancelled() && self.flow.is_cancelled() => EventKind::RunCancelled,
+            _ => EventKind::RunFailed,
+        };
+        Some((kind, format!(" ({error})")))
+    }
+}
+
+/// The event with which a run has ended.
+struct RecordedEnd {
+    kind: EventKind,
+    description: String,
+}
+
+fn is_end(kind: EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::RunCompleted
+            | EventKind::RunFailed
+            | EventKind::RunCancelled
+            | EventKind::ContinuedAsNew
+    )
+}

@@ -1,0 +1,91 @@
+//! How steps are run, and what they have come to is recorded.
+
+use super::Session;
+use crate::machine::{Context, Decided, Trouble};
+use crate::workflow::replay::runtime::MayRun;
+use outlast_core::{NewEvent, Timestamp};
+use std::future::poll_fn;
+use std::task::Poll;
+
+impl Session {
+    /// Runs steps until one is over, or a timer beside them has come: the first is due then.
+    pub(super) async fn run_steps(
+        &mut self,
+        cx: &Context,
+        due: Option<Timestamp>,
+    ) -> Result<(), Trouble> {
+        self.flow.lock().let_steps_run();
+        let come = tokio::select! {
+            biased;
+            () = self.run_on() => Ok(false),
+            come = come(cx, due) => come.map(|()| true),
+        };
+        self.flow.lock().may_run = MayRun::No;
+        if come? {
+            let timers = self.arrived_timers(cx).await?;
+            self.take_in(timers);
+        }
+        Ok(())
+    }
+
+    async fn run_on(&mut self) {
+        poll_fn(|cx| {
+            self.flow.lock().waker = Some(cx.waker().clone());
+            self.run_code();
+            let has_news = {
+                let runtime = self.flow.lock();
+                !runtime.finished.is_empty() || runtime.may_run == MayRun::No
+            };
+            match has_news || self.code.is_none() || self.violation.is_some() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+    }
+
+    fn take_finished(&self) -> Option<NewEvent> {
+        self.flow.lock().take_finished()
+    }
+
+    /// What steps have come to. The code hears of it at once, and what it comes to by that is written with it. Code that goes
+    /// by the time hears of it when it is written: only then the moment is known. Answers what is to be
+    /// written now.
+    pub(super) fn record_finished(&mut self) -> Option<Decided> {
+        let hears_at_once = {
+            let mut runtime = self.flow.lock();
+            runtime.record_notes(true);
+            let hears_at_once = !runtime.was_asked_for_now();
+            if !hears_at_once {
+                runtime.record_waiting();
+            }
+            hears_at_once
+        };
+        while let Some(recorded) = self.take_finished() {
+            if self.result.is_some() && !self.needs_replay() {
+                // The code has ended without it.
+                self.flow.lock().finished.clear();
+                break;
+            }
+            match hears_at_once && !self.stops() {
+                true => self.tell(recorded),
+                false => self.flow.lock().history.push(recorded),
+            }
+        }
+        (!hears_at_once).then(|| self.write_told())
+    }
+}
+
+/// Waits until this moment has come, by the database's clock; for ever when there is none.
+async fn come(cx: &Context, due: Option<Timestamp>) -> Result<(), Trouble> {
+    let Some(due) = due else {
+        return std::future::pending().await;
+    };
+    loop {
+        let now = cx.client().now().await.map_err(Trouble::Store)?;
+        if due <= now {
+            return Ok(());
+        }
+        tokio::time::sleep(due.since(now)).await;
+    }
+}

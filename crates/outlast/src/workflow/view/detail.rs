@@ -1,0 +1,128 @@
+//! What an event says beside its kind, for people: the same few facts, wherever an event carries them.
+
+use super::waits::GroupPlace;
+use crate::machine::Transition;
+use crate::workflow::replay::events::{
+    Ended, Failed, Marked, Mismatch, Reason, Resolved, Scheduled, Told, Waiting,
+};
+use crate::workflow::replay::events::{Place, data_of};
+use outlast_core::{ClosePolicy, Event, EventKind, InstanceId, Timestamp};
+
+/// What there is to know of an event. What it does not tell, or what cannot be read, is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventDetail {
+    /// The child it is about.
+    pub child: Option<InstanceId>,
+    /// Which run of that child.
+    pub child_run: Option<i32>,
+    /// The fan-out that starts the child, and its position there.
+    pub started: Option<(i32, i32)>,
+    /// What becomes of the child when the workflow ends.
+    pub on_parent_close: Option<ClosePolicy>,
+    /// When the time of a timer comes; of a transition, until when it waits at most or when it is tried again.
+    pub deadline: Option<Timestamp>,
+    /// The group that the call is in.
+    pub group: Option<GroupPlace>,
+    /// Why something failed, was cancelled or was handled; what a child was told.
+    pub reason: Option<String>,
+    /// The call that a group failed with.
+    pub failed: Option<i32>,
+    /// The member that was first, from 0.
+    pub winner: Option<usize>,
+    /// The version that was marked.
+    pub version: Option<i32>,
+    /// What the history has and the code has not.
+    pub expected: Option<String>,
+    /// What the code has instead.
+    pub found: Option<String>,
+    /// What the step of a machine came to.
+    pub transition: Option<Transition>,
+}
+
+impl EventDetail {
+    /// Reads what an event carries.
+    pub fn of(event: &Event) -> EventDetail {
+        let data = &event.data;
+        let group = |place: Option<Place>| place.map(GroupPlace::from);
+        let none = EventDetail::default();
+        match event.kind {
+            EventKind::ActivityScheduled | EventKind::ChildScheduled => data_of::<Scheduled>(data)
+                .map_or(none, |it| EventDetail {
+                    started: Some((it.round, it.position)),
+                    on_parent_close: Some(it.on_parent_close),
+                    group: group(it.group),
+                    ..EventDetail::default()
+                }),
+            EventKind::TimerScheduled | EventKind::StepScheduled | EventKind::SignalAwaited => {
+                data_of::<Waiting>(data).map_or(none, |it| EventDetail {
+                    deadline: it
+                        .after_us
+                        .map(|us| Timestamp(event.at.0.saturating_add(us))),
+                    group: group(it.group),
+                    ..EventDetail::default()
+                })
+            }
+            EventKind::ChildStarted
+            | EventKind::ActivityCompleted
+            | EventKind::ActivityFailed
+            | EventKind::ActivityCancelled
+            | EventKind::ChildCompleted
+            | EventKind::ChildFailed
+            | EventKind::ChildCancelled
+            | EventKind::ChildTerminated => data_of::<Ended>(data).map_or(none, |it| EventDetail {
+                child: it.child,
+                child_run: it.child.map(|_| it.run),
+                reason: it.error,
+                ..EventDetail::default()
+            }),
+            EventKind::StepFailed => data_of::<Failed>(data).map_or(none, |it| EventDetail {
+                reason: Some(it.error),
+                ..EventDetail::default()
+            }),
+            EventKind::ChildTold => data_of::<Told>(data).map_or(none, |it| EventDetail {
+                child: it.child,
+                reason: Some(it.answer),
+                ..EventDetail::default()
+            }),
+            EventKind::GroupResolved | EventKind::SelectionResolved => data_of::<Resolved>(data)
+                .map_or(none, |it| EventDetail {
+                    failed: it.failed,
+                    winner: it.winner,
+                    ..EventDetail::default()
+                }),
+            EventKind::VersionMarked => data_of::<Marked>(data).map_or(none, |it| EventDetail {
+                version: Some(it.version),
+                ..EventDetail::default()
+            }),
+            EventKind::CancelRequested
+            | EventKind::FailureHandled
+            | EventKind::RunFailed
+            | EventKind::RunCancelled => data_of::<Reason>(data).map_or(none, |it| EventDetail {
+                reason: Some(it.reason),
+                ..EventDetail::default()
+            }),
+            EventKind::ReplayBlocked => data_of::<Mismatch>(data).map_or(none, |it| EventDetail {
+                expected: Some(it.expected),
+                found: Some(it.found),
+                ..EventDetail::default()
+            }),
+            EventKind::Transitioned => data_of::<Transition>(data).map_or(none, |it| EventDetail {
+                deadline: it
+                    .after_us
+                    .map(|us| Timestamp(event.at.0.saturating_add(us))),
+                reason: it.error.clone(),
+                transition: Some(it),
+                ..EventDetail::default()
+            }),
+            EventKind::RunStarted
+            | EventKind::GroupAwaited
+            | EventKind::SelectionAwaited
+            | EventKind::StepCompleted
+            | EventKind::TimerFired
+            | EventKind::TimerCancelled
+            | EventKind::SignalConsumed
+            | EventKind::ContinuedAsNew
+            | EventKind::RunCompleted => none,
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! The children of a run, call by call, as the workflow's own history has them.
+
+use super::waits::GroupPlace;
+use crate::client::Client;
+use crate::workflow::replay::events::{CallKind, Ended, Scheduled, data_of};
+use outlast_core::limits::HISTORY_PAGE_MAX;
+use outlast_core::{
+    Child, ClosePolicy, Event, EventKind, HistoryRequest, Instance, InstanceId, Result, Status,
+    Timestamp,
+};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// How many pages of children are read to say how those stand whose end is not recorded.
+const PAGES_MAX: usize = 5;
+
+/// A call of a workflow that has started a child or an activity: one, however many runs the child has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ChildCall {
+    /// The number of the call in its run.
+    pub call: i32,
+    /// `activity` or `child`.
+    pub kind: &'static str,
+    /// The machine of the child.
+    pub machine: String,
+    /// In which version.
+    pub version: i32,
+    /// What becomes of the child when the workflow ends.
+    pub on_parent_close: ClosePolicy,
+    /// The group it is in.
+    pub group: Option<GroupPlace>,
+    /// When it was scheduled.
+    pub at: Timestamp,
+    /// The child, once it was seen.
+    pub child: Option<InstanceId>,
+    /// The newest run of it that was seen.
+    pub run: Option<i32>,
+    /// How it ended, or stands; `None` when that is not recorded and it is not stored any more.
+    pub status: Option<Status>,
+    /// Whether it was terminated.
+    pub was_terminated: bool,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// Why it ended badly.
+    pub reason: Option<String>,
+    /// Whether its end is part of the workflow's history: then that is told, whatever became of the child since.
+    pub is_recorded: bool,
+    /// The fan-out that started it, and its position there.
+    #[serde(skip)]
+    place: (i32, i32),
+}
+
+impl Client {
+    /// The children of a run, call by call: at most `max` after the call `after`. What the workflow has recorded of a child is
+    /// told from there, also when the child is not stored any more; of others, how they stand.
+    pub async fn child_calls(
+        &self,
+        instance: &Instance,
+        run: i32,
+        after: i32,
+        max: usize,
+    ) -> Result<Vec<ChildCall>> {
+        let mut calls = BTreeMap::new();
+        let mut request = HistoryRequest {
+            id: instance.id,
+            run,
+            after: 0,
+            max: HISTORY_PAGE_MAX,
+        };
+        loop {
+            let events = self.history(request).await?;
+            let new = events.iter().filter(|it| it.call > Some(after));
+            new.for_each(|event| tell(&mut calls, event));
+            match events.last() {
+                Some(last) if events.more => request.after = last.seq,
+                Some(_) | None => break,
+            }
+        }
+        let mut calls: Vec<ChildCall> = calls.into_values().take(max).collect();
+        self.see(instance, &mut calls).await?;
+        Ok(calls)
+    }
+
+    /// How those stand whose end is not recorded.
+    async fn see(&self, instance: &Instance, calls: &mut [ChildCall]) -> Result<()> {
+        let open = calls.iter().filter(|it| !it.is_recorded);
+        let rounds: BTreeSet<i32> = open.map(|it| it.place.0).collect();
+        let mut seen: HashMap<(i32, i32), Seen> = HashMap::new();
+        let mut pages = 0;
+        for round in rounds {
+            let mut after = None;
+            while pages < PAGES_MAX {
+                let page = self.store.children(instance.id, Some(round), after).await?;
+                pages += 1;
+                after = page.last().map(|child| child.id);
+                let is_last = !page.more;
+                seen.extend(page.rows.iter().map(Seen::of));
+                if is_last {
+                    break;
+                }
+            }
+        }
+        for call in calls.iter_mut().filter(|it| !it.is_recorded) {
+            if let Some(child) = seen.get(&call.place) {
+                (call.child, call.run) = (Some(child.id), Some(child.run));
+                (call.status, call.ended_at) = (Some(child.status), child.ended_at);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How a child stands. Its state and its result are not kept: of many children they may be large.
+struct Seen {
+    id: InstanceId,
+    run: i32,
+    status: Status,
+    ended_at: Option<Timestamp>,
+}
+
+impl Seen {
+    fn of(child: &Child) -> ((i32, i32), Seen) {
+        let seen = Seen {
+            id: child.id,
+            run: child.run,
+            status: child.status,
+            ended_at: child.finished_at,
+        };
+        ((child.round, child.position), seen)
+    }
+}
+
+/// What an event says of a call.
+fn tell(calls: &mut BTreeMap<i32, ChildCall>, event: &Event) {
+    let Some(call) = event.call else {
+        return;
+    };
+    let end = match event.kind {
+        EventKind::ActivityScheduled | EventKind::ChildScheduled => {
+            calls.extend(scheduled(call, event).map(|it| (call, it)));
+            return;
+        }
+        EventKind::ChildStarted => None,
+        EventKind::ActivityCompleted | EventKind::ChildCompleted => Some(Status::Done),
+        EventKind::ActivityFailed | EventKind::ChildFailed => Some(Status::Failed),
+        EventKind::ActivityCancelled | EventKind::ChildCancelled | EventKind::ChildTerminated => {
+            Some(Status::Cancelled)
+        }
+        EventKind::RunStarted
+        | EventKind::StepScheduled
+        | EventKind::StepCompleted
+        | EventKind::StepFailed
+        | EventKind::ChildTold
+        | EventKind::GroupAwaited
+        | EventKind::GroupResolved
+        | EventKind::SelectionAwaited
+        | EventKind::SelectionResolved
+        | EventKind::TimerScheduled
+        | EventKind::TimerFired
+        | EventKind::TimerCancelled
+        | EventKind::SignalAwaited
+        | EventKind::SignalConsumed
+        | EventKind::VersionMarked
+        | EventKind::CancelRequested
+        | EventKind::FailureHandled
+        | EventKind::ReplayBlocked
+        | EventKind::ContinuedAsNew
+        | EventKind::RunCompleted
+        | EventKind::RunFailed
+        | EventKind::RunCancelled
+        | EventKind::Transitioned => return,
+    };
+    let (Some(it), Ok(told)) = (calls.get_mut(&call), data_of::<Ended>(&event.data)) else {
+        return;
+    };
+    if told.child.is_some() {
+        (it.child, it.run) = (told.child, Some(told.run));
+    }
+    if end.is_some() {
+        (it.status, it.ended_at) = (end, Some(event.at));
+        it.was_terminated = event.kind == EventKind::ChildTerminated;
+        (it.reason, it.is_recorded) = (told.error, true);
+    }
+}
+
+fn scheduled(call: i32, event: &Event) -> Option<ChildCall> {
+    let scheduled: Scheduled = data_of(&event.data).ok()?;
+    Some(ChildCall {
+        call,
+        kind: CallKind::of(event.kind)?.as_str(),
+        machine: scheduled.machine,
+        version: scheduled.version,
+        on_parent_close: scheduled.on_parent_close,
+        group: scheduled.group.map(Into::into),
+        at: event.at,
+        child: None,
+        run: None,
+        status: None,
+        was_terminated: false,
+        ended_at: None,
+        reason: None,
+        is_recorded: false,
+        place: (scheduled.round, scheduled.position),
+    })
+}

@@ -1,0 +1,168 @@
+//! Which call of a workflow has started an instance, read from the workflow's history.
+
+use super::waits::GroupPlace;
+use crate::client::Client;
+use crate::workflow::replay::events::{CallKind, Scheduled, data_of};
+use outlast_core::{
+    Event, EventKind, HistoryRequest, Instance, InstanceId, Result, RunSummary, Timestamp,
+};
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// How many events are read at a time. Few: a search looks at some places of a history, not at all of it.
+const PAGE: i32 = 100;
+/// How many such pages are read before a search is given up: as many events as are looked at for what is open.
+const PAGES_MAX: usize = 100;
+
+/// The call of a workflow that has started an instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Origin {
+    /// The run of the workflow that made the call.
+    pub run: i32,
+    /// The number of the call in that run.
+    pub call: i32,
+    /// `activity` or `child`.
+    pub kind: &'static str,
+    /// What the call names.
+    pub name: String,
+    /// The event that says so, in the history of that run.
+    pub seq: i32,
+    /// When it was scheduled.
+    pub at: Timestamp,
+    /// The group it is in.
+    pub group: Option<GroupPlace>,
+}
+
+impl Client {
+    /// The call that has started an instance; `None` when that was no workflow, when the history of that run is not stored
+    /// any more, and when it was not found within 10,000 events.
+    pub async fn origin(&self, child: &Instance) -> Result<Option<Origin>> {
+        let (Some(parent), Some(position)) = (child.parent, child.position) else {
+            return Ok(None);
+        };
+        let mut calls = Calls::of(self, parent.id).await?;
+        calls.find((parent.round, position)).await
+    }
+}
+
+/// The fan-out of a parent that has started a child, and the child's position there.
+type Place = (i32, i32);
+
+/// Finds the calls of a workflow by the places of their children. What was read is kept for the next search.
+pub(in crate::workflow) struct Calls<'a> {
+    client: &'a Client,
+    id: InstanceId,
+    runs: Vec<RunSummary>,
+    pages: HashMap<(i32, i32), Vec<(Place, Origin)>>,
+}
+
+impl<'a> Calls<'a> {
+    pub(in crate::workflow) async fn of(client: &'a Client, id: InstanceId) -> Result<Calls<'a>> {
+        let runs = client.histories(id).await?;
+        Ok(Calls {
+            client,
+            id,
+            runs,
+            pages: HashMap::new(),
+        })
+    }
+
+    pub(in crate::workflow) fn runs(&self) -> &[RunSummary] {
+        &self.runs
+    }
+
+    /// Rounds are counted over all runs, so a child is of one of them only.
+    pub(in crate::workflow) async fn find(&mut self, place: Place) -> Result<Option<Origin>> {
+        let runs: Vec<(i32, i32)> = self.runs.iter().map(|it| (it.run, it.events)).collect();
+        for (run, events) in runs.into_iter().rev() {
+            if let Some(found) = self.find_in(run, events, place).await? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Places grow along a history: rounds are begun one after the other, and positions are given in the order of the calls. So
+    /// the page is halved towards, over those that schedule nobody.
+    async fn find_in(&mut self, run: i32, events: i32, place: Place) -> Result<Option<Origin>> {
+        let (mut low, mut high) = (0, (events + PAGE - 1) / PAGE);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let Some((page, found)) = self.first_from(run, middle, high).await? else {
+                high = middle;
+                continue;
+            };
+            match found.binary_search_by_key(&place, |(place, _)| *place) {
+                Ok(index) => return Ok(Some(found[index].1.clone())),
+                Err(0) => high = middle,
+                Err(after) if after == found.len() => low = page + 1,
+                Err(_) => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first page from `page` on, and before `end`, that schedules anybody.
+    async fn first_from(
+        &mut self,
+        run: i32,
+        page: i32,
+        end: i32,
+    ) -> Result<Option<(i32, &[(Place, Origin)])>> {
+        for page in page..end {
+            if !self.pages.contains_key(&(run, page)) {
+                if self.pages.len() == PAGES_MAX {
+                    return Ok(None);
+                }
+                let read = self.read(run, page).await?;
+                self.pages.insert((run, page), read);
+            }
+            if !self.pages[&(run, page)].is_empty() {
+                return Ok(Some((page, &self.pages[&(run, page)])));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn read(&self, run: i32, page: i32) -> Result<Vec<(Place, Origin)>> {
+        let end = (page + 1) * PAGE;
+        let mut found = Vec::new();
+        let mut after = page * PAGE;
+        loop {
+            let request = HistoryRequest {
+                id: self.id,
+                run,
+                after,
+                max: (end - after) as usize,
+            };
+            let events = self.client.history(request).await?;
+            found.extend(events.iter().filter_map(scheduled));
+            match events.last() {
+                Some(last) if events.more && last.seq < end => after = last.seq,
+                Some(_) | None => return Ok(found),
+            }
+        }
+    }
+}
+
+/// What an event schedules, and where.
+fn scheduled(event: &Event) -> Option<(Place, Origin)> {
+    if !matches!(
+        event.kind,
+        EventKind::ActivityScheduled | EventKind::ChildScheduled
+    ) {
+        return None;
+    }
+    let kind = CallKind::of(event.kind)?;
+    let scheduled: Scheduled = data_of(&event.data).ok()?;
+    let origin = Origin {
+        run: event.run,
+        call: event.call?,
+        kind: kind.as_str(),
+        name: event.name.clone(),
+        seq: event.seq,
+        at: event.at,
+        group: scheduled.group.map(Into::into),
+    };
+    Some(((scheduled.round, scheduled.position), origin))
+}

@@ -1,0 +1,138 @@
+//! What the model holds, and the moves that several verbs share.
+
+use super::cascade::Cascade;
+use super::effects::Effects;
+use outlast_core::{
+    Error, Event, Instance, InstanceId, Operation, QueueNames, Result, RunStats, Scope, SignalId,
+    SignalRow, Status, Timestamp, Worker, WorkerId, limits,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Everything there is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tables {
+    pub(crate) instances: BTreeMap<InstanceId, Instance>,
+    pub(crate) signals: BTreeMap<SignalId, SignalRow>,
+    /// Events by run, then in their order.
+    pub(crate) histories: BTreeMap<InstanceId, Vec<Event>>,
+    pub(crate) workers: BTreeMap<WorkerId, Worker>,
+    /// How many crashes in a row of an instance count towards the bound. Absent after none did.
+    pub(crate) crashes_counted: BTreeMap<InstanceId, i32>,
+    pub(crate) paused: BTreeSet<String>,
+    /// In the order in which they were done.
+    pub(crate) operations: Vec<Operation>,
+    /// Children that are still to be told of their parents, in the order in which they are to be.
+    pub(crate) cascades: BTreeMap<i64, Cascade>,
+    /// Each key once and in order.
+    pub(crate) stats: RunStats,
+    /// One count for rows of all kinds: an id mistaken for another's is then no id at all.
+    last_id: i64,
+}
+
+impl Tables {
+    pub(super) fn next_id(&mut self) -> i64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// Who occupies `key` among the instances of `machine`.
+    pub(super) fn holder(&self, machine: &str, key: &str) -> Option<&Instance> {
+        self.instances.values().find(|row| {
+            row.holds_key && row.machine == machine && row.correlation_key.as_deref() == Some(key)
+        })
+    }
+
+    /// The latest that hold or held a key, the newest first.
+    pub(super) fn held(&self, machine: &str, key: &str) -> impl Iterator<Item = &Instance> {
+        let rows = self.instances.values().rev();
+        rows.filter(move |row| {
+            row.machine == machine && row.correlation_key.as_deref() == Some(key)
+        })
+        .take(limits::HOLDERS_MAX)
+    }
+
+    /// The signals `id` has not consumed, oldest first.
+    pub(super) fn inbox(&self, id: InstanceId) -> impl Iterator<Item = &SignalRow> {
+        self.signals
+            .values()
+            .filter(move |signal| signal.target == id && signal.consumed_at.is_none())
+    }
+
+    /// Takes signals out of the inbox of `id`. One with a dedup key stays as a tombstone, so that it
+    /// is not accepted again (docs/protocol.md, defect 9).
+    pub(super) fn consume(&mut self, id: InstanceId, signals: &[SignalId], now: Timestamp) {
+        for signal in signals {
+            let Some(row) = self.signals.get_mut(signal) else {
+                continue;
+            };
+            if row.target != id || row.consumed_at.is_some() {
+                continue;
+            }
+            if row.dedup_key.is_some() {
+                row.payload = None;
+                row.consumed_at = Some(now);
+            } else {
+                self.signals.remove(signal);
+            }
+        }
+    }
+
+    /// JoinSets `id`: no claim, no wait, no inbox. What it means for others is left to [`settle`](Tables::settle).
+    pub(super) fn end(
+        &mut self,
+        id: InstanceId,
+        status: Status,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        let inbox: Vec<SignalId> = self.inbox(id).map(|signal| signal.id).collect();
+        self.consume(id, &inbox, now);
+        let Some(row) = self.instances.get_mut(&id) else {
+            return;
+        };
+        change_status(row, status);
+        row.locked_by = None;
+        row.awaits = None;
+        row.await_deadline = None;
+        row.finished_at = Some(now);
+        row.updated_at = now;
+        effects.ended.push((id, row.held == Some(false)));
+        row.held = row.held.map(|_| false);
+    }
+
+    /// Whether the parent of `row` is stored and has not ended.
+    pub(super) fn living_parent(&self, row: &Instance) -> Option<InstanceId> {
+        let parent = self.instances.get(&row.parent?.id)?;
+        (!parent.status.is_terminal()).then_some(parent.id)
+    }
+
+    /// Only a worker whose lease is alive may take claims.
+    pub(super) fn check_lease(
+        &self,
+        operation: &'static str,
+        worker: WorkerId,
+        now: Timestamp,
+    ) -> Result<()> {
+        match self.workers.get(&worker) {
+            Some(row) if row.lease_expires_at > now => Ok(()),
+            Some(_) | None => Err(Error::LeaseExpired { operation, worker }),
+        }
+    }
+}
+
+/// Puts `row` into its queue, eligible now.
+pub(super) fn make_runnable(row: &mut Instance, now: Timestamp, woken: &mut QueueNames) {
+    change_status(row, Status::Runnable);
+    row.eligible_at = now;
+    row.await_deadline = None;
+    row.updated_at = now;
+    woken.insert(row.queue.clone());
+}
+
+/// Moves `row` to `status`. Leaving the scope releases the correlation key for good (docs/protocol.md, defect 4).
+pub(super) fn change_status(row: &mut Instance, status: Status) {
+    row.status = status;
+    row.needs_all &= status.is_parked();
+    let occupied = |scope: Scope| scope.contains(status);
+    row.holds_key = row.holds_key && row.correlation_scope.is_some_and(occupied);
+}

@@ -1,0 +1,165 @@
+//! What the mutants of workflows get wrong.
+
+use super::{Mutant, Mutation};
+use crate::model::Tables;
+use outlast_core::*;
+
+impl Mutant {
+    /// Bends one outcome before the model sees it.
+    pub(super) fn bend_flow(&self, commit: &mut Commit) {
+        let is_flow = matches!(commit.outcome, Outcome::Flow { .. });
+        if self.is(Mutation::TellsOfFlowsAlone) && !is_flow {
+            commit.events.clear();
+        }
+        if self.is(Mutation::TellsTheMomentOfTheCommit) {
+            commit.events.iter_mut().for_each(|it| it.at = None);
+        }
+        if self.is(Mutation::WakesByAPart)
+            && let Outcome::Flow {
+                then: Flowing::Park(park),
+                ..
+            } = &mut commit.outcome
+        {
+            park.needs_all = false;
+        }
+        if self.is(Mutation::ParksWithoutLooking)
+            && let Outcome::Flow {
+                then:
+                    Flowing::Park(Park {
+                        ends: Some(ends), ..
+                    }),
+                ..
+            } = &mut commit.outcome
+        {
+            let parts = ends.parts.iter_mut();
+            parts.for_each(|part| part.children.clear());
+        }
+    }
+
+    /// What a verb with these outcomes must not see.
+    pub(super) fn hide(&self, commits: &[Commit], tables: &mut Tables) {
+        for row in tables.instances.values_mut() {
+            let waits = row.status == Status::AwaitingChildren;
+            if self.is(Mutation::CountsEveryRound) && waits {
+                let rounds = (1..=row.round).map(ChildRange::whole);
+                let parts = row.joining.iter_mut().flatten();
+                parts.for_each(|part| part.spans = rounds.clone().collect());
+            }
+            if self.is(Mutation::CountsPartsTogether) && waits {
+                let parts = row.joining.as_deref_mut().unwrap_or_default();
+                let all: Vec<ChildRange> =
+                    parts.iter().flat_map(|part| part.spans.clone()).collect();
+                parts.iter_mut().for_each(|part| part.spans = all.clone());
+            }
+            if self.is(Mutation::TakesBadEndsForGood) && is_bad(row) && is_awaited(row, commits) {
+                row.status = Status::Done;
+            }
+            if self.is(Mutation::ParksInSpiteOfCancels) && flows_on(row, commits) {
+                row.cancel = None;
+            }
+        }
+    }
+
+    /// Puts back what was hidden.
+    pub(super) fn unhide(&self, before: &Tables, commits: &[Commit], after: &mut Tables) {
+        for (id, old) in &before.instances {
+            let Some(row) = after.instances.get_mut(id) else {
+                continue;
+            };
+            let is_untouched = row.revision == old.revision;
+            let counts_others =
+                self.is(Mutation::CountsEveryRound) || self.is(Mutation::CountsPartsTogether);
+            if counts_others && is_untouched {
+                let parts = row.joining.iter_mut().flatten();
+                for (part, old) in parts.zip(old.joining.iter().flatten()) {
+                    part.spans.clone_from(&old.spans);
+                }
+            }
+            if self.is(Mutation::TakesBadEndsForGood) && is_untouched && is_bad(old) {
+                row.status = old.status;
+            }
+            if self.is(Mutation::ParksInSpiteOfCancels) && flows_on(old, commits) {
+                row.cancel.clone_from(&old.cancel);
+            }
+        }
+    }
+}
+
+/// Whether a park of these waits for it.
+fn is_awaited(row: &Instance, commits: &[Commit]) -> bool {
+    let parks = commits.iter().filter_map(|it| it.outcome.park());
+    let mut ends = parks.filter_map(|park| park.ends.as_ref());
+    ends.any(|ends| ends.children().contains(&row.id))
+}
+
+/// Whether it flows without an answer to a cancel.
+fn flows_on(row: &Instance, commits: &[Commit]) -> bool {
+    let is_meant = |it: &&Commit| it.claim.id == row.id && !it.answers_cancel;
+    let outcomes = commits.iter().filter(is_meant).map(|it| &it.outcome);
+    let begins = |it: &Outcome| it.park().is_some() || it.begins_round() && !it.is_fan_out();
+    outcomes.filter(|it| begins(it)).count() > 0
+}
+
+fn is_bad(row: &Instance) -> bool {
+    matches!(row.status, Status::Failed | Status::Cancelled)
+}
+
+/// The events of outcomes that were not written are.
+pub(super) fn tell_of_the_lost(commits: &[Commit], answers: &[Answer], after: &mut Tables) {
+    for (commit, answer) in commits.iter().zip(answers) {
+        let Some(row) = after.instances.get_mut(&commit.claim.id) else {
+            continue;
+        };
+        if *answer != Answer::Lost {
+            continue;
+        }
+        for event in &commit.events {
+            row.events += 1;
+            after.histories.entry(row.id).or_default().push(Event {
+                run: row.run,
+                seq: row.events,
+                at: row.updated_at,
+                kind: event.kind,
+                call: event.call,
+                name: event.name.clone(),
+                data: event.data.clone(),
+            });
+        }
+    }
+}
+
+/// A new run is another try of the same visit.
+pub(super) fn stay_in_visits(before: &Tables, after: &mut Tables) {
+    for (id, old) in &before.instances {
+        if let Some(new) = after.instances.get_mut(id)
+            && new.run > old.run
+        {
+            new.entered = old.entered;
+        }
+    }
+}
+
+/// Who was not started is waited for.
+pub(super) fn wait_for_the_dropped(before: &Tables, after: &mut Tables) {
+    for (id, old) in &before.instances {
+        if let Some(new) = after.instances.get_mut(id)
+            && new.round > old.round
+            && !new.dropped.is_empty()
+            && let Some(barrier) = new.barrier.as_mut()
+            && new.joining.is_some()
+            && barrier.joined == Some(Joined::Failure)
+            && barrier.failed == 0
+        {
+            barrier.joined = None;
+            new.status = Status::AwaitingChildren;
+        }
+    }
+}
+
+/// What was told of those that are gone is left.
+pub(super) fn keep_histories(before: &Tables, after: &mut Tables) {
+    for (id, history) in &before.histories {
+        let kept = after.histories.entry(*id);
+        kept.or_insert_with(|| history.clone());
+    }
+}

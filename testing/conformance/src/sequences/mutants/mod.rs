@@ -1,0 +1,430 @@
+//! Stores that break one rule each. The comparison must catch every one of them: a checker that has never
+//! failed proves nothing.
+
+mod family;
+mod flows;
+mod store;
+
+use super::shrink::{Found, try_seed, try_unshrunk};
+use super::{USUAL_SEQUENCES, USUAL_VERBS};
+use crate::model::Tables;
+use crate::{Model, Subject};
+use outlast_core::*;
+
+/// The rule a mutant breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mutation {
+    /// Defect 3 (docs/protocol.md): an outcome is written whoever holds the claim now.
+    ForgetsTheFence,
+    /// Defect 5 (docs/protocol.md): siblings that end in one batch count once.
+    CountsSiblingsOnce,
+    /// Defect 6 (docs/protocol.md): the end of an older round's child counts.
+    CountsOlderRounds,
+    /// Defect 6 (docs/protocol.md): a dropped child vanishes silently.
+    HidesDroppedChildren,
+    /// Defect 6 (docs/protocol.md): results are collected before the join.
+    CollectsChildrenOfTheLiving,
+    /// I6: a child retried in time is not waited for.
+    ForgetsRetriedChildren,
+    /// Defect 9 (docs/protocol.md): a consumed dedup key is accepted again.
+    ForgetsConsumedKeys,
+    /// Defect 10 (docs/protocol.md): a signal to an ended instance is accepted.
+    SignalsTheDead,
+    /// Defect 11 (docs/protocol.md): what the step was handed wakes it again.
+    WakesOnWhatWasHandedOver,
+    /// I7: progress consumes what came after the claim too.
+    ConsumesLatecomers,
+    /// Defect 4 (docs/protocol.md): a key comes back with its status.
+    TakesKeysBack,
+    /// I8: rows of one key run side by side.
+    IgnoresPartitionKeys,
+    /// I10: rows are claimed five seconds early.
+    ClaimsEarly,
+    /// I10: deadlines come five seconds early.
+    FiresEarly,
+    /// A wake leaves the deadline behind.
+    KeepsDeadlines,
+    /// Defect 14 (docs/protocol.md): crashes are not counted.
+    ForgetsCrashes,
+    /// Section 5 of docs/specification.md: a retry forgets what was awaited.
+    ForgetsAwaitsOnRetry,
+    /// I4: an operator's act leaves no record.
+    RecordsNothing,
+    /// A pause is forgotten when the queue is asked.
+    IgnoresPauses,
+    /// The second of two equal claims in a batch is not answered as lost.
+    ClaimsDoubleSuccess,
+    /// A retry counts as another visit of its step.
+    BeginsAVisitOnRetry,
+    /// A wait stays in the visit before it.
+    StaysInTheVisitBefore,
+    /// A child has no trace, whatever it was given.
+    ForgetsTheTraceOfChildren,
+    /// I7: the signal that starts its target is not in the inbox.
+    DropsTheSignalThatStarts,
+    /// I9: an ended holder that keeps its key is replaced.
+    ReplacesEndedHolders,
+    /// A delivery hands over what it wakes in a paused queue.
+    HandsOverFromPausedQueues,
+    /// I7: what a delivery hands over comes without its inbox.
+    HandsOverWithoutTheInbox,
+    /// I13: a cancel is answered and forgotten.
+    ForgetsCancels,
+    /// A cancel takes the claim of a running step away.
+    LosesTheClaimsOfTheCancelled,
+    /// A retried instance is still asked to end.
+    KeepsCancelsOnRetry,
+    /// I13: whatever a step decides counts as the answer to a cancel.
+    AnswersByAccident,
+    /// An answer that is to be tried again counts.
+    AnswersByRetry,
+    /// I13: the end of a parent concerns nobody.
+    ForgetsPolicies,
+    /// I13: a cascade is done after its first batch.
+    TellsOneBatch,
+    /// A cascade says that there is no more to do, whatever there is.
+    SaysThatNobodyIsLeft,
+    /// I13: a cascade goes on to children that came later.
+    TellsTheChildrenOfAnswers,
+    /// A parent is collected while its children are still to be told.
+    CollectsBeforeAllAreTold,
+    /// I2: nobody gets the place of one that has ended.
+    AdmitsNobody,
+    /// One end gives everybody a place.
+    AdmitsEverybody,
+    /// Who waits for a place is claimed.
+    ClaimsWithoutAPlace,
+    /// I6: bad ends are not told from good ones.
+    ForgetsFailures,
+    /// The choice of the first failure changes.
+    MovesTheFirstFailure,
+    /// An outcome of a machine writes no events.
+    TellsOfFlowsAlone,
+    /// An event has no moment of its own.
+    TellsTheMomentOfTheCommit,
+    /// I3: the events of a lost outcome are written.
+    TellsOfTheLost,
+    /// A history outlives its instance.
+    KeepsTheHistoriesOfTheRemoved,
+    /// A new run is no new visit.
+    RenewsWithinTheVisit,
+    /// I2: a park does not see what has ended meanwhile.
+    ParksWithoutLooking,
+    /// A park counts what has ended badly as done.
+    TakesBadEndsForGood,
+    /// I2: a child that was not started is waited for.
+    WaitsForTheDropped,
+    /// I6: the end of a child counts whichever round a workflow waits for.
+    CountsEveryRound,
+    /// The end of a child counts for everything that a workflow waits for.
+    CountsPartsTogether,
+    /// A park that needs all is woken by whatever comes first.
+    WakesByAPart,
+    /// I2: a signal does not wake a workflow that waits for children too.
+    SleepsThroughSignals,
+    /// A workflow waits for a retried child as a machine does.
+    CountsRetriedChildrenOfWorkflows,
+    /// A workflow is claimed with the children of its last round.
+    HandsOutChildrenOfWorkflows,
+    /// I13: a workflow parks though a cancel waits for its answer.
+    ParksInSpiteOfCancels,
+}
+
+const ALL: [Mutation; 57] = [
+    Mutation::ForgetsTheFence,
+    Mutation::CountsSiblingsOnce,
+    Mutation::CountsOlderRounds,
+    Mutation::HidesDroppedChildren,
+    Mutation::CollectsChildrenOfTheLiving,
+    Mutation::ForgetsRetriedChildren,
+    Mutation::ForgetsConsumedKeys,
+    Mutation::SignalsTheDead,
+    Mutation::WakesOnWhatWasHandedOver,
+    Mutation::ConsumesLatecomers,
+    Mutation::TakesKeysBack,
+    Mutation::IgnoresPartitionKeys,
+    Mutation::ClaimsEarly,
+    Mutation::FiresEarly,
+    Mutation::KeepsDeadlines,
+    Mutation::ForgetsCrashes,
+    Mutation::ForgetsAwaitsOnRetry,
+    Mutation::RecordsNothing,
+    Mutation::IgnoresPauses,
+    Mutation::ClaimsDoubleSuccess,
+    Mutation::BeginsAVisitOnRetry,
+    Mutation::StaysInTheVisitBefore,
+    Mutation::ForgetsTheTraceOfChildren,
+    Mutation::DropsTheSignalThatStarts,
+    Mutation::ReplacesEndedHolders,
+    Mutation::HandsOverFromPausedQueues,
+    Mutation::HandsOverWithoutTheInbox,
+    Mutation::ForgetsCancels,
+    Mutation::LosesTheClaimsOfTheCancelled,
+    Mutation::KeepsCancelsOnRetry,
+    Mutation::AnswersByAccident,
+    Mutation::AnswersByRetry,
+    Mutation::ForgetsPolicies,
+    Mutation::TellsOneBatch,
+    Mutation::SaysThatNobodyIsLeft,
+    Mutation::TellsTheChildrenOfAnswers,
+    Mutation::CollectsBeforeAllAreTold,
+    Mutation::AdmitsNobody,
+    Mutation::AdmitsEverybody,
+    Mutation::ClaimsWithoutAPlace,
+    Mutation::ForgetsFailures,
+    Mutation::MovesTheFirstFailure,
+    Mutation::TellsOfFlowsAlone,
+    Mutation::TellsTheMomentOfTheCommit,
+    Mutation::TellsOfTheLost,
+    Mutation::KeepsTheHistoriesOfTheRemoved,
+    Mutation::RenewsWithinTheVisit,
+    Mutation::ParksWithoutLooking,
+    Mutation::TakesBadEndsForGood,
+    Mutation::WaitsForTheDropped,
+    Mutation::CountsEveryRound,
+    Mutation::CountsPartsTogether,
+    Mutation::WakesByAPart,
+    Mutation::SleepsThroughSignals,
+    Mutation::CountsRetriedChildrenOfWorkflows,
+    Mutation::HandsOutChildrenOfWorkflows,
+    Mutation::ParksInSpiteOfCancels,
+];
+
+#[tokio::test]
+async fn every_mutant_is_caught_by_a_run_of_the_usual_size() {
+    let mut survivors = Vec::new();
+    for mutation in ALL {
+        if !is_caught(mutation).await {
+            survivors.push(mutation);
+        }
+    }
+    assert_eq!(survivors, []);
+}
+
+async fn is_caught(mutation: Mutation) -> bool {
+    let open = async |clock| open(mutation, clock);
+    for seed in 0..USUAL_SEQUENCES {
+        if try_unshrunk(&open, seed, USUAL_VERBS).await.is_err() {
+            return true;
+        }
+    }
+    false
+}
+
+#[tokio::test]
+async fn a_failing_sequence_is_shrunk_and_its_seed_replays_it() {
+    let open = async |clock| open(Mutation::ForgetsTheFence, clock);
+    let mut seed = 0;
+    let long: Found = loop {
+        match try_unshrunk(&open, seed, USUAL_VERBS).await {
+            Ok(_) => seed += 1,
+            Err(found) => break found,
+        }
+    };
+    let failure = try_seed(&open, seed, USUAL_VERBS).await.unwrap_err();
+    assert!(failure.found.trail.len() <= 12, "{failure}");
+    assert!(failure.found.trail.len() < long.trail.len(), "{failure}");
+    let text = failure.to_string();
+    assert!(text.contains(&format!("OUTLAST_SEED={seed} ")), "{text}");
+    assert!(text.contains("lost") || text.contains("Lost"), "{text}");
+    let again = try_seed(&open, seed, USUAL_VERBS).await.unwrap_err();
+    assert_eq!(again.to_string(), text);
+}
+
+fn open(mutation: Mutation, clock: ManualClock) -> Subject {
+    let model = Model::new(clock.clone());
+    Subject::new(Mutant { model, mutation }, clock)
+}
+
+/// The model, except for one rule.
+struct Mutant {
+    model: Model,
+    mutation: Mutation,
+}
+
+impl Mutant {
+    fn is(&self, mutation: Mutation) -> bool {
+        self.mutation == mutation
+    }
+
+    /// Reaches into the tables, past every rule.
+    fn tamper<T>(&self, tampering: impl FnOnce(&mut Tables) -> T) -> T {
+        let tampered = self
+            .model
+            .alone("tamper", |tables, _| Ok(tampering(tables)));
+        tampered.expect("the model is open")
+    }
+
+    fn tables(&self) -> Tables {
+        self.tamper(|tables| tables.clone())
+    }
+
+    /// What several verbs get wrong once they have run.
+    fn spoil(&self, before: &Tables) {
+        let mutation = self.mutation;
+        self.tamper(|tables| match mutation {
+            Mutation::CountsSiblingsOnce => count_siblings_once(before, tables),
+            Mutation::CountsOlderRounds => count_older_rounds(before, tables),
+            Mutation::TakesKeysBack => take_keys_back(tables),
+            Mutation::ForgetsConsumedKeys => {
+                tables.signals.retain(|_, it| it.consumed_at.is_none());
+            }
+            Mutation::HidesDroppedChildren => {
+                tables
+                    .instances
+                    .values_mut()
+                    .for_each(|it| it.dropped.clear());
+            }
+            Mutation::RecordsNothing => tables.operations.clear(),
+            Mutation::BeginsAVisitOnRetry => begin_visits(before, tables),
+            Mutation::StaysInTheVisitBefore => stay_in_visits(before, tables),
+            Mutation::ForgetsTheTraceOfChildren => {
+                let rows = tables.instances.values_mut();
+                rows.filter(|it| it.parent.is_some())
+                    .for_each(|it| it.trace = None);
+            }
+            Mutation::ForgetsPolicies => family::forget_policies(tables),
+            Mutation::AdmitsNobody => family::keep_waiting(before, tables),
+            Mutation::AdmitsEverybody => family::admit_everybody(before, tables),
+            Mutation::ForgetsFailures => family::forget_failures(tables),
+            Mutation::MovesTheFirstFailure => family::move_first_failures(tables),
+            Mutation::RenewsWithinTheVisit => flows::stay_in_visits(before, tables),
+            Mutation::WaitsForTheDropped => flows::wait_for_the_dropped(before, tables),
+            Mutation::ForgetsTheFence
+            | Mutation::CollectsChildrenOfTheLiving
+            | Mutation::ForgetsRetriedChildren
+            | Mutation::SignalsTheDead
+            | Mutation::WakesOnWhatWasHandedOver
+            | Mutation::ConsumesLatecomers
+            | Mutation::IgnoresPartitionKeys
+            | Mutation::ClaimsEarly
+            | Mutation::FiresEarly
+            | Mutation::KeepsDeadlines
+            | Mutation::ForgetsCrashes
+            | Mutation::ForgetsAwaitsOnRetry
+            | Mutation::IgnoresPauses
+            | Mutation::ClaimsDoubleSuccess
+            | Mutation::DropsTheSignalThatStarts
+            | Mutation::ReplacesEndedHolders
+            | Mutation::HandsOverFromPausedQueues
+            | Mutation::HandsOverWithoutTheInbox
+            | Mutation::ForgetsCancels
+            | Mutation::LosesTheClaimsOfTheCancelled
+            | Mutation::KeepsCancelsOnRetry
+            | Mutation::AnswersByAccident
+            | Mutation::AnswersByRetry
+            | Mutation::TellsOneBatch
+            | Mutation::SaysThatNobodyIsLeft
+            | Mutation::TellsTheChildrenOfAnswers
+            | Mutation::CollectsBeforeAllAreTold
+            | Mutation::ClaimsWithoutAPlace
+            | Mutation::TellsOfFlowsAlone
+            | Mutation::TellsTheMomentOfTheCommit
+            | Mutation::TellsOfTheLost
+            | Mutation::KeepsTheHistoriesOfTheRemoved
+            | Mutation::ParksWithoutLooking
+            | Mutation::TakesBadEndsForGood
+            | Mutation::CountsEveryRound
+            | Mutation::CountsPartsTogether
+            | Mutation::WakesByAPart
+            | Mutation::SleepsThroughSignals
+            | Mutation::CountsRetriedChildrenOfWorkflows
+            | Mutation::HandsOutChildrenOfWorkflows
+            | Mutation::ParksInSpiteOfCancels => {}
+        });
+    }
+
+    /// Bends a batch of outcomes before the model sees it.
+    fn bend(&self, commits: &mut [Commit], tables: &Tables) {
+        for commit in commits {
+            let Some(row) = tables.instances.get(&commit.claim.id) else {
+                continue;
+            };
+            if self.is(Mutation::ForgetsTheFence) && row.status == Status::Executing {
+                commit.claim.revision = row.revision;
+            }
+            self.bend_flow(commit);
+            if self.is(Mutation::AnswersByAccident) {
+                commit.answers_cancel = true;
+            }
+            let waits = matches!(commit.outcome, Outcome::Wait { .. });
+            if self.is(Mutation::WakesOnWhatWasHandedOver) && waits {
+                commit.received.clear();
+            }
+            if self.is(Mutation::ConsumesLatecomers) && !commit.received.is_empty() {
+                let awaits = row.awaits.clone().unwrap_or_default();
+                let latecomers = tables.signals.values();
+                let latecomers = latecomers.filter(|it| it.target == row.id);
+                let latecomers = latecomers.filter(|it| awaits.contains(&it.name));
+                commit.received.extend(latecomers.map(|it| it.id));
+            }
+        }
+    }
+}
+
+/// A parent of whom several children ended is told of one.
+fn count_siblings_once(before: &Tables, after: &mut Tables) {
+    for (id, old) in &before.instances {
+        let Some(new) = after.instances.get_mut(id) else {
+            continue;
+        };
+        if old.children_pending - new.children_pending > 1 {
+            new.children_pending = old.children_pending - 1;
+            new.status = Status::AwaitingChildren;
+        }
+    }
+}
+
+/// Where a step was tried again.
+fn begin_visits(before: &Tables, after: &mut Tables) {
+    for (id, old) in &before.instances {
+        if let Some(new) = after.instances.get_mut(id)
+            && new.attempt > old.attempt
+        {
+            new.entered = new.revision;
+        }
+    }
+}
+
+/// Where a step waits.
+fn stay_in_visits(before: &Tables, after: &mut Tables) {
+    for (id, old) in &before.instances {
+        if let Some(new) = after.instances.get_mut(id)
+            && matches!(new.status, Status::AwaitingSignal | Status::Sleeping)
+        {
+            new.entered = old.entered;
+        }
+    }
+}
+
+fn count_older_rounds(before: &Tables, after: &mut Tables) {
+    let ended: Vec<Parent> = after
+        .instances
+        .values()
+        .filter(|row| row.status.is_terminal())
+        .filter(|row| {
+            let old = before.instances.get(&row.id);
+            old.is_some_and(|old| !old.status.is_terminal())
+        })
+        .filter_map(|row| row.parent)
+        .collect();
+    for parent in ended {
+        if let Some(row) = after.instances.get_mut(&parent.id)
+            && row.status == Status::AwaitingChildren
+            && row.round != parent.round
+        {
+            row.children_pending -= 1;
+            if row.children_pending == 0 {
+                row.status = Status::Runnable;
+            }
+        }
+    }
+}
+
+fn take_keys_back(tables: &mut Tables) {
+    for row in tables.instances.values_mut() {
+        if let Some(scope) = row.correlation_scope {
+            row.holds_key = scope.contains(row.status);
+        }
+    }
+}

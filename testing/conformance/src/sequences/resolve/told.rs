@@ -1,0 +1,28 @@
+//! What an outcome says that its claim told.
+
+use super::super::state::State;
+use super::Pick;
+use outlast_core::{InstanceId, Links};
+
+/// What its claim told; now and then nothing is known.
+pub(super) fn links(id: InstanceId, pick: Pick, state: &State) -> Links {
+    match state.instance(id) {
+        Some(row) if !pick.is_multiple_of(5) => Links {
+            parent: row.parent.is_some(),
+            partition_key: row.partition_key.is_some(),
+            children: row.round > 0,
+            window: row.held.is_some(),
+        },
+        Some(_) | None => Links::UNKNOWN,
+    }
+}
+
+/// Mostly what its claim told: the machine answers a cancel that it knows of. Now and then the cancel came while the step
+/// ran, or there is none.
+pub(super) fn answers_cancel(id: InstanceId, pick: Pick, state: &State) -> bool {
+    let cancel = state.instance(id).and_then(|row| row.cancel.as_ref());
+    match cancel {
+        Some(cancel) => !cancel.answered && !pick.is_multiple_of(3),
+        None => pick.is_multiple_of(13),
+    }
+}

@@ -1,0 +1,350 @@
+//! What becomes of children when their parent ends or was woken without them: durable work, told in small batches.
+
+use crate::Subject;
+use crate::vocabulary::*;
+use outlast_core::{
+    CascadeRequest, Cascaded, Claim, ClosePolicy, CollectRequest, DeleteAnswer, ErrorKind,
+    InstanceId, Join, NewInstance, Operation, Outcome, ReapRequest, Status, Until, Verb, WorkerId,
+    limits,
+};
+
+/// One child of each policy: abandon, request_cancel, terminate.
+fn one_of_each() -> Vec<NewInstance> {
+    let policies = ClosePolicy::ALL.into_iter();
+    policies.map(|it| task().on_parent_close(it)).collect()
+}
+
+fn terminated(n: usize) -> Vec<NewInstance> {
+    let policed = |row: NewInstance| row.on_parent_close(ClosePolicy::Terminate);
+    tasks(n).into_iter().map(policed).collect()
+}
+
+/// A worker, a running parent whose children live, and their claims: its join was decided without them.
+async fn leaving(subject: &Subject, children: Vec<NewInstance>) -> (WorkerId, Claim, Vec<Claim>) {
+    let (worker, parent) = subject.running(task().priority(-1)).await;
+    let too_many = until(Until::Quorum(u32::MAX));
+    let status = subject.commit(&parent, fan_out_with(children, too_many));
+    assert_eq!(status.await, Status::Runnable);
+    let parent = subject.claim_the(worker, parent.id).await;
+    let claims = subject.claim(worker, 1_000).await;
+    (worker, parent, claims)
+}
+
+/// What was done to the children of `parent`: to whom, and how.
+async fn close_actions(subject: &Subject, parent: InstanceId) -> Vec<(InstanceId, Verb)> {
+    let records = subject.store.close_actions(parent, None).await.unwrap();
+    let told = |it: &Operation| (it.instance.expect("a child"), it.verb);
+    let mut told: Vec<_> = records.iter().map(told).collect();
+    told.sort_by_key(|(id, _)| *id);
+    told
+}
+
+pub async fn children_are_treated_by_their_policies(subject: &Subject) {
+    let ends: [(Outcome, Status); 3] = [
+        (done(), Status::Done),
+        (stop(), Status::Failed),
+        (cancel(), Status::Cancelled),
+    ];
+    for (end, status) in ends {
+        let (_, parent, claims) = leaving(subject, one_of_each()).await;
+        subject.pass(seconds(1));
+        let committed = subject.commit_all(vec![commit_of(&parent, end)]).await;
+        assert!(committed.cascades);
+        let before = subject.child_statuses(parent.id, 1).await;
+        assert_eq!(before, [Status::Executing; 3], "they are told later");
+        let cascaded = subject.cascade(10).await;
+        let ids = ids_of(&claims);
+        assert_eq!(cascaded.requested, [ids[1]]);
+        assert_eq!(cascaded.ended, [ids[2]]);
+        assert_eq!(cascaded.running, ids[1..]);
+        assert!(!cascaded.more);
+        let after = subject.child_statuses(parent.id, 1).await;
+        use Status::{Cancelled, Executing};
+        assert_eq!(after, [Executing, Executing, Cancelled]);
+        let why = format!("by parent: parent {} ended as {status}", parent.id);
+        let reason = subject.cancel_reason(ids[1]).await;
+        assert_eq!(reason, Some(format!("cancelled {why}")));
+        let error = subject.get(ids[2]).await.last_error;
+        assert_eq!(error, Some(format!("terminated {why}")));
+        assert_eq!(subject.get(ids[0]).await.cancel, None);
+        subject.finish_all(&claims[..2]).await;
+        subject.assert_nobody_to_tell().await;
+    }
+}
+
+pub async fn a_terminated_parent_has_ended_like_any(subject: &Subject) {
+    let (_, parent, claims) = subject.joining(one_of_each(), Join::default()).await;
+    let ended = subject.store.terminate(vec![parent], Extent::One, note());
+    assert!(ended.await.unwrap().cascades);
+    let cascaded = subject.cascade(10).await;
+    assert_eq!(cascaded.requested, [claims[1].id]);
+    assert_eq!(cascaded.ended, [claims[2].id]);
+    let row = subject.get(parent).await;
+    assert_eq!(counts(&row), (3, 0), "it joins nobody any more");
+}
+
+pub async fn a_parent_that_crashed_too_often_has_ended_like_any(subject: &Subject) {
+    let (_, parent, claims) = leaving(subject, terminated(1)).await;
+    let id = claims[0].id;
+    subject.commit(&claims[0], wait_for(&["a"])).await;
+    subject.pass(LEASE);
+    let request = ReapRequest {
+        max: 10,
+        crashes_max: 0,
+    };
+    let reaped = subject.store.reap(request).await.unwrap();
+    assert_eq!(reaped.failed, [parent.id]);
+    assert!(reaped.cascades);
+    let cascaded = subject.cascade(10).await;
+    assert_eq!((cascaded.ended, cascaded.running), (vec![id], vec![]));
+    let error = subject.get(id).await.last_error.unwrap();
+    assert!(error.ends_with("ended as failed"), "{error}");
+}
+
+pub async fn an_end_that_concerns_nobody_leaves_nothing_to_tell(subject: &Subject) {
+    // Nobody has a policy.
+    let (_, parent, claims) = leaving(subject, tasks(2)).await;
+    let end = |claim: &Claim| vec![commit_of(claim, done())];
+    assert!(!subject.commit_all(end(&parent)).await.cascades);
+    subject.finish_all(&claims).await;
+    // Who has one has ended, before or in the same batch.
+    let (_, parent, claims) = leaving(subject, terminated(2)).await;
+    subject.commit(&claims[0], done()).await;
+    let both = [&parent, &claims[1]].map(|claim| commit_of(claim, done()));
+    let committed = subject.commit_all(both.into()).await;
+    assert!(!committed.cascades);
+    subject.assert_nobody_to_tell().await;
+}
+
+pub async fn what_goes_on_tells_nobody(subject: &Subject) {
+    for outcome in [requeue("b"), again(seconds(0)), wait_for(&["x"])] {
+        let (_, parent, claims) = leaving(subject, terminated(1)).await;
+        let commit = vec![commit_of(&parent, outcome)];
+        assert!(!subject.commit_all(commit).await.cascades);
+        subject.assert_nobody_to_tell().await;
+        let everybody = vec![parent.id, claims[0].id];
+        let ended = subject.store.terminate(everybody, Extent::One, note());
+        assert!(!ended.await.unwrap().cascades, "they end together");
+    }
+}
+
+pub async fn children_of_all_rounds_are_told(subject: &Subject) {
+    let (worker, parent, first) = leaving(subject, terminated(2)).await;
+    let again = fan_out_with(terminated(2), until(Until::Quorum(9)));
+    subject.commit(&parent, again).await;
+    let parent = subject.claim_the(worker, parent.id).await;
+    let second = subject.claim_ids(worker, 9).await;
+    subject.commit(&parent, done()).await;
+    let cascaded = subject.cascade(3).await;
+    // The latest round goes first, the highest id of it first.
+    assert_eq!(cascaded.ended, [first[1].id, second[0], second[1]]);
+    assert!(cascaded.more);
+    assert_eq!(subject.cascade(3).await.ended, [first[0].id]);
+}
+
+pub async fn what_has_ended_or_was_asked_before_is_left_alone(subject: &Subject) {
+    let children = vec![
+        task().on_parent_close(ClosePolicy::Terminate),
+        task().on_parent_close(ClosePolicy::RequestCancel),
+        task().on_parent_close(ClosePolicy::RequestCancel),
+    ];
+    let (_, parent, claims) = leaving(subject, children).await;
+    subject.cancel(claims[1].id).await;
+    subject.commit(&parent, done()).await;
+    subject.commit(&claims[0], done()).await;
+    let (ended, asked) = (
+        subject.get(claims[0].id).await,
+        subject.get(claims[1].id).await,
+    );
+    subject.pass(seconds(1));
+    let cascaded = subject.cascade(10).await;
+    assert_eq!(cascaded.requested, [claims[2].id]);
+    assert_eq!(
+        (cascaded.ended, cascaded.running),
+        (vec![], vec![claims[2].id])
+    );
+    subject.assert_unchanged(&ended).await;
+    subject.assert_unchanged(&asked).await;
+    assert_eq!(
+        close_actions(subject, parent.id).await,
+        [(claims[2].id, Verb::Cancel)]
+    );
+}
+
+pub async fn a_cascade_says_which_queues_to_look_at(subject: &Subject) {
+    let (_, parent, claims) = leaving(
+        subject,
+        vec![task().on_parent_close(ClosePolicy::RequestCancel)],
+    )
+    .await;
+    subject.commit(&claims[0], wait_for(&["x"])).await;
+    subject.commit(&parent, done()).await;
+    let cascaded = subject.cascade(10).await;
+    assert_eq!(
+        (cascaded.requested, cascaded.running),
+        (vec![claims[0].id], vec![])
+    );
+    assert!(cascaded.woken.contains(QUEUE));
+    assert_eq!(subject.status(claims[0].id).await, Status::Runnable);
+}
+
+/// What a crash interrupts is taken up where it was: each call is whole, and the rest waits.
+pub async fn a_cascade_goes_on_where_it_was(subject: &Subject) {
+    let (_, parent, claims) = leaving(subject, terminated(7)).await;
+    let ids = ids_of(&claims);
+    subject.commit(&parent, done()).await;
+    assert_eq!(
+        subject.cascade(0).await,
+        Cascaded {
+            more: true,
+            ..Cascaded::default()
+        }
+    );
+    for told in [&ids[4..7], &ids[1..4], &ids[..1]] {
+        // One that ends before it is told does not disturb the others.
+        let cascaded = subject.cascade(3).await;
+        assert_eq!(cascaded.ended, told);
+        assert_eq!(cascaded.more, told.len() == 3);
+    }
+    subject.assert_nobody_to_tell().await;
+}
+
+/// As many as were asked for may have been the last: that shows when it is asked again.
+pub async fn a_full_batch_may_have_been_the_last(subject: &Subject) {
+    let (_, parent, _) = leaving(subject, terminated(2)).await;
+    subject.commit(&parent, done()).await;
+    let cascaded = subject.cascade(2).await;
+    assert_eq!((cascaded.ended.len(), cascaded.more), (2, true));
+    subject.assert_nobody_to_tell().await;
+}
+
+pub async fn cascades_are_told_in_the_order_they_were_left(subject: &Subject) {
+    let (_, first, of_first) = leaving(subject, terminated(1)).await;
+    let (_, second, of_second) = leaving(subject, terminated(1)).await;
+    let (_, third, of_third) = leaving(subject, terminated(1)).await;
+    subject.commit(&second, done()).await;
+    // Those of one verb go by id.
+    let both = [&third, &first].map(|claim| commit_of(claim, done()));
+    subject.commit_all(both.into()).await;
+    for claims in [of_second, of_first, of_third] {
+        assert_eq!(subject.cascade(9).await.ended, ids_of(&claims));
+    }
+    subject.assert_nobody_to_tell().await;
+}
+
+pub async fn what_happened_to_each_child_is_recorded_with_the_parent(subject: &Subject) {
+    let (_, parent, claims) = leaving(subject, one_of_each()).await;
+    subject.commit(&claims[2], wait_for(&["x"])).await;
+    subject.commit(&parent, done()).await;
+    subject.pass(seconds(3));
+    subject.cascade_all().await;
+    let ids = ids_of(&claims);
+    let expected = [(ids[1], Verb::Cancel), (ids[2], Verb::Terminate)];
+    assert_eq!(close_actions(subject, parent.id).await, expected);
+    let record = &subject.operations_on(ids[2]).await[0];
+    assert_eq!(record.cause, Some(parent.id));
+    assert_eq!(record.by, "parent");
+    let why = format!("parent {} ended as done", parent.id);
+    assert_eq!(record.reason, Some(why));
+    assert_eq!(record.status_before, Some(Status::AwaitingSignal));
+    assert_eq!(record.at, subject.now());
+    assert_eq!(subject.operations_on(parent.id).await, []);
+}
+
+pub async fn records_of_many_children_come_in_pages(subject: &Subject) {
+    let many = limits::PAGE_MAX + 50;
+    let (_, parent) = subject.running(task().priority(-1)).await;
+    let join = Join {
+        rest: ClosePolicy::Terminate,
+        ..until(Until::Quorum(u32::MAX))
+    };
+    subject
+        .commit(&parent, fan_out_with(tasks(many), join))
+        .await;
+    let mut calls = 0;
+    while subject.cascade(400).await.more {
+        calls += 1;
+    }
+    assert_eq!(calls, many / 400);
+    let store = &subject.store;
+    let page = store.close_actions(parent.id, None).await.unwrap();
+    assert_eq!(page.len(), limits::PAGE_MAX);
+    assert!(page.is_sorted_by(|a, b| a.id < b.id));
+    let after = page.last().map(|record| record.id);
+    let rest = store.close_actions(parent.id, after).await.unwrap();
+    assert_eq!(rest.len(), 50);
+    assert!(rest.iter().all(|record| Some(record.id) > after));
+    let everybody = page.iter().chain(&rest).filter_map(|it| it.instance);
+    let everybody: std::collections::BTreeSet<_> = everybody.collect();
+    assert_eq!(everybody.len(), many, "each of them once");
+}
+
+/// I6, I8, I9: what a cascade ends is released like anything that ends.
+pub async fn what_a_cascade_ends_lets_everybody_go(subject: &Subject) {
+    let child = task()
+        .on_parent_close(ClosePolicy::Terminate)
+        .partition_key("p")
+        .correlation_key("k");
+    let (worker, parent, claims) = leaving(subject, vec![child]).await;
+    let behind = subject.insert(task().partition_key("p")).await;
+    let child = &claims[0];
+    subject.arrives(signal(child.id, "a")).await;
+    subject.commit(&parent, done()).await;
+    assert_eq!(subject.claim_ids(worker, 9).await, []);
+    assert_eq!(subject.cascade(10).await.ended, [child.id]);
+    assert_eq!(
+        subject.try_commit(child, done()).await,
+        outlast_core::Answer::Lost
+    );
+    assert_eq!(subject.claim_ids(worker, 9).await, [behind]);
+    assert!(!subject.get(child.id).await.holds_key);
+    assert_eq!(subject.signals(child.id).await, []);
+    subject.assert_sound().await;
+}
+
+/// What is still to be told of an end may not be forgotten with it.
+pub async fn a_parent_is_kept_until_its_children_are_told(subject: &Subject) {
+    let (_, parent, claims) = leaving(subject, terminated(2)).await;
+    subject.commit(&parent, done()).await;
+    subject.pass(seconds(10));
+    let collect = || {
+        subject.store.collect(CollectRequest {
+            retention: seconds(1),
+            max: 100,
+        })
+    };
+    let delete = || subject.store.delete(vec![parent.id], note());
+    assert_eq!(collect().await.unwrap().removed, []);
+    assert_eq!(delete().await.unwrap(), [DeleteAnswer::Cascading]);
+    subject.cascade(1).await;
+    assert_eq!(delete().await.unwrap(), [DeleteAnswer::Cascading]);
+    subject.cascade_all().await;
+    assert_eq!(delete().await.unwrap(), [DeleteAnswer::Deleted]);
+    subject.pass(seconds(10));
+    assert_eq!(collect().await.unwrap().removed, ids_of(&claims));
+}
+
+pub async fn a_living_parent_spares_a_child_that_has_children_to_tell(subject: &Subject) {
+    let (_, root, children) = leaving(subject, vec![task()]).await;
+    let middle = fan_out_with(terminated(1), until(Until::Quorum(9)));
+    subject.commit(&children[0], middle).await;
+    subject.terminate(children[0].id).await;
+    let delete = || subject.store.delete(vec![children[0].id], note());
+    assert_eq!(
+        delete().await.unwrap(),
+        [DeleteAnswer::ParentLives(root.id)]
+    );
+    subject.commit(&root, done()).await;
+    assert_eq!(delete().await.unwrap(), [DeleteAnswer::Cascading]);
+    subject.cascade_all().await;
+    assert_eq!(delete().await.unwrap(), [DeleteAnswer::Deleted]);
+}
+
+pub async fn cascades_beyond_their_bound_are_refused(subject: &Subject) {
+    subject.assert_nobody_to_tell().await;
+    let request = CascadeRequest {
+        max: limits::BATCH_MAX + 1,
+    };
+    let refused = subject.store.cascade(request).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+}

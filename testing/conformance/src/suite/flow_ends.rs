@@ -1,0 +1,600 @@
+//! JoinSets of children that a workflow waits for: counted over rounds, one bad end or enough of them, never too late.
+
+use crate::Subject;
+use crate::vocabulary::*;
+use outlast_core::{
+    Answer, Barrier, Claim, ClosePolicy, CollectRequest, Instance, InstanceId, Joined, ReapRequest,
+    ReconcileRequest, Status, Until, WorkerId,
+};
+
+/// The barrier of a park for so many ends.
+fn of_ends(count: i32) -> Barrier {
+    Barrier {
+        until: Until::FailFast,
+        window: None,
+        rest: ClosePolicy::Abandon,
+        started: count,
+        failed: 0,
+        first_failure: None,
+        joined: None,
+    }
+}
+
+/// A worker, the claim of a workflow with two rounds of two children, and the claims of those.
+async fn two_rounds(subject: &Subject) -> (WorkerId, Claim, Vec<Claim>) {
+    let (worker, claim) = subject.flowing(tasks(2)).await;
+    subject.commit(&claim, start(tasks(2))).await;
+    let children = subject.claim(worker, 9).await;
+    assert_eq!(children.len(), 4);
+    (worker, kept(&claim), children)
+}
+
+async fn ends(subject: &Subject, claim: &Claim) {
+    subject.commit(claim, done()).await;
+}
+
+pub async fn a_park_for_ends_says_what_it_waits_for(subject: &Subject) {
+    let (_, claim) = subject.running(task()).await;
+    subject.pass(seconds(1));
+    let before = subject.get(claim.id).await;
+    let outcome = start_and_park(tasks(3), for_ends(&[1], &[], 2));
+    let status = subject.commit(&claim, outcome).await;
+    assert_eq!(status, Status::AwaitingChildren);
+    let expected = Instance {
+        status: Status::AwaitingChildren,
+        revision: claim.revision.next(),
+        locked_by: None,
+        eligible_at: subject.now(),
+        round: 1,
+        joining: Some(vec![joining(&[1], 2)]),
+        children_pending: 2,
+        barrier: Some(of_ends(2)),
+        updated_at: subject.now(),
+        ..before
+    };
+    assert_eq!(subject.get(claim.id).await, expected);
+    subject.assert_sound().await;
+}
+
+/// I6.
+pub async fn as_many_ends_as_it_waits_for_wake_it(subject: &Subject) {
+    let until = for_ends(&[1], &[], 2);
+    let (worker, id, children) = subject.awaiting(tasks(3), until).await;
+    ends(subject, &children[1]).await;
+    let row = subject.get(id).await;
+    assert_eq!(
+        (row.status, counts(&row)),
+        (Status::AwaitingChildren, (1, 0))
+    );
+    subject.pass(seconds(1));
+    let commits = vec![commit_of(&children[0], done())];
+    assert!(subject.commit_all(commits).await.woken.contains(QUEUE));
+    let woken = subject.get(id).await;
+    assert_eq!((woken.status, counts(&woken)), (Status::Runnable, (0, 0)));
+    assert_eq!(joined(&woken), Some(Joined::All));
+    assert_eq!(woken.eligible_at, subject.now());
+    ends(subject, &children[2]).await;
+    subject.assert_unchanged(&woken).await;
+    let claim = subject.claim_the(worker, id).await;
+    assert_eq!(claim.joined, Some(Joined::All));
+}
+
+pub async fn one_bad_end_wakes_it(subject: &Subject) {
+    for end in [stop(), cancel()] {
+        let until = for_ends(&[1], &[], 3);
+        let (worker, id, children) = subject.awaiting(tasks(3), until).await;
+        ends(subject, &children[0]).await;
+        subject.commit(&children[2], end).await;
+        let row = subject.get(id).await;
+        assert_eq!((row.status, counts(&row)), (Status::Runnable, (1, 1)));
+        let claim = subject.claim_the(worker, id).await;
+        assert_eq!(claim.joined, Some(Joined::Failure));
+        assert_eq!(claim.first_failure, Some(children[2].id));
+        subject.assert_nobody_to_tell().await;
+        subject.commit(&claim, done()).await;
+        subject.terminate(children[1].id).await;
+    }
+}
+
+pub async fn every_way_to_end_is_counted(subject: &Subject) {
+    let until = || for_ends(&[1], &[], 2);
+    let (_, id, children) = subject.awaiting(tasks(2), until()).await;
+    subject.terminate(children[0].id).await;
+    let row = subject.get(id).await;
+    assert_eq!(
+        (joined(&row), counts(&row)),
+        (Some(Joined::Failure), (1, 1))
+    );
+    subject.terminate(id).await;
+    let (_, id, children) = subject.awaiting(tasks(2), until()).await;
+    subject.pass(LEASE);
+    let request = ReapRequest {
+        max: 10,
+        crashes_max: 0,
+    };
+    let reaped = subject.store.reap(request).await.unwrap();
+    assert!(reaped.failed.contains(&children[0].id));
+    let row = subject.get(id).await;
+    assert_eq!(
+        (joined(&row), counts(&row)),
+        (Some(Joined::Failure), (0, 2))
+    );
+    let first = row.barrier.unwrap().first_failure;
+    assert_eq!(first, Some(children[0].id));
+}
+
+pub async fn ends_of_several_rounds_are_counted_together(subject: &Subject) {
+    let (worker, claim, children) = two_rounds(subject).await;
+    let awaited = [children[0].id, children[3].id];
+    let until = for_ends(&[1, 2, 3], &awaited, 3);
+    let outcome = start_and_park(tasks(1), until);
+    subject.commit(&claim, outcome).await;
+    let row = subject.get(claim.id).await;
+    assert_eq!(
+        (row.joining, row.children_pending),
+        (Some(vec![joining(&[1, 2, 3], 3)]), 3)
+    );
+    let third = subject.claim_one(worker).await;
+    ends(subject, &children[3]).await;
+    ends(subject, &third).await;
+    assert_eq!(subject.get(claim.id).await.children_pending, 1);
+    ends(subject, &children[0]).await;
+    let claim = subject.claim_the(worker, claim.id).await;
+    assert_eq!((claim.round, claim.joined), (3, Some(Joined::All)));
+}
+
+pub async fn rounds_it_does_not_wait_for_are_not_counted(subject: &Subject) {
+    let (worker, claim, children) = two_rounds(subject).await;
+    let until = for_ends(&[1], &[children[0].id, children[1].id], 2);
+    subject.commit(&claim, park(until)).await;
+    let before = subject.get(claim.id).await;
+    assert_eq!((before.round, before.children_pending), (2, 2));
+    subject.pass(seconds(1));
+    subject.commit(&children[2], stop()).await;
+    subject.terminate(children[3].id).await;
+    subject.assert_unchanged(&before).await;
+    subject.assert_sound().await;
+    subject.finish_all(&children[..2]).await;
+    let claim = subject.claim_the(worker, claim.id).await;
+    assert_eq!(
+        (claim.joined, claim.first_failure),
+        (Some(Joined::All), None)
+    );
+}
+
+/// Too early, never too late: it looks and waits again.
+pub async fn a_sibling_it_does_not_wait_for_may_wake_it_early(subject: &Subject) {
+    let (worker, claim, children) = two_rounds(subject).await;
+    let until = || park(for_ends(&[1], &[children[0].id], 1));
+    subject.commit(&claim, until()).await;
+    ends(subject, &children[1]).await;
+    let again = subject.claim_the(worker, claim.id).await;
+    assert_eq!(again.joined, Some(Joined::All));
+    let status = subject.commit(&again, until()).await;
+    assert_eq!(status, Status::AwaitingChildren);
+    let row = subject.get(claim.id).await;
+    assert_eq!((counts(&row), row.barrier), ((1, 0), Some(of_ends(1))));
+    ends(subject, &children[0]).await;
+    subject.claim_the(worker, claim.id).await;
+}
+
+/// I2: no end is lost between the look and the park.
+pub async fn what_ended_before_the_park_is_not_waited_for(subject: &Subject) {
+    let (worker, claim, children) = two_rounds(subject).await;
+    let all: Vec<InstanceId> = ids_of(&children);
+    subject.finish_all(&children[..2]).await;
+    let until = for_ends(&[1, 2], &all[..3], 3);
+    let status = subject.commit(&claim, park(until)).await;
+    assert_eq!(status, Status::AwaitingChildren);
+    let row = subject.get(claim.id).await;
+    assert_eq!((counts(&row), row.barrier), ((1, 0), Some(of_ends(3))));
+    ends(subject, &children[2]).await;
+    for count in 1..=3 {
+        let claim = subject.claim_the(worker, claim.id).await;
+        let until = for_anything(for_ends(&[1, 2], &all[..3], count));
+        let committed = subject.commit_all(vec![commit_of(&claim, park(until))]);
+        let committed = committed.await;
+        assert!(committed.woken.contains(QUEUE));
+        let row = subject.get(claim.id).await;
+        assert_eq!((row.status, row.await_deadline), (Status::Runnable, None));
+        assert_eq!((counts(&row), joined(&row)), ((0, 0), Some(Joined::All)));
+        assert_eq!(row.joining, Some(vec![joining(&[1, 2], 0)]));
+    }
+}
+
+pub async fn what_ended_badly_before_the_park_wakes_at_once(subject: &Subject) {
+    let (worker, claim, children) = two_rounds(subject).await;
+    let all: Vec<InstanceId> = ids_of(&children);
+    subject.commit(&children[0], stop()).await;
+    subject.terminate(all[1]).await;
+    ends(subject, &children[2]).await;
+    let until = for_ends(&[1, 2], &all, 4);
+    let status = subject.commit(&claim, park(until)).await;
+    assert_eq!(status, Status::Runnable);
+    let row = subject.get(claim.id).await;
+    let expected = Barrier {
+        failed: 2,
+        joined: Some(Joined::Failure),
+        ..of_ends(4)
+    };
+    assert_eq!((row.children_pending, row.barrier), (1, Some(expected)));
+    // A bad end that it does not name is not looked at.
+    let claim = subject.claim_the(worker, claim.id).await;
+    let until = for_ends(&[1, 2], &all[2..], 2);
+    let status = subject.commit(&claim, park(until)).await;
+    assert_eq!(status, Status::AwaitingChildren);
+    assert_eq!(counts(&subject.get(claim.id).await), (1, 0));
+}
+
+/// More than enough: the bad one is told, and the count does not go below nothing.
+pub async fn a_bad_end_goes_before_enough_good_ones(subject: &Subject) {
+    let (_, claim, children) = two_rounds(subject).await;
+    subject.finish_all(&children[..2]).await;
+    subject.commit(&children[2], stop()).await;
+    let until = for_ends(&[1, 2], &ids_of(&children), 1);
+    subject.commit(&claim, park(until)).await;
+    let row = subject.get(claim.id).await;
+    assert_eq!(
+        (counts(&row), joined(&row)),
+        ((0, 1), Some(Joined::Failure))
+    );
+}
+
+pub async fn a_child_that_is_gone_wakes_at_once(subject: &Subject) {
+    let (worker, claim) = subject.flowing(tasks(2)).await;
+    let children = subject.claim(worker, 9).await;
+    ends(subject, &children[0]).await;
+    subject.pass(seconds(1));
+    // While the parent has ended its children may be collected, and then somebody retries it.
+    subject.commit(&claim, stop()).await;
+    let request = CollectRequest {
+        retention: seconds(0),
+        max: 1,
+    };
+    let collected = subject.store.collect(request).await.unwrap();
+    assert_eq!(collected.removed, [children[0].id]);
+    subject.store.retry(vec![claim.id], note()).await.unwrap();
+    let claim = subject.claim_the(worker, claim.id).await;
+    let until = for_ends(&[1], &ids_of(&children), 2);
+    let status = subject.commit(&claim, park(until)).await;
+    assert_eq!(status, Status::Runnable);
+    let row = subject.get(claim.id).await;
+    assert_eq!(
+        (counts(&row), joined(&row)),
+        ((2, 0), Some(Joined::Failure))
+    );
+}
+
+pub async fn a_child_that_was_not_started_wakes_at_once(subject: &Subject) {
+    subject
+        .insert(later(task(), seconds(900)).correlation_key("k"))
+        .await;
+    let children = || vec![task(), task().correlation_key("k")];
+    let (worker, claim) = subject.running(task()).await;
+    let outcome = start_and_park(children(), for_ends(&[1], &[], 2));
+    assert_eq!(subject.commit(&claim, outcome).await, Status::Runnable);
+    let row = subject.get(claim.id).await;
+    assert_eq!(
+        (counts(&row), joined(&row)),
+        ((2, 0), Some(Joined::Failure))
+    );
+    assert_eq!((row.round, row.dropped.len()), (1, 1));
+    // One that is not waited for does not.
+    let first = subject.claim(worker, 9).await;
+    let (child, flow) = match first[0].id == claim.id {
+        true => (&first[1], &first[0]),
+        false => (&first[0], &first[1]),
+    };
+    assert_eq!(flow.dropped.len(), 1);
+    let outcome = start_and_park(children(), for_ends(&[1], &[child.id], 1));
+    let status = subject.commit(flow, outcome).await;
+    assert_eq!(status, Status::AwaitingChildren);
+    let row = subject.get(claim.id).await;
+    assert_eq!((row.round, row.dropped.len()), (2, 1));
+    ends(subject, child).await;
+    // What was not started in an earlier commit is no reason any more.
+    let claims = subject.claim(worker, 9).await;
+    let (child, flow) = match claims[0].id == claim.id {
+        true => (&claims[1], &claims[0]),
+        false => (&claims[0], &claims[1]),
+    };
+    let outcome = park(for_ends(&[2], &[child.id], 1));
+    let status = subject.commit(flow, outcome).await;
+    assert_eq!(status, Status::AwaitingChildren);
+}
+
+/// Defect 5 (docs/protocol.md), over rounds too: more may end than are waited for.
+pub async fn siblings_that_end_in_one_batch_are_counted_together(subject: &Subject) {
+    let (worker, claim, children) = two_rounds(subject).await;
+    let all: Vec<InstanceId> = ids_of(&children);
+    subject
+        .commit(&claim, park(for_ends(&[1, 2], &all, 2)))
+        .await;
+    subject.finish_all(&children[1..]).await;
+    let row = subject.get(claim.id).await;
+    assert_eq!((row.status, counts(&row)), (Status::Runnable, (0, 0)));
+    assert_eq!(joined(&row), Some(Joined::All));
+    subject.claim_the(worker, claim.id).await;
+    assert_eq!(subject.claim_ids(worker, 9).await, [], "and only once");
+    // A bad end is told, whichever round it is of.
+    let (_, claim, children) = two_rounds(subject).await;
+    let until = for_ends(&[1, 2], &ids_of(&children), 2);
+    subject.commit(&claim, park(until)).await;
+    let outcomes = [done(), done(), stop(), stop()];
+    let commits = children.iter().zip(outcomes).rev();
+    let commits = commits.map(|(claim, outcome)| commit_of(claim, outcome));
+    subject.commit_all(commits.collect()).await;
+    let row = subject.get(claim.id).await;
+    assert_eq!(
+        (counts(&row), joined(&row)),
+        ((0, 2), Some(Joined::Failure))
+    );
+    let first = row.barrier.unwrap().first_failure;
+    assert_eq!(first, Some(children[2].id));
+}
+
+/// Those of rounds that are not waited for end in the same batch, and are left out of the count.
+pub async fn a_batch_counts_the_awaited_rounds_alone(subject: &Subject) {
+    let (_, claim, children) = two_rounds(subject).await;
+    let until = for_ends(&[2], &ids_of(&children[2..]), 2);
+    subject.commit(&claim, park(until)).await;
+    let outcomes = [stop(), stop(), done()];
+    let commits = children.iter().zip(outcomes);
+    let commits = commits.map(|(claim, outcome)| commit_of(claim, outcome));
+    subject.commit_all(commits.collect()).await;
+    let row = subject.get(claim.id).await;
+    assert_eq!(
+        (row.status, counts(&row)),
+        (Status::AwaitingChildren, (1, 0))
+    );
+    assert_eq!(row.barrier.unwrap().first_failure, None);
+}
+
+/// The end has not come yet for the park, and is counted after it like any.
+pub async fn a_park_and_an_end_in_one_batch_meet_once(subject: &Subject) {
+    for park_first in [true, false] {
+        let (_, claim, children) = two_rounds(subject).await;
+        let until = for_ends(&[1], &ids_of(&children[..2]), 2);
+        let mut commits = vec![
+            commit_of(&claim, park(until)),
+            commit_of(&children[0], done()),
+        ];
+        if !park_first {
+            commits.reverse();
+        }
+        let answers = subject.commit_all(commits).await.answers;
+        let parked = subject.committed(claim.revision.next(), Status::AwaitingChildren);
+        assert!(answers.contains(&parked), "{answers:?}");
+        let row = subject.get(claim.id).await;
+        assert_eq!(
+            (row.status, counts(&row)),
+            (Status::AwaitingChildren, (1, 0))
+        );
+        // Both of what is left, with the bad end of a batch of three.
+        let commits = vec![
+            commit_of(&children[1], stop()),
+            commit_of(&children[2], done()),
+            commit_of(&children[3], done()),
+        ];
+        subject.commit_all(commits).await;
+        let row = subject.get(claim.id).await;
+        assert_eq!(
+            (counts(&row), joined(&row)),
+            ((0, 1), Some(Joined::Failure))
+        );
+        subject.terminate(claim.id).await;
+    }
+}
+
+pub async fn a_park_and_all_ends_in_one_batch_wake_it(subject: &Subject) {
+    let (worker, claim, children) = two_rounds(subject).await;
+    let until = for_ends(&[1], &ids_of(&children[..2]), 2);
+    let mut commits: Vec<_> = children.iter().map(|it| commit_of(it, done())).collect();
+    commits.push(commit_of(&claim, park(until)));
+    let answers = subject.commit_all(commits).await.answers;
+    let parked = subject.committed(claim.revision.next(), Status::AwaitingChildren);
+    assert_eq!(answers[4], parked, "it is woken by what follows");
+    let row = subject.get(claim.id).await;
+    assert_eq!((row.status, counts(&row)), (Status::Runnable, (0, 0)));
+    let woken = subject.claim_the(worker, claim.id).await;
+    assert_eq!(woken.joined, Some(Joined::All));
+}
+
+pub async fn a_signal_that_is_there_goes_with_what_has_ended(subject: &Subject) {
+    let (worker, claim, children) = two_rounds(subject).await;
+    subject.arrives(signal(claim.id, "go")).await;
+    ends(subject, &children[0]).await;
+    let until = |count| for_anything(for_ends(&[1], &ids_of(&children[..2]), count));
+    let status = subject.commit(&claim, park(until(2))).await;
+    assert_eq!(status, Status::Runnable);
+    let row = subject.get(claim.id).await;
+    assert_eq!((counts(&row), row.barrier), ((1, 0), Some(of_ends(2))));
+    let parts = Some(vec![joining(&[1], 1)]);
+    assert_eq!((row.await_deadline, row.joining), (None, parts));
+    // What ends now changes nothing: it does not wait.
+    ends(subject, &children[1]).await;
+    assert_eq!(subject.get(claim.id).await.children_pending, 1);
+    let claim = subject.claim_the(worker, claim.id).await;
+    let unconsumed = outlast_core::Commit {
+        received: Vec::new(),
+        ..commit_of(&claim, park(until(2)))
+    };
+    subject.commit_all(vec![unconsumed]).await;
+    let row = subject.get(claim.id).await;
+    assert_eq!((counts(&row), joined(&row)), ((0, 0), Some(Joined::All)));
+}
+
+pub async fn a_workflow_that_waits_again_counts_anew(subject: &Subject) {
+    let until = for_ends(&[1], &[], 4);
+    let (worker, id, children) = subject.awaiting(tasks(4), until).await;
+    ends(subject, &children[0]).await;
+    subject.commit(&children[1], stop()).await;
+    let claim = subject.claim_the(worker, id).await;
+    assert_eq!(claim.joined, Some(Joined::Failure));
+    let left = ids_of(&children[2..]);
+    subject.commit(&claim, park(for_ends(&[1], &left, 2))).await;
+    let row = subject.get(id).await;
+    assert_eq!((counts(&row), row.barrier), ((2, 0), Some(of_ends(2))));
+    subject.finish_all(&children[2..]).await;
+    let claim = subject.claim_the(worker, id).await;
+    assert_eq!(
+        (claim.joined, claim.first_failure),
+        (Some(Joined::All), None)
+    );
+}
+
+/// A machine would wait for it again.
+pub async fn a_retried_child_is_not_counted_again(subject: &Subject) {
+    let (worker, claim, children) = two_rounds(subject).await;
+    subject.commit(&children[0], stop()).await;
+    let until = for_ends(&[1], &[children[1].id], 1);
+    subject.commit(&claim, park(until)).await;
+    let before = subject.get(claim.id).await;
+    subject.pass(seconds(1));
+    let retried = subject.store.retry(vec![children[0].id], note()).await;
+    retried.unwrap();
+    subject.assert_unchanged(&before).await;
+    subject.assert_sound().await;
+    // Its second end is one of a round that is waited for.
+    let child = subject.claim_the(worker, children[0].id).await;
+    ends(subject, &child).await;
+    let row = subject.get(claim.id).await;
+    assert_eq!((row.status, counts(&row)), (Status::Runnable, (0, 0)));
+    subject.terminate(claim.id).await;
+    // In the present round it is no other.
+    let (worker, id, children) = subject.awaiting(tasks(2), for_ends(&[1], &[], 2)).await;
+    subject.commit(&children[0], stop()).await;
+    let claim = subject.claim_the(worker, id).await;
+    let until = for_ends(&[1], &[children[1].id], 1);
+    subject.commit(&claim, park(until)).await;
+    let before = subject.get(id).await;
+    let retried = subject.store.retry(vec![children[0].id], note()).await;
+    retried.unwrap();
+    subject.assert_unchanged(&before).await;
+}
+
+pub async fn a_child_that_is_retried_before_the_look_lives(subject: &Subject) {
+    let (worker, claim) = subject.flowing(tasks(1)).await;
+    let child = subject.claim_one(worker).await;
+    subject.commit(&child, stop()).await;
+    subject.store.retry(vec![child.id], note()).await.unwrap();
+    let until = for_ends(&[1], &[child.id], 1);
+    let status = subject.commit(&claim, park(until)).await;
+    assert_eq!(status, Status::AwaitingChildren);
+    let child = subject.claim_the(worker, child.id).await;
+    ends(subject, &child).await;
+    subject.claim_the(worker, claim.id).await;
+}
+
+pub async fn children_in_a_window_are_all_waited_for(subject: &Subject) {
+    let (worker, claim) = subject.running(task()).await;
+    let outcome = outlast_core::Outcome::Flow {
+        children: tasks(4),
+        window: Some(1),
+        then: outlast_core::Flowing::Park(for_ends(&[1], &[], 4)),
+    };
+    subject.commit(&claim, outcome).await;
+    let barrier = subject.get(claim.id).await.barrier;
+    let expected = Barrier {
+        window: Some(1),
+        ..of_ends(4)
+    };
+    assert_eq!(barrier, Some(expected));
+    for left in (0..4).rev() {
+        let child = subject.claim_one(worker).await;
+        assert!(child.windowed);
+        ends(subject, &child).await;
+        assert_eq!(subject.get(claim.id).await.children_pending, left);
+    }
+    let claim = subject.claim_the(worker, claim.id).await;
+    // A park that starts nobody has no window.
+    let ids = subject.child_ids(claim.id, 1).await;
+    subject.commit(&claim, park(for_ends(&[1], &ids, 4))).await;
+    let barrier = subject.get(claim.id).await.barrier.unwrap();
+    assert_eq!((barrier.window, barrier.joined), (None, Some(Joined::All)));
+}
+
+/// It should never find any; this one waits for an end that was never to come.
+pub async fn the_reconciler_wakes_one_that_waits_for_nobody(subject: &Subject) {
+    let (worker, claim, children) = two_rounds(subject).await;
+    subject.finish_all(&children[..2]).await;
+    let status = subject
+        .commit(&claim, park(for_anything(for_ends(&[1], &[], 3))))
+        .await;
+    assert_eq!(status, Status::AwaitingChildren);
+    subject.pass(seconds(1));
+    let before = subject.get(claim.id).await;
+    let everything = ReconcileRequest {
+        after: None,
+        max: 1_000,
+    };
+    let found = subject.store.reconcile(everything).await.unwrap();
+    assert_eq!((found.joins, found.holds), (vec![claim.id], vec![]));
+    assert!(found.woken.contains(QUEUE));
+    let expected = Instance {
+        status: Status::Runnable,
+        barrier: Some(Barrier {
+            joined: Some(Joined::All),
+            ..of_ends(3)
+        }),
+        await_deadline: None,
+        eligible_at: subject.now(),
+        updated_at: subject.now(),
+        ..before
+    };
+    assert_eq!(
+        expected.children_pending, 3,
+        "what it counted is left alone"
+    );
+    assert_eq!(subject.get(claim.id).await, expected);
+    subject.assert_sound().await;
+    subject.claim_the(worker, claim.id).await;
+}
+
+/// A count that is not that of all living children is no fault of a workflow.
+pub async fn the_reconciler_leaves_the_counts_of_workflows_alone(subject: &Subject) {
+    let (_, claim, children) = two_rounds(subject).await;
+    subject.commit(&children[0], stop()).await;
+    let until = for_ends(&[1, 2], &ids_of(&children[1..]), 1);
+    subject.commit(&claim, park(until)).await;
+    let before = subject.get(claim.id).await;
+    assert_eq!(counts(&before), (1, 0));
+    subject.pass(seconds(1));
+    subject.assert_sound().await;
+    subject.assert_unchanged(&before).await;
+    // Of the present round nobody lives, of one that it waits for somebody does.
+    let (_, other, others) = two_rounds(subject).await;
+    let until = for_ends(&[1], &ids_of(&others[..2]), 2);
+    subject.commit(&other, park(until)).await;
+    subject.finish_all(&others[2..]).await;
+    let before = subject.get(other.id).await;
+    subject.assert_sound().await;
+    subject.assert_unchanged(&before).await;
+}
+
+pub async fn children_are_spared_while_their_workflow_lives(subject: &Subject) {
+    let until = for_ends(&[1], &[], 2);
+    let (_, id, children) = subject.awaiting(tasks(2), until).await;
+    ends(subject, &children[0]).await;
+    subject.pass(seconds(9));
+    let request = CollectRequest {
+        retention: seconds(0),
+        max: 10,
+    };
+    let collected = subject.store.collect(request).await.unwrap();
+    assert_eq!(collected.removed, []);
+    let deleted = subject.store.delete(vec![children[0].id], note()).await;
+    let lives = outlast_core::DeleteAnswer::ParentLives(id);
+    assert_eq!(deleted.unwrap(), [lives]);
+}
+
+/// I3: an end that is sent again is counted once.
+pub async fn an_end_sent_again_is_counted_once(subject: &Subject) {
+    let until = for_ends(&[1], &[], 3);
+    let (_, id, children) = subject.awaiting(tasks(3), until).await;
+    ends(subject, &children[0]).await;
+    let again = subject.try_commit(&children[0], done()).await;
+    assert_eq!(again, Answer::Lost);
+    subject.terminate(children[0].id).await;
+    assert_eq!(subject.get(id).await.children_pending, 2);
+}

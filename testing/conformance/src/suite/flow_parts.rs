@@ -1,0 +1,306 @@
+//! Several things that a workflow waits for at a time, each with children of its own: a group beside a lone child, the
+//! members of a selection. Each is counted by itself.
+
+use crate::Subject;
+use crate::vocabulary::*;
+use outlast_core::{
+    ChildRange, Claim, InstanceId, JoinProgress, JoinSet, Joined, ReconcileRequest, Status,
+    WorkerId,
+};
+
+/// A worker, a workflow that has started a group of three and a lone child beside it and waits for either, and the claims
+/// of the children.
+async fn a_group_and_a_lone_child(subject: &Subject) -> (WorkerId, InstanceId, Vec<Claim>) {
+    let parts = vec![starting(1, 0..=2), starting(1, 3..=3)];
+    subject.awaiting(tasks(4), for_parts(parts)).await
+}
+
+/// The part of some of these children, who have been started before, in the order of their positions.
+fn of(children: &[Claim], awaited: &[usize]) -> JoinSet {
+    let mut spans: Vec<ChildRange> = Vec::new();
+    for &n in awaited {
+        let parent = children[n].parent;
+        let elder = children[..n].iter().filter(|it| it.parent == parent);
+        let (round, position) = (parent.unwrap().round, elder.count() as i32);
+        match spans.iter_mut().find(|span| span.round == round) {
+            Some(span) => span.last = position,
+            None => spans.push(ChildRange {
+                round,
+                first: position,
+                last: position,
+            }),
+        }
+    }
+    JoinSet {
+        spans,
+        children: awaited.iter().map(|&n| children[n].id).collect(),
+        count: awaited.len() as i32,
+    }
+}
+
+pub async fn a_park_says_every_part_that_it_waits_for(subject: &Subject) {
+    let (_, id, _) = a_group_and_a_lone_child(subject).await;
+    let row = subject.get(id).await;
+    let expected = [
+        JoinProgress {
+            spans: starting(1, 0..=2).spans,
+            left: 3,
+        },
+        JoinProgress {
+            spans: starting(1, 3..=3).spans,
+            left: 1,
+        },
+    ];
+    assert_eq!(row.joining.as_deref(), Some(&expected[..]));
+    let barrier = row.barrier.unwrap();
+    assert_eq!((row.children_pending, barrier.started), (1, 1));
+    subject.assert_sound().await;
+}
+
+/// The defect: one count for all, so that a thousand ends of a group wake whoever waits for one child beside it.
+pub async fn ends_of_one_part_do_not_wake_for_another(subject: &Subject) {
+    let (_, id, children) = a_group_and_a_lone_child(subject).await;
+    for (ended, expected) in [(0, [2, 1]), (2, [1, 1])] {
+        subject.commit(&children[ended], done()).await;
+        let row = subject.get(id).await;
+        assert_eq!(
+            (row.status, left(&row)),
+            (Status::AwaitingChildren, expected.to_vec())
+        );
+        assert_eq!((counts(&row), joined(&row)), ((1, 0), None));
+    }
+    subject.assert_sound().await;
+}
+
+/// I6.
+pub async fn the_part_that_is_complete_wakes(subject: &Subject) {
+    let (worker, id, children) = a_group_and_a_lone_child(subject).await;
+    subject.commit(&children[3], done()).await;
+    let row = subject.get(id).await;
+    assert_eq!((row.status, left(&row)), (Status::Runnable, vec![3, 0]));
+    let claim = subject.claim_the(worker, id).await;
+    assert_eq!(claim.joined, Some(Joined::All));
+    // And what ends afterwards is counted for nobody.
+    subject.commit(&children[0], done()).await;
+    assert_eq!(left(&subject.get(id).await), [3, 0]);
+    let (worker, id, children) = a_group_and_a_lone_child(subject).await;
+    subject.commit(&children[1], done()).await;
+    subject
+        .finish_all(&[children[0].clone(), children[2].clone()])
+        .await;
+    let row = subject.get(id).await;
+    assert_eq!((row.status, left(&row)), (Status::Runnable, vec![0, 1]));
+    subject.claim_the(worker, id).await;
+}
+
+/// Defect 5 (docs/protocol.md), over parts too.
+pub async fn siblings_of_several_parts_that_end_in_one_batch_are_counted_each(subject: &Subject) {
+    let parts = vec![starting(1, 0..=2), starting(1, 3..=5)];
+    let (_, id, children) = subject.awaiting(tasks(6), for_parts(parts)).await;
+    let ended = [1, 4, 3].map(|n: usize| children[n].clone());
+    subject.finish_all(&ended).await;
+    let row = subject.get(id).await;
+    assert_eq!(
+        (row.status, left(&row)),
+        (Status::AwaitingChildren, vec![2, 1])
+    );
+    let rest = [0, 2, 5].map(|n: usize| children[n].clone());
+    subject.finish_all(&rest).await;
+    let row = subject.get(id).await;
+    assert_eq!((row.status, left(&row)), (Status::Runnable, vec![0, 0]));
+}
+
+pub async fn a_bad_end_of_any_part_wakes(subject: &Subject) {
+    for bad in [1, 3] {
+        let (worker, id, children) = a_group_and_a_lone_child(subject).await;
+        subject.commit(&children[bad], stop()).await;
+        let row = subject.get(id).await;
+        assert_eq!(counts(&row).1, 1);
+        let claim = subject.claim_the(worker, id).await;
+        assert_eq!(claim.joined, Some(Joined::Failure));
+        assert_eq!(claim.first_failure, Some(children[bad].id));
+        subject.commit(&claim, done()).await;
+        for child in children.iter().filter(|it| it.id != children[bad].id) {
+            subject.commit(child, done()).await;
+        }
+    }
+}
+
+/// Who is waited for by several is counted by each, and is one bad end all the same.
+pub async fn a_child_of_several_parts_is_counted_in_each(subject: &Subject) {
+    let both = || vec![starting(1, 0..=1), starting(1, 1..=3)];
+    let (worker, id, children) = subject.awaiting(tasks(4), for_parts(both())).await;
+    subject.commit(&children[1], done()).await;
+    let row = subject.get(id).await;
+    assert_eq!(left(&row), [1, 2]);
+    subject.commit(&children[0], done()).await;
+    subject.claim_the(worker, id).await;
+    let (_, id, children) = subject.awaiting(tasks(4), for_parts(both())).await;
+    subject.commit(&children[1], stop()).await;
+    let row = subject.get(id).await;
+    assert_eq!((left(&row), counts(&row)), (vec![1, 2], (1, 1)));
+}
+
+/// A sibling of the same round that stands elsewhere.
+pub async fn ends_outside_of_the_spans_are_not_counted(subject: &Subject) {
+    let parts = vec![starting(1, 1..=2), starting(1, 4..=5)];
+    let (_, id, children) = subject.awaiting(tasks(7), for_parts(parts)).await;
+    let before = subject.get(id).await;
+    subject.pass(seconds(1));
+    subject.commit(&children[0], done()).await;
+    subject.commit(&children[3], stop()).await;
+    subject.terminate(children[6].id).await;
+    subject.assert_unchanged(&before).await;
+    subject.assert_sound().await;
+}
+
+/// I2: no end is lost between the look and the park, in any part.
+pub async fn what_ended_before_the_park_is_counted_in_its_part(subject: &Subject) {
+    let (worker, claim) = subject.flowing(tasks(3)).await;
+    subject.commit(&claim, start(tasks(3))).await;
+    let claim = kept(&claim);
+    let children = subject.claim(worker, 9).await;
+    let parts = || vec![of(&children, &[0, 1, 3]), of(&children, &[1, 4, 5])];
+    subject.commit(&children[1], done()).await;
+    subject.commit(&children[4], done()).await;
+    let status = subject.commit(&claim, park(for_parts(parts()))).await;
+    assert_eq!(status, Status::AwaitingChildren);
+    let row = subject.get(claim.id).await;
+    assert_eq!((left(&row), row.children_pending), (vec![2, 1], 1));
+    assert_eq!(row.barrier.unwrap().started, 3);
+    subject.commit(&children[5], done()).await;
+    let claim = subject.claim_the(worker, claim.id).await;
+    // One that is complete keeps it from parking.
+    let status = subject.commit(&claim, park(for_parts(parts()))).await;
+    assert_eq!(status, Status::Runnable);
+    let row = subject.get(claim.id).await;
+    assert_eq!((left(&row), joined(&row)), (vec![2, 0], Some(Joined::All)));
+    // And a bad end of any of them does too.
+    subject.commit(&children[0], stop()).await;
+    let claim = subject.claim_the(worker, claim.id).await;
+    let first = vec![of(&children, &[3]), of(&children, &[0, 3])];
+    let status = subject.commit(&claim, park(for_parts(first))).await;
+    assert_eq!(status, Status::Runnable);
+    let row = subject.get(claim.id).await;
+    assert_eq!(
+        (left(&row), counts(&row), joined(&row)),
+        (vec![1, 1], (1, 1), Some(Joined::Failure))
+    );
+}
+
+/// A bad end that several parts wait for is looked at once.
+pub async fn a_bad_end_before_the_park_is_one_for_all_parts(subject: &Subject) {
+    let (worker, claim) = subject.flowing(tasks(3)).await;
+    let children = subject.claim(worker, 9).await;
+    subject.commit(&children[1], stop()).await;
+    let parts = vec![of(&children, &[0, 1]), of(&children, &[1, 2])];
+    subject.commit(&claim, park(for_parts(parts))).await;
+    let row = subject.get(claim.id).await;
+    assert_eq!((left(&row), counts(&row)), (vec![1, 1], (1, 1)));
+    assert_eq!(joined(&row), Some(Joined::Failure));
+}
+
+/// A lone child on either side of a group is two spans of one round.
+pub async fn a_part_may_stand_on_both_sides_of_another(subject: &Subject) {
+    let sides = JoinSet {
+        spans: [starting(1, 0..=0), starting(1, 4..=4)]
+            .into_iter()
+            .flat_map(|part| part.spans)
+            .collect(),
+        count: 1,
+        ..starting(1, 0..=0)
+    };
+    let until = || for_parts(vec![starting(1, 1..=3), sides.clone()]);
+    for side in [0, 4] {
+        let (worker, id, children) = subject.awaiting(tasks(5), until()).await;
+        subject.finish_all(&children[1..3]).await;
+        let row = subject.get(id).await;
+        assert_eq!(
+            (row.status, left(&row)),
+            (Status::AwaitingChildren, vec![1, 1])
+        );
+        subject.commit(&children[side], done()).await;
+        let claim = subject.claim_the(worker, id).await;
+        subject.commit(&claim, done()).await;
+        subject.commit(&children[3], done()).await;
+        subject.commit(&children[4 - side], done()).await;
+    }
+}
+
+/// Whichever part waits for it, and though another one waits for earlier children.
+pub async fn a_child_that_was_not_started_wakes_whichever_part_waits_for_it(subject: &Subject) {
+    let elsewhere = later(task(), seconds(900)).correlation_key("k");
+    subject.insert(elsewhere).await;
+    let (worker, claim) = subject.flowing(tasks(2)).await;
+    let children = subject.claim(worker, 9).await;
+    let started = vec![task(), task().correlation_key("k")];
+    let parts = vec![of(&children, &[0, 1]), starting(2, 0..=1)];
+    let outcome = start_and_park(started, for_parts(parts));
+    assert_eq!(subject.commit(&claim, outcome).await, Status::Runnable);
+    let row = subject.get(claim.id).await;
+    assert_eq!((left(&row), counts(&row)), (vec![2, 2], (2, 0)));
+    assert_eq!(joined(&row), Some(Joined::Failure));
+}
+
+/// The ends have not come yet for the park, and are counted after it, each in its part.
+pub async fn a_park_and_ends_of_its_parts_in_one_batch_meet_once(subject: &Subject) {
+    for park_first in [true, false] {
+        let (worker, claim) = subject.flowing(tasks(5)).await;
+        let children = subject.claim(worker, 9).await;
+        let parts = vec![of(&children, &[0, 1]), of(&children, &[2, 3, 4])];
+        let mut commits = vec![commit_of(&claim, park(for_parts(parts)))];
+        let ended = [0, 2, 3].map(|n: usize| commit_of(&children[n], done()));
+        commits.extend(ended);
+        if !park_first {
+            commits.reverse();
+        }
+        subject.commit_all(commits).await;
+        let row = subject.get(claim.id).await;
+        assert_eq!(
+            (row.status, left(&row), counts(&row)),
+            (Status::AwaitingChildren, vec![1, 1], (1, 0))
+        );
+        subject.commit(&children[4], done()).await;
+        let claim = subject.claim_the(worker, claim.id).await;
+        subject.commit(&claim, done()).await;
+        subject.commit(&children[1], done()).await;
+    }
+}
+
+pub async fn as_many_parts_as_can_be_are_counted(subject: &Subject) {
+    let many = outlast_core::limits::AWAITED_PARTS_MAX as i32;
+    let parts = (0..many).map(|n| starting(1, 2 * n..=2 * n + 1));
+    let until = for_parts(parts.collect());
+    let (_, id, children) = subject.awaiting(tasks(2 * many as usize), until).await;
+    let firsts: Vec<Claim> = children.iter().step_by(2).cloned().collect();
+    subject.finish_all(&firsts).await;
+    let row = subject.get(id).await;
+    assert_eq!(
+        (row.status, left(&row)),
+        (Status::AwaitingChildren, vec![1; many as usize])
+    );
+    subject.commit(children.last().unwrap(), done()).await;
+    assert_eq!(subject.status(id).await, Status::Runnable);
+}
+
+pub async fn the_reconciler_wakes_one_of_whose_parts_nobody_lives(subject: &Subject) {
+    let (worker, claim) = subject.flowing(tasks(3)).await;
+    let children = subject.claim(worker, 9).await;
+    subject.commit(&children[2], done()).await;
+    // What a lost count would leave: it waits for an end that has come.
+    let unseen = JoinSet {
+        children: Vec::new(),
+        ..of(&children, &[2])
+    };
+    let parts = vec![of(&children, &[0, 1]), unseen];
+    subject.commit(&claim, park(for_parts(parts))).await;
+    let everything = ReconcileRequest {
+        after: None,
+        max: 1_000,
+    };
+    let found = subject.store.reconcile(everything).await.unwrap();
+    assert_eq!(found.joins, [claim.id]);
+    let row = subject.get(claim.id).await;
+    assert_eq!((row.status, left(&row)), (Status::Runnable, vec![2, 1]));
+    assert_eq!(joined(&row), Some(Joined::All));
+}

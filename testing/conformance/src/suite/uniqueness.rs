@@ -1,0 +1,264 @@
+//! Correlation keys: who holds one, for how long, and that it never comes back (docs/protocol.md, I9 and defect 4).
+
+use crate::Subject;
+use crate::vocabulary::*;
+use outlast_core::{CollectRequest, Inserted, InstanceId, NewInstance, Scope, Status};
+
+const KEY: &str = "order:42";
+
+fn unique() -> NewInstance {
+    task().correlation_key(KEY)
+}
+
+fn scoped(statuses: &[Status]) -> NewInstance {
+    let scope = Scope::of(statuses.iter().copied()).unwrap();
+    task().correlation(KEY, scope)
+}
+
+async fn assert_held(subject: &Subject, holder: InstanceId) {
+    let holder = Some(holder);
+    let answer = subject.try_insert(unique()).await;
+    assert_eq!(answer, Inserted::Duplicate { holder });
+    let found = subject.store.find("task", KEY).await.unwrap();
+    assert_eq!(found.map(|row| row.id), holder);
+}
+
+async fn assert_free(subject: &Subject) {
+    let found = subject.store.find("task", KEY).await.unwrap();
+    assert!(found.is_none_or(|row| !row.holds_key));
+    let id = subject.insert(unique()).await;
+    subject
+        .store
+        .terminate(vec![id], Extent::One, note())
+        .await
+        .unwrap();
+}
+
+/// I9. A duplicate is an answer, not an error.
+pub async fn an_occupied_key_makes_a_duplicate(subject: &Subject) {
+    let id = subject.insert(unique()).await;
+    assert!(subject.get(id).await.holds_key);
+    assert_held(subject, id).await;
+}
+
+pub async fn without_a_key_nothing_is_a_duplicate(subject: &Subject) {
+    let ids = subject.insert_all(vec![task(); 3]).await;
+    assert_eq!(ids.len(), 3);
+    assert!(!subject.get(ids[0]).await.holds_key);
+}
+
+/// Section 7 of docs/specification.md: one statement catches duplicates within the batch too, in the caller's order.
+pub async fn the_first_row_of_a_batch_gets_the_key(subject: &Subject) {
+    let rows = vec![
+        task().correlation_key("b"),
+        unique(),
+        task().correlation_key("a"),
+        unique(),
+        task(),
+    ];
+    let rows = subject.store.insert(rows, None).await.unwrap().rows;
+    let ids: Vec<Option<InstanceId>> = rows.iter().map(Inserted::new_id).collect();
+    let holder = ids[1];
+    assert_eq!(rows[3], Inserted::Duplicate { holder });
+    let given: Vec<InstanceId> = ids.into_iter().flatten().collect();
+    assert_eq!(given.len(), 4);
+    assert!(given.is_sorted(), "ids in the caller's order");
+}
+
+pub async fn keys_are_per_machine(subject: &Subject) {
+    subject.insert(unique()).await;
+    let other = NewInstance::new("other", "start", json("{}")).correlation_key(KEY);
+    subject.insert(other).await;
+    let versions = subject.try_insert(unique().version(2)).await;
+    assert!(
+        matches!(versions, Inserted::Duplicate { .. }),
+        "not per version"
+    );
+}
+
+pub async fn keys_are_kept_verbatim(subject: &Subject) {
+    let keys = ["k", "K", " k", "k ", "k\u{301}", "\u{1E31}", "%", "\\", "'"];
+    let rows = keys.map(|key| task().correlation_key(key));
+    let ids = subject.insert_all(rows.into()).await;
+    for (key, id) in keys.iter().zip(ids) {
+        let found = subject.store.find("task", key).await.unwrap().unwrap();
+        assert_eq!(
+            (found.id, found.correlation_key.as_deref()),
+            (id, Some(*key))
+        );
+    }
+}
+
+pub async fn the_default_scope_is_the_whole_life(subject: &Subject) {
+    let (worker, claim) = subject.running(unique()).await;
+    assert_held(subject, claim.id).await;
+    subject.commit(&claim, wait_for(&["go"])).await;
+    assert_held(subject, claim.id).await;
+    subject.arrives(signal(claim.id, "go")).await;
+    assert_held(subject, claim.id).await;
+    let claim = subject.claim_the(worker, claim.id).await;
+    subject.commit(&claim, fan_out(tasks(1))).await;
+    assert_held(subject, claim.id).await;
+    let child = subject.claim_one(worker).await;
+    subject.commit(&child, done()).await;
+    let claim = subject.claim_the(worker, claim.id).await;
+    subject.commit(&claim, done()).await;
+    assert!(!subject.get(claim.id).await.holds_key);
+    assert_free(subject).await;
+}
+
+pub async fn every_end_frees_a_key_of_the_default_scope(subject: &Subject) {
+    for outcome in [done(), stop(), cancel()] {
+        let (_, claim) = subject.running(unique()).await;
+        subject.commit(&claim, outcome).await;
+        assert_free(subject).await;
+    }
+    let id = subject.insert(unique()).await;
+    subject
+        .store
+        .terminate(vec![id], Extent::One, note())
+        .await
+        .unwrap();
+    assert_free(subject).await;
+}
+
+pub async fn a_scope_of_runnable_ends_with_the_claim(subject: &Subject) {
+    let (_, claim) = subject.running(scoped(&[Status::Runnable])).await;
+    let row = subject.get(claim.id).await;
+    assert!(!row.holds_key);
+    assert_eq!(
+        row.correlation_key.as_deref(),
+        Some(KEY),
+        "still to be read"
+    );
+    assert_free(subject).await;
+}
+
+/// Defect 4 (docs/protocol.md): a row that moves back into its scope must not meet the one that followed it.
+pub async fn a_key_once_released_never_comes_back(subject: &Subject) {
+    let (_, claim) = subject.running(scoped(&[Status::Runnable])).await;
+    let next = subject.insert(unique().priority(9)).await;
+    subject.commit(&claim, requeue("b")).await;
+    assert_eq!(subject.status(claim.id).await, Status::Runnable);
+    assert!(!subject.get(claim.id).await.holds_key);
+    assert_held(subject, next).await;
+}
+
+/// Defect 4 (docs/protocol.md), for each verb that brings a row back into its scope.
+pub async fn no_verb_takes_a_released_key_back(subject: &Subject) {
+    let worker = subject.worker().await;
+    let scope = [Status::Runnable];
+    let rows = || scoped(&scope).priority(-1);
+
+    let released = subject.insert(rows()).await;
+    let claim = subject.claim_the(worker, released).await;
+    let parked = subject.insert(rows()).await;
+    let claim_parked = subject.claim_the(worker, parked).await;
+    let fired = subject.insert(rows()).await;
+    let claim_fired = subject.claim_the(worker, fired).await;
+    let reaped = subject.insert(rows()).await;
+    let doomed = subject.worker_with(seconds(1)).await;
+    subject.claim_the(doomed, reaped).await;
+    let holder = subject.insert(unique().priority(9)).await;
+
+    subject.release(&claim, seconds(0)).await;
+    subject.commit(&claim_parked, wait_for(&["go"])).await;
+    subject.arrives(signal(parked, "go")).await;
+    let nap = wait_at_most(&[], seconds(1));
+    subject.commit(&claim_fired, nap).await;
+    subject.pass(seconds(1));
+    subject.store.fire(10).await.unwrap();
+    assert_eq!(subject.reap().await.returned, [reaped]);
+    for id in [released, parked, fired, reaped] {
+        let row = subject.get(id).await;
+        assert_eq!((row.status, row.holds_key), (Status::Runnable, false));
+    }
+    assert_held(subject, holder).await;
+}
+
+/// Defect 4 (docs/protocol.md): one such row stopped the reaper for a thousand others.
+pub async fn a_row_that_lost_its_key_does_not_stop_the_reaper(subject: &Subject) {
+    let worker = subject.worker().await;
+    let first = subject.insert(scoped(&[Status::Runnable])).await;
+    let mut ids = subject.insert_all(tasks(100)).await;
+    assert_eq!(subject.claim(worker, 200).await.len(), 101);
+    subject.insert(unique().queue("elsewhere")).await;
+    subject.pass(LEASE);
+    let reaped = subject.reap().await;
+    ids.insert(0, first);
+    assert_eq!(reaped.returned, ids);
+    assert_eq!(reaped.removed, [worker]);
+}
+
+pub async fn an_operators_retry_does_not_take_the_key_back(subject: &Subject) {
+    let (_, claim) = subject.running(unique()).await;
+    subject.commit(&claim, stop()).await;
+    let next = subject.insert(unique()).await;
+    subject.store.retry(vec![claim.id], note()).await.unwrap();
+    assert!(!subject.get(claim.id).await.holds_key);
+    assert_held(subject, next).await;
+}
+
+pub async fn a_scope_that_keeps_failures_holds_the_key_through_them(subject: &Subject) {
+    let row = scoped(&[Status::Runnable, Status::Executing, Status::Failed]);
+    let (worker, claim) = subject.running(row).await;
+    subject.commit(&claim, stop()).await;
+    assert_held(subject, claim.id).await;
+    subject.store.retry(vec![claim.id], note()).await.unwrap();
+    let claim = subject.claim_the(worker, claim.id).await;
+    assert_held(subject, claim.id).await;
+    subject.commit(&claim, done()).await;
+    assert_free(subject).await;
+}
+
+pub async fn a_scope_for_ever_holds_the_key_until_collected(subject: &Subject) {
+    for outcome in [done(), stop(), cancel()] {
+        let (_, claim) = subject
+            .running(task().correlation(KEY, Scope::FOREVER))
+            .await;
+        subject.commit(&claim, outcome).await;
+        assert_held(subject, claim.id).await;
+        let request = CollectRequest {
+            retention: seconds(0),
+            max: 10,
+        };
+        let collected = subject.store.collect(request).await.unwrap();
+        assert_eq!(collected.removed, [claim.id]);
+        assert_free(subject).await;
+        subject.store.collect(request).await.unwrap();
+    }
+}
+
+/// Section 7 of docs/specification.md: the holder's own scope decides, not the newcomer's.
+pub async fn the_scope_is_the_holders(subject: &Subject) {
+    let (_, claim) = subject
+        .running(task().correlation(KEY, Scope::FOREVER))
+        .await;
+    subject.commit(&claim, done()).await;
+    let holder = Some(claim.id);
+    let newcomer = scoped(&[Status::Runnable]);
+    let answer = subject.try_insert(newcomer).await;
+    assert_eq!(answer, Inserted::Duplicate { holder });
+}
+
+pub async fn a_claim_at_insert_keeps_the_key_when_its_scope_allows(subject: &Subject) {
+    let worker = subject.worker().await;
+    let inserts = subject.store.insert(vec![unique()], Some(worker)).await;
+    let row = inserts.unwrap().rows.remove(0);
+    let id = row.new_id().unwrap();
+    assert_eq!(subject.status(id).await, Status::Executing);
+    assert_held(subject, id).await;
+}
+
+/// The count of a batch with duplicates: nothing of them is written.
+pub async fn a_duplicate_writes_nothing(subject: &Subject) {
+    let holder = subject.insert(unique()).await;
+    let before = subject.get(holder).await;
+    subject.pass(seconds(1));
+    subject
+        .try_insert(unique().queue("other").priority(-9))
+        .await;
+    subject.assert_unchanged(&before).await;
+    let count = subject.store.count(Default::default()).await.unwrap();
+    assert_eq!(count, outlast_core::Count::Exactly(1));
+}

@@ -1,0 +1,389 @@
+//! The words rules are written in: small ways to say the usual things.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "these words are said in tests, which an unexpected error fails"
+)]
+
+mod family;
+mod flows;
+
+pub(crate) use family::*;
+pub(crate) use flows::*;
+
+use crate::Subject;
+use outlast_core::{
+    Answer, Claim, ClaimOffer, ClaimRef, ClaimRequest, Claimed, Clock, Commit, Committed,
+    Delivered, Delivery, HeldClaim, Inserted, Instance, InstanceId, Join, Json, MachineVersion,
+    NewInstance, NewSignal, NewWorker, Note, Outcome, Proceed, ReapRequest, Reaped, Release,
+    ReleaseAnswer, Revision, SignalId, SignalRow, Start, Status, Target, Timestamp, WorkerId,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the leases of [`Subject::worker`] last.
+pub(crate) const LEASE: Duration = Duration::from_secs(60);
+
+/// The queue instances go to unless said otherwise.
+pub(crate) const QUEUE: &str = "default";
+
+pub(crate) fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+pub(crate) fn json(text: &str) -> Json {
+    Json::parse(text).expect("a rule's JSON is well-formed")
+}
+
+/// An instance of the machine every worker here can run.
+pub(crate) fn task() -> NewInstance {
+    NewInstance::new("task", "start", json("{}"))
+}
+
+/// So many of them, told apart by their state.
+pub(crate) fn tasks(n: usize) -> Vec<NewInstance> {
+    (0..n)
+        .map(|i| NewInstance::new("task", "start", json(&i.to_string())))
+        .collect()
+}
+
+/// What the workers here can run.
+pub(crate) fn machines() -> Arc<[MachineVersion]> {
+    [MachineVersion::new("task", 1)].into()
+}
+
+/// A worker that takes what is woken in the default queue.
+pub(crate) fn offer(worker: WorkerId) -> ClaimOffer {
+    ClaimOffer {
+        worker,
+        queues: vec![QUEUE.into()],
+        machines: machines(),
+    }
+}
+
+pub(crate) fn note() -> Note {
+    Note::by("ada").because("a rule asks for it")
+}
+
+pub(crate) fn keep(step: &str) -> Outcome {
+    Outcome::Next {
+        step: step.into(),
+        state: json(r#"{"at":"next"}"#),
+        proceed: Proceed::KeepClaim,
+    }
+}
+
+pub(crate) fn requeue(step: &str) -> Outcome {
+    Outcome::Next {
+        step: step.into(),
+        state: json(r#"{"at":"next"}"#),
+        proceed: Proceed::Requeue,
+    }
+}
+
+pub(crate) fn again(delay: Duration) -> Outcome {
+    Outcome::Retry {
+        state: json(r#"{"at":"retry"}"#),
+        delay,
+        error: None,
+    }
+}
+
+pub(crate) fn wait_for(names: &[&str]) -> Outcome {
+    Outcome::Wait {
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
+        step: "waited".into(),
+        state: json(r#"{"at":"wait"}"#),
+        timeout: None,
+    }
+}
+
+pub(crate) fn wait_at_most(names: &[&str], limit: Duration) -> Outcome {
+    Outcome::Wait {
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
+        step: "waited".into(),
+        state: json(r#"{"at":"wait"}"#),
+        timeout: Some(limit),
+    }
+}
+
+pub(crate) fn fan_out(children: Vec<NewInstance>) -> Outcome {
+    fan_out_with(children, Join::default())
+}
+
+pub(crate) fn done() -> Outcome {
+    Outcome::Done {
+        result: json(r#"{"well":true}"#),
+    }
+}
+
+pub(crate) fn stop() -> Outcome {
+    Outcome::Fail {
+        reason: "out of paper".into(),
+    }
+}
+
+pub(crate) fn cancel() -> Outcome {
+    Outcome::Cancel {
+        reason: "no longer wanted".into(),
+    }
+}
+
+/// The outcome of `claim`, whose step received what it awaited.
+pub(crate) fn commit_of(claim: &Claim, outcome: Outcome) -> Commit {
+    Commit::of(claim, outcome)
+}
+
+pub(crate) fn signal(target: InstanceId, name: &str) -> NewSignal {
+    NewSignal::new(Target::Id(target), name, json(r#"{"v":1}"#))
+}
+
+/// `target` by its correlation key.
+pub(crate) fn signal_to_key(key: &str, name: &str) -> NewSignal {
+    let target = Target::Key {
+        machine: "task".into(),
+        key: key.into(),
+    };
+    NewSignal::new(target, name, json(r#"{"v":1}"#))
+}
+
+/// The names of the signals a step was handed.
+pub(crate) fn names_of<'a>(
+    signals: impl IntoIterator<Item = &'a outlast_core::Signal>,
+) -> Vec<&'a str> {
+    signals
+        .into_iter()
+        .map(|signal| signal.name.as_str())
+        .collect()
+}
+
+pub(crate) fn ids_of(claims: &[Claim]) -> Vec<InstanceId> {
+    claims.iter().map(|claim| claim.id).collect()
+}
+
+impl Subject {
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(crate) fn pass(&self, time: Duration) {
+        self.clock.advance(time);
+    }
+
+    /// A worker with a lease of a minute.
+    pub(crate) async fn worker(&self) -> WorkerId {
+        self.worker_with(LEASE).await
+    }
+
+    pub(crate) async fn worker_with(&self, lease: Duration) -> WorkerId {
+        let worker = NewWorker {
+            name: "worker".into(),
+            host: "host".into(),
+            version: "1.0".into(),
+            machines: Vec::new(),
+            queues: vec![QUEUE.into()],
+            lease,
+        };
+        self.store.register(worker).await.unwrap()
+    }
+
+    /// Inserts one that is no duplicate.
+    pub(crate) async fn insert(&self, row: NewInstance) -> InstanceId {
+        self.insert_all(vec![row]).await[0]
+    }
+
+    /// Inserts several that are no duplicates.
+    pub(crate) async fn insert_all(&self, rows: Vec<NewInstance>) -> Vec<InstanceId> {
+        let inserts = self.store.insert(rows, None).await.unwrap();
+        let id = |row: &Inserted| row.new_id().expect("the row is no duplicate");
+        inserts.rows.iter().map(id).collect()
+    }
+
+    /// Inserts one and says what became of it.
+    pub(crate) async fn try_insert(&self, row: NewInstance) -> Inserted {
+        let mut inserts = self.store.insert(vec![row], None).await.unwrap();
+        inserts.rows.remove(0)
+    }
+
+    pub(crate) async fn ask(&self, worker: WorkerId, queue: &str, max: usize) -> Claimed {
+        let request = ClaimRequest {
+            worker,
+            queue: queue.into(),
+            machines: machines(),
+            max,
+        };
+        self.store.claim(request).await.unwrap()
+    }
+
+    /// Claims from the default queue.
+    pub(crate) async fn claim(&self, worker: WorkerId, max: usize) -> Vec<Claim> {
+        self.ask(worker, QUEUE, max).await.claims
+    }
+
+    /// The ids a claim from the default queue gets.
+    pub(crate) async fn claim_ids(&self, worker: WorkerId, max: usize) -> Vec<InstanceId> {
+        ids_of(&self.claim(worker, max).await)
+    }
+
+    /// Claims the one that goes first.
+    pub(crate) async fn claim_one(&self, worker: WorkerId) -> Claim {
+        let mut claims = self.claim(worker, 1).await;
+        claims.pop().expect("something can be claimed")
+    }
+
+    /// Claims the one that goes first, which is `id`.
+    pub(crate) async fn claim_the(&self, worker: WorkerId, id: InstanceId) -> Claim {
+        let claim = self.claim_one(worker).await;
+        assert_eq!(claim.id, id, "another one goes first");
+        claim
+    }
+
+    /// A worker, and its claim of a new task.
+    pub(crate) async fn running(&self, row: NewInstance) -> (WorkerId, Claim) {
+        let worker = self.worker().await;
+        let id = self.insert(row).await;
+        (worker, self.claim_the(worker, id).await)
+    }
+
+    /// A worker, and a new task that it has parked on `names`.
+    pub(crate) async fn parked(&self, names: &[&str]) -> (WorkerId, InstanceId) {
+        let (worker, claim) = self.running(task()).await;
+        let status = self.commit(&claim, wait_for(names)).await;
+        assert_eq!(status, Status::AwaitingSignal);
+        (worker, claim.id)
+    }
+
+    /// Commits what must be committed, and says where it led.
+    pub(crate) async fn commit(&self, claim: &Claim, outcome: Outcome) -> Status {
+        match self.try_commit(claim, outcome).await {
+            Answer::Committed { status, .. } => status,
+            answer @ (Answer::Cancel(_) | Answer::Lost | Answer::Rejected(_)) => {
+                panic!("the outcome of {} was not committed: {answer:?}", claim.id)
+            }
+        }
+    }
+
+    pub(crate) async fn try_commit(&self, claim: &Claim, outcome: Outcome) -> Answer {
+        let mut committed = self.commit_all(vec![commit_of(claim, outcome)]).await;
+        committed.answers.remove(0)
+    }
+
+    pub(crate) async fn commit_all(&self, commits: Vec<Commit>) -> Committed {
+        let rows = commits.len();
+        let committed = self.store.commit(commits.into()).await.unwrap();
+        assert_eq!(committed.answers.len(), rows, "one answer per outcome");
+        committed
+    }
+
+    /// JoinSets all of `claims` well, in one batch.
+    pub(crate) async fn finish_all(&self, claims: &[Claim]) {
+        let commits = claims.iter().map(|claim| commit_of(claim, done()));
+        let committed = self.commit_all(commits.collect()).await;
+        for answer in committed.answers {
+            assert!(matches!(answer, Answer::Committed { .. }), "{answer:?}");
+        }
+    }
+
+    pub(crate) async fn release(&self, claim: &Claim, pause: Duration) -> ReleaseAnswer {
+        let release = Release {
+            claim: claim.reference(),
+            pause,
+        };
+        self.store.release(vec![release]).await.unwrap().answers[0]
+    }
+
+    pub(crate) async fn claims_of(&self, worker: WorkerId) -> Vec<ClaimRef> {
+        self.held_claims(worker)
+            .await
+            .into_iter()
+            .map(|it| it.claim)
+            .collect()
+    }
+
+    /// The claims of the worker, with the cancels that wait to be answered.
+    pub(crate) async fn held_claims(&self, worker: WorkerId) -> Vec<HeldClaim> {
+        self.store.claims_of(worker).await.unwrap()
+    }
+
+    pub(crate) async fn deliver(&self, signal: NewSignal) -> Delivery {
+        self.store
+            .deliver(vec![signal], None)
+            .await
+            .unwrap()
+            .answers[0]
+    }
+
+    /// Delivers for the worker, which runs what every worker here can run, from the default queue.
+    pub(crate) async fn deliver_for(&self, worker: WorkerId, signals: Vec<NewSignal>) -> Delivered {
+        let delivered = self.store.deliver(signals, Some(offer(worker))).await;
+        delivered.unwrap()
+    }
+
+    /// Delivers what must arrive, and says under which id and whether it woke its target.
+    pub(crate) async fn arrives(&self, signal: NewSignal) -> (SignalId, bool) {
+        match self.deliver(signal).await {
+            Delivery::Delivered { id, woke, .. } => (id, woke),
+            answer @ (Delivery::Duplicate { .. }
+            | Delivery::NoTarget
+            | Delivery::InboxFull { .. }) => panic!("not delivered: {answer:?}"),
+        }
+    }
+
+    /// Everything expired is returned; five crashes are allowed.
+    pub(crate) async fn reap(&self) -> Reaped {
+        let request = ReapRequest {
+            max: 10_000,
+            crashes_max: 5,
+        };
+        self.store.reap(request).await.unwrap()
+    }
+
+    pub(crate) async fn get(&self, id: InstanceId) -> Instance {
+        self.store
+            .get(id)
+            .await
+            .unwrap()
+            .expect("the instance is stored")
+    }
+
+    pub(crate) async fn status(&self, id: InstanceId) -> Status {
+        self.get(id).await.status
+    }
+
+    pub(crate) async fn signals(&self, id: InstanceId) -> Vec<SignalRow> {
+        self.store.signals(id, None).await.unwrap().rows
+    }
+
+    /// The names of the signals that are stored and unconsumed.
+    pub(crate) async fn inbox(&self, id: InstanceId) -> Vec<String> {
+        let signals = self.signals(id).await.into_iter();
+        signals
+            .filter(|signal| signal.consumed_at.is_none())
+            .map(|signal| signal.name)
+            .collect()
+    }
+
+    /// Asserts that nothing about `before` has changed.
+    pub(crate) async fn assert_unchanged(&self, before: &Instance) {
+        assert_eq!(&self.get(before.id).await, before, "the row changed");
+    }
+
+    /// Asserts that the reconciler finds nothing to mend.
+    pub(crate) async fn assert_sound(&self) {
+        let request = outlast_core::ReconcileRequest {
+            after: None,
+            max: 100_000,
+        };
+        let found = self.store.reconcile(request).await.unwrap();
+        assert_eq!(found.joins, [], "joins that miscount");
+        assert_eq!(found.holds, [], "holds that nobody would end");
+    }
+}
+
+/// The revision a fresh row is claimed at.
+pub(crate) const FIRST_CLAIM: Revision = Revision(1);
+
+/// Starts this much later.
+pub(crate) fn later(row: NewInstance, delay: Duration) -> NewInstance {
+    row.start(Start::After(delay))
+}

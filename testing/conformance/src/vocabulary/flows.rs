@@ -1,0 +1,225 @@
+//! The words of rules about workflows.
+
+use super::{Subject, commit_of, json, seconds, task};
+use outlast_core::{
+    Answer, ChildRange, Claim, Commit, Due, Event, EventKind, Flowing, HistoryRequest, Instance,
+    InstanceId, JoinProgress, JoinSet, JoinSets, NewEvent, NewInstance, Outcome, Park, Proceed,
+    RunSummary, Status, WorkerId, limits,
+};
+
+/// An event of a call that names this.
+pub(crate) fn event(kind: EventKind, name: &str) -> NewEvent {
+    NewEvent {
+        kind,
+        call: Some(1),
+        name: name.into(),
+        data: json(r#"{"v":1}"#),
+        at: None,
+    }
+}
+
+/// So many events, told apart by their names.
+pub(crate) fn events(n: usize) -> Vec<NewEvent> {
+    let name = |n| format!("e{n}");
+    (0..n)
+        .map(|n| event(EventKind::StepCompleted, &name(n)))
+        .collect()
+}
+
+/// The outcome of `claim`, with these events.
+pub(crate) fn commit_with(claim: &Claim, outcome: Outcome, events: Vec<NewEvent>) -> Commit {
+    Commit {
+        events,
+        ..commit_of(claim, outcome)
+    }
+}
+
+/// The claim that an outcome has kept.
+pub(crate) fn kept(claim: &Claim) -> Claim {
+    Claim {
+        revision: claim.revision.next(),
+        ..claim.clone()
+    }
+}
+
+pub(crate) fn flow(children: Vec<NewInstance>, then: Flowing) -> Outcome {
+    Outcome::Flow {
+        children,
+        window: None,
+        then,
+    }
+}
+
+/// Goes on with its claim.
+pub(crate) fn flow_on() -> Outcome {
+    start(Vec::new())
+}
+
+/// Goes on through its queue.
+pub(crate) fn flow_requeue() -> Outcome {
+    flow(Vec::new(), Flowing::Proceed(Proceed::Requeue))
+}
+
+/// Starts children and goes on with its claim.
+pub(crate) fn start(children: Vec<NewInstance>) -> Outcome {
+    flow(children, Flowing::Proceed(Proceed::KeepClaim))
+}
+
+/// Waits.
+pub(crate) fn park(park: Park) -> Outcome {
+    start_and_park(Vec::new(), park)
+}
+
+/// Starts children and waits.
+pub(crate) fn start_and_park(children: Vec<NewInstance>, park: Park) -> Outcome {
+    flow(children, Flowing::Park(park))
+}
+
+pub(crate) fn renew() -> Outcome {
+    Outcome::ContinueAsNew {
+        state: json(r#"{"at":"renewed"}"#),
+    }
+}
+
+pub(crate) fn for_signals(names: &[&str]) -> Park {
+    Park {
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
+        ..Park::default()
+    }
+}
+
+pub(crate) fn for_time(n: u64) -> Park {
+    Park {
+        deadline: Some(Due::After(seconds(n))),
+        ..Park::default()
+    }
+}
+
+/// For so many ends of these rounds.
+pub(crate) fn for_ends(rounds: &[i32], children: &[InstanceId], count: i32) -> Park {
+    for_parts(vec![part(rounds, children, count)])
+}
+
+/// For whichever of these comes first.
+pub(crate) fn for_parts(parts: Vec<JoinSet>) -> Park {
+    Park {
+        ends: Some(JoinSets { parts }),
+        ..Park::default()
+    }
+}
+
+/// So many ends of these rounds.
+pub(crate) fn part(rounds: &[i32], children: &[InstanceId], count: i32) -> JoinSet {
+    JoinSet {
+        spans: rounds.iter().copied().map(ChildRange::whole).collect(),
+        children: children.to_vec(),
+        count,
+    }
+}
+
+/// All of the children of one round that are about to be started at these positions.
+pub(crate) fn starting(round: i32, positions: std::ops::RangeInclusive<i32>) -> JoinSet {
+    let (first, last) = (*positions.start(), *positions.end());
+    let span = ChildRange { round, first, last };
+    JoinSet {
+        spans: vec![span],
+        children: Vec::new(),
+        count: last - first + 1,
+    }
+}
+
+/// A part that is joined: these whole rounds, and so many ends to come.
+pub(crate) fn joining(rounds: &[i32], left: i32) -> JoinProgress {
+    JoinProgress {
+        spans: rounds.iter().copied().map(ChildRange::whole).collect(),
+        left,
+    }
+}
+
+/// What is left of each part that a workflow waits for.
+pub(crate) fn left(row: &Instance) -> Vec<i32> {
+    let parts = row.joining.iter().flatten();
+    parts.map(|part| part.left).collect()
+}
+
+/// For whatever comes first: a signal `go`, ten seconds, or what `ends` says.
+pub(crate) fn for_anything(ends: Park) -> Park {
+    Park {
+        ends: ends.ends,
+        deadline: for_time(10).deadline,
+        ..for_signals(&["go"])
+    }
+}
+
+impl Subject {
+    /// Commits what must be committed, with events, and says where it led.
+    pub(crate) async fn commit_events(
+        &self,
+        claim: &Claim,
+        outcome: Outcome,
+        events: Vec<NewEvent>,
+    ) -> Status {
+        match self.try_commit_events(claim, outcome, events).await {
+            Answer::Committed { status, .. } => status,
+            answer @ (Answer::Cancel(_) | Answer::Lost | Answer::Rejected(_)) => {
+                panic!("the outcome of {} was not committed: {answer:?}", claim.id)
+            }
+        }
+    }
+
+    pub(crate) async fn try_commit_events(
+        &self,
+        claim: &Claim,
+        outcome: Outcome,
+        events: Vec<NewEvent>,
+    ) -> Answer {
+        let commits = vec![commit_with(claim, outcome, events)];
+        self.commit_all(commits).await.answers.remove(0)
+    }
+
+    /// A worker, and the claim of a workflow that has started these children and gone on.
+    pub(crate) async fn flowing(&self, children: Vec<NewInstance>) -> (WorkerId, Claim) {
+        let (worker, claim) = self.running(task()).await;
+        let status = self.commit(&claim, start(children)).await;
+        assert_eq!(status, Status::Executing);
+        let claim = Claim {
+            round: claim.round + 1,
+            ..kept(&claim)
+        };
+        (worker, claim)
+    }
+
+    /// A worker, a workflow that has started these children and waits like this, and the claims of those that have
+    /// started.
+    pub(crate) async fn awaiting(
+        &self,
+        children: Vec<NewInstance>,
+        until: Park,
+    ) -> (WorkerId, InstanceId, Vec<Claim>) {
+        let (worker, claim) = self.running(task()).await;
+        let parked = self.commit(&claim, start_and_park(children, until)).await;
+        assert_eq!(parked, Status::AwaitingChildren);
+        (worker, claim.id, self.claim(worker, 1_000).await)
+    }
+
+    /// The whole history of one run.
+    pub(crate) async fn history(&self, id: InstanceId, run: i32) -> Vec<Event> {
+        let request = HistoryRequest {
+            id,
+            run,
+            after: 0,
+            max: limits::HISTORY_PAGE_MAX,
+        };
+        self.store.history(request).await.unwrap().rows
+    }
+
+    /// What the events of one run name.
+    pub(crate) async fn told(&self, id: InstanceId, run: i32) -> Vec<String> {
+        let history = self.history(id, run).await.into_iter();
+        history.map(|event| event.name).collect()
+    }
+
+    pub(crate) async fn runs(&self, id: InstanceId) -> Vec<RunSummary> {
+        self.store.histories(id).await.unwrap()
+    }
+}

@@ -1,0 +1,260 @@
+//! I6, change by change: what wakes a parent, what it counts, and who of its children runs.
+
+use super::workflows::is_flow;
+use super::{Checker, Life};
+use crate::audit::{Instance, Op};
+use crate::ledger::Ran;
+use outlast::Status;
+use outlast_core::Joined;
+use std::collections::{HashMap, HashSet};
+
+/// The children of one fan-out.
+#[derive(Default)]
+pub(super) struct Round {
+    /// By their position among those that were asked for.
+    children: Vec<(i32, i64)>,
+    /// Those that have ended, and whether well.
+    ended: HashMap<i64, bool>,
+    /// Those that have a place in the window, and the most that had one at a time.
+    places: HashSet<i64>,
+    places_most: usize,
+    window: Option<u32>,
+    /// The old course of a parent that was asked to end led to it.
+    after_cancel: bool,
+    woken: bool,
+    /// Why it was joined, and whose bad end was the first, as committed.
+    joined: Option<Joined>,
+    first_failure: Option<i64>,
+}
+
+impl Checker {
+    /// A child is there.
+    pub(super) fn spawn(&mut self, row: &Instance) {
+        if let (Some(parent), Some(round)) = (row.parent, row.parent_round) {
+            let round = self.rounds.entry((parent, round)).or_default();
+            round
+                .children
+                .push((row.position.unwrap_or_default(), row.id));
+            round.place(row, false);
+        }
+    }
+
+    /// A child went on.
+    pub(super) fn follow_child(&mut self, was: &Instance, row: &Instance, retried: bool) {
+        let (Some(parent), Some(number)) = (row.parent, row.parent_round) else {
+            return;
+        };
+        let round = self.rounds.entry((parent, number)).or_default();
+        round.place(row, retried);
+        match (was.status.is_terminal(), row.status.is_terminal()) {
+            (false, true) => {
+                let well = row.status == Status::Done;
+                round.ended.insert(row.id, well);
+            }
+            (true, false) => {
+                round.ended.remove(&row.id);
+            }
+            (false, false) | (true, true) => {}
+        }
+        if row.held == Some(true) && row.status == Status::Executing {
+            self.violate("I6", row.id, "runs and waits for a place in a window");
+        }
+        if was.held == Some(true) && row.status.is_terminal() {
+            self.figures.never_started += 1;
+        }
+    }
+
+    /// A parent fans out, or is woken.
+    pub(super) fn follow_parent(&mut self, life: &Life, at: i64, row: &Instance) {
+        let was = &life.last;
+        if row.round > was.round {
+            self.begin_round(was, row);
+        } else if was.status == Status::AwaitingChildren && row.status == Status::Runnable {
+            match is_flow(row) {
+                // It may wait for children of several rounds, again and again.
+                true if row.is_to_answer() => {}
+                true => self.wake_flow(was, at, row),
+                false => self.wake_parent(was, at, row),
+            }
+        }
+        let same = row.round == was.round && was.first_failure.is_some() && !is_flow(row);
+        if same && row.first_failure != was.first_failure {
+            let (from, to) = (was.first_failure, row.first_failure);
+            let what = format!("changed its first failure from {from:?} to {to:?}");
+            self.violate("I6", row.id, what);
+        }
+    }
+
+    /// It fans out. What can be decided already is not waited for.
+    fn begin_round(&mut self, was: &Instance, row: &Instance) {
+        let number = row.round;
+        let after_cancel = was.is_to_answer() && !row.answered;
+        let round = self.rounds.entry((row.id, number)).or_default();
+        round.window = row.window;
+        round.after_cancel = after_cancel;
+        self.figures.windows += u64::from(row.window.is_some());
+        if is_flow(row) {
+            // Who goes on without waiting has no room for it in its row.
+            round.window = row
+                .window
+                .filter(|_| row.status == Status::AwaitingChildren);
+            return;
+        }
+        if row.status != Status::Runnable {
+            return;
+        }
+        round.woken = true;
+        round.joined = row.joined;
+        let decided = row.until().decided(row.started, row.started, 0);
+        let decided = if after_cancel { None } else { decided };
+        if row.joined != decided || (decided.is_none() && !after_cancel) {
+            let what = format!(
+                "joined round {number} at once: {:?} instead of {decided:?}",
+                row.joined
+            );
+            self.violate("I6", row.id, what);
+        }
+    }
+
+    /// The fan-out was an answer to a cancel, and may start what it likes.
+    pub(super) fn allow_round(&mut self, row: &Instance) {
+        if let Some(round) = self.rounds.get_mut(&(row.id, row.round)) {
+            round.after_cancel = false;
+        }
+    }
+
+    fn wake_parent(&mut self, was: &Instance, at: i64, row: &Instance) {
+        self.figures.joins += 1;
+        let number = row.round;
+        let round = self.rounds.entry((row.id, number)).or_default();
+        let twice = std::mem::replace(&mut round.woken, true);
+        round.joined = row.joined;
+        round.first_failure = row.first_failure;
+        let (ended, of) = (round.ended.len(), round.children.len());
+        let miscounts = round.miscounts(row);
+        let stranger = round.first_failure_is_strange(row);
+        self.figures.early_joins += u64::from(row.joined.is_some() && row.pending > 0);
+        if twice {
+            self.violate("I6", row.id, format!("joined round {number} twice"));
+        }
+        let counted = row.until().decided(row.started, row.pending, row.failed);
+        match row.joined {
+            Some(Joined::Deadline) => self.check_deadline(was, at),
+            None if row.is_to_answer() => {}
+            joined if joined.is_some() && joined == counted => {}
+            joined => {
+                let why = joined.map_or("nothing", Joined::as_str);
+                let what =
+                    format!("joined round {number} for {why} with {ended} of {of} children ended");
+                self.violate("I6", row.id, what);
+            }
+        }
+        if miscounts {
+            let (started, pending, failed) = (row.started, row.pending, row.failed);
+            let what = format!(
+                "counts {started} started, {pending} pending, {failed} failed in round {number} with {ended} of {of} \
+                 children ended"
+            );
+            self.violate("I6", row.id, what);
+        }
+        if stranger {
+            let first = row.first_failure;
+            let what = format!("has {first:?} as the first failure of round {number}");
+            self.violate("I6", row.id, what);
+        }
+    }
+
+    /// I10.
+    pub(super) fn check_deadline(&mut self, was: &Instance, at: i64) {
+        self.figures.join_deadlines += 1;
+        let early = was.deadline.map(|deadline| deadline - at - self.coarse_us);
+        match early {
+            Some(early) if early > 0 => {
+                let what = format!("was woken by the deadline of its join {early} µs early");
+                self.violate("I10", was.id, what);
+            }
+            Some(_) => {}
+            None => self.violate("I10", was.id, "was woken by a deadline that it had not"),
+        }
+    }
+
+    /// When all is seen: windows, and children that should not be.
+    pub(super) fn check_rounds(&mut self) {
+        let mut wrong = Vec::new();
+        for ((parent, number), round) in &self.rounds {
+            let (most, window) = (round.places_most, round.window);
+            if window.is_some_and(|window| most > window as usize) {
+                let window = window.unwrap_or_default();
+                let what =
+                    format!("ran {most} of round {number} at a time in a window of {window}");
+                wrong.push(("I6", *parent, what));
+            }
+            let spawned = round.children.len();
+            if round.after_cancel && spawned > 0 {
+                let what =
+                    format!("was asked to end and started {spawned} children in round {number}");
+                wrong.push(("I13", *parent, what));
+            }
+        }
+        for (rule, id, what) in wrong {
+            self.violate(rule, id, what);
+        }
+    }
+
+    /// What a step that saw its children saw wrong.
+    pub(super) fn compare_join(&self, id: i64, number: i32, ran: &Ran) -> Option<String> {
+        let saw = ran.children.clone()?;
+        let round = self.rounds.get(&(id, number))?;
+        let mut spawned = round.children.clone();
+        spawned.sort_unstable();
+        let spawned: Vec<i64> = spawned.into_iter().map(|(_, id)| id).collect();
+        if saw != spawned {
+            return Some(format!("saw children {saw:?} of {spawned:?}"));
+        }
+        if ran.joined != round.joined {
+            let (saw, why) = (ran.joined, round.joined);
+            return Some(format!("was told {saw:?} of a join for {why:?}"));
+        }
+        if ran.first_failure != round.first_failure {
+            let (saw, first) = (ran.first_failure, round.first_failure);
+            return Some(format!(
+                "saw {saw:?} as the first failure, which is {first:?}"
+            ));
+        }
+        None
+    }
+}
+
+impl Round {
+    /// Who was retried runs beside the window.
+    fn place(&mut self, row: &Instance, retried: bool) {
+        let has_one = row.held == Some(false)
+            && !row.status.is_terminal()
+            && row.op != Op::Delete
+            && !retried;
+        match has_one {
+            true => self.places.insert(row.id),
+            false => self.places.remove(&row.id),
+        };
+        self.places_most = self.places_most.max(self.places.len());
+    }
+
+    /// Whether a parent counts what has not been committed. JoinSets beside its own that it does not count yet may have
+    /// been: their transactions wait for this one.
+    fn miscounts(&self, parent: &Instance) -> bool {
+        let well = self.ended.values().filter(|well| **well).count() as i32;
+        let badly = self.ended.len() as i32 - well;
+        let done = parent.started - parent.pending - parent.failed;
+        parent.started != self.children.len() as i32
+            || parent.pending < 0
+            || done > well
+            || parent.failed > badly
+    }
+
+    fn first_failure_is_strange(&self, parent: &Instance) -> bool {
+        match parent.first_failure {
+            Some(first) => self.ended.get(&first) != Some(&false) || parent.failed == 0,
+            None => parent.failed > 0,
+        }
+    }
+}

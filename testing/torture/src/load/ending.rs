@@ -1,0 +1,95 @@
+//! What operators do who end instances, and change their mind or do not.
+
+use super::Load;
+use crate::ledger::{Entry, now_us};
+use outlast::prelude::*;
+
+/// A way to end an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Cancel,
+    Terminate,
+    CancelTree,
+    TerminateTree,
+}
+
+impl Ending {
+    pub(super) const ALL: [Ending; 4] = [
+        Ending::Cancel,
+        Ending::Terminate,
+        Ending::CancelTree,
+        Ending::TerminateTree,
+    ];
+    pub(super) const OF_ONE: [Ending; 2] = [Ending::Cancel, Ending::Terminate];
+    pub(super) const OF_TREES: [Ending; 2] = [Ending::CancelTree, Ending::TerminateTree];
+
+    fn name(self) -> &'static str {
+        match self {
+            Ending::Cancel => "cancel",
+            Ending::Terminate => "terminate",
+            Ending::CancelTree => "cancel_tree",
+            Ending::TerminateTree => "terminate_tree",
+        }
+    }
+}
+
+impl Load {
+    /// JoinSets it within so many milliseconds.
+    pub(super) fn end_within(&self, id: InstanceId, within_ms: u64, random: fastrand::Rng) {
+        self.follow(
+            move |load, random| async move { load.end_soon(id, within_ms, random).await },
+            random,
+        );
+    }
+
+    /// JoinSets it within so many milliseconds, and perhaps starts it again. What has no inbox, since an end empties that,
+    /// and a step that is started again would take it for a timeout.
+    pub(super) fn end_and_retry(&self, id: InstanceId, within_ms: u64, random: fastrand::Rng) {
+        self.follow(
+            move |load, mut random| async move {
+                load.end_soon(id, within_ms, random.fork()).await;
+                if random.bool() {
+                    // Who was asked takes its time, and who has not ended is not retried.
+                    tokio::time::sleep(Duration::from_millis(random.u64(..100))).await;
+                    if load.client.retry(id, Note::by("torture")).await.is_ok() {
+                        load.note_operated("retry", id).await;
+                    }
+                }
+            },
+            random,
+        );
+    }
+
+    async fn end_soon(&self, id: InstanceId, within_ms: u64, mut random: fastrand::Rng) {
+        tokio::time::sleep(Duration::from_millis(random.u64(..within_ms))).await;
+        self.end(id, Ending::OF_ONE[random.usize(..2)]).await;
+    }
+
+    /// Whether the end is known to have been told.
+    pub(super) async fn end(&self, id: InstanceId, ending: Ending) -> bool {
+        let (client, note) = (&self.client, Note::by("torture"));
+        let told = match ending {
+            Ending::Cancel => client.cancel(id, note).await.map(drop),
+            Ending::Terminate => client.terminate(id, note).await.map(drop),
+            Ending::CancelTree => client.cancel_tree(id, note).await.map(drop),
+            Ending::TerminateTree => client.terminate_tree(id, note).await.map(drop),
+        };
+        match told {
+            Ok(()) => self.note_operated(ending.name(), id).await,
+            Err(error) => {
+                self.errors.note(&error.into());
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn note_operated(&self, verb: &str, id: InstanceId) {
+        let entry = Entry::Operated {
+            verb: verb.to_owned(),
+            instance: id.0,
+            at: now_us(),
+        };
+        self.ledger.write(&entry).await;
+    }
+}

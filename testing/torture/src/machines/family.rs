@@ -1,0 +1,269 @@
+//! Parents that join in every way there is and end in every way there is, and children that are done, fail, take
+//! their time, wait for what never comes, or have children themselves. Whoever is asked to end undoes what it did, and
+//! its effects go to the ledger too.
+//!
+//! What a member does follows from its token, so that it is the same whoever runs it.
+
+use super::Effects;
+use outlast::prelude::*;
+use outlast_core::ClosePolicy;
+
+pub(crate) struct Family(pub(super) Effects);
+
+/// How long somebody waits who is to be told to end. Nobody should have to.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The most children of a fan-out.
+const WIDTH_MAX: u64 = 7;
+/// Keys that children share.
+const KEYS: u64 = 20;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+pub(crate) enum Kin {
+    /// Fans out and joins, `rounds` more times.
+    Raise {
+        token: u64,
+        depth: u32,
+        rounds: u32,
+        /// Whether the whole tree is to be ended by somebody: then it does not end by itself.
+        doomed: bool,
+    },
+    Gather {
+        token: u64,
+        depth: u32,
+        rounds: u32,
+        doomed: bool,
+    },
+    /// A child without children.
+    Work { token: u64, lot: Lot },
+    /// A child that nobody told to end.
+    Outlive { token: u64 },
+    /// Undoes, so many more times.
+    Undo { token: u64, left: u32 },
+}
+
+/// What becomes of a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Lot {
+    /// It is done.
+    Good,
+    /// It fails.
+    Bad,
+    /// It is done after a while.
+    Slow,
+    /// It waits to be told to end.
+    Patient,
+}
+
+impl Kin {
+    fn token(&self) -> u64 {
+        let (Kin::Raise { token, .. }
+        | Kin::Gather { token, .. }
+        | Kin::Work { token, .. }
+        | Kin::Outlive { token }
+        | Kin::Undo { token, .. }) = self;
+        *token
+    }
+}
+
+impl Machine for Family {
+    const NAME: &'static str = "family";
+    type State = Kin;
+    type Output = u64;
+
+    async fn step(&self, state: Kin, cx: &Context) -> StepResult<Self> {
+        match state {
+            Kin::Gather { .. } => self.0.of_join(cx).await,
+            Kin::Raise { .. } | Kin::Work { .. } | Kin::Outlive { .. } | Kin::Undo { .. } => {
+                self.0.of(cx).await;
+            }
+        }
+        Ok(match state {
+            Kin::Raise {
+                token,
+                depth,
+                rounds,
+                doomed,
+            } => raise(token, depth, rounds, doomed).await,
+            Kin::Gather {
+                token,
+                depth,
+                rounds,
+                doomed,
+            } => gather(token, depth, rounds, doomed),
+            Kin::Work { token, lot } => work(token, lot),
+            Kin::Outlive { .. } => Outcome::fail("nobody told it to end"),
+            Kin::Undo { token, left } => match left {
+                0 => Outcome::cancelled("undone"),
+                _ => Outcome::next(Kin::Undo {
+                    token,
+                    left: left - 1,
+                }),
+            },
+        })
+    }
+
+    /// JoinSets, undoes first, asks for time, has others undo, or does not care.
+    async fn on_cancel(&self, state: Kin, cx: &Context) -> StepResult<Self> {
+        self.0.of_cancel(cx).await;
+        let token = state.token();
+        let mut random = chance(token, 3);
+        Ok(match random.u32(..10) {
+            0..4 => Outcome::cancelled("asked to"),
+            4..6 => Outcome::next(Kin::Undo {
+                token,
+                left: random.u32(..3),
+            }),
+            6 => Outcome::requeue(Kin::Undo { token, left: 1 }),
+            7 if cx.attempt() < 2 => Outcome::retry(Duration::from_millis(20), "not yet"),
+            7 => Outcome::cancelled("asked to, again and again"),
+            8 => {
+                let helper = |number| {
+                    let token = descend(token, 100 + number);
+                    let lot = Lot::Good;
+                    New::<Family>(Kin::Work { token, lot })
+                };
+                fan_out((0..2u64).map(helper)).then(Kin::Undo { token, left: 0 })
+            }
+            _ => Outcome::done(token),
+        })
+    }
+}
+
+/// Some fan out late, so that they are met by what ends them.
+async fn raise(token: u64, depth: u32, rounds: u32, doomed: bool) -> Outcome<Family> {
+    let mut random = chance(token, u64::from(rounds));
+    if random.u32(..3) == 0 {
+        tokio::time::sleep(Duration::from_millis(random.u64(..300))).await;
+    }
+    let policy = match doomed {
+        true => ClosePolicy::Abandon,
+        false => ClosePolicy::ALL[random.usize(..3)],
+    };
+    // Only who is sure to be told may wait for it.
+    let may_wait = doomed || policy != ClosePolicy::Abandon;
+    let width = random.u64(1..=WIDTH_MAX);
+    let children: Vec<(New<Family>, bool)> = (0..width)
+        .map(|number| {
+            let token = descend(token, u64::from(rounds) * 10 + number);
+            // Without one of these a doomed tree might end by itself.
+            if doomed && number == 0 {
+                let lot = Lot::Patient;
+                return (New::<Family>(Kin::Work { token, lot }), true);
+            }
+            child(token, depth, doomed, may_wait, &mut random)
+        })
+        .collect();
+    let some_wait = children.iter().any(|(_, waits)| *waits);
+    let mut fan_out = fan_out(children.into_iter().map(|(child, _)| child)).on_parent_close(policy);
+    if random.u32(..3) == 0 {
+        fan_out = fan_out.window(random.usize(1..4));
+    }
+    if doomed {
+        return fan_out.then(Kin::Gather {
+            token,
+            depth,
+            rounds: 0,
+            doomed,
+        });
+    }
+    let due = some_wait || random.u32(..4) == 0;
+    if due {
+        fan_out = fan_out.deadline(Duration::from_millis(random.u64(100..1_500)));
+    }
+    let (mut fan_out, for_all) = match random.u32(..5) {
+        0 => (fan_out.all(), true),
+        1 | 2 => (fan_out.fail_fast(), false),
+        3 => (fan_out.quorum(random.u32(1..=width as u32 + 1)), false),
+        _ => (fan_out.any(), false),
+    };
+    // Who waits for all without a deadline has no rest.
+    if due || !for_all {
+        fan_out = match random.u32(..3) {
+            0 => fan_out.cancel_rest(),
+            1 => fan_out.terminate_rest(),
+            _ => fan_out,
+        };
+    }
+    fan_out.then(Kin::Gather {
+        token,
+        depth,
+        rounds: rounds.saturating_sub(1),
+        doomed,
+    })
+}
+
+/// A child, and whether it waits to be told to end.
+fn child(
+    token: u64,
+    depth: u32,
+    doomed: bool,
+    may_wait: bool,
+    random: &mut fastrand::Rng,
+) -> (New<Family>, bool) {
+    let lot = match random.u32(..10) {
+        0..3 => Lot::Good,
+        3..5 => Lot::Bad,
+        5..7 => Lot::Slow,
+        _ if may_wait => Lot::Patient,
+        _ => Lot::Good,
+    };
+    let (state, waits) = match depth > 1 && random.u32(..3) == 0 {
+        true => {
+            let (depth, rounds) = (depth - 1, 1);
+            let raise = Kin::Raise {
+                token,
+                depth,
+                rounds,
+                doomed,
+            };
+            (raise, doomed)
+        }
+        false => (Kin::Work { token, lot }, lot == Lot::Patient),
+    };
+    let mut new = New::<Family>(state).priority(random.i16(-1..2));
+    match random.u32(..8) {
+        0 => new = new.partition_key(format!("kin:{}", random.u64(..KEYS))),
+        1 => new = new.key(format!("kin:{}", random.u64(..KEYS))),
+        _ => {}
+    }
+    (new, waits)
+}
+
+fn gather(token: u64, depth: u32, rounds: u32, doomed: bool) -> Outcome<Family> {
+    let mut random = chance(token, 50 + u64::from(rounds));
+    match rounds {
+        0 if random.u32(..4) == 0 => Outcome::fail("a bad parent"),
+        0 => Outcome::done(token),
+        _ => Outcome::next(Kin::Raise {
+            token,
+            depth,
+            rounds,
+            doomed,
+        }),
+    }
+}
+
+fn work(token: u64, lot: Lot) -> Outcome<Family> {
+    match lot {
+        Lot::Good => Outcome::done(token),
+        Lot::Bad => Outcome::fail("a bad child"),
+        Lot::Slow => {
+            let pause = Duration::from_millis(chance(token, 1).u64(50..600));
+            let lot = Lot::Good;
+            sleep(pause).then(Kin::Work { token, lot })
+        }
+        Lot::Patient => sleep(PATIENCE).then(Kin::Outlive { token }),
+    }
+}
+
+/// Unlike that of any sibling.
+fn descend(token: u64, number: u64) -> u64 {
+    token.wrapping_mul(1_000_003).wrapping_add(number + 1) % (1 << 53)
+}
+
+fn chance(token: u64, salt: u64) -> fastrand::Rng {
+    fastrand::Rng::with_seed(token.wrapping_mul(64).wrapping_add(salt))
+}

@@ -1,0 +1,426 @@
+//! Workflows: steps that follow from each other, errands as activities, alone, in groups, in groups of groups, side by side
+//! and as the first of several; other journeys and machines as children, which are told something or asked to end through their handles; words
+//! that are waited for, rests, changes of the code, and further legs as new runs. Whatever goes wrong on the way is survived;
+//! whoever is asked to end undoes something first.
+//!
+//! What a journey does follows from its token, so that it is the same whenever the code is run again. What a step comes to is
+//! a number drawn when it runs, so that each run of it can be told from every other. The time and what is drawn by chance go
+//! into names of steps: were they others when the code is run again, the history would not fit.
+
+use super::{Chain, Effects, Hops, Paid, Payment, Sale};
+use outlast::prelude::*;
+use outlast::workflow::{Activity, Call, OneOf2, OneOf3};
+use outlast_core::ClosePolicy;
+
+pub(crate) struct Journey(pub(super) Effects);
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Trip {
+    pub(crate) token: u64,
+    /// How deep journeys may start others.
+    pub(crate) depth: u32,
+    /// The run it is, from 1, of so many.
+    pub(crate) leg: u32,
+    pub(crate) legs: u32,
+}
+
+/// Something that a journey may wait for.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Word {
+    pub(crate) number: u64,
+}
+
+impl Signal for Word {
+    const NAME: &'static str = "word";
+}
+
+impl Workflow for Journey {
+    const NAME: &'static str = "journey";
+    type Input = Trip;
+    type Output = u32;
+
+    async fn run(&self, flow: Flow, trip: Trip) -> FlowResult<u32> {
+        let mut traveller = Traveller {
+            effects: &self.0,
+            random: fastrand::Rng::with_seed(trip.token.wrapping_mul(64) + u64::from(trip.leg)),
+            flow: flow.clone(),
+            trip,
+            told: Vec::new(),
+            steps: 0,
+        };
+        match traveller.travel().await {
+            Ok(()) if trip.leg < trip.legs => flow.continue_as_new(Trip {
+                leg: trip.leg + 1,
+                ..trip
+            }),
+            Ok(()) => Ok(trip.legs),
+            Err(cancelled) => {
+                flow.uncancellable(async { traveller.step().await }).await?;
+                Err(cancelled)
+            }
+        }
+    }
+}
+
+/// A journey on its way.
+struct Traveller<'a> {
+    effects: &'a Effects,
+    flow: Flow,
+    random: fastrand::Rng,
+    trip: Trip,
+    /// The numbers it has been told in this run.
+    told: Vec<u64>,
+    steps: u32,
+}
+
+impl Traveller<'_> {
+    /// Its error is that the journey is to end.
+    async fn travel(&mut self) -> FlowResult<()> {
+        for _ in 0..self.random.u32(1..6) {
+            match self.random.u32(..22) {
+                0..4 => self.step().await?,
+                4 | 5 => self.errands().await?,
+                6 => self.errands_and_a_step().await?,
+                7 => self.errand_in_time().await?,
+                8 => self.await_another().await?,
+                9 => self.start_another().await?,
+                10 => self.await_word().await?,
+                11 => self.first_errand().await?,
+                12 => self.errand_or_rest().await?,
+                13 => self.step_or_rest().await?,
+                14 => self.groups_of_groups().await?,
+                15 => self.note_the_time().await?,
+                16 => self.take_a_detour().await?,
+                17 => self.hop().await?,
+                18 => self.pay().await?,
+                19 => self.side_by_side().await?,
+                20 => self.first_group().await?,
+                _ => self.rest().await?,
+            }
+        }
+        self.step().await
+    }
+
+    async fn step(&mut self) -> FlowResult<()> {
+        let step = self.new_step();
+        let result = step.call(&self.flow).await;
+        self.hear(result)
+    }
+
+    async fn errands(&mut self) -> FlowResult<()> {
+        let errands = self.new_errands();
+        let mut all = self.flow.all(errands);
+        if self.random.bool() {
+            all = all.window(self.random.u32(1..3));
+        }
+        if self.random.bool() {
+            all = all.cancel_rest();
+        }
+        let results = all.await;
+        self.hear_all(results)
+    }
+
+    async fn errands_and_a_step(&mut self) -> FlowResult<()> {
+        let (errands, step) = (self.new_errands(), self.new_step());
+        let results = self.flow.all((errands, step.call(&self.flow))).await;
+        self.hear_all(results.map(|(mut errands, step)| {
+            errands.push(step);
+            errands
+        }))
+    }
+
+    async fn errand_in_time(&mut self) -> FlowResult<()> {
+        let errand = self.new_errand();
+        let within = Duration::from_millis(self.random.u64(1..200));
+        let mut result = self.flow.deadline(within, errand);
+        if self.random.bool() {
+            result = result.cancel_rest();
+        }
+        let result = result.await;
+        self.hear_all(result.map(|number| number.into_iter().collect()))
+    }
+
+    async fn await_another(&mut self) -> FlowResult<()> {
+        let Some(trip) = self.another() else {
+            return self.step().await;
+        };
+        let policy = ClosePolicy::ALL[self.random.usize(..3)];
+        let another = self.flow.child::<Journey>(trip).on_parent_close(policy);
+        let result = another.await;
+        self.hear_all(result.map(|_| Vec::new()))
+    }
+
+    async fn start_another(&mut self) -> FlowResult<()> {
+        let Some(trip) = self.another() else {
+            return self.rest().await;
+        };
+        let policy = ClosePolicy::ALL[self.random.usize(..3)];
+        let another = self.flow.child::<Journey>(trip).on_parent_close(policy);
+        let started = another.start().await?;
+        self.step().await?;
+        let child = started.child();
+        match self.random.u32(..3) {
+            0 => {
+                let number = self.random.u64(..1 << 53);
+                let told = child.signal(Word { number }).await;
+                self.hear_all(told.map(|_| Vec::new()))?;
+            }
+            1 => {
+                let told = child.cancel("the journey goes on without it").await;
+                self.hear_all(told.map(|_| Vec::new()))?;
+            }
+            _ => {}
+        }
+        if self.random.bool() {
+            let result = started.join().await;
+            self.hear_all(result.map(|_| Vec::new()))?;
+        }
+        Ok(())
+    }
+
+    async fn first_errand(&mut self) -> FlowResult<()> {
+        let errands = self.new_errands();
+        let mut first = self.flow.select(errands);
+        if self.random.bool() {
+            first = first.cancel_rest();
+        }
+        let first = first.await;
+        self.hear(first.map(|(_, number)| number))
+    }
+
+    async fn errand_or_rest(&mut self) -> FlowResult<()> {
+        let (errand, rest) = (self.new_errand(), self.new_rest());
+        let first = self.flow.select((errand, rest)).await;
+        self.hear_all(first.map(|first| match first {
+            OneOf2::First(number) => vec![number],
+            OneOf2::Second(()) => Vec::new(),
+        }))
+    }
+
+    async fn step_or_rest(&mut self) -> FlowResult<()> {
+        let (step, rest) = (self.new_step(), self.new_rest());
+        let first = self.flow.select((step.call(&self.flow), rest)).await;
+        self.hear_all(first.map(|first| match first {
+            OneOf2::First(number) => vec![number],
+            OneOf2::Second(()) => Vec::new(),
+        }))
+    }
+
+    async fn groups_of_groups(&mut self) -> FlowResult<()> {
+        let (errands, others, step) = (self.new_errands(), self.new_errands(), self.new_step());
+        let inner = self.flow.all((others, step.call(&self.flow)));
+        let rest = self.new_rest();
+        let results = self.flow.all((errands, (inner, rest))).await;
+        self.hear_all(results.map(|(mut errands, ((others, step), ()))| {
+            errands.extend(others);
+            errands.push(step);
+            errands
+        }))
+    }
+
+    /// Groups and a lone errand that are waited for at once, each by itself.
+    async fn side_by_side(&mut self) -> FlowResult<()> {
+        let (errands, others, lone) = (self.new_errands(), self.new_errands(), self.new_errand());
+        let (errands, others) = (self.flow.all(errands), self.flow.all(others));
+        let (errands, others, lone) = futures_util::join!(
+            errands.into_future(),
+            others.into_future(),
+            lone.into_future()
+        );
+        self.hear_all(errands)?;
+        self.hear_all(others)?;
+        self.hear(lone)
+    }
+
+    /// Groups on either side of a lone errand, of which the first counts.
+    async fn first_group(&mut self) -> FlowResult<()> {
+        let (errands, lone, others) = (self.new_errands(), self.new_errand(), self.new_errands());
+        let groups = (self.flow.all(errands), lone, self.flow.all(others));
+        let mut first = self.flow.select(groups);
+        if self.random.bool() {
+            first = first.cancel_rest();
+        }
+        let first = first.await;
+        self.hear_all(first.map(|first| match first {
+            OneOf3::First(numbers) | OneOf3::Third(numbers) => numbers,
+            OneOf3::Second(number) => vec![number],
+        }))
+    }
+
+    async fn note_the_time(&mut self) -> FlowResult<()> {
+        let (now, drawn, key) = (self.flow.timestamp(), self.flow.random(), self.flow.uuid());
+        let mut step = self.new_step();
+        step.name = format!("{} at {} by {drawn:x} {key}", step.name, now.0);
+        let result = step.call(&self.flow).await;
+        self.hear(result)
+    }
+
+    async fn take_a_detour(&mut self) -> FlowResult<()> {
+        let change = format!("detour {}", self.steps);
+        match self.flow.version(&change, 0, 1) {
+            0 => Ok(()),
+            _ => self.step().await,
+        }
+    }
+
+    async fn hop(&mut self) -> FlowResult<()> {
+        let hops = Hops::Hop {
+            token: self.random.u64(..1 << 53),
+            done: 0,
+            of: self.random.u32(1..4),
+        };
+        let result = self.flow.machine(New::<Chain>(hops)).await;
+        self.hear_all(result.map(|_| Vec::new()))
+    }
+
+    /// A machine that is told something, or asked to end, through its handle.
+    async fn pay(&mut self) -> FlowResult<()> {
+        let sale = Sale::Offer {
+            token: self.random.u64(..1 << 53),
+            patience_ms: self.random.u64(20..300),
+        };
+        let sale = self.flow.machine(New::<Payment>(sale)).start().await?;
+        let told = match self.random.bool() {
+            true => sale.child().signal(Paid { amount: 1 }).await.map(|_| ()),
+            false => sale.child().cancel("too dear").await.map(|_| ()),
+        };
+        self.hear_all(told.map(|()| Vec::new()))?;
+        let result = sale.join().await;
+        self.hear_all(result.map(|_| Vec::new()))
+    }
+
+    async fn await_word(&mut self) -> FlowResult<()> {
+        let patience = Duration::from_millis(self.random.u64(20..500));
+        let word = self.flow.signal::<Word>().timeout(patience).await;
+        self.hear_all(word.map(|word| word.into_iter().map(|word| word.number).collect()))
+    }
+
+    fn new_rest(&mut self) -> Call<'static, ()> {
+        let pause = Duration::from_millis(self.random.u64(1..200));
+        self.flow.sleep(pause)
+    }
+
+    async fn rest(&mut self) -> FlowResult<()> {
+        let result = self.new_rest().await;
+        self.hear_all(result.map(|()| Vec::new()))
+    }
+
+    fn hear(&mut self, result: FlowResult<u64>) -> FlowResult<()> {
+        self.hear_all(result.map(|number| vec![number]))
+    }
+
+    /// Only the end of the journey itself is not survived.
+    fn hear_all(&mut self, result: FlowResult<Vec<u64>>) -> FlowResult<()> {
+        match result {
+            Ok(numbers) => self.told.extend(numbers),
+            Err(error) if error.is_cancelled() => return Err(error),
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    fn new_step(&mut self) -> Step {
+        self.steps += 1;
+        Step {
+            effects: self.effects.clone(),
+            name: format!("step {}", self.steps),
+            follows: self.told.clone(),
+            is_bad: self.random.u32(..12) == 0,
+        }
+    }
+
+    fn new_errands(&mut self) -> Vec<Call<'static, u64, Activity>> {
+        let count = self.random.usize(1..5);
+        (0..count).map(|_| self.new_errand()).collect()
+    }
+
+    fn new_errand(&mut self) -> Call<'static, u64, Activity> {
+        let task = Task {
+            token: self.random.u64(..1 << 53),
+            luck: match self.random.u32(..10) {
+                0 => Luck::Bad,
+                1 => Luck::Late,
+                _ => Luck::Good,
+            },
+        };
+        self.flow.activity(Errand(self.effects.clone()), task)
+    }
+
+    /// Another journey, if one may be started from here.
+    fn another(&mut self) -> Option<Trip> {
+        let token = self.random.u64(..1 << 53);
+        let legs = self.random.u32(1..3);
+        let depth = self.trip.depth.checked_sub(1)?;
+        Some(Trip {
+            token,
+            depth,
+            leg: 1,
+            legs,
+        })
+    }
+}
+
+/// A step, about to be called.
+struct Step {
+    effects: Effects,
+    name: String,
+    follows: Vec<u64>,
+    is_bad: bool,
+}
+
+impl Step {
+    fn call(self, flow: &Flow) -> Call<'static, u64> {
+        let (id, run) = (flow.id(), flow.run());
+        let name = self.name.clone();
+        flow.step(&name, move || async move {
+            let nonce = self
+                .effects
+                .of_flow(id, run, &self.name, self.follows)
+                .await;
+            match self.is_bad {
+                // With its number, so that it is known which run of the step has failed.
+                true => Err(format!("bad luck {nonce}")),
+                false => Ok(nonce),
+            }
+        })
+    }
+}
+
+/// What an activity is given.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Task {
+    token: u64,
+    luck: Luck,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Luck {
+    Good,
+    /// It works when it is tried again.
+    Late,
+    Bad,
+}
+
+pub(crate) struct Errand(pub(super) Effects);
+
+impl Job for Errand {
+    const NAME: &'static str = "errand";
+    const MAX_ATTEMPTS: u32 = 10_000;
+    type Args = Task;
+    type Output = u64;
+
+    async fn perform(&self, task: Task, cx: &Context) -> Result<u64, JobError> {
+        let nonce = self.0.of_errand(cx).await;
+        match task.luck {
+            Luck::Good => Ok(nonce),
+            Luck::Late if cx.attempt() > 0 => Ok(nonce),
+            Luck::Late => Err(JobError::retry("not yet")),
+            Luck::Bad => Err(JobError::fatal("a bad errand")),
+        }
+    }
+
+    fn backoff(&self, _: u32) -> Duration {
+        Duration::from_millis(20)
+    }
+}
