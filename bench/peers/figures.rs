@@ -74,7 +74,7 @@ pub fn arguments() -> (String, u64, String) {
     }
 }
 
-/// Ends the process: the peer does not offer this workload.
+/// JoinSets the process: the peer does not offer this workload.
 pub fn not_offered(why: &str) -> ! {
     eprintln!("not offered: {why}");
     std::process::exit(3);

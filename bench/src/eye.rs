@@ -58,7 +58,7 @@ impl Eye {
                     .query(
                         "select result::text::bigint - (extract(epoch from eligible_at) * 1000000)::bigint
                            from outlast.instances
-                          where fsm = $1 and status = 'done'",
+                          where machine = $1 and status = 'done'",
                         &[&machine],
                     )
                     .await?;
@@ -68,7 +68,7 @@ impl Eye {
                 let mut statement = connection.prepare(
                     "select cast(result as integer) - eligible_at
                        from instances
-                      where fsm = ?1 and status = 'done'",
+                      where machine = ?1 and status = 'done'",
                 )?;
                 let rows = statement.query_map([machine], |row| row.get(0))?;
                 rows.collect::<rusqlite::Result<_>>()?

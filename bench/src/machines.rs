@@ -145,7 +145,7 @@ impl Machine for Dynasty {
                 let child = |_| New::<Dynasty>(Growing::Grow { depth, width });
                 fan_out((0..width).map(child)).then(Growing::Grown)
             }
-            Growing::Grown => Outcome::stop("nobody was to wake it but by a cancel"),
+            Growing::Grown => Outcome::fail("nobody was to wake it but by a cancel"),
         })
     }
 
@@ -183,7 +183,7 @@ impl Machine for Waiting {
             Parking::Start { number } => wait_for([Go::NAME]).then(Parking::Go { number }),
             Parking::Go { number } => match cx.received::<Go>()? {
                 Some(Go) => Outcome::done(number),
-                None => Outcome::stop("woken without a signal"),
+                None => Outcome::fail("woken without a signal"),
             },
         })
     }

@@ -51,7 +51,7 @@ async fn run(args: &Args) -> Result<()> {
     measured
 }
 
-/// Ends in order when it is interrupted: a server that we started ends with us.
+/// JoinSets in order when it is interrupted: a server that we started ends with us.
 async fn measure(args: &Args, report: &mut Report) -> Result<()> {
     tokio::select! {
         measured = workload::run(args, report) => measured,

@@ -30,7 +30,7 @@ pub(crate) struct Folder {
 
 /// A PostgreSQL server, ours or somebody's.
 pub(crate) struct Server {
-    /// Ends with the value.
+    /// JoinSets with the value.
     _cluster: Option<Cluster>,
     config: Config,
     url: String,

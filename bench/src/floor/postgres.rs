@@ -19,7 +19,7 @@ const PLANS: &str = "set enable_seqscan = off; set enable_bitmapscan = off; set 
 
 const INSERT: &str = "
     insert into outlast.instances
-           (fsm, fsm_version, step, state, status, queue, priority, eligible_at, trace, inserted_at, updated_at)
+           (machine, machine_version, step, state, status, queue, priority, eligible_at, trace, inserted_at, updated_at)
     select 'floor', 1, 'work', n.state::json, 'runnable', 'default', 0, now(),
            '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', now(), now()
       from unnest($1::text[]) as n (state)";

@@ -11,7 +11,7 @@ use std::path::Path;
 
 const INSERT: &str = "
     insert into instances
-           (fsm, fsm_version, step, state, status, queue, priority, eligible_at, trace, inserted_at,
+           (machine, machine_version, step, state, status, queue, priority, eligible_at, trace, inserted_at,
             updated_at)
     values ('floor', 1, 'work', ?1, 'runnable', 'default', 0, 1,
             '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', 1, 1)";

@@ -63,15 +63,15 @@ pub(crate) enum Command {
     /// Show an instance with its children and theirs
     Tree(commands::tree::TreeArgs),
     /// Show what happened in a run of a workflow
-    History(commands::history::HistoryArgs),
+    History(commands::histories::HistoryArgs),
     /// Write a run of a workflow with its whole history as JSON, to replay it against other code
-    Export(commands::history::ExportArgs),
+    Export(commands::histories::ExportArgs),
     /// Start failed or cancelled instances again at the step where they ended
     Retry(commands::bulk::BulkArgs),
     /// Ask instances to end; each decides how, and is cancelled then
-    Cancel(commands::ending::EndArgs),
+    Cancel(commands::end_instances::EndArgs),
     /// End instances as cancelled at once, whatever they do
-    Terminate(commands::ending::EndArgs),
+    Terminate(commands::end_instances::EndArgs),
     /// Remove instances that have ended
     Delete(commands::bulk::BulkArgs),
     /// Show the queues; pause and resume them

@@ -1,6 +1,6 @@
 //! Which instances: the same filters in every command that takes them.
 
-use crate::words::{self, Moment};
+use crate::format::{self, Moment};
 use clap::{Args, ValueEnum};
 use outlast::{Deadline, Filter, InstanceId, Status, Timestamp};
 
@@ -33,16 +33,16 @@ pub(crate) struct Filters {
     #[arg(long, value_name = "ID", value_parser = instance_id)]
     pub(crate) parent: Option<InstanceId>,
     /// Inserted at or after this moment (2026-11-16T14:20:00Z), or not longer ago than this (2h)
-    #[arg(long, value_name = "WHEN", value_parser = words::moment)]
+    #[arg(long, value_name = "WHEN", value_parser = format::moment)]
     pub(crate) since: Option<Moment>,
     /// Inserted before this moment, or longer ago than this
-    #[arg(long, value_name = "WHEN", value_parser = words::moment)]
+    #[arg(long, value_name = "WHEN", value_parser = format::moment)]
     pub(crate) until: Option<Moment>,
     /// Ended at or after this moment, or not longer ago than this
-    #[arg(long, value_name = "WHEN", value_parser = words::moment)]
+    #[arg(long, value_name = "WHEN", value_parser = format::moment)]
     pub(crate) ended_since: Option<Moment>,
     /// Ended before this moment, or longer ago than this
-    #[arg(long, value_name = "WHEN", value_parser = words::moment)]
+    #[arg(long, value_name = "WHEN", value_parser = format::moment)]
     pub(crate) ended_until: Option<Moment>,
     /// Whose last error contains this
     #[arg(long, value_name = "TEXT")]
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn ages_of_ends_are_counted_back_from_now() {
-        let second_ago = words::moment("1s").unwrap();
+        let second_ago = format::moment("1s").unwrap();
         let filters = Filters {
             ended_since: Some(second_ago),
             ended_until: Some(Moment::At(Timestamp(42))),

@@ -1,6 +1,6 @@
 //! The words for how a fan-out joins, and for what a parent's end means for a child.
 
-use crate::words::{relative, time_of_day};
+use crate::format::{relative, time_of_day};
 use outlast::{Barrier, CancelRequest, ClosePolicy, Instance, Joined, Status, Timestamp, Until};
 
 /// How the last fan-out stands: `waits for all: 37 of 50 ended, 2 failed; window of 5`. Nothing of who never fanned out.

@@ -4,22 +4,22 @@
 //! need not read words. Each command is a file under `commands/`; all of them talk to the database directly.
 
 mod args;
-mod bar;
 mod commands;
 mod database;
 mod demo;
-mod face;
 mod failure;
 mod filters;
-mod flow;
+mod format;
 mod join;
-mod object;
+mod json;
 mod output;
 mod parameters;
-mod stopping;
+mod progress;
+mod server;
+mod shutdown_signal;
 mod table;
 mod top;
-mod words;
+mod workflow_view;
 
 use args::Cli;
 use clap::Parser;

@@ -1,7 +1,7 @@
 //! Tables for people: no frame, a line of headings, colours only where somebody sees them.
 
+use crate::format::{harmless, relative, shortened};
 use crate::output::Output;
-use crate::words::{harmless, relative, shortened};
 use comfy_table::{Cell, Color, ContentArrangement, presets};
 use outlast::{Instance, Severity, Status, Timestamp};
 

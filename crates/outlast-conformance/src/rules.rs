@@ -488,7 +488,7 @@ macro_rules! every_rule {
                 reaping_again_finds_nothing,
                 nothing_executes_for_ever_under_an_expired_lease,
             }
-            renewals on One {
+            continue_as_new on One {
                 a_renewal_begins_a_run_with_an_empty_history,
                 a_renewal_forgives_what_was_before,
                 the_last_runs_are_kept,
@@ -603,7 +603,7 @@ macro_rules! every_rule {
                 a_cascade_records_that_a_child_slept,
                 a_key_held_while_awaiting_a_signal_is_held_asleep,
             }
-            surveying on One {
+            counting_steps on One {
                 an_empty_store_has_nothing_to_survey,
                 a_survey_counts_by_machine_version_step_and_status,
                 a_survey_knows_since_when_the_longest_standing_has_not_moved,
@@ -629,7 +629,7 @@ macro_rules! every_rule {
                 what_was_terminated_does_not_fire,
                 the_longest_delays_can_be_stored,
             }
-            traffic on Several {
+            run_stats on Several {
                 counts_come_back_as_they_were_recorded,
                 counts_of_one_key_are_added_up,
                 every_part_of_a_key_tells_counts_apart,

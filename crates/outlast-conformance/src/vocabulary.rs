@@ -13,10 +13,10 @@ pub(crate) use flows::*;
 
 use crate::Subject;
 use outlast_core::{
-    Answer, Claim, ClaimRef, ClaimRequest, Claimed, Clock, Commit, Committed, Delivered, Delivery,
-    HeldClaim, Inserted, Instance, InstanceId, Join, Json, MachineVersion, NewInstance, NewSignal,
-    NewWorker, Note, Outcome, Proceed, ReapRequest, Reaped, Release, ReleaseAnswer, Revision,
-    SignalId, SignalRow, Start, Status, Taker, Target, Timestamp, WorkerId,
+    Answer, Claim, ClaimOffer, ClaimRef, ClaimRequest, Claimed, Clock, Commit, Committed,
+    Delivered, Delivery, HeldClaim, Inserted, Instance, InstanceId, Join, Json, MachineVersion,
+    NewInstance, NewSignal, NewWorker, Note, Outcome, Proceed, ReapRequest, Reaped, Release,
+    ReleaseAnswer, Revision, SignalId, SignalRow, Start, Status, Target, Timestamp, WorkerId,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,8 +53,8 @@ pub(crate) fn machines() -> Arc<[MachineVersion]> {
 }
 
 /// A worker that takes what is woken in the default queue.
-pub(crate) fn taker(worker: WorkerId) -> Taker {
-    Taker {
+pub(crate) fn offer(worker: WorkerId) -> ClaimOffer {
+    ClaimOffer {
         worker,
         queues: vec![QUEUE.into()],
         machines: machines(),
@@ -118,7 +118,7 @@ pub(crate) fn done() -> Outcome {
 }
 
 pub(crate) fn stop() -> Outcome {
-    Outcome::Stop {
+    Outcome::Fail {
         reason: "out of paper".into(),
     }
 }
@@ -275,7 +275,7 @@ impl Subject {
         committed
     }
 
-    /// Ends all of `claims` well, in one batch.
+    /// JoinSets all of `claims` well, in one batch.
     pub(crate) async fn finish_all(&self, claims: &[Claim]) {
         let commits = claims.iter().map(|claim| commit_of(claim, done()));
         let committed = self.commit_all(commits.collect()).await;
@@ -315,7 +315,7 @@ impl Subject {
 
     /// Delivers for the worker, which runs what every worker here can run, from the default queue.
     pub(crate) async fn deliver_for(&self, worker: WorkerId, signals: Vec<NewSignal>) -> Delivered {
-        let delivered = self.store.deliver(signals, Some(taker(worker))).await;
+        let delivered = self.store.deliver(signals, Some(offer(worker))).await;
         delivered.unwrap()
     }
 

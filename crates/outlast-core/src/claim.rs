@@ -2,8 +2,8 @@
 
 use crate::limits::{self, CLAIM_MAX, Hidden, MACHINES_MAX, QUEUES_MAX};
 use crate::{
-    CancelRequest, ClaimRef, ClosePolicy, InstanceId, Invalid, Joined, Json, NewInstance, Revision,
-    SignalId, Status, Ties, Timestamp, WorkerId,
+    CancelRequest, ClaimRef, ClosePolicy, InstanceId, Invalid, Joined, Json, Links, NewInstance,
+    Revision, SignalId, Status, Timestamp, WorkerId,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -59,7 +59,7 @@ impl ClaimRequest {
 
 /// A worker that takes at once what a verb makes claimable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taker {
+pub struct ClaimOffer {
     /// Who claims; its lease must be alive.
     pub worker: WorkerId,
     /// From which queues.
@@ -68,7 +68,7 @@ pub struct Taker {
     pub machines: Arc<[MachineVersion]>,
 }
 
-impl Taker {
+impl ClaimOffer {
     /// Whether a verb that makes at most `rows` claimable can be asked for their claims.
     pub fn check(&self, rows: usize) -> Result<(), Invalid> {
         limits::check_batch("claim", rows, CLAIM_MAX)?;
@@ -207,8 +207,8 @@ impl Claim {
     }
 
     /// What it is tied to, for its commit.
-    pub fn ties(&self) -> Ties {
-        Ties {
+    pub fn links(&self) -> Links {
+        Links {
             parent: self.parent.is_some(),
             partition_key: self.partition_key.is_some(),
             children: self.round > 0,

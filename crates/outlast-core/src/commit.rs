@@ -32,17 +32,17 @@ pub struct Commit {
     /// then settles that cancel: what comes after is what was decided.
     pub answers_cancel: bool,
     /// What the instance is tied to, from its claim.
-    pub ties: Ties,
+    pub links: Links,
     /// What is added to the history of the run that the instance is in before this outcome, with it or not at all.
     pub events: Vec<NewEvent>,
     /// Where that history stands, from the claim.
-    pub mark: Option<HistoryMark>,
+    pub mark: Option<HistoryPosition>,
 }
 
 /// Where the history of a run stands. Only outcomes add to it, so whoever has the claim knows, and a commit need not look; one
 /// that is wrong is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HistoryMark {
+pub struct HistoryPosition {
     /// The run.
     pub run: i32,
     /// How many events its history has.
@@ -52,7 +52,7 @@ pub struct HistoryMark {
 /// What else of the store an instance is tied to. It was fixed when the instance was inserted, so whoever has
 /// the claim knows, and a commit need not look for what is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ties {
+pub struct Links {
     /// It may have a parent, which counts its end.
     pub parent: bool,
     /// It may have a partition key, behind which others wait.
@@ -63,9 +63,9 @@ pub struct Ties {
     pub window: bool,
 }
 
-impl Ties {
+impl Links {
     /// Nothing is known: everything is looked for.
-    pub const UNKNOWN: Ties = Ties {
+    pub const UNKNOWN: Links = Links {
         parent: true,
         partition_key: true,
         children: true,
@@ -110,7 +110,7 @@ impl Ties {
 /// if the claim is kept.
 ///
 /// A park looks once, when what was received is consumed and the children are started: at the inbox, and at the awaited
-/// children of earlier commits as they were before this batch ([`Ends`](crate::Ends)). What it finds there keeps it from
+/// children of earlier commits as they were before this batch ([`JoinSets`](crate::JoinSets)). What it finds there keeps it from
 /// parking. A cancel that it answers does not.
 ///
 /// | a park for ends | `joining` | `children_pending` | `Barrier::started` | `failed` | `joined` |
@@ -186,7 +186,7 @@ pub enum Outcome {
         then: Flowing,
     },
     /// A workflow begins anew, as the same instance: at the same step, with another state and an empty history.
-    Renew {
+    ContinueAsNew {
         /// The state it begins with.
         state: Json,
     },
@@ -196,7 +196,7 @@ pub enum Outcome {
         result: Json,
     },
     /// The end, badly.
-    Stop {
+    Fail {
         /// Why.
         reason: String,
     },
@@ -264,10 +264,13 @@ impl fmt::Debug for Outcome {
                 .field("window", window)
                 .field("then", then)
                 .finish(),
-            Outcome::Renew { state } => f.debug_struct("Renew").field("state", state).finish(),
+            Outcome::ContinueAsNew { state } => f
+                .debug_struct("ContinueAsNew")
+                .field("state", state)
+                .finish(),
             Outcome::Done { result } => f.debug_struct("Done").field("result", result).finish(),
-            Outcome::Stop { reason } => f
-                .debug_struct("Stop")
+            Outcome::Fail { reason } => f
+                .debug_struct("Fail")
                 .field("reason", &Hidden(reason))
                 .finish(),
             Outcome::Cancel { reason } => f
@@ -292,14 +295,14 @@ impl Outcome {
     pub fn end(&self) -> Option<Status> {
         match self {
             Outcome::Done { .. } => Some(Status::Done),
-            Outcome::Stop { .. } => Some(Status::Failed),
+            Outcome::Fail { .. } => Some(Status::Failed),
             Outcome::Cancel { .. } => Some(Status::Cancelled),
             Outcome::Next { .. }
             | Outcome::Retry { .. }
             | Outcome::Wait { .. }
             | Outcome::FanOut { .. }
             | Outcome::Flow { .. }
-            | Outcome::Renew { .. } => None,
+            | Outcome::ContinueAsNew { .. } => None,
         }
     }
 
@@ -309,11 +312,11 @@ impl Outcome {
             Outcome::Next { .. }
             | Outcome::FanOut { .. }
             | Outcome::Flow { .. }
-            | Outcome::Renew { .. } => true,
+            | Outcome::ContinueAsNew { .. } => true,
             Outcome::Retry { .. }
             | Outcome::Wait { .. }
             | Outcome::Done { .. }
-            | Outcome::Stop { .. }
+            | Outcome::Fail { .. }
             | Outcome::Cancel { .. } => false,
         }
     }
@@ -325,10 +328,10 @@ impl Outcome {
             | Outcome::Retry { state, .. }
             | Outcome::Wait { state, .. }
             | Outcome::FanOut { state, .. }
-            | Outcome::Renew { state } => Some(state),
+            | Outcome::ContinueAsNew { state } => Some(state),
             Outcome::Flow { .. }
             | Outcome::Done { .. }
-            | Outcome::Stop { .. }
+            | Outcome::Fail { .. }
             | Outcome::Cancel { .. } => None,
         }
     }
@@ -345,9 +348,9 @@ impl Outcome {
             Outcome::Next { .. }
             | Outcome::Retry { .. }
             | Outcome::Wait { .. }
-            | Outcome::Renew { .. }
+            | Outcome::ContinueAsNew { .. }
             | Outcome::Done { .. }
-            | Outcome::Stop { .. }
+            | Outcome::Fail { .. }
             | Outcome::Cancel { .. } => &[],
         }
     }
@@ -384,9 +387,9 @@ impl Outcome {
                 then: Flowing::Proceed(_),
                 ..
             }
-            | Outcome::Renew { .. }
+            | Outcome::ContinueAsNew { .. }
             | Outcome::Done { .. }
-            | Outcome::Stop { .. }
+            | Outcome::Fail { .. }
             | Outcome::Cancel { .. } => &[],
         }
     }
@@ -428,9 +431,9 @@ impl Outcome {
                 window,
                 then,
             } => check_flow(children, *window, then),
-            Outcome::Renew { .. }
+            Outcome::ContinueAsNew { .. }
             | Outcome::Done { .. }
-            | Outcome::Stop { .. }
+            | Outcome::Fail { .. }
             | Outcome::Cancel { .. } => Ok(()),
         }
     }
@@ -492,9 +495,9 @@ impl Commit {
             received: claim.awaited().map(|signal| signal.id).collect(),
             outcome,
             answers_cancel: claim.is_to_answer_cancel(),
-            ties: claim.ties(),
+            links: claim.links(),
             events: Vec::new(),
-            mark: Some(HistoryMark {
+            mark: Some(HistoryPosition {
                 run: claim.run,
                 events: claim.events,
             }),

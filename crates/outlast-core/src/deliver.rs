@@ -1,7 +1,7 @@
 //! Sending signals.
 
 use crate::limits::{self, BATCH_MAX};
-use crate::{Claim, InstanceId, Invalid, Json, NewInstance, QueueNames, SignalId, Taker};
+use crate::{Claim, ClaimOffer, InstanceId, Invalid, Json, NewInstance, QueueNames, SignalId};
 
 /// A signal to deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,10 +169,13 @@ impl NewSignal {
     }
 
     /// Whether all of `signals` can be delivered together, and what they wake be claimed.
-    pub fn check_delivery(signals: &[NewSignal], claim_for: Option<&Taker>) -> Result<(), Invalid> {
+    pub fn check_delivery(
+        signals: &[NewSignal],
+        claim_for: Option<&ClaimOffer>,
+    ) -> Result<(), Invalid> {
         NewSignal::check_all(signals)?;
         match claim_for {
-            Some(taker) => taker.check(signals.len()),
+            Some(offer) => offer.check(signals.len()),
             None => Ok(()),
         }
     }

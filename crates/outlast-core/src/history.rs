@@ -250,8 +250,8 @@ pub struct Park {
     pub names: Vec<String>,
     /// A moment.
     pub deadline: Option<Due>,
-    /// Ends of children.
-    pub ends: Option<Ends>,
+    /// JoinSets of children.
+    pub ends: Option<JoinSets>,
 }
 
 impl Park {
@@ -286,15 +286,15 @@ pub enum Due {
     At(Timestamp),
 }
 
-/// Ends of children that wake a workflow: one bad one, or as many of one part as that waits for.
+/// JoinSets of children that wake a workflow: one bad one, or as many of one part as that waits for.
 ///
 /// What a workflow waits for at a time may be several things, each with children of its own: a group beside a lone child, the
 /// members of a selection. Each is a part and has its own count, so that the many ends of one do not wake whoever waits for
 /// the few of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ends {
+pub struct JoinSets {
     /// The parts. A child may be awaited by several of them.
-    pub parts: Vec<Awaited>,
+    pub parts: Vec<JoinSet>,
 }
 
 /// Children that are waited for together.
@@ -302,10 +302,10 @@ pub struct Ends {
 /// An end that is counted is one of a child in these spans. It wakes no later than the awaited ones say, and perhaps
 /// earlier, when children of these spans end that are not awaited: the workflow looks and waits again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Awaited {
+pub struct JoinSet {
     /// Where the awaited children stand, ascending and apart from each other; some are of the round that this commit starts
     /// when its children are awaited.
-    pub spans: Vec<Span>,
+    pub spans: Vec<ChildRange>,
     /// The awaited children of earlier commits that had not ended when the workflow last looked, each once. Those that
     /// have ended meanwhile count at once: well, as one less to wait for; badly, or no longer stored, as a bad end. They
     /// are looked at as they were before the batch that parks: what ends in that same batch is counted after it.
@@ -316,7 +316,7 @@ pub struct Awaited {
 
 /// Children of one round that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span {
+pub struct ChildRange {
     /// The round.
     pub round: i32,
     /// The position of the first, counted from 0.
@@ -325,10 +325,10 @@ pub struct Span {
     pub last: i32,
 }
 
-impl Span {
+impl ChildRange {
     /// All children of a round.
-    pub fn whole(round: i32) -> Span {
-        Span {
+    pub fn whole(round: i32) -> ChildRange {
+        ChildRange {
             round,
             first: 0,
             last: i32::MAX,
@@ -341,10 +341,10 @@ impl Span {
     }
 }
 
-impl Ends {
+impl JoinSets {
     /// One thing that is waited for, and nothing beside it.
-    pub fn one(part: Awaited) -> Ends {
-        Ends { parts: vec![part] }
+    pub fn one(part: JoinSet) -> JoinSets {
+        JoinSets { parts: vec![part] }
     }
 
     /// Whether children of this round are awaited.
@@ -386,11 +386,11 @@ impl Ends {
         if self.parts.is_empty() {
             return Err(nobody_awaited());
         }
-        self.parts.iter().try_for_each(Awaited::check)
+        self.parts.iter().try_for_each(JoinSet::check)
     }
 }
 
-impl Awaited {
+impl JoinSet {
     fn check(&self) -> Result<(), Invalid> {
         if self.count < 1 || self.spans.is_empty() {
             return Err(nobody_awaited());
@@ -402,14 +402,14 @@ impl Awaited {
                 "are not told apart: one of them is named twice",
             ));
         }
-        let is_span = |it: &Span| it.round >= 1 && it.first >= 0 && it.last >= it.first;
+        let is_span = |it: &ChildRange| it.round >= 1 && it.first >= 0 && it.last >= it.first;
         if !self.spans.iter().all(is_span) {
             return Err(Invalid::new(
                 "awaited spans",
                 "do not lead, in a round counted from 1, from a position counted from 0 to the same or a later one",
             ));
         }
-        let are_apart = |a: &Span, b: &Span| (a.round, a.last) < (b.round, b.first);
+        let are_apart = |a: &ChildRange, b: &ChildRange| (a.round, a.last) < (b.round, b.first);
         if !self.spans.is_sorted_by(are_apart) {
             return Err(Invalid::new(
                 "awaited spans",
@@ -429,14 +429,14 @@ fn nobody_awaited() -> Invalid {
 
 /// How a part stands that a workflow waits for, or has last waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Joining {
+pub struct JoinProgress {
     /// Where its children stand.
-    pub spans: Vec<Span>,
+    pub spans: Vec<ChildRange>,
     /// How many ends are still to come.
     pub left: i32,
 }
 
-impl Joining {
+impl JoinProgress {
     /// Whether the end of a child is counted.
     pub fn has(&self, round: i32, position: i32) -> bool {
         self.spans.iter().any(|span| span.has(round, position))
@@ -444,13 +444,13 @@ impl Joining {
 
     /// The parts of a row, from what is stored of them: spans as part (counted from 1), round, first and last, and what is
     /// left of each part.
-    pub fn stored(spans: &[[i32; 4]], left: &[i32]) -> Vec<Joining> {
+    pub fn stored(spans: &[[i32; 4]], left: &[i32]) -> Vec<JoinProgress> {
         let parts = (1..).zip(left);
-        let parts = parts.map(|(part, &left)| Joining {
+        let parts = parts.map(|(part, &left)| JoinProgress {
             spans: spans
                 .iter()
                 .filter(|[of, ..]| *of == part)
-                .map(|&[_, round, first, last]| Span { round, first, last })
+                .map(|&[_, round, first, last]| ChildRange { round, first, last })
                 .collect(),
             left,
         });
@@ -475,13 +475,13 @@ mod tests {
     #[test]
     fn a_park_that_nothing_could_end_is_refused() {
         assert!(Park::default().check().is_err());
-        let part = |rounds: &[i32], count| Awaited {
-            spans: rounds.iter().copied().map(Span::whole).collect(),
+        let part = |rounds: &[i32], count| JoinSet {
+            spans: rounds.iter().copied().map(ChildRange::whole).collect(),
             children: Vec::new(),
             count,
         };
-        let parts = |parts: Vec<Awaited>| Park {
-            ends: Some(Ends { parts }),
+        let parts = |parts: Vec<JoinSet>| Park {
+            ends: Some(JoinSets { parts }),
             ..Park::default()
         };
         let ends = |rounds: &[i32], count| parts(vec![part(rounds, count)]);
@@ -492,10 +492,10 @@ mod tests {
         let many = limits::AWAITED_PARTS_MAX;
         assert!(parts(vec![part(&[1], 1); many]).check().is_ok());
         assert!(parts(vec![part(&[1], 1); many + 1]).check().is_err());
-        let spans = |spans: &[(i32, i32, i32)]| Awaited {
+        let spans = |spans: &[(i32, i32, i32)]| JoinSet {
             spans: spans
                 .iter()
-                .map(|&(round, first, last)| Span { round, first, last })
+                .map(|&(round, first, last)| ChildRange { round, first, last })
                 .collect(),
             ..part(&[1], 1)
         };
@@ -518,7 +518,7 @@ mod tests {
         ] {
             assert!(ends(rounds, count).check().is_err(), "{rounds:?} {count}");
         }
-        let twice = Awaited {
+        let twice = JoinSet {
             children: vec![InstanceId(7), InstanceId(7)],
             ..part(&[1], 1)
         };
@@ -532,20 +532,20 @@ mod tests {
 
     #[test]
     fn parts_come_back_as_they_were_stored() {
-        let part = |spans: &[(i32, i32, i32)], count| Awaited {
+        let part = |spans: &[(i32, i32, i32)], count| JoinSet {
             spans: spans
                 .iter()
-                .map(|&(round, first, last)| Span { round, first, last })
+                .map(|&(round, first, last)| ChildRange { round, first, last })
                 .collect(),
             children: Vec::new(),
             count,
         };
-        let ends = Ends {
+        let ends = JoinSets {
             parts: vec![part(&[(1, 0, 9), (3, 4, 4)], 7), part(&[(1, 5, 12)], 1)],
         };
         let spans: Vec<[i32; 4]> = ends.stored_spans().collect();
         assert_eq!(spans, [[1, 1, 0, 9], [1, 3, 4, 4], [2, 1, 5, 12]]);
-        let joining = Joining::stored(&spans, &[7, 1]);
+        let joining = JoinProgress::stored(&spans, &[7, 1]);
         for (joining, awaited) in joining.iter().zip(&ends.parts) {
             assert_eq!(joining.spans, awaited.spans);
             assert_eq!(joining.left, awaited.count);

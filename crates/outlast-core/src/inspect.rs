@@ -3,9 +3,9 @@
 use crate::limits::{self, Hidden, PAGE_MAX};
 use crate::{
     Barrier, CancelRequest, Child, ClosePolicy, DroppedChild, Event, Family, Finding,
-    HistoryRequest, InstanceId, Invalid, Joining, Json, MachineOffer, OperationId, Parent, Result,
-    Revision, RoundSummary, RunSummary, Scope, SignalId, Status, Survey, SurveyRequest, Timestamp,
-    Traffic, Verb, WorkerId,
+    HistoryRequest, InstanceId, Invalid, JoinProgress, Json, MachineOffer, OperationId, Parent,
+    Result, Revision, RoundSummary, RunStats, RunSummary, Scope, SignalId, Status,
+    StepCountRequest, StepCounts, Timestamp, Verb, WorkerId,
 };
 use async_trait::async_trait;
 use std::fmt;
@@ -61,7 +61,7 @@ pub trait Inspect: Send + Sync + 'static {
 
     /// What was done to the children of an instance because of it: its end, its join, or a tree that was ended. In the
     /// order it was done, at most [`PAGE_MAX`](crate::limits::PAGE_MAX) after `after`.
-    async fn closures(
+    async fn close_actions(
         &self,
         parent: InstanceId,
         after: Option<OperationId>,
@@ -86,15 +86,15 @@ pub trait Inspect: Send + Sync + 'static {
 
     /// Counts a slice of all instances, in the order of their ids, by where they stand. Each slice is a moment
     /// of its own; a walk over all of them counts no instance twice.
-    async fn survey(&self, request: SurveyRequest) -> Result<Survey>;
+    async fn count_by_step(&self, request: StepCountRequest) -> Result<StepCounts>;
 
     /// What engines have run since the minute of `since`, summed over all of them: in the order of the fields, at
     /// most [`TRAFFIC_MAX`](crate::limits::TRAFFIC_MAX) of each kind, the newest.
-    async fn traffic(&self, since: Timestamp) -> Result<Traffic>;
+    async fn run_stats(&self, since: Timestamp) -> Result<RunStats>;
 
     /// How the store and its database are: settings, space, what stands in the way. Each check that can be made is
     /// answered, also what is fine; one that the role may not make is left out.
-    async fn examine(&self) -> Result<Vec<Finding>>;
+    async fn doctor(&self) -> Result<Vec<Finding>>;
 }
 
 /// The one step of every workflow.
@@ -143,7 +143,7 @@ pub struct Instance {
     pub events: i32,
     /// What a workflow waits for of its children's ends, part by part, or when it last waited for some. `None` for who is
     /// none, and for one that has started no children.
-    pub joining: Option<Vec<Joining>>,
+    pub joining: Option<Vec<JoinProgress>>,
     pub children_pending: i32,
     /// How its last fan-out joins, or its last park for ends; `None` when it has begun no round.
     pub barrier: Option<Barrier>,

@@ -33,8 +33,8 @@ mod clock;
 mod collect;
 mod commit;
 mod deliver;
+mod doctor;
 mod error;
-mod examine;
 mod family;
 mod fire;
 mod hint;
@@ -50,25 +50,25 @@ pub mod mutant;
 mod operate;
 mod reap;
 mod reconcile;
+mod run_stats;
 mod status;
+mod step_count;
 mod store;
-mod survey;
 pub mod text;
-mod traffic;
 
 pub use claim::{
-    Child, Claim, ClaimRequest, Claimed, DroppedChild, HeldClaim, MachineVersion, Parent, Signal,
-    Taker,
+    Child, Claim, ClaimOffer, ClaimRequest, Claimed, DroppedChild, HeldClaim, MachineVersion,
+    Parent, Signal,
 };
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp, micros};
 pub use collect::{CollectRequest, Collected};
 pub use commit::{
-    Answer, ClaimRef, Commit, Committed, HistoryMark, Outcome, Proceed, Release, ReleaseAnswer,
-    Released, Ties,
+    Answer, ClaimRef, Commit, Committed, HistoryPosition, Links, Outcome, Proceed, Release,
+    ReleaseAnswer, Released,
 };
 pub use deliver::{Delivered, Delivery, NewSignal, SignalOrInsert, SignalledOrInserted, Target};
+pub use doctor::{Finding, Severity, StoredTimes, WriteCheck, size, span};
 pub use error::{Error, ErrorKind, Invalid, Result, Source};
-pub use examine::{Finding, Severity, StoredTimes, WriteCheck, size, span};
 pub use family::{
     Barrier, CancelRequest, CascadeAction, CascadeRequest, Cascaded, ClosePolicy, Extent, Family,
     Join, Joined, Until, ended_note, is_ended_note, joined_note,
@@ -76,8 +76,8 @@ pub use family::{
 pub use fire::Fired;
 pub use hint::{Hints, Listen};
 pub use history::{
-    Awaited, BLOCKED, CIRCLES, Due, Ends, Event, EventKind, Flowing, HistoryRequest, Joining,
-    NewEvent, Park, RunSummary, Span,
+    BLOCKED, CIRCLES, ChildRange, Due, Event, EventKind, Flowing, HistoryRequest, JoinProgress,
+    JoinSet, JoinSets, NewEvent, Park, RunSummary,
 };
 pub use id::{InstanceId, OperationId, Revision, SignalId, WorkerId};
 pub use insert::{Correlation, Inserted, Inserts, NewInstance, Start};
@@ -93,7 +93,9 @@ pub use operate::{
 };
 pub use reap::{Crash, CrashScene, ReapRequest, Reaped, SUSPECT_AFTER, gave_up};
 pub use reconcile::{ReconcileRequest, Reconciled};
+pub use run_stats::{DELAY_BINS, Delays, RunStats, Runs, minute_of};
 pub use status::{Scope, Status};
+pub use step_count::{
+    OVERDUE_AFTER, RETRIES_ALARMING, RoundSummary, StepCount, StepCountRequest, StepCounts,
+};
 pub use store::{QueueNames, Store};
-pub use survey::{OVERDUE_AFTER, RETRIES_ALARMING, RoundSummary, Standing, Survey, SurveyRequest};
-pub use traffic::{DELAY_BINS, Delays, Runs, Traffic, minute_of};

@@ -82,7 +82,7 @@ pub const COUNT_MAX: u64 = 100_000;
 pub const SCAN_MAX: usize = 20_000;
 
 /// Instances in one slice of a survey: some milliseconds of reading, after which others have their turn.
-pub const SURVEY_MAX: usize = 20_000;
+pub const STEP_COUNT_MAX: usize = 20_000;
 
 /// Counts that are added at once, and of each kind those that are answered.
 pub const TRAFFIC_MAX: usize = 10_000;

@@ -1,11 +1,11 @@
 //! The verbs of a store.
 
 use crate::{
-    Cancelled, CascadeRequest, Cascaded, ClaimRequest, Claimed, CollectRequest, Collected, Commit,
-    Committed, DeleteAnswer, Delivered, Extent, Fired, Heartbeat, HeldClaim, Hints, Inserts,
-    InstanceId, Listen, NewInstance, NewSignal, NewWorker, Note, ReapRequest, Reaped,
-    ReconcileRequest, Reconciled, Release, Released, Result, Retried, SignalOrInsert,
-    SignalledOrInserted, Taker, Terminated, Timestamp, Traffic, WorkerId, WriteCheck,
+    Cancelled, CascadeRequest, Cascaded, ClaimOffer, ClaimRequest, Claimed, CollectRequest,
+    Collected, Commit, Committed, DeleteAnswer, Delivered, Extent, Fired, Heartbeat, HeldClaim,
+    Hints, Inserts, InstanceId, Listen, NewInstance, NewSignal, NewWorker, Note, ReapRequest,
+    Reaped, ReconcileRequest, Reconciled, Release, Released, Result, Retried, RunStats,
+    SignalOrInsert, SignalledOrInserted, Terminated, Timestamp, WorkerId, WriteCheck,
 };
 use async_trait::async_trait;
 use std::collections::BTreeSet;
@@ -97,7 +97,7 @@ pub trait Store: Send + Sync + 'static {
     /// occupied for them. Workflows look at the children they wait for before that too: an end in the same batch has not
     /// come yet for a park, and is counted with it afterwards like any.
     ///
-    /// Ends are counted per parent, in one go: of the present round of a machine, of each part that a
+    /// JoinSets are counted per parent, in one go: of the present round of a machine, of each part that a
     /// workflow waits for. A workflow's counts do not go below 0.
     ///
     /// Events are appended with any outcome that is written, and with none that is lost, rejected or answered with a
@@ -153,8 +153,11 @@ pub trait Store: Send + Sync + 'static {
     /// [`BATCH_MAX`](crate::limits::BATCH_MAX) signals, with `claim_for`
     /// [`CLAIM_MAX`](crate::limits::CLAIM_MAX); [`INBOX_MAX`](crate::limits::INBOX_MAX) unconsumed per
     /// instance. *Idempotent* for signals with a dedup key, for as long as the instance is stored.
-    async fn deliver(&self, signals: Vec<NewSignal>, claim_for: Option<Taker>)
-    -> Result<Delivered>;
+    async fn deliver(
+        &self,
+        signals: Vec<NewSignal>,
+        claim_for: Option<ClaimOffer>,
+    ) -> Result<Delivered>;
 
     /// Sends a signal to the instance that holds a correlation key; starts that instance, with the signal
     /// in its inbox, when nobody holds the key. Of several callers at once, one starts it and the signals
@@ -174,7 +177,7 @@ pub trait Store: Send + Sync + 'static {
     /// the fence. *Idempotent*.
     async fn heartbeat(&self, worker: WorkerId, lease: Duration) -> Result<Heartbeat>;
 
-    /// Ends a lease at once. The worker is removed when it holds no claims; otherwise it counts as
+    /// JoinSets a lease at once. The worker is removed when it holds no claims; otherwise it counts as
     /// expired from now, and [`reap`](Store::reap) returns what it held. *Idempotent*.
     async fn deregister(&self, worker: WorkerId) -> Result<()>;
 
@@ -218,7 +221,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// *Atomic*. *Locks*: the rows of the counts, in their order. *Bound*:
     /// [`TRAFFIC_MAX`](crate::limits::TRAFFIC_MAX). *Not idempotent*: what may have been counted is not sent again.
-    async fn record(&self, traffic: Traffic) -> Result<()>;
+    async fn add_run_stats(&self, stats: RunStats) -> Result<()>;
 
     /// Asks instances to end. Each answers by what its machine decides.
     ///
@@ -235,7 +238,7 @@ pub trait Store: Send + Sync + 'static {
     /// *Idempotent*: sent again, it answers `AlreadyRequested`. Recorded when it changed anything.
     async fn cancel(&self, ids: Vec<InstanceId>, extent: Extent, note: Note) -> Result<Cancelled>;
 
-    /// Ends instances as cancelled, whatever they do: a running step's outcome is dropped by the fence.
+    /// JoinSets instances as cancelled, whatever they do: a running step's outcome is dropped by the fence.
     /// `revision + 1`, the inbox emptied, the parent joined, a place in a window passed on, children under a policy to
     /// be told, as with [`Outcome::Cancel`](crate::Outcome::Cancel). Several are ended in the order of their ids.
     ///

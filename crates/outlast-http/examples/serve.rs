@@ -36,7 +36,7 @@ impl Machine for Checkout {
                 .then(Order::Ship { number }),
             Order::Ship { number } => match cx.received::<PaymentConfirmed>()? {
                 Some(paid) => Outcome::done(format!("order {number}, paid {}", paid.amount)),
-                None => Outcome::stop("payment never came"),
+                None => Outcome::fail("payment never came"),
             },
         })
     }

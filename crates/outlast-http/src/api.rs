@@ -4,7 +4,7 @@ use crate::limits::{Limits, READ_BYTES_MAX, READ_TURN};
 use crate::problem::{Code, Problem};
 use crate::routes::Readiness;
 use crate::settings::Settings;
-use crate::surveyor::Surveyor;
+use crate::step_counter::StepCounter;
 use outlast::Client;
 use std::sync::{Arc, Once, OnceLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -17,7 +17,7 @@ pub(crate) const KIB: usize = 1024;
 pub(crate) struct Api {
     pub(crate) client: Client,
     pub(crate) settings: Settings,
-    pub(crate) surveyor: Arc<Surveyor>,
+    pub(crate) step_counter: Arc<StepCounter>,
     /// A place for each event stream that may be open.
     pub(crate) streams: Arc<Semaphore>,
     /// A place for each long poll that may be open.
@@ -36,7 +36,7 @@ impl Api {
     pub(crate) fn new(client: Client, settings: Settings) -> Arc<Api> {
         let limits: &Limits = &settings.limits;
         Arc::new(Api {
-            surveyor: Surveyor::new(client.clone()),
+            step_counter: StepCounter::new(client.clone()),
             streams: Arc::new(Semaphore::new(limits.streams)),
             waits: Arc::new(Semaphore::new(limits.waits)),
             readiness: Readiness::default(),

@@ -1,10 +1,10 @@
 //! What somebody should look at.
 
-use crate::auth::Reach;
+use crate::auth::TokenScope;
 use crate::shape::{CountBody, Counts};
-use crate::surveyor::Glance;
+use crate::step_counter::Glance;
 use outlast_core::{
-    Count, OVERDUE_AFTER, QueueSummary, RETRIES_ALARMING, Standing, Status, Worker,
+    Count, OVERDUE_AFTER, QueueSummary, RETRIES_ALARMING, Status, StepCount, Worker,
 };
 use serde::Serialize;
 
@@ -43,7 +43,7 @@ pub(crate) enum Severity {
 
 /// Where instances stand, as far as somebody may know.
 #[derive(Debug)]
-pub(crate) struct Standings {
+pub(crate) struct StepTotals {
     pub(crate) counts: Counts,
     pub(crate) complete: bool,
     pub(crate) without_deadline: CountBody,
@@ -53,19 +53,23 @@ pub(crate) struct Standings {
 }
 
 /// What there is to look at, the worst first.
-pub(crate) fn attention(glance: &Glance, reach: &Reach, standings: &Standings) -> Vec<Attention> {
+pub(crate) fn attention(
+    glance: &Glance,
+    scope: &TokenScope,
+    standings: &StepTotals,
+) -> Vec<Attention> {
     let mut all = Vec::new();
-    all.extend(expired_leases(glance, reach));
+    all.extend(expired_leases(glance, scope));
     all.extend(overdue_timers(standings.overdue));
     all.extend(blocked(standings.blocked));
     all.extend(retry_storm(standings.retrying));
     all.extend(no_deadline(standings.without_deadline));
     // Whoever sees some machines only does not see what else is in a queue.
-    if reach.machines.is_none() {
+    if scope.machines.is_none() {
         let queues = glance
             .queues
             .iter()
-            .filter(|queue| reach.has_queue(&queue.name));
+            .filter(|queue| scope.has_queue(&queue.name));
         all.extend(
             queues
                 .filter_map(|queue| stuck(queue, glance))
@@ -73,19 +77,19 @@ pub(crate) fn attention(glance: &Glance, reach: &Reach, standings: &Standings) -
         );
     }
     // Where instances stand is counted by machine: whoever sees some queues only would be told of others.
-    if reach.queues.is_none() {
-        all.extend(unserved_machines(glance, reach).into_iter().take(NAMED_MAX));
+    if scope.queues.is_none() {
+        all.extend(unserved_machines(glance, scope).into_iter().take(NAMED_MAX));
     }
     all.sort_by_key(|item| item.severity);
     all
 }
 
-fn expired_leases(glance: &Glance, reach: &Reach) -> Option<Attention> {
+fn expired_leases(glance: &Glance, scope: &TokenScope) -> Option<Attention> {
     let expired = glance
         .workers
         .iter()
         .filter(|worker| worker.lease_expires_at <= glance.now);
-    let expired = expired.filter(|worker| crate::routes::is_seen(worker, reach));
+    let expired = expired.filter(|worker| crate::routes::is_seen(worker, scope));
     let count = expired.count() as u64;
     let sentence = match count {
         0 => return None,
@@ -217,7 +221,7 @@ fn is_served(queue: &str, glance: &Glance) -> bool {
 
 /// Instances at a step that no live worker knows: mistyped, or of a build that is not running. Without any worker it is
 /// the queues that are unserved, and one that does not say what it has may have everything.
-fn unserved_machines(glance: &Glance, reach: &Reach) -> Vec<Attention> {
+fn unserved_machines(glance: &Glance, scope: &TokenScope) -> Vec<Attention> {
     let is_telling = |worker: &Worker| !worker.machines.is_empty();
     if alive(glance).next().is_none() || !alive(glance).all(is_telling) {
         return Vec::new();
@@ -225,12 +229,12 @@ fn unserved_machines(glance: &Glance, reach: &Reach) -> Vec<Attention> {
     let places = glance.standings.iter();
     let runnable = places.filter(|it| it.status == Status::Runnable && it.instances > 0);
     runnable
-        .filter(|it| reach.has_machine(&it.machine) && !is_known(it, glance))
+        .filter(|it| scope.has_machine(&it.machine) && !is_known(it, glance))
         .map(unserved_machine)
         .collect()
 }
 
-fn is_known(place: &Standing, glance: &Glance) -> bool {
+fn is_known(place: &StepCount, glance: &Glance) -> bool {
     let mut offers = alive(glance).flat_map(|worker| &worker.machines);
     offers.any(|offer| {
         let is_it = offer.name == place.machine && offer.version == place.version;
@@ -238,8 +242,8 @@ fn is_known(place: &Standing, glance: &Glance) -> bool {
     })
 }
 
-fn unserved_machine(place: &Standing) -> Attention {
-    let Standing {
+fn unserved_machine(place: &StepCount) -> Attention {
+    let StepCount {
         machine,
         version,
         step,

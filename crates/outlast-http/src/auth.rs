@@ -140,8 +140,8 @@ impl Token {
     }
 
     fn new(name: String, role: Role, hash: [u8; 32]) -> Token {
-        let reach = Reach::default();
-        let caller = Arc::new(Caller { name, role, reach });
+        let scope = TokenScope::default();
+        let caller = Arc::new(Caller { name, role, scope });
         Token { hash, caller }
     }
 
@@ -153,14 +153,14 @@ impl Token {
     /// It reaches only instances in these queues.
     pub fn queues<Q: Into<String>>(mut self, queues: impl IntoIterator<Item = Q>) -> Token {
         let caller = Arc::make_mut(&mut self.caller);
-        caller.reach.queues = Some(queues.into_iter().map(Into::into).collect());
+        caller.scope.queues = Some(queues.into_iter().map(Into::into).collect());
         self
     }
 
     /// It reaches only instances of these machines.
     pub fn machines<M: Into<String>>(mut self, machines: impl IntoIterator<Item = M>) -> Token {
         let caller = Arc::make_mut(&mut self.caller);
-        caller.reach.machines = Some(machines.into_iter().map(Into::into).collect());
+        caller.scope.machines = Some(machines.into_iter().map(Into::into).collect());
         self
     }
 }
@@ -178,7 +178,7 @@ pub(crate) struct Caller {
     /// What stands in the record of operations.
     pub(crate) name: String,
     pub(crate) role: Role,
-    pub(crate) reach: Reach,
+    pub(crate) scope: TokenScope,
 }
 
 impl Caller {
@@ -187,19 +187,19 @@ impl Caller {
         Caller {
             name: "http".into(),
             role: Role::Admin,
-            reach: Reach::default(),
+            scope: TokenScope::default(),
         }
     }
 }
 
 /// How far a token reaches; `None` means everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Reach {
+pub(crate) struct TokenScope {
     pub(crate) queues: Option<BTreeSet<String>>,
     pub(crate) machines: Option<BTreeSet<String>>,
 }
 
-impl Reach {
+impl TokenScope {
     pub(crate) fn is_everything(&self) -> bool {
         self.queues.is_none() && self.machines.is_none()
     }

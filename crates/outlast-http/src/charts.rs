@@ -1,10 +1,10 @@
 //! The last hour by the minute: what ran, what failed, and how long it waited.
 
-use crate::auth::Reach;
+use crate::auth::TokenScope;
 use crate::limits::{MINUTE, WINDOW_MINUTES};
 use crate::routes::is_failure;
 use crate::time::Moment;
-use outlast_core::{DELAY_BINS, Timestamp, Traffic, minute_of};
+use outlast_core::{DELAY_BINS, RunStats, Timestamp, minute_of};
 use serde::Serialize;
 
 /// The last hour, by the minute; each list has one entry for each minute, the last for the one that runs.
@@ -28,7 +28,7 @@ pub(crate) struct SeriesBody {
 
 /// The charts as far as a token reaches. Runs are counted by machine and delays by queue, so a token that is bound to
 /// one of these does not see the other.
-pub(crate) fn series(traffic: &Traffic, now: Timestamp, reach: &Reach) -> SeriesBody {
+pub(crate) fn series(stats: &RunStats, now: Timestamp, scope: &TokenScope) -> SeriesBody {
     let last = minute_of(now);
     let first = Timestamp(last.0 - (WINDOW_MINUTES - 1) * MINUTE);
     let minutes: Vec<_> = (0..WINDOW_MINUTES)
@@ -46,13 +46,13 @@ pub(crate) fn series(traffic: &Traffic, now: Timestamp, reach: &Reach) -> Series
         delay_p99_ms: Vec::new(),
         minutes: minutes.clone(),
     };
-    if reach.queues.is_none() {
+    if scope.queues.is_none() {
         let nothing = vec![0; minutes.len()];
         (body.runs, body.failures, body.done) = (nothing.clone(), nothing.clone(), nothing);
-        for runs in traffic
+        for runs in stats
             .runs
             .iter()
-            .filter(|runs| reach.has_machine(&runs.machine))
+            .filter(|runs| scope.has_machine(&runs.machine))
         {
             let Some(n) = place(runs.minute) else {
                 continue;
@@ -66,12 +66,12 @@ pub(crate) fn series(traffic: &Traffic, now: Timestamp, reach: &Reach) -> Series
             }
         }
     }
-    if reach.machines.is_none() {
+    if scope.machines.is_none() {
         let mut bins = vec![[0u64; DELAY_BINS]; minutes.len()];
-        for delays in traffic
+        for delays in stats
             .delays
             .iter()
-            .filter(|delays| reach.has_queue(&delays.queue))
+            .filter(|delays| scope.has_queue(&delays.queue))
         {
             if let Some(n) = place(delays.minute)
                 && let Some(bin) = bins[n].get_mut(usize::from(delays.bin))
@@ -136,17 +136,17 @@ mod tests {
     #[test]
     fn the_last_hour_has_sixty_minutes_and_what_is_older_is_left_out() {
         let now = Timestamp(1000 * MINUTE + 5);
-        let traffic = Traffic {
+        let stats = RunStats {
             runs: vec![
                 runs(1000, "a", "done", 3),
                 runs(1000, "a", "retry", 2),
-                runs(999, "b", "stop", 1),
+                runs(999, "b", "fail", 1),
                 runs(941, "a", "next", 7),
                 runs(940, "a", "next", 100),
             ],
             delays: Vec::new(),
         };
-        let all = series(&traffic, now, &Reach::default());
+        let all = series(&stats, now, &TokenScope::default());
         assert_eq!(all.minutes.len(), 60);
         assert_eq!((all.runs[59], all.failures[59], all.done[59]), (5, 2, 3));
         assert_eq!((all.runs[58], all.failures[58]), (1, 1));
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn who_sees_some_machines_sees_their_runs_and_no_delays() {
         let now = Timestamp(1000 * MINUTE);
-        let traffic = Traffic {
+        let stats = RunStats {
             runs: vec![runs(1000, "a", "done", 3), runs(1000, "b", "done", 4)],
             delays: vec![Delays {
                 minute: Timestamp(1000 * MINUTE),
@@ -167,18 +167,18 @@ mod tests {
                 count: 1,
             }],
         };
-        let reach = Reach {
+        let scope = TokenScope {
             machines: Some(["a".to_owned()].into()),
             queues: None,
         };
-        let some = series(&traffic, now, &reach);
+        let some = series(&stats, now, &scope);
         assert_eq!(some.runs[59], 3);
         assert!(some.delay_p50_ms.is_empty());
-        let reach = Reach {
+        let scope = TokenScope {
             machines: None,
             queues: Some(["q".to_owned()].into()),
         };
-        let some = series(&traffic, now, &reach);
+        let some = series(&stats, now, &scope);
         assert!(some.runs.is_empty());
         assert_eq!(some.delay_p50_ms[59], Some(6.0));
     }

@@ -1,8 +1,8 @@
 //! Serving a router by itself: every wait bounded, and a stop that lets what runs come to its end.
 
 use crate::connections::{self, Connections};
-use crate::patience::Patient;
 use crate::problem::{Code, Problem};
+use crate::write_timeout::Patient;
 use axum::Router;
 use axum::extract::{ConnectInfo, Request};
 use axum::http::{HeaderValue, StatusCode, header};

@@ -1,8 +1,8 @@
 //! Shapes that several routes answer with.
 
 use crate::barrier::{BarrierBody, CancelBody, PolicyWord};
-use crate::flow::{FlowBody, OriginBody};
 use crate::time::Moment;
+use crate::workflow_body::{FlowBody, OriginBody};
 use outlast_core::{ClosePolicy, Count, Instance, Json, Status};
 use serde::Serialize;
 use std::collections::BTreeMap;

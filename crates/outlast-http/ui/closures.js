@@ -15,24 +15,24 @@ export function closuresOf(id, { signal, draw }) {
 
   async function load() {
     const cursor = pages.at(-1)?.cursor;
-    const page = await get(`instances/${id}/closures`, { cursor, limit: PAGE }, signal);
+    const page = await get(`instances/${id}/close_actions`, { cursor, limit: PAGE }, signal);
     const index = pages.findIndex((each) => each.cursor === cursor);
     pages.splice(Math.max(0, index), 1, { ...page, cursor });
   }
 
   async function more() {
     const cursor = pages.at(-1).next;
-    const page = await attempt(() => get(`instances/${id}/closures`, { cursor, limit: PAGE }, signal));
+    const page = await attempt(() => get(`instances/${id}/close_actions`, { cursor, limit: PAGE }, signal));
     // Somebody may have pressed twice.
     if (page && pages.at(-1).next === cursor) pages.push({ ...page, cursor });
     draw();
   }
 
   function describe() {
-    const all = pages.flatMap((page) => page.closures);
+    const all = pages.flatMap((page) => page.close_actions);
     if (all.length === 0) return null;
     return card('What was done to its children', h('span', { class: 'badge' }, `${all.length}${pages.at(-1).next ? '+' : ''}`),
-      h('ul', { class: 'list', 'data-closures': true }, all.map((each, index) => h('li', { key: each.id },
+      h('ul', { class: 'list', 'data-close_actions': true }, all.map((each, index) => h('li', { key: each.id },
         h('div', { class: 'line' }, h('a', { href: href(`instances/${each.instance}`), class: 'mono' }, each.instance), h('b', {}, DONE[each.verb] ?? words(each.verb)),
           each.status_before && h('span', { class: 'faint' }, `when it was ${words(each.status_before)}`), h('span', { class: 'faint end-of-line' }, time(each.at))),
         each.reason && each.reason !== all[index - 1]?.reason && h('p', { class: 'soft' }, each.by === 'parent' ? each.reason : `${each.by}: ${each.reason}`)))),

@@ -1,11 +1,11 @@
 //! Telling children what became of their parent.
 
+use crate::end_instances::{Found, Telling, leaving};
 use crate::error::Failure;
-use crate::opening::Purpose;
 use crate::row::column;
 use crate::session::Session;
 use crate::statement::{self, Call, value};
-use crate::telling::{Found, Telling, leaving};
+use crate::tx_settings::TxKind;
 use outlast_core::{
     CascadeAction, CascadeRequest, Cascaded, ClosePolicy, InstanceId, Note, Result, Status,
 };
@@ -21,7 +21,7 @@ pub(crate) async fn cascade(session: &Session, request: CascadeRequest) -> Resul
 }
 
 async fn cascade_once(session: &Session, max: usize) -> Result<Cascaded, Failure> {
-    let mut transaction = session.begin(Purpose::Write).await?;
+    let mut transaction = session.begin(TxKind::Write).await?;
     let taken = transaction.run(&[statement::CASCADE_TAKE.with([])]).await?;
     let Some(cascade) = taken[0].first().map(Cascade::read).transpose()? else {
         // What others are at is theirs.

@@ -2,14 +2,14 @@
 
 use crate::commit;
 use crate::error::Failure;
-use crate::opening::Purpose;
 use crate::row::{self, column, duration, instance_id};
 use crate::session::Session;
 use crate::statement::{self, Call, Parameter, value};
+use crate::tx_settings::TxKind;
 use outlast_core::limits::{self, BATCH_MAX};
 use outlast_core::{
-    Claim, ClaimRef, ClaimRequest, Claimed, Commit, Error, InstanceId, Outcome, QueueNames,
-    Release, ReleaseAnswer, Released, Result, Revision, Ties, micros,
+    Claim, ClaimRef, ClaimRequest, Claimed, Commit, Error, InstanceId, Links, Outcome, QueueNames,
+    Release, ReleaseAnswer, Released, Result, Revision, micros,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, SystemTime};
@@ -117,7 +117,7 @@ async fn look(
             value(reach as i64),
         ]),
     ];
-    let answers = session.transact(Purpose::Claim, &calls).await?;
+    let answers = session.transact(TxKind::Claim, &calls).await?;
     let (counts, rows) = answers[1].split_last().ok_or_else(no_counts)?;
     let now = column(counts, "now")?;
     let mut look = Look {
@@ -176,15 +176,15 @@ pub(crate) fn failing(claim: ClaimRef, failure: Failure) -> Commit {
     Commit {
         claim,
         received: Vec::new(),
-        outcome: Outcome::Stop { reason },
+        outcome: Outcome::Fail { reason },
         answers_cancel: false,
-        ties: Ties::UNKNOWN,
+        links: Links::UNKNOWN,
         events: Vec::new(),
         mark: None,
     }
 }
 
-/// Ends claimed rows that cannot be read, each with its reason. When even that fails the database is away,
+/// JoinSets claimed rows that cannot be read, each with its reason. When even that fails the database is away,
 /// and the worker finds them in `claims_of`; the others are claimed all the same.
 pub(crate) async fn fail_unreadable(session: &Session, unreadable: Vec<Commit>) {
     if unreadable.is_empty() {
@@ -283,7 +283,7 @@ async fn load_once(
         .map(Claim::reference)
         .collect();
     calls.push(statement::CLAIM_HELD.with(references(&loaded)));
-    let mut answers = session.transact(Purpose::Claim, &calls).await?.into_iter();
+    let mut answers = session.transact(TxKind::Claim, &calls).await?.into_iter();
     let mut by_id: BTreeMap<i64, &mut Claim> = claims.iter_mut().map(|c| (c.id.0, c)).collect();
     if loads_inbox {
         for row in answers.next().unwrap_or_default() {
@@ -341,7 +341,7 @@ async fn release_once(session: &Session, releases: &[Release]) -> Result<Release
         .collect();
     let mut calls = vec![statement::COMMIT_LOCK.with([value(ids_of(&claims))])];
     calls.extend(back_to_queue(&claims, pauses));
-    let answers = session.transact(Purpose::Write, &calls).await?;
+    let answers = session.transact(TxKind::Write, &calls).await?;
     let (mut released, mut woken) = (HashSet::new(), QueueNames::new());
     for row in &answers[1] {
         released.insert(claim_before(row)?);

@@ -1,10 +1,10 @@
 //! Removing what ended long ago.
 
 use crate::error::Failure;
-use crate::opening::Purpose;
 use crate::row::instance_id;
 use crate::session::Session;
 use crate::statement::{self, value};
+use crate::tx_settings::TxKind;
 use outlast_core::limits::BATCH_MAX;
 use outlast_core::{CollectRequest, Collected, Result, micros};
 
@@ -23,7 +23,7 @@ async fn collect_once(session: &Session, request: CollectRequest) -> Result<Coll
         statement::COLLECT.with(up_to(request.max)),
         statement::COLLECT_OPERATIONS.with(up_to(BATCH_MAX)),
     ];
-    let answers = session.transact(Purpose::Write, &calls).await?;
+    let answers = session.transact(TxKind::Write, &calls).await?;
     let removed = answers[0]
         .iter()
         .map(instance_id)

@@ -8,9 +8,8 @@
 //! first, and a batch in which steps of workflows and of machines meet, whose rows are written by two statements.
 
 use crate::claim::{add_if, claim_of, ids_of, references};
+use crate::end_instances::Effects;
 use crate::error::Failure;
-use crate::flow::{self, Way, answering, way, yielding};
-use crate::opening::Purpose;
 use crate::outcome::{
     self, delay_us, error, has_keyed_children, join, names_literal, parks, received_literal,
     result, status_after, step,
@@ -19,7 +18,8 @@ use crate::row::{column, pending_cancel, status, time};
 use crate::session::Session;
 use crate::spawn::spawning;
 use crate::statement::{self, Call, Parameter, documents, value};
-use crate::telling::Effects;
+use crate::tx_settings::TxKind;
+use crate::workflow_outcome::{self, Way, answering, way, yielding};
 use outlast_core::{
     Answer, CancelRequest, ClaimRef, ClosePolicy, Commit, Committed, Join, Outcome, QueueNames,
     Result, Status, Timestamp, Until,
@@ -105,7 +105,7 @@ async fn write_once(
     batch: &[&Commit],
 ) -> Result<(Vec<Answer>, Effects), Failure> {
     let calls = calls(batch);
-    let answers = session.transact(Purpose::Write, &calls).await?;
+    let answers = session.transact(TxKind::Write, &calls).await?;
     let mut effects = Effects::default();
     let mut written = Found::default();
     for (call, rows) in calls.iter().zip(&answers) {
@@ -142,13 +142,13 @@ fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
         let all: Vec<ClaimRef> = batch.iter().map(|commit| commit.claim).collect();
         calls.push(statement::COMMIT_LOCK.with([value(ids_of(&all))]));
     }
-    calls.extend(flow::appending(batch));
+    calls.extend(workflow_outcome::appending(batch));
     calls.extend(spawning(batch));
     calls.extend(consuming(batch));
     // Before anything ends that a workflow of the batch waits for.
-    calls.extend(flow::flowing(batch));
-    calls.extend(flow::proceeding(batch));
-    calls.extend(flow::renewing(batch));
+    calls.extend(workflow_outcome::flowing(batch));
+    calls.extend(workflow_outcome::proceeding(batch));
+    calls.extend(workflow_outcome::renewing(batch));
     calls.extend(advancing(batch));
     calls.extend(parking(batch));
     let ended = claims_where(batch, ends);
@@ -159,11 +159,11 @@ fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
     if !parents.is_empty() {
         calls.push(closing(&parents));
     }
-    let placed = claims_where(batch, |commit| commit.ties.window && ends(commit));
+    let placed = claims_where(batch, |commit| commit.links.window && ends(commit));
     if !placed.is_empty() {
         calls.push(admitting(&placed));
     }
-    let joined = claims_where(batch, |commit| commit.ties.parent && ends(commit));
+    let joined = claims_where(batch, |commit| commit.links.parent && ends(commit));
     if !joined.is_empty() {
         calls.push(joining(&joined));
     }
@@ -206,13 +206,13 @@ fn ends(commit: &Commit) -> bool {
 fn may_leave_a_cascade(commit: &Commit) -> bool {
     match join(&commit.outcome) {
         Some(join) => join.rest != ClosePolicy::Abandon,
-        None => commit.ties.children && ends(commit),
+        None => commit.links.children && ends(commit),
     }
 }
 
 /// Whether somebody may wait behind it.
 fn leaves_its_line(commit: &Commit) -> bool {
-    commit.ties.partition_key && !commit.outcome.keeps_claim()
+    commit.links.partition_key && !commit.outcome.keeps_claim()
 }
 
 /// What ends mean for the parents, once this transaction has written them.

@@ -1,9 +1,9 @@
 //! Connections: how they are made, when they are used again, and what is prepared on them.
 
+use crate::connect::{Connector, LETTING_IN_MAX, Unreached};
 use crate::direct::is_direct;
 use crate::error::Failure;
-use crate::opening::{Purpose, TimeLimits};
-use crate::reach::{LETTING_IN_MAX, Reach, Unreached};
+use crate::tx_settings::{TimeLimits, TxKind};
 use deadpool::managed::{self, Manager, Metrics, RecycleError, RecycleResult};
 use futures_util::future::{join_all, join3};
 use std::borrow::Cow;
@@ -23,7 +23,7 @@ pub(crate) type PoolError = managed::PoolError<Unreached>;
 pub(crate) type Pooled = managed::Object<Connections>;
 
 /// Makes the pool's connections.
-pub(crate) struct Connections(pub(crate) Reach);
+pub(crate) struct Connections(pub(crate) Connector);
 
 impl Manager for Connections {
     type Type = Connection;
@@ -106,7 +106,7 @@ impl Connection {
         }
         let begin = match (self.direct, ready) {
             (true, _) => "begin".to_owned(),
-            (false, true) => format!("begin; execute {}", self.mark(Purpose::Write)),
+            (false, true) => format!("begin; execute {}", self.mark(TxKind::Write)),
             (false, false) => self.marking(limits),
         };
         let (begun, statements, committed) = join3(
@@ -134,24 +134,24 @@ impl Connection {
     }
 
     /// SQL that begins a transaction once statements are prepared. Where they are not, it fails.
-    pub(crate) fn opening(&self, purpose: Purpose, limits: &TimeLimits) -> Cow<'static, str> {
+    pub(crate) fn opening(&self, tx_kind: TxKind, limits: &TimeLimits) -> Cow<'static, str> {
         match self.direct {
-            true => limits.opening_for_life(purpose),
-            false => format!("{}; execute {}", purpose.begin(), self.mark(purpose)).into(),
+            true => limits.opening_for_life(tx_kind),
+            false => format!("{}; execute {}", tx_kind.begin(), self.mark(tx_kind)).into(),
         }
     }
 
     /// The name of a statement that makes the settings of a transaction. Where our statements are not, it is
     /// missing too.
-    fn mark(&self, purpose: Purpose) -> String {
-        format!("{}_{}", self.mark, purpose.word())
+    fn mark(&self, tx_kind: TxKind) -> String {
+        format!("{}_{}", self.mark, tx_kind.word())
     }
 
     /// Begins a transaction and leaves the marks.
     fn marking(&self, limits: &TimeLimits) -> String {
-        let marks = Purpose::ALL.map(|purpose| {
-            let query = limits.setting_query(purpose);
-            format!("; prepare {} as {query}", self.mark(purpose))
+        let marks = TxKind::ALL.map(|tx_kind| {
+            let query = limits.setting_query(tx_kind);
+            format!("; prepare {} as {query}", self.mark(tx_kind))
         });
         format!("begin{}", marks.concat())
     }

@@ -4,14 +4,14 @@ use crate::claim;
 use crate::enqueue;
 use crate::error::Failure;
 use crate::insert::{self, holders, holders_call, inserting};
-use crate::opening::Purpose;
 use crate::row::{self, column};
 use crate::session::{Answers, Session};
 use crate::statement::{self, Call, documents, value};
+use crate::tx_settings::TxKind;
 use outlast_core::limits::{HOLDERS_MAX, INBOX_MAX};
 use outlast_core::{
-    Claim, Commit, Delivered, Delivery, Error, Inserted, InstanceId, NewInstance, NewSignal,
-    QueueNames, Result, SignalId, SignalOrInsert, SignalledOrInserted, Taker, Target,
+    Claim, ClaimOffer, Commit, Delivered, Delivery, Error, Inserted, InstanceId, NewInstance,
+    NewSignal, QueueNames, Result, SignalId, SignalOrInsert, SignalledOrInserted, Target,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::slice::from_ref;
@@ -23,7 +23,7 @@ const LOOKUPS_MAX: usize = 5;
 pub(crate) async fn deliver(
     session: &Session,
     signals: &[NewSignal],
-    claim_for: Option<&Taker>,
+    claim_for: Option<&ClaimOffer>,
 ) -> Result<Delivered> {
     NewSignal::check_delivery(signals, claim_for).map_err(|invalid| invalid.during("deliver"))?;
     if signals.is_empty() {
@@ -67,19 +67,19 @@ struct Arrived {
 async fn deliver_once(
     session: &Session,
     signals: &[NewSignal],
-    claim_for: Option<&Taker>,
+    claim_for: Option<&ClaimOffer>,
 ) -> Result<Option<Arrived>, Failure> {
     let keyed: Vec<usize> = (0..signals.len())
         .filter(|&position| key_of(&signals[position]).is_some())
         .collect();
     if keyed.is_empty() {
         let calls = delivering_for(signals, &HashMap::new(), claim_for);
-        let answers = session.transact(Purpose::Write, &calls).await?;
+        let answers = session.transact(TxKind::Write, &calls).await?;
         return arrived(answers, claim_for).map(Some);
     }
     let found = session
         .transact(
-            Purpose::Write,
+            TxKind::Write,
             &[holders_call(
                 keyed
                     .iter()
@@ -88,7 +88,7 @@ async fn deliver_once(
         )
         .await?;
     let holders = holders(&found[0], &keyed)?;
-    let mut transaction = session.begin(Purpose::Write).await?;
+    let mut transaction = session.begin(TxKind::Write).await?;
     let calls = delivering_for(signals, &holders, claim_for);
     let answers = transaction.run(&calls).await?;
     let delivered = answers.len() - usize::from(claim_for.is_some());
@@ -110,7 +110,7 @@ async fn deliver_once(
 fn delivering_for<'a>(
     signals: &'a [NewSignal],
     holders: &HashMap<usize, InstanceId>,
-    claim_for: Option<&'a Taker>,
+    claim_for: Option<&'a ClaimOffer>,
 ) -> Vec<Call<'a>> {
     let targets = targets(signals, holders);
     let delivering = delivering(signals, &targets, claim_for);
@@ -124,8 +124,8 @@ fn delivering_for<'a>(
     calls
 }
 
-fn arrived(mut answers: Answers, claim_for: Option<&Taker>) -> Result<Arrived, Failure> {
-    let Some(taker) = claim_for else {
+fn arrived(mut answers: Answers, claim_for: Option<&ClaimOffer>) -> Result<Arrived, Failure> {
+    let Some(offer) = claim_for else {
         return Ok(Arrived {
             delivered: answer(&answers, &HashSet::new())?,
             unreadable: Vec::new(),
@@ -136,7 +136,7 @@ fn arrived(mut answers: Answers, claim_for: Option<&Taker>) -> Result<Arrived, F
     if answers[1..].iter().any(Vec::is_empty) {
         return Err(Failure::Verb(Error::LeaseExpired {
             operation: "deliver",
-            worker: taker.worker,
+            worker: offer.worker,
         }));
     }
     let taken = Taken::read(&taken)?;
@@ -229,7 +229,7 @@ async fn signal_or_insert_once(
     signal: &NewSignal,
 ) -> Result<Option<SignalledOrInserted>, Failure> {
     let rows = from_ref(row);
-    let mut transaction = session.begin(Purpose::Write).await?;
+    let mut transaction = session.begin(TxKind::Write).await?;
     let found = transaction.run(&inserting(rows, None)).await?;
     let target = holders(&found[1], &[0])?;
     let inserts = insert::answer(rows, &found[0], &found[1])?;
@@ -303,11 +303,11 @@ fn targets(signals: &[NewSignal], holders: &HashMap<usize, InstanceId>) -> Vec<i
 fn delivering<'a>(
     signals: &'a [NewSignal],
     targets: &[i64],
-    claim_for: Option<&'a Taker>,
+    claim_for: Option<&'a ClaimOffer>,
 ) -> Vec<Call<'a>> {
     let mut calls = vec![statement::DELIVER_LOCK.with([
         value(targets.to_vec()),
-        value(claim_for.map(|taker| taker.worker.0)),
+        value(claim_for.map(|offer| offer.worker.0)),
     ])];
     let mut from = 0;
     for together in together(signals) {
@@ -351,14 +351,14 @@ fn together(signals: &[NewSignal]) -> Vec<&[NewSignal]> {
 fn delivering_together<'a>(
     signals: &'a [NewSignal],
     targets: &[i64],
-    claim_for: Option<&'a Taker>,
+    claim_for: Option<&'a ClaimOffer>,
 ) -> Call<'a> {
-    let machines = |taker: &Taker| -> Vec<String> {
-        let machines = taker.machines.iter();
+    let machines = |offer: &ClaimOffer| -> Vec<String> {
+        let machines = offer.machines.iter();
         machines.map(ToString::to_string).collect()
     };
-    let queues = |taker: &'a Taker| -> Vec<&'a str> {
-        let queues = taker.queues.iter();
+    let queues = |offer: &'a ClaimOffer| -> Vec<&'a str> {
+        let queues = offer.queues.iter();
         queues.map(String::as_str).collect()
     };
     let keys = || signals.iter().map(key_of);
@@ -375,7 +375,7 @@ fn delivering_together<'a>(
         value(documents(signals.iter().map(|s| Some(&s.payload)))),
         value(dedup_keys.collect::<Vec<_>>()),
         value(INBOX_MAX as i64),
-        value(claim_for.map(|taker| taker.worker.0)),
+        value(claim_for.map(|offer| offer.worker.0)),
         value(claim_for.map(queues)),
         value(claim_for.map(machines)),
         value(HOLDERS_MAX as i64),

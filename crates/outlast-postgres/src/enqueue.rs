@@ -4,11 +4,11 @@
 //! locked in one order, is left to trying again when two are in each other's way.
 
 use crate::error::Failure;
-use crate::opening::Purpose;
 use crate::row::column;
 use crate::session::Session;
 use crate::statement::{self, Call, value};
 use crate::transaction::{DeliveredRow, InsertedRow, SIGNAL_MAX, Values};
+use crate::tx_settings::TxKind;
 use outlast_core::{
     Delivered, Delivery, Error, Inserted, Inserts, NewInstance, NewSignal, QueueNames, Result,
     SignalledOrInserted, Start,
@@ -60,7 +60,7 @@ pub(crate) async fn signal_or_insert(
     const OPERATION: &str = "signal_or_insert";
     let once = || async move {
         // The insert goes first: it waits for whoever takes or leaves the key.
-        let mut transaction = session.begin(Purpose::Write).await?;
+        let mut transaction = session.begin(TxKind::Write).await?;
         let calls = [insert_call(row), signal_call(signal)];
         let answers: Vec<Row> = transaction
             .run(&calls)
@@ -149,10 +149,10 @@ pub(crate) fn signal_call(signal: &NewSignal) -> Call<'_> {
 /// Makes the calls in one transaction. Each answers one row.
 async fn call_all(session: &Session, calls: &[Call<'_>]) -> Result<Vec<Row>, Failure> {
     if calls.len() <= TOGETHER_MAX {
-        let answers = session.transact(Purpose::Write, calls).await?;
+        let answers = session.transact(TxKind::Write, calls).await?;
         return Ok(answers.into_iter().flatten().collect());
     }
-    let mut transaction = session.begin(Purpose::Write).await?;
+    let mut transaction = session.begin(TxKind::Write).await?;
     let mut rows = Vec::with_capacity(calls.len());
     for together in calls.chunks(TOGETHER_MAX) {
         rows.extend(transaction.run(together).await?.into_iter().flatten());

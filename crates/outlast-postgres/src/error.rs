@@ -1,7 +1,7 @@
 //! What PostgreSQL says went wrong, sorted by what to do about it.
 
+use crate::connect::Unreached;
 use crate::connection::PoolError;
-use crate::reach::Unreached;
 use deadpool::managed::TimeoutType;
 use outlast_core::{Error, Invalid, Source};
 use std::fmt;

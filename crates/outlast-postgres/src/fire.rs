@@ -1,10 +1,10 @@
 //! Waking waits and joins whose deadline has come.
 
 use crate::error::Failure;
-use crate::opening::Purpose;
 use crate::row::{column, duration, instance_id};
 use crate::session::Session;
 use crate::statement::{self, value};
+use crate::tx_settings::TxKind;
 use outlast_core::limits::{self, BATCH_MAX};
 use outlast_core::{Fired, Result};
 
@@ -20,7 +20,7 @@ async fn fire_once(session: &Session, max: usize) -> Result<Fired, Failure> {
         statement::FIRE.with([value(max as i64)]),
         statement::FIRE_NEXT_DUE.with([]),
     ];
-    let answers = session.transact(Purpose::Write, &calls).await?;
+    let answers = session.transact(TxKind::Write, &calls).await?;
     let mut fired = Fired::default();
     for row in &answers[0] {
         fired.woken_instances.push(instance_id(row)?);

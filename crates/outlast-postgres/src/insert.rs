@@ -2,10 +2,10 @@
 
 use crate::enqueue;
 use crate::error::Failure;
-use crate::opening::Purpose;
 use crate::row::{column, instance_id};
 use crate::session::Session;
 use crate::statement::{self, Call, Parameter, documents, value};
+use crate::tx_settings::TxKind;
 use outlast_core::{
     Error, Inserted, Inserts, InstanceId, NewInstance, Result, Revision, Scope, Start, WorkerId,
     micros,
@@ -67,7 +67,7 @@ async fn insert_alike(session: &Session, rows: &[NewInstance]) -> Result<Inserts
     let mut parameters = vec![value(documents(rows.iter().map(|row| Some(&row.state))))];
     parameters.extend(of_all(first));
     let call = statement::INSERT_ALIKE.with(parameters);
-    let answers = session.transact(Purpose::Write, &[call]).await?;
+    let answers = session.transact(TxKind::Write, &[call]).await?;
     let mut inserts = Inserts::default();
     for row in &answers[0] {
         if column(row, "eligible")? {
@@ -83,7 +83,7 @@ async fn insert_alike(session: &Session, rows: &[NewInstance]) -> Result<Inserts
 }
 
 /// What rows that are alike have in common, as the parameters that insert/alike.sql and commit/spawn_alike.sql take,
-/// fsm to trace.
+/// machine to trace.
 pub(crate) fn of_all(first: &NewInstance) -> [Parameter<'_>; 9] {
     [
         value(first.machine.as_str()),
@@ -104,7 +104,7 @@ async fn insert_once(
     claim_for: Option<WorkerId>,
 ) -> Result<Inserts, Failure> {
     let calls = inserting(rows, claim_for);
-    let mut answers = session.transact(Purpose::Write, &calls).await?.into_iter();
+    let mut answers = session.transact(TxKind::Write, &calls).await?.into_iter();
     let inserted = answers.next().unwrap_or_default();
     if let Some(worker) = claim_for
         && inserted.is_empty()
@@ -187,7 +187,7 @@ fn key_of(row: &NewInstance) -> (&str, &str) {
     (&row.machine, key)
 }
 
-/// New instances as the arrays that insert/insert.sql and commit/spawn.sql take, fsm to trace.
+/// New instances as the arrays that insert/insert.sql and commit/spawn.sql take, machine to trace.
 pub(crate) fn columns<'a>(
     rows: impl Iterator<Item = &'a NewInstance> + Clone,
 ) -> Vec<Parameter<'a>> {

@@ -1,10 +1,10 @@
 //! Looking without touching.
 
 use crate::error::Failure;
-use crate::opening::Purpose;
 use crate::row::{self, column, optional_time, time};
 use crate::session::Session;
 use crate::statement::{self, Call, value};
+use crate::tx_settings::TxKind;
 use outlast_core::limits::{COUNT_MAX, PAGE_BYTES_MAX, PAGE_MAX};
 use outlast_core::{
     Child, Count, Filter, Instance, InstanceId, Operation, OperationId, QueueSummary, Result, Rows,
@@ -130,15 +130,18 @@ pub(crate) async fn operations(
     ask(session, "operations", call, operation).await
 }
 
-pub(crate) async fn closures(
+pub(crate) async fn close_actions(
     session: &Session,
     parent: InstanceId,
     after: Option<OperationId>,
 ) -> Result<Vec<Operation>> {
     let after = after.map_or(i64::MIN, |id| id.0);
-    let call =
-        statement::INSPECT_CLOSURES.with([value(parent.0), value(after), value(PAGE_MAX as i64)]);
-    ask(session, "closures", call, operation).await
+    let call = statement::INSPECT_CLOSE_ACTIONS.with([
+        value(parent.0),
+        value(after),
+        value(PAGE_MAX as i64),
+    ]);
+    ask(session, "close_actions", call, operation).await
 }
 
 fn operation(row: &Row) -> Result<Operation, Failure> {
@@ -163,7 +166,7 @@ pub(crate) async fn ask<T: Send>(
     call: Call<'_>,
     read: impl Fn(&Row) -> Result<T, Failure> + Send + Sync,
 ) -> Result<Vec<T>> {
-    ask_as(session, Purpose::Inspect, operation, call, read).await
+    ask_as(session, TxKind::Inspect, operation, call, read).await
 }
 
 /// One row by its key. It has one plan, as the verbs' statements have, and needs no transaction around it: programs
@@ -185,12 +188,12 @@ pub(crate) async fn ask_planned<T: Send>(
     call: Call<'_>,
     read: impl Fn(&Row) -> Result<T, Failure> + Send + Sync,
 ) -> Result<Vec<T>> {
-    ask_as(session, Purpose::Write, operation, call, read).await
+    ask_as(session, TxKind::Write, operation, call, read).await
 }
 
 async fn ask_as<T: Send>(
     session: &Session,
-    purpose: Purpose,
+    tx_kind: TxKind,
     operation: &'static str,
     call: Call<'_>,
     read: impl Fn(&Row) -> Result<T, Failure> + Send + Sync,
@@ -200,7 +203,7 @@ async fn ask_as<T: Send>(
     session
         .retry(operation, || {
             Box::pin(async move {
-                let answers = session.transact(purpose, call).await?;
+                let answers = session.transact(tx_kind, call).await?;
                 answers[0].iter().map(read).collect()
             })
         })

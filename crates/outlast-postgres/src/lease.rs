@@ -1,10 +1,10 @@
 //! Being alive.
 
 use crate::claim::claim_of;
-use crate::opening::Purpose;
 use crate::row::{column, pending_cancel};
 use crate::session::Session;
 use crate::statement::{self, value};
+use crate::tx_settings::TxKind;
 use outlast_core::{Heartbeat, HeldClaim, Json, NewWorker, Result, WorkerId, limits, micros};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(crate) async fn register(session: &Session, worker: &NewWorker) -> Result<Wo
                     value(micros(worker.lease)),
                     value(machines.as_str()),
                 ]);
-                let answers = session.transact(Purpose::Write, &[call]).await?;
+                let answers = session.transact(TxKind::Write, &[call]).await?;
                 column(&answers[0][0], "id").map(WorkerId)
             })
         })
@@ -45,7 +45,7 @@ pub(crate) async fn heartbeat(
                     statement::LEASE_WAIT_FOR.with([value(worker.0)]),
                     statement::LEASE_HEARTBEAT.with([value(worker.0), value(micros(lease))]),
                 ];
-                let answers = session.transact(Purpose::Write, &calls).await?;
+                let answers = session.transact(TxKind::Write, &calls).await?;
                 Ok(match answers[1].is_empty() {
                     true => Heartbeat::Gone,
                     false => Heartbeat::Renewed,
@@ -63,7 +63,7 @@ pub(crate) async fn deregister(session: &Session, worker: WorkerId) -> Result<()
                     statement::LEASE_LOCK.with([value(worker.0)]),
                     statement::LEASE_DEREGISTER.with([value(worker.0)]),
                 ];
-                session.transact(Purpose::Write, &calls).await?;
+                session.transact(TxKind::Write, &calls).await?;
                 Ok(())
             })
         })
@@ -79,7 +79,7 @@ pub(crate) async fn claims(session: &Session, worker: WorkerId) -> Result<Vec<He
                     statement::LEASE_LOCK.with([value(worker.0)]),
                     statement::LEASE_CLAIMS.with([value(worker.0)]),
                 ];
-                let answers = session.transact(Purpose::Write, &calls).await?;
+                let answers = session.transact(TxKind::Write, &calls).await?;
                 let held = answers[1].iter().map(|row| {
                     Ok(HeldClaim {
                         claim: claim_of(row)?,

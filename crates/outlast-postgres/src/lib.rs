@@ -26,15 +26,16 @@ mod claim;
 mod collect;
 mod commit;
 mod conductor;
+mod connect;
 mod connection;
 mod deliver;
 mod direct;
+mod doctor;
+mod end_instances;
 mod enqueue;
 mod error;
-mod examine;
 mod fire;
-mod flow;
-mod history;
+mod history_events;
 mod insert;
 mod inspect;
 mod lease;
@@ -44,26 +45,25 @@ mod message;
 mod migrate;
 #[cfg(outlast_mutants)]
 mod mutants;
-mod opening;
 mod operate;
 mod options;
 mod outcome;
 mod passfile;
 mod presence;
-mod reach;
 mod reap;
 mod reconcile;
-mod record;
 mod roles;
 mod row;
+mod run_stats;
 mod session;
 mod spawn;
 mod statement;
+mod step_count;
 mod store;
-mod survey;
-mod telling;
 mod tls;
 pub mod transaction;
+mod tx_settings;
+mod workflow_outcome;
 mod write_check;
 
 #[doc(hidden)]
@@ -100,7 +100,7 @@ pub mod testing {
 
     /// What a transaction that writes begins with.
     pub fn opening() -> String {
-        use crate::opening::{Purpose, TimeLimits};
-        TimeLimits::default().opening(Purpose::Write)
+        use crate::tx_settings::{TimeLimits, TxKind};
+        TimeLimits::default().opening(TxKind::Write)
     }
 }

@@ -4,13 +4,13 @@
 //! lock on its queue of notifications would put every commit in line. Listening is a connection of its
 //! own, outside the pool and without a pooler in transaction mode, which forgets who listened.
 
+use crate::connect::{Connector, Driver};
 use crate::error::Failure;
 use crate::message::{Told, message, probing};
-use crate::opening::Purpose;
 use crate::presence::{GREETING_INTERVAL, Presence};
-use crate::reach::{Driver, Reach};
 use crate::session::Session;
 use crate::statement::{self, value};
+use crate::tx_settings::TxKind;
 use async_trait::async_trait;
 use outlast_core::{Error, Hints, Listen, Result};
 use std::future::{pending, poll_fn};
@@ -40,7 +40,7 @@ pub(crate) struct Channel {
     /// This store among all that use the channel; its own messages are not for it.
     node: String,
     /// How to listen; `None` when the store neither tells nor listens.
-    reach: Option<Reach>,
+    reach: Option<Connector>,
     closing: watch::Sender<bool>,
     warned: AtomicBool,
     presence: Arc<Presence>,
@@ -48,7 +48,7 @@ pub(crate) struct Channel {
 
 impl Channel {
     /// The channel of `schema`; without `reach` it is silent.
-    pub(crate) fn new(schema: &str, reach: Option<Reach>) -> Channel {
+    pub(crate) fn new(schema: &str, reach: Option<Connector>) -> Channel {
         Channel {
             name: channel_of(schema),
             node: random_word(),
@@ -59,7 +59,7 @@ impl Channel {
         }
     }
 
-    /// Ends every listener and waits until their connections are gone (I11).
+    /// JoinSets every listener and waits until their connections are gone (I11).
     pub(crate) async fn close(&self) {
         self.closing.send_replace(true);
         self.closing.closed().await;
@@ -84,7 +84,7 @@ pub(crate) async fn notify(session: &Session, hints: &Hints) -> Result<()> {
 async fn tell(session: &Session, message: &str) -> Result<()> {
     let once = || async move {
         let call = statement::NOTIFY.with([value(session.channel.name.as_str()), value(message)]);
-        let answers = session.transact(Purpose::Claim, &[call]).await;
+        let answers = session.transact(TxKind::Claim, &[call]).await;
         answers.map(drop).map_err(queue_is_full)
     };
     session.retry("notify", || Box::pin(once())).await

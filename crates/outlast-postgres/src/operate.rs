@@ -1,12 +1,12 @@
 //! What people do to instances and queues.
 
 use crate::claim::{add_all, ids_of, references};
+use crate::end_instances::{Effects, Found, Telling, claims, leaving, recording};
 use crate::error::Failure;
-use crate::opening::Purpose;
 use crate::row::{column, instance_id};
 use crate::session::{Session, Transaction};
 use crate::statement::{self, Call, value};
-use crate::telling::{Effects, Found, Telling, claims, leaving, recording};
+use crate::tx_settings::TxKind;
 use outlast_core::limits::{self, BATCH_MAX};
 use outlast_core::{
     CancelAnswer, Cancelled, DeleteAnswer, Error, Extent, InstanceId, Note, QueueNames, Result,
@@ -38,7 +38,7 @@ async fn cancel_once(
     extent: Extent,
     note: &Note,
 ) -> Result<Cancelled, Failure> {
-    let mut transaction = session.begin(Purpose::Write).await?;
+    let mut transaction = session.begin(TxKind::Write).await?;
     let found = found(transaction.run(&[locking(ids)]).await?)?;
     let mut telling = Telling::new(note, None);
     found.values().for_each(|was| telling.cancel(was));
@@ -102,7 +102,7 @@ async fn terminate_once(
     extent: Extent,
     note: &Note,
 ) -> Result<Terminated, Failure> {
-    let mut transaction = session.begin(Purpose::Write).await?;
+    let mut transaction = session.begin(TxKind::Write).await?;
     let found = found(transaction.run(&[locking(ids)]).await?)?;
     let mut telling = Telling::new(note, None);
     found.values().for_each(|was| telling.terminate(was));
@@ -163,7 +163,7 @@ async fn retry_once(
     ids: &[InstanceId],
     note: &Note,
 ) -> Result<Retried, Failure> {
-    let mut transaction = session.begin(Purpose::Write).await?;
+    let mut transaction = session.begin(TxKind::Write).await?;
     let found = found(transaction.run(&[locking(ids)]).await?)?;
     let ended_badly = |was: &&Found| matches!(was.status, Status::Failed | Status::Cancelled);
     let bad: Vec<Found> = found.values().filter(ended_badly).copied().collect();
@@ -215,7 +215,7 @@ async fn delete_once(
     ids: &[InstanceId],
     note: &Note,
 ) -> Result<Vec<DeleteAnswer>, Failure> {
-    let mut transaction = session.begin(Purpose::Write).await?;
+    let mut transaction = session.begin(TxKind::Write).await?;
     let all: Vec<i64> = ids.iter().map(|id| id.0).collect();
     let answers = transaction
         .run(&[locking(ids), statement::OPERATE_DELETE.with([value(all)])])
@@ -276,7 +276,7 @@ async fn switch(
                     value(note.by.as_str()),
                     value(note.clean_reason()),
                 ]);
-                let answers = session.transact(Purpose::Write, &[call]).await?;
+                let answers = session.transact(TxKind::Write, &[call]).await?;
                 Ok(!answers[0].is_empty())
             })
         })

@@ -1,19 +1,19 @@
 //! How to reach a database, and the checks before it is used.
 
 use crate::conductor::Conductor;
+use crate::connect::Connector;
 use crate::connection::{Connections, Pool};
 use crate::error::Failure;
 use crate::listen::Channel;
 use crate::migrate;
-use crate::opening::TimeLimits;
 use crate::passfile;
-use crate::reach::Reach;
 use crate::roles::{self, Roles};
 use crate::session::Session;
 use crate::statement::{Texts, Timekeeper};
 use crate::store::Postgres;
 use crate::tls::{self, Trust};
 use crate::transaction::Schema;
+use crate::tx_settings::TimeLimits;
 use crate::write_check::FullDisk;
 use deadpool::Runtime;
 use deadpool::managed::{QueueMode, Timeouts};
@@ -251,17 +251,17 @@ impl Options {
         self.limits.check()
     }
 
-    fn listening(&self) -> Result<Option<Reach>, Error> {
+    fn listening(&self) -> Result<Option<Connector>, Error> {
         let (config, trust) = match &self.listening {
             Listening::Same => (&self.config, &self.trust),
             Listening::At(config, trust) => (&**config, trust),
             Listening::Never => return Ok(None),
         };
-        Ok(Some(Reach::new(config, tls::connector(trust)?)))
+        Ok(Some(Connector::new(config, tls::connector(trust)?)))
     }
 
     fn pool(&self) -> Result<Pool, Error> {
-        let reach = Reach::new(&self.config, tls::connector(&self.trust)?);
+        let reach = Connector::new(&self.config, tls::connector(&self.trust)?);
         Pool::builder(Connections(reach))
             .max_size(self.max_connections)
             // The one that was used last: its process of the server is warm, and the others sleep.

@@ -10,9 +10,9 @@ pub(crate) fn parks(outcome: &Outcome) -> bool {
         Outcome::Next { .. }
         | Outcome::Retry { .. }
         | Outcome::Flow { .. }
-        | Outcome::Renew { .. }
+        | Outcome::ContinueAsNew { .. }
         | Outcome::Done { .. }
-        | Outcome::Stop { .. }
+        | Outcome::Fail { .. }
         | Outcome::Cancel { .. } => false,
     }
 }
@@ -33,9 +33,9 @@ pub(crate) fn step(outcome: &Outcome) -> Option<&str> {
         }
         Outcome::Retry { .. }
         | Outcome::Flow { .. }
-        | Outcome::Renew { .. }
+        | Outcome::ContinueAsNew { .. }
         | Outcome::Done { .. }
-        | Outcome::Stop { .. }
+        | Outcome::Fail { .. }
         | Outcome::Cancel { .. } => None,
     }
 }
@@ -54,9 +54,9 @@ pub(crate) fn delay_us(outcome: &Outcome) -> Option<i64> {
             ..
         }
         | Outcome::Flow { .. }
-        | Outcome::Renew { .. }
+        | Outcome::ContinueAsNew { .. }
         | Outcome::Done { .. }
-        | Outcome::Stop { .. }
+        | Outcome::Fail { .. }
         | Outcome::Cancel { .. } => None,
     }
 }
@@ -70,13 +70,13 @@ pub(crate) fn result(outcome: &Outcome) -> Option<&Json> {
 
 pub(crate) fn error(outcome: &Outcome) -> Option<String> {
     match outcome {
-        Outcome::Stop { reason } | Outcome::Cancel { reason } => Some(limits::clean_error(reason)),
+        Outcome::Fail { reason } | Outcome::Cancel { reason } => Some(limits::clean_error(reason)),
         Outcome::Retry { error, .. } => error.as_deref().map(limits::clean_error),
         Outcome::Next { .. }
         | Outcome::Wait { .. }
         | Outcome::FanOut { .. }
         | Outcome::Flow { .. }
-        | Outcome::Renew { .. }
+        | Outcome::ContinueAsNew { .. }
         | Outcome::Done { .. } => None,
     }
 }
@@ -112,9 +112,9 @@ pub(crate) fn window(outcome: &Outcome) -> Option<i32> {
         Outcome::Next { .. }
         | Outcome::Retry { .. }
         | Outcome::Wait { .. }
-        | Outcome::Renew { .. }
+        | Outcome::ContinueAsNew { .. }
         | Outcome::Done { .. }
-        | Outcome::Stop { .. }
+        | Outcome::Fail { .. }
         | Outcome::Cancel { .. } => None,
     };
     window.map(count)
@@ -143,9 +143,9 @@ pub(crate) fn names_literal(outcome: &Outcome) -> Option<String> {
         Outcome::Next { .. }
         | Outcome::Retry { .. }
         | Outcome::FanOut { .. }
-        | Outcome::Renew { .. }
+        | Outcome::ContinueAsNew { .. }
         | Outcome::Done { .. }
-        | Outcome::Stop { .. }
+        | Outcome::Fail { .. }
         | Outcome::Cancel { .. } => None,
     }?;
     Some(text_literal(names.iter().map(String::as_str)))

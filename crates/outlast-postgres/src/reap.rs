@@ -2,12 +2,12 @@
 
 use crate::claim::{add_if, references};
 use crate::commit::{admitting, clearing, closing, joining};
+use crate::end_instances::Effects;
 use crate::error::Failure;
-use crate::opening::Purpose;
 use crate::row::{column, instance_id};
 use crate::session::Session;
 use crate::statement::{self, Call, value};
-use crate::telling::Effects;
+use crate::tx_settings::TxKind;
 use outlast_core::{
     ClaimRef, Crash, CrashScene, InstanceId, ReapRequest, Reaped, Result, Revision, WorkerId,
     gave_up,
@@ -26,7 +26,7 @@ pub(crate) async fn reap(session: &Session, request: ReapRequest) -> Result<Reap
 }
 
 async fn reap_once(session: &Session, request: ReapRequest) -> Result<Reaped, Failure> {
-    let mut transaction = session.begin(Purpose::Write).await?;
+    let mut transaction = session.begin(TxKind::Write).await?;
     let expired = transaction
         .run(&[statement::REAP_WORKERS.with([value(WORKERS_MAX as i64)])])
         .await?;

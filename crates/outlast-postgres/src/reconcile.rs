@@ -2,10 +2,10 @@
 
 use crate::claim::add_if;
 use crate::error::Failure;
-use crate::opening::Purpose;
 use crate::row::{column, instance_id};
 use crate::session::Session;
 use crate::statement::{self, value};
+use crate::tx_settings::TxKind;
 use outlast_core::{InstanceId, ReconcileRequest, Reconciled, Result};
 
 pub(crate) async fn reconcile(session: &Session, request: ReconcileRequest) -> Result<Reconciled> {
@@ -21,7 +21,7 @@ async fn reconcile_once(
     session: &Session,
     request: ReconcileRequest,
 ) -> Result<Reconciled, Failure> {
-    let mut transaction = session.begin(Purpose::Write).await?;
+    let mut transaction = session.begin(TxKind::Write).await?;
     let after = request.after.map_or(i64::MIN, |id| id.0);
     let page = transaction
         .run(&[statement::RECONCILE_PAGE.with([value(after), value(request.max as i64)])])

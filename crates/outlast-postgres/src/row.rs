@@ -3,8 +3,8 @@
 use crate::error::Failure;
 use outlast_core::{
     Barrier, CancelRequest, Child, Claim, ClosePolicy, DroppedChild, Error, Instance, InstanceId,
-    Joined, Joining, Json, Parent, Revision, Scope, Signal, SignalId, SignalRow, Status, Timestamp,
-    Until, WorkerId,
+    JoinProgress, Joined, Json, Parent, Revision, Scope, Signal, SignalId, SignalRow, Status,
+    Timestamp, Until, WorkerId,
 };
 use std::time::{Duration, SystemTime};
 use tokio_postgres::Row;
@@ -57,8 +57,8 @@ pub(crate) fn claim(row: &Row, queue: &str, now: SystemTime) -> Result<Claim, Fa
     Ok(Claim {
         id: instance_id(row)?,
         revision: column(row, "revision").map(Revision)?,
-        machine: column(row, "fsm")?,
-        version: column(row, "fsm_version")?,
+        machine: column(row, "machine")?,
+        version: column(row, "machine_version")?,
         step: column(row, "step")?,
         state: json(row, "state")?,
         queue: queue.to_owned(),
@@ -123,8 +123,8 @@ pub(crate) fn child(row: &Row, unplaced: i32) -> Result<Child, Failure> {
         position: column::<Option<i32>>(row, "parent_position")?.unwrap_or(unplaced),
         on_parent_close: close_policy(row, "on_parent_close")?,
         held: column::<Option<bool>>(row, "held")?.unwrap_or(false),
-        machine: column(row, "fsm")?,
-        version: column(row, "fsm_version")?,
+        machine: column(row, "machine")?,
+        version: column(row, "machine_version")?,
         run: column(row, "run")?,
         status: status(row, "status")?,
         state: json(row, "state")?,
@@ -139,8 +139,8 @@ pub(crate) fn instance(row: &Row) -> Result<Instance, Failure> {
     let awaits_names = awaits.as_ref().is_some_and(|names| !names.is_empty());
     Ok(Instance {
         id: instance_id(row)?,
-        machine: column(row, "fsm")?,
-        version: column(row, "fsm_version")?,
+        machine: column(row, "machine")?,
+        version: column(row, "machine_version")?,
         step: column(row, "step")?,
         state: json(row, "state")?,
         status: status(row, "status")?.derived(awaits_names),
@@ -220,7 +220,7 @@ pub(crate) fn pending_cancel(row: &Row) -> Result<Option<CancelRequest>, Failure
 
 /// What a workflow waits for, part by part. Of one that has waited since before there were parts nothing but its rounds is
 /// there: it waits for all of their children.
-fn joining(row: &Row) -> Result<Option<Vec<Joining>>, Failure> {
+fn joining(row: &Row) -> Result<Option<Vec<JoinProgress>>, Failure> {
     let Some(rounds) = column::<Option<Vec<i32>>>(row, "joining")? else {
         return Ok(None);
     };
@@ -243,7 +243,7 @@ fn joining(row: &Row) -> Result<Option<Vec<Joining>>, Failure> {
         None if rounds.is_empty() => Vec::new(),
         None => vec![column(row, "children_pending")?],
     };
-    Ok(Some(Joining::stored(&spans, &left)))
+    Ok(Some(JoinProgress::stored(&spans, &left)))
 }
 
 fn barrier(row: &Row) -> Result<Option<Barrier>, Failure> {

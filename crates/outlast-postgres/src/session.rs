@@ -4,9 +4,9 @@ use crate::conductor::Conductor;
 use crate::connection::{Pool, Pooled, Preparable};
 use crate::error::Failure;
 use crate::listen::Channel;
-use crate::opening::{Purpose, TimeLimits};
 use crate::statement::{Call, Texts, Timekeeper};
 use crate::transaction::Schema;
+use crate::tx_settings::{TimeLimits, TxKind};
 use crate::write_check::FullDisk;
 use futures_util::future::join_all;
 use outlast_core::{Clock, Error};
@@ -49,19 +49,19 @@ impl Session {
     /// One transaction in one round trip.
     pub(crate) async fn transact(
         &self,
-        purpose: Purpose,
+        tx_kind: TxKind,
         calls: &[Call<'_>],
     ) -> Result<Answers, Failure> {
-        self.begin(purpose).await?.finish(calls).await
+        self.begin(tx_kind).await?.finish(calls).await
     }
 
     /// A transaction of several round trips. Nothing is sent before its first call.
-    pub(crate) async fn begin(&self, purpose: Purpose) -> Result<Transaction<'_>, Failure> {
+    pub(crate) async fn begin(&self, tx_kind: TxKind) -> Result<Transaction<'_>, Failure> {
         let client = self.pool.get().await.map_err(Failure::Pool)?;
         Ok(Transaction {
             session: self,
             client: Some(client),
-            purpose,
+            tx_kind,
             begun: false,
         })
     }
@@ -117,10 +117,10 @@ impl Session {
     }
 
     /// What opens a transaction. One message: the settings cost no round trip.
-    fn opening(&self, purpose: Purpose, client: &Pooled, named: bool) -> Cow<'static, str> {
+    fn opening(&self, tx_kind: TxKind, client: &Pooled, named: bool) -> Cow<'static, str> {
         let mut sql = match named {
-            true => client.opening(purpose, &self.limits),
-            false => self.limits.opening(purpose).into(),
+            true => client.opening(tx_kind, &self.limits),
+            false => self.limits.opening(tx_kind).into(),
         };
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("isolation-of-the-database") {
@@ -150,7 +150,7 @@ fn pause_after(tries: u32) -> Duration {
 pub(crate) struct Transaction<'s> {
     session: &'s Session,
     client: Option<Pooled>,
-    purpose: Purpose,
+    tx_kind: TxKind,
     begun: bool,
 }
 
@@ -202,11 +202,11 @@ impl Transaction<'_> {
         let frame = Frame {
             opening,
             last,
-            alone: opening && last && self.session.goes_alone(client, self.purpose, calls),
+            alone: opening && last && self.session.goes_alone(client, self.tx_kind, calls),
         };
         let messages = self
             .session
-            .messages(client, self.purpose, frame, calls)
+            .messages(client, self.tx_kind, frame, calls)
             .await?;
         if frame.alone {
             let answers = pipeline(client, messages).await;
@@ -266,7 +266,7 @@ impl Session {
     async fn messages<'a, 'p>(
         &'a self,
         client: &Pooled,
-        purpose: Purpose,
+        tx_kind: TxKind,
         frame: Frame,
         calls: &'a [Call<'p>],
     ) -> Result<Vec<Message<'a, 'p>>, Failure> {
@@ -280,7 +280,7 @@ impl Session {
             }
         }
         if frame.opening && !frame.alone {
-            let sql = self.opening(purpose, client, named);
+            let sql = self.opening(tx_kind, client, named);
             messages.push(Message::Plain(sql));
         }
         for call in calls {
@@ -298,9 +298,9 @@ impl Session {
 
     /// Whether the calls are a transaction without being told so: one statement, on a connection that has the
     /// settings for it. Each message that is saved is one that the server need not send an answer to.
-    fn goes_alone(&self, client: &Pooled, purpose: Purpose, calls: &[Call<'_>]) -> bool {
+    fn goes_alone(&self, client: &Pooled, tx_kind: TxKind, calls: &[Call<'_>]) -> bool {
         let is_test = self.clock.is_some() || self.conductor.is_some();
-        purpose == Purpose::Write
+        tx_kind == TxKind::Write
             && calls.len() == 1
             && client.is_direct()
             && self.named.load(Ordering::Relaxed)

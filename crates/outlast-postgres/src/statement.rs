@@ -51,7 +51,7 @@ statements! {
     COMMIT_LET_THROUGH = "commit/let_through";
     COMMIT_FLOW = "commit/flow";
     COMMIT_PROCEED = "commit/proceed";
-    COMMIT_RENEW = "commit/renew";
+    COMMIT_RENEW = "commit/continue_as_new";
     COMMIT_ADVANCE = "commit/advance";
     COMMIT_PARK = "commit/park";
     COMMIT_RELEASE = "commit/release";
@@ -81,10 +81,10 @@ statements! {
     RECONCILE_JOINS = "reconcile/joins";
     RECONCILE_HOLDS = "reconcile/holds";
     RECONCILE_WINDOWS = "reconcile/windows";
-    TRAFFIC_RUNS = "traffic/runs";
-    TRAFFIC_DELAYS = "traffic/delays";
-    TRAFFIC_FORGET_RUNS = "traffic/forget_runs";
-    TRAFFIC_FORGET_DELAYS = "traffic/forget_delays";
+    TRAFFIC_RUNS = "run_stats/runs";
+    TRAFFIC_DELAYS = "run_stats/delays";
+    TRAFFIC_FORGET_RUNS = "run_stats/forget_runs";
+    TRAFFIC_FORGET_DELAYS = "run_stats/forget_delays";
     OPERATE_LOCK = "operate/lock";
     OPERATE_CANCEL = "operate/cancel";
     OPERATE_TERMINATE = "operate/terminate";
@@ -112,22 +112,22 @@ statements! {
     INSPECT_QUEUES = "inspect/queues";
     INSPECT_WORKERS = "inspect/workers";
     INSPECT_OPERATIONS = "inspect/operations";
-    INSPECT_CLOSURES = "inspect/closures";
+    INSPECT_CLOSE_ACTIONS = "inspect/close_actions";
     INSPECT_FAMILY = "inspect/family";
     INSPECT_ROUNDS = "inspect/rounds";
     INSPECT_HISTORY = "inspect/history";
     INSPECT_HISTORIES = "inspect/histories";
-    INSPECT_SURVEY = "inspect/survey";
+    INSPECT_SURVEY = "inspect/count_by_step";
     INSPECT_RUNS = "inspect/runs";
     INSPECT_DELAYS = "inspect/delays";
-    EXAMINE_SERVER = "examine/server";
-    EXAMINE_HOLDERS = "examine/holders";
-    EXAMINE_TABLE = "examine/table";
-    EXAMINE_LEASES = "examine/leases";
-    EXAMINE_TIMERS = "examine/timers";
-    EXAMINE_TIMES = "examine/times";
-    EXAMINE_RIGHTS = "examine/rights";
-    EXAMINE_SCHEMA = "examine/schema";
+    EXAMINE_SERVER = "doctor/server";
+    EXAMINE_HOLDERS = "doctor/holders";
+    EXAMINE_TABLE = "doctor/table";
+    EXAMINE_LEASES = "doctor/leases";
+    EXAMINE_TIMERS = "doctor/timers";
+    EXAMINE_TIMES = "doctor/times";
+    EXAMINE_RIGHTS = "doctor/rights";
+    EXAMINE_SCHEMA = "doctor/schema";
 }
 
 /// The statements' texts for one schema.

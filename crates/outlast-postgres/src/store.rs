@@ -4,19 +4,19 @@ use crate::options::Options;
 use crate::session::Session;
 use crate::transaction::Schema;
 use crate::{
-    cascade, claim, collect, commit, deliver, fire, history, insert, inspect, lease, list, listen,
-    operate, reap, reconcile, record, survey, write_check,
+    cascade, claim, collect, commit, deliver, fire, history_events, insert, inspect, lease, list,
+    listen, operate, reap, reconcile, run_stats, step_count, write_check,
 };
 use async_trait::async_trait;
 use outlast_core::{
-    Cancelled, CascadeRequest, Cascaded, Child, ClaimRequest, Claimed, CollectRequest, Collected,
-    Commit, Committed, Count, DeleteAnswer, Delivered, Event, Extent, Family, Filter, Fired,
-    Heartbeat, HeldClaim, Hints, HistoryRequest, Inserts, Inspect, Instance, InstanceId,
+    Cancelled, CascadeRequest, Cascaded, Child, ClaimOffer, ClaimRequest, Claimed, CollectRequest,
+    Collected, Commit, Committed, Count, DeleteAnswer, Delivered, Event, Extent, Family, Filter,
+    Fired, Heartbeat, HeldClaim, Hints, HistoryRequest, Inserts, Inspect, Instance, InstanceId,
     ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note, Operation, OperationId, Page,
     QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
-    Retried, RoundSummary, Rows, RunSummary, SignalId, SignalOrInsert, SignalRow,
-    SignalledOrInserted, Store, Survey, SurveyRequest, Taker, Terminated, Timestamp, Traffic,
-    Worker, WorkerId, WriteCheck,
+    Retried, RoundSummary, Rows, RunStats, RunSummary, SignalId, SignalOrInsert, SignalRow,
+    SignalledOrInserted, StepCountRequest, StepCounts, Store, Terminated, Timestamp, Worker,
+    WorkerId, WriteCheck,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -134,7 +134,7 @@ impl Store for Postgres {
     async fn deliver(
         &self,
         signals: Vec<NewSignal>,
-        claim_for: Option<Taker>,
+        claim_for: Option<ClaimOffer>,
     ) -> Result<Delivered> {
         deliver::deliver(&self.session, &signals, claim_for.as_ref()).await
     }
@@ -167,8 +167,8 @@ impl Store for Postgres {
         reconcile::reconcile(&self.session, request).await
     }
 
-    async fn record(&self, traffic: Traffic) -> Result<()> {
-        record::record(&self.session, traffic).await
+    async fn add_run_stats(&self, stats: RunStats) -> Result<()> {
+        run_stats::add(&self.session, stats).await
     }
 
     async fn cancel(&self, ids: Vec<InstanceId>, extent: Extent, note: Note) -> Result<Cancelled> {
@@ -268,40 +268,40 @@ impl Inspect for Postgres {
         inspect::operations(&self.session, instance).await
     }
 
-    async fn closures(
+    async fn close_actions(
         &self,
         parent: InstanceId,
         after: Option<OperationId>,
     ) -> Result<Vec<Operation>> {
-        inspect::closures(&self.session, parent, after).await
+        inspect::close_actions(&self.session, parent, after).await
     }
 
     async fn family(&self, id: InstanceId) -> Result<Option<Family>> {
-        survey::family(&self.session, id).await
+        step_count::family(&self.session, id).await
     }
 
     async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>> {
-        survey::rounds(&self.session, id).await
+        step_count::rounds(&self.session, id).await
     }
 
     async fn history(&self, request: HistoryRequest) -> Result<Rows<Event>> {
-        history::history(&self.session, request).await
+        history_events::history(&self.session, request).await
     }
 
     async fn histories(&self, id: InstanceId) -> Result<Vec<RunSummary>> {
-        history::histories(&self.session, id).await
+        history_events::histories(&self.session, id).await
     }
 
-    async fn survey(&self, request: SurveyRequest) -> Result<Survey> {
-        survey::survey(&self.session, request).await
+    async fn count_by_step(&self, request: StepCountRequest) -> Result<StepCounts> {
+        step_count::count_by_step(&self.session, request).await
     }
 
-    async fn traffic(&self, since: Timestamp) -> Result<Traffic> {
-        record::traffic(&self.session, since).await
+    async fn run_stats(&self, since: Timestamp) -> Result<RunStats> {
+        run_stats::since(&self.session, since).await
     }
 
-    async fn examine(&self) -> Result<Vec<outlast_core::Finding>> {
-        crate::examine::examine(&self.session).await
+    async fn doctor(&self) -> Result<Vec<outlast_core::Finding>> {
+        crate::doctor::examine_database(&self.session).await
     }
 }
 

@@ -1,11 +1,11 @@
 //! Whether the server takes writes: rows that are written, removed and committed.
 
 use crate::error::Failure;
-use crate::opening::Purpose;
-use crate::record::{add_delays, forget_delays};
 use crate::row::column;
+use crate::run_stats::{add_delays, forget_delays};
 use crate::session::Session;
 use crate::statement;
+use crate::tx_settings::TxKind;
 use outlast_core::{Delays, Result, WriteCheck};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ async fn may_write(session: &Session) -> Result<bool> {
         .retry("check_writes", || {
             Box::pin(async move {
                 let calls = [statement::EXAMINE_RIGHTS.with([])];
-                let answers = session.transact(Purpose::Inspect, &calls).await?;
+                let answers = session.transact(TxKind::Inspect, &calls).await?;
                 column(&answers[0][0], "may_write")
             })
         })
@@ -47,7 +47,7 @@ async fn may_write(session: &Session) -> Result<bool> {
 
 async fn write_and_remove(session: &Session, rows: &[Delays]) -> Result<WriteCheck, Failure> {
     let calls = [add_delays(rows), forget_delays(Delays::PROBE_MAX as i64)];
-    match session.transact(Purpose::Write, &calls).await {
+    match session.transact(TxKind::Write, &calls).await {
         Ok(_) => Ok(WriteCheck::Works),
         Err(failure) if failure.is_read_only() => Ok(WriteCheck::ReadOnly),
         Err(failure) if failure.is_disk_full() => Ok(WriteCheck::DiskFull),

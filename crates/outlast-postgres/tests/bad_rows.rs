@@ -10,7 +10,7 @@ use outlast_core::{
 };
 use outlast_postgres::Postgres;
 use support::work::{
-    claim, commit, done, get, insert, outcome_of, request, running, taker, task, wait_for, worker,
+    claim, commit, done, get, insert, offer, outcome_of, request, running, task, wait_for, worker,
 };
 use support::{drop_schema, options, raw, unique_schema};
 
@@ -159,7 +159,7 @@ async fn what_a_delivery_hands_over_and_cannot_be_read_fails_alone() {
     raw().await.batch_execute(&by_hand).await.unwrap();
 
     let signals = parked.iter().map(|id| to(*id, "go")).collect();
-    let delivered = store.deliver(signals, Some(taker(worker))).await.unwrap();
+    let delivered = store.deliver(signals, Some(offer(worker))).await.unwrap();
     assert_eq!(delivered.answers.len(), 3);
     let claimed: Vec<InstanceId> = delivered.claims.iter().map(|claim| claim.id).collect();
     assert_eq!(claimed, parked[2..]);

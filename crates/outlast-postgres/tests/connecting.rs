@@ -169,7 +169,7 @@ async fn assert_looks_and_writes_nothing(url: &str) {
     let store = options(url).read_only().connect().await.unwrap();
     let all = store.count(outlast_core::Filter::default()).await.unwrap();
     assert_eq!(all, outlast_core::Count::Exactly(1));
-    let findings = store.examine().await.unwrap();
+    let findings = store.doctor().await.unwrap();
     let writable = findings.iter().find(|it| it.check == "writable").unwrap();
     assert_eq!(writable.severity, outlast_core::Severity::Serious);
     assert!(!writable.remedy.is_empty());

@@ -37,7 +37,7 @@ impl Scene {
 }
 
 async fn found(store: &Postgres, check: &str) -> Option<Finding> {
-    let findings = store.examine().await.unwrap();
+    let findings = store.doctor().await.unwrap();
     let mut of_check = findings
         .into_iter()
         .filter(|finding| finding.check == check);
@@ -49,7 +49,7 @@ async fn found(store: &Postgres, check: &str) -> Option<Finding> {
 #[tokio::test]
 async fn every_check_is_answered() {
     let scene = Scene::open().await;
-    let findings = scene.store.examine().await.unwrap();
+    let findings = scene.store.doctor().await.unwrap();
     let checks: Vec<_> = findings.iter().map(|finding| finding.check).collect();
     assert_eq!(
         checks,
@@ -188,7 +188,7 @@ async fn an_idle_transaction_is_seen() {
     idle.batch_execute(&begin).await.unwrap();
     let (_, text) = outlast_postgres::testing::statements(&scene.schema)
         .into_iter()
-        .find(|(name, _)| *name == "examine/holders")
+        .find(|(name, _)| *name == "doctor/holders")
         .unwrap();
     let rows = support::raw()
         .await

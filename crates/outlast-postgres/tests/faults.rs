@@ -499,7 +499,7 @@ async fn assert_closed(store: &Postgres, claim: &Claim) {
         limit: 1,
         ..ListRequest::default()
     };
-    let survey = outlast_core::SurveyRequest {
+    let survey = outlast_core::StepCountRequest {
         after: None,
         limit: 1,
     };
@@ -535,10 +535,10 @@ async fn assert_closed(store: &Postgres, claim: &Claim) {
         store.queues().await.err(),
         store.workers().await.err(),
         store.operations(None).await.err(),
-        store.record(work::traffic(Timestamp(0))).await.err(),
+        store.add_run_stats(work::stats(Timestamp(0))).await.err(),
         store.rounds(id).await.err(),
-        store.survey(survey).await.err(),
-        store.traffic(Timestamp(0)).await.err(),
+        store.count_by_step(survey).await.err(),
+        store.run_stats(Timestamp(0)).await.err(),
     ];
     for (position, error) in errors.into_iter().enumerate() {
         let kind = error.as_ref().map(Error::kind);
@@ -546,7 +546,7 @@ async fn assert_closed(store: &Postgres, claim: &Claim) {
     }
 }
 
-/// Ends the store's connections right before a commit is sent, once it is armed.
+/// JoinSets the store's connections right before a commit is sent, once it is armed.
 struct CutBeforeCommit {
     armed: AtomicBool,
     application: String,
@@ -896,8 +896,8 @@ async fn a_claim_beside_which_the_lease_is_renewed_tells_what_it_took() {
 async fn a_delivery_beside_which_the_lease_is_renewed_has_locked_its_target() {
     renewed_before("deliver/deliver", async |store, worker, id| {
         let signal = NewSignal::new(Target::Id(id), "go", Json::null());
-        let taker = work::taker(worker);
-        let delivered = store.deliver(vec![signal], Some(taker)).await;
+        let offer = work::offer(worker);
+        let delivered = store.deliver(vec![signal], Some(offer)).await;
         let answers = delivered.unwrap().answers;
         assert!(
             matches!(answers[..], [Delivery::Delivered { .. }]),

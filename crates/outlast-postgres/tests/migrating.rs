@@ -10,8 +10,8 @@ mod example;
 
 use futures_util::future::join_all;
 use outlast_core::{
-    Answer, ClaimRef, Commit, ErrorKind, Extent, Inspect, InstanceId, Joined, Joining, Note,
-    Revision, Span, Status, Store, Ties, Verb,
+    Answer, ChildRange, ClaimRef, Commit, ErrorKind, Extent, Inspect, InstanceId, JoinProgress,
+    Joined, Links, Note, Revision, Status, Store, Verb,
 };
 use outlast_postgres::{Migrations, Options, Postgres, Roles, SCHEMA_VERSION, migrations_sql};
 use std::time::Duration;
@@ -245,7 +245,7 @@ async fn a_schema_of_the_first_version_keeps_its_rows_and_goes_on() {
         received: Vec::new(),
         outcome: work::wait_for("later"),
         answers_cancel: false,
-        ties: Ties::UNKNOWN,
+        links: Links::UNKNOWN,
         events: Vec::new(),
         mark: None,
     };
@@ -337,8 +337,8 @@ async fn a_workflow_that_waited_before_there_were_parts_is_woken_by_its_last_end
 
     let store = options(&schema).connect().await.unwrap();
     let waiting = work::get(&store, InstanceId(1)).await;
-    let parts = [Joining {
-        spans: vec![Span::whole(1), Span::whole(3)],
+    let parts = [JoinProgress {
+        spans: vec![ChildRange::whole(1), ChildRange::whole(3)],
         left: 2,
     }];
     assert_eq!(waiting.joining.as_deref(), Some(&parts[..]));

@@ -8,7 +8,7 @@ use outlast_core::{Answer, Inspect, Json, NewSignal, Store, Target};
 use outlast_postgres::Postgres;
 use std::time::Duration;
 use support::proxy::Proxy;
-use support::work::{self, claim, commit, done, insert, request, taker, task, wait_for, worker};
+use support::work::{self, claim, commit, done, insert, offer, request, task, wait_for, worker};
 use support::{drop_schema, unique_schema, url, url_of};
 
 #[tokio::test]
@@ -59,8 +59,8 @@ async fn a_transaction_is_one_round_trip_and_one_statement_one_message() {
         commit(&store, &first, wait_for("go")).await;
         proxy.count_anew();
         let signal = NewSignal::new(Target::Id(id), "go", Json::null());
-        let taker = taker(worker);
-        let delivered = store.deliver(vec![signal], Some(taker)).await.unwrap();
+        let offer = offer(worker);
+        let delivered = store.deliver(vec![signal], Some(offer)).await.unwrap();
         count("deliver by id and claim, inbox loaded");
         assert_eq!(delivered.claims[0].inbox.len(), 1);
         commit(&store, &delivered.claims[0], done()).await;

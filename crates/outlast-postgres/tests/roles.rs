@@ -9,7 +9,7 @@ use outlast_conformance::{Subject, Threads, suite, try_rule};
 use outlast_core::{
     Delivery, Error, ErrorKind, Extent, Filter, Inserted, Inspect, InstanceId, Json, ListRequest,
     ManualClock, NewInstance, NewSignal, Note, Outcome, Result, Scope, SignalOrInsert, Status,
-    Store, SurveyRequest, Target, WriteCheck,
+    StepCountRequest, Store, Target, WriteCheck,
 };
 use outlast_postgres::{Migrations, Options, Postgres, Roles, testing};
 use std::collections::BTreeSet;
@@ -349,11 +349,11 @@ async fn an_enqueuer_does_nothing_else() {
     assert_eq!(
         allowed,
         [
-            "examine/holders",
-            "examine/rights",
-            "examine/schema",
-            "examine/server",
-            "examine/table",
+            "doctor/holders",
+            "doctor/rights",
+            "doctor/schema",
+            "doctor/server",
+            "doctor/table",
             "notify/notify",
             "transaction/insert",
             "transaction/signal"
@@ -514,14 +514,17 @@ async fn a_reader_looks_at_everything_and_writes_nothing() {
     assert!(reader.workers().await.unwrap().is_empty());
     assert_eq!(reader.operations(None).await.unwrap().len(), 1);
     assert_eq!(reader.rounds(id).await.unwrap(), []);
-    let everything = SurveyRequest {
+    let everything = StepCountRequest {
         after: None,
         limit: 10,
     };
-    assert_eq!(reader.survey(everything).await.unwrap().groups.len(), 1);
+    assert_eq!(
+        reader.count_by_step(everything).await.unwrap().groups.len(),
+        1
+    );
     let now = reader.now().await.unwrap();
-    worker.record(work::traffic(now)).await.unwrap();
-    assert_eq!(reader.traffic(now).await.unwrap().runs.len(), 1);
+    worker.add_run_stats(work::stats(now)).await.unwrap();
+    assert_eq!(reader.run_stats(now).await.unwrap().runs.len(), 1);
     assert_eq!(worker.check_writes().await.unwrap(), WriteCheck::Works);
     assert_eq!(reader.check_writes().await.unwrap(), WriteCheck::NoRight);
 
@@ -789,11 +792,11 @@ async fn functions_and_operators_of_strangers_are_never_called() {
     let scene = Scene::named(unique_schema(), database.url.clone()).await;
     let worker = scene.store("worker").await;
     // What is handed over with a delivery is found by machine || '/' || version.
-    let taker = work::worker(&worker).await;
+    let offer = work::worker(&worker).await;
     let id = work::insert(&worker, task().correlation_key("order:0")).await;
     assert_eq!(park(&worker, "order:0").await, id);
     let signal = NewSignal::new(Target::Id(id), "paid", Json::null());
-    let delivered = worker.deliver(vec![signal], Some(work::taker(taker))).await;
+    let delivered = worker.deliver(vec![signal], Some(work::offer(offer))).await;
     assert_eq!(delivered.unwrap().claims.len(), 1);
     // The trap is set: whoever looks names up as usual falls into it.
     let caught = scene.client("worker").await;

@@ -653,7 +653,7 @@ async fn names_that_would_be_refused_today_are_still_found() {
     let both = Both::open().await;
     both.run(
         "insert into outlast.instances
-            (fsm, fsm_version, step, state, status, queue, priority, eligible_at, correlation_key,
+            (machine, machine_version, step, state, status, queue, priority, eligible_at, correlation_key,
              correlation_scope, correlation_guard, inserted_at, updated_at)
          values (E'ta\\u200bsk', 1, E'sta\\u200brt', '1', 'runnable', E'de\\u200bfault', 0, outlast.now(),
                  E'k\\u202e', '{runnable}', E'k\\u202e', outlast.now(), outlast.now())",

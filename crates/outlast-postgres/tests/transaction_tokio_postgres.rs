@@ -104,7 +104,7 @@ async fn the_functions_read_by_index_however_the_tables_have_grown() {
         }
     }
     let fill = format!(
-        "insert into {schema}.instances (fsm, fsm_version, step, state, status, queue, priority, eligible_at,
+        "insert into {schema}.instances (machine, machine_version, step, state, status, queue, priority, eligible_at,
                 correlation_key, correlation_scope, correlation_guard, inserted_at, updated_at)
          select 'task', 1, 'start', 'null', 'runnable', 'default', 0, now(), n, '{{runnable}}', n, now(), now()
            from generate_series(1, 50000) n;

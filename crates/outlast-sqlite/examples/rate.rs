@@ -18,7 +18,7 @@
 use outlast_core::limits::HISTORY_PAGE_MAX;
 use outlast_core::{
     Answer, Claim, ClaimRef, ClaimRequest, Commit, EventKind, Flowing, HistoryRequest, Inspect,
-    Join, Json, MachineVersion, NewEvent, NewInstance, NewWorker, Outcome, Proceed, Store, Ties,
+    Join, Json, Links, MachineVersion, NewEvent, NewInstance, NewWorker, Outcome, Proceed, Store,
     WorkerId,
 };
 use outlast_sqlite::Sqlite;
@@ -184,12 +184,12 @@ async fn run_steps(
         let claims = claim(store, worker, settings.batch).await;
         let mut held: Vec<_> = claims
             .iter()
-            .map(|it| (it.reference(), it.ties()))
+            .map(|it| (it.reference(), it.links()))
             .collect();
         for left in (0..steps).rev() {
             let commits: Vec<_> = held
                 .iter()
-                .map(|(claim, ties)| outcome(*claim, *ties, left, is_flow))
+                .map(|(claim, links)| outcome(*claim, *links, left, is_flow))
                 .collect();
             let committed = store.commit(commits.into()).await.unwrap();
             for ((claim, _), answer) in held.iter_mut().zip(committed.answers) {
@@ -203,7 +203,7 @@ async fn run_steps(
     }
 }
 
-fn outcome(claim: ClaimRef, ties: Ties, left: usize, is_flow: bool) -> Commit {
+fn outcome(claim: ClaimRef, links: Links, left: usize, is_flow: bool) -> Commit {
     let document = Json::parse(format!(r#"{{"number":{},"left":{left}}}"#, claim.id)).unwrap();
     let events = match is_flow {
         true => vec![event(left as i32 + 1, document.clone())],
@@ -223,7 +223,7 @@ fn outcome(claim: ClaimRef, ties: Ties, left: usize, is_flow: bool) -> Commit {
         received: Vec::new(),
         outcome,
         answers_cancel: false,
-        ties,
+        links,
         events,
         mark: None,
     }

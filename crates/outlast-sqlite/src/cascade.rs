@@ -4,9 +4,9 @@
 //! call of the verb takes the oldest and tells some of them.
 
 use crate::decode;
+use crate::effects::Effects;
 use crate::error::Fault;
-use crate::operate::{self, Standing};
-use crate::settle::Effects;
+use crate::operate::{self, TargetRow};
 use crate::tx::Tx;
 use outlast_core::{
     CancelAnswer, CascadeAction, CascadeRequest, Cascaded, ClosePolicy, Extent, InstanceId, Note,
@@ -21,8 +21,8 @@ const MOVE_ON: &str = include_str!("../sql/cascade/move_on.sql");
 const REMOVE: &str = include_str!("../sql/cascade/remove.sql");
 const ANY: &str = include_str!("../sql/cascade/any.sql");
 
-/// Word for the children of some rounds.
-pub(crate) struct Word {
+/// CascadeRow for the children of some rounds.
+pub(crate) struct CascadeRow {
     pub(crate) parent: InstanceId,
     from_round: i32,
     upto_round: i32,
@@ -32,10 +32,10 @@ pub(crate) struct Word {
     note: Note,
 }
 
-impl Word {
+impl CascadeRow {
     /// For all children so far, to be told as their policies say.
-    pub(crate) fn by_policy(parent: InstanceId, round: i32, note: Note) -> Word {
-        Word {
+    pub(crate) fn by_policy(parent: InstanceId, round: i32, note: Note) -> CascadeRow {
+        CascadeRow {
             parent,
             from_round: 1,
             upto_round: round,
@@ -51,8 +51,8 @@ impl Word {
         round: i32,
         rest: ClosePolicy,
         note: Note,
-    ) -> Option<Word> {
-        Some(Word {
+    ) -> Option<CascadeRow> {
+        Some(CascadeRow {
             parent,
             from_round: round,
             upto_round: round,
@@ -68,8 +68,8 @@ impl Word {
         round: i32,
         action: CascadeAction,
         note: &Note,
-    ) -> Option<Word> {
-        (round > 0).then(|| Word {
+    ) -> Option<CascadeRow> {
+        (round > 0).then(|| CascadeRow {
             parent,
             from_round: 1,
             upto_round: round,
@@ -81,7 +81,7 @@ impl Word {
 }
 
 /// Leaves word for children, to be told by the verb.
-pub(crate) fn leave(tx: &Tx<'_>, word: &Word) -> Result<(), Fault> {
+pub(crate) fn leave(tx: &Tx<'_>, word: &CascadeRow) -> Result<(), Fault> {
     tx.prepare(LEAVE)?.execute(params![
         word.parent.0,
         word.from_round,
@@ -107,11 +107,11 @@ pub(crate) fn cascade(tx: &Tx<'_>, request: CascadeRequest) -> Result<Cascaded, 
     let mut effects = Effects::default();
     let mut standings = Vec::with_capacity(batch.len());
     for (_, id) in &batch {
-        standings.extend(operate::standing(tx, *id)?);
+        standings.extend(operate::target_row(tx, *id)?);
     }
     if left.extent == Extent::Tree {
         for child in &standings {
-            let word = Word::of_tree(child.id, child.round, left.action, &left.note);
+            let word = CascadeRow::of_tree(child.id, child.round, left.action, &left.note);
             word.into_iter().for_each(|word| effects.tree(word));
         }
     }
@@ -125,7 +125,7 @@ pub(crate) fn cascade(tx: &Tx<'_>, request: CascadeRequest) -> Result<Cascaded, 
     Ok(cascaded)
 }
 
-/// Word that was left, and for whom it still is: those before this (round, id).
+/// CascadeRow that was left, and for whom it still is: those before this (round, id).
 struct Left {
     id: i64,
     parent: InstanceId,
@@ -185,7 +185,7 @@ fn move_on(tx: &Tx<'_>, left: &Left, told: &[(i32, InstanceId)], max: usize) -> 
 
 fn tell(
     tx: &Tx<'_>,
-    child: &Standing,
+    child: &TargetRow,
     left: &Left,
     effects: &mut Effects,
     cascaded: &mut Cascaded,

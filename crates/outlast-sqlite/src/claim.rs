@@ -1,12 +1,12 @@
 //! Taking work.
 
 use crate::decode::Columns;
+use crate::effects::{Effects, Ended};
 use crate::error::Fault;
-use crate::settle::{Effects, Ended};
 use crate::tx::Tx;
-use crate::{decode, inbox, lease, line};
+use crate::{decode, inbox, lease, partition_line};
 use outlast_core::{
-    Claim, ClaimRequest, Claimed, InstanceId, MachineVersion, QueueNames, Revision, Taker,
+    Claim, ClaimOffer, ClaimRequest, Claimed, InstanceId, MachineVersion, QueueNames, Revision,
     Timestamp, WorkerId, limits,
 };
 use rusqlite::{OptionalExtension, Row, params};
@@ -63,19 +63,19 @@ pub(crate) fn claim(
 /// answered beside.
 pub(crate) fn take_woken(
     tx: &Tx<'_>,
-    taker: &Taker,
+    offer: &ClaimOffer,
     woken: &BTreeMap<InstanceId, String>,
 ) -> Result<(Vec<Claim>, QueueNames), Fault> {
-    let registered = registered(&taker.machines);
+    let registered = registered(&offer.machines);
     let (mut taken, mut left) = (Vec::new(), QueueNames::new());
     for (id, queue) in woken {
-        let claim = match taker.queues.contains(queue) {
+        let claim = match offer.queues.contains(queue) {
             true => woken_claim(tx, *id, &registered)?,
             false => None,
         };
         match claim {
             Some(claim) => {
-                take(tx, *id, taker.worker)?;
+                take(tx, *id, offer.worker)?;
                 taken.push(Taken { id: *id, claim });
             }
             None => {
@@ -350,9 +350,9 @@ impl<'a, 'c> Walk<'a, 'c> {
         let id = InstanceId(row.position.id);
         // One that this claim has taken executes by now, so this also finds the key's second (I8).
         if let Some(key) = &row.partition_key
-            && line::is_busy(self.tx, key)?
+            && partition_line::is_busy(self.tx, key)?
         {
-            return line::hold(self.tx, id);
+            return partition_line::hold(self.tx, id);
         }
         take(self.tx, id, self.request.worker)?;
         if let Ok(Found { claim, .. }) = &mut claim {

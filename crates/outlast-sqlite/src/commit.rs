@@ -1,24 +1,24 @@
 //! Writing outcomes.
 
+mod continue_as_new;
 mod fan_out;
-mod flow;
+mod fenced_row;
 mod release;
-mod renew;
-mod standing;
+mod workflow_outcome;
 
+pub(crate) use fenced_row::Left;
 pub(crate) use release::release;
-pub(crate) use standing::Left;
 
+use crate::effects::Effects;
 use crate::error::Fault;
-use crate::settle::Effects;
 use crate::tx::Tx;
-use crate::{history, inbox};
+use crate::{history_events, inbox};
+use fenced_row::fence;
 use outlast_core::{
     Answer, CancelRequest, ClaimRef, Commit, Committed, InstanceId, Invalid, Json, Outcome,
     Proceed, Status, limits,
 };
 use rusqlite::params;
-use standing::fence;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -120,13 +120,13 @@ fn looks_into_inbox(commit: &Commit) -> Option<InstanceId> {
     let looks = match &commit.outcome {
         Outcome::Wait { .. }
         | Outcome::Done { .. }
-        | Outcome::Stop { .. }
+        | Outcome::Fail { .. }
         | Outcome::Cancel { .. } => true,
         Outcome::Flow { .. } => commit.outcome.park().is_some_and(|it| !it.names.is_empty()),
         Outcome::Next { .. }
         | Outcome::Retry { .. }
         | Outcome::FanOut { .. }
-        | Outcome::Renew { .. } => false,
+        | Outcome::ContinueAsNew { .. } => false,
     };
     looks.then_some(commit.claim.id)
 }
@@ -179,10 +179,10 @@ fn write(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Faul
         } => retry(tx, commit, state, *delay, error.as_deref(), batch)?,
         Outcome::Wait { .. } => wait(tx, commit, batch)?,
         Outcome::FanOut { .. } => fan_out::fan_out(tx, commit, batch)?,
-        Outcome::Flow { .. } => flow::flow(tx, commit, batch, &mut cancel)?,
-        Outcome::Renew { state } => renew::renew(tx, commit, state, batch)?,
+        Outcome::Flow { .. } => workflow_outcome::flow(tx, commit, batch, &mut cancel)?,
+        Outcome::ContinueAsNew { state } => continue_as_new::renew(tx, commit, state, batch)?,
         Outcome::Done { result } => end(tx, commit, Status::Done, Some(result), None, batch)?,
-        Outcome::Stop { reason } => end(tx, commit, Status::Failed, None, Some(reason), batch)?,
+        Outcome::Fail { reason } => end(tx, commit, Status::Failed, None, Some(reason), batch)?,
         Outcome::Cancel { reason } => {
             end(tx, commit, Status::Cancelled, None, Some(reason), batch)?
         }
@@ -190,21 +190,21 @@ fn write(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Faul
     let Some(status) = status else {
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("events-without-fence") {
-            history::append(tx, claim.id, &commit.events)?;
+            history_events::append(tx, claim.id, &commit.events)?;
         }
         return Ok(cancel.map_or(Answer::Lost, Answer::Cancel));
     };
     match &commit.outcome {
         // They write their events themselves.
         Outcome::Flow { .. }
-        | Outcome::Renew { .. }
+        | Outcome::ContinueAsNew { .. }
         | Outcome::Done { .. }
-        | Outcome::Stop { .. }
+        | Outcome::Fail { .. }
         | Outcome::Cancel { .. } => {}
         Outcome::Next { .. }
         | Outcome::Retry { .. }
         | Outcome::Wait { .. }
-        | Outcome::FanOut { .. } => history::append(tx, claim.id, &commit.events)?,
+        | Outcome::FanOut { .. } => history_events::append(tx, claim.id, &commit.events)?,
     }
     if commit.outcome.consumes() {
         inbox::consume(tx, claim.id, &commit.received)?;
@@ -243,10 +243,10 @@ fn keep_claim(
     if write(commit.answers_cancel)? == 1 {
         return Ok(Some(Status::Executing));
     }
-    let Some(standing) = fence(tx, claim)? else {
+    let Some(fenced) = fence(tx, claim)? else {
         return Ok(None);
     };
-    *cancel = standing.cancel;
+    *cancel = fenced.cancel;
     write(true)?;
     Ok(Some(Status::Executing))
 }
@@ -258,12 +258,12 @@ fn requeue(
     state: &Json,
     batch: &mut Batch,
 ) -> Result<Option<Status>, Fault> {
-    let Some(standing) = fence(tx, claim)? else {
+    let Some(fenced) = fence(tx, claim)? else {
         return Ok(None);
     };
     let values = params![claim.id.0, claim.revision.0, step, state.as_str(), tx.now.0];
     tx.prepare(NEXT_REQUEUE)?.execute(values)?;
-    standing.leave_for(tx, Status::Runnable, tx.now, &mut batch.effects.woken)
+    fenced.leave_for(tx, Status::Runnable, tx.now, &mut batch.effects.woken)
 }
 
 /// The same step again. One that is asked to end does not wait for it.
@@ -276,10 +276,10 @@ fn retry(
     batch: &mut Batch,
 ) -> Result<Option<Status>, Fault> {
     let claim = commit.claim;
-    let Some(standing) = fence(tx, claim)? else {
+    let Some(fenced) = fence(tx, claim)? else {
         return Ok(None);
     };
-    let eligible_at = match standing.meets_cancel(commit) {
+    let eligible_at = match fenced.meets_cancel(commit) {
         true => tx.now,
         false => tx.now + delay,
     };
@@ -292,7 +292,7 @@ fn retry(
         tx.now.0
     ];
     tx.prepare(RETRY)?.execute(values)?;
-    standing.leave_for(tx, Status::Runnable, eligible_at, &mut batch.effects.woken)
+    fenced.leave_for(tx, Status::Runnable, eligible_at, &mut batch.effects.woken)
 }
 
 /// Parks, or goes straight on when a match is in the inbox that the step was not handed (PROTOCOL §3 #2
@@ -308,11 +308,11 @@ fn wait(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Option<Status
         return Ok(None);
     };
     let claim = commit.claim;
-    let Some(standing) = fence(tx, claim)? else {
+    let Some(fenced) = fence(tx, claim)? else {
         return Ok(None);
     };
     let names = array(names);
-    let goes_on = has_match(tx, commit, &names, batch)? || standing.meets_cancel(commit);
+    let goes_on = has_match(tx, commit, &names, batch)? || fenced.meets_cancel(commit);
     let status = match goes_on {
         true => Status::Runnable,
         false => Status::AwaitingSignal,
@@ -329,7 +329,7 @@ fn wait(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Option<Status
         tx.now.0
     ];
     tx.prepare(WAIT)?.execute(values)?;
-    standing.leave_for(tx, status, tx.now, &mut batch.effects.woken)
+    fenced.leave_for(tx, status, tx.now, &mut batch.effects.woken)
 }
 
 /// Whether a signal of one of these names is in the inbox that the step was not handed.
@@ -350,11 +350,11 @@ fn end(
     reason: Option<&String>,
     batch: &mut Batch,
 ) -> Result<Option<Status>, Fault> {
-    let (claim, ties) = (commit.claim, commit.ties);
-    let is_tied = ties.parent || ties.partition_key || ties.children || ties.window;
+    let (claim, links) = (commit.claim, commit.links);
+    let is_tied = links.parent || links.partition_key || links.children || links.window;
     let ended = match is_tied {
         true => match fence(tx, claim)? {
-            Some(standing) => Some(standing.ended(claim.id, status)),
+            Some(fenced) => Some(fenced.ended(claim.id, status)),
             None => return Ok(None),
         },
         false => None,
@@ -371,7 +371,7 @@ fn end(
     if written == 0 {
         return Ok(None);
     }
-    history::write(tx, claim.id, &commit.events)?;
+    history_events::write(tx, claim.id, &commit.events)?;
     if batch.owners.contains(&claim.id) {
         inbox::empty(tx, claim.id)?;
     }

@@ -1,8 +1,8 @@
 //! From columns to the contract's types.
 
-use crate::settle::Place;
+use crate::effects::Place;
 use outlast_core::{
-    Barrier, CancelRequest, Child, ClosePolicy, Event, Instance, InstanceId, Joining, Json,
+    Barrier, CancelRequest, Child, ClosePolicy, Event, Instance, InstanceId, JoinProgress, Json,
     Operation, OperationId, Parent, Revision, Signal, SignalId, SignalRow, Status, Timestamp,
     Until, Worker, WorkerId,
 };
@@ -18,8 +18,8 @@ pub(crate) fn instance(row: &Row<'_>) -> rusqlite::Result<Instance> {
     let stored: Status = word(row, "status")?;
     Ok(Instance {
         id: InstanceId(row.get("id")?),
-        machine: row.get("fsm")?,
-        version: row.get("fsm_version")?,
+        machine: row.get("machine")?,
+        version: row.get("machine_version")?,
         step: row.get("step")?,
         state: json(row, "state")?,
         status: stored.derived(awaits.as_ref().is_some_and(|names| !names.is_empty())),
@@ -65,8 +65,8 @@ pub(crate) fn child(row: &Row<'_>) -> rusqlite::Result<Child> {
         position: row.get("parent_position")?,
         on_parent_close: policy(row, "on_parent_close")?,
         held: row.get::<_, Option<bool>>("held")? == Some(true),
-        machine: row.get("fsm")?,
-        version: row.get("fsm_version")?,
+        machine: row.get("machine")?,
+        version: row.get("machine_version")?,
         run: row.get("run")?,
         status: word(row, "status")?,
         state: json(row, "state")?,
@@ -90,10 +90,10 @@ pub(crate) fn cancel(row: &Row<'_>) -> rusqlite::Result<Option<CancelRequest>> {
 }
 
 /// What a workflow waits for, part by part, or has last waited for.
-pub(crate) fn joining(row: &Row<'_>) -> rusqlite::Result<Option<Vec<Joining>>> {
+pub(crate) fn joining(row: &Row<'_>) -> rusqlite::Result<Option<Vec<JoinProgress>>> {
     let spans: Option<Vec<[i32; 4]>> = decoded(row, "joining")?;
     let left: Vec<i32> = list(row, "joining_left")?;
-    Ok(spans.map(|spans| Joining::stored(&spans, &left)))
+    Ok(spans.map(|spans| JoinProgress::stored(&spans, &left)))
 }
 
 /// The place of a child in its parent's round.

@@ -5,8 +5,8 @@ use crate::insert::{self, Added};
 use crate::tx::Tx;
 use crate::{claim, lease};
 use outlast_core::{
-    Delivered, Delivery, InstanceId, NewSignal, QueueNames, SignalId, SignalOrInsert,
-    SignalledOrInserted, Taker, Target, limits,
+    ClaimOffer, Delivered, Delivery, InstanceId, NewSignal, QueueNames, SignalId, SignalOrInsert,
+    SignalledOrInserted, Target, limits,
 };
 use rusqlite::{OptionalExtension, Row, params};
 use std::collections::{BTreeMap, HashMap};
@@ -24,10 +24,10 @@ const WAKE: &str = include_str!("../sql/deliver/wake.sql");
 pub(crate) fn deliver(
     tx: &Tx<'_>,
     signals: &[NewSignal],
-    claim_for: Option<&Taker>,
+    claim_for: Option<&ClaimOffer>,
 ) -> Result<Delivered, Fault> {
-    if let Some(taker) = claim_for {
-        lease::require_alive(tx, "deliver", taker.worker)?;
+    if let Some(offer) = claim_for {
+        lease::require_alive(tx, "deliver", offer.worker)?;
     }
     let mut delivered = Delivered::default();
     let (mut sizes, mut woken) = (InboxSizes::default(), Woken::default());
@@ -36,7 +36,7 @@ pub(crate) fn deliver(
         delivered.answers.push(answer);
     }
     (delivered.claims, delivered.woken) = match claim_for {
-        Some(taker) => claim::take_woken(tx, taker, &woken)?,
+        Some(offer) => claim::take_woken(tx, offer, &woken)?,
         None => (Vec::new(), woken.into_values().collect()),
     };
     Ok(delivered)

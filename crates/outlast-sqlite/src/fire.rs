@@ -1,8 +1,8 @@
 //! Waking waits and joins whose deadline has come.
 
-use crate::cascade::Word;
+use crate::cascade::CascadeRow;
+use crate::effects::Effects;
 use crate::error::Fault;
-use crate::settle::Effects;
 use crate::tx::Tx;
 use crate::{decode, join};
 use outlast_core::{ClosePolicy, Fired, InstanceId, Joined, Status, Timestamp};
@@ -54,7 +54,7 @@ struct Joins {
 }
 
 impl Joins {
-    fn of_rest(&self, parent: InstanceId) -> Option<Word> {
+    fn of_rest(&self, parent: InstanceId) -> Option<CascadeRow> {
         join::of_rest(
             parent,
             self.round,

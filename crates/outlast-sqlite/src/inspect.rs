@@ -27,7 +27,7 @@ const COUNT_DELAYED: &str = include_str!("../sql/inspect/count_delayed.sql");
 const EXECUTING: &str = include_str!("../sql/inspect/executing.sql");
 const WORKERS: &str = include_str!("../sql/inspect/workers.sql");
 const OPERATIONS: &str = include_str!("../sql/inspect/operations.sql");
-const CLOSURES: &str = include_str!("../sql/inspect/closures.sql");
+const CLOSE_ACTIONS: &str = include_str!("../sql/inspect/close_actions.sql");
 const OPERATIONS_OF: &str = include_str!("../sql/inspect/operations_of.sql");
 
 pub(crate) fn get(tx: &Tx<'_>, id: InstanceId) -> Result<Option<Instance>, Fault> {
@@ -99,14 +99,14 @@ pub(crate) fn operations(
     }
 }
 
-pub(crate) fn closures(
+pub(crate) fn close_actions(
     tx: &Tx<'_>,
     parent: InstanceId,
     after: Option<OperationId>,
 ) -> Result<Vec<Operation>, Fault> {
     let after = after.map_or(i64::MIN, |id| id.0);
     let values = params![parent.0, after, PAGE_MAX as i64];
-    all(tx, CLOSURES, values, decode::operation)
+    all(tx, CLOSE_ACTIONS, values, decode::operation)
 }
 
 pub(crate) fn queues(tx: &Tx<'_>) -> Result<Vec<QueueSummary>, Fault> {

@@ -1,11 +1,11 @@
 //! Joins: counting ended children with the parent that waits for them, and waking it when that decides.
 
-use crate::cascade::Word;
+use crate::cascade::CascadeRow;
 use crate::commit::array;
 use crate::decode;
 use crate::error::Fault;
 use crate::tx::Tx;
-use outlast_core::{ClosePolicy, InstanceId, Joined, Joining, QueueNames, Until, joined_note};
+use outlast_core::{ClosePolicy, InstanceId, JoinProgress, Joined, QueueNames, Until, joined_note};
 use rusqlite::{OptionalExtension, Row, params};
 use std::collections::BTreeSet;
 
@@ -25,16 +25,16 @@ pub(crate) struct ChildEnd {
 
 /// How many children ended together.
 #[derive(Default)]
-struct Tally {
+struct EndedChildren {
     ended: i32,
     failed: i32,
     /// Of those that ended badly, the first in the order they were asked for.
     first_failure: Option<InstanceId>,
 }
 
-impl Tally {
-    fn of<'a>(children: impl Iterator<Item = &'a ChildEnd>) -> Tally {
-        let mut tally = Tally::default();
+impl EndedChildren {
+    fn of<'a>(children: impl Iterator<Item = &'a ChildEnd>) -> EndedChildren {
+        let mut tally = EndedChildren::default();
         for child in children {
             tally.ended += 1;
             if child.is_bad {
@@ -78,7 +78,11 @@ impl Barrier {
     }
 
     /// Wakes the parent if the join is decided. Answers word for the children it was decided without.
-    pub(crate) fn decide(self, tx: &Tx<'_>, woken: &mut QueueNames) -> Result<Option<Word>, Fault> {
+    pub(crate) fn decide(
+        self,
+        tx: &Tx<'_>,
+        woken: &mut QueueNames,
+    ) -> Result<Option<CascadeRow>, Fault> {
         let Some(joined) = self.decided() else {
             return Ok(None);
         };
@@ -100,7 +104,7 @@ pub(crate) fn join(
     parent: InstanceId,
     ended: &[ChildEnd],
     woken: &mut QueueNames,
-) -> Result<Option<Word>, Fault> {
+) -> Result<Option<CascadeRow>, Fault> {
     let counted = match count_round(tx, parent, ended)? {
         Some(barrier) => Some(barrier),
         None => count_parts(tx, parent, ended)?,
@@ -119,7 +123,7 @@ fn count_round(
 ) -> Result<Option<Barrier>, Fault> {
     let rounds: BTreeSet<i32> = ended.iter().map(|child| child.round).collect();
     for round in rounds {
-        let tally = Tally::of(ended.iter().filter(|child| child.round == round));
+        let tally = EndedChildren::of(ended.iter().filter(|child| child.round == round));
         let values = params![
             parent.0,
             round,
@@ -163,7 +167,7 @@ fn count_parts(
         part.left = part.left.saturating_sub_unsigned(ended as u32).max(0);
     }
     let left: Vec<i32> = parts.iter().map(|part| part.left).collect();
-    let tally = Tally::of(awaited.into_iter());
+    let tally = EndedChildren::of(awaited.into_iter());
     let values = params![
         parent.0,
         array(&left),
@@ -179,7 +183,7 @@ fn count_parts(
 }
 
 /// Whether the end of a child is one that a part waits for.
-fn counts(part: &Joining, child: &ChildEnd) -> bool {
+fn counts(part: &JoinProgress, child: &ChildEnd) -> bool {
     #[cfg(outlast_mutants)]
     if outlast_core::mutant::is("parts-are-counted-together") {
         return true;
@@ -194,16 +198,16 @@ pub(crate) fn wake(tx: &Tx<'_>, parent: InstanceId, joined: Joined) -> Result<()
     Ok(())
 }
 
-/// Word for the children that a join was decided without, if there are any and they are to be told.
+/// CascadeRow for the children that a join was decided without, if there are any and they are to be told.
 pub(crate) fn of_rest(
     parent: InstanceId,
     round: i32,
     pending: i32,
     rest: ClosePolicy,
     joined: Joined,
-) -> Option<Word> {
+) -> Option<CascadeRow> {
     match pending {
         0 => None,
-        _ => Word::of_rest(parent, round, rest, joined_note(parent, joined)),
+        _ => CascadeRow::of_rest(parent, round, rest, joined_note(parent, joined)),
     }
 }

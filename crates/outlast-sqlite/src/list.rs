@@ -204,8 +204,8 @@ impl Conditions {
             }
         };
         let text = |text: &Option<String>| text.clone().map(Value::from);
-        add("fsm =", text(&filter.machine));
-        add("fsm_version =", filter.version.map(Value::from));
+        add("machine =", text(&filter.machine));
+        add("machine_version =", filter.version.map(Value::from));
         add("step =", text(&filter.step));
         add("queue =", text(&filter.queue));
         add("correlation_key =", text(&filter.correlation_key));

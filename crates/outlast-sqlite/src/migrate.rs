@@ -46,6 +46,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "bounds",
         sql: include_str!("../migrations/0008_bounds.sql"),
     },
+    Migration {
+        version: 9,
+        name: "machine columns",
+        sql: include_str!("../migrations/0009_machine_columns.sql"),
+    },
 ];
 
 /// One change of the schema.

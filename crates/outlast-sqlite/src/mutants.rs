@@ -66,7 +66,7 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     ("retried-child-of-a-workflow-is-counted", sql!("operate/count_again"), " and joining is null", ""),
     ("step-is-not-told-of-a-cancel", sql!("commit/flow_keep"), "(?5 or cancel_requested_at is null or cancel_answered)", "?5 is not null"),
     ("flow-without-fence", sql!("commit/flow_keep"), "and revision = ?2 and status = 'executing'", "and ?2 is not null"),
-    ("renewal-goes-on-counting", sql!("commit/renew"), "events = 0,", "events = events,"),
+    ("renewal-goes-on-counting", sql!("commit/continue_as_new"), "events = 0,", "events = events,"),
     ("runs-are-kept-for-ever", sql!("history/forget"), "where instance_id = ?1", "where false and instance_id = ?1"),
     ("history-outlives-its-instance", sql!("collect/remove_events"), "where instance_id = ?1", "where false and instance_id = ?1"),
     ("reconciler-wakes-no-workflow", sql!("reconcile/lives"), " and child.finished_at is null", ""),

@@ -1,10 +1,10 @@
 //! What people do to instances and queues, each act recorded beside its effect.
 
-use crate::cascade::Word;
+use crate::cascade::CascadeRow;
+use crate::effects::{Effects, Ended, Place};
 use crate::error::Fault;
-use crate::settle::{Effects, Ended, Place};
 use crate::tx::Tx;
-use crate::{collect, decode, inbox, line};
+use crate::{collect, decode, inbox, partition_line};
 use outlast_core::{
     CancelAnswer, Cancelled, CascadeAction, ClosePolicy, DeleteAnswer, Extent, InstanceId, Note,
     Parent, QueueNames, Retried, RetryAnswer, Status, TerminateAnswer, Terminated, Timestamp, Verb,
@@ -12,7 +12,7 @@ use outlast_core::{
 use rusqlite::{OptionalExtension, Row, params};
 use std::collections::BTreeSet;
 
-const STANDING: &str = include_str!("../sql/operate/standing.sql");
+const STANDING: &str = include_str!("../sql/operate/target_row.sql");
 const CANCEL: &str = include_str!("../sql/operate/cancel.sql");
 const HASTEN: &str = include_str!("../sql/operate/hasten.sql");
 const TERMINATE: &str = include_str!("../sql/operate/terminate.sql");
@@ -35,7 +35,7 @@ pub(crate) fn cancel(
 ) -> Result<Cancelled, Fault> {
     let mut effects = Effects::default();
     leave_for_trees(tx, ids, extent, CascadeAction::Cancel, note, &mut effects)?;
-    let answers = by_id(ids, |id| match standing(tx, id)? {
+    let answers = by_id(ids, |id| match target_row(tx, id)? {
         Some(row) => request_cancel(tx, &row, note, None, &mut effects),
         None => Ok(CancelAnswer::NotFound),
     })?;
@@ -47,7 +47,7 @@ pub(crate) fn cancel(
     })
 }
 
-/// Ends instances as cancelled.
+/// JoinSets instances as cancelled.
 pub(crate) fn terminate(
     tx: &Tx<'_>,
     ids: &[InstanceId],
@@ -63,7 +63,7 @@ pub(crate) fn terminate(
         note,
         &mut effects,
     )?;
-    let answers = by_id(ids, |id| match standing(tx, id)? {
+    let answers = by_id(ids, |id| match target_row(tx, id)? {
         Some(row) => put_an_end(tx, &row, note, None, &mut effects),
         None => Ok(TerminateAnswer::NotFound),
     })?;
@@ -75,7 +75,7 @@ pub(crate) fn terminate(
     })
 }
 
-/// Word for what descends from the instances: each tree once, by id, ended or not.
+/// CascadeRow for what descends from the instances: each tree once, by id, ended or not.
 fn leave_for_trees(
     tx: &Tx<'_>,
     ids: &[InstanceId],
@@ -89,8 +89,8 @@ fn leave_for_trees(
         Extent::Tree => ids.iter().copied().collect(),
     };
     for id in roots {
-        let word = match standing(tx, id)? {
-            Some(row) => Word::of_tree(id, row.round, action, note),
+        let word = match target_row(tx, id)? {
+            Some(row) => CascadeRow::of_tree(id, row.round, action, note),
             None => None,
         };
         word.into_iter().for_each(|word| effects.tree(word));
@@ -101,7 +101,7 @@ fn leave_for_trees(
 /// Asks an instance to end. One that waits for a place in a window has not begun, and ends at once.
 pub(crate) fn request_cancel(
     tx: &Tx<'_>,
-    row: &Standing,
+    row: &TargetRow,
     note: &Note,
     cause: Option<InstanceId>,
     effects: &mut Effects,
@@ -125,7 +125,7 @@ pub(crate) fn request_cancel(
 }
 
 /// Lets an instance that nobody runs come to its answer.
-fn hasten(tx: &Tx<'_>, row: &Standing, effects: &mut Effects) -> Result<(), Fault> {
+fn hasten(tx: &Tx<'_>, row: &TargetRow, effects: &mut Effects) -> Result<(), Fault> {
     let waits = match row.status {
         Status::AwaitingSignal | Status::Sleeping | Status::AwaitingChildren => true,
         Status::Runnable => row.eligible_at > tx.now,
@@ -138,15 +138,15 @@ fn hasten(tx: &Tx<'_>, row: &Standing, effects: &mut Effects) -> Result<(), Faul
     effects.woken.insert(row.queue.clone());
     // It may have become the first of its line.
     if let Some(key) = row.partition_key.as_ref().filter(|_| row.blocked) {
-        line::let_through(tx, key, &mut effects.woken)?;
+        partition_line::let_through(tx, key, &mut effects.woken)?;
     }
     Ok(())
 }
 
-/// Ends an instance as cancelled, whatever it does.
+/// JoinSets an instance as cancelled, whatever it does.
 pub(crate) fn put_an_end(
     tx: &Tx<'_>,
-    row: &Standing,
+    row: &TargetRow,
     note: &Note,
     cause: Option<InstanceId>,
     effects: &mut Effects,
@@ -167,7 +167,7 @@ pub(crate) fn put_an_end(
     Ok(TerminateAnswer::Terminated(before))
 }
 
-fn end(tx: &Tx<'_>, row: &Standing, error: String, effects: &mut Effects) -> Result<(), Fault> {
+fn end(tx: &Tx<'_>, row: &TargetRow, error: String, effects: &mut Effects) -> Result<(), Fault> {
     tx.prepare(TERMINATE)?
         .execute(params![row.id.0, error, tx.now.0])?;
     inbox::empty(tx, row.id)?;
@@ -195,7 +195,7 @@ fn retry_one(
     note: &Note,
     woken: &mut QueueNames,
 ) -> Result<RetryAnswer, Fault> {
-    let Some(Standing { status: before, .. }) = standing(tx, id)? else {
+    let Some(TargetRow { status: before, .. }) = target_row(tx, id)? else {
         return Ok(RetryAnswer::NotFound);
     };
     if !matches!(before, Status::Failed | Status::Cancelled) {
@@ -251,7 +251,7 @@ pub(crate) fn delete(
 }
 
 fn delete_one(tx: &Tx<'_>, id: InstanceId, note: &Note) -> Result<DeleteAnswer, Fault> {
-    let Some(Standing { status: before, .. }) = standing(tx, id)? else {
+    let Some(TargetRow { status: before, .. }) = target_row(tx, id)? else {
         return Ok(DeleteAnswer::NotFound);
     };
     if !before.is_terminal() {
@@ -306,7 +306,7 @@ fn by_id<A>(
 }
 
 /// Where an instance stands, and what it is tied to.
-pub(crate) struct Standing {
+pub(crate) struct TargetRow {
     pub(crate) id: InstanceId,
     pub(crate) status: Status,
     pub(crate) round: i32,
@@ -322,17 +322,17 @@ pub(crate) struct Standing {
     is_cancelled: bool,
 }
 
-pub(crate) fn standing(tx: &Tx<'_>, id: InstanceId) -> Result<Option<Standing>, Fault> {
-    let standing = tx
+pub(crate) fn target_row(tx: &Tx<'_>, id: InstanceId) -> Result<Option<TargetRow>, Fault> {
+    let target_row = tx
         .prepare(STANDING)?
-        .query_row([id.0], Standing::decode)
+        .query_row([id.0], TargetRow::decode)
         .optional()?;
-    Ok(standing)
+    Ok(target_row)
 }
 
-impl Standing {
-    fn decode(row: &Row<'_>) -> rusqlite::Result<Standing> {
-        Ok(Standing {
+impl TargetRow {
+    fn decode(row: &Row<'_>) -> rusqlite::Result<TargetRow> {
+        Ok(TargetRow {
             id: InstanceId(row.get("id")?),
             status: decode::word(row, "status")?,
             round: row.get("round")?,

@@ -2,7 +2,7 @@
 
 use crate::error;
 use crate::job::Work;
-use crate::lane::{Jobs, Lane};
+use crate::mailbox::{Jobs, ThreadMailbox};
 use crate::tx::Tx;
 use outlast_core::{Clock, Timestamp};
 use rusqlite::Connection;
@@ -16,8 +16,11 @@ struct Reader<'c> {
 }
 
 /// Starts one thread per connection.
-pub(crate) fn start(connections: Vec<Connection>, clock: Arc<dyn Clock>) -> io::Result<Lane> {
-    Lane::start("outlast-sqlite-reader", |jobs| {
+pub(crate) fn start(
+    connections: Vec<Connection>,
+    clock: Arc<dyn Clock>,
+) -> io::Result<ThreadMailbox> {
+    ThreadMailbox::start("outlast-sqlite-reader", |jobs| {
         let jobs = Arc::new(Mutex::new(jobs));
         connections
             .into_iter()

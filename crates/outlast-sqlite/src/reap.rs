@@ -1,8 +1,8 @@
 //! Returning the claims of dead workers.
 
 use crate::commit::Left;
+use crate::effects::{Effects, Ended};
 use crate::error::Fault;
-use crate::settle::{Effects, Ended};
 use crate::tx::Tx;
 use crate::{inbox, lease};
 use outlast_core::{Crash, CrashScene, InstanceId, ReapRequest, Reaped, Status, WorkerId, gave_up};

@@ -1,10 +1,10 @@
 //! Looking for what should not exist, and mending it.
 
+use crate::effects::Effects;
 use crate::error::Fault;
 use crate::join::Barrier;
-use crate::settle::Effects;
 use crate::tx::Tx;
-use crate::{decode, join, line, operate, window};
+use crate::{decode, join, operate, partition_line, window};
 use outlast_core::{InstanceId, Joined, Parent, ReconcileRequest, Reconciled};
 use rusqlite::{Row, params};
 use std::collections::BTreeSet;
@@ -35,7 +35,7 @@ pub(crate) fn reconcile(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Reconc
             (None, _) => {}
         }
         if let Some(key) = &row.held_behind {
-            let freed = line::let_through(tx, key, &mut effects.woken)?;
+            let freed = partition_line::let_through(tx, key, &mut effects.woken)?;
             found.holds.extend(freed);
         }
         windows.extend(row.held_in);

@@ -3,24 +3,24 @@
 use crate::claim::{self, UnfinishedWalks};
 use crate::error::{self, Fault};
 use crate::job::{Promise, job};
-use crate::lane::Lane;
+use crate::mailbox::ThreadMailbox;
 use crate::migrate::{MIGRATIONS, Migration};
 use crate::open::{self, Connections};
 use crate::tx::Tx;
 use crate::writer::{Waits, Writer};
 use crate::{
-    Options, Synchronous, cascade, collect, commit, deliver, fire, history, insert, inspect, lease,
-    list, operate, reader, reap, reconcile, record, survey,
+    Options, Synchronous, cascade, collect, commit, deliver, fire, history_events, insert, inspect,
+    lease, list, operate, reader, reap, reconcile, run_stats, step_count,
 };
 use async_trait::async_trait;
 use outlast_core::{
-    Cancelled, CascadeRequest, Cascaded, Child, ClaimRequest, Claimed, Clock, CollectRequest,
-    Collected, Commit, Committed, Count, DeleteAnswer, Delivered, Error, Event, Extent, Family,
-    Filter, Fired, Heartbeat, HeldClaim, HistoryRequest, Inserts, Inspect, Instance, InstanceId,
-    Invalid, ListRequest, NewInstance, NewSignal, NewWorker, Note, Operation, OperationId, Page,
-    QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
-    Retried, RoundSummary, Rows, RunSummary, SignalId, SignalOrInsert, SignalRow,
-    SignalledOrInserted, Store, Survey, SurveyRequest, Taker, Terminated, Timestamp, Traffic,
+    Cancelled, CascadeRequest, Cascaded, Child, ClaimOffer, ClaimRequest, Claimed, Clock,
+    CollectRequest, Collected, Commit, Committed, Count, DeleteAnswer, Delivered, Error, Event,
+    Extent, Family, Filter, Fired, Heartbeat, HeldClaim, HistoryRequest, Inserts, Inspect,
+    Instance, InstanceId, Invalid, ListRequest, NewInstance, NewSignal, NewWorker, Note, Operation,
+    OperationId, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release,
+    Released, Result, Retried, RoundSummary, Rows, RunStats, RunSummary, SignalId, SignalOrInsert,
+    SignalRow, SignalledOrInserted, StepCountRequest, StepCounts, Store, Terminated, Timestamp,
     Worker, WorkerId, WriteCheck, limits,
 };
 use rusqlite::ErrorCode;
@@ -44,11 +44,11 @@ struct Inner {
     clock: Arc<dyn Clock>,
     place: String,
     /// What an examination cannot ask the database.
-    examined: crate::examine::Place,
+    examined: crate::doctor::Place,
     /// Closed first, and dropped first: the writer is the last to let go of the file, so that it can
     /// write the log back.
-    readers: Option<Lane>,
-    writer: Lane,
+    readers: Option<ThreadMailbox>,
+    writer: ThreadMailbox,
     transactions: Arc<AtomicU64>,
     unfinished_walks: Arc<UnfinishedWalks>,
 }
@@ -89,7 +89,7 @@ impl Sqlite {
     pub(crate) fn start(options: Options, path: Option<&Path>) -> Result<Sqlite> {
         let Connections { writer, readers } = open::open(&options, path)?;
         let place = place(path)?;
-        let examined = crate::examine::Place {
+        let examined = crate::doctor::Place {
             file: open::file(path).map(Path::to_owned),
             synchronous: options.synchronous,
         };
@@ -134,8 +134,8 @@ impl Sqlite {
         operation: &'static str,
         question: impl FnOnce(&Tx<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T> {
-        let lane = self.inner.readers.as_ref().unwrap_or(&self.inner.writer);
-        ask(lane, operation, Promise::Forgettable, question).await
+        let mailbox = self.inner.readers.as_ref().unwrap_or(&self.inner.writer);
+        ask(mailbox, operation, Promise::Forgettable, question).await
     }
 
     /// Fails when the store is closed, or the request can never be answered.
@@ -152,13 +152,13 @@ impl Sqlite {
 }
 
 async fn ask<T: Send + 'static>(
-    lane: &Lane,
+    mailbox: &ThreadMailbox,
     operation: &'static str,
     promise: Promise,
     verb: impl FnOnce(&Tx<'_>) -> Result<T, Fault> + Send + 'static,
 ) -> Result<T> {
     let (job, answer) = job(operation, promise, verb);
-    lane.put(operation, job).await?;
+    mailbox.put(operation, job).await?;
     answer.await.map_err(|_| Error::Closed { operation })?
 }
 
@@ -214,7 +214,9 @@ impl Store for Sqlite {
         if outlast_core::mutant::is("write-check-does-not-write") {
             return Ok(WriteCheck::Works);
         }
-        let written = self.write("check_writes", record::write_and_remove).await;
+        let written = self
+            .write("check_writes", run_stats::write_and_remove)
+            .await;
         match written.as_ref().map_err(error::code) {
             Ok(()) => Ok(WriteCheck::Works),
             Err(Some(ErrorCode::ReadOnly)) => Ok(WriteCheck::ReadOnly),
@@ -270,7 +272,7 @@ impl Store for Sqlite {
     async fn deliver(
         &self,
         signals: Vec<NewSignal>,
-        claim_for: Option<Taker>,
+        claim_for: Option<ClaimOffer>,
     ) -> Result<Delivered> {
         self.admit("deliver", || {
             NewSignal::check_delivery(&signals, claim_for.as_ref())
@@ -326,13 +328,13 @@ impl Store for Sqlite {
             .await
     }
 
-    async fn record(&self, traffic: Traffic) -> Result<()> {
-        self.admit("record", || traffic.check())?;
-        if traffic.is_empty() {
+    async fn add_run_stats(&self, stats: RunStats) -> Result<()> {
+        self.admit("record", || stats.check())?;
+        if stats.is_empty() {
             return Ok(());
         }
-        let traffic = traffic.in_order();
-        let record = move |tx: &Tx<'_>| record::record(tx, &traffic);
+        let stats = stats.in_order();
+        let record = move |tx: &Tx<'_>| run_stats::add(tx, &stats);
         ask(&self.inner.writer, "record", Promise::Forgettable, record).await
     }
 
@@ -484,49 +486,57 @@ impl Inspect for Sqlite {
             .await
     }
 
-    async fn closures(
+    async fn close_actions(
         &self,
         parent: InstanceId,
         after: Option<OperationId>,
     ) -> Result<Vec<Operation>> {
-        self.read("closures", move |tx| inspect::closures(tx, parent, after))
-            .await
+        self.read("close_actions", move |tx| {
+            inspect::close_actions(tx, parent, after)
+        })
+        .await
     }
 
     async fn family(&self, id: InstanceId) -> Result<Option<Family>> {
-        self.read("family", move |tx| survey::family(tx, id)).await
+        self.read("family", move |tx| step_count::family(tx, id))
+            .await
     }
 
     async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>> {
-        self.read("rounds", move |tx| survey::rounds(tx, id)).await
+        self.read("rounds", move |tx| step_count::rounds(tx, id))
+            .await
     }
 
     async fn history(&self, request: HistoryRequest) -> Result<Rows<Event>> {
         self.admit("history", || request.check())?;
-        self.read("history", move |tx| history::history(tx, request))
+        self.read("history", move |tx| history_events::history(tx, request))
             .await
     }
 
     async fn histories(&self, id: InstanceId) -> Result<Vec<RunSummary>> {
-        self.read("histories", move |tx| history::histories(tx, id))
+        self.read("histories", move |tx| history_events::histories(tx, id))
             .await
     }
 
-    async fn survey(&self, request: SurveyRequest) -> Result<Survey> {
-        self.admit("survey", || request.check())?;
-        self.read("survey", move |tx| survey::survey(tx, request))
+    async fn count_by_step(&self, request: StepCountRequest) -> Result<StepCounts> {
+        self.admit("count_by_step", || request.check())?;
+        self.read("count_by_step", move |tx| {
+            step_count::count_by_step(tx, request)
+        })
+        .await
+    }
+
+    async fn run_stats(&self, since: Timestamp) -> Result<RunStats> {
+        self.admit("run_stats", || limits::check_moment("since", since))?;
+        self.read("run_stats", move |tx| run_stats::since(tx, since))
             .await
     }
 
-    async fn traffic(&self, since: Timestamp) -> Result<Traffic> {
-        self.admit("traffic", || limits::check_moment("since", since))?;
-        self.read("traffic", move |tx| record::traffic(tx, since))
-            .await
-    }
-
-    async fn examine(&self) -> Result<Vec<outlast_core::Finding>> {
+    async fn doctor(&self) -> Result<Vec<outlast_core::Finding>> {
         let place = self.inner.examined.clone();
-        self.read("examine", move |tx| crate::examine::examine(tx, &place))
-            .await
+        self.read("examine", move |tx| {
+            crate::doctor::examine_database(tx, &place)
+        })
+        .await
     }
 }

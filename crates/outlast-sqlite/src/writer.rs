@@ -2,7 +2,7 @@
 
 use crate::error;
 use crate::job::{Promise, Work};
-use crate::lane::{Jobs, Lane};
+use crate::mailbox::{Jobs, ThreadMailbox};
 use crate::tx::Tx;
 use outlast_core::{Clock, Error, Timestamp};
 use rusqlite::Connection;
@@ -45,8 +45,8 @@ impl Writer<'_> {
         clock: Arc<dyn Clock>,
         transactions: Arc<AtomicU64>,
         waits: Waits,
-    ) -> io::Result<Lane> {
-        Lane::start("outlast-sqlite-writer", |jobs| {
+    ) -> io::Result<ThreadMailbox> {
+        ThreadMailbox::start("outlast-sqlite-writer", |jobs| {
             let run = move || {
                 let mut writer = Writer {
                     tx: Tx::new(&connection, Timestamp(0)),
@@ -207,7 +207,7 @@ mod tests {
     const NORMAL: i64 = 1;
     const FULL: i64 = 2;
 
-    fn start(path: &Path) -> Lane {
+    fn start(path: &Path) -> ThreadMailbox {
         let writer = open::open(&Options::default(), Some(path)).unwrap().writer;
         let transactions = Arc::new(AtomicU64::new(0));
         Writer::start(
@@ -220,7 +220,7 @@ mod tests {
     }
 
     /// A verb that answers at which level it runs.
-    async fn put(lane: &Lane, promise: Promise) -> Receiver<Result<i64>> {
+    async fn put(mailbox: &ThreadMailbox, promise: Promise) -> Receiver<Result<i64>> {
         let verb = |tx: &Tx<'_>| -> Result<i64, Fault> {
             let level = |row: &rusqlite::Row<'_>| row.get(0);
             Ok(tx
@@ -228,7 +228,7 @@ mod tests {
                 .pragma_query_value(None, "synchronous", level)?)
         };
         let (job, answer) = job("test", promise, verb);
-        lane.put("test", job).await.unwrap();
+        mailbox.put("test", job).await.unwrap();
         answer
     }
 
@@ -236,34 +236,34 @@ mod tests {
     async fn only_a_claim_that_comes_alone_does_not_wait_for_the_disk() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("outlast.db");
-        let lane = start(&path);
+        let mailbox = start(&path);
         for (promise, level) in [
             (Promise::Durable, FULL),
             (Promise::Forgettable, NORMAL),
             (Promise::Forgettable, NORMAL),
             (Promise::Durable, FULL),
         ] {
-            let answer = put(&lane, promise).await.await;
+            let answer = put(&mailbox, promise).await.await;
             assert_eq!(answer.unwrap().unwrap(), level, "{promise:?}");
         }
-        lane.close().await;
+        mailbox.close().await;
     }
 
     #[tokio::test]
     async fn a_claim_among_others_waits_for_the_disk_with_them() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("outlast.db");
-        let lane = start(&path);
+        let mailbox = start(&path);
         // While another process writes, verbs gather behind the first.
         let other = Connection::open(&path).unwrap();
         other.execute_batch("begin immediate").unwrap();
-        let first = put(&lane, Promise::Durable).await;
-        let claim = put(&lane, Promise::Forgettable).await;
-        let last = put(&lane, Promise::Durable).await;
+        let first = put(&mailbox, Promise::Durable).await;
+        let claim = put(&mailbox, Promise::Forgettable).await;
+        let last = put(&mailbox, Promise::Durable).await;
         other.execute_batch("rollback").unwrap();
         for answer in [first, claim, last] {
             assert_eq!(answer.await.unwrap().unwrap(), FULL);
         }
-        lane.close().await;
+        mailbox.close().await;
     }
 }

@@ -8,7 +8,7 @@ use outlast_sqlite::{Sqlite, Synchronous};
 use std::time::Duration;
 
 async fn found(store: &Sqlite, check: &str) -> Finding {
-    let findings = store.examine().await.unwrap();
+    let findings = store.doctor().await.unwrap();
     let mut of_check = findings.iter().filter(|finding| finding.check == check);
     let found = of_check.next().cloned();
     assert!(of_check.next().is_none(), "{check} is there once");
@@ -20,14 +20,14 @@ async fn a_file_as_it_should_be_is_fine_in_everything() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     scene::insert(&store, vec![scene::order()]).await;
-    let findings = store.examine().await.unwrap();
+    let findings = store.doctor().await.unwrap();
     assert!(findings.len() >= 9, "{findings:?}");
     for finding in findings.iter().filter(|it| it.check != "disk_room") {
         assert_eq!(finding.severity, Severity::Fine, "{finding:?}");
         assert!(finding.remedy.is_empty() && !finding.found.is_empty());
     }
     store.close().await;
-    assert!(store.examine().await.is_err());
+    assert!(store.doctor().await.is_err());
 }
 
 #[tokio::test]

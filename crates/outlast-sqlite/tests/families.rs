@@ -43,7 +43,7 @@ fn done(claim: &Claim) -> Commit {
 
 fn stop(claim: &Claim) -> Commit {
     let reason = "badly".into();
-    Commit::of(claim, Outcome::Stop { reason })
+    Commit::of(claim, Outcome::Fail { reason })
 }
 
 fn execute(path: &Path, sql: &str) -> rusqlite::Result<()> {
@@ -67,9 +67,9 @@ async fn what_is_still_to_be_told_is_told_after_a_restart() {
     let store = Sqlite::open(&path).unwrap();
     let told = store.cascade(CascadeRequest { max: 10 }).await.unwrap();
     assert_eq!((told.ended.len(), told.more), (3, false));
-    let closures = store.closures(parent, None).await.unwrap();
-    assert_eq!(closures.len(), 5);
-    assert!(closures.iter().all(|it| it.verb == Verb::Terminate));
+    let close_actions = store.close_actions(parent, None).await.unwrap();
+    assert_eq!(close_actions.len(), 5);
+    assert!(close_actions.iter().all(|it| it.verb == Verb::Terminate));
     let family = store.family(parent).await.unwrap().unwrap();
     assert_eq!(family.members, [(Status::Cancelled, 6)]);
     store.close().await;

@@ -139,7 +139,7 @@ async fn look_in_a_process_of_its_own() {
     let path = std::env::var_os("OUTLAST_TEST_PATH").expect("started by another test");
     let store = Sqlite::options().read_only().open(path).unwrap();
     println!("count {:?}", store.count(Filter::default()).await.unwrap());
-    for finding in store.examine().await.unwrap() {
+    for finding in store.doctor().await.unwrap() {
         println!("{} {:?} {}", finding.check, finding.severity, finding.found);
     }
     let error = store.insert(vec![scene::order()], None).await.unwrap_err();

@@ -151,7 +151,7 @@ fn migrations_can_be_printed_and_make_the_schema() {
     for migration in migrations {
         connection.execute_batch(migration.sql).unwrap();
     }
-    let instances = connection.prepare("select id, fsm, status from instances");
+    let instances = connection.prepare("select id, machine, status from instances");
     assert!(instances.is_ok());
 }
 

@@ -86,7 +86,7 @@ async fn park(store: &Sqlite, claim: ClaimRef) {
             timeout: None,
         },
         answers_cancel: false,
-        ties: outlast_core::Ties::UNKNOWN,
+        links: outlast_core::Links::UNKNOWN,
         events: Vec::new(),
         mark: None,
     };

@@ -4,9 +4,9 @@
 mod scene;
 
 use outlast_core::{
-    Answer, Awaited, Claim, Commit, Ends, Event, EventKind, Flowing, HistoryRequest, Inspect,
-    InstanceId, Joined, Joining, Json, NewEvent, NewInstance, Outcome, Park, Proceed,
-    ReconcileRequest, Span, Status, Store, WorkerId, limits,
+    Answer, ChildRange, Claim, Commit, Event, EventKind, Flowing, HistoryRequest, Inspect,
+    InstanceId, JoinProgress, JoinSet, JoinSets, Joined, Json, NewEvent, NewInstance, Outcome,
+    Park, Proceed, ReconcileRequest, Status, Store, WorkerId, limits,
 };
 use outlast_sqlite::Sqlite;
 use rusqlite::{Connection, Params, StatementStatus, params};
@@ -33,13 +33,13 @@ fn flow(children: Vec<NewInstance>, then: Flowing) -> Outcome {
 }
 
 fn awaiting(round: i32, count: i32) -> Flowing {
-    let part = Awaited {
-        spans: vec![Span::whole(round)],
+    let part = JoinSet {
+        spans: vec![ChildRange::whole(round)],
         children: Vec::new(),
         count,
     };
     Flowing::Park(Park {
-        ends: Some(Ends::one(part)),
+        ends: Some(JoinSets::one(part)),
         ..Park::default()
     })
 }
@@ -102,7 +102,7 @@ async fn a_history_is_there_after_a_restart() {
         let step = flow(Vec::new(), KEEP);
         commit(&store, &mut claim, step, vec![event(call)]).await;
     }
-    let renewal = Outcome::Renew {
+    let renewal = Outcome::ContinueAsNew {
         state: Json::null(),
     };
     commit(&store, &mut claim, renewal, vec![event(4)]).await;
@@ -182,7 +182,7 @@ async fn a_rejected_outcome_leaves_no_events_and_no_run_behind() {
     execute(&path, refuse).unwrap();
     let state = Json::null();
     let mut commits = vec![
-        Commit::of(&one, Outcome::Renew { state }),
+        Commit::of(&one, Outcome::ContinueAsNew { state }),
         Commit::of(&other, flow(Vec::new(), KEEP)),
     ];
     for commit in &mut commits {
@@ -329,8 +329,8 @@ async fn a_workflow_that_waited_before_there_were_parts_is_woken_by_its_last_end
     old_file(&path, 6, rows);
     let store = Sqlite::open(&path).unwrap();
     let get = async |id| store.get(InstanceId(id)).await.unwrap().unwrap();
-    let parts = [Joining {
-        spans: vec![Span::whole(1), Span::whole(3)],
+    let parts = [JoinProgress {
+        spans: vec![ChildRange::whole(1), ChildRange::whole(3)],
         left: 2,
     }];
     assert_eq!(get(1).await.joining.as_deref(), Some(&parts[..]));

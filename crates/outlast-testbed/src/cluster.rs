@@ -318,7 +318,7 @@ impl Cluster {
         self.write("data/standby.signal", "");
     }
 
-    /// Ends a standby's following.
+    /// JoinSets a standby's following.
     pub fn promote(&self) {
         let mut promote = self.command("pg_ctl");
         program::run(promote.args(["promote", "--pgdata=data", "--silent"]));

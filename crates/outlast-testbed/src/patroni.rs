@@ -289,7 +289,7 @@ impl Node {
         }
     }
 
-    /// Ends all, letting the server remove what it has outside its folder.
+    /// JoinSets all, letting the server remove what it has outside its folder.
     fn end(&mut self) {
         let server = self.server();
         self.end_patroni();

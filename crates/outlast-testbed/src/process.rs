@@ -71,7 +71,7 @@ impl Process {
         }
     }
 
-    /// Ends it and its descendants with SIGKILL, all at once: it is stopped first, so that it neither starts
+    /// JoinSets it and its descendants with SIGKILL, all at once: it is stopped first, so that it neither starts
     /// another nor sees one end. Blocks until they are gone.
     pub fn kill_with_descendants(&self) {
         self.signal(Signal::STOP);

@@ -6,7 +6,7 @@
 //! now and then.
 
 use crate::client::Backend;
-use crate::engine::{Intake, Node, Room};
+use crate::engine::{FastPath, Node, Reservation};
 use outlast_core::{
     ClaimRef, Hints, InstanceId, Json, NewInstance, Outcome, Revision, Status, limits,
 };
@@ -43,7 +43,7 @@ struct Ears {
     watchers: HashMap<InstanceId, Vec<Weak<Watcher>>>,
     /// Instances of which somebody here will tell how they go on.
     in_hand: HashMap<InstanceId, Known>,
-    intakes: Vec<Weak<Intake>>,
+    intakes: Vec<Weak<FastPath>>,
 }
 
 /// What is known of an instance that runs here, without a look into the store.
@@ -109,27 +109,31 @@ impl Hub {
     }
 
     /// Lets what is inserted or woken here run at once, while the intake lives.
-    pub(crate) fn offer_intake(&self, intake: &Arc<Intake>) {
+    pub(crate) fn offer_intake(&self, fast_path: &Arc<FastPath>) {
         let mut ears = lock(&self.ears);
-        ears.intakes.retain(|intake| intake.strong_count() > 0);
-        ears.intakes.push(Arc::downgrade(intake));
+        ears.intakes
+            .retain(|fast_path| fast_path.strong_count() > 0);
+        ears.intakes.push(Arc::downgrade(fast_path));
     }
 
-    /// Room to run this row at once in an engine of this process.
-    pub(crate) fn room_for(&self, row: &NewInstance) -> Option<Room> {
-        self.room(|intake| intake.room_for(row))
+    /// Reservation to run this row at once in an engine of this process.
+    pub(crate) fn reserve_for(&self, row: &NewInstance) -> Option<Reservation> {
+        self.reservation(|fast_path| fast_path.reserve_for(row))
     }
 
-    /// Room to run what a signal wakes at once in an engine of this process.
-    pub(crate) fn room_for_woken(&self) -> Option<Room> {
-        self.room(Intake::room_for_woken)
+    /// Reservation to run what a signal wakes at once in an engine of this process.
+    pub(crate) fn reserve_for_woken(&self) -> Option<Reservation> {
+        self.reservation(FastPath::reserve_for_woken)
     }
 
-    fn room(&self, room: impl Fn(&Arc<Intake>) -> Option<Room>) -> Option<Room> {
+    fn reservation(
+        &self,
+        reservation: impl Fn(&Arc<FastPath>) -> Option<Reservation>,
+    ) -> Option<Reservation> {
         // Upgraded outside the lock: the last owner of an engine may be dropped here.
         let intakes = lock(&self.ears).intakes.clone();
         let mut living = intakes.iter().filter_map(Weak::upgrade);
-        living.find_map(|intake| room(&intake))
+        living.find_map(|fast_path| reservation(&fast_path))
     }
 
     /// Told when `id` ends or parks.
@@ -327,7 +331,7 @@ impl End {
     fn of(revision: Revision, outcome: &Outcome) -> Option<End> {
         let (result, reason) = match outcome {
             Outcome::Done { result } => (Some(result.clone()), None),
-            Outcome::Stop { reason } | Outcome::Cancel { reason } => {
+            Outcome::Fail { reason } | Outcome::Cancel { reason } => {
                 (None, Some(limits::clean_error(reason)))
             }
             Outcome::Next { .. }
@@ -335,7 +339,7 @@ impl End {
             | Outcome::Wait { .. }
             | Outcome::FanOut { .. }
             | Outcome::Flow { .. }
-            | Outcome::Renew { .. } => return None,
+            | Outcome::ContinueAsNew { .. } => return None,
         };
         Some(End {
             revision,

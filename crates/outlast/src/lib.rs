@@ -36,7 +36,7 @@
 //!                 .then(Order::Ship { number }),
 //!             Order::Ship { number } => match cx.received::<PaymentConfirmed>()? {
 //!                 Some(paid) => Outcome::done(format!("order {number}, paid {}", paid.amount)),
-//!                 None => Outcome::stop("payment never came"),
+//!                 None => Outcome::fail("payment never came"),
 //!             },
 //!         })
 //!     }
@@ -97,14 +97,14 @@ pub use machine::{
     Outcome, Signal, StepError, StepResult, fan_out, sleep, wait_for,
 };
 pub use outlast_core::{
-    Barrier, CancelAnswer, CancelRequest, Child, Clock, ClosePolicy, Count, DELAY_BINS, Deadline,
-    Delays, DeleteAnswer, Delivery, DroppedChild, Error, ErrorKind, Event, EventKind, Family,
-    Filter, Finding, HistoryRequest, Inspect, Instance, InstanceId, Invalid, Joined, Joining, Json,
-    ListRequest, MachineOffer, ManualClock, NewInstance, NewSignal, Note, OVERDUE_AFTER, Operation,
-    OperationId, Page, Parent, QueueSummary, RETRIES_ALARMING, RetryAnswer, RoundSummary, Rows,
-    RunSummary, Runs, Scope, Severity, Signal as Message, SignalRow, Span, Standing, Status, Store,
-    Survey, SurveyRequest, Target, TerminateAnswer, Timestamp, Traffic, Until, Verb, Worker,
-    WriteCheck, limits, minute_of,
+    Barrier, CancelAnswer, CancelRequest, Child, ChildRange, Clock, ClosePolicy, Count, DELAY_BINS,
+    Deadline, Delays, DeleteAnswer, Delivery, DroppedChild, Error, ErrorKind, Event, EventKind,
+    Family, Filter, Finding, HistoryRequest, Inspect, Instance, InstanceId, Invalid, JoinProgress,
+    Joined, Json, ListRequest, MachineOffer, ManualClock, NewInstance, NewSignal, Note,
+    OVERDUE_AFTER, Operation, OperationId, Page, Parent, QueueSummary, RETRIES_ALARMING,
+    RetryAnswer, RoundSummary, Rows, RunStats, RunSummary, Runs, Scope, Severity,
+    Signal as Message, SignalRow, Status, StepCount, StepCountRequest, StepCounts, Store, Target,
+    TerminateAnswer, Timestamp, Until, Verb, Worker, WriteCheck, limits, minute_of,
 };
 #[cfg(feature = "postgres")]
 pub use outlast_postgres::{self as postgres, Postgres};

@@ -343,9 +343,9 @@ pub(crate) fn outcome_word(outcome: &Outcome) -> &'static str {
         Outcome::Wait { .. } => "wait",
         Outcome::FanOut { .. } => "fan_out",
         Outcome::Flow { .. } => "flow",
-        Outcome::Renew { .. } => "renew",
+        Outcome::ContinueAsNew { .. } => "continue_as_new",
         Outcome::Done { .. } => "done",
-        Outcome::Stop { .. } => "stop",
+        Outcome::Fail { .. } => "fail",
         Outcome::Cancel { .. } => "cancel",
     }
 }

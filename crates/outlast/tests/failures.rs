@@ -204,12 +204,12 @@ impl Machine for Breaks {
             Way::Hang => std::future::pending().await,
             Way::TooLarge => Outcome::done("x".repeat(limits::JSON_BYTES_MAX + 1)),
             Way::Retry if cx.attempt() == 0 => Outcome::retry(Duration::ZERO, "not yet"),
-            Way::Stop => Outcome::stop("no use"),
+            Way::Stop => Outcome::fail("no use"),
             Way::Retry | Way::Number(_) | Way::Fine => Outcome::done("fine".into()),
         })
     }
 
-    async fn handle(&self, state: Way, failure: Failure, _: &Context) -> StepResult<Self> {
+    async fn on_failure(&self, state: Way, failure: Failure, _: &Context) -> StepResult<Self> {
         Ok(match state {
             Way::Handled => Outcome::next(Way::Fine),
             Way::HandleFails => Err(StepError::new("so does handle"))?,
@@ -221,7 +221,7 @@ impl Machine for Breaks {
             | Way::Retry
             | Way::Stop
             | Way::Number(_)
-            | Way::Fine => Outcome::stop(failure),
+            | Way::Fine => Outcome::fail(failure),
         })
     }
 }

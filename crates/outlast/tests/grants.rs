@@ -229,7 +229,7 @@ async fn operate(engine: &Engine) {
     client.terminate(parked, note()).await.unwrap();
     client.retry(parked, note()).await.unwrap();
     client.cancel(parked, note()).await.unwrap();
-    client.examine().await.unwrap();
+    client.doctor().await.unwrap();
 }
 
 async fn look(shop: &Shop, order: InstanceId, plan: InstanceId) {
@@ -247,6 +247,6 @@ async fn look(shop: &Shop, order: InstanceId, plan: InstanceId) {
     client.operations(None).await.unwrap();
     client.queues().await.unwrap();
     client.workers().await.unwrap();
-    client.examine().await.unwrap();
+    client.doctor().await.unwrap();
     assert!(!client.histories(plan).await.unwrap().is_empty());
 }

@@ -79,7 +79,7 @@ async fn what_a_store_finds_is_among_the_names_that_were_looked_for() {
     let names = finding_names();
     let folder = tempfile::tempdir().unwrap();
     let store = Sqlite::open(folder.path().join("examined.db")).unwrap();
-    for finding in Client::new(store).examine().await.unwrap() {
+    for finding in Client::new(store).doctor().await.unwrap() {
         assert!(names.contains(finding.check), "{}", finding.check);
     }
 }
@@ -297,9 +297,9 @@ fn finding_names() -> BTreeSet<String> {
         "Finding::serious(",
     ];
     const SOURCES: [&str; 3] = [
-        "crates/outlast-core/src/examine.rs",
-        "crates/outlast-postgres/src/examine/judging.rs",
-        "crates/outlast-sqlite/src/examine.rs",
+        "crates/outlast-core/src/doctor.rs",
+        "crates/outlast-postgres/src/doctor/judging.rs",
+        "crates/outlast-sqlite/src/doctor.rs",
     ];
     let mut names = BTreeSet::new();
     for source in SOURCES {

@@ -182,7 +182,7 @@ impl Machine for Keeper {
             Way::Done(secret) => Outcome::next(Way::Joined(secret)),
             Way::Retry(secret) if cx.attempt() == 0 => Outcome::retry(Duration::ZERO, secret),
             Way::Retry(secret) => Outcome::requeue(Way::Joined(secret)),
-            Way::Stop(secret) => Outcome::stop(secret),
+            Way::Stop(secret) => Outcome::fail(secret),
             Way::Cancel(secret) => Outcome::cancelled(secret),
             Way::Fail(secret) | Way::FailTwice(secret) => return Err(StepError::new(secret)),
             Way::Fatal(secret) => return Err(StepError::fatal(secret)),
@@ -192,11 +192,16 @@ impl Machine for Keeper {
         })
     }
 
-    async fn handle(&self, state: Way, failure: outlast::Failure, _: &Context) -> StepResult<Self> {
+    async fn on_failure(
+        &self,
+        state: Way,
+        failure: outlast::Failure,
+        _: &Context,
+    ) -> StepResult<Self> {
         if let Way::FailTwice(secret) = state {
             return Err(StepError::new(secret));
         }
-        Ok(Outcome::stop(failure))
+        Ok(Outcome::fail(failure))
     }
 }
 
@@ -351,7 +356,7 @@ async fn note_wire_types(store: &(impl Store + Inspect)) {
         Written::Cancel {
             reason: reason.clone(),
         },
-        Written::Stop { reason },
+        Written::Fail { reason },
     ] {
         note_debug(&Commit::of(claim, outcome));
     }

@@ -1,7 +1,7 @@
 //! Tries a step again and again, with a growing pause, until it works or enough is enough.
 //!
 //! `?` in a step makes any error a failure of the step, and so does a panic, or a step that takes too long.
-//! `handle` decides what happens then; `cx.attempt()` says how often the step was tried before. The pauses are
+//! `on_failure` decides what happens then; `cx.attempt()` says how often the step was tried before. The pauses are
 //! in the database: nothing is forgotten when the process ends in one of them.
 //!
 //! ```sh
@@ -37,11 +37,11 @@ impl Machine for Booking {
         Ok(Outcome::done(receipt))
     }
 
-    async fn handle(&self, _: Invoice, failure: Failure, cx: &Context) -> StepResult<Self> {
+    async fn on_failure(&self, _: Invoice, failure: Failure, cx: &Context) -> StepResult<Self> {
         let tried = cx.attempt() + 1;
         println!("attempt {tried} of instance {}: {failure}", cx.id());
         if tried == ATTEMPTS {
-            return Ok(Outcome::stop(format_args!(
+            return Ok(Outcome::fail(format_args!(
                 "gave up after {tried} attempts: {failure}"
             )));
         }

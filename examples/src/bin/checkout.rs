@@ -42,7 +42,7 @@ impl Machine for Checkout {
                 Some(paid) => {
                     Outcome::done(format!("order {number}, {} paid, shipped", paid.amount))
                 }
-                None => Outcome::stop(format_args!("order {number} was never paid")),
+                None => Outcome::fail(format_args!("order {number} was never paid")),
             },
         })
     }

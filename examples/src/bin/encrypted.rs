@@ -43,7 +43,7 @@ impl Machine for Checkout {
             Order::Start { card } => wait_for([Approved::NAME]).then(Order::Charge { card }),
             Order::Charge { card } => match cx.received::<Approved>()? {
                 Some(approved) => Outcome::done(format!("{card} charged for {}", approved.by)),
-                None => Outcome::stop(format_args!("nobody approved of {card}")),
+                None => Outcome::fail(format_args!("nobody approved of {card}")),
             },
         })
     }

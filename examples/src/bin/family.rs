@@ -49,7 +49,7 @@ impl Machine for Conference {
             .then(Day::Close),
             Day::Close => {
                 let Some(keynote) = cx.round().first() else {
-                    return Ok(Outcome::stop("no keynote"));
+                    return Ok(Outcome::fail("no keynote"));
                 };
                 // Sent once, however often this step runs.
                 let keynote = cx.child(keynote.id).await?;
@@ -119,7 +119,7 @@ async fn main() -> Result<()> {
     ensure!(!hallway.status.is_terminal(), "it goes on");
     engine.signal(hallway.id, Finish).await?;
     // What was done to whom is kept with the parent.
-    for closure in engine.closures(id.get(), None).await? {
+    for closure in engine.close_actions(id.get(), None).await? {
         println!(
             "{} {:?}: {:?}",
             closure.verb, closure.instance, closure.reason

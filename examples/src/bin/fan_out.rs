@@ -72,7 +72,7 @@ impl Machine for LineItem {
     async fn step(&self, state: Line, _cx: &Context) -> StepResult<Self> {
         let Line::Pack { article } = state;
         Ok(match article.as_str() {
-            "lamp" => Outcome::stop("no lamp in stock"),
+            "lamp" => Outcome::fail("no lamp in stock"),
             _ => Outcome::done(format!("a {article} in a box")),
         })
     }

@@ -58,7 +58,7 @@ impl Machine for Purchase {
             }
             Order::Approved => match cx.joined() {
                 Some(Joined::Quorum) => Outcome::done("approved".to_owned()),
-                _ => Outcome::stop("not approved"),
+                _ => Outcome::fail("not approved"),
             },
 
             // The first answer wins. The others are terminated.
@@ -70,7 +70,7 @@ impl Machine for Purchase {
                 let mut offers = cx.children::<Ask>()?.into_iter();
                 match offers.find_map(|offer| offer.output) {
                     Some(offer) => Outcome::done(offer),
-                    None => Outcome::stop("nobody offers anything"),
+                    None => Outcome::fail("nobody offers anything"),
                 }
             }
 

@@ -103,7 +103,7 @@ async fn main() -> Result<()> {
     println!("{:?}", last.first().context("it is recorded")?);
 
     // The health of the database, as `outlast doctor` prints it.
-    let findings = engine.examine().await?;
+    let findings = engine.doctor().await?;
     for finding in &findings {
         let severity = finding.severity.as_str();
         println!("{} is {severity}: {}", finding.check, finding.found);

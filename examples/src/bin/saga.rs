@@ -1,7 +1,7 @@
 //! A journey that undoes its bookings, in the reverse order, when it fails or is cancelled.
 //!
 //! The next call of a workflow that was asked to end is an error, so its code leaves by `?` as it would leave by any other. What
-//! cleans up behind it is `shielded`: its calls are recorded, tried again after a crash, and may wait, like all others.
+//! cleans up behind it is `uncancellable`: its calls are recorded, tried again after a crash, and may wait, like all others.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin saga
@@ -40,7 +40,7 @@ impl Workflow for Journey {
             }
             FlowResult::Ok(())
         };
-        flow.shielded(undo).await?;
+        flow.uncancellable(undo).await?;
         Err(error)
     }
 }

@@ -45,7 +45,7 @@ impl Machine for Checkout {
                 .then(Order::Charge { number }),
             Order::Charge { number } => {
                 let Some(paid) = cx.received::<PaymentConfirmed>()? else {
-                    return Ok(Outcome::stop("payment never came"));
+                    return Ok(Outcome::fail("payment never came"));
                 };
                 self.bank.charge(paid.amount);
                 Outcome::next(Order::Ship { number })

@@ -53,7 +53,7 @@ impl Machine for Checkout {
             }
             Order::Ship { number } => match cx.received::<PaymentConfirmed>()? {
                 Some(paid) => Outcome::done(format!("order {number}, {} paid", paid.data.amount)),
-                None => Outcome::stop("nothing was received"),
+                None => Outcome::fail("nothing was received"),
             },
         })
     }

@@ -42,7 +42,7 @@ impl Workflow for Rental {
             }
             Err(error) => {
                 let release = async || effect("release", &bike);
-                flow.shielded(async { flow.step("release", release).await })
+                flow.uncancellable(async { flow.step("release", release).await })
                     .await?;
                 Err(error)
             }

@@ -1,15 +1,15 @@
 //! `outlast retry`, `cancel`, `terminate` and `delete`: of one, of some, of all that fit.
 
+use super::bulk_summary::BulkSummary;
 use super::operator::Operator;
-use super::tally::Tally;
 use super::target::{find, target};
 use super::verb::Verb;
-use crate::bar::bar;
 use crate::database::Database;
 use crate::failure::Failure;
 use crate::filters::Filters;
 use crate::output::{Format, Output, note};
-use crate::{object, words};
+use crate::progress::bar;
+use crate::{format, json};
 use clap::Args;
 use outlast::{Client, Count, Filter, InstanceId, ListRequest, Target};
 use std::io::{BufRead, IsTerminal, Write};
@@ -76,10 +76,10 @@ async fn by_ids(
     if args.dry_run {
         return tell_matched(matched, output);
     }
-    let mut tally = Tally::default();
+    let mut summary = BulkSummary::default();
     if ids.is_empty() {
         note("stdin has no ids");
-        return tally.print(verb, output);
+        return summary.print(verb, output);
     }
     // One that was named on the command line is meant.
     if ids.len() > 1 || args.ids == ["-"] {
@@ -88,12 +88,12 @@ async fn by_ids(
     let bar = bar(verb.gerund(), Some(matched));
     for batch in ids.chunks(BATCH) {
         let became = verb.perform(client, batch, args.operator.note()).await?;
-        tally.add(batch, &became, output)?;
+        summary.add(batch, &became, output)?;
         bar.inc(batch.len() as u64);
     }
     bar.finish_and_clear();
-    tally.print(verb, output)?;
-    tally.into_failure()
+    summary.print(verb, output)?;
+    summary.into_failure()
 }
 
 async fn by_filter(
@@ -108,10 +108,10 @@ async fn by_filter(
     if args.dry_run {
         return tell_matched(matched, output);
     }
-    let mut tally = Tally::default();
+    let mut summary = BulkSummary::default();
     if matched == Count::Exactly(0) {
         note("nothing fits");
-        return tally.print(verb, output);
+        return summary.print(verb, output);
     }
     agree(&verb.question(matched), args.yes)?;
     let bar = bar(verb.gerund(), Some(matched));
@@ -120,7 +120,7 @@ async fn by_filter(
     loop {
         let (ids, next) = page(client, &filter, before).await?;
         let became = verb.perform(client, &ids, args.operator.note()).await?;
-        tally.add(&ids, &became, output)?;
+        summary.add(&ids, &became, output)?;
         bar.inc(ids.len() as u64);
         before = next;
         if before.is_none() {
@@ -129,7 +129,7 @@ async fn by_filter(
     }
     bar.finish_and_clear();
     // What has moved on since it was listed is no failure: it does not fit any more.
-    tally.print(verb, output)
+    summary.print(verb, output)
 }
 
 async fn page(
@@ -158,7 +158,7 @@ pub(crate) fn agree(question: &str, yes: bool) -> Result<(), Failure> {
             "{question} Nobody is here to answer; give --yes to do it without being asked"
         )));
     }
-    write!(error, "{} [y/N] ", words::harmless(question))?;
+    write!(error, "{} [y/N] ", format::harmless(question))?;
     error.flush()?;
     let mut answer = String::new();
     input.lock().read_line(&mut answer)?;
@@ -200,7 +200,7 @@ fn read_words(given: &[String]) -> Result<Vec<String>, Failure> {
 /// Says how many there are, and does nothing.
 pub(super) fn tell_matched(matched: Count, output: &Output) -> Result<(), Failure> {
     match output.format {
-        Format::Json => output.json(&object::count(matched)),
-        Format::Table | Format::Ids => output.line(words::count(matched)),
+        Format::Json => output.json(&json::count(matched)),
+        Format::Table | Format::Ids => output.line(format::count(matched)),
     }
 }

@@ -1,11 +1,11 @@
 //! `outlast collect`: removing what ended long ago.
 
 use super::bulk::{agree, tell_matched};
-use crate::bar::bar;
 use crate::database::Database;
 use crate::failure::Failure;
+use crate::format;
 use crate::output::{Format, Output, note};
-use crate::words;
+use crate::progress::bar;
 use clap::Args;
 use indicatif::ProgressBar;
 use outlast::{Count, Filter, Timestamp};
@@ -21,10 +21,10 @@ const BATCH: usize = 1_000;
 #[derive(Args, Debug)]
 pub(crate) struct CollectArgs {
     /// Those that ended longer ago than this, such as 30d
-    #[arg(long, value_name = "DURATION", value_parser = words::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = format::duration)]
     older_than: Duration,
     /// Remove at most so many
-    #[arg(short = 'n', long, value_name = "N", value_parser = words::limit)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = format::limit)]
     limit: Option<NonZeroUsize>,
     /// Do it without asking
     #[arg(short, long)]
@@ -88,8 +88,8 @@ fn at_most(ended: Count, limit: Option<usize>) -> Count {
 /// Whether a parent lives is not counted, so the question says what will stay.
 fn question(ended: Count, wanted: Count, age: Duration) -> String {
     let which = match wanted == ended {
-        true => words::instances(ended),
-        false => format!("{} of {}", words::count(wanted), words::instances(ended)),
+        true => format::instances(ended),
+        false => format!("{} of {}", format::count(wanted), format::instances(ended)),
     };
     format!(
         "remove {which} that ended more than {} ago, except children whose parent lives?",

@@ -2,7 +2,7 @@
 
 use crate::database::Database;
 use crate::failure::Failure;
-use crate::object;
+use crate::json;
 use crate::output::{Format, Output, note};
 use crate::table::{self, Table, cell};
 use clap::Args;
@@ -21,13 +21,13 @@ pub(crate) async fn run(
     database: &Database,
     output: &Output,
 ) -> Result<(), Failure> {
-    let mut findings = database.client.examine().await?;
+    let mut findings = database.client.doctor().await?;
     // The worst first: that is what one looks for.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     match output.format {
         Format::Json => findings
             .iter()
-            .try_for_each(|it| output.json(&object::finding(it)))?,
+            .try_for_each(|it| output.json(&json::finding(it)))?,
         Format::Ids => bad(&findings).try_for_each(|it| output.line(it.check))?,
         Format::Table => print(&findings, output)?,
     }

@@ -3,12 +3,12 @@
 use super::target::{find, target};
 use crate::database::Database;
 use crate::failure::Failure;
-use crate::flow;
+use crate::format::{by_status, harmless, relative, rfc3339, shortened};
 use crate::join::{cancel, meter, policy};
-use crate::object::{self, InstanceObject, SignalObject};
+use crate::json::{self, InstanceObject, SignalObject};
 use crate::output::{Format, Output, note};
 use crate::table::{Table, cell};
-use crate::words::{by_status, harmless, relative, rfc3339, shortened};
+use crate::workflow_view;
 use clap::Args;
 use outlast::workflow::{GroupWait, Origin, Waits};
 use outlast::{Instance, Operation, RoundSummary, RunSummary, SignalRow, Target, Timestamp, Verb};
@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 const PAYLOAD_CHARS_MAX: usize = 100;
 
 /// How many of what was done to its children are shown; there may be a hundred thousand.
-const CLOSURES_SHOWN: usize = 20;
+const CLOSE_ACTIONS_SHOWN: usize = 20;
 
 /// How many of the calls that a workflow waits for are shown.
 const WAITS_SHOWN: usize = 20;
@@ -53,7 +53,7 @@ struct Seen {
     origin: Option<Origin>,
     operations: Vec<Operation>,
     /// What was done to its children because of it, the first page.
-    closures: Vec<Operation>,
+    close_actions: Vec<Operation>,
     now: Timestamp,
 }
 
@@ -68,7 +68,7 @@ struct SeenObject {
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<Value>,
     operations: Vec<Value>,
-    closures: Vec<Value>,
+    close_actions: Vec<Value>,
 }
 
 pub(crate) async fn run(
@@ -104,9 +104,9 @@ pub(crate) async fn run(
         signals: client.signals(id, None).await?.rows,
         rounds: client.rounds(id).await?,
         operations: client.operations(Some(id)).await?,
-        closures: match instance.round {
+        close_actions: match instance.round {
             0 => Vec::new(),
-            _ => client.closures(id, None).await?,
+            _ => client.close_actions(id, None).await?,
         },
         now: client.now().await?,
         instance,
@@ -131,14 +131,14 @@ impl Seen {
     fn object(&self) -> SeenObject {
         let instance = InstanceObject::full(&self.instance).waiting(self.waiting.clone());
         SeenObject {
-            instance: object::embedded(&instance),
+            instance: json::embedded(&instance),
             signals: self.signals.iter().map(SignalObject::of).collect(),
-            rounds: self.rounds.iter().map(object::round).collect(),
-            flow: self.waits.as_ref().map(object::waits),
-            runs: self.runs.iter().map(object::run).collect(),
-            origin: self.origin.as_ref().map(object::origin),
-            operations: self.operations.iter().map(object::operation).collect(),
-            closures: self.closures.iter().map(object::operation).collect(),
+            rounds: self.rounds.iter().map(json::round).collect(),
+            flow: self.waits.as_ref().map(json::waits),
+            runs: self.runs.iter().map(json::run).collect(),
+            origin: self.origin.as_ref().map(json::origin),
+            operations: self.operations.iter().map(json::operation).collect(),
+            close_actions: self.close_actions.iter().map(json::operation).collect(),
         }
     }
 
@@ -190,7 +190,10 @@ impl Seen {
             ("key", it.correlation_key.clone()),
             ("partition key", it.partition_key.clone()),
             ("parent", parent(it)),
-            ("started by", self.origin.as_ref().map(flow::origin)),
+            (
+                "started by",
+                self.origin.as_ref().map(workflow_view::origin),
+            ),
             (
                 "policy",
                 it.parent.map(|_| policy(it.on_parent_close).to_owned()),
@@ -232,11 +235,11 @@ impl Seen {
         for group in groups {
             let until = group.deadline.map(|at| relative(at, self.now));
             table.row([
-                cell(flow::kind(group.is_selection)),
+                cell(workflow_view::kind(group.is_selection)),
                 cell(group.call.to_string()),
                 cell(group.members),
                 cell(format!("{} of {}", group.open, group.size)),
-                cell(flow::window(group)),
+                cell(workflow_view::window(group)),
                 cell(until.unwrap_or_default()),
             ]);
         }
@@ -295,8 +298,13 @@ impl Seen {
                 }),
                 cell(wait.call.to_string()),
                 cell(&wait.name),
-                cell(flow::target(wait)),
-                cell(wait.group.as_ref().map(flow::place).unwrap_or_default()),
+                cell(workflow_view::target(wait)),
+                cell(
+                    wait.group
+                        .as_ref()
+                        .map(workflow_view::place)
+                        .unwrap_or_default(),
+                ),
                 cell(relative(wait.since, self.now)),
                 cell(until.unwrap_or_default()),
             ]);
@@ -348,12 +356,12 @@ impl Seen {
     }
 
     fn print_closures(&self, output: &Output) -> Result<(), Failure> {
-        if self.closures.is_empty() {
+        if self.close_actions.is_empty() {
             return Ok(());
         }
         output.line("")?;
         let mut table = Table::new(output, &["child", "was", "by", "when", "reason"]);
-        for closure in self.closures.iter().take(CLOSURES_SHOWN) {
+        for closure in self.close_actions.iter().take(CLOSE_ACTIONS_SHOWN) {
             let child = closure.instance.map(|id| id.to_string());
             table.row([
                 cell(child.unwrap_or_default()),
@@ -364,7 +372,7 @@ impl Seen {
             ]);
         }
         output.table(&table)?;
-        if self.closures.len() > CLOSURES_SHOWN {
+        if self.close_actions.len() > CLOSE_ACTIONS_SHOWN {
             note("more was done to its children than is shown; `-o json` has more of it");
         }
         Ok(())
@@ -422,7 +430,7 @@ fn history(it: &Instance) -> (&'static str, Option<String>) {
         true => ("run", Some(format!("{}, {events} events", it.run))),
         false => (
             "history",
-            it.has_history().then(|| flow::transitions(events)),
+            it.has_history().then(|| workflow_view::transitions(events)),
         ),
     }
 }

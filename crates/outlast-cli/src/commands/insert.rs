@@ -3,9 +3,9 @@
 use crate::database::Database;
 use crate::failure::Failure;
 use crate::filters;
+use crate::format;
 use crate::output::{Format, Output, note};
 use crate::parameters::Payload;
-use crate::words;
 use clap::Args;
 use outlast::{Client, InstanceId, NewInstance, Scope, Status, Timestamp};
 use outlast_core::{Inserted, MachineOffer, Start};
@@ -36,10 +36,10 @@ pub(crate) struct InsertArgs {
     )]
     priority: i16,
     /// Start after this long, such as 5m
-    #[arg(long, value_name = "DURATION", value_parser = words::duration, conflicts_with = "at")]
+    #[arg(long, value_name = "DURATION", value_parser = format::duration, conflicts_with = "at")]
     delay: Option<Duration>,
     /// Start at this moment, such as 2026-11-16T14:20:00Z
-    #[arg(long, value_name = "WHEN", value_parser = words::timestamp)]
+    #[arg(long, value_name = "WHEN", value_parser = format::timestamp)]
     at: Option<Timestamp>,
     /// The correlation key: its address, and what makes it unique
     #[arg(long, value_name = "KEY")]

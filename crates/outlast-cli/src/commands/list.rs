@@ -3,10 +3,10 @@
 use crate::database::Database;
 use crate::failure::Failure;
 use crate::filters::{Filters, instance_id};
-use crate::object::{self, InstanceObject};
+use crate::format;
+use crate::json::{self, InstanceObject};
 use crate::output::{Format, Output, note};
 use crate::table::{self, Table};
-use crate::words;
 use clap::Args;
 use outlast::{Instance, InstanceId, ListRequest, Timestamp};
 use std::num::NonZeroUsize;
@@ -20,7 +20,7 @@ pub(crate) struct ListArgs {
     #[command(flatten)]
     filters: Filters,
     /// How many at most
-    #[arg(short = 'n', long, value_name = "N", value_parser = words::limit, default_value = "50")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = format::limit, default_value = "50")]
     limit: NonZeroUsize,
     /// All of them, however many there are
     #[arg(long, conflicts_with = "limit")]
@@ -113,7 +113,7 @@ pub(crate) async fn count(
     let now = database.client.now().await?;
     let counted = database.client.count(args.filters.at(now)).await?;
     match output.format {
-        Format::Json => output.json(&object::count(counted)),
-        Format::Table | Format::Ids => output.line(words::count(counted)),
+        Format::Json => output.json(&json::count(counted)),
+        Format::Table | Format::Ids => output.line(format::count(counted)),
     }
 }

@@ -1,23 +1,23 @@
 //! One file per command, and what several of them share.
 
 pub(crate) mod bulk;
-pub(crate) mod cascading;
+pub(crate) mod bulk_summary;
+pub(crate) mod cascade;
 pub(crate) mod collect;
 pub(crate) mod completions;
 pub(crate) mod doctor;
-pub(crate) mod ending;
+pub(crate) mod end_instances;
+pub(crate) mod family_count;
 pub(crate) mod get;
-pub(crate) mod history;
+pub(crate) mod histories;
 pub(crate) mod insert;
-pub(crate) mod kin;
-pub(crate) mod lines;
+pub(crate) mod line_files;
 pub(crate) mod list;
 pub(crate) mod migrate;
 pub(crate) mod operator;
 pub(crate) mod queues;
 pub(crate) mod serve;
 pub(crate) mod signal;
-pub(crate) mod tally;
 pub(crate) mod target;
 pub(crate) mod token;
 pub(crate) mod tree;
@@ -31,7 +31,7 @@ use crate::database::{Access, Database};
 use crate::failure::Failure;
 use crate::output::{Logs, Output};
 use crate::{demo, top};
-use ending::Ending;
+use end_instances::Ending;
 use verb::Verb;
 
 /// Does what was asked for.
@@ -108,11 +108,13 @@ async fn on(database: &Database, command: &Command, output: &Output) -> Result<(
         Command::Count(args) => list::count(args, database, output).await,
         Command::Watch(args) => watch::run(args, database, output).await,
         Command::Tree(args) => tree::run(args, database, output).await,
-        Command::History(args) => history::run(args, database, output).await,
-        Command::Export(args) => history::export(args, database, output).await,
+        Command::History(args) => histories::run(args, database, output).await,
+        Command::Export(args) => histories::export(args, database, output).await,
         Command::Retry(args) => bulk::run(Verb::Retry, args, database, output).await,
-        Command::Cancel(args) => ending::run(Ending::Cancel, args, database, output).await,
-        Command::Terminate(args) => ending::run(Ending::Terminate, args, database, output).await,
+        Command::Cancel(args) => end_instances::run(Ending::Cancel, args, database, output).await,
+        Command::Terminate(args) => {
+            end_instances::run(Ending::Terminate, args, database, output).await
+        }
         Command::Delete(args) => bulk::run(Verb::Delete, args, database, output).await,
         Command::Queues(args) => queues::run(args, database, output).await,
         Command::Workers => workers::run(database, output).await,

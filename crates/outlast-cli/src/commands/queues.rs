@@ -3,10 +3,10 @@
 use super::operator::Operator;
 use crate::database::{Access, Database};
 use crate::failure::Failure;
-use crate::object;
+use crate::format::{count, relative};
+use crate::json;
 use crate::output::{Format, Output, note};
 use crate::table::{Table, cell};
-use crate::words::{count, relative};
 use clap::{Args, Subcommand};
 use outlast::Client;
 use serde_json::json;
@@ -111,7 +111,7 @@ async fn list(database: &Database, output: &Output) -> Result<(), Failure> {
     match output.format {
         Format::Json => queues
             .iter()
-            .try_for_each(|queue| output.json(&object::queue(queue))),
+            .try_for_each(|queue| output.json(&json::queue(queue))),
         Format::Ids => queues.iter().try_for_each(|queue| output.line(&queue.name)),
         Format::Table if queues.is_empty() => {
             note("no queue has work, none is paused, and no live worker serves any");

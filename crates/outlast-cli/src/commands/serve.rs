@@ -3,10 +3,10 @@
 use super::token::read_tokens;
 use super::webhooks::read_webhooks;
 use crate::database::Database;
-use crate::face::Face;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::stopping;
+use crate::server::Face;
+use crate::shutdown_signal;
 use clap::Args;
 use outlast_http::Settings;
 use std::net::{IpAddr, SocketAddr};
@@ -72,6 +72,6 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     let address = SocketAddr::new(args.address, args.port);
     let face = Face::at(address, args.settings()?).await?.with_metrics()?;
-    face.serve(database.client.clone(), output, stopping::asked())
+    face.serve(database.client.clone(), output, shutdown_signal::asked())
         .await
 }

@@ -3,7 +3,7 @@
 //! A file of tokens has a line for each: its name, its role, the hash of its secret, and how far it reaches. The
 //! secret is nowhere but with whoever it was given to.
 
-use super::lines::read_lines;
+use super::line_files::read_lines;
 use crate::failure::Failure;
 use crate::output::{Format, Output, note};
 use clap::Args;

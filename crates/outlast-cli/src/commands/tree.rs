@@ -3,10 +3,10 @@
 use super::target::{find, target};
 use crate::database::Database;
 use crate::failure::Failure;
+use crate::format::{by_status, harmless};
 use crate::join::{meter, policy};
-use crate::object::{self, InstanceObject};
+use crate::json::{self, InstanceObject};
 use crate::output::{Format, Output, note};
-use crate::words::{by_status, harmless};
 use clap::Args;
 use outlast::client::{Tree, TreeLimits};
 use outlast::{ClosePolicy, Instance, Target, Timestamp};
@@ -108,8 +108,8 @@ fn marks(it: &Instance) -> Vec<&'static str> {
 
 fn object(tree: &Tree) -> NodeObject {
     NodeObject {
-        instance: object::embedded(&InstanceObject::summary(&tree.instance)),
-        rounds: tree.rounds.iter().map(object::round).collect(),
+        instance: json::embedded(&InstanceObject::summary(&tree.instance)),
+        rounds: tree.rounds.iter().map(json::round).collect(),
         children: tree.children.iter().map(object).collect(),
         more: tree.more,
     }

@@ -1,7 +1,7 @@
 //! What operators do to instances: the words for it, what it can be done to, and what came of it.
 
 use crate::failure::Failure;
-use crate::words;
+use crate::format;
 use outlast::{
     CancelAnswer, Client, Count, DeleteAnswer, InstanceId, Note, RetryAnswer, Status,
     TerminateAnswer,
@@ -58,7 +58,7 @@ impl Verb {
     }
 
     pub(super) fn question(self, matched: Count) -> String {
-        format!("{} {}?", self.word(), words::instances(matched))
+        format!("{} {}?", self.word(), format::instances(matched))
     }
 
     /// In which statuses it can be done.

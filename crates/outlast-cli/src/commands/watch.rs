@@ -3,9 +3,9 @@
 use super::target::{find, target};
 use crate::database::Database;
 use crate::failure::Failure;
-use crate::object::InstanceObject;
+use crate::format::{duration, harmless, time_of_day};
+use crate::json::InstanceObject;
 use crate::output::{Format, Output, note};
-use crate::words::{duration, harmless, time_of_day};
 use clap::Args;
 use outlast::{Instance, Status, Target, Timestamp};
 use outlast_core::Revision;

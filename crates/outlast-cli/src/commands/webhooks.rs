@@ -1,6 +1,6 @@
 //! The file of `outlast serve --webhooks`: which signed messages become which signals.
 
-use super::lines::read_lines;
+use super::line_files::read_lines;
 use crate::failure::Failure;
 use outlast_http::{WebhookRoute, WebhookSecret};
 use std::path::Path;

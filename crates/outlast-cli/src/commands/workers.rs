@@ -2,10 +2,10 @@
 
 use crate::database::Database;
 use crate::failure::Failure;
-use crate::object;
+use crate::format::relative;
+use crate::json;
 use crate::output::{Format, Output, note};
 use crate::table::{Table, cell};
-use crate::words::relative;
 use outlast::{Timestamp, Worker};
 
 pub(crate) async fn run(database: &Database, output: &Output) -> Result<(), Failure> {
@@ -14,7 +14,7 @@ pub(crate) async fn run(database: &Database, output: &Output) -> Result<(), Fail
     match output.format {
         Format::Json => workers
             .iter()
-            .try_for_each(|it| output.json(&object::worker(it, now))),
+            .try_for_each(|it| output.json(&json::worker(it, now))),
         Format::Ids => workers
             .iter()
             .try_for_each(|it| output.line(it.id.to_string())),

@@ -71,7 +71,7 @@ async fn the_lines_of_an_order_that_is_cancelled_end_with_it() {
     for line in lines {
         client.wait_ended(line.id, PATIENT).await.unwrap();
     }
-    let told = client.closures(settled.id, None).await.unwrap();
+    let told = client.close_actions(settled.id, None).await.unwrap();
     assert!(told.len() > 30, "{} of 40 were told", told.len());
     running.stop().await;
 }

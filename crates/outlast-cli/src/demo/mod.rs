@@ -8,10 +8,10 @@ mod feeder;
 mod machines;
 
 use crate::database::{DatabaseArgs, Place};
-use crate::face::Face;
 use crate::failure::Failure;
 use crate::output::{Output, note};
-use crate::stopping;
+use crate::server::Face;
+use crate::shutdown_signal;
 use clap::Args;
 use engine::Running;
 use outlast_http::Settings;
@@ -67,7 +67,7 @@ pub(crate) async fn run(
     let stop = CancellationToken::new();
     let feeder = tokio::spawn(feeder::feed(running.client(), stop.clone()));
     let served = face
-        .serve(running.client(), output, stopping::asked())
+        .serve(running.client(), output, shutdown_signal::asked())
         .await;
     note("stopping: what runs is finished first");
     stop.cancel();

@@ -5,12 +5,12 @@
 
 mod acts;
 mod snapshot;
-mod tally;
+mod status_counts;
 mod view;
 
 use crate::database::Database;
 use crate::failure::Failure;
-use crate::words::duration;
+use crate::format::duration;
 use clap::Args;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -35,7 +35,7 @@ pub(crate) struct TopArgs {
 
 /// What somebody at the keyboard wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
+enum KeyPress {
     Quit,
     Redraw,
 }
@@ -72,8 +72,8 @@ async fn watch(
             tokio::select! {
                 () = &mut next_look => break,
                 wish = wishes.recv() => match wish {
-                    Some(Wish::Redraw) => { terminal.draw(|frame| view::draw(frame, &seen))?; }
-                    Some(Wish::Quit) | None => return Ok(()),
+                    Some(KeyPress::Redraw) => { terminal.draw(|frame| view::draw(frame, &seen))?; }
+                    Some(KeyPress::Quit) | None => return Ok(()),
                 },
             }
         }
@@ -81,7 +81,7 @@ async fn watch(
 }
 
 /// A thread of its own reads the keyboard, which cannot be awaited. It ends when nobody listens any more.
-fn listen() -> mpsc::Receiver<Wish> {
+fn listen() -> mpsc::Receiver<KeyPress> {
     let (tell, wishes) = mpsc::channel(16);
     std::thread::spawn(move || {
         while !tell.is_closed() {
@@ -100,15 +100,15 @@ fn listen() -> mpsc::Receiver<Wish> {
     wishes
 }
 
-fn wish_of(event: &Event) -> Option<Wish> {
+fn wish_of(event: &Event) -> Option<KeyPress> {
     match event {
         Event::Key(key) if key.kind == KeyEventKind::Press => {
             let is_interrupt = key.modifiers.contains(KeyModifiers::CONTROL);
             let quits = matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
                 || (is_interrupt && key.code == KeyCode::Char('c'));
-            quits.then_some(Wish::Quit)
+            quits.then_some(KeyPress::Quit)
         }
-        Event::Resize(_, _) => Some(Wish::Redraw),
+        Event::Resize(_, _) => Some(KeyPress::Redraw),
         Event::Key(_)
         | Event::Mouse(_)
         | Event::Paste(_)
@@ -127,14 +127,17 @@ mod tests {
         let pressed = |code, modifiers| wish_of(&Event::Key(KeyEvent::new(code, modifiers)));
         assert_eq!(
             pressed(KeyCode::Char('q'), KeyModifiers::NONE),
-            Some(Wish::Quit)
+            Some(KeyPress::Quit)
         );
-        assert_eq!(pressed(KeyCode::Esc, KeyModifiers::NONE), Some(Wish::Quit));
+        assert_eq!(
+            pressed(KeyCode::Esc, KeyModifiers::NONE),
+            Some(KeyPress::Quit)
+        );
         assert_eq!(
             pressed(KeyCode::Char('c'), KeyModifiers::CONTROL),
-            Some(Wish::Quit)
+            Some(KeyPress::Quit)
         );
         assert_eq!(pressed(KeyCode::Char('c'), KeyModifiers::NONE), None);
-        assert_eq!(wish_of(&Event::Resize(80, 24)), Some(Wish::Redraw));
+        assert_eq!(wish_of(&Event::Resize(80, 24)), Some(KeyPress::Redraw));
     }
 }

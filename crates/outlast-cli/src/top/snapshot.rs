@@ -1,7 +1,7 @@
 //! What the screen shows, asked for at one moment.
 
 use super::acts::{self, Act};
-use super::tally::{Counts, Tally};
+use super::status_counts::{Counts, StatusCounts};
 use outlast::{
     Client, Error, Filter, Instance, ListRequest, QueueSummary, Status, Timestamp, Worker,
 };
@@ -41,7 +41,7 @@ impl Default for Snapshot {
 /// Looks again and again.
 #[derive(Debug, Default)]
 pub(super) struct Watcher {
-    tally: Tally,
+    tally: StatusCounts,
 }
 
 impl Watcher {

@@ -3,7 +3,7 @@
 use super::acts::Act;
 use super::snapshot::Snapshot;
 use crate::commands::workers::lease;
-use crate::words::{count, harmless, relative, time_of_day};
+use crate::format::{count, harmless, relative, time_of_day};
 use outlast::{Instance, QueueSummary, Status, Timestamp, Worker};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

@@ -133,12 +133,12 @@ async fn a_join_says_why_and_what_was_done_to_the_rest(site: &Site) {
     let reason = format!("the join of parent {id} was decided: failure");
     assert!(shown.contains(&reason), "{shown}");
     let seen = site.run(["get", &id, "-o", "json"]).succeeds().json();
-    let closure = &seen["closures"][0];
+    let closure = &seen["close_actions"][0];
     assert_eq!(
         (&closure["verb"], &closure["instance"], &closure["cause"]),
         (&json!("terminate"), &json!(parked), &json!(id))
     );
-    assert_eq!(seen["closures"].as_array().unwrap().len(), 1);
+    assert_eq!(seen["close_actions"].as_array().unwrap().len(), 1);
     engine.stop().await;
 }
 
@@ -186,8 +186,8 @@ async fn a_family_is_terminated_though_nobody_runs_it(site: &Site) {
         assert_eq!(crew["last_error"], json!("terminated by ada: moved out"));
         let crew = crew["id"].as_str().unwrap();
         let seen = site.run(["get", crew, "-o", "json"]).succeeds().json();
-        let closures = seen["closures"].as_array().unwrap();
-        let told: BTreeSet<_> = closures
+        let close_actions = seen["close_actions"].as_array().unwrap();
+        let told: BTreeSet<_> = close_actions
             .iter()
             .map(|closure| closure["instance"].as_str().unwrap())
             .collect();

@@ -246,7 +246,7 @@ impl Machine for Clerk {
     async fn step(&self, task: Task, cx: &Context) -> StepResult<Self> {
         Ok(match task {
             Task::Answer { number } => Outcome::done(number),
-            Task::Fail => Outcome::stop("out of stock"),
+            Task::Fail => Outcome::fail("out of stock"),
             Task::Park { number } => wait_for(["paid"])
                 .timeout(Duration::from_secs(3600))
                 .then(Task::Answer { number }),

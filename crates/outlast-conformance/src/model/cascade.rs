@@ -1,7 +1,7 @@
 //! Telling children what became of their parent.
 
 use super::Tables;
-use super::settle::Effects;
+use super::effects::Effects;
 use outlast_core::{
     CancelAnswer, CascadeAction, CascadeRequest, Cascaded, ClosePolicy, Instance, InstanceId, Note,
     Result, Status, TerminateAnswer, Timestamp,

@@ -1,7 +1,7 @@
 //! Writing outcomes, and giving claims back.
 
 use super::Tables;
-use super::settle::{Effects, of_join};
+use super::effects::{Effects, of_join};
 use super::tables::{change_status, make_runnable};
 use outlast_core::{
     Answer, Barrier, CancelRequest, ClaimRef, Commit, Committed, DroppedChild, Instance,
@@ -56,7 +56,7 @@ impl Tables {
             received,
             outcome,
             answers_cancel,
-            ties: _,
+            links: _,
             events,
             mark: _,
         } = commit;
@@ -97,12 +97,12 @@ impl Tables {
                 window,
                 then,
             } => self.flow(id, &received, (children, window), then, now, effects),
-            Outcome::Renew { state } => self.renew(id, &received, state, now, woken),
+            Outcome::ContinueAsNew { state } => self.renew(id, &received, state, now, woken),
             Outcome::Done { result } => {
                 self.row(id).result = Some(result);
                 self.finish(id, Status::Done, None, now, effects);
             }
-            Outcome::Stop { reason } => self.finish(id, Status::Failed, Some(reason), now, effects),
+            Outcome::Fail { reason } => self.finish(id, Status::Failed, Some(reason), now, effects),
             Outcome::Cancel { reason } => {
                 self.finish(id, Status::Cancelled, Some(reason), now, effects);
             }

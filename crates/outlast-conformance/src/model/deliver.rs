@@ -3,8 +3,8 @@
 use super::Tables;
 use super::tables::make_runnable;
 use outlast_core::{
-    Claim, Delivered, Delivery, Instance, InstanceId, MachineVersion, NewSignal, QueueNames,
-    Result, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Status, Taker, Target,
+    Claim, ClaimOffer, Delivered, Delivery, Instance, InstanceId, MachineVersion, NewSignal,
+    QueueNames, Result, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Status, Target,
     Timestamp, limits,
 };
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ impl Tables {
     pub(super) fn deliver(
         &mut self,
         signals: Vec<NewSignal>,
-        claim_for: Option<&Taker>,
+        claim_for: Option<&ClaimOffer>,
         now: Timestamp,
     ) -> Result<Delivered> {
         NewSignal::check_delivery(&signals, claim_for)
@@ -22,8 +22,8 @@ impl Tables {
         if signals.is_empty() {
             return Ok(delivered);
         }
-        if let Some(taker) = claim_for {
-            self.check_lease("deliver", taker.worker, now)?;
+        if let Some(offer) = claim_for {
+            self.check_lease("deliver", offer.worker, now)?;
         }
         let mut woken = BTreeSet::new();
         for signal in signals {
@@ -39,7 +39,7 @@ impl Tables {
             delivered.answers.push(answer);
         }
         for id in woken {
-            match claim_for.and_then(|taker| self.take_woken(id, taker, now)) {
+            match claim_for.and_then(|offer| self.take_woken(id, offer, now)) {
                 Some(claim) => delivered.claims.push(claim),
                 None => self.hint(id, now, &mut delivered.woken),
             }
@@ -48,19 +48,19 @@ impl Tables {
     }
 
     /// Claims a row that was just woken, if the worker could claim it at once.
-    fn take_woken(&mut self, id: InstanceId, taker: &Taker, now: Timestamp) -> Option<Claim> {
+    fn take_woken(&mut self, id: InstanceId, offer: &ClaimOffer, now: Timestamp) -> Option<Claim> {
         let row = self.instances.get(&id)?;
         let registered =
             |it: &MachineVersion| it.machine == row.machine && it.version == row.version;
-        let possible = taker.queues.contains(&row.queue)
+        let possible = offer.queues.contains(&row.queue)
             && !self.paused.contains(&row.queue)
-            && taker.machines.iter().any(registered)
+            && offer.machines.iter().any(registered)
             && row.partition_key.is_none()
             && row.round == 0;
         if !possible {
             return None;
         }
-        self.take(id, taker.worker, now);
+        self.take(id, offer.worker, now);
         self.claim_on(id, now)
     }
 

@@ -2,8 +2,8 @@
 
 use super::Tables;
 use super::cascade::Cascade;
+use super::effects::Effects;
 use super::operate::{check_request, in_order_of_ids};
-use super::settle::Effects;
 use super::tables::make_runnable;
 use outlast_core::{
     CancelAnswer, CancelRequest, Cancelled, CascadeAction, Extent, Family, Instance, InstanceId,
@@ -154,7 +154,7 @@ impl Tables {
         TerminateAnswer::Terminated(before)
     }
 
-    /// Ends it as cancelled, whatever it does.
+    /// JoinSets it as cancelled, whatever it does.
     fn put_an_end(&mut self, id: InstanceId, error: String, now: Timestamp, effects: &mut Effects) {
         if let Some(row) = self.instances.get_mut(&id) {
             row.revision = row.revision.next();

@@ -1,7 +1,7 @@
 //! Waking waits and joins whose deadline has come.
 
 use super::Tables;
-use super::settle::{Effects, of_join};
+use super::effects::{Effects, of_join};
 use super::tables::make_runnable;
 use outlast_core::limits::{self, BATCH_MAX};
 use outlast_core::{Fired, InstanceId, Joined, Result, Status, Timestamp};

@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use outlast_core::{
     Child, Count, Deadline, Event, Family, Filter, HistoryRequest, Inspect, Instance, InstanceId,
     Json, ListRequest, Operation, OperationId, Page, QueueSummary, Result, RoundSummary, Rows,
-    RunSummary, SignalId, SignalRow, Status, Survey, SurveyRequest, Timestamp, Traffic, Worker,
-    limits,
+    RunStats, RunSummary, SignalId, SignalRow, Status, StepCountRequest, StepCounts, Timestamp,
+    Worker, limits,
 };
 use std::collections::BTreeSet;
 
@@ -82,12 +82,12 @@ impl Inspect for Model {
         })
     }
 
-    async fn closures(
+    async fn close_actions(
         &self,
         parent: InstanceId,
         after: Option<OperationId>,
     ) -> Result<Vec<Operation>> {
-        self.alone("closures", |tables, _| {
+        self.alone("close_actions", |tables, _| {
             let operations = tables.operations.iter();
             Ok(operations
                 .filter(|it| it.cause == Some(parent) && Some(it.id) > after)
@@ -113,16 +113,18 @@ impl Inspect for Model {
         self.alone("histories", |tables, _| Ok(tables.runs(id)))
     }
 
-    async fn survey(&self, request: SurveyRequest) -> Result<Survey> {
-        self.alone("survey", |tables, now| tables.survey(request, now))
+    async fn count_by_step(&self, request: StepCountRequest) -> Result<StepCounts> {
+        self.alone("count_by_step", |tables, now| {
+            tables.count_by_step(request, now)
+        })
     }
 
-    async fn traffic(&self, since: Timestamp) -> Result<Traffic> {
-        self.alone("traffic", |tables, _| tables.traffic_since(since))
+    async fn run_stats(&self, since: Timestamp) -> Result<RunStats> {
+        self.alone("run_stats", |tables, _| tables.traffic_since(since))
     }
 
     /// There is no database under it that could be in a bad way.
-    async fn examine(&self) -> Result<Vec<outlast_core::Finding>> {
+    async fn doctor(&self) -> Result<Vec<outlast_core::Finding>> {
         Ok(Vec::new())
     }
 }

@@ -9,30 +9,31 @@ mod claim;
 mod collect;
 mod commit;
 mod deliver;
+mod effects;
 mod family;
 mod fire;
-mod flow;
-mod history;
+mod history_events;
 mod insert;
 mod inspect;
 mod lease;
 mod operate;
 mod reap;
 mod reconcile;
-mod record;
-mod settle;
-mod survey;
+mod run_stats;
+mod step_count;
 mod tables;
+mod workflow_outcome;
 
 pub(crate) use tables::Tables;
 
 use async_trait::async_trait;
 use outlast_core::{
-    Cancelled, CascadeRequest, Cascaded, ClaimRequest, Claimed, Clock, CollectRequest, Collected,
-    Commit, Committed, DeleteAnswer, Delivered, Error, Extent, Fired, Heartbeat, HeldClaim,
-    Inserts, InstanceId, ManualClock, NewInstance, NewSignal, NewWorker, Note, ReapRequest, Reaped,
-    ReconcileRequest, Reconciled, Release, Released, Result, Retried, SignalOrInsert,
-    SignalledOrInserted, Store, Taker, Terminated, Timestamp, Traffic, WorkerId, WriteCheck,
+    Cancelled, CascadeRequest, Cascaded, ClaimOffer, ClaimRequest, Claimed, Clock, CollectRequest,
+    Collected, Commit, Committed, DeleteAnswer, Delivered, Error, Extent, Fired, Heartbeat,
+    HeldClaim, Inserts, InstanceId, ManualClock, NewInstance, NewSignal, NewWorker, Note,
+    ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result, Retried,
+    RunStats, SignalOrInsert, SignalledOrInserted, Store, Terminated, Timestamp, WorkerId,
+    WriteCheck,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -110,7 +111,7 @@ impl Store for Model {
     async fn deliver(
         &self,
         signals: Vec<NewSignal>,
-        claim_for: Option<Taker>,
+        claim_for: Option<ClaimOffer>,
     ) -> Result<Delivered> {
         self.alone("deliver", |tables, now| {
             tables.deliver(signals, claim_for.as_ref(), now)
@@ -150,8 +151,8 @@ impl Store for Model {
         self.alone("reconcile", |tables, now| tables.reconcile(request, now))
     }
 
-    async fn record(&self, traffic: Traffic) -> Result<()> {
-        self.alone("record", |tables, now| tables.add_traffic(traffic, now))
+    async fn add_run_stats(&self, stats: RunStats) -> Result<()> {
+        self.alone("record", |tables, now| tables.add_traffic(stats, now))
     }
 
     async fn cancel(&self, ids: Vec<InstanceId>, extent: Extent, note: Note) -> Result<Cancelled> {

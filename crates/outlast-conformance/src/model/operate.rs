@@ -1,7 +1,7 @@
 //! What people do to instances and queues.
 
 use super::Tables;
-use super::settle::ended_badly;
+use super::effects::ended_badly;
 use super::tables::make_runnable;
 use outlast_core::{
     DeleteAnswer, InstanceId, Note, Operation, OperationId, Parent, Result, Retried, RetryAnswer,

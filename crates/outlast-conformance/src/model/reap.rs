@@ -1,7 +1,7 @@
 //! Returning the claims of dead workers.
 
 use super::Tables;
-use super::settle::Effects;
+use super::effects::Effects;
 use super::tables::change_status;
 use outlast_core::{
     ClaimRef, HeldClaim, Instance, InstanceId, ReapRequest, Reaped, Result, SUSPECT_AFTER, Status,

@@ -1,10 +1,11 @@
 //! Looking for what should not exist.
 
 use super::Tables;
-use super::settle::{Effects, decide};
+use super::effects::{Effects, decide};
 use super::tables::make_runnable;
 use outlast_core::{
-    Instance, InstanceId, Joined, Joining, ReconcileRequest, Reconciled, Result, Status, Timestamp,
+    Instance, InstanceId, JoinProgress, Joined, ReconcileRequest, Reconciled, Result, Status,
+    Timestamp,
 };
 use std::ops::Bound;
 
@@ -83,7 +84,7 @@ impl Tables {
         effects.decided.extend(decide(row, now, &mut effects.woken));
     }
 
-    fn has_living_child(&self, id: InstanceId, part: &Joining) -> bool {
+    fn has_living_child(&self, id: InstanceId, part: &JoinProgress) -> bool {
         let mut children = self.children_of(id, None);
         children.any(|it| part.has(it.round, it.position) && !it.status.is_terminal())
     }

@@ -1,10 +1,10 @@
 //! What the model holds, and the moves that several verbs share.
 
 use super::cascade::Cascade;
-use super::settle::Effects;
+use super::effects::Effects;
 use outlast_core::{
-    Error, Event, Instance, InstanceId, Operation, QueueNames, Result, Scope, SignalId, SignalRow,
-    Status, Timestamp, Traffic, Worker, WorkerId, limits,
+    Error, Event, Instance, InstanceId, Operation, QueueNames, Result, RunStats, Scope, SignalId,
+    SignalRow, Status, Timestamp, Worker, WorkerId, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ pub(crate) struct Tables {
     /// Children that are still to be told of their parents, in the order in which they are to be.
     pub(crate) cascades: BTreeMap<i64, Cascade>,
     /// Each key once and in order.
-    pub(crate) traffic: Traffic,
+    pub(crate) stats: RunStats,
     /// One count for rows of all kinds: an id mistaken for another's is then no id at all.
     last_id: i64,
 }
@@ -77,7 +77,7 @@ impl Tables {
         }
     }
 
-    /// Ends `id`: no claim, no wait, no inbox. What it means for others is left to [`settle`](Tables::settle).
+    /// JoinSets `id`: no claim, no wait, no inbox. What it means for others is left to [`settle`](Tables::settle).
     pub(super) fn end(
         &mut self,
         id: InstanceId,

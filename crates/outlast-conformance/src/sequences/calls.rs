@@ -3,14 +3,14 @@
 use super::ids::Ids;
 use crate::Database;
 use outlast_core::{
-    Answer, CancelRequest, Cancelled, CascadeRequest, Cascaded, Child, Claim, ClaimRequest,
-    Claimed, CollectRequest, Collected, Commit, Committed, Count, DeleteAnswer, Delivered,
-    Delivery, DroppedChild, ErrorKind, Event, Extent, Family, Fired, Flowing, Heartbeat, HeldClaim,
-    HistoryRequest, Inserted, Inserts, InstanceId, ListRequest, NewInstance, NewSignal, NewWorker,
-    Note, Operation, OperationId, Outcome, Park, QueueNames, ReapRequest, Reaped, ReconcileRequest,
-    Reconciled, Release, Released, Result, Retried, RoundSummary, Rows, SignalOrInsert,
-    SignalledOrInserted, Survey, SurveyRequest, Taker, Target, Terminated, Timestamp, Traffic,
-    WorkerId, limits,
+    Answer, CancelRequest, Cancelled, CascadeRequest, Cascaded, Child, Claim, ClaimOffer,
+    ClaimRequest, Claimed, CollectRequest, Collected, Commit, Committed, Count, DeleteAnswer,
+    Delivered, Delivery, DroppedChild, ErrorKind, Event, Extent, Family, Fired, Flowing, Heartbeat,
+    HeldClaim, HistoryRequest, Inserted, Inserts, InstanceId, ListRequest, NewInstance, NewSignal,
+    NewWorker, Note, Operation, OperationId, Outcome, Park, QueueNames, ReapRequest, Reaped,
+    ReconcileRequest, Reconciled, Release, Released, Result, Retried, RoundSummary, Rows, RunStats,
+    SignalOrInsert, SignalledOrInserted, StepCountRequest, StepCounts, Target, Terminated,
+    Timestamp, WorkerId, limits,
 };
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) enum Call {
     Commit(Vec<Commit>),
     Release(Vec<Release>),
     ClaimsOf(WorkerId),
-    Deliver(Vec<NewSignal>, Option<Taker>),
+    Deliver(Vec<NewSignal>, Option<ClaimOffer>),
     SignalOrInsert(SignalOrInsert),
     Register(NewWorker),
     Heartbeat(WorkerId, Duration),
@@ -38,15 +38,15 @@ pub(super) enum Call {
     Delete(Vec<InstanceId>, Note),
     Pause(String, Note),
     Resume(String, Note),
-    Survey(SurveyRequest),
+    StepCounts(StepCountRequest),
     Rounds(InstanceId),
-    Closures(InstanceId),
+    CloseActions(InstanceId),
     Family(InstanceId),
     History(HistoryRequest),
     /// A page and how many there are in all.
     Search(ListRequest),
     /// Counts, and what there is then.
-    Record(Traffic),
+    Record(RunStats),
 }
 
 /// What a verb answered.
@@ -72,13 +72,13 @@ pub(super) enum Reply {
     Retried(Retried),
     Deleted(Vec<DeleteAnswer>),
     Changed(bool),
-    Surveyed(Survey),
+    Surveyed(StepCounts),
     Rounds(Vec<RoundSummary>),
-    Closures(Vec<Operation>),
+    CloseActions(Vec<Operation>),
     Family(Option<Family>),
     History(Rows<Event>),
     Found(Vec<InstanceId>, Option<InstanceId>, Count),
-    Recorded(Traffic),
+    Recorded(RunStats),
     Refused(ErrorKind, String),
 }
 
@@ -98,7 +98,7 @@ impl Call {
             Call::Commit(commits) => Reply::Committed(store.commit(commits.into()).await?),
             Call::Release(releases) => Reply::Released(store.release(releases).await?),
             Call::ClaimsOf(worker) => Reply::Claims(store.claims_of(worker).await?),
-            Call::Deliver(signals, taker) => Reply::Delivered(store.deliver(signals, taker).await?),
+            Call::Deliver(signals, offer) => Reply::Delivered(store.deliver(signals, offer).await?),
             Call::SignalOrInsert(request) => {
                 Reply::SignalledOrInserted(store.signal_or_insert(request).await?)
             }
@@ -123,9 +123,9 @@ impl Call {
             Call::Delete(ids, note) => Reply::Deleted(store.delete(ids, note).await?),
             Call::Pause(queue, note) => Reply::Changed(store.pause(&queue, note).await?),
             Call::Resume(queue, note) => Reply::Changed(store.resume(&queue, note).await?),
-            Call::Survey(request) => Reply::Surveyed(store.survey(request).await?),
+            Call::StepCounts(request) => Reply::Surveyed(store.count_by_step(request).await?),
             Call::Rounds(id) => Reply::Rounds(store.rounds(id).await?),
-            Call::Closures(parent) => Reply::Closures(closures(store, parent).await?),
+            Call::CloseActions(parent) => Reply::CloseActions(close_actions(store, parent).await?),
             Call::Family(id) => Reply::Family(store.family(id).await?),
             Call::History(request) => Reply::History(store.history(request).await?),
             Call::Search(request) => {
@@ -134,9 +134,9 @@ impl Call {
                 let ids = page.instances.iter().map(|row| row.id).collect();
                 Reply::Found(ids, page.next, count)
             }
-            Call::Record(traffic) => {
-                store.record(traffic).await?;
-                Reply::Recorded(store.traffic(Timestamp(0)).await?)
+            Call::Record(stats) => {
+                store.add_run_stats(stats).await?;
+                Reply::Recorded(store.run_stats(Timestamp(0)).await?)
             }
         })
     }
@@ -172,8 +172,8 @@ impl Call {
                     .iter_mut()
                     .for_each(|it| ids.rename(&mut it.claim.id));
             }
-            Call::Deliver(signals, taker) => {
-                taker
+            Call::Deliver(signals, offer) => {
+                offer
                     .iter_mut()
                     .for_each(|it| ids.rename_worker(&mut it.worker));
                 for signal in signals {
@@ -190,8 +190,8 @@ impl Call {
             | Call::Terminate(named, ..)
             | Call::Retry(named, _)
             | Call::Delete(named, _) => ids.rename_all(named),
-            Call::Survey(request) => request.after.iter_mut().for_each(|it| ids.rename(it)),
-            Call::Rounds(id) | Call::Closures(id) | Call::Family(id) => ids.rename(id),
+            Call::StepCounts(request) => request.after.iter_mut().for_each(|it| ids.rename(it)),
+            Call::Rounds(id) | Call::CloseActions(id) | Call::Family(id) => ids.rename(id),
             Call::History(request) => ids.rename(&mut request.id),
             Call::Search(request) => {
                 let parent = request.filter.parent.iter_mut();
@@ -279,7 +279,7 @@ impl Reply {
                 ids.rename_all(&mut cascaded.ended);
                 ids.rename_all(&mut cascaded.running);
             }
-            Reply::Closures(operations) => rename_operations(operations, ids),
+            Reply::CloseActions(operations) => rename_operations(operations, ids),
             Reply::Surveyed(survey) => survey.next.iter_mut().for_each(|it| ids.rename(it)),
             Reply::Found(found, next, _) => {
                 ids.rename_all(found);
@@ -326,7 +326,7 @@ impl Reply {
             | Reply::Changed(_)
             | Reply::Surveyed(_)
             | Reply::Rounds(_)
-            | Reply::Closures(_)
+            | Reply::CloseActions(_)
             | Reply::Family(_)
             | Reply::History(_)
             | Reply::Found(..)
@@ -406,11 +406,11 @@ pub(super) fn sort_operations(operations: &mut [Operation]) {
 }
 
 /// All of them, page by page; each page goes on where the one before ended.
-async fn closures(store: &dyn Database, parent: InstanceId) -> Result<Vec<Operation>> {
+async fn close_actions(store: &dyn Database, parent: InstanceId) -> Result<Vec<Operation>> {
     let mut all: Vec<Operation> = Vec::new();
     loop {
         let after = all.last().map(|it| it.id);
-        let page = store.closures(parent, after).await?;
+        let page = store.close_actions(parent, after).await?;
         let last = page.len() < limits::PAGE_MAX;
         all.extend(page);
         if last {

@@ -7,8 +7,8 @@ use super::calls::Call;
 use super::state::State;
 use super::steps::{self, QUEUES};
 use outlast_core::{
-    Deadline, Delays, Filter, HistoryRequest, Instance, InstanceId, ListRequest, Runs, Status,
-    SurveyRequest, Timestamp, Traffic, minute_of,
+    Deadline, Delays, Filter, HistoryRequest, Instance, InstanceId, ListRequest, RunStats, Runs,
+    Status, StepCountRequest, Timestamp, minute_of,
 };
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use std::time::Duration;
 pub(super) fn question(nth: usize, state: &State, now: Timestamp) -> Call {
     let mut dice = Dice(nth as u64);
     match dice.roll(8) {
-        0 => Call::Record(traffic(&mut dice, now)),
+        0 => Call::Record(stats(&mut dice, now)),
         1 => Call::Rounds(any_instance(&mut dice, state)),
-        5 => Call::Closures(any_parent(&mut dice, state)),
+        5 => Call::CloseActions(any_parent(&mut dice, state)),
         6 => Call::Family(any_parent(&mut dice, state)),
         7 => Call::History(history(&mut dice, state)),
-        2 => Call::Survey(SurveyRequest {
+        2 => Call::StepCounts(StepCountRequest {
             after: dice.maybe(2, |dice| any_instance(dice, state)),
             limit: 1 + dice.roll(20),
         }),
@@ -89,8 +89,8 @@ fn filter(dice: &mut Dice, state: &State, now: Timestamp) -> Filter {
 }
 
 /// Counts of the last minutes, and now and then of a time that is about to be forgotten.
-fn traffic(dice: &mut Dice, now: Timestamp) -> Traffic {
-    let mut traffic = Traffic::default();
+fn stats(dice: &mut Dice, now: Timestamp) -> RunStats {
+    let mut stats = RunStats::default();
     for _ in 0..1 + dice.roll(3) {
         let minutes_ago = match dice.roll(7) {
             0 => 1_400 + dice.roll(100),
@@ -98,7 +98,7 @@ fn traffic(dice: &mut Dice, now: Timestamp) -> Traffic {
         };
         let minute = minute_of(now - Duration::from_secs(60 * minutes_ago as u64));
         let count = 1 + dice.roll(4) as u64;
-        traffic.runs.push(Runs {
+        stats.runs.push(Runs {
             minute,
             machine: "a".into(),
             version: 1,
@@ -108,14 +108,14 @@ fn traffic(dice: &mut Dice, now: Timestamp) -> Traffic {
             count,
             micros: 10 * count,
         });
-        traffic.delays.push(Delays {
+        stats.delays.push(Delays {
             minute,
             queue: QUEUES[dice.roll(2)].into(),
             bin: count as u8,
             count,
         });
     }
-    traffic
+    stats
 }
 
 /// One that is stored; nobody when nothing is.

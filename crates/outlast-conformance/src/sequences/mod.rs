@@ -16,6 +16,7 @@
 
 mod calls;
 mod compare;
+mod coverage;
 mod ids;
 mod invariants;
 mod looks;
@@ -26,16 +27,15 @@ mod resolve;
 mod shrink;
 mod state;
 mod steps;
-mod tally;
 
 use crate::Subject;
+use coverage::Coverage;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use outlast_core::ManualClock;
 use shrink::{Failure, try_seed};
 use std::env;
 use std::iter;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tally::Tally;
 
 /// Compares the store that `open` opens with the model. `open` is given the clock to use, and is called
 /// once per sequence tried.
@@ -109,15 +109,15 @@ impl Plan {
         enough && self.verbs >= USUAL_VERBS
     }
 
-    async fn run(&self, open: &impl AsyncFn(ManualClock) -> Subject) -> Result<Tally, Failure> {
+    async fn run(&self, open: &impl AsyncFn(ManualClock) -> Subject) -> Result<Coverage, Failure> {
         let sequences = stream::iter(self.seeds())
             .map(|seed| try_seed(open, seed, self.verbs))
             .buffered(AT_ONCE);
-        let add = |mut tally: Tally, tried: Tally| async move {
+        let add = |mut tally: Coverage, tried: Coverage| async move {
             tally.add(tried);
             Ok(tally)
         };
-        sequences.try_fold(Tally::default(), add).await
+        sequences.try_fold(Coverage::default(), add).await
     }
 
     fn seeds(&self) -> Box<dyn Iterator<Item = u64>> {

@@ -2,13 +2,13 @@
 
 use super::calls::{Call, Reply};
 use super::compare;
+use super::coverage::Coverage;
 use super::ids::Ids;
 use super::invariants;
 use super::looks;
 use super::resolve::{Sender, new_worker};
 use super::state::{State, Wanted};
 use super::steps::{self, QUEUES, Step};
-use super::tally::Tally;
 use crate::{Database, Model, Subject};
 use outlast_core::{
     CascadeRequest, Cascaded, ClaimRequest, Clock, CollectRequest, Commit, Extent, InstanceId,
@@ -32,7 +32,7 @@ pub(super) struct Pair {
     /// What the model held after the last verb.
     state: State,
     sender: Sender,
-    tally: Tally,
+    tally: Coverage,
     trail: Vec<String>,
 }
 
@@ -46,13 +46,13 @@ impl Pair {
             to_model: Ids::default(),
             state: State::default(),
             sender: Sender::default(),
-            tally: Tally::default(),
+            tally: Coverage::default(),
             trail: Vec::new(),
         }
     }
 
     /// Closes the store; what the sequence did.
-    pub(super) async fn finish(self) -> (Tally, Vec<String>) {
+    pub(super) async fn finish(self) -> (Coverage, Vec<String>) {
         self.subject.finish().await;
         (self.tally, self.trail)
     }
@@ -151,7 +151,7 @@ impl Pair {
         read(store, Some(&wanted)).await
     }
 
-    /// Ends everything, in both, and sees that it can be ended (I2).
+    /// JoinSets everything, in both, and sees that it can be ended (I2).
     async fn settle(&mut self) -> Agreement {
         let note = || Note::by("ada");
         for queue in QUEUES {
@@ -205,7 +205,7 @@ impl Pair {
                         result: steps::state("at last"),
                     },
                     answers_cancel: claim.is_to_answer_cancel(),
-                    ties: claim.ties(),
+                    links: claim.links(),
                     events: Vec::new(),
                     mark: None,
                 };

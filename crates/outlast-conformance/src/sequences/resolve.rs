@@ -9,15 +9,15 @@ use super::state::State;
 use super::steps::{self, Decision, Kind, Letter, Pick, QUEUES, Row, Step};
 use flows::{events, fitting, flow};
 use outlast_core::{
-    Answer, CascadeRequest, Claim, ClaimRef, ClaimRequest, CollectRequest, Commit, Extent, Flowing,
-    HistoryMark, Inserted, Instance, InstanceId, MachineOffer, NewInstance, NewSignal, NewWorker,
-    Note, Outcome, Park, Proceed, ReapRequest, ReconcileRequest, Release, SignalId, Status, Taker,
-    Target, Timestamp, WorkerId,
+    Answer, CascadeRequest, Claim, ClaimOffer, ClaimRef, ClaimRequest, CollectRequest, Commit,
+    Extent, Flowing, HistoryPosition, Inserted, Instance, InstanceId, MachineOffer, NewInstance,
+    NewSignal, NewWorker, Note, Outcome, Park, Proceed, ReapRequest, ReconcileRequest, Release,
+    SignalId, Status, Target, Timestamp, WorkerId,
 };
 use signal_or_insert::signal_or_insert;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use told::{answers_cancel, ties};
+use told::{answers_cancel, links};
 
 /// What the one who sends the verbs remembers.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ impl Sender {
                 self.signals(letters, state)?,
                 claim_for
                     .as_ref()
-                    .and_then(|taker| self.taker(taker, state, now)),
+                    .and_then(|offer| self.offer(offer, state, now)),
             ),
             Step::SignalOrInsert { row, letter } => {
                 Call::SignalOrInsert(signal_or_insert(row, letter, state, now))
@@ -165,15 +165,20 @@ impl Sender {
         self.claims.push((claim.reference(), awaited));
     }
 
-    fn taker(&self, taker: &steps::Taker, state: &State, now: Timestamp) -> Option<Taker> {
-        let queues = match taker.queue {
+    fn offer(
+        &self,
+        offer: &steps::ClaimOffer,
+        state: &State,
+        now: Timestamp,
+    ) -> Option<ClaimOffer> {
+        let queues = match offer.queue {
             Some(queue) => vec![QUEUES[queue].into()],
             None => QUEUES.map(String::from).into(),
         };
-        Some(Taker {
-            worker: self.worker(taker.worker, state, now)?,
+        Some(ClaimOffer {
+            worker: self.worker(offer.worker, state, now)?,
             queues,
-            machines: steps::machines(taker.machines).into(),
+            machines: steps::machines(offer.machines).into(),
         })
     }
 
@@ -314,7 +319,7 @@ impl Sender {
                 received: awaited.iter().copied().take(handed).collect(),
                 outcome,
                 answers_cancel: answers_cancel(claim.id, decision.claim, state),
-                ties: ties(claim.id, decision.claim, state),
+                links: links(claim.id, decision.claim, state),
                 events: events(decision.told, decision.claim, now),
                 mark: mark(decision.claim, row),
             });
@@ -325,10 +330,10 @@ impl Sender {
 }
 
 /// Where the history is said to stand: as it does, somewhere else, or nowhere.
-fn mark(choice: usize, row: Option<&Instance>) -> Option<HistoryMark> {
+fn mark(choice: usize, row: Option<&Instance>) -> Option<HistoryPosition> {
     let row = row.filter(|_| !choice.is_multiple_of(3))?;
     let wrong = i32::from(choice.is_multiple_of(5));
-    Some(HistoryMark {
+    Some(HistoryPosition {
         run: row.run,
         events: row.events + wrong,
     })
@@ -424,13 +429,13 @@ fn outcome(kind: &Kind, id: InstanceId, state: &State, now: Timestamp) -> Outcom
             window: None,
             then: Flowing::Park(Park::default()),
         },
-        Kind::Renew => Outcome::Renew {
+        Kind::Renew => Outcome::ContinueAsNew {
             state: steps::state("anew"),
         },
         Kind::Done => Outcome::Done {
             result: steps::state("well"),
         },
-        Kind::Stop => Outcome::Stop {
+        Kind::Stop => Outcome::Fail {
             reason: "badly".into(),
         },
         Kind::Cancel => Outcome::Cancel {

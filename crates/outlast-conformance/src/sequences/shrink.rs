@@ -1,8 +1,8 @@
 //! From a seed to a sequence, and from a failing sequence to a short one.
 
+use super::coverage::Coverage;
 use super::pair::Pair;
 use super::steps::{Step, Theme, step};
-use super::tally::Tally;
 use crate::Subject;
 use outlast_core::ManualClock;
 use proptest::strategy::{BoxedStrategy, Strategy, ValueTree};
@@ -55,7 +55,7 @@ pub(super) async fn try_seed(
     open: &impl AsyncFn(ManualClock) -> Subject,
     seed: u64,
     verbs: usize,
-) -> Result<Tally, Failure> {
+) -> Result<Coverage, Failure> {
     let trees = trees_of(seed, verbs);
     match try_steps(open, &current(&trees)).await {
         Ok(tally) => Ok(tally),
@@ -73,7 +73,7 @@ pub(super) async fn try_unshrunk(
     open: &impl AsyncFn(ManualClock) -> Subject,
     seed: u64,
     verbs: usize,
-) -> Result<Tally, Found> {
+) -> Result<Coverage, Found> {
     try_steps(open, &current(&trees_of(seed, verbs))).await
 }
 
@@ -81,7 +81,7 @@ pub(super) async fn try_unshrunk(
 async fn try_steps(
     open: &impl AsyncFn(ManualClock) -> Subject,
     steps: &[Step],
-) -> Result<Tally, Found> {
+) -> Result<Coverage, Found> {
     let clock = ManualClock::default();
     let mut pair = Pair::new(open(clock.clone()).await, clock);
     let tried = pair.follow(steps).await;

@@ -7,8 +7,8 @@
 mod flowing;
 mod joining;
 
-pub(super) use flowing::{Awaited, Flowing, Parking, Then};
-pub(super) use joining::Joining;
+pub(super) use flowing::{Flowing, JoinSet, Parking, Then};
+pub(super) use joining::JoinProgress;
 
 use flowing::flowing;
 use joining::joining;
@@ -52,7 +52,7 @@ pub(super) enum Step {
     ClaimsOf(Pick),
     Deliver {
         letters: Vec<Letter>,
-        claim_for: Option<Taker>,
+        claim_for: Option<ClaimOffer>,
     },
     SignalOrInsert {
         row: Row,
@@ -131,7 +131,7 @@ pub(super) enum Kind {
     Requeue,
     Retry { delay: u64, error: bool },
     Wait { names: usize, timeout: Option<u64> },
-    FanOut(Vec<Row>, Joining),
+    FanOut(Vec<Row>, JoinProgress),
     Flow(Flowing),
     Renew,
     Done,
@@ -154,7 +154,7 @@ pub(super) struct Letter {
 
 /// Who takes what a delivery wakes.
 #[derive(Clone, Debug)]
-pub(super) struct Taker {
+pub(super) struct ClaimOffer {
     pub(super) worker: Pick,
     /// One of the queues, or all.
     pub(super) queue: Option<usize>,
@@ -206,7 +206,7 @@ pub(super) fn step(theme: Theme) -> impl Strategy<Value = Step> {
         weigh(4, 1, 1, 1) => (vec(pick(), 1..3), prop_oneof![Just(0), 1..9u64])
             .prop_map(|(claims, pause)| Step::Release { claims, pause }),
         weigh(2, 1, 1, 1) => pick().prop_map(Step::ClaimsOf),
-        weigh(10, 2, 24, 16) => (vec(letter(), 1..4), weighted(0.4, taker()))
+        weigh(10, 2, 24, 16) => (vec(letter(), 1..4), weighted(0.4, offer()))
             .prop_map(|(letters, claim_for)| Step::Deliver { letters, claim_for }),
         weigh(5, 2, 12, 2) => (keyed_row(theme), letter())
             .prop_map(|(row, letter)| Step::SignalOrInsert { row, letter }),
@@ -309,13 +309,13 @@ fn pick() -> impl Strategy<Value = Pick> + Clone {
     0..1_000usize
 }
 
-fn taker() -> impl Strategy<Value = Taker> {
+fn offer() -> impl Strategy<Value = ClaimOffer> {
     (
         pick(),
         weighted(0.3, 0..QUEUES.len()),
         weighted(0.15, 0..16usize),
     )
-        .prop_map(|(worker, queue, machines)| Taker {
+        .prop_map(|(worker, queue, machines)| ClaimOffer {
             worker,
             queue,
             machines,

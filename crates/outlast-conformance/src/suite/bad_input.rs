@@ -5,7 +5,7 @@ use crate::vocabulary::*;
 use outlast_core::{
     Answer, ClaimRequest, CollectRequest, Count, Error, ErrorKind, Filter, Join, ListRequest,
     MachineVersion, NewInstance, NewSignal, NewWorker, Note, Outcome, Result, Status,
-    SurveyRequest, Target, limits,
+    StepCountRequest, Target, limits,
 };
 use std::collections::BTreeSet;
 
@@ -167,7 +167,7 @@ pub async fn error_texts_are_cleaned(subject: &Subject) {
     assert!(clean.len() <= limits::ERROR_BYTES_MAX);
     let reason = nasty.clone();
     for outcome in [
-        Outcome::Stop {
+        Outcome::Fail {
             reason: reason.clone(),
         },
         Outcome::Cancel { reason },
@@ -299,11 +299,11 @@ pub async fn requests_beyond_their_bounds_are_refused(subject: &Subject) {
         max: 1,
     };
     assert_invalid(subject.store.collect(collect).await);
-    let survey = SurveyRequest {
+    let survey = StepCountRequest {
         after: None,
-        limit: limits::SURVEY_MAX + 1,
+        limit: limits::STEP_COUNT_MAX + 1,
     };
-    assert_invalid(subject.store.survey(survey).await);
+    assert_invalid(subject.store.count_by_step(survey).await);
 }
 
 /// The largest of everything that is allowed can be stored and read back.

@@ -50,7 +50,7 @@ pub async fn rows_can_be_claimed_as_they_are_inserted(subject: &Subject) {
         received: vec![],
         outcome: done(),
         answers_cancel: false,
-        ties: outlast_core::Ties::UNKNOWN,
+        links: outlast_core::Links::UNKNOWN,
         events: Vec::new(),
         mark: None,
     };
@@ -84,7 +84,7 @@ pub async fn a_claim_at_the_insert_is_what_a_later_one_would_be(subject: &Subjec
     (later.revision, later.waited) = (at_insert.revision, at_insert.waited);
     later.claimed_at = None;
     assert_eq!(later, at_insert);
-    assert_eq!(later.ties(), at_insert.ties());
+    assert_eq!(later.links(), at_insert.links());
 }
 
 pub async fn only_rows_that_could_be_claimed_at_once_are_handed_over(subject: &Subject) {
@@ -211,7 +211,7 @@ pub async fn a_mixed_workload_comes_to_rest_without_anything_to_mend(subject: &S
     subject.assert_sound().await;
 }
 
-/// Ends everything, as workers that only say "done" would.
+/// JoinSets everything, as workers that only say "done" would.
 async fn settle(subject: &Subject) {
     for _ in 0..60 {
         subject.pass(seconds(60));
@@ -307,13 +307,19 @@ pub async fn a_closed_store_answers_that_it_is_closed(subject: &Subject) {
             .is_err_and(closed)
     );
     assert!(subject.store.get(claim.id).await.is_err_and(closed));
-    let everything = outlast_core::SurveyRequest {
+    let everything = outlast_core::StepCountRequest {
         after: None,
         limit: 1,
     };
-    assert!(subject.store.survey(everything).await.is_err_and(closed));
+    assert!(
+        subject
+            .store
+            .count_by_step(everything)
+            .await
+            .is_err_and(closed)
+    );
     let now = subject.now();
-    assert!(subject.store.traffic(now).await.is_err_and(closed));
+    assert!(subject.store.run_stats(now).await.is_err_and(closed));
     assert!(subject.store.rounds(claim.id).await.is_err_and(closed));
     subject.store.close().await;
 }

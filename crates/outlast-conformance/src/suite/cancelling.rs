@@ -218,7 +218,7 @@ pub async fn a_cancel_is_recorded(subject: &Subject) {
     assert_eq!(record.reason.as_deref(), Some("a rule asks for it"));
     assert_eq!(record.status_before, Some(Status::AwaitingSignal));
     assert_eq!(record.at, subject.now());
-    assert_eq!(subject.store.closures(id, None).await.unwrap(), []);
+    assert_eq!(subject.store.close_actions(id, None).await.unwrap(), []);
 }
 
 pub async fn a_batch_of_cancels_answers_in_the_callers_order(subject: &Subject) {

@@ -31,8 +31,8 @@ async fn leaving(subject: &Subject, children: Vec<NewInstance>) -> (WorkerId, Cl
 }
 
 /// What was done to the children of `parent`: to whom, and how.
-async fn closures(subject: &Subject, parent: InstanceId) -> Vec<(InstanceId, Verb)> {
-    let records = subject.store.closures(parent, None).await.unwrap();
+async fn close_actions(subject: &Subject, parent: InstanceId) -> Vec<(InstanceId, Verb)> {
+    let records = subject.store.close_actions(parent, None).await.unwrap();
     let told = |it: &Operation| (it.instance.expect("a child"), it.verb);
     let mut told: Vec<_> = records.iter().map(told).collect();
     told.sort_by_key(|(id, _)| *id);
@@ -166,7 +166,7 @@ pub async fn what_has_ended_or_was_asked_before_is_left_alone(subject: &Subject)
     subject.assert_unchanged(&ended).await;
     subject.assert_unchanged(&asked).await;
     assert_eq!(
-        closures(subject, parent.id).await,
+        close_actions(subject, parent.id).await,
         [(claims[2].id, Verb::Cancel)]
     );
 }
@@ -240,7 +240,7 @@ pub async fn what_happened_to_each_child_is_recorded_with_the_parent(subject: &S
     subject.cascade_all().await;
     let ids = ids_of(&claims);
     let expected = [(ids[1], Verb::Cancel), (ids[2], Verb::Terminate)];
-    assert_eq!(closures(subject, parent.id).await, expected);
+    assert_eq!(close_actions(subject, parent.id).await, expected);
     let record = &subject.operations_on(ids[2]).await[0];
     assert_eq!(record.cause, Some(parent.id));
     assert_eq!(record.by, "parent");
@@ -267,11 +267,11 @@ pub async fn records_of_many_children_come_in_pages(subject: &Subject) {
     }
     assert_eq!(calls, many / 400);
     let store = &subject.store;
-    let page = store.closures(parent.id, None).await.unwrap();
+    let page = store.close_actions(parent.id, None).await.unwrap();
     assert_eq!(page.len(), limits::PAGE_MAX);
     assert!(page.is_sorted_by(|a, b| a.id < b.id));
     let after = page.last().map(|record| record.id);
-    let rest = store.closures(parent.id, after).await.unwrap();
+    let rest = store.close_actions(parent.id, after).await.unwrap();
     assert_eq!(rest.len(), 50);
     assert!(rest.iter().all(|record| Some(record.id) > after));
     let everybody = page.iter().chain(&rest).filter_map(|it| it.instance);

@@ -1,4 +1,4 @@
-//! Ends of children that a workflow waits for: counted over rounds, one bad end or enough of them, never too late.
+//! JoinSets of children that a workflow waits for: counted over rounds, one bad end or enough of them, never too late.
 
 use crate::Subject;
 use crate::vocabulary::*;

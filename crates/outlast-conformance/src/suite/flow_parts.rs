@@ -4,7 +4,8 @@
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
-    Awaited, Claim, InstanceId, Joined, Joining, ReconcileRequest, Span, Status, WorkerId,
+    ChildRange, Claim, InstanceId, JoinProgress, JoinSet, Joined, ReconcileRequest, Status,
+    WorkerId,
 };
 
 /// A worker, a workflow that has started a group of three and a lone child beside it and waits for either, and the claims
@@ -15,22 +16,22 @@ async fn a_group_and_a_lone_child(subject: &Subject) -> (WorkerId, InstanceId, V
 }
 
 /// The part of some of these children, who have been started before, in the order of their positions.
-fn of(children: &[Claim], awaited: &[usize]) -> Awaited {
-    let mut spans: Vec<Span> = Vec::new();
+fn of(children: &[Claim], awaited: &[usize]) -> JoinSet {
+    let mut spans: Vec<ChildRange> = Vec::new();
     for &n in awaited {
         let parent = children[n].parent;
         let elder = children[..n].iter().filter(|it| it.parent == parent);
         let (round, position) = (parent.unwrap().round, elder.count() as i32);
         match spans.iter_mut().find(|span| span.round == round) {
             Some(span) => span.last = position,
-            None => spans.push(Span {
+            None => spans.push(ChildRange {
                 round,
                 first: position,
                 last: position,
             }),
         }
     }
-    Awaited {
+    JoinSet {
         spans,
         children: awaited.iter().map(|&n| children[n].id).collect(),
         count: awaited.len() as i32,
@@ -41,11 +42,11 @@ pub async fn a_park_says_every_part_that_it_waits_for(subject: &Subject) {
     let (_, id, _) = a_group_and_a_lone_child(subject).await;
     let row = subject.get(id).await;
     let expected = [
-        Joining {
+        JoinProgress {
             spans: starting(1, 0..=2).spans,
             left: 3,
         },
-        Joining {
+        JoinProgress {
             spans: starting(1, 3..=3).spans,
             left: 1,
         },
@@ -201,7 +202,7 @@ pub async fn a_bad_end_before_the_park_is_one_for_all_parts(subject: &Subject) {
 
 /// A lone child on either side of a group is two spans of one round.
 pub async fn a_part_may_stand_on_both_sides_of_another(subject: &Subject) {
-    let sides = Awaited {
+    let sides = JoinSet {
         spans: [starting(1, 0..=0), starting(1, 4..=4)]
             .into_iter()
             .flat_map(|part| part.spans)
@@ -287,7 +288,7 @@ pub async fn the_reconciler_wakes_one_of_whose_parts_nobody_lives(subject: &Subj
     let children = subject.claim(worker, 9).await;
     subject.commit(&children[2], done()).await;
     // What a lost count would leave: it waits for an end that has come.
-    let unseen = Awaited {
+    let unseen = JoinSet {
         children: Vec::new(),
         ..of(&children, &[2])
     };

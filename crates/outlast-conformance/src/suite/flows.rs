@@ -3,8 +3,8 @@
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
-    Answer, Awaited, Barrier, Claim, ClosePolicy, Count, DroppedChild, Flowing, Instance,
-    InstanceId, Joined, NewInstance, Outcome, Proceed, Span, Status, Until,
+    Answer, Barrier, ChildRange, Claim, ClosePolicy, Count, DroppedChild, Flowing, Instance,
+    InstanceId, JoinSet, Joined, NewInstance, Outcome, Proceed, Status, Until,
 };
 
 /// The barrier of one that has waited for nobody.
@@ -335,7 +335,7 @@ pub async fn a_flow_that_cannot_be_stored_is_rejected(subject: &Subject) {
     let bad_child: NewInstance = task().correlation_key("");
     let names = vec!["x"; outlast_core::limits::AWAITED_NAMES_MAX + 1];
     let some = InstanceId(7);
-    let backwards = Span {
+    let backwards = ChildRange {
         round: 1,
         first: 1,
         last: 0,
@@ -361,7 +361,7 @@ pub async fn a_flow_that_cannot_be_stored_is_rejected(subject: &Subject) {
             outlast_core::limits::AWAITED_PARTS_MAX + 1
         ])),
         park(for_parts(vec![starting(1, -1..=0)])),
-        park(for_parts(vec![Awaited {
+        park(for_parts(vec![JoinSet {
             spans: vec![backwards],
             ..part(&[1], &[], 1)
         }])),

@@ -3,7 +3,7 @@
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
-    Answer, Claim, CollectRequest, Commit, DeleteAnswer, Event, EventKind, HistoryMark,
+    Answer, Claim, CollectRequest, Commit, DeleteAnswer, Event, EventKind, HistoryPosition,
     HistoryRequest, InstanceId, NewEvent, Outcome, ReapRequest, RunSummary, Status, Timestamp,
     limits,
 };
@@ -33,7 +33,7 @@ pub async fn events_are_numbered_from_one_over_all_commits_of_a_run(subject: &Su
 
 pub async fn where_a_history_stands_is_looked_for_when_it_is_said_wrongly(subject: &Subject) {
     let (_, mut claim) = subject.running(task()).await;
-    let mark = |run, events| Some(HistoryMark { run, events });
+    let mark = |run, events| Some(HistoryPosition { run, events });
     for said in [mark(1, 0), mark(1, 7), mark(2, 2), None, mark(1, 4)] {
         let commit = Commit {
             mark: said,
@@ -138,7 +138,7 @@ pub async fn a_lost_outcome_writes_no_event(subject: &Subject) {
         assert_eq!(again, Answer::Lost);
     }
     // It is the fence that says so, also where the history stands as was thought, or nothing is thought of it.
-    let now = HistoryMark { run: 1, events: 1 };
+    let now = HistoryPosition { run: 1, events: 1 };
     for mark in [Some(now), None] {
         let commit = Commit {
             mark,

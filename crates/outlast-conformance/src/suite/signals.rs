@@ -92,7 +92,7 @@ async fn wait_again(
         received,
         outcome: wait_for(&["a", "b", "c"]),
         answers_cancel: false,
-        ties: claim.ties(),
+        links: claim.links(),
         events: Vec::new(),
         mark: None,
     };
@@ -493,7 +493,7 @@ pub async fn signals_of_somebody_else_are_not_consumed(subject: &Subject) {
         received: vec![foreign, own, own, outlast_core::SignalId(987_654_321)],
         outcome: requeue("b"),
         answers_cancel: false,
-        ties: claim.ties(),
+        links: claim.links(),
         events: Vec::new(),
         mark: None,
     };

@@ -3,8 +3,8 @@
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
-    Claim, Delivered, Delivery, ErrorKind, InstanceId, MachineVersion, NewInstance, NewSignal,
-    Status, Taker, WorkerId, limits,
+    Claim, ClaimOffer, Delivered, Delivery, ErrorKind, InstanceId, MachineVersion, NewInstance,
+    NewSignal, Status, WorkerId, limits,
 };
 
 /// Parks a new instance on `go`.
@@ -109,12 +109,12 @@ pub async fn only_what_the_worker_could_claim_at_once_is_handed_over(subject: &S
         parked.push(id);
     }
     subject.store.pause("still", note()).await.unwrap();
-    let taker = Taker {
+    let offer = ClaimOffer {
         queues: vec![QUEUE.into(), "still".into()],
-        ..taker(worker)
+        ..offer(worker)
     };
     let signals: Vec<NewSignal> = parked.iter().map(|id| signal(*id, "go")).collect();
-    let delivered = subject.store.deliver(signals, Some(taker)).await.unwrap();
+    let delivered = subject.store.deliver(signals, Some(offer)).await.unwrap();
     assert!(delivered.answers.iter().all(|answer| woke(*answer)));
     assert_eq!(ids_of(&delivered.claims), parked[..1]);
     for id in &parked[1..] {
@@ -160,7 +160,7 @@ pub async fn a_delivery_for_a_worker_whose_lease_has_run_out_delivers_nothing(su
     for worker in [worker, WorkerId(987_654_321)] {
         let refused = subject
             .store
-            .deliver(vec![signal(id, "go")], Some(taker(worker)));
+            .deliver(vec![signal(id, "go")], Some(offer(worker)));
         assert_eq!(refused.await.unwrap_err().kind(), ErrorKind::Conflict);
     }
     subject.assert_unchanged(&before).await;
@@ -211,24 +211,24 @@ pub async fn what_was_claimed_at_delivery_is_reaped_like_any_claim(subject: &Sub
 pub async fn deliveries_for_a_worker_have_their_bounds(subject: &Subject) {
     let (worker, id) = subject.parked(&["go"]).await;
     let before = subject.get(id).await;
-    let too_many = Taker {
+    let too_many = ClaimOffer {
         queues: vec![QUEUE.into(); limits::QUEUES_MAX + 1],
-        ..taker(worker)
+        ..offer(worker)
     };
-    let nameless = Taker {
+    let nameless = ClaimOffer {
         queues: vec!["a\u{0}".into()],
-        ..taker(worker)
+        ..offer(worker)
     };
-    let too_able = Taker {
+    let too_able = ClaimOffer {
         machines: vec![MachineVersion::new("task", 1); limits::MACHINES_MAX + 1].into(),
-        ..taker(worker)
+        ..offer(worker)
     };
-    for taker in [too_many, nameless, too_able] {
-        let refused = subject.store.deliver(vec![signal(id, "go")], Some(taker));
+    for offer in [too_many, nameless, too_able] {
+        let refused = subject.store.deliver(vec![signal(id, "go")], Some(offer));
         assert_eq!(refused.await.unwrap_err().kind(), ErrorKind::Invalid);
     }
     let signals = vec![signal(id, "go"); limits::CLAIM_MAX + 1];
-    let refused = subject.store.deliver(signals, Some(taker(worker)));
+    let refused = subject.store.deliver(signals, Some(offer(worker)));
     assert_eq!(refused.await.unwrap_err().kind(), ErrorKind::Invalid);
     subject.assert_unchanged(&before).await;
 }

@@ -6,8 +6,8 @@ use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
     CancelAnswer, Claim, ClosePolicy, Count, Deadline, DeleteAnswer, Filter, InstanceId, Join,
-    OVERDUE_AFTER, RetryAnswer, Scope, Standing, Status, SurveyRequest, TerminateAnswer, WorkerId,
-    limits,
+    OVERDUE_AFTER, RetryAnswer, Scope, Status, StepCount, StepCountRequest, TerminateAnswer,
+    WorkerId, limits,
 };
 
 /// The claim of a new task of the default queue.
@@ -38,12 +38,12 @@ async fn found(subject: &Subject, filter: Filter) -> Vec<InstanceId> {
     ids
 }
 
-async fn survey(subject: &Subject) -> Vec<Standing> {
-    let request = SurveyRequest {
+async fn count_by_step(subject: &Subject) -> Vec<StepCount> {
+    let request = StepCountRequest {
         after: None,
-        limit: limits::SURVEY_MAX,
+        limit: limits::STEP_COUNT_MAX,
     };
-    subject.store.survey(request).await.unwrap().groups
+    subject.store.count_by_step(request).await.unwrap().groups
 }
 
 pub async fn only_a_wait_for_the_time_alone_is_a_sleep(subject: &Subject) {
@@ -166,7 +166,7 @@ pub async fn a_survey_counts_the_sleeping_and_the_overdue_among_them(subject: &S
     asleep(subject, worker).await;
     let claim = next(subject, worker).await;
     subject.commit(&claim, wait_for(&["a"])).await;
-    let standing = |status, instances, overdue| Standing {
+    let standing = |status, instances, overdue| StepCount {
         machine: "task".into(),
         version: 1,
         step: "waited".into(),
@@ -270,7 +270,7 @@ pub async fn a_cascade_records_that_a_child_slept(subject: &Subject) {
     }
     subject.commit(&parent, done()).await;
     subject.cascade_all().await;
-    let records = subject.store.closures(parent.id, None).await.unwrap();
+    let records = subject.store.close_actions(parent.id, None).await.unwrap();
     let before: Vec<_> = records.iter().map(|it| it.status_before).collect();
     assert_eq!(before, [Some(Status::Sleeping); 2]);
 }

@@ -73,7 +73,7 @@ impl Subject {
         cancelled.unwrap().answers[0]
     }
 
-    /// Ends one, and says what it found.
+    /// JoinSets one, and says what it found.
     pub(crate) async fn terminate(&self, id: InstanceId) -> TerminateAnswer {
         let terminated = self.store.terminate(vec![id], Extent::One, note()).await;
         terminated.unwrap().answers[0]

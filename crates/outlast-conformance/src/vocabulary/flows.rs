@@ -2,9 +2,9 @@
 
 use super::{Subject, commit_of, json, seconds, task};
 use outlast_core::{
-    Answer, Awaited, Claim, Commit, Due, Ends, Event, EventKind, Flowing, HistoryRequest, Instance,
-    InstanceId, Joining, NewEvent, NewInstance, Outcome, Park, Proceed, RunSummary, Span, Status,
-    WorkerId, limits,
+    Answer, ChildRange, Claim, Commit, Due, Event, EventKind, Flowing, HistoryRequest, Instance,
+    InstanceId, JoinProgress, JoinSet, JoinSets, NewEvent, NewInstance, Outcome, Park, Proceed,
+    RunSummary, Status, WorkerId, limits,
 };
 
 /// An event of a call that names this.
@@ -76,7 +76,7 @@ pub(crate) fn start_and_park(children: Vec<NewInstance>, park: Park) -> Outcome 
 }
 
 pub(crate) fn renew() -> Outcome {
-    Outcome::Renew {
+    Outcome::ContinueAsNew {
         state: json(r#"{"at":"renewed"}"#),
     }
 }
@@ -101,27 +101,27 @@ pub(crate) fn for_ends(rounds: &[i32], children: &[InstanceId], count: i32) -> P
 }
 
 /// For whichever of these comes first.
-pub(crate) fn for_parts(parts: Vec<Awaited>) -> Park {
+pub(crate) fn for_parts(parts: Vec<JoinSet>) -> Park {
     Park {
-        ends: Some(Ends { parts }),
+        ends: Some(JoinSets { parts }),
         ..Park::default()
     }
 }
 
 /// So many ends of these rounds.
-pub(crate) fn part(rounds: &[i32], children: &[InstanceId], count: i32) -> Awaited {
-    Awaited {
-        spans: rounds.iter().copied().map(Span::whole).collect(),
+pub(crate) fn part(rounds: &[i32], children: &[InstanceId], count: i32) -> JoinSet {
+    JoinSet {
+        spans: rounds.iter().copied().map(ChildRange::whole).collect(),
         children: children.to_vec(),
         count,
     }
 }
 
 /// All of the children of one round that are about to be started at these positions.
-pub(crate) fn starting(round: i32, positions: std::ops::RangeInclusive<i32>) -> Awaited {
+pub(crate) fn starting(round: i32, positions: std::ops::RangeInclusive<i32>) -> JoinSet {
     let (first, last) = (*positions.start(), *positions.end());
-    let span = Span { round, first, last };
-    Awaited {
+    let span = ChildRange { round, first, last };
+    JoinSet {
         spans: vec![span],
         children: Vec::new(),
         count: last - first + 1,
@@ -129,9 +129,9 @@ pub(crate) fn starting(round: i32, positions: std::ops::RangeInclusive<i32>) -> 
 }
 
 /// A part that is joined: these whole rounds, and so many ends to come.
-pub(crate) fn joining(rounds: &[i32], left: i32) -> Joining {
-    Joining {
-        spans: rounds.iter().copied().map(Span::whole).collect(),
+pub(crate) fn joining(rounds: &[i32], left: i32) -> JoinProgress {
+    JoinProgress {
+        spans: rounds.iter().copied().map(ChildRange::whole).collect(),
         left,
     }
 }

@@ -1,13 +1,13 @@
 //! Acting on everything that a filter matches, a page at a time.
 
-use super::operating::note;
+use super::operate::note;
 use crate::api::Api;
 use crate::cursor::Question;
 use crate::extract::{Body, MayOperate, Path};
 use crate::limits::BULK_MAX;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::query::FilterParams;
-use crate::reaching::Wanted;
+use crate::scoped_queries::Wanted;
 use axum::Json;
 use axum::extract::State;
 use outlast_core::{
@@ -128,7 +128,7 @@ pub(crate) async fn bulk(
         return Ok(Json(nothing(body.dry_run)));
     };
     if body.dry_run {
-        let count = crate::shape::CountBody::from(api.count(&caller.reach, &filter).await?);
+        let count = crate::shape::CountBody::from(api.count(&caller.scope, &filter).await?);
         return Ok(Json(BulkAnswer {
             count: Some(count.count),
             exact: Some(count.exact),
@@ -141,7 +141,7 @@ pub(crate) async fn bulk(
         limit: BULK_MAX,
         values: false,
     };
-    let found = api.page(&caller.reach, wanted, |_| true).await?;
+    let found = api.page(&caller.scope, wanted, |_| true).await?;
     let ids: Vec<_> = found.instances.iter().map(|instance| instance.id).collect();
     let matched = ids.len();
     let changed = apply(&api, act, ids, note(&caller, body.reason)).await?;

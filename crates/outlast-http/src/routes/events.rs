@@ -8,7 +8,7 @@ use crate::extract::{MayRead, Query, parse_id};
 use crate::limits::FOLLOWED_MAX;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::query::{FilterParams, PageParams};
-use crate::reaching::Wanted;
+use crate::scoped_queries::Wanted;
 use crate::serve::Stopping;
 use crate::shape::InstanceBody;
 use axum::Extension;
@@ -237,7 +237,7 @@ impl Following {
     }
 
     async fn tell_overview(&mut self) {
-        match overview(&self.api, &self.caller.reach).await {
+        match overview(&self.api, &self.caller.scope).await {
             Ok(overview) => self.waiting.extend(event("overview", &overview)),
             Err(problem) => self.complain(problem),
         }
@@ -258,7 +258,7 @@ impl Following {
     }
 
     async fn find(&self) -> Result<Vec<Seen>, Problem> {
-        let reach = &self.caller.reach;
+        let scope = &self.caller.scope;
         let _room = self.api.room().await?;
         match &self.followed {
             Followed::Nobody => Ok(Vec::new()),
@@ -266,7 +266,7 @@ impl Following {
                 let mut found = Vec::new();
                 for id in ids {
                     let instance = self.api.client.get(*id).await?;
-                    found.extend(instance.filter(|it| reach.has(it)).map(seen));
+                    found.extend(instance.filter(|it| scope.has(it)).map(seen));
                 }
                 Ok(found)
             }
@@ -281,7 +281,7 @@ impl Following {
                     limit: *limit,
                     values: false,
                 };
-                let found = self.api.page(reach, wanted, |_| true).await?;
+                let found = self.api.page(scope, wanted, |_| true).await?;
                 Ok(found.instances.into_iter().map(seen).collect())
             }
         }

@@ -1,13 +1,13 @@
 //! Parents and children.
 
 use crate::api::Api;
-use crate::auth::Reach;
+use crate::auth::TokenScope;
 use crate::cursor::Question;
 use crate::extract::{Id, MayRead, Query};
 use crate::limits::{TREE_CHILDREN_MAX, TREE_DEPTH_DEFAULT, TREE_DEPTH_MAX, TREE_NODES_MAX};
 use crate::problem::{Problem, ProblemBody};
 use crate::query::{FilterParams, limit, number};
-use crate::reaching::Wanted;
+use crate::scoped_queries::Wanted;
 use crate::shape::{Counts, InstanceBody};
 use axum::Json;
 use axum::extract::State;
@@ -113,7 +113,7 @@ pub(crate) async fn children(
         status: params.status,
         ..FilterParams::default()
     };
-    api.instance(&caller.reach, id).await?;
+    api.instance(&caller.scope, id).await?;
     let wanted = Wanted {
         filter: api.filter(&filter).await?,
         before: before.map(InstanceId),
@@ -121,7 +121,7 @@ pub(crate) async fn children(
         values: false,
     };
     let found = api
-        .page(&caller.reach, wanted, |child| {
+        .page(&caller.scope, wanted, |child| {
             round.is_none() || round_of(child) == round
         })
         .await?;
@@ -157,8 +157,8 @@ pub(crate) async fn tree(
             "depth is {depth}; the most is {TREE_DEPTH_MAX}"
         )));
     }
-    let root = api.instance(&caller.reach, id).await?;
-    let mut walk = Walk::new(&api, &caller.reach, depth);
+    let root = api.instance(&caller.scope, id).await?;
+    let mut walk = Walk::new(&api, &caller.scope, depth);
     walk.take(root, 0);
     while let Some((id, level)) = walk.waiting.pop_front() {
         walk.look_at(id, level).await?;
@@ -171,7 +171,7 @@ pub(crate) async fn tree(
 /// Walks a family level by level, so that what does not fit is what is furthest away.
 struct Walk<'a> {
     api: &'a Api,
-    reach: &'a Reach,
+    scope: &'a TokenScope,
     depth: usize,
     taken: BTreeMap<InstanceId, Taken>,
     waiting: VecDeque<(InstanceId, usize)>,
@@ -191,10 +191,10 @@ struct Round {
 }
 
 impl<'a> Walk<'a> {
-    fn new(api: &'a Api, reach: &'a Reach, depth: usize) -> Walk<'a> {
+    fn new(api: &'a Api, scope: &'a TokenScope, depth: usize) -> Walk<'a> {
         Walk {
             api,
-            reach,
+            scope,
             depth,
             taken: BTreeMap::new(),
             waiting: VecDeque::new(),
@@ -225,7 +225,7 @@ impl<'a> Walk<'a> {
             limit: PAGE_MAX,
             values: false,
         };
-        let found = self.api.page(self.reach, wanted, |_| true).await?;
+        let found = self.api.page(self.scope, wanted, |_| true).await?;
         self.truncated |= found.next.is_some();
         let mut rounds = self
             .rounds(id, &found.instances, found.next.is_none())
@@ -256,7 +256,7 @@ impl<'a> Walk<'a> {
         is_all: bool,
     ) -> Result<BTreeMap<i32, Round>, Problem> {
         let mut rounds = BTreeMap::<i32, Round>::new();
-        if self.reach.is_everything() {
+        if self.scope.is_everything() {
             let stored = self.api.client.rounds(id).await?;
             let counted: u64 = stored
                 .iter()

@@ -1,15 +1,15 @@
 //! Looking at instances.
 
-use super::explaining::sentence;
+use super::explain::sentence;
 use crate::api::Api;
-use crate::auth::Reach;
+use crate::auth::TokenScope;
 use crate::cursor::Question;
 use crate::extract::{Id, MayRead, Path, Query};
-use crate::flow::{FlowBody, OriginBody};
 use crate::problem::{Problem, ProblemBody};
 use crate::query::{FilterParams, PageParams};
-use crate::reaching::Wanted;
+use crate::scoped_queries::Wanted;
 use crate::shape::{CountBody, InstanceBody};
+use crate::workflow_body::{FlowBody, OriginBody};
 use axum::Json;
 use axum::extract::State;
 use outlast::workflow::Origin;
@@ -53,7 +53,7 @@ pub(crate) async fn list(
         limit: page.limit()?,
         values: is_full,
     };
-    let found = api.page(&caller.reach, wanted, |_| true).await?;
+    let found = api.page(&caller.scope, wanted, |_| true).await?;
     let shape = if is_full {
         InstanceBody::whole
     } else {
@@ -78,7 +78,7 @@ pub(crate) async fn count(
     Query(filter, _): Query<FilterParams>,
 ) -> Result<Json<CountBody>, Problem> {
     let filter = api.filter(&filter).await?;
-    Ok(Json(api.count(&caller.reach, &filter).await?.into()))
+    Ok(Json(api.count(&caller.scope, &filter).await?.into()))
 }
 
 /// One instance, with everything.
@@ -92,8 +92,8 @@ pub(crate) async fn get(
     MayRead(caller): MayRead,
     Id(id): Id,
 ) -> Result<Json<InstanceBody>, Problem> {
-    let instance = api.instance(&caller.reach, id).await?;
-    Ok(Json(whole(&api, &caller.reach, instance).await?))
+    let instance = api.instance(&caller.scope, id).await?;
+    Ok(Json(whole(&api, &caller.scope, instance).await?))
 }
 
 /// The instance that holds a correlation key, else the latest that held it.
@@ -107,22 +107,22 @@ pub(crate) async fn holder(
     MayRead(caller): MayRead,
     Path((machine, key)): Path<(String, String)>,
 ) -> Result<Json<InstanceBody>, Problem> {
-    let instance = api.by_key(&caller.reach, &machine, &key).await?;
-    Ok(Json(whole(&api, &caller.reach, instance).await?))
+    let instance = api.by_key(&caller.scope, &machine, &key).await?;
+    Ok(Json(whole(&api, &caller.scope, instance).await?))
 }
 
 /// An instance with everything, the sentence too.
 pub(crate) async fn whole(
     api: &Api,
-    reach: &Reach,
+    scope: &TokenScope,
     instance: Instance,
 ) -> Result<InstanceBody, Problem> {
     let waits = match instance.is_workflow() {
         true => Some(api.client.waits(&instance).await?),
         false => None,
     };
-    let waiting = sentence(api, reach, &instance, waits.clone()).await?;
-    let origin = origin(api, reach, &instance).await?;
+    let waiting = sentence(api, scope, &instance, waits.clone()).await?;
+    let origin = origin(api, scope, &instance).await?;
     let mut body = InstanceBody::whole(instance);
     body.waiting = Some(waiting);
     body.flow = waits.map(FlowBody::from);
@@ -131,12 +131,16 @@ pub(crate) async fn whole(
 }
 
 /// The call that has started it. It is told from the parent's history, so only to who may see the parent.
-async fn origin(api: &Api, reach: &Reach, instance: &Instance) -> Result<Option<Origin>, Problem> {
+async fn origin(
+    api: &Api,
+    scope: &TokenScope,
+    instance: &Instance,
+) -> Result<Option<Origin>, Problem> {
     let Some(parent) = instance.parent else {
         return Ok(None);
     };
     let parent = api.client.get(parent.id).await?;
-    match parent.is_some_and(|it| it.is_workflow() && reach.has(&it)) {
+    match parent.is_some_and(|it| it.is_workflow() && scope.has(&it)) {
         true => Ok(api.client.origin(instance).await?),
         false => Ok(None),
     }

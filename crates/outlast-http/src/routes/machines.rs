@@ -2,16 +2,16 @@
 
 use super::workers::seen;
 use crate::api::Api;
-use crate::auth::Reach;
+use crate::auth::TokenScope;
 use crate::extract::{MayRead, Path};
 use crate::limits::WINDOW_MINUTES;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::shape::{Counts, no_counts};
-use crate::surveyor::Glance;
+use crate::step_counter::Glance;
 use crate::time::Moment;
 use axum::Json;
 use axum::extract::State;
-use outlast_core::{MachineOffer, Runs, Standing};
+use outlast_core::{MachineOffer, Runs, StepCount};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -87,8 +87,8 @@ pub(crate) async fn list(
     State(api): State<Arc<Api>>,
     MayRead(caller): MayRead,
 ) -> Result<Json<MachinesBody>, Problem> {
-    let glance = api.surveyor.glance().await?;
-    Ok(Json(body(&glance, &caller.reach, None)))
+    let glance = api.step_counter.glance().await?;
+    Ok(Json(body(&glance, &caller.scope, None)))
 }
 
 /// The versions of one machine.
@@ -102,8 +102,8 @@ pub(crate) async fn get(
     MayRead(caller): MayRead,
     Path(machine): Path<String>,
 ) -> Result<Json<MachinesBody>, Problem> {
-    let glance = api.surveyor.glance().await?;
-    let body = body(&glance, &caller.reach, Some(&machine));
+    let glance = api.step_counter.glance().await?;
+    let body = body(&glance, &caller.scope, Some(&machine));
     if body.machines.is_empty() && body.complete {
         let detail = format!("no worker runs the machine {machine:?}, and it has no instances");
         return Err(Problem::new(Code::NotFound, detail));
@@ -111,31 +111,31 @@ pub(crate) async fn get(
     Ok(Json(body))
 }
 
-fn body(glance: &Glance, reach: &Reach, only: Option<&str>) -> MachinesBody {
+fn body(glance: &Glance, scope: &TokenScope, only: Option<&str>) -> MachinesBody {
     let mut machines = Machines::default();
-    let is_wanted = |name: &str| reach.has_machine(name) && only.is_none_or(|only| only == name);
+    let is_wanted = |name: &str| scope.has_machine(name) && only.is_none_or(|only| only == name);
     let alive = glance
         .workers
         .iter()
         .filter(|worker| worker.lease_expires_at > glance.now);
-    for worker in alive.filter_map(|worker| seen(worker.clone(), reach)) {
+    for worker in alive.filter_map(|worker| seen(worker.clone(), scope)) {
         let offers = worker
             .machines
             .iter()
             .filter(|offer| is_wanted(&offer.name));
         offers
-            .filter(|offer| reach.has_queue(&offer.queue))
+            .filter(|offer| scope.has_queue(&offer.queue))
             .for_each(|offer| machines.offer(offer));
     }
     // Where instances stand is not counted by queue, so who sees some queues only does not see it.
-    if reach.queues.is_none() {
+    if scope.queues.is_none() {
         let standings = glance
             .standings
             .iter()
             .filter(|standing| is_wanted(&standing.machine));
         standings.for_each(|standing| machines.stand(standing));
         let runs = glance
-            .traffic
+            .stats
             .runs
             .iter()
             .filter(|runs| is_wanted(&runs.machine));
@@ -144,7 +144,7 @@ fn body(glance: &Glance, reach: &Reach, only: Option<&str>) -> MachinesBody {
     MachinesBody {
         machines: machines.0.into_iter().map(Machine::body).collect(),
         surveyed_at: Moment(glance.surveyed_at),
-        complete: glance.complete && reach.queues.is_none(),
+        complete: glance.complete && scope.queues.is_none(),
         window_minutes: WINDOW_MINUTES,
     }
 }
@@ -202,7 +202,7 @@ impl Machines {
         }
     }
 
-    fn stand(&mut self, standing: &Standing) {
+    fn stand(&mut self, standing: &StepCount) {
         let machine = self.of(&standing.machine, standing.version);
         let step = machine.steps.entry(standing.step.clone()).or_default();
         *step.counts.entry(standing.status.as_str()).or_default() += standing.instances;
@@ -226,7 +226,7 @@ impl Machines {
 
 /// Whether a run that came to this outcome did not get on.
 pub(crate) fn is_failure(outcome: &str) -> bool {
-    matches!(outcome, "retry" | "stop")
+    matches!(outcome, "retry" | "fail" | "stop")
 }
 
 impl Machine {

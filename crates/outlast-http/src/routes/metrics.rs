@@ -20,7 +20,7 @@ pub(crate) async fn metrics(
     State(api): State<Arc<Api>>,
     MayRead(caller): MayRead,
 ) -> Result<impl IntoResponse, Problem> {
-    if !caller.reach.is_everything() {
+    if !caller.scope.is_everything() {
         let detail = "the figures are of everything, and this token reaches some of it";
         return Err(Problem::new(Code::Forbidden, detail));
     }

@@ -1,27 +1,27 @@
 //! The routes, a file for each thing they are about.
 
-mod assembly;
 mod bulk;
-mod ending;
+mod end_instances;
 mod events;
-mod explaining;
+mod explain;
 mod family;
 mod health;
-mod history;
-mod inserting;
+mod histories;
+mod insert;
 mod instances;
 mod machines;
 mod metrics;
-mod operating;
+mod operate;
 mod overview;
 mod queues;
+mod router;
 mod signals;
-mod waiting;
+mod wait;
 mod webhooks;
 mod workers;
 
-pub(crate) use assembly::document;
-pub use assembly::router;
 pub(crate) use health::Readiness;
 pub(crate) use machines::is_failure;
+pub(crate) use router::document;
+pub use router::router;
 pub(crate) use workers::is_seen;

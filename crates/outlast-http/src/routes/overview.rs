@@ -1,14 +1,14 @@
 //! Everything at a glance: counts, charts, and what needs attention.
 
 use crate::api::Api;
-use crate::attention::{Attention, Standings, attention};
-use crate::auth::Reach;
+use crate::attention::{Attention, StepTotals, attention};
+use crate::auth::TokenScope;
 use crate::charts::{SeriesBody, series};
 use crate::extract::MayRead;
 use crate::problem::{Problem, ProblemBody};
 use crate::query::FilterParams;
 use crate::shape::{CountBody, Counts, no_counts};
-use crate::surveyor::Glance;
+use crate::step_counter::Glance;
 use crate::time::Moment;
 use axum::Json;
 use axum::extract::State;
@@ -42,19 +42,19 @@ pub(crate) async fn get(
     State(api): State<Arc<Api>>,
     MayRead(caller): MayRead,
 ) -> Result<Json<OverviewBody>, Problem> {
-    overview(&api, &caller.reach).await.map(Json)
+    overview(&api, &caller.scope).await.map(Json)
 }
 
 /// The overview as far as a token reaches.
-pub(crate) async fn overview(api: &Api, reach: &Reach) -> Result<OverviewBody, Problem> {
-    let glance = api.surveyor.glance().await?;
-    let standings = match &reach.queues {
-        None => surveyed(&glance, reach),
-        Some(_) => counted(api, reach).await?,
+pub(crate) async fn overview(api: &Api, scope: &TokenScope) -> Result<OverviewBody, Problem> {
+    let glance = api.step_counter.glance().await?;
+    let standings = match &scope.queues {
+        None => surveyed(&glance, scope),
+        Some(_) => counted(api, scope).await?,
     };
     Ok(OverviewBody {
-        attention: attention(&glance, reach, &standings),
-        series: series(&glance.traffic, glance.now, reach),
+        attention: attention(&glance, scope, &standings),
+        series: series(&glance.stats, glance.now, scope),
         counts: standings.counts,
         surveyed_at: Moment(glance.surveyed_at),
         complete: standings.complete,
@@ -62,8 +62,8 @@ pub(crate) async fn overview(api: &Api, reach: &Reach) -> Result<OverviewBody, P
 }
 
 /// Where instances stand, from the survey.
-fn surveyed(glance: &Glance, reach: &Reach) -> Standings {
-    let mut standings = Standings {
+fn surveyed(glance: &Glance, scope: &TokenScope) -> StepTotals {
+    let mut standings = StepTotals {
         counts: no_counts(),
         complete: glance.complete,
         without_deadline: nothing(glance.complete),
@@ -74,7 +74,7 @@ fn surveyed(glance: &Glance, reach: &Reach) -> Standings {
     for standing in glance
         .standings
         .iter()
-        .filter(|standing| reach.has_machine(&standing.machine))
+        .filter(|standing| scope.has_machine(&standing.machine))
     {
         *standings
             .counts
@@ -93,7 +93,7 @@ fn nothing(exact: bool) -> CountBody {
 }
 
 /// The same, counted for a token that sees some queues only: the survey does not know queues.
-async fn counted(api: &Api, reach: &Reach) -> Result<Standings, Problem> {
+async fn counted(api: &Api, scope: &TokenScope) -> Result<StepTotals, Problem> {
     let mut counts = no_counts();
     let mut complete = true;
     for status in Status::ALL {
@@ -101,7 +101,7 @@ async fn counted(api: &Api, reach: &Reach) -> Result<Standings, Problem> {
             statuses: vec![status],
             ..Filter::default()
         };
-        let count = CountBody::from(api.count(reach, &filter).await?);
+        let count = CountBody::from(api.count(scope, &filter).await?);
         counts.insert(status.as_str(), count.count);
         complete &= count.exact;
     }
@@ -121,12 +121,12 @@ async fn counted(api: &Api, reach: &Reach) -> Result<Standings, Problem> {
         error: Some(BLOCKED.to_owned()),
         ..Filter::default()
     };
-    Ok(Standings {
+    Ok(StepTotals {
         counts,
         complete,
-        without_deadline: api.count(reach, &without_deadline).await?.into(),
-        overdue: api.count(reach, &overdue).await?.into(),
-        retrying: api.count(reach, &retrying).await?.into(),
-        blocked: api.count(reach, &blocked).await?.into(),
+        without_deadline: api.count(scope, &without_deadline).await?.into(),
+        overdue: api.count(scope, &overdue).await?.into(),
+        retrying: api.count(scope, &retrying).await?.into(),
+        blocked: api.count(scope, &blocked).await?.into(),
     })
 }

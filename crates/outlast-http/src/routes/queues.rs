@@ -1,8 +1,8 @@
 //! Queues: how deep they are, and pausing them.
 
-use super::operating::note;
+use super::operate::note;
 use crate::api::Api;
-use crate::auth::{Caller, Reach};
+use crate::auth::{Caller, TokenScope};
 use crate::extract::{MayOperate, MayRead, OptionalBody, Path};
 use crate::limits::QUEUES_COUNTED_MAX;
 use crate::problem::{Code, Problem, ProblemBody};
@@ -73,19 +73,19 @@ pub(crate) async fn list(
 ) -> Result<Json<QueuesBody>, Problem> {
     let summaries = api.client.queues().await?;
     // Depths are of now; without the rate they are still worth showing.
-    let glance = api.surveyor.glance().await.ok();
+    let glance = api.step_counter.glance().await.ok();
     let within = summaries
         .into_iter()
-        .filter(|queue| caller.reach.has_queue(&queue.name));
+        .filter(|queue| caller.scope.has_queue(&queue.name));
     let mut queues = Vec::new();
-    match &caller.reach.machines {
+    match &caller.scope.machines {
         None => queues.extend(within.map(|queue| {
             let rate = glance.as_ref().and_then(|glance| glance.rate(&queue.name));
             QueueBody::of(queue, rate)
         })),
         Some(_) => {
             for queue in within.take(QUEUES_COUNTED_MAX) {
-                queues.extend(QueueBody::of_some_machines(&api, &caller.reach, queue).await?);
+                queues.extend(QueueBody::of_some_machines(&api, &caller.scope, queue).await?);
             }
         }
     }
@@ -108,7 +108,7 @@ impl QueueBody {
     /// The queue as far as a token goes that sees some machines only; `None` when it has nothing of theirs.
     async fn of_some_machines(
         api: &Api,
-        reach: &Reach,
+        scope: &TokenScope,
         queue: QueueSummary,
     ) -> Result<Option<QueueBody>, Problem> {
         let of = |status| Filter {
@@ -116,8 +116,8 @@ impl QueueBody {
             statuses: vec![status],
             ..Filter::default()
         };
-        let eligible = api.count(reach, &of(Status::Runnable)).await?;
-        let executing = api.count(reach, &of(Status::Executing)).await?;
+        let eligible = api.count(scope, &of(Status::Runnable)).await?;
+        let executing = api.count(scope, &of(Status::Executing)).await?;
         if (eligible, executing) == (Count::Exactly(0), Count::Exactly(0)) {
             return Ok(None);
         }
@@ -175,10 +175,10 @@ pub(crate) async fn resume(
 /// A pause stops everybody's work in the queue, so it takes a token that everything in the queue belongs to.
 fn check(caller: &Caller, queue: &str) -> Result<(), Problem> {
     limits::check_name("queue", queue)?;
-    if caller.reach.has_queue(queue) && caller.reach.machines.is_none() {
+    if caller.scope.has_queue(queue) && caller.scope.machines.is_none() {
         return Ok(());
     }
-    let detail = format!("this token does not reach everything in the queue {queue:?}");
+    let detail = format!("this token does not scope everything in the queue {queue:?}");
     Err(Problem::new(Code::Forbidden, detail))
 }
 
@@ -190,7 +190,7 @@ async fn check_exists(api: &Api, caller: &Caller, queue: &str, force: bool) -> R
     let Some(mut names) = api.client.missing_queue(queue).await? else {
         return Ok(());
     };
-    names.retain(|name| caller.reach.has_queue(name));
+    names.retain(|name| caller.scope.has_queue(name));
     names.truncate(NAMED_MAX);
     let detail = format!(
         "no queue {queue:?} exists; near names: {}; \"force\": true does it all the same",

@@ -102,7 +102,7 @@ pub(crate) async fn list(
         .as_deref()
         .map(|cursor| question.position(cursor))
         .transpose()?;
-    api.instance(&caller.reach, id).await?;
+    api.instance(&caller.scope, id).await?;
     let signals = api.client.signals(id, after.map(SignalId)).await?;
     let last = signals.last().filter(|_| signals.more);
     Ok(Json(SignalsBody {
@@ -199,9 +199,9 @@ pub(crate) async fn send_one(api: &Api, signal: NewSignal) -> Result<DeliveryBod
 /// what is sent to. A key stays a key where the token reaches all queues: the machine is part of it.
 async fn within_reach(api: &Api, caller: &Caller, target: Target) -> Result<Target, Problem> {
     let reaches = match &target {
-        Target::Id(_) => caller.reach.is_everything(),
+        Target::Id(_) => caller.scope.is_everything(),
         Target::Key { machine, .. } => {
-            caller.reach.queues.is_none() && caller.reach.has_machine(machine)
+            caller.scope.queues.is_none() && caller.scope.has_machine(machine)
         }
     };
     if reaches {
@@ -212,8 +212,8 @@ async fn within_reach(api: &Api, caller: &Caller, target: Target) -> Result<Targ
             .client
             .get(*id)
             .await?
-            .filter(|instance| caller.reach.has(instance)),
-        Target::Key { machine, key } => api.holder(&caller.reach, machine, key).await?,
+            .filter(|instance| caller.scope.has(instance)),
+        Target::Key { machine, key } => api.holder(&caller.scope, machine, key).await?,
     };
     found
         .map(|instance| Target::Id(instance.id))

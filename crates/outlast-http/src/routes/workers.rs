@@ -1,7 +1,7 @@
 //! Workers: who is there, what they run.
 
 use crate::api::Api;
-use crate::auth::Reach;
+use crate::auth::TokenScope;
 use crate::extract::MayRead;
 use crate::limits::EXECUTING_READ_MAX;
 use crate::problem::{Problem, ProblemBody};
@@ -62,10 +62,10 @@ pub(crate) async fn list(
 ) -> Result<Json<WorkersBody>, Problem> {
     let now = api.client.now().await?;
     let workers = api.client.workers().await?;
-    let executing = Executing::read(&api, &caller.reach).await?;
+    let executing = Executing::read(&api, &caller.scope).await?;
     let workers = workers
         .into_iter()
-        .filter_map(|worker| seen(worker, &caller.reach));
+        .filter_map(|worker| seen(worker, &caller.scope));
     let workers = workers
         .map(|worker| WorkerBody::of(worker, now, &executing))
         .collect();
@@ -73,19 +73,19 @@ pub(crate) async fn list(
 }
 
 /// The worker as far as a token reaches; `None` when it has nothing to do with it.
-pub(crate) fn seen(mut worker: Worker, reach: &Reach) -> Option<Worker> {
-    worker.queues.retain(|queue| reach.has_queue(queue));
+pub(crate) fn seen(mut worker: Worker, scope: &TokenScope) -> Option<Worker> {
+    worker.queues.retain(|queue| scope.has_queue(queue));
     worker
         .machines
-        .retain(|offer| reach.has_machine(&offer.name));
-    let serves = reach.queues.is_none() || !worker.queues.is_empty();
-    let runs = reach.machines.is_none() || !worker.machines.is_empty();
+        .retain(|offer| scope.has_machine(&offer.name));
+    let serves = scope.queues.is_none() || !worker.queues.is_empty();
+    let runs = scope.machines.is_none() || !worker.machines.is_empty();
     (serves && runs).then_some(worker)
 }
 
 /// Whether a token reaches anything of a worker.
-pub(crate) fn is_seen(worker: &Worker, reach: &Reach) -> bool {
-    seen(worker.clone(), reach).is_some()
+pub(crate) fn is_seen(worker: &Worker, scope: &TokenScope) -> bool {
+    seen(worker.clone(), scope).is_some()
 }
 
 impl WorkerBody {
@@ -124,7 +124,7 @@ struct Executing {
 }
 
 impl Executing {
-    async fn read(api: &Api, reach: &Reach) -> Result<Executing, Problem> {
+    async fn read(api: &Api, scope: &TokenScope) -> Result<Executing, Problem> {
         let mut executing = Executing {
             by_worker: HashMap::new(),
             is_all: false,
@@ -145,7 +145,7 @@ impl Executing {
                 })
                 .await?;
             read += PAGE_MAX;
-            for instance in page.instances.iter().filter(|instance| reach.has(instance)) {
+            for instance in page.instances.iter().filter(|instance| scope.has(instance)) {
                 if let Some(worker) = instance.locked_by {
                     *executing.by_worker.entry(worker).or_default() += 1;
                 }

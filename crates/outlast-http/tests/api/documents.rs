@@ -296,8 +296,8 @@ async fn what_every_route_answers_is_what_the_document_says() {
         ),
         (
             "get",
-            "/v1/instances/{id}/closures",
-            format!("/v1/instances/{closed}/closures"),
+            "/v1/instances/{id}/close_actions",
+            format!("/v1/instances/{closed}/close_actions"),
             Value::Null,
         ),
         (
@@ -426,9 +426,9 @@ async fn closed_team(api: &Asking) -> String {
     let team = json!({"machine": "team", "step": "begin", "state": plan});
     let id = api.post("/v1/instances", team).await.ok()["id"].clone();
     let id = id.as_str().unwrap().to_owned();
-    let closures = format!("/v1/instances/{id}/closures");
+    let close_actions = format!("/v1/instances/{id}/close_actions");
     eventually("the child was told", async || {
-        !api.get(&closures).await.ok()["closures"]
+        !api.get(&close_actions).await.ok()["close_actions"]
             .as_array()
             .unwrap()
             .is_empty()

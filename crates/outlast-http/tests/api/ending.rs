@@ -155,9 +155,9 @@ async fn a_tree_is_counted_and_then_asked_to_end<S: Store + Inspect + Clone>(sto
     let id = root.strip_prefix("/v1/instances/").unwrap();
     let (mut told, mut cursor) = (Vec::new(), String::new());
     loop {
-        let page = format!("{root}/closures?limit=2{cursor}");
+        let page = format!("{root}/close_actions?limit=2{cursor}");
         let page = api.get(&page).await.ok();
-        told.extend(page["closures"].as_array().unwrap().clone());
+        told.extend(page["close_actions"].as_array().unwrap().clone());
         let Some(next) = page["next"].as_str() else {
             break;
         };
@@ -213,9 +213,9 @@ async fn the_end_of_a_parent_does_to_its_children_what_their_policies_say<
         let child = children(&api, &root).await[1].clone();
         assert_eq!(child["on_parent_close"], policy);
         becomes(&api, &path_of(&child), "cancelled").await;
-        let closures = api.get(&format!("{root}/closures")).await.ok();
-        let told = closures["closures"].as_array().unwrap();
-        assert_eq!(told.len(), 1, "{closures}");
+        let close_actions = api.get(&format!("{root}/close_actions")).await.ok();
+        let told = close_actions["close_actions"].as_array().unwrap();
+        assert_eq!(told.len(), 1, "{close_actions}");
         assert_eq!(told[0]["verb"], verb);
         assert_eq!(told[0]["instance"], child["id"]);
         assert_eq!(told[0]["by"], "parent");
@@ -227,8 +227,8 @@ async fn the_end_of_a_parent_does_to_its_children_what_their_policies_say<
     becomes(&api, &root, "done").await;
     let child = children(&api, &root).await[1].clone();
     assert_eq!(child["on_parent_close"], "abandon");
-    let closures = api.get(&format!("{root}/closures")).await.ok();
-    assert_eq!(closures, json!({"closures": [], "next": null}));
+    let close_actions = api.get(&format!("{root}/close_actions")).await.ok();
+    assert_eq!(close_actions, json!({"close_actions": [], "next": null}));
     engine.shutdown().await;
 }
 

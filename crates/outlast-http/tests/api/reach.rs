@@ -64,7 +64,7 @@ async fn what_is_another_tenants_cannot_be_looked_at_or_touched<S: Store + Inspe
             "/children",
             "/tree",
             "/family",
-            "/closures",
+            "/close_actions",
             "/operations",
             "/history",
             "/calls",

@@ -61,8 +61,8 @@ async fn what_was_done_to_children_is_shown_as_far_as_they_are_within_reach<
     let engine = running(store.clone()).await;
     let plan = json!({"children": ["wait", "done", "wait"], "quorum": 1, "on_close": "terminate"});
     let (all, bound, path) = bounded_parent(store, plan).await;
-    let closures = format!("{path}/closures");
-    let seen = async |api: &Asking| api.get(&closures).await.ok()["closures"].clone();
+    let close_actions = format!("{path}/close_actions");
+    let seen = async |api: &Asking| api.get(&close_actions).await.ok()["close_actions"].clone();
     eventually("the children were told", async || {
         seen(&all).await.as_array().unwrap().len() == 2
     })

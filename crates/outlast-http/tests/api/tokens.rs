@@ -58,7 +58,7 @@ async fn every_route_asks_for_the_role_it_needs() {
         (Role::Read, Method::GET, "/v1/instances/1/wait?timeout_ms=1"),
         (Role::Read, Method::GET, "/v1/instances/1/tree"),
         (Role::Read, Method::GET, "/v1/instances/1/family"),
-        (Role::Read, Method::GET, "/v1/instances/1/closures"),
+        (Role::Read, Method::GET, "/v1/instances/1/close_actions"),
         (Role::Read, Method::GET, "/v1/machines/m/keys/k"),
         (
             Role::Read,

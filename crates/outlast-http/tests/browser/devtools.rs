@@ -107,7 +107,7 @@ impl Browser {
         self.link.clone()
     }
 
-    /// Ends it and waits until it has ended, so that its folder can go.
+    /// JoinSets it and waits until it has ended, so that its folder can go.
     pub(crate) async fn close(mut self) {
         let asked = self.link.ask("Browser.close", json!({}), None).await;
         assert_eq!(asked, json!({}));

@@ -109,10 +109,11 @@ async fn a_tree_is_counted_before_it_is_cancelled_and_then_ends() {
     let children = stage.engine.children(root).await.unwrap();
     for child in children {
         assert_eq!(child.status, Status::Cancelled);
-        page.until_text("[data-closures]", &child.id.to_string())
+        page.until_text("[data-close_actions]", &child.id.to_string())
             .await;
     }
-    page.until_text("[data-closures]", "asked to cancel").await;
+    page.until_text("[data-close_actions]", "asked to cancel")
+        .await;
     visit.end().await;
     stage.end().await;
 }
@@ -151,7 +152,7 @@ async fn one_instance_is_terminated_with_or_without_its_tree() {
     page.click("dialog[open] [name=tree]").await;
     picture(page, "terminate-tree").await;
     page.press("Terminate 3").await;
-    page.until_text("[data-closures]", "terminated").await;
+    page.until_text("[data-close_actions]", "terminated").await;
     for child in stage.engine.children(whole).await.unwrap() {
         stage.reaches(child.id, Status::Cancelled).await;
     }
@@ -302,16 +303,16 @@ async fn what_the_end_of_a_parent_did_to_its_children_is_shown_page_by_page() {
     }
     page.go(&format!("{}instances/{root}", stage.ui)).await;
     page.until(
-        "document.querySelectorAll('[data-closures] li').length === 20",
+        "document.querySelectorAll('[data-close_actions] li').length === 20",
         "a page",
     )
     .await;
-    page.until_text("[data-closures]", "ended as cancelled")
+    page.until_text("[data-close_actions]", "ended as cancelled")
         .await;
-    picture(page, "closures").await;
+    picture(page, "close_actions").await;
     page.press("Show more").await;
     page.until(
-        "document.querySelectorAll('[data-closures] li').length === 25",
+        "document.querySelectorAll('[data-close_actions] li').length === 25",
         "the rest",
     )
     .await;

@@ -1,6 +1,6 @@
 //! An hour that looks as if the shop had been open: for pictures, which a stage of some seconds would leave empty.
 
-use outlast_core::{Delays, Runs, Timestamp, Traffic};
+use outlast_core::{Delays, RunStats, Runs, Timestamp};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const MINUTE_MICROS: i64 = 60_000_000;
@@ -10,10 +10,10 @@ const WAYS: [(&str, i32, &str, &str, &str, u64, u64); 16] = [
     ("checkout", 2, "start", "wait", "charge", 100, 2_100),
     ("checkout", 2, "charge", "next", "reserve", 92, 11_000),
     ("checkout", 2, "charge", "next", "refund", 5, 9_000),
-    ("checkout", 2, "charge", "stop", "", 1, 8_000),
+    ("checkout", 2, "charge", "fail", "", 1, 8_000),
     ("checkout", 2, "reserve", "retry", "reserve", 7, 240_000),
     ("checkout", 2, "reserve", "next", "ship", 90, 64_000),
-    ("checkout", 2, "reserve", "stop", "", 2, 41_000),
+    ("checkout", 2, "reserve", "fail", "", 2, 41_000),
     ("checkout", 2, "ship", "next", "notify", 90, 120_000),
     ("checkout", 2, "notify", "done", "", 90, 31_000),
     ("checkout", 2, "refund", "cancel", "", 5, 15_000),
@@ -26,13 +26,13 @@ const WAYS: [(&str, i32, &str, &str, &str, u64, u64); 16] = [
 ];
 
 /// What was counted in the minutes before this one.
-pub(crate) fn hour() -> Traffic {
+pub(crate) fn hour() -> RunStats {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .expect("the clock is past 1970")
         .as_micros();
     let this_minute = i64::try_from(now).expect("it is not that late") / MINUTE_MICROS;
-    let mut traffic = Traffic::default();
+    let mut stats = RunStats::default();
     for back in 1..60_u32 {
         let minute = Timestamp((this_minute - i64::from(back)) * MINUTE_MICROS);
         // A calm wave, with something of its own in every minute.
@@ -40,14 +40,14 @@ pub(crate) fn hour() -> Traffic {
         let of = |percent: u64| (busy * percent as f64 / 100.0) as u64;
         for (machine, version, step, outcome, next, percent, micros) in WAYS {
             // What goes wrong goes wrong now and then.
-            let is_bad = outcome == "stop" || outcome == "retry";
+            let is_bad = outcome == "fail" || outcome == "retry";
             let count = if is_bad && back % 5 != 0 {
                 of(percent) / 6
             } else {
                 of(percent)
             };
             if count > 0 {
-                traffic.runs.push(Runs {
+                stats.runs.push(Runs {
                     minute,
                     machine: machine.into(),
                     version,
@@ -67,7 +67,7 @@ pub(crate) fn hour() -> Traffic {
             (5 + (back % 11 / 9) as u8, 3),
         ] {
             let count = of(percent);
-            traffic.delays.push(Delays {
+            stats.delays.push(Delays {
                 minute,
                 queue: "default".into(),
                 bin,
@@ -75,5 +75,5 @@ pub(crate) fn hour() -> Traffic {
             });
         }
     }
-    traffic
+    stats
 }

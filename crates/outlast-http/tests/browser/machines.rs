@@ -95,7 +95,7 @@ impl Machine for Checkout {
                     cart,
                     paid: paid.amount,
                 }),
-                None => Outcome::stop("payment never came"),
+                None => Outcome::fail("payment never came"),
             },
             Order::Reserve { cart, paid } if cart.number % 10 == 3 && cx.attempt() == 0 => {
                 let number = cart.number;
@@ -103,7 +103,7 @@ impl Machine for Checkout {
                 Outcome::retry(Duration::ZERO, error)
             }
             Order::Reserve { cart, .. } if cart.number % 20 == 7 => {
-                Outcome::stop("the warehouse does not know this article")
+                Outcome::fail("the warehouse does not know this article")
             }
             Order::Reserve { cart, .. } => Outcome::next(Order::Ship {
                 number: cart.number,
@@ -186,7 +186,7 @@ impl Machine for LineItem {
 
     async fn step(&self, state: Line, _cx: &Context) -> StepResult<Self> {
         Ok(match state {
-            Line::Pick { article } if article == "lamp" => Outcome::stop("no lamp in stock"),
+            Line::Pick { article } if article == "lamp" => Outcome::fail("no lamp in stock"),
             Line::Pick { article } if article == "chair" => wait_for([Restocked::NAME])
                 .timeout(Duration::from_secs(86_400))
                 .then(Line::Wrap { article }),

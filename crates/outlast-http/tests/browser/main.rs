@@ -54,12 +54,12 @@ impl Visit {
         })
     }
 
-    /// Ends the visit, which must have been without complaints.
+    /// JoinSets the visit, which must have been without complaints.
     async fn end(self) {
         self.end_but_for(&[]).await;
     }
 
-    /// Ends the visit; only these complaints may have been made.
+    /// JoinSets the visit; only these complaints may have been made.
     async fn end_but_for(self, allowed: &[&str]) {
         self.page.check_quiet(allowed);
         self.browser.close().await;

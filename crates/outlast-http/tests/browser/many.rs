@@ -143,7 +143,7 @@ fn fill(file: &Path, count: u64) {
     let sql = "with recursive numbers(n) as (select 1 union all select n + 1 from numbers where n < ?1),
             times(now) as (select cast(unixepoch('subsec') * 1000000 as integer)),
             rows as (select n, now, n % 100 as kind from numbers, times)
-        insert into instances (fsm, fsm_version, step, state, status, last_error, queue, priority, eligible_at, awaits,
+        insert into instances (machine, machine_version, step, state, status, last_error, queue, priority, eligible_at, awaits,
             correlation_key, correlation_scope, inserted_at, updated_at, finished_at)
         select 'machine_' || (n % 4), 1, 'step_' || (n % 3), '{\"n\":' || n || '}',
             case when kind < 2 then 'failed' when kind < 5 then 'awaiting_signal' when kind < 10 then 'runnable' else 'done' end,

@@ -10,7 +10,7 @@ use crate::tracked::Tracked;
 use axum::Router;
 use outlast::prelude::*;
 use outlast::{EngineBuilder, InstanceId, Status};
-use outlast_core::{Store, Traffic};
+use outlast_core::{RunStats, Store};
 use outlast_http::{Role, Settings, Token};
 use outlast_testbed::shared::{drop_schema, unique_schema, url};
 use std::net::{SocketAddr, TcpListener};
@@ -43,7 +43,7 @@ pub(crate) struct Setting {
     pub(crate) prefix: &'static str,
     pub(crate) token: Option<Token>,
     /// What is said to have run before.
-    pub(crate) history: Option<Traffic>,
+    pub(crate) history: Option<RunStats>,
 }
 
 impl Stage {
@@ -51,8 +51,8 @@ impl Stage {
     pub(crate) async fn sqlite(setting: Setting) -> Stage {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let store = Sqlite::open(folder.path().join("stage.db")).expect("a database can be made");
-        if let Some(traffic) = setting.history.clone() {
-            store.record(traffic).await.expect("counts are kept");
+        if let Some(stats) = setting.history.clone() {
+            store.add_run_stats(stats).await.expect("counts are kept");
         }
         let mut stage = Stage::on(Engine::builder(store), setting).await;
         stage.folder = Some(folder);
@@ -133,7 +133,7 @@ impl Stage {
         }
     }
 
-    /// Ends the server, with every connection; the engine goes on.
+    /// JoinSets the server, with every connection; the engine goes on.
     pub(crate) fn hang_up(&mut self) {
         self.server.take().expect("it serves").shutdown_background();
     }

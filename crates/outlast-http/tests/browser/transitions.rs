@@ -116,7 +116,7 @@ async fn lanes_are_made_of_transitions() {
         event(1, 10, "pack", "next", Some("weigh")),
         event(2, 15, "weigh", "retry", Some("weigh")),
         event(3, 40, "weigh", "wait", Some("pack")),
-        event(4, 90, "pack", "stop", None),
+        event(4, 90, "pack", "fail", None),
     ];
     let lanes = format!(
         "import(new URL('timeline.js', document.baseURI)).then(({{ lanesOf }}) => {{ const {{ rows, moments }} = lanesOf({}, 0); \
@@ -130,7 +130,7 @@ async fn lanes_are_made_of_transitions() {
                 ["pack", [[0, 0, "next"], [3, 50, "wait"]]],
                 ["weigh", [[1, 5, "next"], [2, 25, "retry"]]],
             ],
-            ["stop"],
+            ["fail"],
         ])
     );
     visit.end().await;

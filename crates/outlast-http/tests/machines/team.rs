@@ -99,7 +99,7 @@ impl Machine for Piece {
         Ok(match state {
             Work::Begin { what } => match what.as_str() {
                 "done" => Outcome::done(what),
-                "fail" => Outcome::stop("it cannot be done"),
+                "fail" => Outcome::fail("it cannot be done"),
                 "run" => std::future::pending().await,
                 _ => wait_for([Go::NAME])
                     .timeout(Duration::from_secs(3600))

@@ -42,7 +42,7 @@ impl Machine for Tracked {
                 }),
             Parcel::Ship { grams, .. } => match cx.received::<Cleared>()? {
                 Some(Cleared {}) => Outcome::done(format!("{grams} g on their way")),
-                None => Outcome::stop("never cleared"),
+                None => Outcome::fail("never cleared"),
             },
         })
     }

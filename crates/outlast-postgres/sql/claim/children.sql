@@ -5,11 +5,11 @@
 --
 -- A statement of its own, after the claim: a parent is released by the commit that decides its join, so whoever
 -- has claimed the parent sees all the ends that decided it (I6). A workflow's are not asked for: it knows whom it waits for.
-select c.parent_id, c.id, c.parent_round, c.parent_position, c.on_parent_close, c.held, c.fsm, c.fsm_version, c.run,
+select c.parent_id, c.id, c.parent_round, c.parent_position, c.on_parent_close, c.held, c.machine, c.machine_version, c.run,
        c.status, c.state, c.result, c.last_error, c.finished_at
   from unnest($1::bigint[], $2::integer[]) as p (id, round)
  cross join lateral (
-       select c.parent_id, c.id, c.parent_round, c.parent_position, c.on_parent_close, c.held, c.fsm, c.fsm_version,
+       select c.parent_id, c.id, c.parent_round, c.parent_position, c.on_parent_close, c.held, c.machine, c.machine_version,
               c.run, c.state::text as state, c.result::text as result, c.last_error, c.finished_at,
               case when c.status = 'awaiting_signal' and coalesce(cardinality(c.awaits), 0) = 0 then 'sleeping'
                    else c.status end as status

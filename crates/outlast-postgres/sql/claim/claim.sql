@@ -35,12 +35,12 @@ looked_at as materialized (
     select e.*
       from priorities p
      cross join lateral (
-           select i.id, i.fsm, i.fsm_version, i.priority, i.eligible_at, i.partition_key, i.blocked
+           select i.id, i.machine, i.machine_version, i.priority, i.eligible_at, i.partition_key, i.blocked
              from outlast.instances i
             where i.status = 'runnable' and not i.blocked and i.queue = $2
               and i.priority = p.priority
               and i.eligible_at <= (select now from clock)
-              and i.fsm || '/' || i.fsm_version = any ($3)
+              and i.machine || '/' || i.machine_version = any ($3)
             order by i.eligible_at, i.id
             limit $5
               for no key update skip locked) e
@@ -78,7 +78,7 @@ first_in_line as materialized (
        and not exists (select from outlast.instances i
                         where i.status = 'runnable' and i.partition_key = k.partition_key
                           and i.blocked = k.blocked and i.held is not true and i.queue = $2
-                          and i.fsm = k.fsm and i.fsm_version = k.fsm_version
+                          and i.machine = k.machine and i.machine_version = k.machine_version
                           and (i.priority, i.eligible_at, i.id) < (k.priority, k.eligible_at, k.id)
                           and i.eligible_at <= (select now from clock)
                        offset 0)
@@ -98,7 +98,7 @@ claimed as (
            correlation_guard = case when 'executing' = any (i.correlation_scope) then i.correlation_guard end,
            updated_at = (select now from clock)
      where i.id = any (array(select t.id from taken t))
-    returning i.id, i.revision, i.fsm, i.fsm_version, i.step, i.state, i.priority, i.attempt, i.crashes,
+    returning i.id, i.revision, i.machine, i.machine_version, i.step, i.state, i.priority, i.attempt, i.crashes,
               i.partition_key, i.correlation_key, i.parent_id, i.parent_round, i.parent_position, i.round,
               i.awaits,
               i.children_dropped, i.eligible_at, i.entered_revision, i.trace, i.joined, i.first_failure,
@@ -119,7 +119,7 @@ set_aside as (
 )
 select null::bigint as looked_at, null::bigint as set_aside, null::boolean as paused, null::timestamptz as now,
        null::bigint as due_us,
-       c.id, c.revision, c.fsm, c.fsm_version, c.step, c.state::text as state, c.priority, c.attempt, c.crashes,
+       c.id, c.revision, c.machine, c.machine_version, c.step, c.state::text as state, c.priority, c.attempt, c.crashes,
        c.partition_key, c.correlation_key, c.parent_id, c.parent_round, c.parent_position, c.round, c.awaits,
        c.children_dropped::text as children_dropped, c.eligible_at, c.entered_revision, c.trace, c.joined,
        c.first_failure, c.cancel_requested_at, c.cancel_reason,

@@ -9,8 +9,8 @@
 -- a row aside held a lock on the running neighbour, so this statement, after that neighbour was written,
 -- sees it (claim/claim.sql).
 with recursive
-heads (id, partition_key, queue, fsm, fsm_version) as (
-    select h.id, h.partition_key, h.queue, h.fsm, h.fsm_version
+heads (id, partition_key, queue, machine, machine_version) as (
+    select h.id, h.partition_key, h.queue, h.machine, h.machine_version
       from (select distinct o.partition_key
               from (select i.partition_key
                       from unnest($1::bigint[], $2::bigint[]) as c (id, revision)
@@ -20,22 +20,22 @@ heads (id, partition_key, queue, fsm, fsm_version) as (
                     offset 0) as o
              where o.partition_key is not null) as k
      cross join lateral (
-           select n.id, n.partition_key, n.queue, n.fsm, n.fsm_version
+           select n.id, n.partition_key, n.queue, n.machine, n.machine_version
              from outlast.instances n
             where n.status = 'runnable' and n.partition_key = k.partition_key and n.blocked
               and n.held is not true
-            order by n.queue, n.fsm, n.fsm_version, n.priority, n.eligible_at, n.id
+            order by n.queue, n.machine, n.machine_version, n.priority, n.eligible_at, n.id
             limit 1) h
     union all
-    select h.id, h.partition_key, h.queue, h.fsm, h.fsm_version
+    select h.id, h.partition_key, h.queue, h.machine, h.machine_version
       from heads g
      cross join lateral (
-           select n.id, n.partition_key, n.queue, n.fsm, n.fsm_version
+           select n.id, n.partition_key, n.queue, n.machine, n.machine_version
              from outlast.instances n
             where n.status = 'runnable' and n.partition_key = g.partition_key and n.blocked
               and n.held is not true
-              and (n.queue, n.fsm, n.fsm_version) > (g.queue, g.fsm, g.fsm_version)
-            order by n.queue, n.fsm, n.fsm_version, n.priority, n.eligible_at, n.id
+              and (n.queue, n.machine, n.machine_version) > (g.queue, g.machine, g.machine_version)
+            order by n.queue, n.machine, n.machine_version, n.priority, n.eligible_at, n.id
             limit 1) h
 )
 update outlast.instances i

@@ -1,6 +1,6 @@
 -- Records on a parent which of the children of a round were not started because their key was occupied.
 --
--- Per child with a key: $1 parent id  $2 parent revision  $3 position  $4 fsm  $5 correlation key
+-- Per child with a key: $1 parent id  $2 parent revision  $3 position  $4 machine  $5 correlation key
 -- $6 whether the parent answers a cancel
 -- guard   the parent's fence, and that no cancel of it waits for an answer (commit/spawn.sql)   locks none new   index instances_pkey, instances_correlation
 -- bound   CHILDREN_MAX
@@ -9,15 +9,15 @@
 with
 given as materialized (
     select c.*,
-           row_number() over (partition by c.parent_id, c.parent_revision, c.fsm, c.correlation_key
+           row_number() over (partition by c.parent_id, c.parent_revision, c.machine, c.correlation_key
                                   order by c.position) as place
       from unnest($1::bigint[], $2::bigint[], $3::integer[], $4::text[], $5::text[],
                   $6::boolean[])
-        as c (parent_id, parent_revision, position, fsm, correlation_key, answers)
+        as c (parent_id, parent_revision, position, machine, correlation_key, answers)
 ),
 dropped as materialized (
     select g.parent_id as id,
-           json_agg(json_build_object('position', g.position, 'machine', g.fsm, 'key', g.correlation_key,
+           json_agg(json_build_object('position', g.position, 'machine', g.machine, 'key', g.correlation_key,
                                       'holder', h.id)
                     order by g.position)
                filter (where g.place > 1 or h.parent_id is distinct from g.parent_id
@@ -29,7 +29,7 @@ dropped as materialized (
       left join lateral (
            select h.id, h.parent_id, h.parent_round
              from outlast.instances h
-            where h.fsm = g.fsm and h.correlation_guard = g.correlation_key
+            where h.machine = g.machine and h.correlation_guard = g.correlation_key
            offset 0) h on true
      group by g.parent_id
 )

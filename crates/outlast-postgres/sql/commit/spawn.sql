@@ -1,6 +1,6 @@
 -- Inserts the children of fan-outs and of workflows.
 --
--- $1 parent ids  $2 parent revisions, and per child: $3 fsm  $4 version  $5 step  $6 state  $7 queue
+-- $1 parent ids  $2 parent revisions, and per child: $3 machine  $4 version  $5 step  $6 state  $7 queue
 -- $8 priority  $9 delay in µs  $10 moment in µs, or null  $11 partition key  $12 correlation key
 -- $13 scope as an array literal  $14 trace  $15 position  $16 policy, or null  $17 whether it waits for a place in a
 -- window, or null  $18 whether the parent answers a cancel
@@ -19,14 +19,14 @@ given as materialized (
       from unnest($1::bigint[], $2::bigint[], $3::text[], $4::integer[], $5::text[], $6::text[], $7::text[],
                   $8::smallint[], $9::bigint[], $10::bigint[], $11::text[], $12::text[], $13::text[],
                   $14::text[], $15::integer[], $16::text[], $17::boolean[], $18::boolean[])
-        as c (parent_id, parent_revision, fsm, fsm_version, step, state, queue, priority, delay_us, at_us,
+        as c (parent_id, parent_revision, machine, machine_version, step, state, queue, priority, delay_us, at_us,
               partition_key, correlation_key, scope, trace, position, policy, held, answers)
 )
 insert into outlast.instances
-       (id, fsm, fsm_version, step, state, status, queue, priority, eligible_at, partition_key,
+       (id, machine, machine_version, step, state, status, queue, priority, eligible_at, partition_key,
         parent_id, parent_round, parent_position, on_parent_close, held, blocked,
         correlation_key, correlation_scope, correlation_guard, trace, inserted_at, updated_at)
-select g.id, g.fsm, g.fsm_version, g.step, g.state::json, 'runnable', g.queue, g.priority,
+select g.id, g.machine, g.machine_version, g.step, g.state::json, 'runnable', g.queue, g.priority,
        coalesce(timestamptz 'epoch' + g.at_us * interval '1 microsecond',
                 k.now + g.delay_us * interval '1 microsecond'),
        g.partition_key, p.id, p.round + 1, g.position, g.policy, g.held, coalesce(g.held, false),
@@ -36,6 +36,6 @@ select g.id, g.fsm, g.fsm_version, g.step, g.state::json, 'runnable', g.queue, g
                              and p.revision = g.parent_revision and p.status = 'executing'
                              and (p.cancel_requested_at is null or p.cancel_answered or g.answers)
  cross join clock k
- order by g.fsm, g.correlation_key, g.id
-    on conflict (fsm, correlation_guard) where correlation_guard is not null do nothing
+ order by g.machine, g.correlation_key, g.id
+    on conflict (machine, correlation_guard) where correlation_guard is not null do nothing
 returning queue, not blocked and eligible_at <= (select now from clock) as eligible

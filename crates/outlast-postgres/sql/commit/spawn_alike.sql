@@ -2,7 +2,7 @@
 -- correlation key.
 --
 -- Per child: $1 parent id  $2 parent revision  $3 state  $4 position  $5 whether it waits for a place in a window, or
--- null  $6 whether the parent answers a cancel;  for all: $7 fsm  $8 version  $9 step  $10 queue  $11 priority
+-- null  $6 whether the parent answers a cancel;  for all: $7 machine  $8 version  $9 step  $10 queue  $11 priority
 -- $12 delay in µs  $13 moment in µs, or null  $14 partition key  $15 trace  $16 policy, or null
 -- guard   the parent's fence, and that no cancel of it waits for an answer (commit/spawn.sql)   locks none   index instances_pkey   bound CHILDREN_MAX
 --
@@ -25,7 +25,7 @@ given as materialized (
 ),
 spawned as (
     insert into outlast.instances
-           (id, fsm, fsm_version, step, state, status, queue, priority, eligible_at, partition_key,
+           (id, machine, machine_version, step, state, status, queue, priority, eligible_at, partition_key,
             parent_id, parent_round, parent_position, on_parent_close, held, blocked, trace,
             inserted_at, updated_at)
     select g.id, $7, $8::integer, $9, g.state::json, 'runnable', $10, $11::smallint, s.eligible_at, $14::text,

@@ -30,7 +30,7 @@ addressed as materialized (
     select g.*, i.queue,
            i.id is not null
                and (g.correlation_key is null
-                    or (i.fsm = g.machine and i.correlation_guard = g.correlation_key) is true) as found,
+                    or (i.machine = g.machine and i.correlation_guard = g.correlation_key) is true) as found,
            i.finished_at is not null as ended,
            -- A workflow may wait for children at the same time.
            (i.status = 'awaiting_signal' or i.status = 'awaiting_children' and i.joining is not null)
@@ -38,7 +38,7 @@ addressed as materialized (
            -- What the worker could claim at once, without children to be loaded.
            $8::bigint is not null
                and i.queue = any ($9::text[])
-               and i.fsm || '/' || i.fsm_version = any ($10::text[])
+               and i.machine || '/' || i.machine_version = any ($10::text[])
                and i.partition_key is null
                and i.round = 0
                and not exists (select from outlast.queues q where q.name = i.queue offset 0) as claimable,
@@ -52,7 +52,7 @@ addressed as materialized (
                     (select h.id
                        from (select o.id
                                from outlast.instances o
-                              where o.fsm = g.machine and o.correlation_key = g.correlation_key
+                              where o.machine = g.machine and o.correlation_key = g.correlation_key
                               order by -o.id
                               limit $11) h
                       where exists (select from outlast.signals s

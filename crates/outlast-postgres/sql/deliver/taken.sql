@@ -12,7 +12,7 @@ taken as materialized (
     select i.*
       from unnest($1::bigint[]) as t (id)
      cross join lateral (
-           select i.id, i.revision, i.fsm, i.fsm_version, i.step, i.state, i.status, i.queue, i.priority,
+           select i.id, i.revision, i.machine, i.machine_version, i.step, i.state, i.status, i.queue, i.priority,
                   i.attempt, i.crashes, i.partition_key, i.correlation_key, i.parent_id, i.parent_round,
                   i.parent_position, i.round, i.awaits, i.children_dropped, i.eligible_at, i.entered_revision, i.trace,
                   i.joined, i.first_failure, i.cancel_requested_at, i.cancel_reason, i.cancel_answered, i.held,
@@ -24,7 +24,7 @@ taken as materialized (
 )
 select t.id, null::bigint as target_id, null::text as name, null::text as payload, null::text as dedup_key,
        null::timestamptz as inserted_at,
-       t.revision, t.fsm, t.fsm_version, t.step, t.state::text as state, t.queue, t.priority, t.attempt,
+       t.revision, t.machine, t.machine_version, t.step, t.state::text as state, t.queue, t.priority, t.attempt,
        t.crashes, t.partition_key, t.correlation_key, t.parent_id, t.parent_round, t.parent_position, t.round, t.awaits,
        t.children_dropped::text as children_dropped, t.eligible_at, t.entered_revision, t.trace, t.joined,
        t.first_failure, t.cancel_requested_at, t.cancel_reason, t.cancel_answered, t.held, t.run, t.events

@@ -1,6 +1,6 @@
 -- Brings in instances that differ in nothing but their state, and have no correlation key.
 --
--- $1 states;  for all: $2 fsm  $3 version  $4 step  $5 queue  $6 priority  $7 delay in µs
+-- $1 states;  for all: $2 machine  $3 version  $4 step  $5 queue  $6 priority  $7 delay in µs
 -- $8 moment in µs, or null  $9 partition key  $10 trace
 -- locks   none   index none   bound BATCH_MAX
 --
@@ -23,7 +23,7 @@ given as materialized (
 ),
 inserted as (
     insert into outlast.instances
-           (id, fsm, fsm_version, step, state, status, queue, priority, eligible_at, partition_key, trace,
+           (id, machine, machine_version, step, state, status, queue, priority, eligible_at, partition_key, trace,
             inserted_at, updated_at)
     select n.id, $2, $3::integer, $4, n.state::json, 'runnable', $5, $6::smallint, s.eligible_at, $9::text,
            $10::text, s.now, s.now

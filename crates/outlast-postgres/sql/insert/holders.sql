@@ -1,11 +1,11 @@
 -- Who holds correlation keys.
 --
--- $1 fsm  $2 correlation keys
+-- $1 machine  $2 correlation keys
 -- locks none   index instances_correlation   bound BATCH_MAX
 select k.place, i.id
-  from unnest($1::text[], $2::text[]) with ordinality as k (fsm, correlation_key, place)
+  from unnest($1::text[], $2::text[]) with ordinality as k (machine, correlation_key, place)
  cross join lateral (
        select i.id
          from outlast.instances i
-        where i.fsm = k.fsm and i.correlation_guard = k.correlation_key
+        where i.machine = k.machine and i.correlation_guard = k.correlation_key
        offset 0) i

@@ -1,6 +1,6 @@
 -- Brings instances in.
 --
--- $1 the worker to claim for, or null, and per row: $2 fsm  $3 version  $4 step  $5 state  $6 queue
+-- $1 the worker to claim for, or null, and per row: $2 machine  $3 version  $4 step  $5 state  $6 queue
 -- $7 priority  $8 delay in µs  $9 moment in µs, or null  $10 partition key  $11 correlation key
 -- $12 scope as an array literal  $13 trace
 -- guard   with a worker: its lease is alive
@@ -25,7 +25,7 @@ given as materialized (
                     (select now from clock) + c.delay_us * interval '1 microsecond') as eligible_at
       from unnest($2::text[], $3::integer[], $4::text[], $5::text[], $6::text[], $7::smallint[],
                   $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::text[])
-        as c (fsm, fsm_version, step, state, queue, priority, delay_us, at_us, partition_key,
+        as c (machine, machine_version, step, state, queue, priority, delay_us, at_us, partition_key,
               correlation_key, scope, trace)
      where $1 is null or exists (select from worker)
 ),
@@ -41,18 +41,18 @@ placed as materialized (
 ),
 inserted as (
     insert into outlast.instances
-           (id, fsm, fsm_version, step, state, status, revision, locked_by, queue, priority, eligible_at,
+           (id, machine, machine_version, step, state, status, revision, locked_by, queue, priority, eligible_at,
             partition_key, correlation_key, correlation_scope, correlation_guard, trace,
             inserted_at, updated_at)
-    select p.id, p.fsm, p.fsm_version, p.step, p.state::json,
+    select p.id, p.machine, p.machine_version, p.step, p.state::json,
            case when p.claimed then 'executing' else 'runnable' end,
            case when p.claimed then 1 else 0 end,
            case when p.claimed then $1 end,
            p.queue, p.priority, p.eligible_at, p.partition_key, p.correlation_key, p.scope::text[],
            p.correlation_key, p.trace, (select now from clock), (select now from clock)
       from placed p
-     order by p.fsm, p.correlation_key, p.id
-        on conflict (fsm, correlation_guard) where correlation_guard is not null do nothing
+     order by p.machine, p.correlation_key, p.id
+        on conflict (machine, correlation_guard) where correlation_guard is not null do nothing
     returning id
 )
 select p.id,

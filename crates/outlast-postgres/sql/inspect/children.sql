@@ -7,7 +7,7 @@
 -- measured row by row, so that none beyond the bound is read but one.
 with recursive
 page as materialized (
-    select c.id, c.parent_round, c.parent_position, c.on_parent_close, c.held, c.fsm, c.fsm_version, c.run,
+    select c.id, c.parent_round, c.parent_position, c.on_parent_close, c.held, c.machine, c.machine_version, c.run,
            case when c.status = 'awaiting_signal' and coalesce(cardinality(c.awaits), 0) = 0 then 'sleeping'
                 else c.status end as status,
            c.state, c.result, c.last_error, c.finished_at
@@ -40,7 +40,7 @@ fitting (place, bytes) as (
 last_fitting as materialized (
     select (select l.ids[max(f.place)] from listed l) as id from fitting f
 )
-select p.id, p.parent_round, p.parent_position, p.on_parent_close, p.held, p.fsm, p.fsm_version, p.run, p.status,
+select p.id, p.parent_round, p.parent_position, p.on_parent_close, p.held, p.machine, p.machine_version, p.run, p.status,
        p.finished_at, e.fits,
        case when e.fits then p.state::text else 'null' end as state,
        case when e.fits then p.result::text end as result,

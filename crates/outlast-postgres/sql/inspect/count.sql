@@ -1,6 +1,6 @@
 -- How many instances fit a filter, up to a bound. A filter that is null lets everything pass.
 --
--- $1 fsm  $2 version  $3 step  $4 statuses  $5 queue  $6 correlation key  $7 partition key  $8 parent
+-- $1 machine  $2 version  $3 step  $4 statuses  $5 queue  $6 correlation key  $7 partition key  $8 parent
 -- $9 inserted from, $10 until  $11 part of the error  $12 attempts from  $13 waits without a deadline
 -- $14 deadline before  $15 ended from, $16 until
 -- $17 of those that are stored as awaiting a signal: only the sleeping, only the others, or with null all
@@ -9,8 +9,8 @@
 select count(*) as instances
   from (select
           from outlast.instances i
-         where ($1::text is null or i.fsm = $1)
-           and ($2::integer is null or i.fsm_version = $2)
+         where ($1::text is null or i.machine = $1)
+           and ($2::integer is null or i.machine_version = $2)
            and ($3::text is null or i.step = $3)
            and ($4::text[] is null or i.status = any ($4))
            and ($5::text is null or i.queue = $5)

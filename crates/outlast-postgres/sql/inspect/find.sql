@@ -1,8 +1,8 @@
 -- The instance that holds a correlation key, else the latest that held it.
 --
--- $1 fsm  $2 correlation key
+-- $1 machine  $2 correlation key
 -- locks none   index instances_correlation, instances_keys, instances_pkey   bound one row
-select i.id, i.fsm, i.fsm_version, i.step, i.state::text as state, i.status, i.revision, i.result::text as result,
+select i.id, i.machine, i.machine_version, i.step, i.state::text as state, i.status, i.revision, i.result::text as result,
        i.last_error, i.queue, i.priority, i.eligible_at, i.attempt, i.crashes, i.partition_key, i.locked_by,
        i.awaits, i.await_deadline, i.parent_id, i.parent_round, i.round, i.children_pending,
        i.parent_position, i.on_parent_close, i.held, i.cancel_requested_at, i.cancel_reason, i.cancel_answered, i.join_needs,
@@ -15,10 +15,10 @@ select i.id, i.fsm, i.fsm_version, i.step, i.state::text as state, i.status, i.r
  where i.id = any (array[coalesce(
            (select h.id
               from outlast.instances h
-             where h.fsm = $1 and h.correlation_guard = $2
+             where h.machine = $1 and h.correlation_guard = $2
             offset 0),
            (select o.id
               from outlast.instances o
-             where o.fsm = $1 and o.correlation_key = $2
+             where o.machine = $1 and o.correlation_key = $2
              order by -o.id
              limit 1))])

@@ -1,7 +1,7 @@
 -- A page of instances, newest first, found by reading instances in the order of their ids. A filter that is null lets
 -- everything pass.
 --
--- $1 fsm  $2 version  $3 step  $4 statuses  $5 queue  $6 correlation key  $7 partition key  $8 parent
+-- $1 machine  $2 version  $3 step  $4 statuses  $5 queue  $6 correlation key  $7 partition key  $8 parent
 -- $9 inserted from, $10 until  $11 part of the error  $12 attempts from  $13 waits without a deadline
 -- $14 deadline before  $15 ended from, $16 until
 -- $17 of those that are stored as awaiting a signal: only the sleeping, only the others, or with null all
@@ -15,7 +15,7 @@
 -- first row always fits.
 with recursive
 page as materialized (
-    select i.id, i.fsm, i.fsm_version, i.step, i.state, i.status, i.revision, i.result, i.last_error, i.queue,
+    select i.id, i.machine, i.machine_version, i.step, i.state, i.status, i.revision, i.result, i.last_error, i.queue,
            i.priority, i.eligible_at, i.attempt, i.crashes, i.partition_key, i.locked_by, i.awaits, i.await_deadline,
            i.parent_id, i.parent_round, i.round, i.children_pending, i.children_dropped, i.correlation_key,
            i.correlation_scope, i.correlation_guard, i.entered_revision, i.trace, i.inserted_at, i.updated_at,
@@ -24,8 +24,8 @@ page as materialized (
            i.children_failed, i.first_failure, i.joined, i.run, i.events, i.joining, i.joining_part,
        i.joining_first, i.joining_last, i.joining_left
       from (select * from outlast.instances r where r.id < $18 order by r.id desc limit $20) i
-     where ($1::text is null or i.fsm = $1)
-       and ($2::integer is null or i.fsm_version = $2)
+     where ($1::text is null or i.machine = $1)
+       and ($2::integer is null or i.machine_version = $2)
        and ($3::text is null or i.step = $3)
        and ($4::text[] is null or i.status = any ($4))
        and ($5::text is null or i.queue = $5)
@@ -82,7 +82,7 @@ last_fitting as materialized (
     select (select l.ids[max(f.place)] from listed l) as id from fitting f
 )
 select (select max(e.id) from edge e having count(*) = 2) as read_to,
-       i.id, i.fsm, i.fsm_version, i.step, i.status, i.revision,
+       i.id, i.machine, i.machine_version, i.step, i.status, i.revision,
        case when s.has_values then i.state::text else 'null' end as state,
        case when s.has_values then i.result::text end as result,
        case when s.has_values then i.children_dropped::text end as children_dropped, s.fits,

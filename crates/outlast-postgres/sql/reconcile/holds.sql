@@ -12,6 +12,6 @@ update outlast.instances i
    and not exists (select from outlast.instances l
                     where l.status = 'runnable' and l.partition_key = i.partition_key
                       and l.blocked = not i.blocked and l.held is not true
-                      and l.queue = i.queue and l.fsm = i.fsm and l.fsm_version = i.fsm_version
+                      and l.queue = i.queue and l.machine = i.machine and l.machine_version = i.machine_version
                    offset 0)
 returning i.id, i.queue

@@ -7,7 +7,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     // #1: a statement whose types do not fit; children without their version.
     ("statement-does-not-run", "reap/fail",
         "attempt = i.attempt + 1", "attempt = case when true then c.error end"),
-    ("children-without-version", "commit/spawn", "g.fsm, g.fsm_version,", "g.fsm, 1,"),
+    ("children-without-version", "commit/spawn", "g.machine, g.machine_version,", "g.machine, 1,"),
     ("children-without-version", "commit/spawn_alike", "$7, $8::integer,", "$7, least($8::integer, 1),"),
 
     // #2: who parks and who wakes must lock before they look.
@@ -38,7 +38,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     // #4: a key that was released comes back, and may collide; keys of another machine.
     ("key-comes-back", "reap/return", "then i.correlation_guard end", "then i.correlation_key end"),
     ("key-comes-back", "operate/retry", "then i.correlation_guard end", "then i.correlation_key end"),
-    ("key-of-another-machine", "insert/holders", "i.fsm = k.fsm and ", ""),
+    ("key-of-another-machine", "insert/holders", "i.machine = k.machine and ", ""),
 
     // #5: `update … from` takes one row per parent.
     ("siblings-count-once", "commit/join", "count(*)::integer as children", "1 as children"),
@@ -61,8 +61,8 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("parents-in-the-order-given", "commit/join", "(select i.id, i.parent_id", "(select c.place, i.id, i.parent_id"),
     ("parents-in-the-order-given", "commit/join", "select o.parent_id, array_agg", "select o.parent_id, min(o.place) as place, array_agg"),
     ("parents-in-the-order-given", "commit/join", "order by e.parent_id", "order by e.place"),
-    ("keys-in-the-order-given", "insert/insert", "order by p.fsm, p.correlation_key, p.id", "order by p.id"),
-    ("children-keys-in-the-order-given", "commit/spawn", "order by g.fsm, g.correlation_key, g.id", "order by g.id"),
+    ("keys-in-the-order-given", "insert/insert", "order by p.machine, p.correlation_key, p.id", "order by p.id"),
+    ("children-keys-in-the-order-given", "commit/spawn", "order by g.machine, g.correlation_key, g.id", "order by g.id"),
     ("operators-rows-in-the-order-given", "operate/lock", "order by i.id", "order by array_position($1, i.id)"),
     ("maintenance-waits", "reap/workers", "for update skip locked", "for update"),
     ("maintenance-waits", "reap/claims", "for no key update skip locked", "for no key update"),
@@ -103,7 +103,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("crashes-are-not-counted", "reap/return", "crashes = i.crashes + 1", "crashes = i.crashes"),
 
     // #15: a worker claims what it does not have.
-    ("claims-any-machine", "claim/claim", "and i.fsm || '/' || i.fsm_version = any ($3)", ""),
+    ("claims-any-machine", "claim/claim", "and i.machine || '/' || i.machine_version = any ($3)", ""),
 
     // #16: a clock that stands still while a transaction waits.
     ("clock-of-the-transaction", "migration 10", "select statement_timestamp()", "select transaction_timestamp()"),

@@ -24,7 +24,7 @@ pub(crate) async fn insert_as_values(
     rows: &[NewInstance],
 ) -> Result<Inserts, Failure> {
     let mut sql =
-        "insert into outlast.instances (fsm, step, state, queue, fsm_version, status, priority, \
+        "insert into outlast.instances (machine, step, state, queue, machine_version, status, priority, \
                    eligible_at, inserted_at, updated_at) values "
             .to_owned();
     let mut parameters: Vec<(&(dyn ToSql + Sync), Type)> = Vec::new();

@@ -2,11 +2,11 @@
 
 use super::stage::{MACHINE, QUEUE, Stage, holder, instance};
 use outlast_core::{
-    Answer, Awaited, CancelAnswer, CascadeRequest, Claim, ClaimRef, ClaimRequest, ClosePolicy,
-    CollectRequest, Commit, Delivery, Due, Ends, Error, EventKind, Extent, Flowing, InstanceId,
-    Join, Joined, Json, MachineVersion, NewEvent, NewSignal, Note, Outcome, Proceed, ReapRequest,
-    Release, ReleaseAnswer, Result, RetryAnswer, Revision, SignalId, SignalOrInsert, Span, Status,
-    Store, Taker, TerminateAnswer, Until,
+    Answer, CancelAnswer, CascadeRequest, ChildRange, Claim, ClaimOffer, ClaimRef, ClaimRequest,
+    ClosePolicy, CollectRequest, Commit, Delivery, Due, Error, EventKind, Extent, Flowing,
+    InstanceId, Join, JoinSet, JoinSets, Joined, Json, MachineVersion, NewEvent, NewSignal, Note,
+    Outcome, Proceed, ReapRequest, Release, ReleaseAnswer, Result, RetryAnswer, Revision, SignalId,
+    SignalOrInsert, Status, Store, TerminateAnswer, Until,
 };
 use outlast_postgres::Postgres;
 use std::fmt;
@@ -36,7 +36,7 @@ pub(crate) enum Act {
     Cascade(usize),
     Retry(usize),
     Claim,
-    /// Ends what the claim before brought.
+    /// JoinSets what the claim before brought.
     CommitClaimed,
     Collect,
     /// The worker that claims ends its lease.
@@ -152,7 +152,7 @@ impl Decision {
             },
             outcome: self.outcome(stage),
             answers_cancel: false,
-            ties: stage.ties,
+            links: stage.links,
             events: match place == 0 && stage.is_workflow {
                 true => vec![event()],
                 false => Vec::new(),
@@ -197,20 +197,20 @@ impl Decision {
             Decision::Done => Outcome::Done {
                 result: Json::null(),
             },
-            Decision::Fail => Outcome::Stop {
+            Decision::Fail => Outcome::Fail {
                 reason: "as it is played".into(),
             },
             Decision::ParkForEnds => flow(Flowing::Park(outlast_core::Park {
                 names: vec!["go".into()],
                 deadline: Some(Due::After(Duration::ZERO)),
-                ends: Some(Ends::one(awaited(stage, &[1, 2]))),
+                ends: Some(JoinSets::one(awaited(stage, &[1, 2]))),
             })),
             Decision::ParkForTheFirst => flow(Flowing::Park(outlast_core::Park {
-                ends: Some(Ends::one(awaited(stage, &[1]))),
+                ends: Some(JoinSets::one(awaited(stage, &[1]))),
                 ..outlast_core::Park::default()
             })),
             Decision::ParkForParts => flow(Flowing::Park(outlast_core::Park {
-                ends: Some(Ends {
+                ends: Some(JoinSets {
                     parts: vec![awaited(stage, &[1, 2]), awaited(stage, &[2])],
                 }),
                 ..outlast_core::Park::default()
@@ -221,19 +221,19 @@ impl Decision {
                 window: None,
                 then: Flowing::Proceed(Proceed::Requeue),
             },
-            Decision::Renew => Outcome::Renew { state },
+            Decision::Renew => Outcome::ContinueAsNew { state },
         }
     }
 }
 
 /// The ends of these children, each the only one of its round.
-fn awaited(stage: &Stage, children: &[usize]) -> Awaited {
-    let span = |round| Span {
+fn awaited(stage: &Stage, children: &[usize]) -> JoinSet {
+    let span = |round| ChildRange {
         round,
         first: 0,
         last: 0,
     };
-    Awaited {
+    JoinSet {
         spans: children.iter().map(|&child| span(child as i32)).collect(),
         children: stage.ids(children),
         count: children.len() as i32,
@@ -347,12 +347,12 @@ async fn deliver_for(
     let ClaimRequest {
         worker, machines, ..
     } = request(stage, 1);
-    let taker = Taker {
+    let offer = ClaimOffer {
         worker,
         queues: vec![QUEUE.into()],
         machines,
     };
-    let delivered = match store.deliver(vec![signal], Some(taker)).await {
+    let delivered = match store.deliver(vec![signal], Some(offer)).await {
         Err(Error::LeaseExpired { .. }) => return Ok(vec![Told::Nothing("no lease")]),
         answer => answer?,
     };

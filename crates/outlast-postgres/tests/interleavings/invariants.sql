@@ -80,7 +80,7 @@ select format('I2: instance %s is blocked, and nobody before it will let it thro
                     where r.status = 'executing' and r.partition_key = i.partition_key)
    and not exists (select from outlast.instances l
                     where l.status = 'runnable' and l.partition_key = i.partition_key and not l.blocked
-                      and l.queue = i.queue and l.fsm = i.fsm and l.fsm_version = i.fsm_version)
+                      and l.queue = i.queue and l.machine = i.machine and l.machine_version = i.machine_version)
 union all
 select format('I2: instance %s waits for a place in a window, and nobody of its round has one', i.id)
   from outlast.instances i

@@ -93,7 +93,7 @@ impl Scenario {
     pub(crate) fn at_meetings(self) -> Scenario {
         const UNDER_LOCKS: [&str; 9] = [
             "commit/park",
-            "commit/renew",
+            "commit/continue_as_new",
             "commit/spawn_alike",
             "commit/close",
             "operate/cancel",

@@ -3,9 +3,8 @@
 use super::act::{Decision, request};
 use super::world::World;
 use outlast_core::{
-    ClaimRef, ClosePolicy, Commit, Flowing, InstanceId, Join, Json, NewInstance, NewSignal,
-    NewWorker, Outcome, Proceed, ReapRequest, Revision, Scope, SignalId, Store, Ties, Until,
-    WorkerId,
+    ClaimRef, ClosePolicy, Commit, Flowing, InstanceId, Join, Json, Links, NewInstance, NewSignal,
+    NewWorker, Outcome, Proceed, ReapRequest, Revision, Scope, SignalId, Store, Until, WorkerId,
 };
 use std::time::Duration;
 
@@ -40,7 +39,7 @@ pub(crate) enum Start {
     FamilyWithZombie,
     /// 0 waits with this join for its children 1 and 2, which both execute, 1 with a worker that lives. Its deadline has
     /// come; the rest is ended. When 0 ends, 1 is asked to end and 2 is ended.
-    Joining(Until),
+    JoinProgress(Until),
     /// The same, in a window of one: 1 executes with a worker that lives, and 2 waits for its place. The rest is asked
     /// to end.
     Windowed(Until),
@@ -67,7 +66,7 @@ pub(crate) struct Stage {
     /// The signals that the step of the first has received.
     pub(crate) received: Vec<SignalId>,
     /// What their claims told of them.
-    pub(crate) ties: Ties,
+    pub(crate) links: Links,
     /// Who claims; it lives.
     pub(crate) worker: WorkerId,
     /// Whether who holds the correlation key holds it after its end.
@@ -98,7 +97,7 @@ impl Start {
             Start::Family | Start::FamilyWithOneFailed | Start::FamilyWithZombie => {
                 &["commit/clear", "commit/let_through"]
             }
-            Start::Joining(_) | Start::Windowed(_) | Start::Outliving => &[
+            Start::JoinProgress(_) | Start::Windowed(_) | Start::Outliving => &[
                 "commit/clear",
                 "commit/let_through",
                 "operate/lock_parents",
@@ -121,8 +120,8 @@ impl Start {
     }
 
     /// What the claims of the cast tell of them.
-    fn ties(self) -> Ties {
-        Ties {
+    fn links(self) -> Links {
+        Links {
             parent: matches!(
                 self,
                 Start::Family | Start::FamilyWithOneFailed | Start::FamilyWithZombie
@@ -143,7 +142,7 @@ impl Start {
     fn is_of_kin(self) -> bool {
         matches!(
             self,
-            Start::Joining(_) | Start::Windowed(_) | Start::Outliving
+            Start::JoinProgress(_) | Start::Windowed(_) | Start::Outliving
         )
     }
 
@@ -155,7 +154,7 @@ impl Start {
             ..Join::default()
         };
         match self {
-            Start::Joining(until) => Join {
+            Start::JoinProgress(until) => Join {
                 until,
                 rest: ClosePolicy::Terminate,
                 ..join
@@ -191,7 +190,7 @@ impl Start {
         let mut stage = Stage {
             cast: Vec::new(),
             received: Vec::new(),
-            ties: self.ties(),
+            links: self.links(),
             worker: world.register("for a while", 30).await,
             for_ever: self == Start::HolderForEver,
             is_workflow: self.is_workflow(),
@@ -213,7 +212,7 @@ impl Start {
                     .await;
                 world.claim_into(&mut stage, &[2]).await;
             }
-            Start::Joining(_) | Start::Windowed(_) | Start::Outliving => {
+            Start::JoinProgress(_) | Start::Windowed(_) | Start::Outliving => {
                 let policies = [ClosePolicy::RequestCancel, ClosePolicy::Terminate];
                 world.family(&mut stage, self.join(), policies).await;
                 if !matches!(self, Start::Windowed(_)) {
@@ -230,7 +229,7 @@ impl Start {
         world.clock.advance(Duration::from_secs(60));
         stage.worker = world.register("for long", 24 * 3600).await;
         match self {
-            Start::Family | Start::Joining(_) | Start::Windowed(_) | Start::Flowing => {
+            Start::Family | Start::JoinProgress(_) | Start::Windowed(_) | Start::Flowing => {
                 world.claim_into(&mut stage, &[1]).await;
             }
             Start::FlowParked => {
@@ -245,7 +244,7 @@ impl Start {
             Start::FamilyWithOneFailed => {
                 world.claim_into(&mut stage, &[1]).await;
                 let reason = "as it is played".into();
-                world.commit(stage.cast[1], Outcome::Stop { reason }).await;
+                world.commit(stage.cast[1], Outcome::Fail { reason }).await;
             }
             Start::FamilyWithZombie => {
                 stage.cast.push(stage.cast[2]);
@@ -325,7 +324,7 @@ impl World {
             received: Vec::new(),
             outcome,
             answers_cancel: false,
-            ties: Ties::UNKNOWN,
+            links: Links::UNKNOWN,
             events: Vec::new(),
             mark: None,
         };

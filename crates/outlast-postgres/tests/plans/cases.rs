@@ -214,7 +214,7 @@ fn committing(rows: usize) -> Vec<Case> {
             format!("{running}, {}", flows(rows)),
         ),
         case(
-            "commit/renew",
+            "commit/continue_as_new",
             25,
             "bigint[], bigint[], text[], boolean[], integer",
             format!("{running}, {}, {no}, 10", same("{}", rows)),
@@ -559,7 +559,7 @@ fn recording(rows: usize) -> Vec<Case> {
     let day_us = 24_i64 * 3600 * 1_000_000;
     vec![
         case(
-            "traffic/runs",
+            "run_stats/runs",
             10,
             "timestamptz[], text[], integer[], text[], text[], text[], bigint[], bigint[]",
             format!(
@@ -574,7 +574,7 @@ fn recording(rows: usize) -> Vec<Case> {
             ),
         ),
         case(
-            "traffic/delays",
+            "run_stats/delays",
             10,
             "timestamptz[], text[], smallint[], bigint[]",
             format!(
@@ -586,13 +586,13 @@ fn recording(rows: usize) -> Vec<Case> {
             ),
         ),
         case(
-            "traffic/forget_runs",
+            "run_stats/forget_runs",
             4,
             "bigint, bigint",
             format!("{day_us}, {rows}"),
         ),
         case(
-            "traffic/forget_delays",
+            "run_stats/forget_delays",
             4,
             "bigint, bigint",
             format!("{day_us}, {rows}"),
@@ -610,7 +610,7 @@ fn looking(rows: usize) -> Vec<Case> {
     let ended = "date_trunc('day', now()) - interval '3 days'";
     vec![
         case(
-            "inspect/survey",
+            "inspect/count_by_step",
             2,
             "bigint, bigint, bigint, integer, text, text",
             format!("5000, {rows}, 10000000, 5, 'blocked: ', 'blocked: goes in circles: '"),

@@ -6,7 +6,7 @@ select n, 'w' || n, 'host', '1', '{main}', now(), now(),
   from generate_series(1, 200) as n;
 
 insert into outlast.instances
-       (id, fsm, fsm_version, step, state, status, revision, queue, priority, eligible_at, partition_key,
+       (id, machine, machine_version, step, state, status, revision, queue, priority, eligible_at, partition_key,
         blocked, locked_by, awaits, await_deadline, parent_id, parent_round, round, children_pending,
         correlation_key, correlation_scope, correlation_guard, inserted_at, updated_at, finished_at,
         on_parent_close, events)
@@ -55,12 +55,12 @@ select n, 'order', 1, 'ship', '{"number": 4711, "address": "a street in a town"}
 -- One family of 100,000 in a window: half of them done, 50 that run, and the rest that wait for a place; with what
 -- they are to be told of.
 insert into outlast.instances
-       (id, fsm, fsm_version, step, state, status, queue, priority, eligible_at, round, children_pending,
+       (id, machine, machine_version, step, state, status, queue, priority, eligible_at, round, children_pending,
         children_started, join_window, run, events, inserted_at, updated_at)
 values (1000095, 'order', 1, 'join', '{}', 'awaiting_children', 'family', 0, now(), 1, 50050, 100000, 50, 12, 5000, now(), now());
 
 insert into outlast.instances
-       (id, fsm, fsm_version, step, state, status, queue, priority, eligible_at, locked_by, blocked, held,
+       (id, machine, machine_version, step, state, status, queue, priority, eligible_at, locked_by, blocked, held,
         parent_id, parent_round, parent_position, on_parent_close, inserted_at, updated_at, finished_at)
 select 1100000 + n, 'order', 1, 'ship', '{}',
        case when n < 49950 then 'done' when n < 50000 then 'executing' else 'runnable' end,
@@ -105,7 +105,7 @@ select 'pause', null, 'main', 'somebody', now() - interval '3 days'
   from generate_series(0, 9999) as n;
 
 -- Traffic of the last day and of the days before, which are to be forgotten; a hundred kinds a minute.
-insert into outlast.runs (minute, fsm, fsm_version, step, outcome, next_step, count, micros)
+insert into outlast.runs (minute, machine, machine_version, step, outcome, next_step, count, micros)
 select date_trunc('minute', now()) - n / 100 * interval '1 minute', 'order', 1, 'step ' || n % 100, 'next', 'ship', 1, 1
   from generate_series(0, 99999) as n
 union all

@@ -64,7 +64,7 @@ pub(crate) async fn fill(client: &Client, schema: &str) {
     client.batch_execute(&sql).await.unwrap();
 }
 
-/// Ends 300,000 of those that could run, as a night of work does.
+/// JoinSets 300,000 of those that could run, as a night of work does.
 pub(crate) async fn drain(client: &Client, schema: &str) {
     let sql = format!(
         "update \"{schema}\".instances \
@@ -118,7 +118,7 @@ pub(crate) async fn next_in_main(client: &Client, schema: &str, count: i64) -> V
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// Ends a connection, and waits until the server's process has ended too.
+/// JoinSets a connection, and waits until the server's process has ended too.
 pub(crate) async fn close(client: Client) {
     let sql = "select pg_backend_pid()";
     let pid: i32 = client.query_one(sql, &[]).await.unwrap().get(0);

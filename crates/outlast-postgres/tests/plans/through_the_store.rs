@@ -2,10 +2,10 @@
 
 use crate::table::{self, Counters};
 use outlast_core::{
-    Answer, Awaited, Claim, ClaimRef, ClaimRequest, CollectRequest, Commit, Ends, EventKind,
-    Flowing, Inserted, InstanceId, Join, Json, MachineVersion, NewEvent, NewInstance, NewSignal,
-    NewWorker, Outcome, Park, Proceed, ReapRequest, Release, SignalOrInsert, Span, Store, Taker,
-    Target, Ties, WorkerId,
+    Answer, ChildRange, Claim, ClaimOffer, ClaimRef, ClaimRequest, CollectRequest, Commit,
+    EventKind, Flowing, Inserted, InstanceId, Join, JoinSet, JoinSets, Json, Links, MachineVersion,
+    NewEvent, NewInstance, NewSignal, NewWorker, Outcome, Park, Proceed, ReapRequest, Release,
+    SignalOrInsert, Store, Target, WorkerId,
 };
 use outlast_postgres::Postgres;
 use std::time::Duration;
@@ -83,13 +83,13 @@ async fn run_every_verb(store: &Postgres, round: i64) {
     store.deliver(signals.into(), None).await.unwrap();
     // One without a deadline, which no fire here comes to.
     let sleeper = Target::Id(InstanceId(parked + 2));
-    let taker = Taker {
+    let offer = ClaimOffer {
         worker: WorkerId(table::WORKER),
         queues: vec!["main".into()],
         machines: [MachineVersion::new("order", 1)].into(),
     };
     let signal = NewSignal::new(sleeper, "paid", Json::null());
-    let delivered = store.deliver(vec![signal], Some(taker)).await.unwrap();
+    let delivered = store.deliver(vec![signal], Some(offer)).await.unwrap();
     assert_eq!(delivered.claims.len(), 1, "{delivered:?}");
     give_back(store, &delivered.claims).await;
     // One that is held, by a row at the end of the queue, which no claim here comes to.
@@ -143,8 +143,8 @@ fn outcomes(round: i64) -> [Outcome; 11] {
     let child = NewInstance::new("order", "start", Json::null()).queue("children");
     let park = Park {
         names: vec!["paid".into()],
-        ends: Some(Ends::one(Awaited {
-            spans: vec![Span::whole(1)],
+        ends: Some(JoinSets::one(JoinSet {
+            spans: vec![ChildRange::whole(1)],
             children: Vec::new(),
             count: 1,
         })),
@@ -157,7 +157,7 @@ fn outcomes(round: i64) -> [Outcome; 11] {
             window: Some(1),
             then: Flowing::Park(park),
         },
-        Outcome::Renew {
+        Outcome::ContinueAsNew {
             state: Json::null(),
         },
         next(Proceed::KeepClaim),
@@ -185,7 +185,7 @@ fn outcomes(round: i64) -> [Outcome; 11] {
         Outcome::Done {
             result: Json::null(),
         },
-        Outcome::Stop {
+        Outcome::Fail {
             reason: "no more".into(),
         },
         Outcome::Cancel {
@@ -221,7 +221,7 @@ pub(crate) async fn run_ahead(
                 received: Vec::new(),
                 outcome,
                 answers_cancel: false,
-                ties: Ties::UNKNOWN,
+                links: Links::UNKNOWN,
                 events,
                 mark: None,
             }

@@ -1,9 +1,9 @@
 //! What the tests let a store do: the usual things in few words.
 
 use outlast_core::{
-    Answer, Claim, ClaimRequest, Commit, Inspect, Instance, InstanceId, Json, MachineVersion,
-    NewInstance, NewWorker, Outcome, Runs, SignalOrInsert, Store, Taker, Timestamp, Traffic,
-    WorkerId, minute_of,
+    Answer, Claim, ClaimOffer, ClaimRequest, Commit, Inspect, Instance, InstanceId, Json,
+    MachineVersion, NewInstance, NewWorker, Outcome, RunStats, Runs, SignalOrInsert, Store,
+    Timestamp, WorkerId, minute_of,
 };
 use outlast_postgres::Postgres;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(crate) async fn worker(store: &Postgres) -> WorkerId {
 }
 
 /// One step that was run in the minute of `moment`.
-pub(crate) fn traffic(moment: Timestamp) -> Traffic {
+pub(crate) fn stats(moment: Timestamp) -> RunStats {
     let runs = Runs {
         minute: minute_of(moment),
         machine: "task".into(),
@@ -41,7 +41,7 @@ pub(crate) fn traffic(moment: Timestamp) -> Traffic {
         count: 1,
         micros: 1_000,
     };
-    Traffic {
+    RunStats {
         runs: vec![runs],
         delays: Vec::new(),
     }
@@ -56,8 +56,8 @@ pub(crate) fn request(worker: WorkerId, max: usize) -> ClaimRequest {
     }
 }
 
-pub(crate) fn taker(worker: WorkerId) -> Taker {
-    Taker {
+pub(crate) fn offer(worker: WorkerId) -> ClaimOffer {
+    ClaimOffer {
         worker,
         queues: vec!["default".into()],
         machines: [MachineVersion::new("task", 1)].into(),

@@ -2,7 +2,7 @@
 -- Parameters: 1 parent, 2 round.
 -- Index: instances_parent.
 -- Bound: CHILDREN_MAX, kept by commit.
-select id, parent_round, parent_position, on_parent_close, held, fsm, fsm_version, state, result,
+select id, parent_round, parent_position, on_parent_close, held, machine, machine_version, state, result,
     iif(status = 'awaiting_signal' and coalesce(awaits, '[]') = '[]', 'sleeping', status) as status,
     last_error, finished_at, run
 from instances

@@ -3,7 +3,7 @@
 -- Parameters: 1 queue, 2 priority, 3 eligible_at and 4 id of the position, 5 now, 6 limit.
 -- Index: instances_pick.
 -- Bound: the limit.
-select id, eligible_at, fsm, fsm_version, partition_key, revision, step, state, entered_revision, trace,
+select id, eligible_at, machine, machine_version, partition_key, revision, step, state, entered_revision, trace,
     attempt, crashes, correlation_key, parent_id, parent_round, parent_position, round, awaits,
     children_dropped,
     joined, first_failure, cancel_requested_at, cancel_reason, cancel_answered, held, run, events,

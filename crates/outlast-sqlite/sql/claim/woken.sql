@@ -3,7 +3,7 @@
 -- Guard: it is runnable, has no partition key (I8), has never fanned out, and its queue is not paused.
 -- Index: primary keys of instances and queues.
 -- Bound: one row.
-select queue, priority, id, eligible_at, fsm, fsm_version, revision, step, state, entered_revision, trace,
+select queue, priority, id, eligible_at, machine, machine_version, revision, step, state, entered_revision, trace,
     attempt, crashes, correlation_key, parent_id, parent_round, parent_position, round, awaits,
     children_dropped,
     joined, first_failure, cancel_requested_at, cancel_reason, cancel_answered, held, run, events,

@@ -6,7 +6,7 @@ select h.id
 from (
     select id
     from instances
-    where fsm = ?1 and correlation_key = ?2
+    where machine = ?1 and correlation_key = ?2
     order by id desc
     limit ?4
 ) as h

@@ -7,4 +7,4 @@ select id, queue,
     (status = 'awaiting_signal' or status = 'awaiting_children' and joining is not null)
         and exists (select 1 from json_each(awaits) where value = ?3) as waits
 from instances
-where fsm = ?1 and correlation_guard = ?2 and finished_at is null
+where machine = ?1 and correlation_guard = ?2 and finished_at is null

@@ -4,4 +4,4 @@
 -- Bound: one row.
 select id
 from instances
-where fsm = ?1 and correlation_guard = ?2
+where machine = ?1 and correlation_guard = ?2

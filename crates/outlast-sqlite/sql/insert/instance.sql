@@ -6,9 +6,9 @@
 -- Guard: instances_correlation.
 -- Bound: one row.
 insert into instances (
-    fsm, fsm_version, step, state, status, revision, queue, priority, eligible_at, partition_key,
+    machine, machine_version, step, state, status, revision, queue, priority, eligible_at, partition_key,
     locked_by, parent_id, parent_round, correlation_key, correlation_scope, correlation_guard,
     inserted_at, updated_at, trace, parent_position, on_parent_close, held, blocked)
 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?14, ?16, ?16, ?17, ?18, ?19, ?20,
     coalesce(?20, 0))
-on conflict (fsm, correlation_guard) where correlation_guard is not null do nothing
+on conflict (machine, correlation_guard) where correlation_guard is not null do nothing

@@ -2,7 +2,7 @@
 -- Parameters: 1 machine, 2 key.
 -- Index: instances_correlation, instances_keys, primary key of instances.
 -- Bound: one row.
-select id, fsm, fsm_version, step, state, status, revision, result, last_error, queue, priority,
+select id, machine, machine_version, step, state, status, revision, result, last_error, queue, priority,
     eligible_at, attempt, crashes, partition_key, locked_by, awaits, await_deadline, parent_id,
     parent_round, round, children_pending, children_dropped, correlation_key, correlation_scope,
     correlation_guard, entered_revision, trace, inserted_at, updated_at, finished_at, parent_position,
@@ -11,6 +11,6 @@ select id, fsm, fsm_version, step, state, status, revision, result, last_error, 
     joining_left
 from instances
 where id = coalesce(
-    (select h.id from instances h where h.fsm = ?1 and h.correlation_guard = ?2),
-    (select o.id from instances o where o.fsm = ?1 and o.correlation_key = ?2 order by o.id desc limit 1)
+    (select h.id from instances h where h.machine = ?1 and h.correlation_guard = ?2),
+    (select o.id from instances o where o.machine = ?1 and o.correlation_key = ?2 order by o.id desc limit 1)
 )

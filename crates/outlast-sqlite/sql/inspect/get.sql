@@ -2,7 +2,7 @@
 -- Parameters: 1 id.
 -- Index: primary key of instances.
 -- Bound: one row.
-select id, fsm, fsm_version, step, state, status, revision, result, last_error, queue, priority,
+select id, machine, machine_version, step, state, status, revision, result, last_error, queue, priority,
     eligible_at, attempt, crashes, partition_key, locked_by, awaits, await_deadline, parent_id,
     parent_round, round, children_pending, children_dropped, correlation_key, correlation_scope,
     correlation_guard, entered_revision, trace, inserted_at, updated_at, finished_at, parent_position,

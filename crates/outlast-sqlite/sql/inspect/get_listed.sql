@@ -2,7 +2,7 @@
 -- Parameters: 1 id, 2 whether state, result and dropped children are read.
 -- Index: primary key of instances.
 -- Bound: one row.
-select id, fsm, fsm_version, step, iif(?2, state, 'null') as state, status, revision,
+select id, machine, machine_version, step, iif(?2, state, 'null') as state, status, revision,
     iif(?2, result, null) as result, last_error, queue, priority,
     eligible_at, attempt, crashes, partition_key, locked_by, awaits, await_deadline, parent_id,
     parent_round, round, children_pending, iif(?2, children_dropped, null) as children_dropped,

@@ -7,6 +7,6 @@ from instances
 where status = 'runnable' and partition_key is not null
   and held is not 1
   and partition_key = ?1 and blocked = 0
-  and queue = ?2 and fsm = ?3 and fsm_version = ?4 and priority = ?5
+  and queue = ?2 and machine = ?3 and machine_version = ?4 and priority = ?5
 order by eligible_at, id
 limit 1

@@ -3,11 +3,11 @@
 -- Parameters: 1 partition key, 2 queue, 3 machine, 4 version and 5 priority of the group before.
 -- Index: instances_line.
 -- Bound: one row.
-select id, queue, fsm, fsm_version, priority, eligible_at
+select id, queue, machine, machine_version, priority, eligible_at
 from instances
 where status = 'runnable' and partition_key is not null
   and held is not 1
   and partition_key = ?1 and blocked = 1
-  and (queue, fsm, fsm_version, priority) > (?2, ?3, ?4, ?5)
-order by queue, fsm, fsm_version, priority, eligible_at, id
+  and (queue, machine, machine_version, priority) > (?2, ?3, ?4, ?5)
+order by queue, machine, machine_version, priority, eligible_at, id
 limit 1

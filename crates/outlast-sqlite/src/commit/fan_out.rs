@@ -1,6 +1,6 @@
 //! Starting children, and parking on them.
 
-use super::standing::fence;
+use super::fenced_row::fence;
 use super::{Batch, array};
 use crate::error::Fault;
 use crate::insert::{self, Added, Birth};
@@ -28,14 +28,14 @@ pub(super) fn fan_out(
         return Ok(None);
     };
     let claim = commit.claim;
-    let Some(standing) = fence(tx, claim)? else {
+    let Some(fenced) = fence(tx, claim)? else {
         return Ok(None);
     };
     let parent = Parent {
         id: claim.id,
-        round: standing.round + 1,
+        round: fenced.round + 1,
     };
-    let meets_cancel = standing.meets_cancel(commit);
+    let meets_cancel = fenced.meets_cancel(commit);
     let (started, dropped) = match meets_cancel {
         true => (0, Vec::new()),
         false => spawn(tx, parent, children, join.window, &mut batch.effects.woken)?,
@@ -72,7 +72,7 @@ pub(super) fn fan_out(
         let word = join::of_rest(parent.id, parent.round, started, join.rest, joined);
         batch.effects.decided(word);
     }
-    standing.leave_for(tx, status, tx.now, &mut batch.effects.woken)
+    fenced.leave_for(tx, status, tx.now, &mut batch.effects.woken)
 }
 
 /// How many children were started, and which were not because their key is occupied. Of those that were, as many as

@@ -1,6 +1,6 @@
 //! Giving claims back.
 
-use super::standing::fence;
+use super::fenced_row::fence;
 use crate::error::Fault;
 use crate::tx::Tx;
 use outlast_core::{QueueNames, Release, ReleaseAnswer, Released, Status};
@@ -27,14 +27,14 @@ fn give_back(
     woken: &mut QueueNames,
 ) -> Result<Option<Status>, Fault> {
     let claim = release.claim;
-    let Some(standing) = fence(tx, claim)? else {
+    let Some(fenced) = fence(tx, claim)? else {
         return Ok(None);
     };
     let eligible_at = match release.pause.is_zero() {
-        true => standing.eligible_at,
+        true => fenced.eligible_at,
         false => tx.now + release.pause,
     };
     let values = params![claim.id.0, claim.revision.0, eligible_at.0, tx.now.0];
     tx.prepare(RELEASE)?.execute(values)?;
-    standing.leave_for(tx, Status::Runnable, eligible_at, woken)
+    fenced.leave_for(tx, Status::Runnable, eligible_at, woken)
 }

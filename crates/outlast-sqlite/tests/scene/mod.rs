@@ -72,7 +72,7 @@ pub(crate) fn done(claim: ClaimRef) -> Commit {
             result: Json::null(),
         },
         answers_cancel: false,
-        ties: outlast_core::Ties::UNKNOWN,
+        links: outlast_core::Links::UNKNOWN,
         events: Vec::new(),
         mark: None,
     }
@@ -88,7 +88,7 @@ pub(crate) fn next(claim: ClaimRef, state: &str, proceed: Proceed) -> Commit {
             proceed,
         },
         answers_cancel: false,
-        ties: outlast_core::Ties::UNKNOWN,
+        links: outlast_core::Links::UNKNOWN,
         events: Vec::new(),
         mark: None,
     }

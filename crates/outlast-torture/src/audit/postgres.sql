@@ -21,7 +21,7 @@ declare
     row outlast.instances := case when tg_op = 'DELETE' then old else new end;
 begin
     insert into torture.audit (kind, body) values ('instance', json_build_object(
-        'op', lower(tg_op), 'id', row.id, 'machine', row.fsm, 'status', row.status, 'revision', row.revision,
+        'op', lower(tg_op), 'id', row.id, 'machine', row.machine, 'status', row.status, 'revision', row.revision,
         'step', row.step, 'visit', row.entered_revision, 'attempt', row.attempt, 'crashes', row.crashes,
         'round', row.round, 'pending', row.children_pending, 'locked_by', row.locked_by,
         'eligible_at', torture.us(row.eligible_at), 'deadline', torture.us(row.await_deadline),

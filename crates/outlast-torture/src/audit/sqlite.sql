@@ -10,7 +10,7 @@ create table torture_audit (
 
 create trigger torture_instance_insert after insert on instances begin
     insert into torture_audit (kind, body) values ('instance', json_object(
-        'op', 'insert', 'id', new.id, 'machine', new.fsm, 'status', new.status, 'revision', new.revision,
+        'op', 'insert', 'id', new.id, 'machine', new.machine, 'status', new.status, 'revision', new.revision,
         'step', new.step, 'visit', new.entered_revision, 'attempt', new.attempt, 'crashes', new.crashes,
         'round', new.round, 'pending', new.children_pending, 'locked_by', new.locked_by,
         'eligible_at', new.eligible_at, 'deadline', new.await_deadline,
@@ -27,7 +27,7 @@ end;
 
 create trigger torture_instance_update after update on instances begin
     insert into torture_audit (kind, body) values ('instance', json_object(
-        'op', 'update', 'id', new.id, 'machine', new.fsm, 'status', new.status, 'revision', new.revision,
+        'op', 'update', 'id', new.id, 'machine', new.machine, 'status', new.status, 'revision', new.revision,
         'step', new.step, 'visit', new.entered_revision, 'attempt', new.attempt, 'crashes', new.crashes,
         'round', new.round, 'pending', new.children_pending, 'locked_by', new.locked_by,
         'eligible_at', new.eligible_at, 'deadline', new.await_deadline,
@@ -44,7 +44,7 @@ end;
 
 create trigger torture_instance_delete after delete on instances begin
     insert into torture_audit (kind, body) values ('instance', json_object(
-        'op', 'delete', 'id', old.id, 'machine', old.fsm, 'status', old.status, 'revision', old.revision,
+        'op', 'delete', 'id', old.id, 'machine', old.machine, 'status', old.status, 'revision', old.revision,
         'step', old.step, 'visit', old.entered_revision, 'attempt', old.attempt, 'crashes', old.crashes,
         'round', old.round, 'pending', old.children_pending, 'locked_by', old.locked_by,
         'eligible_at', old.eligible_at, 'deadline', old.await_deadline,

@@ -1,6 +1,6 @@
 //! I6, change by change: what wakes a parent, what it counts, and who of its children runs.
 
-use super::flow::is_flow;
+use super::workflows::is_flow;
 use super::{Checker, Life};
 use crate::audit::{Instance, Op};
 use crate::ledger::Ran;
@@ -239,7 +239,7 @@ impl Round {
         self.places_most = self.places_most.max(self.places.len());
     }
 
-    /// Whether a parent counts what has not been committed. Ends beside its own that it does not count yet may have
+    /// Whether a parent counts what has not been committed. JoinSets beside its own that it does not count yet may have
     /// been: their transactions wait for this one.
     fn miscounts(&self, parent: &Instance) -> bool {
         let well = self.ended.values().filter(|well| **well).count() as i32;

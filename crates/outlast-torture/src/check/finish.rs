@@ -1,6 +1,6 @@
 //! What can only be said when everything has been seen.
 
-use super::flow::is_flow;
+use super::workflows::is_flow;
 use super::{Checker, Figures, Life, Violation};
 use crate::ledger::{Ran, WorkerEvent};
 use outlast::Status;

@@ -22,9 +22,9 @@ mod books;
 mod cancel;
 mod family;
 mod finish;
-mod flow;
 #[cfg(test)]
 mod tests;
+mod workflows;
 
 pub(crate) use books::Books;
 pub(crate) use finish::Records;
@@ -32,10 +32,10 @@ pub(crate) use finish::Records;
 use crate::audit::{Change, Instance, Op, Signal, Subject};
 use cancel::Told;
 use family::Round;
-use flow::{History, is_flow};
 use outlast::Status;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
+use workflows::{History, is_flow};
 
 /// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

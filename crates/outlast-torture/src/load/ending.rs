@@ -34,7 +34,7 @@ impl Ending {
 }
 
 impl Load {
-    /// Ends it within so many milliseconds.
+    /// JoinSets it within so many milliseconds.
     pub(super) fn end_within(&self, id: InstanceId, within_ms: u64, random: fastrand::Rng) {
         self.follow(
             move |load, random| async move { load.end_soon(id, within_ms, random).await },
@@ -42,7 +42,7 @@ impl Load {
         );
     }
 
-    /// Ends it within so many milliseconds, and perhaps starts it again. What has no inbox, since an end empties that,
+    /// JoinSets it within so many milliseconds, and perhaps starts it again. What has no inbox, since an end empties that,
     /// and a step that is started again would take it for a timeout.
     pub(super) fn end_and_retry(&self, id: InstanceId, within_ms: u64, random: fastrand::Rng) {
         self.follow(

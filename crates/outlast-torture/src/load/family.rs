@@ -38,7 +38,7 @@ impl Load {
         Ok(())
     }
 
-    /// Ends the parent or some of its children, one or all that descend from it.
+    /// JoinSets the parent or some of its children, one or all that descend from it.
     pub(super) async fn end_some_of(&self, parent: InstanceId, mut random: fastrand::Rng) {
         for _ in 0..random.u32(1..4) {
             tokio::time::sleep(Duration::from_millis(random.u64(..600))).await;

@@ -94,7 +94,7 @@ impl Machine for Family {
                 doomed,
             } => gather(token, depth, rounds, doomed),
             Kin::Work { token, lot } => work(token, lot),
-            Kin::Outlive { .. } => Outcome::stop("nobody told it to end"),
+            Kin::Outlive { .. } => Outcome::fail("nobody told it to end"),
             Kin::Undo { token, left } => match left {
                 0 => Outcome::cancelled("undone"),
                 _ => Outcome::next(Kin::Undo {
@@ -105,7 +105,7 @@ impl Machine for Family {
         })
     }
 
-    /// Ends, undoes first, asks for time, has others undo, or does not care.
+    /// JoinSets, undoes first, asks for time, has others undo, or does not care.
     async fn on_cancel(&self, state: Kin, cx: &Context) -> StepResult<Self> {
         self.0.of_cancel(cx).await;
         let token = state.token();
@@ -235,7 +235,7 @@ fn child(
 fn gather(token: u64, depth: u32, rounds: u32, doomed: bool) -> Outcome<Family> {
     let mut random = chance(token, 50 + u64::from(rounds));
     match rounds {
-        0 if random.u32(..4) == 0 => Outcome::stop("a bad parent"),
+        0 if random.u32(..4) == 0 => Outcome::fail("a bad parent"),
         0 => Outcome::done(token),
         _ => Outcome::next(Kin::Raise {
             token,
@@ -249,7 +249,7 @@ fn gather(token: u64, depth: u32, rounds: u32, doomed: bool) -> Outcome<Family> 
 fn work(token: u64, lot: Lot) -> Outcome<Family> {
     match lot {
         Lot::Good => Outcome::done(token),
-        Lot::Bad => Outcome::stop("a bad child"),
+        Lot::Bad => Outcome::fail("a bad child"),
         Lot::Slow => {
             let pause = Duration::from_millis(chance(token, 1).u64(50..600));
             let lot = Lot::Good;

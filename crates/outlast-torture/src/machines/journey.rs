@@ -55,7 +55,7 @@ impl Workflow for Journey {
             }),
             Ok(()) => Ok(trip.legs),
             Err(cancelled) => {
-                flow.shielded(async { traveller.step().await }).await?;
+                flow.uncancellable(async { traveller.step().await }).await?;
                 Err(cancelled)
             }
         }

@@ -73,7 +73,7 @@ impl Machine for Tree {
                 self.0.of(cx).await;
                 if depth == 0 {
                     return Ok(match is_bad(token) {
-                        true => Outcome::stop("a bad leaf"),
+                        true => Outcome::fail("a bad leaf"),
                         false => Outcome::done(1),
                     });
                 }

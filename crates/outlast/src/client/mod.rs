@@ -42,21 +42,21 @@
 //! # }
 //! ```
 
-mod ending;
-mod explaining;
+mod end_instances;
+mod explain;
 mod handle;
-mod inserting;
-mod looking;
-mod operating;
+mod insert;
+mod operations;
+mod queries;
 mod sentence;
-mod signalling;
+mod signals;
 mod tree;
-mod waiting;
+mod wait;
 
 pub use handle::Client;
-pub use inserting::Inserted;
-pub use signalling::{SignalledOrInserted, Signalling, SignallingOrInserting};
+pub use insert::Inserted;
+pub use signals::{SignalledOrInserted, Signalling, SignallingOrInserting};
 pub use tree::{Tree, TreeLimits};
-pub use waiting::Awaited;
+pub use wait::Awaited;
 
 pub(crate) use handle::Backend;

@@ -172,13 +172,13 @@ impl Coding {
                 window,
                 then,
             },
-            Outcome::Renew { state } => Outcome::Renew {
+            Outcome::ContinueAsNew { state } => Outcome::ContinueAsNew {
                 state: state_at(&claim.step, claim.run + 1, next, state)?,
             },
             Outcome::Done { result } => Outcome::Done {
                 result: Value::result(machine, id).encode(codec, &result)?,
             },
-            Outcome::Stop { reason } => Outcome::Stop {
+            Outcome::Fail { reason } => Outcome::Fail {
                 reason: text(reason)?,
             },
             Outcome::Cancel { reason } => Outcome::Cancel {
@@ -532,13 +532,13 @@ fn refuse_encoded(claim: &Claim) -> Result<(), Unreadable> {
 /// An outcome as it is stored without a codec: a plain error text never begins as an encoded one does.
 pub(crate) fn plain_outcome(mut outcome: Outcome) -> Outcome {
     match &mut outcome {
-        Outcome::Stop { reason } | Outcome::Cancel { reason } => mark_plain(reason),
+        Outcome::Fail { reason } | Outcome::Cancel { reason } => mark_plain(reason),
         Outcome::Retry { error, .. } => error.iter_mut().for_each(mark_plain),
         Outcome::Next { .. }
         | Outcome::Wait { .. }
         | Outcome::FanOut { .. }
         | Outcome::Flow { .. }
-        | Outcome::Renew { .. }
+        | Outcome::ContinueAsNew { .. }
         | Outcome::Done { .. } => {}
     }
     outcome

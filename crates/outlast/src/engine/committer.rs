@@ -274,9 +274,9 @@ impl Committer {
                     | Outcome::Wait { .. }
                     | Outcome::FanOut { .. }
                     | Outcome::Flow { .. }
-                    | Outcome::Renew { .. }
+                    | Outcome::ContinueAsNew { .. }
                     | Outcome::Done { .. }
-                    | Outcome::Stop { .. }
+                    | Outcome::Fail { .. }
                     | Outcome::Cancel { .. } => Duration::ZERO,
                 };
                 if let Some(queue) = queue {

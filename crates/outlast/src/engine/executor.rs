@@ -1,25 +1,25 @@
 //! Runs claims: one task each, step after step, for as long as the claim is kept.
 
-mod guarding;
-mod leaving;
-mod reporting;
+mod failure_report;
+mod unrunnable_claims;
+mod user_code;
 
-use super::circles::{Circles, Circling};
+use super::claims::ClaimGuard;
 use super::committer::{Outbox, Written};
 use super::faults::{Moment, Point};
-use super::holding::Held;
-use super::lane::{Lane, Slot};
+use super::no_progress::{Circles, Circling};
 use super::node::Node;
-use super::obstacles::{Obstacle, Obstacles};
 use super::picker::Pick;
-use super::suspects::{Suspects, is_suspect};
-use super::unserved::{Unserved, warn_of_children};
+use super::quarantine::{Quarantine, is_suspect};
+use super::queue_slots::{QueueSlots, Slot};
+use super::unrunnable::{Unrunnable, Unrunnables};
+use super::unserved_queues::{Unserved, warn_of_children};
 use crate::codec::{CodecError, Unreadable, Unwritable, plain_outcome};
 use crate::machine::{Context, Decided, Failure, Registered, Surroundings};
 use crate::metrics;
 use crate::workflow::Session;
+use failure_report::{Failed, Failures, Fate};
 use outlast_core::{CancelRequest, Claim, Commit, Flowing, Invalid, Outcome, Proceed, Revision};
-use reporting::{Failed, Failures, Fate};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,8 +36,8 @@ const SLOT_PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct Executor {
     node: Arc<Node>,
     outbox: Outbox,
-    obstacles: Obstacles,
-    suspects: Suspects,
+    obstacles: Unrunnables,
+    suspects: Quarantine,
     circles: Circles,
     unserved: Unserved,
 }
@@ -61,8 +61,8 @@ impl Executor {
         Executor {
             node,
             outbox,
-            obstacles: Obstacles::default(),
-            suspects: Suspects::new(slots),
+            obstacles: Unrunnables::default(),
+            suspects: Quarantine::new(slots),
             circles: Circles::default(),
             unserved: Unserved::default(),
         }
@@ -76,7 +76,7 @@ impl Executor {
             place,
             taken,
         } = pick;
-        let lane = place.lane();
+        let queue_slots = place.queue_slots();
         let Some(machine) = self.node.registry.get(&claim.machine, claim.version) else {
             return Box::pin(self.leave_unknown_step(&claim, &held)).await;
         };
@@ -109,7 +109,7 @@ impl Executor {
             let circling = circling.get_or_insert_with(|| self.circles.resume(&claim));
             let slot = match kept.take() {
                 Some(slot) => Some(slot),
-                None => self.slot(lane).await,
+                None => self.slot(queue_slots).await,
             };
             let Some(slot) = slot else {
                 let stopping = self.node.stop.working.is_cancelled();
@@ -117,11 +117,11 @@ impl Executor {
                 return Box::pin(self.release(&claim, &held, Duration::ZERO, reason)).await;
             };
             if std::mem::replace(&mut first, false) {
-                lane.note_start();
+                queue_slots.note_start();
                 if waits_only_for_an_engine(&claim) {
                     let waited = claim.waited + taken.elapsed();
-                    metrics::started(&lane.queue, waited);
-                    lane.waits.started_after(waited);
+                    metrics::started(&queue_slots.queue, waited);
+                    queue_slots.waits.started_after(waited);
                 }
             }
             let span = self.span(&claim);
@@ -151,14 +151,14 @@ impl Executor {
 
     /// A slot to run a step in; none when the engine is to stop, or when it takes so long that somebody else
     /// had better have the claim.
-    async fn slot(&self, lane: &Arc<Lane>) -> Option<Slot> {
-        if let Ok(slot) = lane.try_slot() {
+    async fn slot(&self, queue_slots: &Arc<QueueSlots>) -> Option<Slot> {
+        if let Ok(slot) = queue_slots.try_slot() {
             return Some(slot);
         }
         tokio::select! {
             biased;
             () = self.node.stop.working.cancelled() => None,
-            slot = tokio::time::timeout(SLOT_PATIENCE, lane.slot()) => slot.ok().and_then(Result::ok),
+            slot = tokio::time::timeout(SLOT_PATIENCE, queue_slots.slot()) => slot.ok().and_then(Result::ok),
         }
     }
 
@@ -173,7 +173,7 @@ impl Executor {
         machine: &Registered,
         step: &'static str,
         claim: Box<Claim>,
-        held: &Held,
+        held: &ClaimGuard,
         budget: u32,
         slot: Slot,
         session: &mut Option<Box<Session>>,
@@ -195,13 +195,13 @@ impl Executor {
         let took = started.elapsed();
         let outcome = &decided.outcome;
         metrics::ran(machine.name, step, outcome, took);
-        self.node.tally.ran(machine, step, outcome, took);
+        self.node.run_counters.ran(machine, step, outcome, took);
         tracing::debug!(outcome = metrics::outcome_word(outcome), "step has run");
         if self.crashes(Point::BeforeCommit, cx.claim(), Some(outcome)) {
             return Err(Ran::Crashed);
         }
         // The slot is for the user's code; while its outcome is written, others have it.
-        let writing = slot.into_writing(outcome.keeps_claim());
+        let writing = slot.into_commit_permit(outcome.keeps_claim());
         decided.record(machine, cx.claim());
         let failures = Failures::of(&decided, failed);
         let written = self.write(cx.claim(), decided).await;
@@ -243,7 +243,7 @@ impl Executor {
     }
 
     /// What a commit that was not written means for the claim. An outcome that cannot be stored goes to
-    /// `handle`, once.
+    /// `on_failure`, once.
     #[allow(
         clippy::too_many_arguments,
         reason = "what a claim has, handed on without being held twice"
@@ -254,7 +254,7 @@ impl Executor {
         step: &'static str,
         cx: Context,
         (mut written, mut failures): (Written, Option<Box<Failures>>),
-        held: &Held,
+        held: &ClaimGuard,
         budget: u32,
         circling: &mut Circling<'_>,
     ) -> Result<Box<Claim>, Ran> {
@@ -267,10 +267,11 @@ impl Executor {
                     .await);
             }
             let failure = Failure::Outcome(invalid);
-            let (mut decided, second) = match self.handle(machine, step, failure, &cx, held).await {
-                Ok(decided) => decided,
-                Err(interrupted) => return Err(self.interrupted(interrupted, &cx, held).await),
-            };
+            let (mut decided, second) =
+                match self.on_failure(machine, step, failure, &cx, held).await {
+                    Ok(decided) => decided,
+                    Err(interrupted) => return Err(self.interrupted(interrupted, &cx, held).await),
+                };
             self.let_others_go_first(&mut decided.outcome, budget);
             circling.check(cx.claim(), &mut decided);
             decided.record(machine, cx.claim());
@@ -310,7 +311,7 @@ impl Executor {
         revision: Revision,
         outcome: Outcome,
         cancel: Option<CancelRequest>,
-        held: &Held,
+        held: &ClaimGuard,
     ) -> Result<Box<Claim>, Ran> {
         if self.crashes(Point::AfterCommit, &claim, Some(&outcome)) {
             return Err(Ran::Crashed);
@@ -341,9 +342,9 @@ impl Executor {
             | Outcome::Wait { .. }
             | Outcome::FanOut { .. }
             | Outcome::Flow { .. }
-            | Outcome::Renew { .. }
+            | Outcome::ContinueAsNew { .. }
             | Outcome::Done { .. }
-            | Outcome::Stop { .. }
+            | Outcome::Fail { .. }
             | Outcome::Cancel { .. } => Err(Ran::Finished),
         }
     }
@@ -354,7 +355,7 @@ impl Executor {
         machine: &Registered,
         claim: Box<Claim>,
         (written, failures): (Written, Option<Box<Failures>>),
-        held: &Held,
+        held: &ClaimGuard,
     ) -> Result<Box<Claim>, Ran> {
         match written {
             Written::Committed {
@@ -373,14 +374,15 @@ impl Executor {
                 Err(self.lose(&claim, held))
             }
             Written::Rejected(invalid) => {
-                // Not even what `handle` said can be written: the reason can.
-                let reason =
-                    format!("its outcome cannot be stored, nor what handle made of it: {invalid}");
+                // Not even what `on_failure` said can be written: the reason can.
+                let reason = format!(
+                    "its outcome cannot be stored, nor the outcome of on_failure: {invalid}"
+                );
                 let failed = match failures.and_then(|it| it.into_own()) {
                     Some(first) => first.then(&Failed::new("outcome", reason.clone())),
                     None => Failed::new("outcome", reason.clone()),
                 };
-                let mut stop = Decided::of(Outcome::Stop { reason });
+                let mut stop = Decided::of(Outcome::Fail { reason });
                 stop.record(machine, &claim);
                 let failures = Failures::of(&stop, Some(failed));
                 let stopped = self.write(&claim, stop).await;
@@ -437,7 +439,7 @@ impl Executor {
             Err(Unwritable::Invalid(invalid)) => return Written::Rejected(invalid),
             Err(Unwritable::Codec(unreadable)) => return unwritten(unreadable),
         };
-        self.obstacles.overcome(&Obstacle::Codec);
+        self.obstacles.overcome(&Unrunnable::Codec);
         match self.commit(claim, encoded).await {
             Written::Committed {
                 revision,
@@ -483,9 +485,9 @@ impl Executor {
     }
 
     /// What was wished since the claim was taken is part of it from here on: the machine is asked about that instead.
-    fn context(&self, mut claim: Box<Claim>, held: &Held) -> Context {
-        let wish = held.wish();
-        if let Some(request) = wish.request() {
+    fn context(&self, mut claim: Box<Claim>, held: &ClaimGuard) -> Context {
+        let cancel_flag = held.cancel_flag();
+        if let Some(request) = cancel_flag.request() {
             claim.cancel = Some(request.clone());
         }
         let surroundings = Surroundings {
@@ -493,7 +495,7 @@ impl Executor {
             span: tracing::Span::current(),
             lost: held.lost.clone(),
             covered: held.covered(),
-            wish,
+            cancel_flag,
             stopping: self.node.stop.working.clone(),
         };
         Context::new(claim, surroundings)

@@ -1,9 +1,9 @@
 //! What the loops of one engine share.
 
 use super::builder::Settings;
+use super::claims::{ClaimEntry, ClaimGuard, Phase, Running};
 use super::faults::Fault;
-use super::holding::{Doing, Held, Holding, Running};
-use super::tally::Tally;
+use super::run_counters::RunCounters;
 use crate::client::{Backend, Client};
 use crate::hub::Alarm;
 use crate::lease::{Coverage, Epoch};
@@ -31,12 +31,12 @@ pub(crate) struct Node {
     /// What every claim asks for.
     pub(crate) machines: Arc<[MachineVersion]>,
     /// What has run since it was last recorded.
-    pub(crate) tally: Tally,
+    pub(crate) run_counters: RunCounters,
     pub(crate) stop: Stop,
     pub(crate) fault: Option<Fault>,
     /// By claim and not by instance: one that goes through the queue may be claimed again here before the
     /// task of the claim before is gone.
-    held: Mutex<HashMap<ClaimRef, Arc<Holding>>>,
+    held: Mutex<HashMap<ClaimRef, Arc<ClaimEntry>>>,
     /// Claims are taken under the read side; the write side is whoever must know that none is under way.
     claiming: RwLock<()>,
     /// A call broke, and what it claimed or kept is unknown.
@@ -83,7 +83,7 @@ impl Node {
     ) -> Node {
         Node {
             machines: registry.versions(),
-            tally: Tally::default(),
+            run_counters: RunCounters::default(),
             client,
             settings,
             registry,
@@ -137,10 +137,10 @@ impl Node {
     }
 
     /// Notes that this claim is held, which was asked for in `epoch`. The answer says when it is known to be lost.
-    pub(crate) fn hold(self: &Arc<Node>, claim: ClaimRef, epoch: Epoch) -> Held {
-        let holding = Arc::new(Holding::new(claim, epoch));
-        lock(&self.held).insert(claim, holding.clone());
-        Held::new(self.clone(), claim, holding)
+    pub(crate) fn hold(self: &Arc<Node>, claim: ClaimRef, epoch: Epoch) -> ClaimGuard {
+        let entry = Arc::new(ClaimEntry::new(claim, epoch));
+        lock(&self.held).insert(claim, entry.clone());
+        ClaimGuard::new(self.clone(), claim, entry)
     }
 
     pub(super) fn let_go(&self, claim: ClaimRef) {
@@ -150,15 +150,13 @@ impl Node {
     /// All user's code that runs right now.
     pub(crate) fn running(&self) -> Vec<Running> {
         let held = lock(&self.held);
-        held.values()
-            .filter_map(|holding| holding.running())
-            .collect()
+        held.values().filter_map(|entry| entry.running()).collect()
     }
 
     /// The claim of this code has come to its end without it: whatever it returns one day is dropped.
     pub(crate) fn leave_behind(&self, code: &Running) {
-        for holding in lock(&self.held).values() {
-            holding.leave_behind(code);
+        for entry in lock(&self.held).values() {
+            entry.leave_behind(code);
         }
     }
 
@@ -183,18 +181,18 @@ impl Node {
     }
 
     /// What is held now, and what is done about it.
-    pub(crate) fn holdings(&self) -> Vec<(Arc<Holding>, ClaimRef, Doing)> {
+    pub(crate) fn holdings(&self) -> Vec<(Arc<ClaimEntry>, ClaimRef, Phase)> {
         let held = lock(&self.held);
-        let look = |holding: &Arc<Holding>| {
-            let (claim, doing) = holding.look();
-            (holding.clone(), claim, doing)
+        let look = |entry: &Arc<ClaimEntry>| {
+            let (claim, doing) = entry.look();
+            (entry.clone(), claim, doing)
         };
         held.values().map(look).collect()
     }
 
     /// Tells every step that runs that its claim is gone.
     pub(crate) fn lose_all(&self) {
-        lock(&self.held).values().for_each(|holding| holding.lose());
+        lock(&self.held).values().for_each(|entry| entry.lose());
     }
 
     /// Asks for a heartbeat at once.
@@ -228,12 +226,12 @@ impl Node {
     /// One that ends meanwhile is known too: the fence would keep it from harm, but it would count as unknown.
     async fn give_back_unknown(&self, worker: WorkerId) -> Result<(), Error> {
         let held: Vec<_> = lock(&self.held).values().cloned().collect();
-        let before: Vec<_> = held.iter().map(|holding| holding.revision()).collect();
+        let before: Vec<_> = held.iter().map(|entry| entry.revision()).collect();
         let stored = self.store().claims_of(worker).await?;
         let known: HashSet<ClaimRef> = held
             .iter()
             .zip(before)
-            .flat_map(|(holding, before)| holding.claims_since(before))
+            .flat_map(|(entry, before)| entry.claims_since(before))
             .collect();
         let stored = stored.iter().map(|HeldClaim { claim, .. }| claim);
         let unknown: Vec<_> = stored.filter(|claim| !known.contains(claim)).collect();

@@ -1,10 +1,10 @@
 //! Takes work from one queue, as much as there is room for.
 
 use super::backoff::{Backoff, jittered};
+use super::claims::ClaimGuard;
 use super::executor::Executor;
-use super::holding::Held;
-use super::lane::{Lane, Place};
 use super::node::Node;
+use super::queue_slots::{ClaimPermit, QueueSlots};
 use crate::lease::Epoch;
 use crate::metrics;
 use outlast_core::limits::CLAIM_MAX;
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_millis(5);
 /// The picker of one queue.
 pub(crate) struct Picker {
     node: Arc<Node>,
-    lane: Arc<Lane>,
+    queue_slots: Arc<QueueSlots>,
     executor: Arc<Executor>,
     tasks: TaskTracker,
 }
@@ -34,8 +34,8 @@ pub(crate) struct Picker {
 /// A claim with its place in the lane.
 pub(crate) struct Pick {
     pub(crate) claim: Box<Claim>,
-    pub(crate) held: Held,
-    pub(crate) place: Place,
+    pub(crate) held: ClaimGuard,
+    pub(crate) place: ClaimPermit,
     pub(crate) taken: Instant,
 }
 
@@ -49,13 +49,13 @@ pub(crate) struct Picked {
 impl Picker {
     pub(crate) fn new(
         node: Arc<Node>,
-        lane: Arc<Lane>,
+        queue_slots: Arc<QueueSlots>,
         executor: Arc<Executor>,
         tasks: TaskTracker,
     ) -> Picker {
         Picker {
             node,
-            lane,
+            queue_slots,
             executor,
             tasks,
         }
@@ -64,13 +64,13 @@ impl Picker {
     pub(crate) async fn run(self) {
         let stop = self.node.stop.working.clone();
         let mut backoff = Backoff::default();
-        let mut last_look = (Instant::now(), self.lane.started());
+        let mut last_look = (Instant::now(), self.queue_slots.started());
         loop {
-            let look = (Instant::now(), self.lane.started());
+            let look = (Instant::now(), self.queue_slots.started());
             // A claim under way is waited for: dropped, nobody would know what it took.
             let looked = self.run_once().await;
-            self.lane.learn_pace(
-                self.lane.started().wrapping_sub(last_look.1),
+            self.queue_slots.learn_pace(
+                self.queue_slots.started().wrapping_sub(last_look.1),
                 last_look.0.elapsed(),
                 look.0.elapsed(),
             );
@@ -91,7 +91,7 @@ impl Picker {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = self.lane.alarm.rung(latest) => {}
+                () = self.queue_slots.alarm.rung(latest) => {}
             }
         }
     }
@@ -99,8 +99,8 @@ impl Picker {
     /// Asks once for as much as there is room for.
     pub(crate) async fn run_once(&self) -> Result<Picked, Error> {
         // Said before looking: a slot that comes free in between must ring.
-        self.lane.set_wants_more(true);
-        let room = self.lane.room().min(AT_ONCE_MAX);
+        self.queue_slots.set_wants_more(true);
+        let room = self.queue_slots.room().min(AT_ONCE_MAX);
         let epoch = self.node.coverage.epoch();
         let (Some(worker), 1..) = (self.node.worker(), room) else {
             return Ok(Picked {
@@ -111,11 +111,11 @@ impl Picker {
         self.node.give_back_if_unsure().await?;
         let request = ClaimRequest {
             worker,
-            queue: self.lane.queue.as_ref().to_owned(),
+            queue: self.queue_slots.queue.as_ref().to_owned(),
             machines: self.node.machines.clone(),
             max: room,
         };
-        let span = tracing::debug_span!("claim", queue = %self.lane.queue, worker = %worker, asked = room, claimed = tracing::field::Empty);
+        let span = tracing::debug_span!("claim", queue = %self.queue_slots.queue, worker = %worker, asked = room, claimed = tracing::field::Empty);
         self.node
             .claiming(self.ask(request, epoch).instrument(span))
             .await
@@ -125,16 +125,16 @@ impl Picker {
         let asked = Instant::now();
         let claimed = self.node.store().claim(request).await?;
         let taken = Instant::now();
-        metrics::claimed(&self.lane.queue, claimed.claims.len(), taken - asked);
+        metrics::claimed(&self.queue_slots.queue, claimed.claims.len(), taken - asked);
         tracing::Span::current().record("claimed", claimed.claims.len());
-        self.lane.set_wants_more(claimed.more);
-        self.lane.set_backlog(claimed.more);
+        self.queue_slots.set_wants_more(claimed.more);
+        self.queue_slots.set_backlog(claimed.more);
         let brought_nothing = claimed.claims.is_empty();
         let pick = |claim: Claim| {
             tracing::debug!(instance = %claim.id, revision = %claim.revision, "claimed");
             Pick {
                 held: self.node.hold(claim.reference(), epoch),
-                place: self.lane.hold(),
+                place: self.queue_slots.hold(),
                 claim: Box::new(claim),
                 taken,
             }
@@ -142,7 +142,7 @@ impl Picker {
         let picks = claimed.claims.into_iter().map(pick).collect();
         let look_again_in = match (claimed.more, brought_nothing) {
             // Without room, the next free slot rings.
-            (true, false) => Some(Duration::ZERO).filter(|_| self.lane.room() > 0),
+            (true, false) => Some(Duration::ZERO).filter(|_| self.queue_slots.room() > 0),
             (true, true) => Some(PATIENCE),
             (false, _) => claimed.next_due_in,
         };
@@ -167,11 +167,11 @@ impl Picker {
         metrics::store_error("picker");
         match error.kind() {
             ErrorKind::Conflict => {
-                tracing::warn!(queue = %self.lane.queue, %error, "the lease has run out; registering again");
+                tracing::warn!(queue = %self.queue_slots.queue, %error, "the lease has run out; registering again");
                 self.node.renew_now();
             }
             ErrorKind::Transient | ErrorKind::Invalid | ErrorKind::Corrupt | ErrorKind::Closed => {
-                tracing::warn!(queue = %self.lane.queue, %error, "could not claim; trying again");
+                tracing::warn!(queue = %self.queue_slots.queue, %error, "could not claim; trying again");
                 // Whether the claim was taken is unknown.
                 self.node.set_unsure();
             }

@@ -137,8 +137,8 @@ mod tests {
     }
 
     /// What the counter of what was mended says.
-    fn mended(recorder: &DebuggingRecorder) -> u64 {
-        let counters = recorder.snapshotter().snapshot().into_vec();
+    fn mended(stats_flusher: &DebuggingRecorder) -> u64 {
+        let counters = stats_flusher.snapshotter().snapshot().into_vec();
         let mended = counters
             .into_iter()
             .filter(|(key, ..)| key.key().name() == metrics::MENDED);
@@ -176,10 +176,10 @@ mod tests {
             None,
         );
         let reconciler = Reconciler::new(Arc::new(node));
-        let (recorder, errors) = (DebuggingRecorder::new(), Errors::default());
+        let (stats_flusher, errors) = (DebuggingRecorder::new(), Errors::default());
         let subscriber = tracing_subscriber::registry().with(errors.clone());
         let walk = || {
-            ::metrics::with_local_recorder(&recorder, || {
+            ::metrics::with_local_recorder(&stats_flusher, || {
                 tracing::subscriber::with_default(subscriber, || {
                     runtime.block_on(reconciler.run_once(None)).unwrap()
                 })
@@ -193,7 +193,7 @@ mod tests {
         runtime.block_on(harness.run_all());
         runtime.block_on(async { harness.expect(id).await.awaits_children() });
         assert_eq!(walk(), None);
-        assert_eq!(mended(&recorder), 1);
+        assert_eq!(mended(&stats_flusher), 1);
         let errors = errors.0.lock().unwrap().clone();
         assert!(errors.contains("mended a join that miscounted"), "{errors}");
         assert!(errors.contains(&format!("instance={id}")), "{errors}");

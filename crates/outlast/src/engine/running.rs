@@ -1,23 +1,23 @@
 //! A running engine, from its start to its stop.
 
 use super::builder::EngineBuilder;
+use super::cancel_watcher::CancelWatcher;
 use super::cascader::Cascader;
 use super::collector::Collector;
 use super::committer::{Committer, HANDS};
 use super::executor::Executor;
+use super::fast_path::FastPath;
+use super::gauge_sampler::GaugeSampler;
 use super::heartbeat::Heartbeat;
-use super::intake::Intake;
-use super::lane::Lane;
 use super::node::Node;
 use super::notifier::Notifier;
 use super::picker::Picker;
+use super::queue_slots::QueueSlots;
 use super::reaper::Reaper;
 use super::reconciler::Reconciler;
-use super::recorder::Recorder;
-use super::surveyor::Surveyor;
+use super::stats_flusher::StatsFlusher;
 use super::timers::Timers;
-use super::unserved::warn_of_machines;
-use super::warden::Warden;
+use super::unserved_queues::warn_of_machines;
 use super::watchdog::{Watchdog, WatchdogThread};
 use crate::client::Client;
 use crate::error::SetupError;
@@ -45,15 +45,15 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 #[must_use = "an engine that is dropped stops"]
 pub struct Engine {
     node: Arc<Node>,
-    lanes: Vec<Arc<Lane>>,
+    queues: Vec<Arc<QueueSlots>>,
     /// What the hub knows of, until this engine stops.
-    intake: Mutex<Option<Arc<Intake>>>,
+    fast_path: Mutex<Option<Arc<FastPath>>>,
     /// Pickers and what they started.
     work: TaskTracker,
     /// Committers, heartbeat and the loops that keep house.
     upkeep: TaskTracker,
     watchdog: Option<WatchdogThread>,
-    recorder: Option<Arc<Recorder>>,
+    stats_flusher: Option<Arc<StatsFlusher>>,
     /// A stop did not end in time; stopping again does not make it so.
     late: AtomicBool,
 }
@@ -80,12 +80,12 @@ impl Engine {
     pub(super) async fn start(node: Arc<Node>) -> Result<Engine, SetupError> {
         metrics::describe();
         let mut engine = Engine {
-            lanes: Vec::new(),
-            intake: Mutex::default(),
+            queues: Vec::new(),
+            fast_path: Mutex::default(),
             work: TaskTracker::new(),
             upkeep: TaskTracker::new(),
             watchdog: None,
-            recorder: None,
+            stats_flusher: None,
             late: AtomicBool::new(false),
             node,
         };
@@ -108,7 +108,7 @@ impl Engine {
         warn_of_machines(node).await;
         self.upkeep.spawn(heartbeat.run());
         node.client.hub.tell_wishes(node);
-        self.upkeep.spawn(Warden::new(node.clone()).run());
+        self.upkeep.spawn(CancelWatcher::new(node.clone()).run());
         let watchdog = Watchdog::start(node, &self.upkeep).map_err(SetupError::Thread)?;
         self.watchdog = Some(watchdog);
         let (committer, outbox) = Committer::new(node.clone());
@@ -117,27 +117,32 @@ impl Engine {
         }
         let executor = Arc::new(Executor::new(node.clone(), outbox));
         for (queue, concurrency) in &node.settings.queues {
-            let lane = Arc::new(Lane::new(
+            let queue_slots = Arc::new(QueueSlots::new(
                 queue,
                 *concurrency,
                 read_ahead(*concurrency),
                 node.client.hub.queue_alarm(queue),
             ));
-            self.lanes.push(lane.clone());
-            let picker = Picker::new(node.clone(), lane, executor.clone(), self.work.clone());
+            self.queues.push(queue_slots.clone());
+            let picker = Picker::new(
+                node.clone(),
+                queue_slots,
+                executor.clone(),
+                self.work.clone(),
+            );
             self.work.spawn(picker.run());
         }
-        let recorder = Arc::new(Recorder::new(node.clone(), self.lanes.clone()));
-        self.upkeep.spawn(recorder.clone().run());
-        self.recorder = Some(recorder);
-        let intake = Arc::new(Intake::new(
+        let stats_flusher = Arc::new(StatsFlusher::new(node.clone(), self.queues.clone()));
+        self.upkeep.spawn(stats_flusher.clone().run());
+        self.stats_flusher = Some(stats_flusher);
+        let fast_path = Arc::new(FastPath::new(
             node.clone(),
-            self.lanes.clone(),
+            self.queues.clone(),
             executor,
             self.work.clone(),
         ));
-        node.client.hub.offer_intake(&intake);
-        *self.intake() = Some(intake);
+        node.client.hub.offer_intake(&fast_path);
+        *self.fast_path() = Some(fast_path);
         Ok(())
     }
 
@@ -147,7 +152,7 @@ impl Engine {
         self.upkeep.spawn(Timers::new(node()).run());
         self.upkeep.spawn(Cascader::new(node()).run());
         self.upkeep.spawn(Reconciler::new(node()).run());
-        self.upkeep.spawn(Surveyor::new(node()).run());
+        self.upkeep.spawn(GaugeSampler::new(node()).run());
         if let Some(retention) = self.node.settings.retention {
             self.upkeep.spawn(Collector::new(node(), retention).run());
         }
@@ -161,7 +166,9 @@ impl Engine {
     pub async fn shutdown(&self) -> Stopped {
         let node = &self.node;
         node.stop.working.cancel();
-        self.lanes.iter().for_each(|lane| lane.close());
+        self.queues
+            .iter()
+            .for_each(|queue_slots| queue_slots.close());
         self.work.close();
         let ended = tokio::time::timeout(node.settings.grace, self.work.wait()).await;
         if ended.is_err() {
@@ -170,13 +177,13 @@ impl Engine {
         node.stop.grace.cancel();
         self.outwait().await;
         // With it goes the last outbox, and the committers end.
-        *self.intake() = None;
+        *self.fast_path() = None;
         node.stop.everything.cancel();
         self.upkeep.close();
         // A store that does not answer must not hold up the stop.
         let upkeep = tokio::time::timeout(LAST_CALLS, self.upkeep.wait()).await;
-        if let Some(recorder) = &self.recorder {
-            let _ = tokio::time::timeout(LAST_WORDS, recorder.record()).await;
+        if let Some(stats_flusher) = &self.stats_flusher {
+            let _ = tokio::time::timeout(LAST_WORDS, stats_flusher.record()).await;
         }
         self.deregister().await;
         // What other nodes do not hear they find out.
@@ -217,8 +224,10 @@ impl Engine {
         }
     }
 
-    fn intake(&self) -> MutexGuard<'_, Option<Arc<Intake>>> {
-        self.intake.lock().unwrap_or_else(PoisonError::into_inner)
+    fn fast_path(&self) -> MutexGuard<'_, Option<Arc<FastPath>>> {
+        self.fast_path
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn deregister(&self) {
@@ -256,7 +265,9 @@ impl Drop for Engine {
         self.node.stop.grace.cancel();
         self.node.stop.everything.cancel();
         self.end_watchdog();
-        self.lanes.iter().for_each(|lane| lane.close());
+        self.queues
+            .iter()
+            .for_each(|queue_slots| queue_slots.close());
     }
 }
 

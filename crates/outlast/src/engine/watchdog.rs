@@ -1,17 +1,17 @@
-//! Ends instances whose step blocks its thread, since nobody else can.
+//! JoinSets instances whose step blocks its thread, since nobody else can.
 //!
 //! A step that awaits is dropped at its limit of time, where it awaits. One that does not come back from its thread
-//! cannot be dropped, and nothing of its task runs any more, `handle` neither. Without this its instance would
+//! cannot be dropped, and nothing of its task runs any more, `on_failure` neither. Without this its instance would
 //! execute for as long as the process lives.
 //!
 //! This is the one loop with a thread of its own: a thread that is blocked may have been the one that waited for
 //! sockets and timers for all others, and a runtime that has other threads still stands still until somebody
 //! outside gives it something to do.
 
-use super::holding::Running;
+use super::claims::Running;
 use super::node::Node;
 use crate::metrics;
-use outlast_core::{Answer, Commit, Error, Hints, Outcome, Ties};
+use outlast_core::{Answer, Commit, Error, Hints, Links, Outcome};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::Thread;
@@ -38,7 +38,7 @@ pub(crate) struct WatchdogThread {
 }
 
 impl WatchdogThread {
-    /// Ends it. A stop needs it to the last: what stands still does not stop either.
+    /// JoinSets it. A stop needs it to the last: what stands still does not stop either.
     pub(crate) fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
         self.thread.unpark();
@@ -106,7 +106,7 @@ impl Watchdog {
         }
     }
 
-    /// Ends what blocks now.
+    /// JoinSets what blocks now.
     pub(crate) async fn run_once(&self) -> Result<(), Error> {
         for code in self.node.running() {
             if !code.left_behind && code.since.elapsed() > code.limit + PATIENCE {
@@ -131,9 +131,9 @@ impl Watchdog {
         let commit = Commit {
             claim: code.claim,
             received: Vec::new(),
-            outcome: Outcome::Stop { reason },
+            outcome: Outcome::Fail { reason },
             answers_cancel: false,
-            ties: Ties::UNKNOWN,
+            links: Links::UNKNOWN,
             events: Vec::new(),
             mark: None,
         };

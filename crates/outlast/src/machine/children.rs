@@ -129,7 +129,7 @@ impl<'a> ChildHandle<'a> {
         self.client().cancel(self.id, self.note(reason)).await
     }
 
-    /// Ends it; see [`Client::terminate`]. To do it again is harmless.
+    /// JoinSets it; see [`Client::terminate`]. To do it again is harmless.
     pub async fn terminate(&self, reason: impl fmt::Display) -> Result<TerminateAnswer, Error> {
         self.client().terminate(self.id, self.note(reason)).await
     }

@@ -1,7 +1,7 @@
 //! What a step may look at.
 
+use super::cancel_flag::CancelFlag;
 use super::children::{ChildHandle, ChildOf, Sent, readable};
-use super::wish::Wish;
 use super::{Machine, Signal, StepError};
 use crate::client::Client;
 use crate::lease::Covered;
@@ -31,7 +31,7 @@ pub(crate) struct Surroundings {
     /// Whether the claim is surely still this worker's.
     pub(crate) covered: Covered,
     /// A cancel that comes while the step runs.
-    pub(crate) wish: Arc<Wish>,
+    pub(crate) cancel_flag: Arc<CancelFlag>,
     /// The engine is about to stop.
     pub(crate) stopping: CancellationToken,
 }
@@ -253,7 +253,7 @@ impl Context {
     /// worker's lease has ended. A step is then dropped where it awaits, so only one that does not await sees it.
     pub fn is_cancelled(&self) -> bool {
         self.claim.is_to_answer_cancel()
-            || self.surroundings.wish.request().is_some()
+            || self.surroundings.cancel_flag.request().is_some()
             || self.surroundings.lost.is_cancelled()
     }
 
@@ -280,7 +280,7 @@ impl Context {
             return;
         }
         tokio::select! {
-            () = self.surroundings.wish.came() => {}
+            () = self.surroundings.cancel_flag.came() => {}
             () = self.surroundings.lost.cancelled() => {}
         }
     }
@@ -289,7 +289,7 @@ impl Context {
     /// that [`on_cancel`](Machine::on_cancel) leads to.
     pub fn cancel_reason(&self) -> Option<&str> {
         let known = self.claim.cancel.as_ref();
-        let request = known.or_else(|| self.surroundings.wish.request());
+        let request = known.or_else(|| self.surroundings.cancel_flag.request());
         request.map(|request| request.reason.as_str())
     }
 

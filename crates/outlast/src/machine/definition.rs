@@ -32,8 +32,8 @@ pub trait Machine: Sized + Send + Sync + 'static {
     const QUEUE: &'static str = "default";
 
     /// How long one run of a step may take. Then it is dropped where it awaits, and
-    /// [`handle`](Machine::handle) decides. A step that blocks its thread cannot be dropped: its instance fails a
-    /// few seconds later without `handle`, and the thread is lost until the process ends.
+    /// [`on_failure`](Machine::on_failure) decides. A step that blocks its thread cannot be dropped: its instance fails a
+    /// few seconds later without `on_failure`, and the thread is lost until the process ends.
     const STEP_TIMEOUT: Duration = Duration::from_secs(300);
 
     /// Whether the worker that ran a step also runs the next one at once, without giving the instance
@@ -76,14 +76,14 @@ pub trait Machine: Sized + Send + Sync + 'static {
     ///
     /// A failure of [`on_cancel`](Machine::on_cancel) comes here too; then [`Context::is_cancelled`] says so, and what is
     /// decided here is the answer to the cancel. A worker that dies does not come here: its step simply runs again.
-    fn handle(
+    fn on_failure(
         &self,
         state: Self::State,
         failure: Failure,
         cx: &Context,
     ) -> impl Future<Output = StepResult<Self>> + Send {
         let _ = (state, cx);
-        async move { Ok(Outcome::stop(failure)) }
+        async move { Ok(Outcome::fail(failure)) }
     }
 
     /// Decides what becomes of an instance that was asked to end ([`Client::cancel`](crate::Client::cancel), or a parent
@@ -92,7 +92,7 @@ pub trait Machine: Sized + Send + Sync + 'static {
     ///
     /// Whatever it decides settles the cancel, but for a retry, after which it is asked again. To undo what was done, it
     /// goes on to steps that do so and end with [`Outcome::cancelled`]; they may wait and fan out like any others. It may
-    /// also go on as if nothing had been wished. When it fails itself, [`handle`](Machine::handle) decides, as after a
+    /// also go on as if nothing had been wished. When it fails itself, [`on_failure`](Machine::on_failure) decides, as after a
     /// step.
     ///
     /// What was awaited is not lost: signals that had come are in [`Context::inbox`], and children of the present round

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The error of a step. `?` makes one of any error, of `anyhow::Error`, of `Box<dyn Error + Send + Sync>` and of a text.
 /// Its text has the causes too.
 ///
-/// It goes to [`Machine::handle`](super::Machine::handle); a fatal one stops the instance without asking.
+/// It goes to [`Machine::on_failure`](super::Machine::on_failure); a fatal one stops the instance without asking.
 /// It does not implement [`std::error::Error`] itself, so that every error can become one.
 pub struct StepError {
     source: Box<dyn Error + Send + Sync>,
@@ -25,7 +25,7 @@ impl StepError {
         }
     }
 
-    /// An error that stops the instance: nothing that [`handle`](super::Machine::handle) could do would
+    /// An error that stops the instance: nothing that [`on_failure`](super::Machine::on_failure) could do would
     /// help.
     pub fn fatal(error: impl Into<Box<dyn Error + Send + Sync>>) -> StepError {
         StepError {
@@ -127,7 +127,7 @@ pub(crate) struct TimedOut(pub(crate) Duration);
 /// Why user code has no outcome to commit.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// To be decided by `handle`.
+    /// To be decided by `on_failure`.
     Failure(Failure),
     /// The end, with this reason: nobody is asked.
     Fatal(String),

@@ -117,7 +117,7 @@ impl FanOut {
         self.rest(ClosePolicy::RequestCancel)
     }
 
-    /// Ends those that still live when this instance is woken.
+    /// JoinSets those that still live when this instance is woken.
     pub fn terminate_rest(self) -> FanOut {
         self.rest(ClosePolicy::Terminate)
     }

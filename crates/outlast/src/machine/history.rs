@@ -169,13 +169,13 @@ impl Transition {
                 after_us: join.deadline.and_then(us),
                 ..told
             },
-            Outcome::Stop { reason } | Outcome::Cancel { reason } => Transition {
+            Outcome::Fail { reason } | Outcome::Cancel { reason } => Transition {
                 error: Some(beginning(reason)),
                 ..told
             },
             Outcome::Done { .. } => told,
             // What workflows come to, which have a history of their own.
-            Outcome::Flow { .. } | Outcome::Renew { .. } => told,
+            Outcome::Flow { .. } | Outcome::ContinueAsNew { .. } => told,
         }
     }
 

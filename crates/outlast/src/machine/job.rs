@@ -253,12 +253,12 @@ impl<J: Job> Machine for J {
                 Then::Retry => again(self, cx, &policy, None, &error),
                 Then::RetryAfter(delay) => again(self, cx, &policy, Some(delay), &error),
                 Then::Cancel => Outcome::cancelled(error),
-                Then::Stop => Outcome::stop(error),
+                Then::Stop => Outcome::fail(error),
             },
         })
     }
 
-    async fn handle(
+    async fn on_failure(
         &self,
         state: Perform<J::Args>,
         failure: Failure,
@@ -281,7 +281,7 @@ fn again<J: Job>(
 ) -> Outcome<J> {
     let attempt = cx.attempt() + 1;
     if attempt >= policy.max_attempts {
-        return Outcome::stop(format_args!("gave up after {attempt} attempts: {error}"));
+        return Outcome::fail(format_args!("gave up after {attempt} attempts: {error}"));
     }
     let pause = || match &policy.backoff {
         Some(backoff) => backoff.pause(attempt),

@@ -48,6 +48,7 @@
 //! decide, [`fan_out`] is how it starts children and waits for them, [`Context`] is what it may look at,
 //! [`New`](fn@New) is how one is started.
 
+mod cancel_flag;
 mod children;
 mod codec;
 mod context;
@@ -59,7 +60,6 @@ mod job;
 mod new;
 mod outcome;
 mod registered;
-mod wish;
 
 pub use children::{ChildHandle, ChildOf};
 pub use context::Context;
@@ -71,7 +71,7 @@ pub use job::{Doubling, Job, JobError, Perform, RetryPolicy};
 pub use new::{Id, Key, New};
 pub use outcome::{Outcome, Wait, sleep, wait_for};
 
+pub(crate) use cancel_flag::CancelFlag;
 pub(crate) use context::Surroundings;
 pub(crate) use failure::{Trouble, panic_message, write_chain};
 pub(crate) use registered::{Decided, Registered, Registry};
-pub(crate) use wish::Wish;

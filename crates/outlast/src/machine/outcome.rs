@@ -17,7 +17,7 @@ use std::time::Duration;
 /// | wait for a while | [`sleep`]`(..).then(..)` |
 /// | start children and wait for them | [`fan_out`](super::fan_out)`([..]).then(..)` |
 /// | end well | [`Outcome::done`] |
-/// | end badly | [`Outcome::stop`] |
+/// | end badly | [`Outcome::fail`] |
 /// | end because it was wished | [`Outcome::cancelled`] |
 #[must_use = "a step must return its outcome"]
 pub struct Outcome<M: Machine>(Decision<M>);
@@ -41,7 +41,7 @@ enum Decision<M: Machine> {
         state: M::State,
     },
     Done(M::Output),
-    Stop(String),
+    Fail(String),
     Cancelled(String),
 }
 
@@ -88,8 +88,8 @@ impl<M: Machine> Outcome<M> {
     }
 
     /// The end, badly.
-    pub fn stop(reason: impl Display) -> Outcome<M> {
-        Outcome(Decision::Stop(reason.to_string()))
+    pub fn fail(reason: impl Display) -> Outcome<M> {
+        Outcome(Decision::Fail(reason.to_string()))
     }
 
     /// The end, because it was wished.
@@ -143,7 +143,7 @@ impl<M: Machine> Outcome<M> {
             Decision::Done(output) => Record::Done {
                 result: Json::of(&output).map_err(|invalid| invalid.within("output"))?,
             },
-            Decision::Stop(reason) => Record::Stop { reason },
+            Decision::Fail(reason) => Record::Fail { reason },
             Decision::Cancelled(reason) => Record::Cancel { reason },
         };
         record.check()?;

@@ -84,8 +84,12 @@ impl Registered {
     }
 
     /// Asks what to do about a failure of that step.
-    pub(crate) async fn handle(&self, failure: Failure, cx: &Context) -> Result<Decided, Trouble> {
-        self.runner.handle(failure, cx).await
+    pub(crate) async fn on_failure(
+        &self,
+        failure: Failure,
+        cx: &Context,
+    ) -> Result<Decided, Trouble> {
+        self.runner.on_failure(failure, cx).await
     }
 }
 
@@ -129,7 +133,7 @@ trait Run: Send + Sync {
         cx: &Context,
         session: &mut Option<Box<Session>>,
     ) -> Result<Decided, Trouble>;
-    async fn handle(&self, failure: Failure, cx: &Context) -> Result<Decided, Trouble>;
+    async fn on_failure(&self, failure: Failure, cx: &Context) -> Result<Decided, Trouble>;
 }
 
 struct Typed<M>(M);
@@ -145,8 +149,8 @@ impl<M: Machine> Run for Typed<M> {
         Ok(Decided::of(outcome.record(cx)?))
     }
 
-    async fn handle(&self, failure: Failure, cx: &Context) -> Result<Decided, Trouble> {
-        let outcome = self.0.handle(state_of::<M>(cx)?, failure, cx).await?;
+    async fn on_failure(&self, failure: Failure, cx: &Context) -> Result<Decided, Trouble> {
+        let outcome = self.0.on_failure(state_of::<M>(cx)?, failure, cx).await?;
         Ok(Decided::of(outcome.record(cx)?))
     }
 }
@@ -162,7 +166,7 @@ impl<W: Workflow> Run for Replayed<W> {
         session: &mut Option<Box<Session>>,
     ) -> Result<Decided, Trouble> {
         let session = match session {
-            Some(session) if !session.is_astray() => session,
+            Some(session) if !session.needs_replay() => session,
             none => match Session::begin(self.0.clone(), cx).await? {
                 Begun::Session(begun) => none.insert(begun),
                 Begun::Blocked(decided) => return Ok(decided),
@@ -172,7 +176,7 @@ impl<W: Workflow> Run for Replayed<W> {
     }
 
     /// Its code has panicked, or cannot be written: the end.
-    async fn handle(&self, failure: Failure, _: &Context) -> Result<Decided, Trouble> {
+    async fn on_failure(&self, failure: Failure, _: &Context) -> Result<Decided, Trouble> {
         Ok(crate::workflow::failed(failure.to_string()))
     }
 }

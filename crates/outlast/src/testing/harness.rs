@@ -1,11 +1,11 @@
 //! Machines in the calling task, at a time the test sets.
 
 use super::expect::Expected;
-use super::tally::Tally;
+use super::run_report::RunReport;
 use crate::client::{Awaited, Client};
 use crate::codec::Codec;
 use crate::engine::{
-    Cascader, Committer, Executor, Fault, Heartbeat, Lane, Moment, Node, Picker, Point, Ran,
+    Cascader, Committer, Executor, Fault, Heartbeat, Moment, Node, Picker, Point, QueueSlots, Ran,
     Reaper, Roles, Settings, Timers, assemble,
 };
 use crate::error::SetupError;
@@ -50,7 +50,7 @@ struct Watch(Arc<Mutex<Watched>>);
 
 #[derive(Default)]
 struct Watched {
-    tally: Tally,
+    tally: RunReport,
     crashes: Vec<Crash>,
     /// The steps of each instance since time was moved.
     steps: HashMap<InstanceId, u32>,
@@ -99,7 +99,7 @@ impl Harness {
     ///
     /// When the store cannot be used, and when it does not come to rest: one instance has run
     /// [`steps_max`](HarnessBuilder::steps_max) steps while time stood still, or all of them 100,000.
-    pub async fn run(&mut self) -> Tally {
+    pub async fn run(&mut self) -> RunReport {
         self.begin_run();
         self.run_now().await;
         self.watched().tally
@@ -112,7 +112,7 @@ impl Harness {
     ///
     /// When the store cannot be used, and when it does not come to rest: as [`run`](Harness::run), or time was moved
     /// [`jumps_max`](HarnessBuilder::jumps_max) times.
-    pub async fn run_all(&mut self) -> Tally {
+    pub async fn run_all(&mut self) -> RunReport {
         self.begin_run();
         for _ in 0..self.jumps_max {
             self.run_now().await;
@@ -130,7 +130,7 @@ impl Harness {
 
     fn begin_run(&mut self) {
         let mut watched = self.watched();
-        watched.tally = Tally::default();
+        watched.tally = RunReport::default();
         watched.steps.clear();
     }
 
@@ -182,7 +182,7 @@ impl Harness {
         self.die(Some((M::NAME, step.into())), point, nth);
     }
 
-    /// As [`crash_at`](Harness::crash_at), whatever is run: with the [`steps`](Tally::steps) of a run that went well
+    /// As [`crash_at`](Harness::crash_at), whatever is run: with the [`steps`](RunReport::steps) of a run that went well
     /// before, a test can have a worker die at every edge of every commit.
     pub fn crash_any(&mut self, point: Point, nth: u32) {
         self.die(None, point, nth);
@@ -296,7 +296,7 @@ impl Harness {
         let (node, executor) = (&self.node, &self.executor);
         self.pickers.entry(queue.to_owned()).or_insert_with(|| {
             let alarm = node.client.hub.queue_alarm(queue);
-            let lane = Arc::new(Lane::new(queue, 1, 0, alarm));
+            let lane = Arc::new(QueueSlots::new(queue, 1, 0, alarm));
             Picker::new(node.clone(), lane, executor.clone(), TaskTracker::new())
         })
     }

@@ -23,7 +23,7 @@
 //! #                 .timeout(Duration::from_secs(3600)).then(Order::Ship { number }),
 //! #             Order::Ship { .. } => match cx.received::<PaymentConfirmed>()? {
 //! #                 Some(paid) => Outcome::done(paid.amount),
-//! #                 None => Outcome::stop("payment never came"),
+//! #                 None => Outcome::fail("payment never came"),
 //! #             },
 //! #         })
 //! #     }
@@ -66,10 +66,10 @@
 mod expect;
 mod harness;
 mod replay;
-mod tally;
+mod run_report;
 
 pub use crate::engine::Point;
 pub use expect::Expected;
 pub use harness::{Harness, HarnessBuilder};
 pub use replay::{ReplayError, replay, replay_with};
-pub use tally::Tally;
+pub use run_report::RunReport;

@@ -2,8 +2,8 @@
 
 use super::events::CallKind;
 use super::flow::Flow;
-use super::group::{Group, Shape, Spread};
-use super::runtime::{Ask, UnitKind};
+use super::group::{Group, ResultShape, WaitPlan};
+use super::runtime::{Ask, WaitKind};
 use super::waiting::{Waiting, Work};
 use super::{ChildRef, FlowError, FlowResult};
 use crate::machine::RetryPolicy;
@@ -167,8 +167,8 @@ impl<'a, T: DeserializeOwned + 'static> Call<'a, T, Child> {
     /// Starts it without waiting for it: the answer is there once it is committed, and can be awaited later.
     pub fn start(self) -> Starting<T> {
         Starting {
-            waiting: Waiting::new(self.flow.clone(), UnitKind::Launch),
-            spread: Some(self.parts.and_then(Parts::checked).map(Spread::of)),
+            waiting: Waiting::new(self.flow.clone(), WaitKind::Launch),
+            spread: Some(self.parts.and_then(Parts::checked).map(WaitPlan::of)),
             output: PhantomData,
         }
     }
@@ -178,7 +178,7 @@ impl<'a, T: DeserializeOwned + 'static> Call<'a, T, Child> {
 #[must_use = "await it, or the child is not started"]
 pub struct Starting<T> {
     waiting: Waiting,
-    spread: Option<Result<Spread, Invalid>>,
+    spread: Option<Result<WaitPlan, Invalid>>,
     output: PhantomData<fn() -> T>,
 }
 
@@ -220,7 +220,7 @@ impl<T: DeserializeOwned + 'static> Started<T> {
     pub fn join(&self) -> Joining<T> {
         Joining {
             call: self.call,
-            waiting: Waiting::new(self.flow.clone(), UnitKind::Single),
+            waiting: Waiting::new(self.flow.clone(), WaitKind::Single),
             is_asked: false,
             output: PhantomData,
         }
@@ -242,7 +242,7 @@ impl<T: DeserializeOwned + 'static> Future for Joining<T> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         if !std::mem::replace(&mut this.is_asked, true) {
-            let mut spread = Spread::default();
+            let mut spread = WaitPlan::default();
             spread.again(this.call);
             this.waiting.ask(spread);
         }
@@ -253,11 +253,11 @@ impl<T: DeserializeOwned + 'static> Future for Joining<T> {
 
 impl<T: DeserializeOwned + 'static> Group for Joining<T> {
     type Output = T;
-    type Shape = LeafShape<'static, T>;
+    type ResultShape = CallShape<'static, T>;
 
-    fn spread(self, into: &mut Spread) -> Result<LeafShape<'static, T>, Invalid> {
+    fn spread(self, into: &mut WaitPlan) -> Result<CallShape<'static, T>, Invalid> {
         into.again(self.call);
-        Ok(LeafShape::new(None))
+        Ok(CallShape::new(None))
     }
 }
 
@@ -269,9 +269,9 @@ impl<'a, T: DeserializeOwned + 'static, K: 'a> IntoFuture for Call<'a, T, K> {
         let mut parts = self.parts;
         let work = parts.as_mut().ok().and_then(|parts| parts.work.take());
         Awaiting {
-            waiting: Waiting::new(self.flow, UnitKind::Single),
-            spread: Some(parts.and_then(Parts::checked).map(Spread::of)),
-            shape: LeafShape::new(work),
+            waiting: Waiting::new(self.flow, WaitKind::Single),
+            spread: Some(parts.and_then(Parts::checked).map(WaitPlan::of)),
+            shape: CallShape::new(work),
         }
     }
 }
@@ -279,8 +279,8 @@ impl<'a, T: DeserializeOwned + 'static, K: 'a> IntoFuture for Call<'a, T, K> {
 /// A call that is awaited alone.
 pub struct Awaiting<'a, T> {
     waiting: Waiting,
-    spread: Option<Result<Spread, Invalid>>,
-    shape: LeafShape<'a, T>,
+    spread: Option<Result<WaitPlan, Invalid>>,
+    shape: CallShape<'a, T>,
 }
 
 impl<T: DeserializeOwned + 'static> Future for Awaiting<'_, T> {
@@ -300,33 +300,33 @@ impl<T: DeserializeOwned + 'static> Future for Awaiting<'_, T> {
 
 impl<'a, T: DeserializeOwned + 'static, K> Group for Call<'a, T, K> {
     type Output = T;
-    type Shape = LeafShape<'a, T>;
+    type ResultShape = CallShape<'a, T>;
 
-    fn spread(self, into: &mut Spread) -> Result<LeafShape<'a, T>, Invalid> {
+    fn spread(self, into: &mut WaitPlan) -> Result<CallShape<'a, T>, Invalid> {
         let mut parts = self.parts?.checked()?;
         let work = parts.work.take();
         into.leaf(parts);
-        Ok(LeafShape::new(work))
+        Ok(CallShape::new(work))
     }
 }
 
 /// The shape of one call, with what is to be run for it.
 #[doc(hidden)]
-pub struct LeafShape<'a, T> {
+pub struct CallShape<'a, T> {
     work: Option<Work<'a>>,
     output: PhantomData<fn() -> T>,
 }
 
-impl<'a, T> LeafShape<'a, T> {
-    fn new(work: Option<Work<'a>>) -> LeafShape<'a, T> {
-        LeafShape {
+impl<'a, T> CallShape<'a, T> {
+    fn new(work: Option<Work<'a>>) -> CallShape<'a, T> {
+        CallShape {
             work,
             output: PhantomData,
         }
     }
 }
 
-impl<T: DeserializeOwned> Shape for LeafShape<'_, T> {
+impl<T: DeserializeOwned> ResultShape for CallShape<'_, T> {
     type Output = T;
 
     fn leaves(&self) -> usize {

@@ -63,7 +63,7 @@ pub enum FlowErrorKind {
     ChildTerminated,
     /// A child was not started since somebody else held its key, or an operator has removed it.
     ChildGone,
-    /// The workflow itself is to end. Calls inside [`Flow::shielded`](super::Flow::shielded) still work.
+    /// The workflow itself is to end. Calls inside [`Flow::uncancellable`](super::Flow::uncancellable) still work.
     Cancelled,
     /// What a call was given or came to cannot be stored.
     Invalid,

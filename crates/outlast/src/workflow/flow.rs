@@ -251,7 +251,7 @@ impl Flow {
         self.lock().version(change, min, max)
     }
 
-    /// Ends this run and begins another one of the same instance with this input and an empty history: return what it
+    /// JoinSets this run and begins another one of the same instance with this input and an empty history: return what it
     /// gives. Children and signals stay; no policy is applied.
     pub fn continue_as_new<I: Serialize, T>(&self, input: I) -> FlowResult<T> {
         let input =
@@ -272,13 +272,16 @@ impl Flow {
     /// # async fn undo() -> std::io::Result<()> { Ok(()) }
     /// # async fn example(flow: Flow) -> FlowResult<()> {
     /// if let Err(error) = work(&flow).await {
-    ///     flow.shielded(async { flow.step("undo", undo).await }).await?;
+    ///     flow.uncancellable(async { flow.step("undo", undo).await }).await?;
     ///     return Err(error);
     /// }
     /// # Ok(()) }
     /// ```
-    pub fn shielded<'a, F: Future + Send + 'a>(&self, code: F) -> Shielded<'a, F::Output> {
-        Shielded {
+    pub fn uncancellable<'a, F: Future + Send + 'a>(
+        &self,
+        code: F,
+    ) -> Uncancellable<'a, F::Output> {
+        Uncancellable {
             flow: self.clone(),
             code: Box::pin(code),
         }
@@ -364,20 +367,20 @@ impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for StepFailure 
     }
 }
 
-/// Code that is shielded from the cancel of its workflow; made by [`Flow::shielded`]. Await it.
+/// Code that is shielded from the cancel of its workflow; made by [`Flow::uncancellable`]. Await it.
 #[must_use = "await it"]
-pub struct Shielded<'a, T> {
+pub struct Uncancellable<'a, T> {
     flow: Flow,
     code: Pin<Box<dyn Future<Output = T> + Send + 'a>>,
 }
 
-impl<T> Future for Shielded<'_, T> {
+impl<T> Future for Uncancellable<'_, T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let before = std::mem::replace(&mut self.flow.lock().shielded, true);
+        let before = std::mem::replace(&mut self.flow.lock().uncancellable, true);
         let polled = self.code.as_mut().poll(cx);
-        self.flow.lock().shielded = before;
+        self.flow.lock().uncancellable = before;
         polled
     }
 }

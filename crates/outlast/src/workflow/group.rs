@@ -2,7 +2,7 @@
 
 use super::call::Parts;
 use super::flow::Flow;
-use super::runtime::{Leaf, NewCall, UnitKind};
+use super::runtime::{NewCall, WaitCall, WaitKind};
 use super::waiting::{Waiting, Work};
 use super::{FlowError, FlowResult};
 use outlast_core::{Invalid, Json};
@@ -17,11 +17,11 @@ pub trait Group: Sized {
     type Output;
     /// What remembers the shape.
     #[doc(hidden)]
-    type Shape: Shape<Output = Self::Output>;
+    type ResultShape: ResultShape<Output = Self::Output>;
 
     /// Takes the calls out of their shape.
     #[doc(hidden)]
-    fn spread(self, into: &mut Spread) -> Result<Self::Shape, Invalid>;
+    fn spread(self, into: &mut WaitPlan) -> Result<Self::ResultShape, Invalid>;
 
     /// Takes its window: for a deadline, which becomes the outermost group in its place.
     #[doc(hidden)]
@@ -32,7 +32,7 @@ pub trait Group: Sized {
 
 /// A shape that waits for its results.
 #[doc(hidden)]
-pub trait Shape {
+pub trait ResultShape {
     type Output;
 
     /// How many calls it has.
@@ -48,8 +48,8 @@ pub trait Shape {
 /// The calls of a group, out of their shape.
 #[doc(hidden)]
 #[derive(Default)]
-pub struct Spread {
-    pub(super) leaves: Vec<Leaf>,
+pub struct WaitPlan {
+    pub(super) leaves: Vec<WaitCall>,
     /// Where the leaves of each member of a selection begin.
     pub(super) members: Vec<usize>,
     /// How many groups were met.
@@ -61,10 +61,10 @@ pub struct Spread {
     pub(super) cancelled: Vec<Range<usize>>,
 }
 
-impl Spread {
+impl WaitPlan {
     /// Adds a call.
     pub(super) fn leaf(&mut self, parts: Parts<'_>) {
-        self.leaves.push(Leaf::New(NewCall {
+        self.leaves.push(WaitCall::New(NewCall {
             kind: parts.kind,
             name: parts.name,
             ask: parts.ask,
@@ -73,10 +73,10 @@ impl Spread {
     }
 
     /// One call.
-    pub(super) fn of(parts: Parts<'_>) -> Spread {
-        let mut spread = Spread {
+    pub(super) fn of(parts: Parts<'_>) -> WaitPlan {
+        let mut spread = WaitPlan {
             leaves: Vec::with_capacity(1),
-            ..Spread::default()
+            ..WaitPlan::default()
         };
         spread.leaf(parts);
         spread
@@ -84,7 +84,7 @@ impl Spread {
 
     /// Adds a child that was started before.
     pub(super) fn again(&mut self, call: i32) {
-        self.leaves.push(Leaf::Again(call));
+        self.leaves.push(WaitCall::Again(call));
     }
 
     /// Whether it can be started.
@@ -135,7 +135,7 @@ impl Spread {
 pub struct All<G: Group> {
     waiting: Waiting,
     group: Option<G>,
-    shape: Option<G::Shape>,
+    shape: Option<G::ResultShape>,
     window: Option<u32>,
     cancel_rest: bool,
 }
@@ -146,7 +146,7 @@ impl<G: Group> Unpin for All<G> {}
 impl<G: Group> All<G> {
     pub(super) fn new(flow: &Flow, group: G) -> All<G> {
         All {
-            waiting: Waiting::new(flow.clone(), UnitKind::Group),
+            waiting: Waiting::new(flow.clone(), WaitKind::Group),
             group: Some(group),
             shape: None,
             window: None,
@@ -182,9 +182,9 @@ impl<G: Group> Future for All<G> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         if let Some(group) = this.group.take() {
-            let mut spread = Spread {
+            let mut spread = WaitPlan {
                 window: this.window,
-                ..Spread::default()
+                ..WaitPlan::default()
             };
             if let Err(invalid) = spread.check() {
                 return Poll::Ready(Err(FlowError::invalid(invalid)));
@@ -211,9 +211,9 @@ impl<G: Group> Future for All<G> {
 /// A group inside another one.
 impl<G: Group> Group for All<G> {
     type Output = G::Output;
-    type Shape = G::Shape;
+    type ResultShape = G::ResultShape;
 
-    fn spread(self, into: &mut Spread) -> Result<G::Shape, Invalid> {
+    fn spread(self, into: &mut WaitPlan) -> Result<G::ResultShape, Invalid> {
         if self.window.is_some() {
             return Err(Invalid::new(
                 "group",
@@ -233,18 +233,18 @@ impl<G: Group> Group for All<G> {
 
 impl<G: Group> Group for Vec<G> {
     type Output = Vec<G::Output>;
-    type Shape = Vec<G::Shape>;
+    type ResultShape = Vec<G::ResultShape>;
 
-    fn spread(self, into: &mut Spread) -> Result<Vec<G::Shape>, Invalid> {
+    fn spread(self, into: &mut WaitPlan) -> Result<Vec<G::ResultShape>, Invalid> {
         self.into_iter().map(|member| member.spread(into)).collect()
     }
 }
 
-impl<S: Shape> Shape for Vec<S> {
+impl<S: ResultShape> ResultShape for Vec<S> {
     type Output = Vec<S::Output>;
 
     fn leaves(&self) -> usize {
-        self.iter().map(Shape::leaves).sum()
+        self.iter().map(ResultShape::leaves).sum()
     }
 
     fn each_work(&mut self, mut at: usize, visit: &mut dyn FnMut(usize, &mut Work<'_>)) {
@@ -261,9 +261,9 @@ impl<S: Shape> Shape for Vec<S> {
 
 impl<G: Group, const N: usize> Group for [G; N] {
     type Output = [G::Output; N];
-    type Shape = ArrayShape<G::Shape, N>;
+    type ResultShape = ArrayShape<G::ResultShape, N>;
 
-    fn spread(self, into: &mut Spread) -> Result<Self::Shape, Invalid> {
+    fn spread(self, into: &mut WaitPlan) -> Result<Self::ResultShape, Invalid> {
         let shapes: Result<Vec<_>, _> =
             self.into_iter().map(|member| member.spread(into)).collect();
         Ok(ArrayShape(shapes?))
@@ -274,7 +274,7 @@ impl<G: Group, const N: usize> Group for [G; N] {
 #[doc(hidden)]
 pub struct ArrayShape<S, const N: usize>(Vec<S>);
 
-impl<S: Shape, const N: usize> Shape for ArrayShape<S, N> {
+impl<S: ResultShape, const N: usize> ResultShape for ArrayShape<S, N> {
     type Output = [S::Output; N];
 
     fn leaves(&self) -> usize {
@@ -296,14 +296,14 @@ impl<S: Shape, const N: usize> Shape for ArrayShape<S, N> {
 
 impl Group for () {
     type Output = ();
-    type Shape = ();
+    type ResultShape = ();
 
-    fn spread(self, _: &mut Spread) -> Result<(), Invalid> {
+    fn spread(self, _: &mut WaitPlan) -> Result<(), Invalid> {
         Ok(())
     }
 }
 
-impl Shape for () {
+impl ResultShape for () {
     type Output = ();
 
     fn leaves(&self) -> usize {
@@ -321,14 +321,14 @@ macro_rules! tuples {
     ($(($($member:ident $index:tt),+))*) => {$(
         impl<$($member: Group),+> Group for ($($member,)+) {
             type Output = ($($member::Output,)+);
-            type Shape = ($($member::Shape,)+);
+            type ResultShape = ($($member::ResultShape,)+);
 
-            fn spread(self, into: &mut Spread) -> Result<Self::Shape, Invalid> {
+            fn spread(self, into: &mut WaitPlan) -> Result<Self::ResultShape, Invalid> {
                 Ok(($(self.$index.spread(into)?,)+))
             }
         }
 
-        impl<$($member: Shape),+> Shape for ($($member,)+) {
+        impl<$($member: ResultShape),+> ResultShape for ($($member,)+) {
             type Output = ($($member::Output,)+);
 
             fn leaves(&self) -> usize {

@@ -5,19 +5,19 @@
 //! answers something. Here is what the code may ask; a file each has the rest: the calls themselves, how they are registered, what is
 //! open, how events are applied, and what is to be recorded.
 
-mod applying;
+mod apply;
 mod calls;
 mod comparison;
-mod history;
-mod open;
-mod recording;
-mod registering;
+mod event_log;
+mod open_calls;
+mod record;
+mod registration;
 
-pub(super) use calls::{Answered, Ask, Call, ChildCall, Leaf, NewCall, Unit, UnitKind};
+pub(super) use calls::{Answered, Ask, Call, ChildCall, NewCall, Wait, WaitCall, WaitKind};
 
 use super::FlowError;
 use super::events::{CallKind, Failed, Marked, Mismatch, data, fnv};
-use history::History;
+use event_log::History;
 use outlast_core::limits::{self, HISTORY_LONG};
 use outlast_core::{ClosePolicy, EventKind, InstanceId, Json, NewEvent, SignalId, Timestamp};
 use smallvec::SmallVec;
@@ -56,7 +56,7 @@ pub(crate) struct Runtime {
     /// The last call that the stored history knows.
     last_call: i32,
     pub(super) calls: Vec<Call>,
-    pub(super) units: Vec<Unit>,
+    pub(super) waits: Vec<Wait>,
     /// How many of the calls and units have been compared with the history.
     compared_calls: usize,
     compared_units: usize,
@@ -65,14 +65,14 @@ pub(crate) struct Runtime {
     /// Why the run is to end, once it was told.
     cancelled: Option<String>,
     /// Whether the code that runs now is shielded from that.
-    pub(super) shielded: bool,
+    pub(super) uncancellable: bool,
     versions: HashMap<String, i32>,
     /// Changes that were answered from a history that does not know them.
     unmarked: Vec<(String, i32)>,
     now: Timestamp,
     was_asked_for_now: bool,
     /// Whether the code was told a time while the moment of something that it knows of was not known.
-    pub(super) is_astray: bool,
+    pub(super) needs_replay: bool,
     seed: i64,
     draws: u64,
     /// Steps that have run, and are to be written.
@@ -141,17 +141,17 @@ impl Runtime {
             history: History::stored(history),
             first_of,
             calls: Vec::new(),
-            units: Vec::new(),
+            waits: Vec::new(),
             compared_calls: 0,
             compared_units: 0,
             polled: SmallVec::new(),
             cancelled: None,
-            shielded: false,
+            uncancellable: false,
             versions,
             unmarked: Vec::new(),
             now: Timestamp(0),
             was_asked_for_now: false,
-            is_astray: false,
+            needs_replay: false,
             seed: 0,
             draws: 0,
             finished: VecDeque::new(),
@@ -195,7 +195,7 @@ impl Runtime {
 
     /// Whether a call made here is answered with the cancel.
     pub(super) fn is_cancelled_here(&self) -> bool {
-        self.cancelled.is_some() && !self.shielded
+        self.cancelled.is_some() && !self.uncancellable
     }
 
     pub(super) fn cancel_reason(&self) -> Option<&str> {
@@ -203,12 +203,12 @@ impl Runtime {
     }
 
     /// Whether what the code waits for has an answer.
-    pub(super) fn is_ready(&self, unit: usize) -> bool {
-        let it = &self.units[unit];
+    pub(super) fn is_ready(&self, wait: usize) -> bool {
+        let it = &self.waits[wait];
         match it.kind {
-            UnitKind::Single => it.open == 0,
-            UnitKind::Group | UnitKind::Selection => it.resolved().is_some(),
-            UnitKind::Launch => it.leaves.iter().all(|call| {
+            WaitKind::Single => it.open == 0,
+            WaitKind::Group | WaitKind::Selection => it.resolved().is_some(),
+            WaitKind::Launch => it.leaves.iter().all(|call| {
                 let call = self.call(*call);
                 call.link().child.is_some() || call.end.is_some()
             }),
@@ -254,7 +254,7 @@ impl Runtime {
     pub(super) fn tell_now(&mut self) -> Timestamp {
         if !self.in_step {
             self.was_asked_for_now = true;
-            self.is_astray |= self.history.is_ahead();
+            self.needs_replay |= self.history.is_ahead();
         }
         self.now
     }

@@ -1,8 +1,8 @@
 //! Selections: several calls of which the first to be answered counts.
 
 use super::flow::Flow;
-use super::group::{Group, Shape, Spread};
-use super::runtime::UnitKind;
+use super::group::{Group, ResultShape, WaitPlan};
+use super::runtime::WaitKind;
 use super::waiting::Waiting;
 use super::{FlowError, FlowResult};
 use outlast_core::{Invalid, Json};
@@ -15,10 +15,10 @@ pub trait Choices: Sized {
     /// What the first of them came to, and which it was.
     type Output;
     #[doc(hidden)]
-    type Shapes: Shape;
+    type Shapes: ResultShape;
 
     #[doc(hidden)]
-    fn spread(self, into: &mut Spread) -> Result<Self::Shapes, Invalid>;
+    fn spread(self, into: &mut WaitPlan) -> Result<Self::Shapes, Invalid>;
 
     #[doc(hidden)]
     fn pick(
@@ -44,7 +44,7 @@ impl<C: Choices> Unpin for Select<C> {}
 impl<C: Choices> Select<C> {
     pub(super) fn new(flow: &Flow, choices: C) -> Select<C> {
         Select {
-            waiting: Waiting::new(flow.clone(), UnitKind::Selection),
+            waiting: Waiting::new(flow.clone(), WaitKind::Selection),
             choices: Some(choices),
             shapes: None,
             window: None,
@@ -65,9 +65,9 @@ impl<C: Choices> Future for Select<C> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         if let Some(choices) = this.choices.take() {
-            let mut spread = Spread {
+            let mut spread = WaitPlan {
                 window: this.window,
-                ..Spread::default()
+                ..WaitPlan::default()
             };
             if let Err(invalid) = spread.check() {
                 return Poll::Ready(Err(FlowError::invalid(invalid)));
@@ -97,9 +97,9 @@ impl<C: Choices> Future for Select<C> {
 impl<G: Group> Choices for Vec<G> {
     /// Which of them it was, and what it came to.
     type Output = (usize, G::Output);
-    type Shapes = Vec<G::Shape>;
+    type Shapes = Vec<G::ResultShape>;
 
-    fn spread(self, into: &mut Spread) -> Result<Vec<G::Shape>, Invalid> {
+    fn spread(self, into: &mut WaitPlan) -> Result<Vec<G::ResultShape>, Invalid> {
         if self.is_empty() {
             return Err(Invalid::new(
                 "selection",
@@ -114,7 +114,7 @@ impl<G: Group> Choices for Vec<G> {
     }
 
     fn pick(
-        shapes: Vec<G::Shape>,
+        shapes: Vec<G::ResultShape>,
         winner: usize,
         next: &mut dyn FnMut() -> FlowResult<Json>,
     ) -> FlowResult<Self::Output> {
@@ -134,9 +134,9 @@ macro_rules! choices {
 
         impl<$($member: Group),+> Choices for ($($member,)+) {
             type Output = $name<$($member::Output),+>;
-            type Shapes = ($($member::Shape,)+);
+            type Shapes = ($($member::ResultShape,)+);
 
-            fn spread(self, into: &mut Spread) -> Result<Self::Shapes, Invalid> {
+            fn spread(self, into: &mut WaitPlan) -> Result<Self::Shapes, Invalid> {
                 Ok(($({
                     into.next_member();
                     self.$index.spread(into)?

@@ -5,30 +5,30 @@
 //!
 //! 1. tells the code the events that it does not know yet, one at a time, and runs it on after each that answers something;
 //! 2. once, when the history has been gone through, looks what has come meanwhile: ends of children, signals, timers, a cancel;
-//! 3. decides what is next ([`Move`]), and does it, until that is something to be written.
+//! 3. decides what is next ([`NextAction`]), and does it, until that is something to be written.
 //!
 //! The code may hear of an event before it is written, since between its calls it does nothing but compute; what has effects
 //! waits until all that led to it is. So the result of a step is written with whatever the code comes to by it.
 
 mod arrivals;
-mod beginning;
-mod blocking;
-mod ending;
-mod moves;
-mod parking;
-mod rehearsing;
+mod dry_run;
+mod end;
+mod mismatch;
+mod next_action;
+mod park;
+mod start;
 mod steps;
 
-pub(crate) use beginning::Begun;
-pub(crate) use ending::failed;
+pub(crate) use end::failed;
+pub(crate) use start::Begun;
 
 use super::FlowError;
+use super::determinism::{self, Violation};
 use super::events::{CallKind, Consumed, Reason, event};
 use super::flow::Flow;
 use super::runtime::MayRun;
-use super::trap::{self, Foreign};
 use crate::machine::{Context, Decided, Trouble};
-use moves::Move;
+use next_action::NextAction;
 use outlast_core::{EventKind, Json, NewEvent, Outcome, Signal, Timestamp};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -52,7 +52,7 @@ pub(crate) struct Session {
     has_looked: bool,
     /// Whether what is written next tells the code's answer to a cancel.
     answers_cancel: bool,
-    foreign: Option<Foreign>,
+    violation: Option<Violation>,
     /// What the code has panicked with, while something that it was told is to be written.
     panic: Option<Box<dyn Any + Send>>,
 }
@@ -103,34 +103,34 @@ impl Session {
     /// Whether the code cannot be run on as it is. What it was told before is written all the same: a step that has run is
     /// not run again because of what the code makes of its result.
     fn stops(&mut self) -> bool {
-        self.is_blocked() || self.panic.is_some() || self.is_astray()
+        self.is_blocked() || self.panic.is_some() || self.needs_replay()
     }
 
     /// Whether the code was told a time that it would not be told again: it is to be run from the start, once the moment of
     /// all that has happened is known.
-    pub(crate) fn is_astray(&self) -> bool {
-        self.flow.lock().is_astray
+    pub(crate) fn needs_replay(&self) -> bool {
+        self.flow.lock().needs_replay
     }
 
     /// Does what is next: what is to be written, if the code has come to something.
     async fn turn(&mut self, cx: &Context) -> Result<Option<Decided>, Trouble> {
         cx.stay_covered().await;
-        let next = Move::next(&self.flow.lock(), &self.inbox, self.result.is_some());
+        let next = NextAction::next(&self.flow.lock(), &self.inbox, self.result.is_some());
         match next {
-            Move::CancelRest => self.cancel_rest(cx).await?,
-            Move::Resolve { unit, resolved } => self.resolve(unit, resolved),
-            Move::Consume { call, place } => self.consume(call, place),
-            Move::RecordFinished => return Ok(self.record_finished()),
-            Move::RunSteps { due } => self.run_steps(cx, due).await?,
-            Move::Stray => {
-                self.foreign.get_or_insert(Foreign::Awaits);
+            NextAction::CancelRest => self.cancel_rest(cx).await?,
+            NextAction::Resolve { wait, resolved } => self.resolve(wait, resolved),
+            NextAction::Consume { call, place } => self.consume(call, place),
+            NextAction::RecordFinished => return Ok(self.record_finished()),
+            NextAction::RunSteps { due } => self.run_steps(cx, due).await?,
+            NextAction::Stray => {
+                self.violation.get_or_insert(Violation::Awaits);
             }
-            Move::Write => return Ok(Some(self.write())),
-            Move::Start { unit, goes_on } => return Ok(Some(self.start(unit, goes_on))),
-            Move::Park => return Ok(Some(self.park())),
-            Move::SeeChildren => self.see_children(cx).await?,
-            Move::Fail(reason) => return Ok(Some(self.fail(reason))),
-            Move::End => return Ok(self.result.take().map(|result| self.end(result))),
+            NextAction::Write => return Ok(Some(self.write())),
+            NextAction::Start { wait, goes_on } => return Ok(Some(self.start(wait, goes_on))),
+            NextAction::Park => return Ok(Some(self.park())),
+            NextAction::SeeChildren => self.see_children(cx).await?,
+            NextAction::Fail(reason) => return Ok(Some(self.fail(reason))),
+            NextAction::End => return Ok(self.result.take().map(|result| self.end(result))),
         }
         Ok(None)
     }
@@ -187,7 +187,7 @@ impl Session {
         };
         let flow = &self.flow;
         flow.lock().forget_waiting();
-        let (polled, foreign) = trap::poll(
+        let (polled, violation) = determinism::poll(
             |cx| {
                 flow.lock().begin_poll(cx.waker());
                 match catch_unwind(AssertUnwindSafe(|| code.as_mut().poll(cx))) {
@@ -200,7 +200,7 @@ impl Session {
                 kept.into_iter().for_each(Waker::wake);
             },
         );
-        self.foreign = self.foreign.or(foreign);
+        self.violation = self.violation.or(violation);
         let Poll::Ready(over) = polled else {
             return;
         };
@@ -228,12 +228,12 @@ impl Session {
     }
 
     /// A group or a selection is decided by what has ended.
-    fn resolve(&mut self, unit: usize, resolved: NewEvent) {
+    fn resolve(&mut self, wait: usize, resolved: NewEvent) {
         // Whoever waits for nothing else than a timer that was not the first waits no more.
         {
             let mut runtime = self.flow.lock();
             let timers = runtime
-                .open_leaves(unit)
+                .open_leaves(wait)
                 .filter(|(_, call)| call.kind == CallKind::Timer && call.is_recorded);
             let timers: Vec<i32> = timers.map(|(call, _)| call).collect();
             let now = runtime.moment();

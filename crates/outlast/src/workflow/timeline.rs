@@ -1,7 +1,7 @@
 //! What happened in a run, as people see it: its events, and after them what its end has meant for its children.
 //!
 //! A history ends with its run. What the cascade of that end does to the children comes later, is work of its own, and is
-//! recorded with the children ([`Client::closures`]). Both are put together when somebody looks, so that replay reads nothing
+//! recorded with the children ([`Client::close_actions`]). Both are put together when somebody looks, so that replay reads nothing
 //! but what the code has asked for and what came of it (docs/decisions/0036).
 
 use super::origin::{Calls, Origin};
@@ -125,13 +125,13 @@ impl Client {
             return Ok(Vec::new());
         }
         let mut calls = Calls::of(self, instance.id).await?;
-        let Some(span) = Span::of(&calls, run) else {
+        let Some(span) = TimelineSpan::of(&calls, run) else {
             return Ok(Vec::new());
         };
         let mut policies: Vec<PolicyApplied> = Vec::new();
         let (mut seq, mut last): (i32, Option<OperationId>) = (span.events, None);
         loop {
-            let page = self.store.closures(instance.id, last).await?;
+            let page = self.store.close_actions(instance.id, last).await?;
             last = page.last().map(|operation| operation.id);
             let applied = page.iter().filter(|it| span.has(it.at));
             for (operation, child, policy) in applied.filter_map(|it| applied_by(instance.id, it)) {
@@ -173,17 +173,17 @@ impl Client {
 }
 
 /// From when to when a run was the present one, and how many events it has.
-struct Span {
+struct TimelineSpan {
     events: i32,
     from: Timestamp,
     until: Option<Timestamp>,
 }
 
-impl Span {
-    fn of(calls: &Calls<'_>, run: i32) -> Option<Span> {
+impl TimelineSpan {
+    fn of(calls: &Calls<'_>, run: i32) -> Option<TimelineSpan> {
         let runs = calls.runs();
         let index = runs.iter().position(|it| it.run == run)?;
-        Some(Span {
+        Some(TimelineSpan {
             events: runs[index].events,
             from: runs[index].started_at,
             until: runs.get(index + 1).map(|next| next.started_at),

@@ -6,8 +6,8 @@ use super::FlowResult;
 use super::call::decode;
 use super::events::{Failed, Resolved};
 use super::flow::Flow;
-use super::group::{Shape, Spread};
-use super::runtime::{MayRun, UnitKind};
+use super::group::{ResultShape, WaitPlan};
+use super::runtime::{MayRun, WaitKind};
 use outlast_core::{Invalid, Json};
 use serde::de::DeserializeOwned;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -75,20 +75,20 @@ impl<'a> Work<'a> {
 /// A unit of calls that the code waits for.
 pub(super) struct Waiting {
     flow: Flow,
-    kind: UnitKind,
-    asked: Option<Spread>,
-    unit: Option<usize>,
-    is_shielded: bool,
+    kind: WaitKind,
+    asked: Option<WaitPlan>,
+    wait: Option<usize>,
+    is_uncancellable: bool,
 }
 
 impl Waiting {
-    pub(super) fn new(flow: Flow, kind: UnitKind) -> Waiting {
+    pub(super) fn new(flow: Flow, kind: WaitKind) -> Waiting {
         Waiting {
             flow,
             kind,
             asked: None,
-            unit: None,
-            is_shielded: false,
+            wait: None,
+            is_uncancellable: false,
         }
     }
 
@@ -97,54 +97,54 @@ impl Waiting {
     }
 
     /// Says what is waited for.
-    pub(super) fn ask(&mut self, spread: Spread) {
+    pub(super) fn ask(&mut self, spread: WaitPlan) {
         self.asked = Some(spread);
     }
 
     /// Waits for the answer. It is handed out by `result` and `failure`; the error here is the cancel of the workflow.
     pub(super) fn poll(
         &mut self,
-        shape: &mut impl Shape,
+        shape: &mut impl ResultShape,
         cx: &mut Context<'_>,
     ) -> Poll<FlowResult<()>> {
         if let Some(spread) = self.asked.take() {
             self.register(spread)?;
         }
-        let Some(unit) = self.unit else {
+        let Some(wait) = self.wait else {
             return Poll::Pending;
         };
         {
             let mut runtime = self.flow.lock();
-            if runtime.is_ready(unit) {
+            if runtime.is_ready(wait) {
                 return Poll::Ready(Ok(()));
             }
-            if !self.is_shielded
+            if !self.is_uncancellable
                 && let Some(reason) = runtime.cancel_reason()
             {
                 return Poll::Ready(Err(FlowError::cancelled(reason)));
             }
-            runtime.note_waiting(unit);
+            runtime.note_waiting(wait);
             runtime.keep_waker(cx.waker());
             if runtime.may_run == MayRun::No {
                 return Poll::Pending;
             }
         }
-        self.run_works(unit, shape);
+        self.run_works(wait, shape);
         match self.flow.lock().tell_the_one_step() {
             true => Poll::Ready(Ok(())),
             false => Poll::Pending,
         }
     }
 
-    fn register(&mut self, spread: Spread) -> FlowResult<()> {
+    fn register(&mut self, spread: WaitPlan) -> FlowResult<()> {
         let mut runtime = self.flow.lock();
         if runtime.in_step {
             let reason = "is made inside a step, which is not run again with its workflow; make it after the step";
             return Err(FlowError::invalid(Invalid::new("call", reason)));
         }
-        self.is_shielded = runtime.shielded;
-        self.unit = runtime.register(self.kind, spread);
-        match self.unit {
+        self.is_uncancellable = runtime.uncancellable;
+        self.wait = runtime.register(self.kind, spread);
+        match self.wait {
             Some(_) => Ok(()),
             None => {
                 let reason = runtime.cancel_reason().unwrap_or("cancelled");
@@ -154,7 +154,7 @@ impl Waiting {
     }
 
     /// Runs on what is to be run here. Its result is written before the code hears of it.
-    fn run_works(&self, unit: usize, shape: &mut impl Shape) {
+    fn run_works(&self, wait: usize, shape: &mut impl ResultShape) {
         let (waker, handle, limit) = {
             let runtime = self.flow.lock();
             (
@@ -173,7 +173,7 @@ impl Waiting {
             let call = {
                 let mut runtime = self.flow.lock();
                 runtime.in_step = true;
-                let call = runtime.units[unit].leaves[leaf];
+                let call = runtime.waits[wait].leaves[leaf];
                 if runtime.call(call).end.is_some() {
                     work.drop_it();
                 }
@@ -191,24 +191,24 @@ impl Waiting {
     /// The call at this place of it.
     pub(super) fn leaf(&self, place: usize) -> Option<i32> {
         let runtime = self.flow.lock();
-        let leaves = self.unit.map(|unit| &runtime.units[unit].leaves);
+        let leaves = self.wait.map(|wait| &runtime.waits[wait].leaves);
         leaves.and_then(|leaves| leaves.get(place).copied())
     }
 
     /// How a group or a selection came to its end.
     pub(super) fn resolved(&self) -> Option<Resolved> {
         let runtime = self.flow.lock();
-        self.unit
-            .and_then(|unit| runtime.units[unit].resolved().cloned())
+        self.wait
+            .and_then(|wait| runtime.waits[wait].resolved().cloned())
     }
 
     /// The place of the first leaf of a member.
     pub(super) fn first_leaf(&self, member: usize) -> usize {
         let runtime = self.flow.lock();
-        let several = self
-            .unit
-            .and_then(|unit| runtime.units[unit].several.as_ref());
-        several.map_or(0, |it| it.members[member])
+        let combinator = self
+            .wait
+            .and_then(|wait| runtime.waits[wait].combinator.as_ref());
+        combinator.map_or(0, |it| it.members[member])
     }
 
     /// What its one leaf came to, by type.
@@ -252,8 +252,8 @@ impl Waiting {
 /// What the code has dropped nobody waits for any more: a signal that comes for it stays in the inbox.
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if let Some(unit) = self.unit {
-            self.flow.lock().note_dropped(unit);
+        if let Some(wait) = self.wait {
+            self.flow.lock().note_dropped(wait);
         }
     }
 }

@@ -66,7 +66,7 @@ impl Machine for Blocker {
         Ok(Outcome::done("passed".into()))
     }
 
-    async fn handle(&self, _: Thread, _: Failure, _: &Context) -> StepResult<Self> {
+    async fn on_failure(&self, _: Thread, _: Failure, _: &Context) -> StepResult<Self> {
         Ok(Outcome::done("handled".into()))
     }
 }

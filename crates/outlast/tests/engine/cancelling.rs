@@ -142,8 +142,8 @@ impl Machine for Trip {
         })
     }
 
-    async fn handle(&self, _: Leg, failure: Failure, cx: &Context) -> StepResult<Self> {
-        Ok(Outcome::stop(format!("{failure}; {}", cx.is_cancelled())))
+    async fn on_failure(&self, _: Leg, failure: Failure, cx: &Context) -> StepResult<Self> {
+        Ok(Outcome::fail(format!("{failure}; {}", cx.is_cancelled())))
     }
 }
 

@@ -56,7 +56,7 @@ impl Machine for Leaf {
         Ok(match small {
             Small::Say(number) => Outcome::done(number.into()),
             Small::Where => Outcome::done(cx.queue().into()),
-            Small::Fail(reason) => Outcome::stop(reason),
+            Small::Fail(reason) => Outcome::fail(reason),
             Small::Park => wait_for([Go::NAME]).then(Small::Say(0)),
             Small::Tell => {
                 let parent = cx.parent().map(|Parent { id, round }| (id, round));

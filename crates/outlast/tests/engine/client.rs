@@ -95,14 +95,14 @@ impl Machine for Servant {
         Ok(match task {
             Task::Answer(number) => Outcome::done(number),
             Task::Say(_) => Outcome::done(0),
-            Task::Fail => Outcome::stop("broken"),
+            Task::Fail => Outcome::fail("broken"),
             Task::FailUntilMended if self.mended.load(Ordering::SeqCst) => {
                 Outcome::done(cx.attempt())
             }
             Task::FailUntilMended if cx.attempt() == 0 => {
                 Outcome::retry(Duration::ZERO, "broken once")
             }
-            Task::FailUntilMended => Outcome::stop("broken twice"),
+            Task::FailUntilMended => Outcome::fail("broken twice"),
             Task::Cancel => Outcome::cancelled("not wanted"),
             Task::Park => wait_for([Go::NAME]).then(Task::Answer(7)),
             Task::Hold => {

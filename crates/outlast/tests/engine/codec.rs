@@ -98,7 +98,7 @@ impl Machine for Vault {
                 Some(Word(word)) => Outcome::done(format!("{text} {word}")),
                 None => Outcome::done(text),
             },
-            Secret::Stop(text) => Outcome::stop(text),
+            Secret::Stop(text) => Outcome::fail(text),
             Secret::Cancel(text) => Outcome::cancelled(text),
             Secret::Err(text) => Err(StepError::new(text))?,
             Secret::Panic(text) => std::panic::panic_any(text),
@@ -142,8 +142,8 @@ impl Machine for Vault {
         })
     }
 
-    async fn handle(&self, _: Secret, failure: Failure, _: &Context) -> StepResult<Self> {
-        Ok(Outcome::stop(format_args!("handled: {failure}")))
+    async fn on_failure(&self, _: Secret, failure: Failure, _: &Context) -> StepResult<Self> {
+        Ok(Outcome::fail(format_args!("handled: {failure}")))
     }
 }
 
@@ -166,7 +166,7 @@ impl Machine for Page {
     async fn step(&self, state: Leaf, _: &Context) -> StepResult<Self> {
         Ok(match state {
             Leaf::Write(text) | Leaf::Written(text) => Outcome::done(format!("wrote {text}")),
-            Leaf::Tear(text) => Outcome::stop(format_args!("tore {text}")),
+            Leaf::Tear(text) => Outcome::fail(format_args!("tore {text}")),
             Leaf::Wait(text) => wait_for([Word::NAME]).then(Leaf::Written(text)),
         })
     }
@@ -809,7 +809,7 @@ impl Machine for Parent {
 
     async fn step(&self, state: Secret, _: &Context) -> StepResult<Self> {
         let Secret::Spread(text) = state else {
-            return Ok(Outcome::stop("it is joined elsewhere"));
+            return Ok(Outcome::fail("it is joined elsewhere"));
         };
         Ok(fan_out([New::<Page>(Leaf::Wait(text))]).then(Secret::JoinStrictly))
     }
@@ -1296,7 +1296,7 @@ where
         async fn step(&self, state: Thing, _: &Context) -> StepResult<Self> {
             Ok(match state {
                 Thing::Be(value) => Outcome::done(value),
-                Thing::Say(text) => Outcome::stop(text),
+                Thing::Say(text) => Outcome::fail(text),
             })
         }
     }
@@ -1409,7 +1409,7 @@ impl Machine for Diary {
     async fn step(&self, entry: Entry, _: &Context) -> StepResult<Self> {
         Ok(match entry {
             Entry::Write(text) => Outcome::next(Entry::Close(text)),
-            Entry::Close(text) => Outcome::stop(text),
+            Entry::Close(text) => Outcome::fail(text),
         })
     }
 }
@@ -1715,7 +1715,7 @@ where
     raw.execute(&sql).await;
     let other_version = insert(&engine, secret(Secret::Tell).queue("held")).await;
     raw.execute(&format!(
-        "update instances set fsm_version = 2 where id = {other_version}"
+        "update instances set machine_version = 2 where id = {other_version}"
     ))
     .await;
     let error = engine.get(other_version).await.unwrap_err().to_string();

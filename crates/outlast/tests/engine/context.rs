@@ -125,7 +125,7 @@ impl Machine for Witness {
                 Outcome::next(See::Visit { times: times - 1 })
             }
             See::Visit { times } => Outcome::requeue(See::Visit { times: times - 1 }),
-            See::FailFirst if visit == 1 => Outcome::stop("broken"),
+            See::FailFirst if visit == 1 => Outcome::fail("broken"),
             See::FailFirst => Outcome::done(Value::Null),
         })
     }

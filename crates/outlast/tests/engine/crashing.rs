@@ -135,9 +135,9 @@ impl Machine for Victim {
         }))
     }
 
-    async fn handle(&self, _: Fate, failure: Failure, _: &Context) -> StepResult<Self> {
+    async fn on_failure(&self, _: Fate, failure: Failure, _: &Context) -> StepResult<Self> {
         self.handled.fetch_add(1, Ordering::SeqCst);
-        Ok(Outcome::stop(failure))
+        Ok(Outcome::fail(failure))
     }
 }
 

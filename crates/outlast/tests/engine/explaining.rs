@@ -52,7 +52,7 @@ impl Machine for Clerk {
                 self.go_on.notified().await;
                 Outcome::done(())
             }
-            Task::Fail => Outcome::stop("broken"),
+            Task::Fail => Outcome::fail("broken"),
             Task::RetryLater => Outcome::retry(hour, "not yet"),
             Task::FanOut => {
                 fan_out([New::<Clerk>(Task::End), New(Task::Park), New(Task::Fail)]).then(Task::End)

@@ -41,7 +41,7 @@ on_both_stores!(
     a_state_that_does_not_decode_fails_with_its_reason_and_runs_when_it_does,
 );
 
-/// Does what it is told, mostly wrong, and tells what `handle` was given.
+/// Does what it is told, mostly wrong, and tells what `on_failure` was given.
 #[derive(Default)]
 struct Fragile {
     dropped: Arc<AtomicU32>,
@@ -77,7 +77,7 @@ enum Deed {
     Handled(Told),
 }
 
-/// What `handle` is to do.
+/// What `on_failure` is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 enum Handle {
     Fail,
@@ -86,7 +86,7 @@ enum Handle {
     Nul,
 }
 
-/// What `handle` was given.
+/// What `on_failure` was given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Told {
     kind: String,
@@ -175,7 +175,7 @@ impl Machine for Fragile {
         })
     }
 
-    async fn handle(&self, deed: Deed, failure: Failure, cx: &Context) -> StepResult<Self> {
+    async fn on_failure(&self, deed: Deed, failure: Failure, cx: &Context) -> StepResult<Self> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         if let Deed::FailOnce { number } = deed {
             let state = Deed::FailOnce { number: number + 1 };
@@ -206,7 +206,7 @@ fn nested(depth: usize) -> serde_json::Value {
     (0..depth).fold(serde_json::Value::Null, |inner, _| vec![inner].into())
 }
 
-/// What `handle` was told about this deed.
+/// What `on_failure` was told about this deed.
 async fn handled(store: impl Store + Inspect, deed: Deed) -> Told {
     let engine = running(store, Fragile::default()).await;
     let id = insert::<Fragile>(&engine, New(deed)).await;

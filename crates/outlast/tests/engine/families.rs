@@ -123,7 +123,7 @@ impl Machine for Elder {
                 .then(Life::End { how: End::Done }),
             Life::End { how } => match how {
                 End::Done => Outcome::done(Value::Null),
-                End::Stop => Outcome::stop("old"),
+                End::Stop => Outcome::fail("old"),
                 End::Cancelled => Outcome::cancelled("tired"),
                 End::Wait => wait_for([Go::NAME]).then(Life::Kept),
             },
@@ -251,17 +251,17 @@ async fn a_child_goes_on_or_is_asked_or_is_ended_as_its_policy_says<S: Store + I
     engine.signal(abandoned, Go).await.unwrap();
     assert_eq!(ended(&engine, abandoned).await.0, Status::Done);
     // The parent remembers what was done to whom; one that had ended was left alone.
-    let closures = engine.closures(id.get(), None).await.unwrap();
-    let mut closures: Vec<_> = closures
+    let close_actions = engine.close_actions(id.get(), None).await.unwrap();
+    let mut close_actions: Vec<_> = close_actions
         .iter()
         .map(|it| (it.instance, it.verb.as_str(), it.by.as_str()))
         .collect();
-    closures.sort_unstable();
+    close_actions.sort_unstable();
     let expected = [
         (Some(asked), "cancel", "parent"),
         (Some(terminated), "terminate", "parent"),
     ];
-    assert_eq!(closures, expected);
+    assert_eq!(close_actions, expected);
 }
 
 async fn a_policy_of_the_fan_out_is_for_those_without_one_of_their_own<
@@ -510,7 +510,7 @@ async fn a_cascade_survives_the_engine_that_was_at_it<S: Store + Inspect + Clone
     let mut told = 0;
     let mut after = None;
     loop {
-        let page = worker.closures(id.get(), after).await.unwrap();
+        let page = worker.close_actions(id.get(), after).await.unwrap();
         let Some(last) = page.last() else { break };
         after = Some(last.id);
         told += page.len();

@@ -255,7 +255,13 @@ async fn fail_fast_wakes_at_the_first_failure_and_the_others_go_on<S: Store + In
         let ended = engine.wait_ended(other.id, LONG).await.unwrap();
         assert_eq!(ended.status, Status::Done);
     }
-    assert!(engine.closures(id.get(), None).await.unwrap().is_empty());
+    assert!(
+        engine
+            .close_actions(id.get(), None)
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 async fn rest_after_a_failure(store: impl Store + Inspect, rest: Rest) -> (Engine, Id<Coach>) {
@@ -288,10 +294,10 @@ async fn fail_fast_with_cancel_rest_asks_the_others_to_end<S: Store + Inspect + 
         (Status::Cancelled, Some("tidied up".into())),
     ];
     assert_eq!(all_ended(&engine, id).await, expected);
-    let closures = engine.closures(id.get(), None).await.unwrap();
-    let told: Vec<_> = closures.iter().map(|it| it.verb.as_str()).collect();
+    let close_actions = engine.close_actions(id.get(), None).await.unwrap();
+    let told: Vec<_> = close_actions.iter().map(|it| it.verb.as_str()).collect();
     assert_eq!(told, ["cancel", "cancel"]);
-    assert!(closures.iter().all(|it| it.cause == Some(id.get())));
+    assert!(close_actions.iter().all(|it| it.cause == Some(id.get())));
 }
 
 async fn fail_fast_with_terminate_rest_ends_the_others<S: Store + Inspect + Clone>(store: S) {

@@ -76,13 +76,13 @@ impl Machine for Mixed {
             Mix::Wait { number } => wait_for([Add::NAME]).then(Mix::Waited { number }),
             Mix::Waited { number } => match cx.received::<Add>()? {
                 Some(add) => self.end(number + add.number),
-                None => Outcome::stop("woken without its signal"),
+                None => Outcome::fail("woken without its signal"),
             },
             Mix::Timeout { number } => wait_for([Add::NAME])
                 .timeout(Duration::from_millis(100))
                 .then(Mix::TimedOut { number }),
             Mix::TimedOut { number } => match cx.received::<Add>()? {
-                Some(_) => Outcome::stop("nobody sent it a signal"),
+                Some(_) => Outcome::fail("nobody sent it a signal"),
                 None => self.end(number),
             },
             Mix::Retry { .. } if cx.attempt() == 0 => {

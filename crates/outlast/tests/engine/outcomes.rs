@@ -127,7 +127,7 @@ impl Machine for Traveller {
                 Outcome::done(outputs?.join(" and "))
             }
             Leg::Done(output) => Outcome::done(output),
-            Leg::Stop(reason) => Outcome::stop(reason),
+            Leg::Stop(reason) => Outcome::fail(reason),
             Leg::Cancel(reason) => Outcome::cancelled(reason),
             Leg::Struggle { retries } if cx.attempt() < retries => {
                 Outcome::retry(Duration::ZERO, "not yet")

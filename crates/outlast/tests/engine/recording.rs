@@ -5,7 +5,7 @@
 use crate::support::through::{Break, Through};
 use crate::support::{LONG, eventually, insert, on_both_stores};
 use outlast::prelude::*;
-use outlast::{MachineOffer, Runs, Survey, SurveyRequest, Timestamp, Traffic};
+use outlast::{MachineOffer, RunStats, Runs, StepCountRequest, StepCounts, Timestamp};
 use outlast_core::{Inspect, Store};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl Machine for Ways {
             Way::Nap => sleep(Duration::from_millis(1)).then(Way::Family),
             Way::Family => fan_out([New::<Ways>(Way::End)]).then(Way::Join),
             Way::Join | Way::End => Outcome::done(()),
-            Way::Broken => Outcome::stop("it is broken"),
+            Way::Broken => Outcome::fail("it is broken"),
         })
     }
 }
@@ -75,26 +75,26 @@ async fn start(store: impl Store + Inspect) -> Engine {
 }
 
 /// Everything that was recorded, whatever the minute.
-async fn recorded(client: &Client) -> Traffic {
-    let traffic = client.traffic(Timestamp(0)).await.unwrap();
+async fn recorded(client: &Client) -> RunStats {
+    let stats = client.run_stats(Timestamp(0)).await.unwrap();
     assert!(
-        traffic
+        stats
             .runs
             .iter()
             .all(|runs| runs.minute.0 % 60_000_000 == 0)
     );
-    traffic
+    stats
 }
 
 /// How often each way was gone.
-fn ways(traffic: &Traffic) -> BTreeSet<(&str, &str, &str, u64)> {
+fn ways(stats: &RunStats) -> BTreeSet<(&str, &str, &str, u64)> {
     // A test may go over the end of a minute.
     let sum = |of: &Runs| {
         let same =
             |it: &&Runs| (&it.step, &it.outcome, &it.next) == (&of.step, &of.outcome, &of.next);
-        traffic.runs.iter().filter(same).map(|it| it.count).sum()
+        stats.runs.iter().filter(same).map(|it| it.count).sum()
     };
-    let ways = traffic.runs.iter();
+    let ways = stats.runs.iter();
     ways.map(|it| {
         (
             it.step.as_str(),
@@ -106,8 +106,8 @@ fn ways(traffic: &Traffic) -> BTreeSet<(&str, &str, &str, u64)> {
     .collect()
 }
 
-fn starts(traffic: &Traffic) -> u64 {
-    traffic.delays.iter().map(|delays| delays.count).sum()
+fn starts(stats: &RunStats) -> u64 {
+    stats.delays.iter().map(|delays| delays.count).sum()
 }
 
 async fn what_ran_is_counted_by_step_outcome_and_what_follows<S>(store: S)
@@ -121,7 +121,7 @@ where
     engine.wait(broken, LONG).await.unwrap_err();
     engine.shutdown().await;
 
-    let traffic = recorded(&Client::new(store)).await;
+    let stats = recorded(&Client::new(store)).await;
     let expected = BTreeSet::from([
         ("begin", "next", "flaky", 1),
         ("flaky", "retry", "flaky", 1),
@@ -132,9 +132,9 @@ where
         ("join", "done", "", 1),
         ("broken", "stop", "", 1),
     ]);
-    assert_eq!(ways(&traffic), expected);
+    assert_eq!(ways(&stats), expected);
     let of_this_machine = |it: &Runs| it.machine == "ways" && it.version == 3;
-    assert!(traffic.runs.iter().all(of_this_machine));
+    assert!(stats.runs.iter().all(of_this_machine));
 }
 
 async fn starts_are_counted_by_how_long_they_had_waited<S>(store: S)
@@ -158,11 +158,11 @@ where
     .await;
     engine.shutdown().await;
 
-    let traffic = recorded(&client).await;
-    assert!(traffic.delays.iter().all(|it| it.queue == "default"));
+    let stats = recorded(&client).await;
+    assert!(stats.delays.iter().all(|it| it.queue == "default"));
     // 20 ms and more are in the bin from 16 ms on, or a later one.
-    let late = traffic.delays.iter().filter(|it| it.bin >= 5);
-    assert!(late.map(|it| it.count).sum::<u64>() >= 1, "{traffic:?}");
+    let late = stats.delays.iter().filter(|it| it.bin >= 5);
+    assert!(late.map(|it| it.count).sum::<u64>() >= 1, "{stats:?}");
 }
 
 async fn counts_arrive_while_the_engine_runs<S: Store + Inspect + Clone>(store: S) {
@@ -194,9 +194,9 @@ async fn engines_add_to_the_same_counts<S: Store + Inspect + Clone>(store: S) {
     for engine in &engines {
         engine.shutdown().await;
     }
-    let traffic = recorded(&client).await;
-    assert_eq!(ways(&traffic), BTreeSet::from([("end", "done", "", 40)]));
-    assert_eq!(starts(&traffic), 40);
+    let stats = recorded(&client).await;
+    assert_eq!(ways(&stats), BTreeSet::from([("end", "done", "", 40)]));
+    assert_eq!(starts(&stats), 40);
 }
 
 async fn counts_whose_record_broke_are_dropped_and_nothing_else_is<S>(store: S)
@@ -210,7 +210,7 @@ where
     engine.wait(id, LONG).await.unwrap();
     assert!(engine.shutdown().await.in_time);
     let client = Client::new(store);
-    assert_eq!(recorded(&client).await, Traffic::default());
+    assert_eq!(recorded(&client).await, RunStats::default());
     let ended = client.get(id.get()).await.unwrap().unwrap();
     assert_eq!(ended.status, Status::Done);
     assert_eq!(client.workers().await.unwrap(), [], "it stopped as usual");
@@ -230,8 +230,8 @@ where
     })
     .await;
     engine.shutdown().await;
-    let traffic = recorded(&Client::new(store)).await;
-    assert_eq!(ways(&traffic), BTreeSet::from([("end", "done", "", 1)]));
+    let stats = recorded(&Client::new(store)).await;
+    assert_eq!(ways(&stats), BTreeSet::from([("end", "done", "", 1)]));
 }
 
 async fn a_worker_tells_which_machines_it_has<S: Store + Inspect + Clone>(store: S) {
@@ -255,11 +255,11 @@ where
     let engine = start(store).await;
     let id = insert(&engine, New::<Ways>(Way::Begin)).await;
     engine.wait(id, LONG).await.unwrap();
-    let request = SurveyRequest {
+    let request = StepCountRequest {
         after: None,
         limit: 100,
     };
-    let Survey { groups, next } = engine.survey(request).await.unwrap();
+    let StepCounts { groups, next } = engine.count_by_step(request).await.unwrap();
     assert_eq!(next, None);
     let standing: Vec<_> = groups.iter().map(|it| (it.place(), it.instances)).collect();
     let expected = [

@@ -53,7 +53,7 @@ impl Patience {
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 enum Pace {
-    /// Ends when the engine is about to stop.
+    /// JoinSets when the engine is about to stop.
     UntilStop,
     /// Goes on to the end when the engine is about to stop.
     ThenOn,

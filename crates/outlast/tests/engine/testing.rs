@@ -5,7 +5,7 @@
 use crate::support;
 use outlast::ManualClock;
 use outlast::prelude::*;
-use outlast::testing::{Harness, HarnessBuilder, Point, Tally};
+use outlast::testing::{Harness, HarnessBuilder, Point, RunReport};
 use outlast_postgres::Postgres;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -97,7 +97,7 @@ impl Machine for Ask {
                 .then(Question::Judge),
             Question::Judge => match cx.received::<Answer>()? {
                 Some(Answer(answer)) => Outcome::done(answer),
-                None => Outcome::stop("nobody answered"),
+                None => Outcome::fail("nobody answered"),
             },
         })
     }
@@ -110,11 +110,11 @@ async fn a_run_ends_when_nothing_can_run_and_says_what_ran(builder: HarnessBuild
         .await
         .unwrap();
     let tally = harness.run().await;
-    let expected = Tally {
+    let expected = RunReport {
         steps: 3,
         next: 2,
         waits: 1,
-        ..Tally::default()
+        ..RunReport::default()
     };
     assert_eq!(tally, expected);
     harness
@@ -128,7 +128,7 @@ async fn a_run_ends_when_nothing_can_run_and_says_what_ran(builder: HarnessBuild
     harness.signal(id.id().unwrap(), answer).await.unwrap();
     assert_eq!(harness.run().await.done, 1);
     harness.expect(id).await.is_done_with(&"yes".to_owned());
-    assert_eq!(harness.run().await, Tally::default());
+    assert_eq!(harness.run().await, RunReport::default());
 }
 
 async fn time_stands_still_until_it_is_moved(builder: HarnessBuilder) {

@@ -126,7 +126,7 @@ impl<const RECORDED: u8> Machine for Way<RECORDED> {
                         .deadline(HOUR)
                         .then(Parcel::Track { number })
                 }
-                None => Outcome::stop("nobody paid"),
+                None => Outcome::fail("nobody paid"),
             },
             Parcel::Track { .. } | Parcel::Round { left: 0 } => Outcome::done(()),
             Parcel::Round { left } => Outcome::next(Parcel::Round { left: left - 1 }),
@@ -140,11 +140,11 @@ impl<const RECORDED: u8> Machine for Way<RECORDED> {
         })
     }
 
-    async fn handle(&self, _: Parcel, failure: Failure, _: &Context) -> StepResult<Self> {
+    async fn on_failure(&self, _: Parcel, failure: Failure, _: &Context) -> StepResult<Self> {
         match &failure {
             Failure::Outcome(_) => Ok(Outcome::next(Parcel::Round { left: 1 })),
             Failure::Error(_) | Failure::Panic(_) | Failure::Timeout(_) => {
-                Ok(Outcome::stop(failure))
+                Ok(Outcome::fail(failure))
             }
         }
     }
@@ -270,7 +270,7 @@ async fn each_outcome_is_told_with_where_it_leads<S: Store + Inspect + Clone>(
 
     let failing = begin::<1>(&harness, Parcel::Fail).await;
     harness.run().await;
-    let stop = [at("fail", json!({"outcome": "stop", "error": "it fell"}))];
+    let stop = [at("fail", json!({"outcome": "fail", "error": "it fell"}))];
     assert_eq!(told(&harness, failing).await, stop);
     // What an operator does next is told by what comes of it.
     let note = Note::by("an operator");
@@ -308,7 +308,7 @@ async fn a_step_says_what_woke_it<S: Store + Inspect + Clone>(store: S, clock: M
     harness.run_all().await;
     let last = told(&harness, late).await.pop().unwrap();
     let stop =
-        json!({"outcome": "stop", "attempt": 1, "woken_by": "timeout", "error": "nobody paid"});
+        json!({"outcome": "fail", "attempt": 1, "woken_by": "timeout", "error": "nobody paid"});
     assert_eq!(last, at("send", stop));
     let paid = full_way::<1>(&mut harness).await;
     let woken = told(&harness, paid).await.into_iter();
@@ -343,7 +343,7 @@ async fn the_tries_of_a_job_are_told<S: Store + Inspect + Clone>(store: S, clock
         ),
         at(
             "perform",
-            json!({"outcome": "stop", "attempt": 1, "error": "gave up after 2 attempts: out of stamps"}),
+            json!({"outcome": "fail", "attempt": 1, "error": "gave up after 2 attempts: out of stamps"}),
         ),
     ];
     assert_eq!(told(&harness, id).await, expected);
@@ -386,7 +386,7 @@ async fn an_outcome_that_was_lost_is_not_told<S: Store + Inspect + Clone>(
     assert_eq!(events(&harness, id).await, []);
 }
 
-/// A refused outcome goes to `handle` with the same claim, which counts its events rightly.
+/// A refused outcome goes to `on_failure` with the same claim, which counts its events rightly.
 async fn what_handle_says_is_told_and_not_what_was_refused<S: Store + Inspect + Clone>(
     store: S,
     clock: ManualClock,

@@ -25,7 +25,7 @@ on_both_stores!(
     a_scope_without_a_key_is_refused_with_the_way_to_mend_it,
 );
 
-/// Ends as it is told, when it is told.
+/// JoinSets as it is told, when it is told.
 #[derive(Clone, Default)]
 struct Guest {
     here: Arc<Notify>,
@@ -58,7 +58,7 @@ impl Machine for Guest {
         Ok(match stay {
             Stay::Wait => wait_for([Leave::NAME]).then(Stay::Leave),
             Stay::Leave => Outcome::done(()),
-            Stay::Fail => Outcome::stop("no room"),
+            Stay::Fail => Outcome::fail("no room"),
             Stay::Hold => {
                 self.here.notify_one();
                 self.go_on.notified().await;

@@ -89,7 +89,7 @@ impl Machine for Sleeper {
 
     async fn step(&self, state: Nap, cx: &Context) -> StepResult<Self> {
         Ok(match state {
-            Nap::Now if self.fails.load(Ordering::SeqCst) => Outcome::stop("as asked"),
+            Nap::Now if self.fails.load(Ordering::SeqCst) => Outcome::fail("as asked"),
             Nap::Now => Outcome::done(cx.client().now().await?),
             Nap::Retry { delay } if cx.attempt() == 0 => Outcome::retry(delay, "not yet"),
             Nap::Retry { .. } => Outcome::done(cx.client().now().await?),

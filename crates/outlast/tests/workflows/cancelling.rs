@@ -185,7 +185,7 @@ async fn calls_after_a_cancel_fail_unless_they_are_shielded(ground: Ground) {
                 .is_err(),
             flow.signal::<Go>().await.is_err(),
         ];
-        let shielded = flow.shielded(async { number(&flow, "two", 2).await });
+        let shielded = flow.uncancellable(async { number(&flow, "two", 2).await });
         open.push(shielded.await? != 2);
         open.push(number(&flow, "three", 3).await.is_ok());
         Ok(open)
@@ -221,7 +221,7 @@ fn cleans_up(log: &Log) -> Script {
                 ))
                 .await
             };
-            let cleaned = flow.shielded(cleanup).await?;
+            let cleaned = flow.uncancellable(cleanup).await?;
             assert_eq!(cleaned, (2, 3, 4));
             Err(error)
         }
@@ -243,7 +243,7 @@ async fn shielded_cleanup_runs_steps_activities_children_timers_and_groups(groun
 
 async fn what_was_shielded_before_the_cancel_goes_on(ground: Ground) {
     let code = script(|flow, _| async move {
-        let shielded = flow.shielded(async { flow.signal::<Go>().await });
+        let shielded = flow.uncancellable(async { flow.signal::<Go>().await });
         let Go(n) = shielded.await?;
         let after = flow.sleep(HOUR).await.unwrap_err();
         Ok((n, after.is_cancelled()))
@@ -306,7 +306,9 @@ async fn a_workflow_that_passes_its_cancel_on_is_cancelled(ground: Ground) {
 async fn a_signal_for_a_call_that_was_cancelled_stays_in_the_inbox(ground: Ground) {
     let code = script(|flow, _| async move {
         let cancelled = flow.signal::<Go>().await.is_err();
-        let Go(n) = flow.shielded(async { flow.signal::<Go>().await }).await?;
+        let Go(n) = flow
+            .uncancellable(async { flow.signal::<Go>().await })
+            .await?;
         Ok((cancelled, n))
     });
     let mut harness = ground.runs(code).await;
@@ -321,9 +323,10 @@ async fn a_cancel_is_told_once_over_crashes(ground: Ground) {
     for point in [Point::BeforeStep, Point::BeforeCommit, Point::AfterCommit] {
         let code = script(|flow, _| async move {
             flow.sleep(HOUR).await.unwrap_err();
-            let undo = flow.shielded(async { number(&flow, "undo", 1).await });
+            let undo = flow.uncancellable(async { number(&flow, "undo", 1).await });
             undo.await?;
-            flow.shielded(async { flow.sleep(SECOND).await }).await?;
+            flow.uncancellable(async { flow.sleep(SECOND).await })
+                .await?;
             Ok(1)
         });
         let mut harness = ground.runs(code).await;
@@ -341,7 +344,8 @@ async fn a_cancel_is_told_once_over_crashes(ground: Ground) {
 async fn a_second_cancel_changes_nothing(ground: Ground) {
     let code = script(|flow, _| async move {
         flow.sleep(HOUR).await.unwrap_err();
-        flow.shielded(async { flow.signal::<Go>().await }).await?;
+        flow.uncancellable(async { flow.signal::<Go>().await })
+            .await?;
         Ok(flow.cancel_reason())
     });
     let mut harness = ground.runs(code).await;

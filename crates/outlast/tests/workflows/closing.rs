@@ -132,14 +132,17 @@ async fn a_policy_is_recorded_with_the_call_and_what_came_of_it_on_the_parent(gr
     harness.signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     let kids = children(&harness, id).await;
-    let closures = harness.closures(id.get(), None).await.unwrap();
-    let mut closures: Vec<_> = closures.iter().map(|it| (it.instance, it.verb)).collect();
-    closures.sort_by_key(|(instance, _)| *instance);
+    let close_actions = harness.close_actions(id.get(), None).await.unwrap();
+    let mut close_actions: Vec<_> = close_actions
+        .iter()
+        .map(|it| (it.instance, it.verb))
+        .collect();
+    close_actions.sort_by_key(|(instance, _)| *instance);
     let expected = [
         (Some(kids[1].id), Verb::Cancel),
         (Some(kids[2].id), Verb::Terminate),
     ];
-    assert_eq!(closures, expected);
+    assert_eq!(close_actions, expected);
 }
 
 /// The timeline of a run, whole.
@@ -322,7 +325,13 @@ async fn who_has_ended_is_left_alone(ground: Ground) {
     harness.signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     assert_eq!(statuses(&harness, id).await, [Status::Done; 3]);
-    assert!(harness.closures(id.get(), None).await.unwrap().is_empty());
+    assert!(
+        harness
+            .close_actions(id.get(), None)
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 async fn a_child_that_is_asked_to_end_may_clean_up(ground: Ground) {

@@ -159,7 +159,7 @@ async fn steps(flow: &Flow, log: &Log, seen: &mut Results, now: String) -> FlowR
     let failed = flow.step("fails", async || Err::<u64, _>("no")).await;
     seen.push(json!(failed.unwrap_err().to_string()));
     flow.sleep(SECOND).await?;
-    let shielded = flow.shielded(async { log.step(flow, "shielded", 12).await });
+    let shielded = flow.uncancellable(async { log.step(flow, "shielded", 12).await });
     seen.push(json!(shielded.await?));
     Ok(())
 }
@@ -325,7 +325,7 @@ async fn cleanup(flow: &Flow, log: &Log) -> FlowResult<()> {
         ))
         .await
     };
-    assert_eq!(flow.shielded(undo).await?, (5, 6, 7));
+    assert_eq!(flow.uncancellable(undo).await?, (5, 6, 7));
     Err(cancelled)
 }
 

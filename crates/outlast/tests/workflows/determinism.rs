@@ -510,7 +510,9 @@ async fn a_blocked_workflow_keeps_its_signals_and_its_cancel(ground: Ground) {
         script(move |flow, _| async move {
             number(&flow, name, 1).await?;
             let cancelled = flow.signal::<Go>().await.is_err();
-            let Go(n) = flow.shielded(async { flow.signal::<Go>().await }).await?;
+            let Go(n) = flow
+                .uncancellable(async { flow.signal::<Go>().await })
+                .await?;
             Ok((n, cancelled))
         })
     };

@@ -337,8 +337,8 @@ impl Machine for Asker {
         Ok(Outcome::done(n))
     }
 
-    async fn handle(&self, _: Asking, failure: Failure, _: &Context) -> StepResult<Self> {
-        Ok(Outcome::stop(failure.to_string()))
+    async fn on_failure(&self, _: Asking, failure: Failure, _: &Context) -> StepResult<Self> {
+        Ok(Outcome::fail(failure.to_string()))
     }
 }
 

@@ -150,7 +150,13 @@ async fn a_new_run_triggers_no_policy(ground: Ground) {
     let id = ran(&mut harness, 1).await;
     assert_eq!(get(&harness, id).await.run, 2);
     assert_eq!(statuses(&harness, id).await, [Status::AwaitingSignal; 2]);
-    assert!(harness.closures(id.get(), None).await.unwrap().is_empty());
+    assert!(
+        harness
+            .close_actions(id.get(), None)
+            .await
+            .unwrap()
+            .is_empty()
+    );
     // They are still its children, and are treated as was said when it ends.
     harness.signal(id, Halt(0)).await.unwrap();
     harness.run().await;

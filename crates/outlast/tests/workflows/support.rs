@@ -420,7 +420,7 @@ impl Machine for Turnstile {
             Turn::Wait(n) => wait_for([Go::NAME]).then(Turn::Through(n)),
             Turn::Through(n) => match cx.received::<Go>()? {
                 Some(Go(more)) => Outcome::done(n + more),
-                None => Outcome::stop("nobody came"),
+                None => Outcome::fail("nobody came"),
             },
         })
     }

@@ -58,7 +58,7 @@ impl Machine for Approval {
             Request::Decide { expense, amount } => {
                 work(Duration::from_secs(1)).await;
                 if let Some(rejected) = cx.received::<Rejected>()? {
-                    return Ok(Outcome::stop(format!("rejected by {}", rejected.by)));
+                    return Ok(Outcome::fail(format!("rejected by {}", rejected.by)));
                 }
                 match cx.received::<Approved>()? {
                     Some(approved) => {

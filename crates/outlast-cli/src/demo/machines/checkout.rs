@@ -38,7 +38,7 @@ impl Machine for Checkout {
                 .then(Payment::Paid { order, amount }),
             Payment::Paid { order, amount } => match cx.received::<PaymentConfirmed>()? {
                 Some(paid) if paid.amount == amount => Outcome::next(Payment::Ship { order }),
-                Some(paid) => Outcome::stop(format!("paid {} instead of {amount}", paid.amount)),
+                Some(paid) => Outcome::fail(format!("paid {} instead of {amount}", paid.amount)),
                 None => Outcome::cancelled("payment never came"),
             },
             Payment::Ship { order } => {

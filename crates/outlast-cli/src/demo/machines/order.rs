@@ -50,7 +50,7 @@ impl Machine for Order {
                 let missing = parcels.iter().filter(|parcel| parcel.is_none()).count();
                 work(Duration::from_secs(1)).await;
                 match missing == parcels.len() {
-                    true => Outcome::stop(format!("nothing of order {order} is in stock")),
+                    true => Outcome::fail(format!("nothing of order {order} is in stock")),
                     false => Outcome::done(Shipment {
                         parcels: parcels.into_iter().flatten().collect(),
                         missing,
@@ -84,7 +84,7 @@ impl Machine for LineItem {
             () = cx.cancelled() => return Ok(Outcome::requeue(state)),
         }
         Ok(match state {
-            Line::Pick { article } if happens(8) => Outcome::stop(format!("no {article} in stock")),
+            Line::Pick { article } if happens(8) => Outcome::fail(format!("no {article} in stock")),
             Line::Pick { article } => Outcome::next(Line::Pack { article }),
             Line::Pack { article } => Outcome::done(format!("a {article} in a box")),
         })

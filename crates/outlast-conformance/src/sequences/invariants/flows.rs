@@ -1,7 +1,7 @@
 //! What must be true of workflows and their histories.
 
 use super::super::state::{History, State};
-use outlast_core::{Instance, InstanceId, Joining, RunSummary, Status, limits};
+use outlast_core::{Instance, InstanceId, JoinProgress, RunSummary, Status, limits};
 
 /// What is not true of the workflows and of the histories that were read.
 pub(super) fn broken_in(state: &State) -> Vec<String> {
@@ -23,14 +23,14 @@ pub(super) fn broken_in(state: &State) -> Vec<String> {
 /// I2: what it waits for can come, and has not come.
 fn broken_in_park<'a>(
     row: &'a Instance,
-    parts: &[Joining],
+    parts: &[JoinProgress],
     state: &State,
 ) -> impl Iterator<Item = &'static str> + use<'a> {
     let is_signalled = state.signals.iter().any(|signal| {
         let awaits = row.awaits.as_deref().unwrap_or_default();
         signal.target == row.id && signal.consumed_at.is_none() && awaits.contains(&signal.name)
     });
-    let can_come = |part: &Joining| part.left <= living_children(row.id, part, state);
+    let can_come = |part: &JoinProgress| part.left <= living_children(row.id, part, state);
     let nearest = parts.iter().map(|part| part.left).min();
     let rules = [
         (
@@ -46,7 +46,7 @@ fn broken_in_park<'a>(
     broken(rules)
 }
 
-fn living_children(parent: InstanceId, part: &Joining, state: &State) -> i32 {
+fn living_children(parent: InstanceId, part: &JoinProgress, state: &State) -> i32 {
     let is_awaited = |row: &&Instance| {
         let by = row.parent.filter(|by| by.id == parent).zip(row.position);
         by.is_some_and(|(by, position)| part.has(by.round, position)) && !row.status.is_terminal()

@@ -33,13 +33,14 @@ impl Mutant {
         for row in tables.instances.values_mut() {
             let waits = row.status == Status::AwaitingChildren;
             if self.is(Mutation::CountsEveryRound) && waits {
-                let rounds = (1..=row.round).map(Span::whole);
+                let rounds = (1..=row.round).map(ChildRange::whole);
                 let parts = row.joining.iter_mut().flatten();
                 parts.for_each(|part| part.spans = rounds.clone().collect());
             }
             if self.is(Mutation::CountsPartsTogether) && waits {
                 let parts = row.joining.as_deref_mut().unwrap_or_default();
-                let all: Vec<Span> = parts.iter().flat_map(|part| part.spans.clone()).collect();
+                let all: Vec<ChildRange> =
+                    parts.iter().flat_map(|part| part.spans.clone()).collect();
                 parts.iter_mut().for_each(|part| part.spans = all.clone());
             }
             if self.is(Mutation::TakesBadEndsForGood) && is_bad(row) && is_awaited(row, commits) {

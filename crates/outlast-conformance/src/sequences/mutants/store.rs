@@ -119,7 +119,7 @@ impl Store for Mutant {
     async fn deliver(
         &self,
         signals: Vec<NewSignal>,
-        claim_for: Option<Taker>,
+        claim_for: Option<ClaimOffer>,
     ) -> Result<Delivered> {
         let before = self.tables();
         if self.is(Mutation::HandsOverFromPausedQueues) {
@@ -354,8 +354,8 @@ impl Store for Mutant {
         Ok(answer)
     }
 
-    async fn record(&self, traffic: Traffic) -> Result<()> {
-        self.model.record(traffic).await
+    async fn add_run_stats(&self, stats: RunStats) -> Result<()> {
+        self.model.add_run_stats(stats).await
     }
 
     fn place(&self) -> &str {
@@ -410,12 +410,12 @@ impl Inspect for Mutant {
         self.model.operations(instance).await
     }
 
-    async fn closures(
+    async fn close_actions(
         &self,
         parent: InstanceId,
         after: Option<OperationId>,
     ) -> Result<Vec<Operation>> {
-        self.model.closures(parent, after).await
+        self.model.close_actions(parent, after).await
     }
 
     async fn family(&self, id: InstanceId) -> Result<Option<Family>> {
@@ -434,15 +434,15 @@ impl Inspect for Mutant {
         self.model.histories(id).await
     }
 
-    async fn survey(&self, request: SurveyRequest) -> Result<Survey> {
-        self.model.survey(request).await
+    async fn count_by_step(&self, request: StepCountRequest) -> Result<StepCounts> {
+        self.model.count_by_step(request).await
     }
 
-    async fn traffic(&self, since: Timestamp) -> Result<Traffic> {
-        self.model.traffic(since).await
+    async fn run_stats(&self, since: Timestamp) -> Result<RunStats> {
+        self.model.run_stats(since).await
     }
 
-    async fn examine(&self) -> Result<Vec<outlast_core::Finding>> {
-        self.model.examine().await
+    async fn doctor(&self) -> Result<Vec<outlast_core::Finding>> {
+        self.model.doctor().await
     }
 }

@@ -1,11 +1,11 @@
 //! What workflows decide.
 
 use super::super::state::State;
-use super::super::steps::{self, Awaited, Flowing, Joining, Kind, Parking, Pick, Row, Then};
+use super::super::steps::{self, Flowing, JoinProgress, JoinSet, Kind, Parking, Pick, Row, Then};
 use super::{has_ended, new_instances, pick};
 use outlast_core::{
-    Awaited as Part, Due, Ends, EventKind, Flowing as Next, Instance, InstanceId, NewEvent,
-    Outcome, Park, Proceed, Span, Timestamp,
+    ChildRange, Due, EventKind, Flowing as Next, Instance, InstanceId, JoinSet as Part, JoinSets,
+    NewEvent, Outcome, Park, Proceed, Timestamp,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -49,10 +49,10 @@ fn of_workflow(kind: &Kind, has_rounds: bool) -> Option<Kind> {
 }
 
 fn of_machine(kind: &Kind, has_rounds: bool) -> Option<Kind> {
-    let one_more = || Kind::FanOut(vec![Row::plain()], Joining::plain());
+    let one_more = || Kind::FanOut(vec![Row::plain()], JoinProgress::plain());
     match kind {
         Kind::Keep | Kind::Requeue => has_rounds.then(one_more),
-        Kind::Flow(flowing) => Some(Kind::FanOut(flowing.rows.clone(), Joining::plain())),
+        Kind::Flow(flowing) => Some(Kind::FanOut(flowing.rows.clone(), JoinProgress::plain())),
         Kind::Renew => Some(Kind::Requeue),
         Kind::FanOut(..)
         | Kind::Retry { .. }
@@ -102,7 +102,7 @@ fn park(parking: &Parking, starts: usize, id: InstanceId, state: &State, now: Ti
 }
 
 /// At most as many ends of each part as it has awaited children: more would never come.
-fn awaited(wanted: &Awaited, starts: usize, id: InstanceId, state: &State) -> Option<Ends> {
+fn awaited(wanted: &JoinSet, starts: usize, id: InstanceId, state: &State) -> Option<JoinSets> {
     let round = state.instance(id)?.round;
     let children = state.instances.iter();
     let children = children.filter(|row| row.parent.is_some_and(|it| it.id == id));
@@ -128,7 +128,7 @@ fn awaited(wanted: &Awaited, starts: usize, id: InstanceId, state: &State) -> Op
     let parts: Vec<Part> = parts
         .map(|part| awaited_part(&part, wanted))
         .collect::<Option<_>>()?;
-    (!parts.is_empty()).then_some(Ends { parts })
+    (!parts.is_empty()).then_some(JoinSets { parts })
 }
 
 /// Where an awaited child stands, and who it is if it has been started.
@@ -169,17 +169,17 @@ fn divided(places: &[Place], how: Pick) -> Vec<Vec<Place>> {
     parts
 }
 
-fn awaited_part(places: &[Place], wanted: &Awaited) -> Option<Part> {
+fn awaited_part(places: &[Place], wanted: &JoinSet) -> Option<Part> {
     let count = match wanted.count % 3 {
         0 | 1 => places.len(),
         _ => 1 + wanted.count % places.len(),
     };
-    let mut spans: BTreeMap<i32, Span> = BTreeMap::new();
+    let mut spans: BTreeMap<i32, ChildRange> = BTreeMap::new();
     for &Place {
         round, position, ..
     } in places
     {
-        let span = spans.entry(round).or_insert(Span {
+        let span = spans.entry(round).or_insert(ChildRange {
             round,
             first: position,
             last: position,
@@ -189,7 +189,7 @@ fn awaited_part(places: &[Place], wanted: &Awaited) -> Option<Part> {
     }
     let is_whole = wanted.parts.is_multiple_of(4);
     let spans = spans.into_values().map(|span| match is_whole {
-        true => Span::whole(span.round),
+        true => ChildRange::whole(span.round),
         false => span,
     });
     Some(Part {

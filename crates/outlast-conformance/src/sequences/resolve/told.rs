@@ -2,18 +2,18 @@
 
 use super::super::state::State;
 use super::Pick;
-use outlast_core::{InstanceId, Ties};
+use outlast_core::{InstanceId, Links};
 
 /// What its claim told; now and then nothing is known.
-pub(super) fn ties(id: InstanceId, pick: Pick, state: &State) -> Ties {
+pub(super) fn links(id: InstanceId, pick: Pick, state: &State) -> Links {
     match state.instance(id) {
-        Some(row) if !pick.is_multiple_of(5) => Ties {
+        Some(row) if !pick.is_multiple_of(5) => Links {
             parent: row.parent.is_some(),
             partition_key: row.partition_key.is_some(),
             children: row.round > 0,
             window: row.held.is_some(),
         },
-        Some(_) | None => Ties::UNKNOWN,
+        Some(_) | None => Links::UNKNOWN,
     }
 }
 

@@ -29,12 +29,12 @@ pub(in super::super) struct Parking {
     pub(in super::super) names: usize,
     /// In so many seconds; so long ago when it is negative.
     pub(in super::super) deadline: Option<i64>,
-    pub(in super::super) ends: Option<Awaited>,
+    pub(in super::super) ends: Option<JoinSet>,
 }
 
 /// Which children a workflow waits for: of those that it has when the step runs.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Awaited {
+pub(in super::super) struct JoinSet {
     /// Which of those that live.
     pub(in super::super) living: usize,
     /// One of those that have ended.
@@ -75,14 +75,14 @@ fn parking() -> impl Strategy<Value = Parking> {
         })
 }
 
-fn awaited() -> impl Strategy<Value = Awaited> {
+fn awaited() -> impl Strategy<Value = JoinSet> {
     (
         prop_oneof![3 => Just(usize::MAX), 2 => 1..16usize],
         weighted(0.2, pick()),
         weighted_bool(0.8),
         pick(),
     )
-        .prop_map(|(living, ended, started, chosen)| Awaited {
+        .prop_map(|(living, ended, started, chosen)| JoinSet {
             living,
             ended,
             started,
@@ -97,7 +97,7 @@ impl Parking {
         Parking {
             names: 0,
             deadline: None,
-            ends: Some(Awaited {
+            ends: Some(JoinSet {
                 living: usize::MAX,
                 ended: None,
                 started: true,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// How a fan-out joins.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Joining {
+pub(in super::super) struct JoinProgress {
     until: usize,
     deadline: Option<u64>,
     window: Option<u32>,
@@ -15,14 +15,14 @@ pub(in super::super) struct Joining {
 }
 
 /// Mostly with something special about it.
-pub(super) fn joining() -> impl Strategy<Value = Joining> {
+pub(super) fn joining() -> impl Strategy<Value = JoinProgress> {
     (
         0..6usize,
         weighted(0.25, 0..20u64),
         weighted(0.4, 1..4u32),
         0..ClosePolicy::ALL.len(),
     )
-        .prop_map(|(until, deadline, window, rest)| Joining {
+        .prop_map(|(until, deadline, window, rest)| JoinProgress {
             until,
             deadline,
             window,
@@ -30,10 +30,10 @@ pub(super) fn joining() -> impl Strategy<Value = Joining> {
         })
 }
 
-impl Joining {
+impl JoinProgress {
     /// Everybody is waited for, all at once.
-    pub(in super::super) fn plain() -> Joining {
-        Joining {
+    pub(in super::super) fn plain() -> JoinProgress {
+        JoinProgress {
             until: 0,
             deadline: None,
             window: None,

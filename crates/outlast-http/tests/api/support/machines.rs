@@ -31,7 +31,7 @@ impl Machine for Checkout {
             Order::Start { number } => wait_for([Paid::NAME]).then(Order::Ship { number }),
             Order::Ship { number } => match cx.received::<Paid>()? {
                 Some(paid) => Outcome::done(format!("order {number}, paid {}", paid.amount)),
-                None => Outcome::stop("payment never came"),
+                None => Outcome::fail("payment never came"),
             },
         })
     }

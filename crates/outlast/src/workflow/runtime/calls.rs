@@ -14,7 +14,7 @@ pub(in crate::workflow) struct Call {
     /// Whether the history has it.
     pub(in crate::workflow) is_recorded: bool,
     /// The unit it was made with.
-    pub(in crate::workflow) unit: u32,
+    pub(in crate::workflow) wait: u32,
     pub(in crate::workflow) name: String,
     pub(in crate::workflow) ask: Ask,
     pub(in crate::workflow) place: Option<Box<Place>>,
@@ -131,19 +131,19 @@ pub(in crate::workflow) enum Ask {
 }
 
 /// Something the code waits for as one.
-pub(in crate::workflow) struct Unit {
-    pub(in crate::workflow) kind: UnitKind,
+pub(in crate::workflow) struct Wait {
+    pub(in crate::workflow) kind: WaitKind,
     /// Leaves that have not ended.
     pub(in crate::workflow) open: u32,
     /// The leaf whose bad end came first.
     pub(in crate::workflow) first_bad: Option<i32>,
     pub(in crate::workflow) leaves: SmallVec<[i32; 4]>,
     /// What only a group or a selection has.
-    pub(in crate::workflow) several: Option<Box<Several>>,
+    pub(in crate::workflow) combinator: Option<Box<Combinator>>,
 }
 
 /// A group or a selection.
-pub(in crate::workflow) struct Several {
+pub(in crate::workflow) struct Combinator {
     /// Its own call.
     pub(in crate::workflow) call: i32,
     /// Where the leaves of each member of a selection begin; a group is one member.
@@ -166,7 +166,7 @@ pub(in crate::workflow) struct Member {
     pub(in crate::workflow) decided: Option<(u32, Option<i32>)>,
 }
 
-impl Several {
+impl Combinator {
     /// A leaf has ended: decides its member, if that is the last or has ended badly.
     pub(in crate::workflow) fn note_end(&mut self, index: usize, event: u32, bad: Option<i32>) {
         let member = self.members.partition_point(|begin| *begin <= index);
@@ -183,10 +183,10 @@ impl Several {
     }
 }
 
-impl Unit {
+impl Wait {
     /// The leaves of each member.
     pub(in crate::workflow) fn members(&self) -> impl Iterator<Item = &[i32]> {
-        let begins = match self.several.as_ref().map(|it| &it.members[..]) {
+        let begins = match self.combinator.as_ref().map(|it| &it.members[..]) {
             None | Some([]) => &[0],
             Some(begins) => begins,
         };
@@ -197,18 +197,18 @@ impl Unit {
 
     /// What a group or a selection consists of.
     pub(in crate::workflow) fn outline(&self) -> Outline {
-        let groups = self.several.as_ref().map_or(0, |it| it.groups);
+        let groups = self.combinator.as_ref().map_or(0, |it| it.groups);
         Outline::of(self.members(), groups)
     }
 
     /// How a group or a selection came to its end.
     pub(in crate::workflow) fn resolved(&self) -> Option<&Resolved> {
-        self.several.as_ref().and_then(|it| it.resolved.as_ref())
+        self.combinator.as_ref().and_then(|it| it.resolved.as_ref())
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::workflow) enum UnitKind {
+pub(in crate::workflow) enum WaitKind {
     Single,
     Group,
     Selection,
@@ -217,7 +217,7 @@ pub(in crate::workflow) enum UnitKind {
 }
 
 /// What a unit consists of.
-pub(in crate::workflow) enum Leaf {
+pub(in crate::workflow) enum WaitCall {
     /// A call on its way to be registered.
     New(NewCall),
     /// A child that was started before.

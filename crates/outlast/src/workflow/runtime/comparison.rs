@@ -3,7 +3,7 @@
 //! Calls that the code makes in one poll have no order among each other: `select!` polls its branches at random.
 //! So a call may have another number than in the history, when all new calls together are those of the history.
 
-use super::calls::{Ask, UnitKind};
+use super::calls::{Ask, WaitKind};
 use super::{Identity, Runtime, describe_call};
 use crate::workflow::events::{
     self, CallKind, Mismatch, Outline, Place, Scheduled, Waiting, data, is_digest_of,
@@ -93,14 +93,14 @@ enum Difference {
 impl Runtime {
     /// Compares the calls and units that the code has registered since the last comparison.
     pub(super) fn compare_new_calls(&mut self) {
-        let (calls, units) = (self.compared_calls, self.compared_units);
+        let (calls, waits) = (self.compared_calls, self.compared_units);
         self.compared_calls = self.calls.len();
-        self.compared_units = self.units.len();
+        self.compared_units = self.waits.len();
         // Calls behind the last one of the history are new to it.
         if calls >= self.last_call as usize {
             return;
         }
-        self.order_as_in_history(calls, units);
+        self.order_as_in_history(calls, waits);
         for call in calls..self.calls.len() {
             match self.difference(call as i32 + 1) {
                 None => {}
@@ -110,8 +110,8 @@ impl Runtime {
                 }
             }
         }
-        for unit in units..self.units.len() {
-            if let Some(mismatch) = self.outline_mismatch(unit) {
+        for wait in waits..self.waits.len() {
+            if let Some(mismatch) = self.outline_mismatch(wait) {
                 self.block_by(mismatch);
             }
         }
@@ -145,9 +145,9 @@ impl Runtime {
 
     /// The calls that each unit has made, as ranges of indexes.
     fn blocks(&self, first_call: usize) -> Vec<Range<usize>> {
-        let units = self.calls[first_call..].chunk_by(|a, b| a.unit == b.unit);
+        let waits = self.calls[first_call..].chunk_by(|a, b| a.wait == b.wait);
         let mut begin = first_call;
-        let blocks = units.map(|calls| {
+        let blocks = waits.map(|calls| {
             let end = begin + calls.len();
             std::mem::replace(&mut begin, end)..end
         });
@@ -201,10 +201,10 @@ impl Runtime {
             path.for_each(&renumbered);
             self.calls.push(call);
         }
-        for unit in &mut self.units[first_unit..] {
-            unit.leaves.iter_mut().for_each(&renumbered);
-            if let Some(several) = &mut unit.several {
-                renumbered(&mut several.call);
+        for wait in &mut self.waits[first_unit..] {
+            wait.leaves.iter_mut().for_each(&renumbered);
+            if let Some(combinator) = &mut wait.combinator {
+                renumbered(&mut combinator.call);
             }
         }
     }
@@ -225,7 +225,7 @@ impl Runtime {
         }
         // An event that cannot be read blocks where it is applied.
         let recorded = Recorded::of(event).ok()?;
-        let setting = Setting::of(self.units[it.unit as usize].kind, it.place.as_deref());
+        let setting = Setting::of(self.waits[it.wait as usize].kind, it.place.as_deref());
         if let Some(recorded) = recorded.setting()
             && !setting.fits(recorded)
             && !self.was_changed_before(first, setting, recorded)
@@ -264,16 +264,16 @@ impl Runtime {
     }
 
     /// How a group or a selection differs from the one that the history has.
-    fn outline_mismatch(&self, unit: usize) -> Option<Mismatch> {
-        let unit = &self.units[unit];
-        let group = unit.several.as_ref()?.call;
+    fn outline_mismatch(&self, wait: usize) -> Option<Mismatch> {
+        let wait = &self.waits[wait];
+        let group = wait.combinator.as_ref()?.call;
         let (first, event) = self.first_event(group)?;
         let is_outline = matches!(
             event.kind,
             EventKind::GroupAwaited | EventKind::SelectionAwaited
         );
         let recorded: Outline = data(event).ok().filter(|_| is_outline)?;
-        let outline = unit.outline();
+        let outline = wait.outline();
         (outline != recorded).then(|| {
             let found = describe_call(group, self.call(group).kind, "");
             Mismatch {
@@ -389,7 +389,7 @@ impl Recorded {
         Some(match (group, launched) {
             (Some(place), _) => Setting::In(place),
             (None, Some(true)) => Setting::Launched,
-            (None, Some(false)) => Setting::Awaited,
+            (None, Some(false)) => Setting::JoinSet,
             (None, None) => Setting::Alone,
         })
     }
@@ -403,17 +403,17 @@ enum Setting<'a> {
     /// In none. Of a child it is not known whether it was awaited.
     Alone,
     /// In none, and awaited.
-    Awaited,
+    JoinSet,
     /// In none, and not awaited either.
     Launched,
 }
 
 impl Setting<'_> {
-    fn of(kind: UnitKind, place: Option<&Place>) -> Setting<'_> {
+    fn of(kind: WaitKind, place: Option<&Place>) -> Setting<'_> {
         match (place, kind) {
             (Some(place), _) => Setting::In(place),
-            (None, UnitKind::Launch) => Setting::Launched,
-            (None, UnitKind::Single | UnitKind::Group | UnitKind::Selection) => Setting::Awaited,
+            (None, WaitKind::Launch) => Setting::Launched,
+            (None, WaitKind::Single | WaitKind::Group | WaitKind::Selection) => Setting::JoinSet,
         }
     }
 
@@ -422,8 +422,8 @@ impl Setting<'_> {
         match (self, recorded) {
             (Setting::In(place), Setting::In(recorded)) => place.fits(recorded),
             (Setting::In(_), _) | (_, Setting::In(_)) => false,
-            (Setting::Launched, Setting::Awaited) | (Setting::Awaited, Setting::Launched) => false,
-            (Setting::Alone | Setting::Awaited | Setting::Launched, _) => true,
+            (Setting::Launched, Setting::JoinSet) | (Setting::JoinSet, Setting::Launched) => false,
+            (Setting::Alone | Setting::JoinSet | Setting::Launched, _) => true,
         }
     }
 }
@@ -433,7 +433,7 @@ impl fmt::Display for Setting<'_> {
         match self {
             Setting::In(place) => place.fmt(f),
             Setting::Alone => f.write_str("in no group"),
-            Setting::Awaited => f.write_str("awaited alone"),
+            Setting::JoinSet => f.write_str("awaited alone"),
             Setting::Launched => f.write_str("started without being awaited"),
         }
     }

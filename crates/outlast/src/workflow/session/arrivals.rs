@@ -26,9 +26,9 @@ impl Session {
         }
         for arrival in arrivals {
             while !self.stops()
-                && let Some((unit, resolved)) = self.resolved_unit()
+                && let Some((wait, resolved)) = self.resolved_unit()
             {
-                self.resolve(unit, resolved);
+                self.resolve(wait, resolved);
             }
             if self.stops() {
                 return;

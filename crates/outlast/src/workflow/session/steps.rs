@@ -36,7 +36,7 @@ impl Session {
                 let runtime = self.flow.lock();
                 !runtime.finished.is_empty() || runtime.may_run == MayRun::No
             };
-            match has_news || self.code.is_none() || self.foreign.is_some() {
+            match has_news || self.code.is_none() || self.violation.is_some() {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             }
@@ -62,7 +62,7 @@ impl Session {
             hears_at_once
         };
         while let Some(recorded) = self.take_finished() {
-            if self.result.is_some() && !self.is_astray() {
+            if self.result.is_some() && !self.needs_replay() {
                 // The code has ended without it.
                 self.flow.lock().finished.clear();
                 break;

@@ -86,7 +86,7 @@ impl Machine for Kid {
         self.saw(cx.step());
         Ok(match play {
             Play::Win(points) => Outcome::done(points),
-            Play::Lose(reason) => Outcome::stop(reason),
+            Play::Lose(reason) => Outcome::fail(reason),
             Play::Park(then) => wait_for([Go::NAME]).then(*then),
             Play::Linger => {
                 let guard = Guard::new(&self.dropped);

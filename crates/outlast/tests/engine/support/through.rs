@@ -4,14 +4,14 @@
 
 use async_trait::async_trait;
 use outlast_core::{
-    Answer, Cancelled, CascadeRequest, Cascaded, Child, ClaimRequest, Claimed, CollectRequest,
-    Collected, Commit, Committed, Count, DeleteAnswer, Delivered, Error, Event, Extent, Family,
-    Filter, Fired, Heartbeat, HeldClaim, Hints, HistoryRequest, Inserts, Inspect, Instance,
-    InstanceId, Invalid, ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note, Operation,
-    OperationId, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release,
-    Released, Result, Retried, RoundSummary, Rows, RunSummary, SignalId, SignalOrInsert, SignalRow,
-    SignalledOrInserted, Status, Store, Survey, SurveyRequest, Taker, Terminated, Timestamp,
-    Traffic, Worker, WorkerId, WriteCheck,
+    Answer, Cancelled, CascadeRequest, Cascaded, Child, ClaimOffer, ClaimRequest, Claimed,
+    CollectRequest, Collected, Commit, Committed, Count, DeleteAnswer, Delivered, Error, Event,
+    Extent, Family, Filter, Fired, Heartbeat, HeldClaim, Hints, HistoryRequest, Inserts, Inspect,
+    Instance, InstanceId, Invalid, ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note,
+    Operation, OperationId, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled,
+    Release, Released, Result, Retried, RoundSummary, Rows, RunStats, RunSummary, SignalId,
+    SignalOrInsert, SignalRow, SignalledOrInserted, Status, StepCountRequest, StepCounts, Store,
+    Terminated, Timestamp, Worker, WorkerId, WriteCheck,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -248,7 +248,7 @@ impl<S: Store + Inspect> Store for Through<S> {
     async fn deliver(
         &self,
         signals: Vec<NewSignal>,
-        claim_for: Option<Taker>,
+        claim_for: Option<ClaimOffer>,
     ) -> Result<Delivered> {
         self.call("deliver", self.store.deliver(signals, claim_for))
             .await
@@ -288,8 +288,8 @@ impl<S: Store + Inspect> Store for Through<S> {
         self.call("reconcile", self.store.reconcile(request)).await
     }
 
-    async fn record(&self, traffic: Traffic) -> Result<()> {
-        self.call("record", self.store.record(traffic)).await
+    async fn add_run_stats(&self, stats: RunStats) -> Result<()> {
+        self.call("record", self.store.add_run_stats(stats)).await
     }
 
     async fn cancel(&self, ids: Vec<InstanceId>, extent: Extent, note: Note) -> Result<Cancelled> {
@@ -393,12 +393,12 @@ impl<S: Store + Inspect> Inspect for Through<S> {
         self.store.operations(instance).await
     }
 
-    async fn closures(
+    async fn close_actions(
         &self,
         parent: InstanceId,
         after: Option<OperationId>,
     ) -> Result<Vec<Operation>> {
-        self.store.closures(parent, after).await
+        self.store.close_actions(parent, after).await
     }
 
     async fn family(&self, id: InstanceId) -> Result<Option<Family>> {
@@ -417,15 +417,15 @@ impl<S: Store + Inspect> Inspect for Through<S> {
         self.store.histories(id).await
     }
 
-    async fn survey(&self, request: SurveyRequest) -> Result<Survey> {
-        self.store.survey(request).await
+    async fn count_by_step(&self, request: StepCountRequest) -> Result<StepCounts> {
+        self.store.count_by_step(request).await
     }
 
-    async fn traffic(&self, since: Timestamp) -> Result<Traffic> {
-        self.store.traffic(since).await
+    async fn run_stats(&self, since: Timestamp) -> Result<RunStats> {
+        self.store.run_stats(since).await
     }
 
-    async fn examine(&self) -> Result<Vec<outlast_core::Finding>> {
-        self.store.examine().await
+    async fn doctor(&self) -> Result<Vec<outlast_core::Finding>> {
+        self.store.doctor().await
     }
 }

@@ -1,0 +1,135 @@
+//! `outlast cancel` and `outlast terminate`: of instances as other commands do, or of whole families.
+
+use super::bulk::{self, BulkArgs, agree, read_ids};
+use super::cascade::{Told, tell_descendants};
+use super::family_count::Kin;
+use super::verb::Verb;
+use crate::database::Database;
+use crate::failure::Failure;
+use crate::json;
+use crate::output::{Format, Output, note};
+use clap::Args;
+use outlast::{Client, InstanceId, Note};
+use serde_json::json;
+use std::collections::BTreeSet;
+
+/// Arguments of `cancel` and `terminate`.
+#[derive(Args, Debug)]
+pub(crate) struct EndArgs {
+    #[command(flatten)]
+    bulk: BulkArgs,
+    /// With all that descend from them, whatever their policies say. They are counted and asked about; goes with ids
+    #[arg(long)]
+    tree: bool,
+}
+
+/// How instances are ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// By asking them.
+    Cancel,
+    /// At once.
+    Terminate,
+}
+
+impl Ending {
+    fn verb(self) -> Verb {
+        match self {
+            Ending::Cancel => Verb::Cancel,
+            Ending::Terminate => Verb::Terminate,
+        }
+    }
+
+    /// JoinSets the root, and leaves a cascade for what is below it: also where the root has ended before.
+    async fn perform(self, client: &Client, root: InstanceId, note: Note) -> Result<(), Failure> {
+        match self {
+            Ending::Cancel => client.cancel_tree(root, note).await.map(|_| ())?,
+            Ending::Terminate => client.terminate_tree(root, note).await.map(|_| ())?,
+        }
+        Ok(())
+    }
+}
+
+pub(crate) async fn run(
+    ending: Ending,
+    args: &EndArgs,
+    database: &Database,
+    output: &Output,
+) -> Result<(), Failure> {
+    match args.tree {
+        true => families(ending, &args.bulk, database, output).await,
+        false => bulk::run(ending.verb(), &args.bulk, database, output).await,
+    }
+}
+
+async fn families(
+    ending: Ending,
+    args: &BulkArgs,
+    database: &Database,
+    output: &Output,
+) -> Result<(), Failure> {
+    let client = &database.client;
+    let kin = Kin::of(client, roots(ending, args, client).await?).await?;
+    for id in kin.missing() {
+        note(format!("there is no instance {id}"));
+    }
+    if args.dry_run {
+        kin.tell(output)?;
+        return kin.all_found();
+    }
+    if kin.roots().is_empty() {
+        return kin.all_found();
+    }
+    if !kin.may_live() {
+        return Err(Failure::Refused(format!(
+            "nothing lives in {}",
+            kin.subject()
+        )));
+    }
+    agree(&kin.question(ending.verb()), args.yes)?;
+    for root in kin.roots() {
+        let note = args.operator.note();
+        ending.perform(client, *root, note).await?;
+    }
+    let told = tell_descendants(ending.verb(), database).await?;
+    if told == Told::Some {
+        note("there are more to tell than this command waits for; engines go on with it");
+    }
+    print(ending, &kin, told, output)?;
+    kin.all_found()
+}
+
+/// The ids, each once.
+async fn roots(
+    ending: Ending,
+    args: &BulkArgs,
+    client: &Client,
+) -> Result<BTreeSet<InstanceId>, Failure> {
+    let word = ending.verb().word();
+    if args.has_filters() {
+        return Err(Failure::Usage(format!(
+            "--tree goes with ids, not with filters: outlast list -o ids … | outlast {word} - --tree"
+        )));
+    }
+    if args.ids.is_empty() {
+        return Err(Failure::Usage(format!(
+            "nothing says whose families to {word}: give ids"
+        )));
+    }
+    Ok(read_ids(client, &args.ids).await?.into_iter().collect())
+}
+
+fn print(ending: Ending, kin: &Kin, told: Told, output: &Output) -> Result<(), Failure> {
+    let participle = ending.verb().participle();
+    let mut roots = kin.roots().iter();
+    match output.format {
+        Format::Json => output.json(&json!({
+            "families": kin.roots().len(),
+            "live": json::count(kin.live()),
+            "told": told == Told::All,
+            "not_found": kin.missing().len(),
+        })),
+        Format::Ids => roots.try_for_each(|id| output.line(id.to_string())),
+        Format::Table => output.line(format!("{participle}: {}", kin.sentence())),
+    }
+}

@@ -1,0 +1,147 @@
+//! How large the families are that a command is about to end.
+
+use super::verb::Verb;
+use crate::failure::Failure;
+use crate::output::{Format, Output, note};
+use crate::{format, json};
+use outlast::{Client, Count, Family, InstanceId, Status};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Some families, counted.
+#[derive(Debug, Default)]
+pub(super) struct Kin {
+    roots: Vec<InstanceId>,
+    missing: Vec<InstanceId>,
+    members: BTreeMap<Status, u64>,
+    /// Whether some of them were too large to count.
+    is_partial: bool,
+}
+
+impl Kin {
+    pub(super) async fn of(client: &Client, ids: BTreeSet<InstanceId>) -> Result<Kin, Failure> {
+        let mut kin = Kin::default();
+        for id in ids {
+            match client.family(id).await? {
+                Some(family) => kin.add(id, family),
+                None => kin.missing.push(id),
+            }
+        }
+        Ok(kin)
+    }
+
+    fn add(&mut self, root: InstanceId, family: Family) {
+        self.roots.push(root);
+        self.is_partial |= !family.complete;
+        for (status, members) in family.members {
+            *self.members.entry(status).or_default() += members;
+        }
+    }
+
+    pub(super) fn roots(&self) -> &[InstanceId] {
+        &self.roots
+    }
+
+    pub(super) fn missing(&self) -> &[InstanceId] {
+        &self.missing
+    }
+
+    /// How many have not ended. One that is named and descends from another that is named counts twice.
+    pub(super) fn live(&self) -> Count {
+        let members = self.members.iter();
+        let live = members.filter(|(status, _)| !status.is_terminal());
+        self.counted(live.map(|(_, members)| members).sum())
+    }
+
+    fn all(&self) -> Count {
+        self.counted(self.members.values().sum())
+    }
+
+    fn counted(&self, number: u64) -> Count {
+        match self.is_partial {
+            true => Count::AtLeast(number),
+            false => Count::Exactly(number),
+        }
+    }
+
+    /// Whether there is anybody to end, as far as was counted.
+    pub(super) fn may_live(&self) -> bool {
+        self.live() != Count::Exactly(0)
+    }
+
+    /// `the family of instance 12`, `3 families`.
+    pub(super) fn subject(&self) -> String {
+        match self.roots[..] {
+            [root] => format!("the family of instance {root}"),
+            ref roots => format!("{} families", roots.len()),
+        }
+    }
+
+    /// `the family of instance 12, 57 live of 60`.
+    pub(super) fn sentence(&self) -> String {
+        let (live, all) = (format::count(self.live()), format::count(self.all()));
+        format!("{}, {live} live of {all}", self.subject())
+    }
+
+    pub(super) fn question(&self, verb: Verb) -> String {
+        format!("{} {}?", verb.word(), self.sentence())
+    }
+
+    /// Says how many live, and does nothing.
+    pub(super) fn tell(&self, output: &Output) -> Result<(), Failure> {
+        let members: Vec<_> = self.members.iter().map(|(&it, &many)| (it, many)).collect();
+        match output.format {
+            Format::Json => output.json(&json::family(self.live(), &members)),
+            Format::Table | Format::Ids => {
+                note(format::by_status(&members));
+                output.line(format::count(self.live()))
+            }
+        }
+    }
+
+    /// What was named and is not there is a failure, whatever became of the others.
+    pub(super) fn all_found(&self) -> Result<(), Failure> {
+        match self.missing.len() {
+            0 => Ok(()),
+            missing => Err(Failure::NotFound(format!("{missing} not found"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn family(members: &[(Status, u64)], complete: bool) -> Family {
+        Family {
+            members: members.to_vec(),
+            complete,
+        }
+    }
+
+    #[test]
+    fn a_question_says_how_many_live() {
+        let mut kin = Kin::default();
+        kin.add(
+            InstanceId(12),
+            family(&[(Status::Executing, 2), (Status::Done, 3)], true),
+        );
+        assert_eq!(
+            kin.question(Verb::Cancel),
+            "cancel the family of instance 12, 2 live of 5?"
+        );
+        kin.add(InstanceId(40), family(&[(Status::Runnable, 1)], false));
+        assert_eq!(
+            kin.question(Verb::Terminate),
+            "terminate 2 families, 3+ live of 6+?"
+        );
+    }
+
+    #[test]
+    fn only_what_was_counted_whole_is_known_to_have_ended() {
+        let mut kin = Kin::default();
+        kin.add(InstanceId(12), family(&[(Status::Done, 3)], true));
+        assert!(!kin.may_live());
+        kin.add(InstanceId(40), family(&[(Status::Done, 3)], false));
+        assert!(kin.may_live());
+    }
+}

@@ -1,0 +1,109 @@
+//! Counts every instance by its status, a slice of the table at a time.
+
+use outlast::{Client, Error, InstanceId, Status};
+use outlast_core::limits::STEP_COUNT_MAX;
+use outlast_core::{StepCountRequest, StepCounts};
+use std::collections::BTreeMap;
+
+/// Slices that one look reads at most: a large table takes several looks, and none of them takes long.
+const SLICES_PER_LOOK: usize = 5;
+
+/// Counts of a round through the table that is complete, and of the one under way.
+#[derive(Debug, Default)]
+pub(super) struct StatusCounts {
+    complete: Option<BTreeMap<Status, u64>>,
+    under_way: BTreeMap<Status, u64>,
+    after: Option<InstanceId>,
+}
+
+/// How many there are of each status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) by_status: BTreeMap<Status, u64>,
+    /// Whether all were counted; otherwise there are at least so many.
+    pub(super) complete: bool,
+}
+
+impl StatusCounts {
+    /// Reads on.
+    pub(super) async fn look(&mut self, client: &Client) -> Result<Counts, Error> {
+        for _ in 0..SLICES_PER_LOOK {
+            let request = StepCountRequest {
+                after: self.after,
+                limit: STEP_COUNT_MAX,
+            };
+            let slice = client.count_by_step(request).await?;
+            if self.add(slice) {
+                break;
+            }
+        }
+        Ok(self.counts())
+    }
+
+    /// Adds a slice; answers whether it was the last of its round.
+    fn add(&mut self, slice: StepCounts) -> bool {
+        for group in slice.groups {
+            *self.under_way.entry(group.status).or_default() += group.instances;
+        }
+        self.after = slice.next;
+        let is_last = slice.next.is_none();
+        if is_last {
+            self.complete = Some(std::mem::take(&mut self.under_way));
+        }
+        is_last
+    }
+
+    fn counts(&self) -> Counts {
+        match &self.complete {
+            Some(complete) => Counts {
+                by_status: complete.clone(),
+                complete: true,
+            },
+            None => Counts {
+                by_status: self.under_way.clone(),
+                complete: false,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast::Timestamp;
+    use outlast_core::StepCount;
+
+    fn slice(status: Status, instances: u64, next: Option<i64>) -> StepCounts {
+        StepCounts {
+            groups: vec![StepCount {
+                machine: "checkout".into(),
+                version: 1,
+                step: "start".into(),
+                status,
+                instances,
+                without_deadline: 0,
+                overdue: 0,
+                retrying: 0,
+                blocked: 0,
+                oldest_updated_at: Timestamp(0),
+            }],
+            next: next.map(InstanceId),
+        }
+    }
+
+    #[test]
+    fn a_round_counts_when_it_is_complete() {
+        let mut tally = StatusCounts::default();
+        assert!(!tally.add(slice(Status::Done, 20_000, Some(20_000))));
+        assert!(!tally.counts().complete);
+        assert_eq!(tally.counts().by_status[&Status::Done], 20_000);
+        assert!(tally.add(slice(Status::Done, 5, None)));
+        assert!(tally.counts().complete);
+        assert_eq!(tally.counts().by_status[&Status::Done], 20_005);
+        // The next round shows when it is through.
+        assert!(!tally.add(slice(Status::Failed, 7, Some(1))));
+        assert_eq!(tally.counts().by_status[&Status::Done], 20_005);
+        assert!(tally.add(slice(Status::Failed, 1, None)));
+        assert_eq!(tally.counts().by_status, [(Status::Failed, 8)].into());
+    }
+}

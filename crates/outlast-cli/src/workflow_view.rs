@@ -1,0 +1,313 @@
+//! The words for what a workflow waits for, and for what events say, also those of a machine.
+
+use crate::format::{relative, time_of_day};
+use outlast::machine::{Transition, WokenBy};
+use outlast::workflow::{
+    ChildCall, EventDetail, GroupPlace, GroupWait, OpenWait, Origin, PolicyApplied, TimelineEntry,
+};
+use outlast::{ClosePolicy, Timestamp};
+
+/// `44, awaiting_signal`; of a workflow `45 run 2, executing`.
+pub(crate) fn target(wait: &OpenWait) -> String {
+    let Some(child) = wait.child else {
+        return String::new();
+    };
+    let run = match wait.child_run {
+        Some(run) if run > 1 => format!(" run {run}"),
+        Some(_) | None => String::new(),
+    };
+    let status = match (wait.is_held, wait.child_status) {
+        (Some(true), _) => ", held".to_owned(),
+        (Some(false) | None, Some(status)) => format!(", {status}"),
+        (Some(false) | None, None) => String::new(),
+    };
+    format!("{child}{run}{status}")
+}
+
+/// `44`, of a workflow that has begun anew `44 run 2`; nothing of one that was not seen.
+pub(crate) fn child(call: &ChildCall) -> String {
+    match (call.child, call.run) {
+        (Some(child), Some(run)) if run > 1 => format!("{child} run {run}"),
+        (Some(child), Some(_) | None) => child.to_string(),
+        (None, _) => String::new(),
+    }
+}
+
+/// How a child ended, or stands.
+pub(crate) fn standing(call: &ChildCall) -> &'static str {
+    match (call.was_terminated, call.status) {
+        (true, _) => "terminated",
+        (false, Some(status)) => status.as_str(),
+        (false, None) => "not stored any more",
+    }
+}
+
+/// Its place in a group, and why it ended badly.
+pub(crate) fn fate(call: &ChildCall) -> String {
+    let parts = [call.group.as_ref().map(place), call.reason.clone()];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    parts.join("; ")
+}
+
+/// `4 run, 8 held`; nothing without a window.
+pub(crate) fn window(group: &GroupWait) -> String {
+    let said = |it: &outlast::workflow::WindowWait| format!("{} run, {} held", it.running, it.held);
+    group.window.as_ref().map(said).unwrap_or_default()
+}
+
+/// `all` or `select`.
+pub(crate) fn kind(is_selection: bool) -> &'static str {
+    match is_selection {
+        true => "select",
+        false => "all",
+    }
+}
+
+/// `call 3 of run 1`, with its place in a group.
+pub(crate) fn origin(origin: &Origin) -> String {
+    let Origin { run, call, .. } = origin;
+    let group = origin.group.as_ref();
+    let group = group.map(|it| format!(", {}", place(it)));
+    format!("call {call} of run {run}{}", group.unwrap_or_default())
+}
+
+/// `all 4: 2 of 50`; a nested one says its groups, `all 4 > 6: 2 of 50`.
+pub(crate) fn place(place: &GroupPlace) -> String {
+    let kind = kind(place.is_selection);
+    let path: Vec<_> = place.path.iter().map(i32::to_string).collect();
+    let (path, member) = (path.join(" > "), place.index + 1);
+    format!("{kind} {path}: {member} of {}", place.size)
+}
+
+/// What an entry of a timeline says beside its kind, in a few words.
+pub(crate) fn told(entry: &TimelineEntry, run: i32, now: Timestamp) -> String {
+    match entry {
+        TimelineEntry::Event(event) => said(&EventDetail::of(event), now),
+        TimelineEntry::PolicyApplied(policy) => applied(policy, run),
+    }
+}
+
+/// What became of a child when its workflow had ended.
+fn applied(policy: &PolicyApplied, run: i32) -> String {
+    let PolicyApplied { child, reason, .. } = policy;
+    let told = match policy.policy {
+        ClosePolicy::RequestCancel => "asked to end",
+        ClosePolicy::Terminate => "terminated",
+        ClosePolicy::Abandon => "left alone",
+    };
+    let before = policy.status_before.map(|it| format!(" when {it}"));
+    let earlier = policy.origin.as_ref().filter(|it| it.run != run);
+    let earlier = earlier.map(|it| format!("; started by {}", origin(it)));
+    let (before, earlier) = (before.unwrap_or_default(), earlier.unwrap_or_default());
+    format!("instance {child} {told}{before}; {reason}{earlier}")
+}
+
+/// What an event says beside its kind, in a few words.
+fn said(detail: &EventDetail, now: Timestamp) -> String {
+    let EventDetail {
+        child,
+        child_run,
+        started: _,
+        on_parent_close,
+        deadline,
+        group,
+        reason,
+        failed,
+        winner,
+        version,
+        expected,
+        found,
+        transition,
+    } = detail;
+    if let Some(transition) = transition {
+        return passage(transition, *deadline, now);
+    }
+    let run = child_run.filter(|run| *run > 1);
+    let run = run.map(|run| format!(" run {run}")).unwrap_or_default();
+    let parts = [
+        child.map(|id| format!("instance {id}{run}")),
+        deadline.map(|at| format!("until {} UTC ({})", time_of_day(at), relative(at, now))),
+        group.as_ref().map(place),
+        on_parent_close
+            .filter(|policy| *policy != ClosePolicy::Abandon)
+            .map(|policy| format!("{policy} when its parent ends")),
+        reason.clone(),
+        failed.map(|call| format!("call {call} has failed")),
+        winner.map(|member| format!("member {} was first", member + 1)),
+        version.map(|version| format!("version {version}")),
+        expected.as_ref().map(|it| format!("the history has {it}")),
+        found.as_ref().map(|it| format!("the code has {it}")),
+    ];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    parts.join("; ")
+}
+
+/// `1 transition`.
+pub(crate) fn transitions(count: i32) -> String {
+    match count {
+        1 => "1 transition".to_owned(),
+        several => format!("{several} transitions"),
+    }
+}
+
+/// What a step of a machine came to, beside the outcome and where it leads.
+fn passage(it: &Transition, deadline: Option<Timestamp>, now: Timestamp) -> String {
+    let at = |at: Timestamp| format!("{} UTC ({})", time_of_day(at), relative(at, now));
+    let is_retry = it.outcome == "retry";
+    let parts = [
+        (it.attempt > 0).then(|| format!("attempt {}", it.attempt + 1)),
+        (it.crashes > 0).then(|| format!("its worker had died {} times", it.crashes)),
+        it.woken_by.map(|by| match by {
+            WokenBy::Signal => format!("woken by {}", it.signals.join(", ")),
+            WokenBy::Timeout => "woken by the end of its wait".to_owned(),
+            WokenBy::Cancel => "asked to end".to_owned(),
+        }),
+        it.error.clone(),
+        it.children.map(|children| format!("{children} children")),
+        (!it.awaits.is_empty()).then(|| format!("waits for {}", it.awaits.join(", "))),
+        deadline.map(|due| match is_retry {
+            true => format!("again at {}", at(due)),
+            false => format!("until {}", at(due)),
+        }),
+        it.began
+            .as_ref()
+            .map(|it| format!("began with {}", it.as_str())),
+        it.state.as_ref().map(|it| format!("state {}", it.as_str())),
+        it.left_out
+            .map(|bytes| format!("a state of {bytes} bytes is not recorded")),
+        it.is_last
+            .then(|| "the history is full: what came after is not recorded".to_owned()),
+    ];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast::{InstanceId, Status};
+
+    const NOW: Timestamp = Timestamp(1_767_279_600_000_000);
+
+    fn wait() -> OpenWait {
+        OpenWait {
+            kind: "child",
+            call: 3,
+            name: "label".into(),
+            since: NOW,
+            deadline: None,
+            started: Some((1, 0)),
+            child: None,
+            child_run: None,
+            child_status: None,
+            is_held: None,
+            on_parent_close: Some(ClosePolicy::Abandon),
+            group: None,
+            is_awaited: true,
+        }
+    }
+
+    #[test]
+    fn a_target_is_named_as_far_as_it_is_known() {
+        assert_eq!(target(&wait()), "");
+        let seen = OpenWait {
+            child: Some(InstanceId(44)),
+            child_run: Some(1),
+            child_status: Some(Status::Executing),
+            ..wait()
+        };
+        assert_eq!(target(&seen), "44, executing");
+        let renewed = OpenWait {
+            child_run: Some(2),
+            child_status: None,
+            ..seen
+        };
+        assert_eq!(target(&renewed), "44 run 2");
+        let held = OpenWait {
+            is_held: Some(true),
+            child_run: Some(1),
+            child_status: Some(Status::Runnable),
+            ..renewed
+        };
+        assert_eq!(target(&held), "44, held");
+    }
+
+    #[test]
+    fn an_event_says_what_it_carries() {
+        let group = GroupPlace {
+            path: vec![4, 6],
+            size: 50,
+            index: 1,
+            is_selection: false,
+            members: None,
+        };
+        let scheduled = EventDetail {
+            on_parent_close: Some(ClosePolicy::Terminate),
+            group: Some(group),
+            ..EventDetail::default()
+        };
+        assert_eq!(
+            said(&scheduled, NOW),
+            "all 4 > 6: 2 of 50; terminate when its parent ends"
+        );
+        let failed = EventDetail {
+            child: Some(InstanceId(44)),
+            child_run: Some(1),
+            reason: Some("out of stock".into()),
+            ..EventDetail::default()
+        };
+        assert_eq!(said(&failed, NOW), "instance 44; out of stock");
+        let timer = EventDetail {
+            deadline: Some(Timestamp(NOW.0 + 40_000_000)),
+            ..EventDetail::default()
+        };
+        assert_eq!(said(&timer, NOW), "until 15:00:40 UTC (in 40 s)");
+        assert_eq!(said(&EventDetail::default(), NOW), "");
+        let wait = Transition {
+            outcome: "wait".into(),
+            to: Some("ship".into()),
+            attempt: 1,
+            woken_by: Some(WokenBy::Timeout),
+            awaits: vec!["paid".into(), "refused".into()],
+            left_out: Some(300_000),
+            ..Transition::default()
+        };
+        let waits = EventDetail {
+            transition: Some(wait),
+            ..timer
+        };
+        assert_eq!(
+            said(&waits, NOW),
+            "attempt 2; woken by the end of its wait; waits for paid, refused; until 15:00:40 UTC (in 40 s); \
+             a state of 300000 bytes is not recorded"
+        );
+    }
+
+    #[test]
+    fn a_policy_says_whom_it_was_applied_to_and_by_which_end() {
+        let origin = Origin {
+            run: 1,
+            call: 3,
+            kind: "child",
+            name: "label".into(),
+            seq: 5,
+            at: NOW,
+            group: None,
+        };
+        let applied = TimelineEntry::PolicyApplied(PolicyApplied {
+            seq: 9,
+            at: NOW,
+            child: InstanceId(44),
+            policy: ClosePolicy::RequestCancel,
+            status_before: Some(Status::AwaitingSignal),
+            origin: Some(origin),
+            reason: "parent 43 ended as done".into(),
+        });
+        let expected = "instance 44 asked to end when awaiting_signal; parent 43 ended as done";
+        assert_eq!(told(&applied, 1, NOW), expected);
+        assert_eq!(
+            told(&applied, 2, NOW),
+            format!("{expected}; started by call 3 of run 1")
+        );
+    }
+}

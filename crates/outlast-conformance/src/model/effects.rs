@@ -1,0 +1,210 @@
+//! What follows from a verb once all of its own rows are written: children to be told, parents to be joined, places in
+//! windows to be passed on.
+//!
+//! It follows from all of them together. Siblings that end in one verb are counted in one go, so what a join was
+//! decided by does not depend on which of them was written first.
+
+use super::Tables;
+use super::cascade::Cascade;
+use super::tables::make_runnable;
+use super::workflow_outcome::least;
+use outlast_core::{
+    CascadeAction, ClosePolicy, Instance, InstanceId, JoinProgress, Parent, QueueNames, Status,
+    Timestamp, ended_note, joined_note,
+};
+use std::collections::BTreeMap;
+
+/// What a verb has done to its own rows that others are to hear of.
+#[derive(Debug, Default)]
+pub(super) struct Effects {
+    /// The queues in which something may now be claimed.
+    pub(super) woken: QueueNames,
+    /// What ended, and whether it had a place in a window then.
+    pub(super) ended: Vec<(InstanceId, bool)>,
+    /// Joins of own rows that were decided without children that still live.
+    pub(super) decided: Vec<Cascade>,
+    /// Trees that are to be told, in the order in which they are to be.
+    pub(super) trees: Vec<Cascade>,
+}
+
+/// What is to be told of what a verb did.
+pub(super) struct Settled {
+    pub(super) woken: QueueNames,
+    /// Whether cascades were left.
+    pub(super) cascades: bool,
+}
+
+impl Tables {
+    /// Cascades are left for the verb's own rows first, by id; then for trees; then for the parents that were joined,
+    /// by id. The oldest is told first, so this order is part of the contract.
+    pub(super) fn settle(&mut self, effects: Effects, now: Timestamp) -> Settled {
+        let Effects {
+            mut woken,
+            ended,
+            decided,
+            trees,
+        } = effects;
+        let mut own: Vec<Cascade> = ended.iter().filter_map(|it| self.of_end(it.0)).collect();
+        own.extend(decided);
+        own.sort_by_key(|cascade| cascade.parent);
+        own.extend(trees);
+        own.extend(self.join_parents(&ended, now, &mut woken));
+        self.pass_places_on(&ended, now, &mut woken);
+        let cascades = !own.is_empty();
+        own.into_iter().for_each(|cascade| self.leave(cascade));
+        Settled { woken, cascades }
+    }
+
+    /// The end of an instance concerns its live children that have a policy.
+    fn of_end(&self, id: InstanceId) -> Option<Cascade> {
+        let parent = self.instances.get(&id).filter(|row| row.round > 0)?;
+        let is_concerned = |row: &Instance| {
+            row.parent.is_some_and(|it| it.id == id)
+                && row.on_parent_close != ClosePolicy::Abandon
+                && !row.status.is_terminal()
+        };
+        self.instances.values().any(is_concerned).then(|| {
+            Cascade::of_rounds(parent, CascadeAction::Policy, ended_note(id, parent.status))
+        })
+    }
+
+    /// Counts what ended with the parents that wait for it (I6), each of them once.
+    fn join_parents(
+        &mut self,
+        ended: &[(InstanceId, bool)],
+        now: Timestamp,
+        woken: &mut QueueNames,
+    ) -> Vec<Cascade> {
+        let mut parents: BTreeMap<InstanceId, Vec<InstanceId>> = BTreeMap::new();
+        for (id, _) in ended {
+            if let Some(child) = self.instances.get(id)
+                && let Some(parent) = child.parent
+                && self.waits_for(parent, child.position)
+            {
+                parents.entry(parent.id).or_default().push(*id);
+            }
+        }
+        let mut decided = Vec::new();
+        for (parent, mut children) in parents {
+            children.sort();
+            decided.extend(self.join(parent, &children, now, woken));
+        }
+        decided
+    }
+
+    /// Whether the end of a child is counted: a machine waits for its present round, a workflow for the parts it has named.
+    fn waits_for(&self, Parent { id, round }: Parent, position: Option<i32>) -> bool {
+        let joins = |row: &&Instance| row.status == Status::AwaitingChildren;
+        let parent = self.instances.get(&id).filter(joins);
+        parent.is_some_and(|row| match &row.joining {
+            None => row.round == round,
+            Some(parts) => position.is_some_and(|it| parts.iter().any(|part| part.has(round, it))),
+        })
+    }
+
+    fn join(
+        &mut self,
+        parent: InstanceId,
+        ended: &[InstanceId],
+        now: Timestamp,
+        woken: &mut QueueNames,
+    ) -> Option<Cascade> {
+        let bad: Vec<InstanceId> = ended
+            .iter()
+            .copied()
+            .filter(|id| self.instances.get(id).is_some_and(ended_badly))
+            .collect();
+        let places: Vec<(i32, i32)> = ended
+            .iter()
+            .filter_map(|id| self.instances.get(id))
+            .filter_map(|child| child.parent.map(|it| it.round).zip(child.position))
+            .collect();
+        let row = self.instances.get_mut(&parent)?;
+        let barrier = row.barrier.as_mut()?;
+        row.children_pending = match row.joining.as_mut() {
+            None => row.children_pending - count(ended),
+            Some(parts) => count_off(parts, &places),
+        };
+        barrier.failed += count(&bad);
+        barrier.first_failure = barrier.first_failure.or(bad.first().copied());
+        row.updated_at = now;
+        decide(row, now, woken)
+    }
+
+    /// As many of a round get a place as have left one.
+    fn pass_places_on(
+        &mut self,
+        ended: &[(InstanceId, bool)],
+        now: Timestamp,
+        woken: &mut QueueNames,
+    ) {
+        for (id, _) in ended.iter().filter(|(_, had_place)| *had_place) {
+            if let Some(round) = self.instances.get(id).and_then(|row| row.parent) {
+                self.admit(round, now, woken);
+            }
+        }
+    }
+
+    /// Gives a place to the first of a round that waits for one.
+    pub(super) fn admit(
+        &mut self,
+        round: Parent,
+        now: Timestamp,
+        woken: &mut QueueNames,
+    ) -> Option<InstanceId> {
+        let waits = |row: &&mut Instance| row.parent == Some(round) && row.held == Some(true);
+        let row = self.instances.values_mut().find(waits)?;
+        row.held = Some(false);
+        row.updated_at = now;
+        let id = row.id;
+        self.hint(id, now, woken);
+        Some(id)
+    }
+}
+
+/// Wakes a parent whose join is decided; a cascade, when that concerns children that still live.
+pub(super) fn decide(
+    row: &mut Instance,
+    now: Timestamp,
+    woken: &mut QueueNames,
+) -> Option<Cascade> {
+    let barrier = row.barrier.as_mut()?;
+    let joined = barrier
+        .until
+        .decided(barrier.started, row.children_pending, barrier.failed)?;
+    barrier.joined = Some(joined);
+    make_runnable(row, now, woken);
+    of_join(row)
+}
+
+/// What becomes of the children that the present join was decided without.
+pub(super) fn of_join(row: &Instance) -> Option<Cascade> {
+    let barrier = row.barrier?;
+    let joined = barrier.joined.filter(|_| row.children_pending > 0)?;
+    let action = CascadeAction::of_rest(barrier.rest)?;
+    let cascade = Cascade::of_rounds(row, action, joined_note(row.id, joined));
+    Some(Cascade {
+        from_round: row.round,
+        ..cascade
+    })
+}
+
+pub(super) fn ended_badly(row: &Instance) -> bool {
+    matches!(row.status, Status::Failed | Status::Cancelled)
+}
+
+/// Counts ends in every part that has the child, and says what is left of the nearest. Of what a workflow waits for more
+/// may end than it waits for.
+fn count_off(parts: &mut [JoinProgress], places: &[(i32, i32)]) -> i32 {
+    for part in &mut *parts {
+        for &(round, position) in places {
+            part.left -= i32::from(part.has(round, position));
+        }
+        part.left = part.left.max(0);
+    }
+    least(parts)
+}
+
+fn count(ids: &[InstanceId]) -> i32 {
+    i32::try_from(ids.len()).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,318 @@
+//! The history of an instance: its events page by page, its runs, and a run of a workflow as a document.
+
+use crate::api::Api;
+use crate::barrier::PolicyWord;
+use crate::extract::{Id, MayRead, Query};
+use crate::problem::{Code, Problem, ProblemBody};
+use crate::query::{limit, number};
+use crate::shape::StatusWord;
+use crate::workflow_body::{CallBody, EventBody, RunBody};
+use axum::Json;
+use axum::extract::State;
+use outlast::workflow::{ExportedRun, TimelineEntry};
+use outlast_core::Instance;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Which events.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+pub(crate) struct HistoryParams {
+    /// Of this run; the present one if not given.
+    #[param(value_type = Option<i32>)]
+    run: Option<String>,
+    /// Those after this one: the `next` of the page before.
+    #[param(value_type = Option<i32>)]
+    after: Option<String>,
+    /// How many, at most 200; 50 if not given. A page with large payloads may have fewer.
+    #[param(value_type = Option<u32>)]
+    limit: Option<String>,
+}
+
+/// Which calls.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+pub(crate) struct CallsParams {
+    /// Of this run; the present one if not given.
+    #[param(value_type = Option<i32>)]
+    run: Option<String>,
+    /// Those after this call: the `next` of the page before.
+    #[param(value_type = Option<i32>)]
+    after: Option<String>,
+    /// How many, at most 200; 50 if not given.
+    #[param(value_type = Option<u32>)]
+    limit: Option<String>,
+}
+
+/// Which run.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+pub(crate) struct RunParams {
+    /// This one; the present one if not given.
+    #[param(value_type = Option<i32>)]
+    run: Option<String>,
+}
+
+/// A page of a history.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = HistoryPage)]
+pub(crate) struct HistoryBody {
+    /// Of which run.
+    run: i32,
+    /// In their order.
+    events: Vec<EventBody>,
+    /// The `after` of the next page; null when this was the last for now.
+    next: Option<i32>,
+}
+
+/// A page of the children of a run.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = CallPage)]
+pub(crate) struct CallsBody {
+    /// Of which run.
+    run: i32,
+    /// In the order of the calls.
+    calls: Vec<CallBody>,
+    /// The `after` of the next page; null when this was the last for now.
+    next: Option<i32>,
+}
+
+/// The runs of an instance.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Runs)]
+pub(crate) struct RunsBody {
+    /// Those whose history is stored, in their order. A machine has one, if it records its history.
+    runs: Vec<RunBody>,
+    /// The run that the instance is in.
+    present: i32,
+}
+
+/// A run with its whole history: what `outlast export` writes, and what a test replays against other code.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = ExportedRun)]
+#[allow(dead_code, reason = "only its schema is used")]
+pub(crate) struct ExportBody {
+    /// The form of this document.
+    format: u32,
+    instance: i64,
+    workflow: String,
+    version: i32,
+    run: i32,
+    /// The correlation key.
+    #[schema(required = false)]
+    key: Option<String>,
+    #[schema(required = false)]
+    trace: Option<String>,
+    status: StatusWord,
+    /// What the run began with.
+    input: serde_json::Value,
+    events: Vec<ExportedEvent>,
+    /// What the end of the run has meant for its children; not there when nothing.
+    #[schema(required = false)]
+    policies: Vec<ExportedPolicy>,
+}
+
+/// A policy of an exported history that was applied to a child.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = ExportedPolicy)]
+#[allow(dead_code, reason = "only its schema is used")]
+pub(crate) struct ExportedPolicy {
+    seq: i32,
+    /// Microseconds since 1970.
+    at: i64,
+    /// `policy_applied`.
+    kind: String,
+    /// The run and the call that had started the child.
+    #[schema(required = false)]
+    run: Option<i32>,
+    #[schema(required = false)]
+    call: Option<i32>,
+    #[schema(required = false)]
+    name: String,
+    child: i64,
+    policy: PolicyWord,
+    #[schema(required = false)]
+    status_before: Option<StatusWord>,
+    reason: String,
+}
+
+/// An event of an exported history.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = ExportedEvent)]
+#[allow(dead_code, reason = "only its schema is used")]
+pub(crate) struct ExportedEvent {
+    seq: i32,
+    /// Microseconds since 1970.
+    at: i64,
+    kind: String,
+    #[schema(required = false)]
+    call: Option<i32>,
+    #[schema(required = false)]
+    name: String,
+    data: serde_json::Value,
+}
+
+/// What happened to an instance, in its order: in a run of a workflow its events, and after them each policy that its end has
+/// applied to a child; of a machine that records its history its transitions.
+#[utoipa::path(
+    get, path = "/v1/instances/{id}/history", tag = "instances", operation_id = "get_history",
+    params(("id" = String, Path), HistoryParams),
+    responses((status = 200, description = "A page of the history.", body = HistoryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn history(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Id(id): Id,
+    Query(params, _): Query<HistoryParams>,
+) -> Result<Json<HistoryBody>, Problem> {
+    let run = run_of(params.run.as_deref())?;
+    let after = after_of(params.after.as_deref(), "events")?;
+    let limit = limit(params.limit.as_deref())?;
+    let instance = api.instance(&caller.scope, id).await?;
+    let run = stored_run(&api, &instance, run).await?;
+    let entries = api.client.timeline(&instance, run, after, limit).await?;
+    let next = entries.last().filter(|_| entries.more);
+    let next = next.map(TimelineEntry::seq);
+    let shown = entries.into_iter();
+    Ok(Json(HistoryBody {
+        run,
+        events: shown.map(|entry| EventBody::of(entry, run)).collect(),
+        next,
+    }))
+}
+
+/// The children of a run, call by call, as the workflow's own history has them: one for each call, however many runs the child
+/// has, and also of children that are not stored any more.
+#[utoipa::path(
+    get, path = "/v1/instances/{id}/calls", tag = "instances", operation_id = "list_calls",
+    params(("id" = String, Path), CallsParams),
+    responses((status = 200, description = "A page of the calls.", body = CallsBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn calls(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Id(id): Id,
+    Query(params, _): Query<CallsParams>,
+) -> Result<Json<CallsBody>, Problem> {
+    let run = run_of(params.run.as_deref())?;
+    let after = after_of(params.after.as_deref(), "calls")?;
+    let limit = limit(params.limit.as_deref())?;
+    let instance = api.instance(&caller.scope, id).await?;
+    let run = stored_run(&api, &instance, run).await?;
+    // One more tells whether there is one.
+    let max = limit + 1;
+    let mut calls = api.client.child_calls(&instance, run, after, max).await?;
+    let is_more = calls.len() > limit;
+    calls.truncate(limit);
+    let next = calls.last().filter(|_| is_more).map(|last| last.call);
+    Ok(Json(CallsBody {
+        run,
+        calls: calls.into_iter().map(CallBody::from).collect(),
+        next,
+    }))
+}
+
+/// The runs of an instance whose history is stored. A workflow that continues as new begins another one.
+#[utoipa::path(
+    get, path = "/v1/instances/{id}/runs", tag = "instances", operation_id = "list_runs",
+    params(("id" = String, Path)),
+    responses((status = 200, description = "The runs whose history is stored.", body = RunsBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn runs(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Id(id): Id,
+) -> Result<Json<RunsBody>, Problem> {
+    let instance = api.instance(&caller.scope, id).await?;
+    let runs = api.client.histories(id).await?;
+    Ok(Json(RunsBody {
+        runs: runs.into_iter().map(RunBody::from).collect(),
+        present: instance.run,
+    }))
+}
+
+/// A run of a workflow with its whole history, as a document.
+#[utoipa::path(
+    get, path = "/v1/instances/{id}/export", tag = "instances", operation_id = "export_history",
+    params(("id" = String, Path), RunParams),
+    responses((status = 200, description = "The run with its whole history.", body = ExportBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn export(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Id(id): Id,
+    Query(params, _): Query<RunParams>,
+) -> Result<Json<ExportedRun>, Problem> {
+    let run = run_of(params.run.as_deref())?;
+    let instance = api.instance(&caller.scope, id).await?;
+    let exported = api.client.export(id, run).await?;
+    let exported = exported.ok_or_else(|| nothing_to_export(&instance, run))?;
+    Ok(Json(exported))
+}
+
+fn run_of(given: Option<&str>) -> Result<Option<i32>, Problem> {
+    let run: Option<i32> = number("run", given)?;
+    match run {
+        Some(run) if run < 1 => Err(Problem::invalid(format!(
+            "run is {run}; runs are counted from 1"
+        ))),
+        run => Ok(run),
+    }
+}
+
+fn after_of(given: Option<&str>, what: &str) -> Result<i32, Problem> {
+    let after = number("after", given)?.unwrap_or(0);
+    match after < 0 {
+        true => Err(Problem::invalid(format!(
+            "after is {after}; {what} are counted from 1"
+        ))),
+        false => Ok(after),
+    }
+}
+
+/// The run that is meant, if its history is there. One that has just begun has none yet, and is there all the same.
+async fn stored_run(api: &Api, instance: &Instance, run: Option<i32>) -> Result<i32, Problem> {
+    let wanted = run.unwrap_or(instance.run);
+    if instance.has_history() && wanted == instance.run {
+        return Ok(wanted);
+    }
+    let stored = api.client.histories(instance.id).await?;
+    match stored.iter().any(|it| it.run == wanted) {
+        true => Ok(wanted),
+        false => Err(no_history(instance, run)),
+    }
+}
+
+fn no_history(instance: &Instance, run: Option<i32>) -> Problem {
+    let (id, machine) = (instance.id, &instance.machine);
+    let detail = match (run, instance.has_history()) {
+        (_, false) => format!(
+            "instance {id} of {machine:?} has no history: it is not a workflow and its machine records none, or it has not begun"
+        ),
+        (Some(run), true) if run > instance.run => {
+            format!(
+                "instance {id} is in run {}; there is no run {run} yet",
+                instance.run
+            )
+        }
+        (Some(run), true) => {
+            format!("the history of run {run} of instance {id} is not stored any more")
+        }
+        (None, true) => format!("instance {id} has just begun run {}", instance.run),
+    };
+    Problem::new(Code::NoHistory, detail)
+}
+
+fn nothing_to_export(instance: &Instance, run: Option<i32>) -> Problem {
+    let (id, machine) = (instance.id, &instance.machine);
+    if instance.has_history() && !instance.is_workflow() {
+        let detail = format!(
+            "instance {id} of {machine:?} is not a workflow: its history is read, not replayed against other code"
+        );
+        return Problem::new(Code::NoHistory, detail);
+    }
+    no_history(instance, run)
+}

@@ -1,0 +1,328 @@
+//! Starting instances.
+
+use crate::api::Api;
+use crate::auth::TokenScope;
+use crate::extract::{Body, MaySignal};
+use crate::limits::BATCH_MAX;
+use crate::problem::{Code, Problem, ProblemBody};
+use crate::time;
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use outlast_core::{
+    Inserted, InstanceId, Json as Document, MachineOffer, NewInstance, Scope, Start, Status, Worker,
+};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An instance to start.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[schema(as = NewInstance)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewBody {
+    machine: String,
+    /// If not given, the newest that a running worker has, or 1.
+    version: Option<i32>,
+    /// The step it starts at.
+    step: String,
+    /// What that step takes; null if not given. Kept to the letter.
+    #[serde(default = "Document::null")]
+    #[schema(value_type = Option<serde_json::Value>, required = false)]
+    state: Document,
+    /// If not given, the machine's own queue where a running worker knows it, or `default`.
+    queue: Option<String>,
+    /// Lower is more urgent.
+    #[serde(default)]
+    #[schema(required = false)]
+    priority: i16,
+    /// Not before so many milliseconds from now.
+    delay_ms: Option<u64>,
+    /// Not before this moment, RFC 3339.
+    eligible_at: Option<String>,
+    /// The correlation key.
+    key: Option<String>,
+    /// The statuses in which it holds the key; until it ends, if not given. `awaiting_signal` includes the time in which it
+    /// sleeps; `sleeping` is refused here.
+    #[schema(value_type = Option<Vec<crate::shape::StatusWord>>)]
+    unique_in: Option<Vec<Status>>,
+    partition_key: Option<String>,
+}
+
+/// Instances to start.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[schema(as = NewInstances)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BatchBody {
+    /// At most 1,000, in a body of at most 1 MiB.
+    instances: Vec<NewBody>,
+}
+
+/// What became of an instance to start.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Inserted)]
+pub(crate) struct InsertedBody {
+    /// The new instance, or the one that holds the key.
+    id: String,
+    /// False when the key was held: nothing was written.
+    created: bool,
+}
+
+/// What became of each.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = InsertedBatch)]
+pub(crate) struct InsertedBatchBody {
+    /// In the order of what was given.
+    instances: Vec<ItemBody>,
+}
+
+/// What became of one of many: an id, or an error.
+#[derive(Debug, Default, Serialize, utoipa::ToSchema)]
+#[schema(as = InsertedItem)]
+pub(crate) struct ItemBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    created: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    error: Option<ItemError>,
+}
+
+/// Why one of many was refused.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(crate) struct ItemError {
+    code: &'static str,
+    detail: String,
+}
+
+/// Starts an instance.
+///
+/// With the header `Idempotency-Key` and no `key` of its own, the header is its key, held for as long as the instance is
+/// stored: sent again, the same instance is answered.
+#[utoipa::path(
+    post, path = "/v1/instances", tag = "instances", operation_id = "insert_instance",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = NewBody,
+    responses(
+        (status = 201, body = InsertedBody, description = "Started"),
+        (status = 200, body = InsertedBody, description = "The key is held by this instance; nothing was written"),
+        (status = "default", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn insert(
+    State(api): State<Arc<Api>>,
+    MaySignal(caller): MaySignal,
+    headers: HeaderMap,
+    Body(mut body): Body<NewBody>,
+) -> Result<(StatusCode, Json<InsertedBody>), Problem> {
+    take_idempotency_key(&mut body, &headers)?;
+    let offers = Offers::of(&api, [&body]).await?;
+    let row = row(body, &offers, &caller.scope)?;
+    let key = row.correlation.clone().map(|correlation| correlation.key);
+    let answers = api.client.insert_rows(vec![row]).await?;
+    let answer = answers
+        .into_iter()
+        .next()
+        .unwrap_or(Inserted::Duplicate { holder: None });
+    let (id, created) = settle(&api, &caller.scope, answer, key.as_deref()).await?;
+    let status = if created {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    Ok((
+        status,
+        Json(InsertedBody {
+            id: id.to_string(),
+            created,
+        }),
+    ))
+}
+
+/// Starts many instances. Each is answered for itself: what is wrong with one does not keep the others back.
+#[utoipa::path(
+    post, path = "/v1/instances/batch", tag = "instances", operation_id = "insert_instances",
+    request_body = BatchBody,
+    responses((status = 200, description = "An answer for each instance, in the order of the request.", body = InsertedBatchBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn insert_batch(
+    State(api): State<Arc<Api>>,
+    MaySignal(caller): MaySignal,
+    Body(batch): Body<BatchBody>,
+) -> Result<Json<InsertedBatchBody>, Problem> {
+    if batch.instances.len() > BATCH_MAX {
+        let detail = format!(
+            "{} instances are more than the {BATCH_MAX} that go at once",
+            batch.instances.len()
+        );
+        return Err(Problem::invalid(detail));
+    }
+    let offers = Offers::of(&api, &batch.instances).await?;
+    let rows = batch
+        .instances
+        .into_iter()
+        .map(|body| row(body, &offers, &caller.scope));
+    let rows: Vec<_> = rows.collect();
+    let (mut good, mut keys) = (Vec::new(), Vec::new());
+    for row in rows.iter().flatten() {
+        keys.push(row.correlation.clone().map(|correlation| correlation.key));
+        good.push(row.clone());
+    }
+    let mut answers = api.client.insert_rows(good).await?.into_iter().zip(keys);
+    let mut instances = Vec::with_capacity(rows.len());
+    for row in rows {
+        let settled = match row {
+            Err(problem) => Err(problem),
+            Ok(_) => match answers.next() {
+                Some((answer, key)) => settle(&api, &caller.scope, answer, key.as_deref()).await,
+                None => Err(Problem::new(Code::Internal, "the store left out an answer")),
+            },
+        };
+        instances.push(item(settled));
+    }
+    Ok(Json(InsertedBatchBody { instances }))
+}
+
+fn item(settled: Result<(InstanceId, bool), Problem>) -> ItemBody {
+    match settled {
+        Ok((id, created)) => ItemBody {
+            id: Some(id.to_string()),
+            created: Some(created),
+            error: None,
+        },
+        Err(problem) => ItemBody {
+            error: Some(ItemError {
+                code: problem.code.as_str(),
+                detail: problem.detail,
+            }),
+            ..ItemBody::default()
+        },
+    }
+}
+
+/// Who has the key now. A holder out of reach is not named.
+async fn settle(
+    api: &Api,
+    scope: &TokenScope,
+    answer: Inserted,
+    key: Option<&str>,
+) -> Result<(InstanceId, bool), Problem> {
+    let key = key.unwrap_or_default();
+    match answer {
+        Inserted::New { id, .. } => Ok((id, true)),
+        Inserted::Duplicate {
+            holder: Some(holder),
+        } if scope.is_everything() => Ok((holder, false)),
+        Inserted::Duplicate {
+            holder: Some(holder),
+        } => match api.instance(scope, holder).await {
+            Ok(_) => Ok((holder, false)),
+            Err(_) => Err(Problem::new(
+                Code::Conflict,
+                format!("the key {key:?} is held by another instance"),
+            )),
+        },
+        Inserted::Duplicate { holder: None } => Err(Problem::new(
+            Code::Conflict,
+            format!("the instance that held the key {key:?} ended meanwhile; send it again"),
+        )),
+    }
+}
+
+fn take_idempotency_key(body: &mut NewBody, headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(given) = headers.get("idempotency-key") else {
+        return Ok(());
+    };
+    let given = given
+        .to_str()
+        .map_err(|_| Problem::invalid("the Idempotency-Key is not plain text"))?;
+    if body.key.is_some() {
+        let detail = "there are a key and an Idempotency-Key; one of them makes the instance unique, leave the other out";
+        return Err(Problem::invalid(detail));
+    }
+    body.key = Some(given.to_owned());
+    body.unique_in = Some(Scope::FOREVER.statuses().collect());
+    Ok(())
+}
+
+/// The row of a body, if it can be stored and the caller may store it.
+fn row(body: NewBody, offers: &Offers, scope: &TokenScope) -> Result<NewInstance, Problem> {
+    let start = start(&body)?;
+    let (version, queue) = offers.complete(&body);
+    let mut row = NewInstance::new(body.machine, body.step, body.state)
+        .version(version)
+        .queue(queue)
+        .priority(body.priority)
+        .start(start);
+    row.partition_key = body.partition_key;
+    match (body.key, body.unique_in) {
+        (Some(key), None) => row = row.correlation_key(key),
+        (Some(key), Some(statuses)) => row = row.correlation(key, Scope::of(statuses)?),
+        (None, Some(_)) => {
+            return Err(Problem::invalid(
+                "unique_in says how long a key is held, and there is no key",
+            ));
+        }
+        (None, None) => {}
+    }
+    row.check()?;
+    if !scope.has_machine(&row.machine) || !scope.has_queue(&row.queue) {
+        let detail = format!(
+            "this token may not start {:?} in the queue {:?}",
+            row.machine, row.queue
+        );
+        return Err(Problem::new(Code::Forbidden, detail));
+    }
+    Ok(row)
+}
+
+fn start(body: &NewBody) -> Result<Start, Problem> {
+    match (body.delay_ms, body.eligible_at.as_deref()) {
+        (None, None) => Ok(Start::Now),
+        (Some(delay), None) => Ok(Start::After(Duration::from_millis(delay))),
+        (None, Some(text)) => time::read(text).map(Start::At).ok_or_else(|| {
+            Problem::invalid(format!(
+                "eligible_at is {text:?}, which is no moment like 2026-11-16T14:20:00Z"
+            ))
+        }),
+        (Some(_), Some(_)) => Err(Problem::invalid(
+            "there are delay_ms and eligible_at; give one of them",
+        )),
+    }
+}
+
+/// What running workers say about machines: fills in what a caller leaves out.
+struct Offers(Vec<Worker>);
+
+impl Offers {
+    /// Asked for only when something is left out.
+    async fn of<'a>(
+        api: &Api,
+        bodies: impl IntoIterator<Item = &'a NewBody>,
+    ) -> Result<Offers, Problem> {
+        let mut bodies = bodies.into_iter();
+        let is_needed = bodies.any(|body| body.version.is_none() || body.queue.is_none());
+        let workers = if is_needed {
+            api.client.workers().await?
+        } else {
+            Vec::new()
+        };
+        Ok(Offers(workers))
+    }
+
+    fn complete(&self, body: &NewBody) -> (i32, String) {
+        let newest = MachineOffer::among(&self.0, &body.machine, body.version);
+        let version = body
+            .version
+            .or(newest.map(|offer| offer.version))
+            .unwrap_or(1);
+        let queue = body
+            .queue
+            .clone()
+            .or_else(|| newest.map(|offer| offer.queue.clone()));
+        (version, queue.unwrap_or_else(|| "default".into()))
+    }
+}

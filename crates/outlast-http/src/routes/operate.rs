@@ -1,0 +1,170 @@
+//! What people do to one instance: retry and delete; and the record of it. How it is ended is in `ending`.
+
+use crate::api::Api;
+use crate::auth::Caller;
+use crate::extract::{Id, MayOperate, MayRead, OptionalBody, Query};
+use crate::problem::{Code, Problem, ProblemBody};
+use crate::time::Moment;
+use axum::Json;
+use axum::extract::State;
+use outlast_core::{DeleteAnswer, Note, Operation, RetryAnswer, Status, Verb};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Why something is done.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[schema(as = Reason)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ReasonBody {
+    /// Recorded with the operation.
+    pub(crate) reason: Option<String>,
+}
+
+/// Why something is done.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+pub(crate) struct ReasonParams {
+    /// Recorded with the operation.
+    reason: Option<String>,
+}
+
+/// What was done.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Answer)]
+pub(crate) struct AnswerBody {
+    /// `retried` or `deleted`.
+    answer: &'static str,
+}
+
+/// What operators did.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Operations)]
+pub(crate) struct OperationsBody {
+    /// Newest first.
+    operations: Vec<OperationBody>,
+}
+
+/// Something an operator did, or a parent to its children.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Operation)]
+pub(crate) struct OperationBody {
+    /// They grow.
+    #[schema(example = "42")]
+    id: String,
+    /// `cancel`, `terminate`, `retry`, `pause`, `resume` or `delete`.
+    #[schema(value_type = String)]
+    verb: Verb,
+    instance: Option<String>,
+    queue: Option<String>,
+    /// Who: the name of the token, or `parent`.
+    by: String,
+    reason: Option<String>,
+    /// The parent because of which it was done: its end, its join, or a tree that was ended.
+    cause: Option<String>,
+    /// What the instance was before.
+    #[schema(value_type = Option<crate::shape::StatusWord>)]
+    status_before: Option<Status>,
+    at: Moment,
+}
+
+/// What an operator's verb is recorded with.
+pub(crate) fn note(caller: &Caller, reason: Option<String>) -> Note {
+    Note {
+        by: caller.name.clone(),
+        reason: reason.filter(|reason| !reason.is_empty()),
+    }
+}
+
+/// Starts a failed or cancelled instance again at the step where it ended.
+#[utoipa::path(
+    post, path = "/v1/instances/{id}/retry", tag = "operations", operation_id = "retry_instance",
+    params(("id" = String, Path)), request_body = Option<ReasonBody>,
+    responses((status = 200, description = "The instance runs again.", body = AnswerBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn retry(
+    State(api): State<Arc<Api>>,
+    MayOperate(caller): MayOperate,
+    Id(id): Id,
+    OptionalBody(body): OptionalBody<ReasonBody>,
+) -> Result<Json<AnswerBody>, Problem> {
+    api.instance(&caller.scope, id).await?;
+    match api.client.retry(id, note(&caller, body.reason)).await? {
+        RetryAnswer::Retried => Ok(Json(AnswerBody { answer: "retried" })),
+        RetryAnswer::NotEndedBadly(status) => {
+            let detail = format!(
+                "instance {id} is {status}; what has failed or was cancelled can be retried"
+            );
+            Err(Problem::new(Code::NotFailed, detail))
+        }
+        RetryAnswer::NotFound => Err(Problem::no_instance(id)),
+    }
+}
+
+/// Removes an instance that has ended.
+#[utoipa::path(
+    delete, path = "/v1/instances/{id}", tag = "operations", operation_id = "delete_instance",
+    params(("id" = String, Path), ReasonParams),
+    responses((status = 200, description = "The instance is removed.", body = AnswerBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn delete(
+    State(api): State<Arc<Api>>,
+    MayOperate(caller): MayOperate,
+    Id(id): Id,
+    Query(params, _): Query<ReasonParams>,
+) -> Result<Json<AnswerBody>, Problem> {
+    api.instance(&caller.scope, id).await?;
+    match api.client.delete(id, note(&caller, params.reason)).await? {
+        DeleteAnswer::Deleted => Ok(Json(AnswerBody { answer: "deleted" })),
+        DeleteAnswer::NotEnded(status) => {
+            let detail = format!("instance {id} is {status}; cancel or terminate it first");
+            Err(Problem::new(Code::NotEnded, detail))
+        }
+        DeleteAnswer::ParentLives(_) => {
+            let detail =
+                format!("the parent of instance {id} has not ended and may still read its result");
+            Err(Problem::new(Code::NotEnded, detail))
+        }
+        DeleteAnswer::Cascading => {
+            let detail = format!(
+                "the children of instance {id} are still to be told of its end; try again in a moment"
+            );
+            Err(Problem::new(Code::Conflict, detail))
+        }
+        DeleteAnswer::NotFound => Err(Problem::no_instance(id)),
+    }
+}
+
+/// What operators, or its parent, did to an instance, newest first.
+#[utoipa::path(
+    get, path = "/v1/instances/{id}/operations", tag = "operations", operation_id = "list_operations",
+    params(("id" = String, Path)),
+    responses((status = 200, description = "The operations, newest first.", body = OperationsBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn operations(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Id(id): Id,
+) -> Result<Json<OperationsBody>, Problem> {
+    api.instance(&caller.scope, id).await?;
+    let operations = api.client.operations(Some(id)).await?;
+    Ok(Json(OperationsBody {
+        operations: operations.into_iter().map(OperationBody::of).collect(),
+    }))
+}
+
+impl OperationBody {
+    pub(crate) fn of(operation: Operation) -> OperationBody {
+        OperationBody {
+            id: operation.id.to_string(),
+            verb: operation.verb,
+            instance: operation.instance.map(|id| id.to_string()),
+            queue: operation.queue,
+            by: operation.by,
+            reason: operation.reason,
+            cause: operation.cause.map(|parent| parent.to_string()),
+            status_before: operation.status_before,
+            at: Moment(operation.at),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Waiting for an instance: a long poll.
+
+use super::instances::whole;
+use crate::api::Api;
+use crate::auth::Caller;
+use crate::extract::{Id, MayRead, Path, Query};
+use crate::limits::WAIT_MAX;
+use crate::problem::{Code, Problem, ProblemBody};
+use crate::query::number;
+use crate::read_budget::InRoom;
+use crate::serve::Stopping;
+use crate::shape::InstanceBody;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use outlast::{InstanceId, WaitError};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long to wait, and for what.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+pub(crate) struct WaitParams {
+    /// At most so long; 30,000, which is also the most, if not given.
+    #[param(value_type = Option<u64>)]
+    timeout_ms: Option<String>,
+    /// `ended`, or `settled`: until nothing happens to it without a signal, a child or the time.
+    until: Option<String>,
+}
+
+/// What waiting has come to.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Waited)]
+pub(crate) struct WaitedBody {
+    /// Whether it came to that; else the time was up.
+    reached: bool,
+    instance: InstanceBody,
+}
+
+/// Waits until an instance has ended, or the time is up.
+#[utoipa::path(
+    get, path = "/v1/instances/{id}/wait", tag = "instances", operation_id = "wait_for_instance",
+    params(("id" = String, Path), WaitParams),
+    responses((status = 200, description = "The instance after the wait; `reached` is false when the time was up first.", body = WaitedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn wait(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Id(id): Id,
+    Query(params, _): Query<WaitParams>,
+    stopping: Option<Extension<Stopping>>,
+) -> Result<Response, Problem> {
+    wait_for(&api, &caller, id, &params, stopping).await
+}
+
+/// Waits until the instance that holds a correlation key has ended, else the latest that held it, or the time is up.
+///
+/// The key is looked up once: an instance that takes it afterwards is not waited for.
+#[utoipa::path(
+    get, path = "/v1/machines/{machine}/keys/{key}/wait", tag = "instances", operation_id = "wait_for_holder",
+    params(("machine" = String, Path), ("key" = String, Path), WaitParams),
+    responses((status = 200, description = "The instance as it is now, and whether it is where it was waited for.", body = WaitedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn wait_by_key(
+    State(api): State<Arc<Api>>,
+    MayRead(caller): MayRead,
+    Path((machine, key)): Path<(String, String)>,
+    Query(params, _): Query<WaitParams>,
+    stopping: Option<Extension<Stopping>>,
+) -> Result<Response, Problem> {
+    let id = api.by_key(&caller.scope, &machine, &key).await?.id;
+    wait_for(&api, &caller, id, &params, stopping).await
+}
+
+async fn wait_for(
+    api: &Api,
+    caller: &Caller,
+    id: InstanceId,
+    params: &WaitParams,
+    stopping: Option<Extension<Stopping>>,
+) -> Result<Response, Problem> {
+    let timeout = number("timeout_ms", params.timeout_ms.as_deref())?;
+    let timeout = timeout.map_or(WAIT_MAX, Duration::from_millis);
+    if timeout > WAIT_MAX {
+        return Err(Problem::invalid(format!(
+            "timeout_ms is {}; the most is {}",
+            timeout.as_millis(),
+            WAIT_MAX.as_millis()
+        )));
+    }
+    let until_ended = match params.until.as_deref() {
+        None | Some("ended") => true,
+        Some("settled") => false,
+        Some(other) => {
+            return Err(Problem::invalid(format!(
+                "until {other:?} is neither ended nor settled"
+            )));
+        }
+    };
+    api.instance(&caller.scope, id).await?;
+    let _place = api.waits.try_acquire().map_err(|_| {
+        Problem::new(
+            Code::TooManyStreams,
+            "as many long polls are open as may be; try again later",
+        )
+    })?;
+    let waiting = async {
+        match until_ended {
+            true => api.client.wait_ended(id, timeout).await,
+            false => api.client.wait_settled(id, timeout).await,
+        }
+    };
+    let stopped = async {
+        match stopping {
+            Some(Extension(stopping)) => stopping.stopped().await,
+            None => std::future::pending().await,
+        }
+    };
+    let waited = tokio::select! {
+        waited = waiting => waited,
+        // Who waits is told how it stands, and asks whoever serves next.
+        () = stopped => Err(WaitError::TimedOut(Box::new(api.instance(&caller.scope, id).await?))),
+    };
+    // What was found is dropped and read again when there is room for it: many may be told of one end at once.
+    let reached = match waited {
+        Ok(instance) => {
+            drop(instance);
+            true
+        }
+        Err(WaitError::TimedOut(instance)) => {
+            drop(instance);
+            false
+        }
+        Err(WaitError::NotFound) => return Err(Problem::no_instance(id)),
+        Err(WaitError::Store(error)) => return Err(error.into()),
+        Err(error) => return Err(Problem::new(Code::Internal, error.to_string())),
+    };
+    let room = api.room().await?;
+    let instance = api.instance(&caller.scope, id).await?;
+    let answer = Json(WaitedBody {
+        reached,
+        instance: whole(api, &caller.scope, instance).await?,
+    });
+    InRoom::answer(answer.into_response(), room).await
+}

@@ -1,0 +1,226 @@
+//! Looking within a token's reach: what is outside is as if it were not there.
+
+use crate::api::Api;
+use crate::auth::TokenScope;
+use crate::limits::LOOKS_MAX;
+use crate::problem::{Code, Problem};
+use crate::query::FilterParams;
+use outlast_core::limits::PAGE_MAX;
+use outlast_core::{Count, Filter, Instance, InstanceId, ListRequest, Target, Timestamp};
+
+/// A page of what fits and may be seen.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) instances: Vec<Instance>,
+    /// Where to go on, if there may be more.
+    pub(crate) next: Option<InstanceId>,
+    /// Whether the page is full, or nothing is left: else looking was given up for now.
+    pub(crate) scanned_all: bool,
+}
+
+/// What a page is asked with.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) filter: Filter,
+    pub(crate) before: Option<InstanceId>,
+    pub(crate) limit: usize,
+    /// Whether states and results are read.
+    pub(crate) values: bool,
+}
+
+impl Api {
+    /// The instance, if there is one within reach.
+    pub(crate) async fn instance(
+        &self,
+        scope: &TokenScope,
+        id: InstanceId,
+    ) -> Result<Instance, Problem> {
+        let found = self.client.get(id).await?;
+        let found = found.filter(|instance| scope.has(instance));
+        found.ok_or_else(|| Problem::no_instance(id))
+    }
+
+    /// The instance that holds a correlation key, else the latest that held it, if there is one within reach.
+    pub(crate) async fn by_key(
+        &self,
+        scope: &TokenScope,
+        machine: &str,
+        key: &str,
+    ) -> Result<Instance, Problem> {
+        let found = self.holder(scope, machine, key).await?;
+        let nobody = || {
+            Problem::new(
+                Code::NotFound,
+                format!("no stored instance of {machine:?} holds or held the key {key:?}"),
+            )
+        };
+        found.ok_or_else(nobody)
+    }
+
+    /// The instance that holds a correlation key, else the latest that held it, if that is within reach.
+    pub(crate) async fn holder(
+        &self,
+        scope: &TokenScope,
+        machine: &str,
+        key: &str,
+    ) -> Result<Option<Instance>, Problem> {
+        Filter::check_holder(machine, key)?;
+        let target = Target::Key {
+            machine: machine.to_owned(),
+            key: key.to_owned(),
+        };
+        let found = self.client.get(target).await?;
+        Ok(found.filter(|instance| scope.has(instance)))
+    }
+
+    /// The filter of a request; the database is asked for the time only where that matters.
+    pub(crate) async fn filter(&self, params: &FilterParams) -> Result<Filter, Problem> {
+        let now = if params.needs_now() {
+            self.client.now().await?
+        } else {
+            Timestamp(0)
+        };
+        params.filter(now)
+    }
+
+    /// A page of instances, newest first, of those that `fits` agrees to.
+    pub(crate) async fn page(
+        &self,
+        scope: &TokenScope,
+        wanted: Wanted,
+        fits: impl Fn(&Instance) -> bool,
+    ) -> Result<Found, Problem> {
+        let Some(filter) = narrowed(&wanted.filter, scope) else {
+            return Ok(Found {
+                scanned_all: true,
+                ..Found::default()
+            });
+        };
+        let mut found = Found {
+            next: wanted.before,
+            ..Found::default()
+        };
+        for _ in 0..LOOKS_MAX {
+            let request = ListRequest {
+                filter: filter.clone(),
+                before: found.next,
+                limit: wanted.limit.min(PAGE_MAX),
+                values: wanted.values,
+            };
+            let page = self.client.list(request).await?;
+            found.next = page.next;
+            let missing = wanted.limit - found.instances.len();
+            let mut fitting = page
+                .instances
+                .into_iter()
+                .filter(|it| scope.has(it) && fits(it));
+            found.instances.extend(fitting.by_ref().take(missing));
+            if fitting.next().is_some() {
+                found.next = found.instances.last().map(|last| last.id);
+            }
+            found.scanned_all = found.next.is_none() || found.instances.len() == wanted.limit;
+            // A page with values may end with its bytes. Several of them would be more than one may have.
+            let has_enough = wanted.values && !found.instances.is_empty();
+            if found.scanned_all || has_enough {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// How many fit and may be seen.
+    pub(crate) async fn count(
+        &self,
+        scope: &TokenScope,
+        filter: &Filter,
+    ) -> Result<Count, Problem> {
+        let mut total = Count::Exactly(0);
+        for part in parts(filter, scope) {
+            total = sum(total, self.client.count(part).await?);
+        }
+        Ok(total)
+    }
+}
+
+/// The filter with what the reach adds where that is one name; `None` when they have nothing in common.
+fn narrowed(filter: &Filter, scope: &TokenScope) -> Option<Filter> {
+    let mut parts = parts(filter, scope);
+    match parts.len() {
+        0 => None,
+        1 => parts.pop(),
+        _ => Some(filter.clone()),
+    }
+}
+
+/// Filters that together fit exactly what is within reach, and no instance twice.
+fn parts(filter: &Filter, scope: &TokenScope) -> Vec<Filter> {
+    let names =
+        |given: &Option<String>, allowed: &Option<std::collections::BTreeSet<String>>| match (
+            given, allowed,
+        ) {
+            (Some(name), Some(allowed)) if !allowed.contains(name) => Vec::new(),
+            (None, Some(allowed)) => allowed.iter().cloned().map(Some).collect(),
+            (given, _) => vec![given.clone()],
+        };
+    let queues = names(&filter.queue, &scope.queues);
+    let mut parts = Vec::new();
+    for machine in names(&filter.machine, &scope.machines) {
+        for queue in &queues {
+            parts.push(Filter {
+                machine: machine.clone(),
+                queue: queue.clone(),
+                ..filter.clone()
+            });
+        }
+    }
+    parts
+}
+
+/// Two counts as one.
+pub(crate) fn sum(one: Count, other: Count) -> Count {
+    match (one, other) {
+        (Count::Exactly(one), Count::Exactly(other)) => Count::Exactly(one + other),
+        (
+            Count::Exactly(one) | Count::AtLeast(one),
+            Count::Exactly(other) | Count::AtLeast(other),
+        ) => Count::AtLeast(one + other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(machines: &[&str], queues: &[&str]) -> TokenScope {
+        let names = |names: &[&str]| {
+            (!names.is_empty()).then(|| names.iter().map(|name| (*name).to_owned()).collect())
+        };
+        TokenScope {
+            machines: names(machines),
+            queues: names(queues),
+        }
+    }
+
+    #[test]
+    fn a_filter_and_a_reach_meet_in_what_both_have() {
+        let of = |machine: Option<&str>| Filter {
+            machine: machine.map(str::to_owned),
+            ..Filter::default()
+        };
+        assert_eq!(parts(&of(None), &scope(&[], &[])), vec![of(None)]);
+        assert_eq!(
+            parts(&of(Some("a")), &scope(&["a", "b"], &[])),
+            vec![of(Some("a"))]
+        );
+        assert_eq!(parts(&of(Some("c")), &scope(&["a", "b"], &[])), vec![]);
+        assert_eq!(parts(&of(None), &scope(&["a", "b"], &["x", "y"])).len(), 4);
+        assert_eq!(
+            narrowed(&of(None), &scope(&["a"], &[])),
+            Some(of(Some("a")))
+        );
+        assert_eq!(
+            narrowed(&of(None), &scope(&["a", "b"], &[])),
+            Some(of(None))
+        );
+    }
+}

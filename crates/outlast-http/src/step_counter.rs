@@ -1,0 +1,366 @@
+//! Keeps an eye on everything while somebody looks: counts the table in slices, in the background, and remembers.
+//!
+//! Nothing runs while nobody asks. While somebody does, it takes at most a fifth of one connection's time, however large
+//! the table is: a small one is counted anew every second, a large one when its turn is done.
+
+use crate::limits::{MINUTE, WINDOW_MINUTES};
+use crate::problem::{Code, Problem};
+use outlast::Client;
+use outlast_core::limits::STEP_COUNT_MAX;
+use outlast_core::{
+    InstanceId, QueueSummary, Result, RunStats, StepCount, StepCountRequest, Timestamp, Worker,
+    minute_of,
+};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// How long after the last question it goes on.
+const IDLE: Duration = Duration::from_secs(60);
+/// How often what is small is looked at.
+const EVERY: Duration = Duration::from_secs(1);
+/// How long one go at the table lasts, about.
+const GO: Duration = Duration::from_millis(100);
+/// How long it rests, for each part that it works.
+const REST: u32 = 4;
+/// Shortest and longest rest.
+const REST_MIN: Duration = Duration::from_millis(20);
+const REST_MAX: Duration = Duration::from_secs(30);
+/// What is older than this is not told as news.
+const STALE: Duration = Duration::from_secs(60);
+/// How long a question waits for the first answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Everything at a glance, as it was not long ago.
+#[derive(Clone, Debug)]
+pub(crate) struct Glance {
+    taken: Instant,
+    /// The database's moment.
+    pub(crate) now: Timestamp,
+    pub(crate) queues: Vec<QueueSummary>,
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) stats: RunStats,
+    /// Where instances stand.
+    pub(crate) standings: Arc<Vec<StepCount>>,
+    /// When counting them began.
+    pub(crate) surveyed_at: Timestamp,
+    /// Whether all of them were counted; else it is the first time and under way.
+    pub(crate) complete: bool,
+}
+
+impl Glance {
+    /// Steps started in a minute from a queue, over the minute that runs and the one before.
+    pub(crate) fn rate(&self, queue: &str) -> Option<f64> {
+        let this_minute = minute_of(self.now);
+        let recent = self
+            .stats
+            .delays
+            .iter()
+            .filter(|delays| delays.queue == queue);
+        let recent = recent.filter(|delays| delays.minute.0 >= this_minute.0 - MINUTE);
+        let started: u64 = recent.map(|delays| delays.count).sum();
+        let seconds = 60.0 + self.now.since(this_minute).as_secs_f64();
+        let known = self.stats.delays.iter().any(|delays| delays.queue == queue);
+        known.then(|| (started as f64 / seconds * 600.0).round() / 10.0)
+    }
+}
+
+/// Answers with a [`Glance`].
+#[derive(Debug)]
+pub(crate) struct StepCounter {
+    client: Client,
+    asked: Mutex<Asked>,
+    glances: watch::Sender<Option<Arc<Glance>>>,
+}
+
+#[derive(Debug)]
+struct Asked {
+    last: Instant,
+    task: Option<JoinHandle<()>>,
+}
+
+impl StepCounter {
+    pub(crate) fn new(client: Client) -> Arc<StepCounter> {
+        let asked = Asked {
+            last: Instant::now(),
+            task: None,
+        };
+        Arc::new(StepCounter {
+            client,
+            asked: Mutex::new(asked),
+            glances: watch::Sender::new(None),
+        })
+    }
+
+    /// What there is to see. The first who asks waits until there is something.
+    pub(crate) async fn glance(self: &Arc<StepCounter>) -> Result<Arc<Glance>, Problem> {
+        self.wake();
+        let mut glances = self.glances.subscribe();
+        let fresh =
+            glances.wait_for(|glance| glance.as_ref().is_some_and(|it| it.taken.elapsed() < STALE));
+        let unavailable = || {
+            Problem::new(
+                Code::Unavailable,
+                "the database has not answered for a while; try again",
+            )
+        };
+        let glance = tokio::time::timeout(PATIENCE, fresh)
+            .await
+            .map_err(|_| unavailable())?;
+        let glance = glance.map_err(|_| unavailable())?;
+        glance.clone().ok_or_else(unavailable)
+    }
+
+    /// Starts looking, unless that is under way.
+    fn wake(self: &Arc<StepCounter>) {
+        let mut asked = lock(&self.asked);
+        asked.last = Instant::now();
+        // It also ends with its runtime.
+        if asked.task.as_ref().is_none_or(JoinHandle::is_finished) {
+            asked.task = Some(tokio::spawn(run(Arc::downgrade(self))));
+        }
+    }
+
+    /// Whether nobody has asked for long. Under the lock: who asks after this starts anew.
+    fn is_over(&self, now: Instant) -> bool {
+        let mut asked = lock(&self.asked);
+        let is_over = now.saturating_duration_since(asked.last) >= IDLE;
+        if is_over {
+            asked.task = None;
+        }
+        is_over
+    }
+}
+
+async fn run(step_counter: Weak<StepCounter>) {
+    let mut looking = Looking::default();
+    loop {
+        let Some(step_counter) = step_counter
+            .upgrade()
+            .filter(|step_counter| !step_counter.is_over(Instant::now()))
+        else {
+            return;
+        };
+        let begun = Instant::now();
+        let rest = match looking.run_once(&step_counter.client).await {
+            Ok(glance) => {
+                step_counter.glances.send_replace(Some(Arc::new(glance)));
+                looking.rest(begun.elapsed())
+            }
+            Err(error) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "the survey could not go on"
+                );
+                EVERY
+            }
+        };
+        drop(step_counter);
+        tokio::time::sleep(rest).await;
+    }
+}
+
+/// A walk over the table, and what it has seen.
+#[derive(Debug, Default)]
+struct Looking {
+    small: Option<Small>,
+    walk: Walk,
+    complete: Option<(Timestamp, Arc<Vec<StepCount>>)>,
+}
+
+/// What is small enough to be looked at as a whole.
+#[derive(Debug)]
+struct Small {
+    taken: Instant,
+    now: Timestamp,
+    queues: Vec<QueueSummary>,
+    workers: Vec<Worker>,
+    stats: RunStats,
+}
+
+#[derive(Debug, Default)]
+struct Walk {
+    begun_at: Option<Timestamp>,
+    after: Option<InstanceId>,
+    seen: BTreeMap<(String, i32, String, &'static str), StepCount>,
+}
+
+impl Looking {
+    async fn run_once(&mut self, client: &Client) -> Result<Glance> {
+        let small = match self
+            .small
+            .take()
+            .filter(|small| small.taken.elapsed() < EVERY)
+        {
+            Some(small) => small,
+            None => Small::look(client).await?,
+        };
+        let begun_at = *self.walk.begun_at.get_or_insert(small.now);
+        let begun = Instant::now();
+        while begun.elapsed() < GO {
+            if self.walk.go_on(client).await? {
+                let walk = std::mem::take(&mut self.walk);
+                self.complete = Some((begun_at, Arc::new(walk.standings())));
+                break;
+            }
+        }
+        let (surveyed_at, standings) = match &self.complete {
+            Some((at, standings)) => (*at, standings.clone()),
+            None => (begun_at, Arc::new(self.walk.standings_so_far())),
+        };
+        let glance = Glance {
+            taken: small.taken,
+            now: small.now,
+            queues: small.queues.clone(),
+            workers: small.workers.clone(),
+            stats: small.stats.clone(),
+            standings,
+            surveyed_at,
+            complete: self.complete.is_some(),
+        };
+        self.small = Some(small);
+        Ok(glance)
+    }
+
+    /// How long to rest after so much work: until the next second when the walk is done.
+    fn rest(&self, worked: Duration) -> Duration {
+        let is_done = self.walk.begun_at.is_none();
+        let least = if is_done { EVERY } else { REST_MIN };
+        (worked * REST).clamp(least, REST_MAX)
+    }
+}
+
+impl Small {
+    async fn look(client: &Client) -> Result<Small> {
+        let now = client.now().await?;
+        let since = Timestamp(minute_of(now).0 - WINDOW_MINUTES * MINUTE);
+        Ok(Small {
+            taken: Instant::now(),
+            now,
+            queues: client.queues().await?,
+            workers: client.workers().await?,
+            stats: client.run_stats(since).await?,
+        })
+    }
+}
+
+impl Walk {
+    /// Looks at one slice; whether it was the last.
+    async fn go_on(&mut self, client: &Client) -> Result<bool> {
+        let request = StepCountRequest {
+            after: self.after,
+            limit: STEP_COUNT_MAX,
+        };
+        let survey = client.count_by_step(request).await?;
+        for standing in survey.groups {
+            let place = (
+                standing.machine.clone(),
+                standing.version,
+                standing.step.clone(),
+                standing.status.as_str(),
+            );
+            match self.seen.get_mut(&place) {
+                Some(seen) => seen.add(&standing),
+                None => {
+                    self.seen.insert(place, standing);
+                }
+            }
+        }
+        self.after = survey.next;
+        Ok(self.after.is_none())
+    }
+
+    fn standings(self) -> Vec<StepCount> {
+        self.seen.into_values().collect()
+    }
+
+    fn standings_so_far(&self) -> Vec<StepCount> {
+        self.seen.values().cloned().collect()
+    }
+}
+
+/// What this lock guards is whole between any two statements.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+    use super::*;
+    use outlast::Sqlite;
+    use outlast_core::{Json, NewInstance, Status};
+
+    fn step_counter() -> Arc<StepCounter> {
+        StepCounter::new(Client::new(Sqlite::in_memory().unwrap()))
+    }
+
+    #[tokio::test]
+    async fn it_is_over_a_minute_after_the_last_question_and_not_before() {
+        let step_counter = step_counter();
+        let begun = Instant::now();
+        step_counter.wake();
+        assert!(!step_counter.is_over(begun + IDLE / 2));
+        let again = Instant::now();
+        step_counter.wake();
+        assert!(!step_counter.is_over(again), "somebody has just asked");
+        assert!(step_counter.is_over(Instant::now() + IDLE));
+        assert!(
+            lock(&step_counter.asked).task.is_none(),
+            "who asks now starts anew"
+        );
+    }
+
+    #[tokio::test]
+    async fn it_ends_with_the_router_it_belongs_to() {
+        let step_counter = step_counter();
+        step_counter.glance().await.unwrap();
+        let task = lock(&step_counter.asked).task.take().unwrap();
+        drop(step_counter);
+        task.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_table_of_several_slices_is_counted_whole() {
+        let step_counter = step_counter();
+        let many = STEP_COUNT_MAX * 2 + 7;
+        let rows = (0..many).map(|_| NewInstance::new("m", "s", Json::null()));
+        step_counter
+            .client
+            .insert_rows(rows.collect())
+            .await
+            .unwrap();
+        let mut looking = Looking::default();
+        let glance = loop {
+            let glance = looking.run_once(&step_counter.client).await.unwrap();
+            if glance.complete {
+                break glance;
+            }
+        };
+        let [standing] = glance.standings.as_slice() else {
+            panic!("{:?}", glance.standings);
+        };
+        assert_eq!(standing.instances, many as u64);
+        assert_eq!(standing.status, Status::Runnable);
+    }
+
+    #[test]
+    fn it_rests_four_times_as_long_as_it_works() {
+        let mut looking = Looking::default();
+        assert_eq!(
+            looking.rest(Duration::from_millis(3)),
+            EVERY,
+            "the walk is done"
+        );
+        assert_eq!(looking.rest(Duration::from_secs(1)), Duration::from_secs(4));
+        looking.walk.begun_at = Some(Timestamp(0));
+        assert_eq!(
+            looking.rest(Duration::from_millis(100)),
+            Duration::from_millis(400)
+        );
+        assert_eq!(looking.rest(Duration::from_secs(60)), REST_MAX);
+    }
+}

@@ -1,0 +1,167 @@
+//! How the server and the schema are: asked here, judged in `judging`.
+
+mod judging;
+
+use crate::error::Failure;
+use crate::inspect::{COUNTED_MAX, counted};
+use crate::migrate::SCHEMA_VERSION;
+use crate::row::{column, duration, time};
+use crate::session::Session;
+use crate::statement::{self, Call, value};
+use crate::tx_settings::TxKind;
+use judging::{Holder, Server, Space};
+use outlast_core::{Finding, OVERDUE_AFTER, Result, StoredTimes, Timestamp, limits, micros};
+use std::time::{Duration, SystemTime};
+use tokio_postgres::Row;
+
+/// How many open transactions are looked at.
+const HOLDERS_MAX: i64 = 100;
+
+pub(crate) async fn examine_database(session: &Session) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    let asked = SystemTime::now();
+    if let Some(server) = first(session, statement::EXAMINE_SERVER.with([]), server).await? {
+        findings.extend(server.findings());
+        findings.push(judging::clocks(asked, SystemTime::now(), server.clock));
+    }
+    let holders = statement::EXAMINE_HOLDERS.with([value(HOLDERS_MAX)]);
+    if let Some(holders) = ask(session, holders, holder).await? {
+        findings.extend(judging::holders(&holders));
+    }
+    if let Some(space) = first(session, statement::EXAMINE_TABLE.with([]), space).await? {
+        findings.extend(space.findings());
+    }
+    let leases = statement::EXAMINE_LEASES.with([value(COUNTED_MAX)]);
+    findings.extend(first(session, leases, stuck_leases).await?);
+    let timers = statement::EXAMINE_TIMERS.with([value(COUNTED_MAX), value(micros(OVERDUE_AFTER))]);
+    findings.extend(first(session, timers, overdue_timers).await?);
+    let looked = i64::try_from(limits::EXAMINED_MAX).unwrap_or(i64::MAX);
+    let times = [value(looked), value(micros(limits::AHEAD_MAX))];
+    findings.extend(first(session, statement::EXAMINE_TIMES.with(times), stored_times).await?);
+    let schema = statement::EXAMINE_SCHEMA.with([]);
+    findings.extend(first(session, schema, schema_version).await?);
+    Ok(findings)
+}
+
+async fn first<T: Send>(
+    session: &Session,
+    call: Call<'_>,
+    read: impl Fn(&Row) -> Result<T, Failure> + Send + Sync,
+) -> Result<Option<T>> {
+    let rows = ask(session, call, read).await?;
+    Ok(rows.and_then(|rows| rows.into_iter().next()))
+}
+
+/// One question in a transaction of its own; none when the role may not ask it.
+async fn ask<T: Send>(
+    session: &Session,
+    call: Call<'_>,
+    read: impl Fn(&Row) -> Result<T, Failure> + Send + Sync,
+) -> Result<Option<Vec<T>>> {
+    let call = std::slice::from_ref(&call);
+    let read = &read;
+    let once = || {
+        let asked = async move {
+            match session.transact(TxKind::Inspect, call).await {
+                Ok(answers) => {
+                    let rows = answers[0].iter().map(read).collect::<Result<_, _>>();
+                    rows.map(Some)
+                }
+                Err(failure) if failure.is_forbidden() => Ok(None),
+                Err(failure) => Err(failure),
+            }
+        };
+        Box::pin(asked) as _
+    };
+    session.retry("examine", once).await
+}
+
+fn server(row: &Row) -> Result<Server, Failure> {
+    let is_on = |name| column::<String>(row, name).map(|word| word == "on");
+    Ok(Server {
+        version: column(row, "version")?,
+        version_text: column(row, "version_text")?,
+        is_standby: column(row, "is_standby")?,
+        is_read_only: is_on("read_only")?,
+        isolation: column(row, "isolation")?,
+        synchronous_commit: column(row, "synchronous_commit")?,
+        fsync: is_on("fsync")?,
+        full_page_writes: is_on("full_page_writes")?,
+        autovacuum: is_on("autovacuum")?,
+        connections: column::<Option<i64>>(row, "connections")?.unwrap_or_default(),
+        connections_max: column(row, "connections_max")?,
+        transactions: column(row, "transactions")?,
+        clock: time(row, "clock")?,
+    })
+}
+
+fn holder(row: &Row) -> Result<Holder, Failure> {
+    Ok(Holder {
+        kind: column(row, "kind")?,
+        name: column(row, "name")?,
+        open: column::<Option<f64>>(row, "seconds")?.map(seconds),
+        is_idle: column::<Option<bool>>(row, "is_idle")?.unwrap_or_default(),
+        keeps_rows: column(row, "keeps_rows")?,
+    })
+}
+
+fn space(row: &Row) -> Result<Space, Failure> {
+    Ok(Space {
+        live: column(row, "live")?,
+        dead: column(row, "dead")?,
+        vacuumed: column::<Option<f64>>(row, "vacuumed_seconds")?.map(seconds),
+        table_bytes: column::<i64>(row, "table_bytes")?.unsigned_abs(),
+        index_bytes: column::<i64>(row, "index_bytes")?.unsigned_abs(),
+    })
+}
+
+fn stuck_leases(row: &Row) -> Result<Finding, Failure> {
+    let workers: i64 = column(row, "workers")?;
+    let claims = counted(column(row, "claims")?);
+    let longest = longest(row)?;
+    Ok(Finding::stuck_leases(
+        claims,
+        workers.unsigned_abs(),
+        longest,
+    ))
+}
+
+fn overdue_timers(row: &Row) -> Result<Finding, Failure> {
+    let overdue = counted(column(row, "instances")?);
+    Ok(Finding::overdue_timers(overdue, longest(row)?))
+}
+
+fn stored_times(row: &Row) -> Result<Finding, Failure> {
+    let count = |name| column::<i64>(row, name).map(i64::unsigned_abs);
+    let furthest = column::<Option<i64>>(row, "furthest_us")?;
+    let times = StoredTimes {
+        looked: count("looked")?,
+        ahead: count("ahead")?,
+        furthest: duration(furthest.unwrap_or_default()),
+        waiting: count("waiting")?,
+        strange: count("strange")?,
+        workers: count("workers")?,
+    };
+    Ok(times.finding())
+}
+
+fn schema_version(row: &Row) -> Result<Finding, Failure> {
+    let found: i32 = column(row, "version")?;
+    let found = u64::try_from(found).unwrap_or_default();
+    Ok(Finding::schema_version(found, SCHEMA_VERSION as u64))
+}
+
+fn longest(row: &Row) -> Result<Duration, Failure> {
+    let longest = column::<Option<i64>>(row, "longest_us")?;
+    Ok(duration(longest.unwrap_or_default()))
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+}
+
+/// How far a clock is from the time between two moments of ours.
+fn apart(from: SystemTime, to: SystemTime, clock: Timestamp) -> Duration {
+    let (from, to) = (Timestamp::from(from), Timestamp::from(to));
+    from.since(clock).max(clock.since(to))
+}

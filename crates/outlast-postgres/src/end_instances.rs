@@ -1,0 +1,246 @@
+//! Asking instances to end, and ending them: what operators and cascades share.
+
+use crate::claim::{add_if, ids_of, references};
+use crate::commit::{admitting, clearing, closing, joining};
+use crate::error::Failure;
+use crate::row::{close_policy, column, instance_id, status};
+use crate::statement::{self, Call, value};
+use outlast_core::{
+    ClaimRef, ClosePolicy, InstanceId, Note, QueueNames, Result, Revision, Status, Verb,
+};
+use tokio_postgres::Row;
+
+/// An instance as it was when it was locked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) claim: ClaimRef,
+    pub(crate) status: Status,
+    pub(crate) round: i32,
+    /// Its place in a window, if it is in one: whether it still waits for it.
+    held: Option<bool>,
+    pub(crate) policy: ClosePolicy,
+    /// Whether it was asked to end before.
+    is_asked: bool,
+}
+
+impl Found {
+    /// What operate/lock.sql and cascade/lock.sql tell.
+    pub(crate) fn read(row: &Row) -> Result<Found, Failure> {
+        Ok(Found {
+            claim: ClaimRef {
+                id: instance_id(row)?,
+                revision: column(row, "revision").map(Revision)?,
+            },
+            status: status(row, "status")?,
+            round: column(row, "round")?,
+            held: column(row, "held")?,
+            policy: close_policy(row, "on_parent_close")?,
+            is_asked: column(row, "is_asked")?,
+        })
+    }
+
+    pub(crate) fn id(&self) -> InstanceId {
+        self.claim.id
+    }
+
+    pub(crate) fn is_asked(&self) -> bool {
+        self.is_asked
+    }
+}
+
+/// What is to be done to instances that are locked, all with one note.
+pub(crate) struct Telling<'a> {
+    note: &'a Note,
+    /// The parent because of which it is done.
+    cause: Option<InstanceId>,
+    pub(crate) requested: Vec<Found>,
+    pub(crate) never_started: Vec<Found>,
+    pub(crate) terminated: Vec<Found>,
+}
+
+/// What came of it for others.
+#[derive(Default)]
+pub(crate) struct Effects {
+    pub(crate) woken: QueueNames,
+    pub(crate) cascades: bool,
+}
+
+impl<'a> Telling<'a> {
+    pub(crate) fn new(note: &'a Note, cause: Option<InstanceId>) -> Telling<'a> {
+        Telling {
+            note,
+            cause,
+            requested: Vec::new(),
+            never_started: Vec::new(),
+            terminated: Vec::new(),
+        }
+    }
+
+    /// Asks one to end, unless it has ended or was asked before. Nothing of one that waits for a place in a window has
+    /// run, so that nothing is to be decided about it: it ends.
+    pub(crate) fn cancel(&mut self, found: &Found) {
+        match found {
+            Found { status, .. } if status.is_terminal() => {}
+            Found {
+                held: Some(true), ..
+            } => self.never_started.push(*found),
+            Found { is_asked: true, .. } => {}
+            Found { .. } => self.requested.push(*found),
+        }
+    }
+
+    /// JoinSets one, unless it has ended.
+    pub(crate) fn terminate(&mut self, found: &Found) {
+        if !found.status.is_terminal() {
+            self.terminated.push(*found);
+        }
+    }
+
+    /// The statements in the order of the locks: own rows, which are held; who gets a place in a window; parents; the
+    /// next in line. Rows end before parents are counted: a parent that ends together with its child no longer
+    /// waits for it. Cascades are left of own rows, of the `tree`, and of the parents, in this order.
+    pub(crate) fn calls(&self, tree: Option<Call<'a>>) -> Vec<Call<'a>> {
+        let mut calls = Vec::new();
+        let changes = [
+            (
+                statement::OPERATE_CANCEL,
+                &self.requested,
+                self.note.cancellation(),
+            ),
+            (
+                statement::OPERATE_TERMINATE,
+                &self.never_started,
+                self.note.cancellation(),
+            ),
+            (
+                statement::OPERATE_TERMINATE,
+                &self.terminated,
+                self.note.termination(),
+            ),
+        ];
+        for (statement, changed, why) in changes {
+            if !changed.is_empty() {
+                let [ids, revisions] = references(&claims(changed));
+                calls.push(statement.with([ids, revisions, value(why)]));
+            }
+        }
+        calls.extend(self.after_the_ends(tree));
+        let asked = [&self.requested[..], &self.never_started[..]].concat();
+        calls.extend(self.recording(Verb::Cancel, asked));
+        calls.extend(self.recording(Verb::Terminate, self.terminated.clone()));
+        calls
+    }
+
+    fn after_the_ends(&self, tree: Option<Call<'a>>) -> Vec<Call<'a>> {
+        let ended = claims(&[&self.never_started[..], &self.terminated[..]].concat());
+        if ended.is_empty() {
+            return tree.into_iter().collect();
+        }
+        let mut calls = vec![clearing(&ended)];
+        let parents = self.terminated_where(|found| found.round > 0);
+        if !parents.is_empty() {
+            calls.push(closing(&parents));
+        }
+        calls.extend(tree);
+        let placed = self.terminated_where(|found| found.held == Some(false));
+        if !placed.is_empty() {
+            calls.push(admitting(&placed));
+        }
+        calls.push(joining(&ended));
+        let in_line = self.terminated_where(|found| found.held != Some(true));
+        if !in_line.is_empty() {
+            calls.push(statement::COMMIT_LET_THROUGH.with(references(&in_line)));
+        }
+        calls
+    }
+
+    fn terminated_where(&self, condition: impl Fn(&Found) -> bool) -> Vec<ClaimRef> {
+        let found = self.terminated.iter().filter(|found| condition(found));
+        found.map(|found| found.claim).collect()
+    }
+
+    fn recording(&self, verb: Verb, mut changed: Vec<Found>) -> Option<Call<'a>> {
+        changed.sort_by_key(Found::id);
+        (!changed.is_empty()).then(|| recording(verb, self.note, &changed, self.cause))
+    }
+
+    /// What [`calls`](Telling::calls) were answered.
+    pub(crate) fn effects(calls: &[Call<'_>], answers: &[Vec<Row>]) -> Result<Effects, Failure> {
+        let mut effects = Effects::default();
+        for (call, rows) in calls.iter().zip(answers) {
+            effects.add(call.statement, rows)?;
+        }
+        Ok(effects)
+    }
+}
+
+impl Effects {
+    /// What a statement's answer means for others: queues with more to claim, children to be told.
+    pub(crate) fn add(
+        &mut self,
+        statement: statement::Statement,
+        rows: &[Row],
+    ) -> Result<(), Failure> {
+        let name = statement.name;
+        if name == statement::CASCADE_LEAVE.name {
+            self.cascades = true;
+        } else if name == statement::COMMIT_CLOSE.name {
+            self.cascades |= !rows.is_empty();
+        }
+        for row in rows {
+            if name == statement::COMMIT_JOIN.name {
+                add_if(&mut self.woken, row, "released")?;
+                self.cascades |= column::<bool>(row, "cascades")?;
+            } else if name == statement::COMMIT_LET_THROUGH.name {
+                self.woken.insert(column(row, "queue")?);
+            } else if name == statement::COMMIT_ADMIT.name || name == statement::OPERATE_CANCEL.name
+            {
+                add_if(&mut self.woken, row, "eligible")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn claims(found: &[Found]) -> Vec<ClaimRef> {
+    found.iter().map(|found| found.claim).collect()
+}
+
+pub(crate) fn recording<'a>(
+    verb: Verb,
+    note: &'a Note,
+    changed: &[Found],
+    cause: Option<InstanceId>,
+) -> Call<'a> {
+    let statuses = changed.iter().map(|found| found.status.as_str());
+    statement::OPERATE_RECORD.with([
+        value(verb.as_str()),
+        value(note.by.as_str()),
+        value(note.clean_reason()),
+        value(ids_of(&claims(changed))),
+        value(statuses.collect::<Vec<_>>()),
+        value(cause.map(|id| id.0)),
+    ])
+}
+
+/// Leaves a cascade to all that descend from each of these that has fanned out.
+pub(crate) fn leaving<'a>(
+    action: &'static str,
+    note: &'a Note,
+    found: impl Iterator<Item = &'a Found>,
+) -> Option<Call<'a>> {
+    let (mut ids, mut rounds) = (Vec::new(), Vec::new());
+    for parent in found.filter(|found| found.round > 0) {
+        ids.push(parent.id().0);
+        rounds.push(parent.round);
+    }
+    (!ids.is_empty()).then(|| {
+        statement::CASCADE_LEAVE.with([
+            value(action),
+            value(note.by.as_str()),
+            value(note.clean_reason()),
+            value(ids),
+            value(rounds),
+        ])
+    })
+}

@@ -1,0 +1,123 @@
+//! What engines have run, by the minute.
+
+use crate::error::Failure;
+use crate::row::{column, time};
+use crate::session::Session;
+use crate::statement::{self, Call, value};
+use crate::tx_settings::TxKind;
+use outlast_core::limits::{self, TRAFFIC_KEPT, TRAFFIC_MAX};
+use outlast_core::{Delays, Result, RunStats, Runs, Timestamp, micros, minute_of};
+use std::time::SystemTime;
+use tokio_postgres::Row;
+
+/// How many old rows of each kind go with every record. Engines record every few seconds, and add fewer.
+const FORGOTTEN_MAX: i64 = 1_000;
+
+pub(crate) async fn add(session: &Session, stats: RunStats) -> Result<()> {
+    stats.check().map_err(|invalid| invalid.during("record"))?;
+    if stats.is_empty() {
+        return Ok(());
+    }
+    let stats = &stats.in_order();
+    session
+        .retry("record", || {
+            Box::pin(async move {
+                let kept = [value(micros(TRAFFIC_KEPT)), value(FORGOTTEN_MAX)];
+                let calls = [
+                    add_runs(&stats.runs),
+                    add_delays(&stats.delays),
+                    statement::TRAFFIC_FORGET_RUNS.with(kept),
+                    forget_delays(FORGOTTEN_MAX),
+                ];
+                // Nobody waits for these counts to reach the disk, and a crash may take them.
+                session.transact(TxKind::Claim, &calls).await?;
+                Ok(())
+            })
+        })
+        .await
+}
+
+fn add_runs(runs: &[Runs]) -> Call<'_> {
+    let texts = |text: fn(&Runs) -> &str| runs.iter().map(text).collect::<Vec<_>>();
+    let numbers =
+        |number: fn(&Runs) -> u64| runs.iter().map(number).map(stored).collect::<Vec<_>>();
+    let minutes: Vec<_> = runs.iter().map(|it| SystemTime::from(it.minute)).collect();
+    statement::TRAFFIC_RUNS.with([
+        value(minutes),
+        value(texts(|it| &it.machine)),
+        value(runs.iter().map(|it| it.version).collect::<Vec<_>>()),
+        value(texts(|it| &it.step)),
+        value(texts(|it| &it.outcome)),
+        value(texts(|it| &it.next)),
+        value(numbers(|it| it.count)),
+        value(numbers(|it| it.micros)),
+    ])
+}
+
+pub(crate) fn add_delays(delays: &[Delays]) -> Call<'_> {
+    let minutes: Vec<_> = delays
+        .iter()
+        .map(|it| SystemTime::from(it.minute))
+        .collect();
+    let queues: Vec<_> = delays.iter().map(|it| it.queue.as_str()).collect();
+    let bins: Vec<_> = delays.iter().map(|it| i16::from(it.bin)).collect();
+    let counts: Vec<_> = delays.iter().map(|it| stored(it.count)).collect();
+    statement::TRAFFIC_DELAYS.with([value(minutes), value(queues), value(bins), value(counts)])
+}
+
+/// Removes the oldest delays that are kept no longer, `max` at most.
+pub(crate) fn forget_delays(max: i64) -> Call<'static> {
+    statement::TRAFFIC_FORGET_DELAYS.with([value(micros(TRAFFIC_KEPT)), value(max)])
+}
+
+/// A count that was checked, and added to others of its key.
+fn stored(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+pub(crate) async fn since(session: &Session, since: Timestamp) -> Result<RunStats> {
+    limits::check_moment("since", since).map_err(|invalid| invalid.during("run_stats"))?;
+    let since = SystemTime::from(minute_of(since));
+    session
+        .retry("run_stats", || {
+            Box::pin(async move {
+                let newest = || [value(since), value(TRAFFIC_MAX as i64)];
+                let calls = [
+                    statement::INSPECT_RUNS.with(newest()),
+                    statement::INSPECT_DELAYS.with(newest()),
+                ];
+                let answers = session.transact(TxKind::Inspect, &calls).await?;
+                // The newest come first, so that the bound leaves out the oldest.
+                let runs = answers[0].iter().rev().map(runs);
+                let delays = answers[1].iter().rev().map(delays);
+                Ok(RunStats {
+                    runs: runs.collect::<Result<_, _>>()?,
+                    delays: delays.collect::<Result<_, _>>()?,
+                })
+            })
+        })
+        .await
+}
+
+fn runs(row: &Row) -> Result<Runs, Failure> {
+    Ok(Runs {
+        minute: time(row, "minute")?,
+        machine: column(row, "machine")?,
+        version: column(row, "machine_version")?,
+        step: column(row, "step")?,
+        outcome: column(row, "outcome")?,
+        next: column(row, "next_step")?,
+        count: column::<i64>(row, "count")?.unsigned_abs(),
+        micros: column::<i64>(row, "micros")?.unsigned_abs(),
+    })
+}
+
+fn delays(row: &Row) -> Result<Delays, Failure> {
+    let bin: i16 = column(row, "bin")?;
+    Ok(Delays {
+        minute: time(row, "minute")?,
+        queue: column(row, "queue")?,
+        bin: u8::try_from(bin).unwrap_or(u8::MAX),
+        count: column::<i64>(row, "count")?.unsigned_abs(),
+    })
+}

@@ -1,0 +1,218 @@
+//! How transactions begin: what each is for, and the settings that follow from it.
+
+use outlast_core::Invalid;
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// What a transaction is for, and with it which settings it runs under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TxKind {
+    /// Verbs that write. The planner is kept from plans that are good only while a table is small:
+    /// statements keep their plan whatever the statistics say (docs/decisions/0006).
+    Write,
+    /// The same, without waiting for the disk: a claim that is forgotten was never begun, and counts of what was run
+    /// may be forgotten.
+    Claim,
+    /// Questions of people: read-only, the planner free, and with an end.
+    Inspect,
+}
+
+impl TxKind {
+    pub(crate) const ALL: [TxKind; 3] = [TxKind::Write, TxKind::Claim, TxKind::Inspect];
+
+    /// The word for it in names.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            TxKind::Write => "write",
+            TxKind::Claim => "claim",
+            TxKind::Inspect => "inspect",
+        }
+    }
+
+    /// How such a transaction begins, but for its settings.
+    pub(crate) const fn begin(self) -> &'static str {
+        match self {
+            TxKind::Write | TxKind::Claim => "begin isolation level read committed",
+            TxKind::Inspect => "begin isolation level repeatable read, read only",
+        }
+    }
+
+    /// All that its plans depend on, and whether it waits for the disk.
+    fn settings(self) -> impl Iterator<Item = &'static Setting> {
+        const WRITE: &[Setting] = &[
+            ("enable_seqscan", "off"),
+            ("enable_bitmapscan", "off"),
+            ("enable_hashjoin", "off"),
+            ("enable_mergejoin", "off"),
+            ("jit", "off"),
+            ("plan_cache_mode", "force_generic_plan"),
+            SEARCH_PATH,
+        ];
+        const UNHURRIED: &[Setting] = &[("synchronous_commit", "off")];
+        const INSPECT: &[Setting] = &[
+            ("jit", "off"),
+            ("plan_cache_mode", "force_custom_plan"),
+            SEARCH_PATH,
+        ];
+        let (shared, own) = match self {
+            TxKind::Write => (WRITE, &[][..]),
+            TxKind::Claim => (WRITE, UNHURRIED),
+            TxKind::Inspect => (INSPECT, &[][..]),
+        };
+        shared.iter().chain(own)
+    }
+}
+
+/// A name and a value that needs no quoting.
+type Setting = (&'static str, &'static str);
+
+/// Statements name our schema themselves; all else is the system's. Where others may create functions and operators in
+/// a schema of the search path, theirs would otherwise be called with the rights of this connection's role.
+const SEARCH_PATH: Setting = ("search_path", "pg_catalog, pg_temp");
+
+/// How long the server may take before a transaction is taken back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimeLimits {
+    /// Waiting for a lock.
+    pub(crate) lock: Duration,
+    /// One statement.
+    pub(crate) statement: Duration,
+}
+
+impl Default for TimeLimits {
+    fn default() -> TimeLimits {
+        TimeLimits {
+            lock: Duration::from_secs(10),
+            statement: Duration::from_secs(60),
+        }
+    }
+}
+
+impl TimeLimits {
+    /// Questions of people are not worth more.
+    const INSPECT_MAX: Duration = Duration::from_secs(10);
+    /// The largest the server takes is 24 days; a day is more than anyone waits.
+    const MAX: Duration = Duration::from_secs(24 * 3600);
+
+    pub(crate) fn check(&self) -> Result<(), Invalid> {
+        for (what, limit) in [
+            ("lock_timeout", self.lock),
+            ("statement_timeout", self.statement),
+        ] {
+            // The server takes 0 to mean no limit at all.
+            if limit < Duration::from_millis(1) || limit > TimeLimits::MAX {
+                return Err(Invalid::new(
+                    what,
+                    format!("is {limit:?}; it must be between 1 ms and a day"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The settings of a transaction.
+    fn settings(&self, tx_kind: TxKind) -> impl Iterator<Item = (&'static str, String)> {
+        let statement = match tx_kind {
+            TxKind::Write | TxKind::Claim => self.statement,
+            TxKind::Inspect => self.statement.min(TimeLimits::INSPECT_MAX),
+        };
+        let limits = [
+            ("lock_timeout", self.lock.as_millis().to_string()),
+            ("statement_timeout", statement.as_millis().to_string()),
+        ];
+        let fixed = tx_kind.settings();
+        fixed
+            .map(|&(name, value)| (name, value.to_owned()))
+            .chain(limits)
+    }
+
+    /// SQL that makes the settings of verbs that write for the whole life of a connection, and the isolation of
+    /// statements that go alone, without a `begin` that could say it.
+    pub(crate) fn for_life(&self) -> String {
+        let settings = self.settings(TxKind::Write);
+        let settings = settings.map(|(name, value)| format!("set {name} = {value}; "));
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("isolation-of-the-database") {
+            return settings.collect();
+        }
+        settings.collect::<String>() + "set default_transaction_isolation = 'read committed'"
+    }
+
+    /// SQL that begins a transaction where [`for_life`](TimeLimits::for_life) was said: only what differs.
+    pub(crate) fn opening_for_life(&self, tx_kind: TxKind) -> Cow<'static, str> {
+        match tx_kind {
+            TxKind::Write => "begin isolation level read committed".into(),
+            TxKind::Claim => {
+                "begin isolation level read committed; set local synchronous_commit = off".into()
+            }
+            TxKind::Inspect => {
+                let freed = TxKind::Write.settings();
+                let freed = freed.map(|(name, _)| format!("; set local {name} = default"));
+                let set = self.settings(tx_kind);
+                let set = set.map(|(name, value)| format!("; set local {name} = {value}"));
+                let settings: String = freed.chain(set).collect();
+                (tx_kind.begin().to_owned() + &settings).into()
+            }
+        }
+    }
+
+    /// SQL that begins a transaction with its settings, on any connection.
+    pub(crate) fn opening(&self, tx_kind: TxKind) -> String {
+        let settings = self.settings(tx_kind);
+        let settings = settings.map(|(name, value)| format!("; set local {name} = {value}"));
+        tx_kind.begin().to_owned() + &settings.collect::<String>()
+    }
+
+    /// A query that makes those settings for the transaction it runs in. Prepared once, it spares the server
+    /// reading and taking apart a statement for each of them in every transaction.
+    pub(crate) fn setting_query(&self, tx_kind: TxKind) -> String {
+        let settings = self.settings(tx_kind);
+        let settings: Vec<_> = settings
+            .map(|(name, value)| format!("set_config('{name}', '{value}', true) is not null"))
+            .collect();
+        // As conditions, so that they are not sent back.
+        format!("select where {}", settings.join(" and "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_settings_for_life_a_transaction_makes_what_differs() {
+        let limits = TimeLimits::default();
+        let claims = limits.opening(TxKind::Claim);
+        let differs = claims
+            .split("; ")
+            .filter(|setting| !limits.opening(TxKind::Write).contains(setting));
+        let begin = TxKind::Claim.begin();
+        let opening: Vec<_> = std::iter::once(begin).chain(differs).collect();
+        assert_eq!(limits.opening_for_life(TxKind::Claim), opening.join("; "));
+        assert_eq!(
+            limits.opening_for_life(TxKind::Write),
+            TxKind::Write.begin()
+        );
+    }
+
+    #[test]
+    fn both_ways_to_begin_make_the_same_settings() {
+        let limits = TimeLimits::default();
+        for tx_kind in TxKind::ALL {
+            let (opening, query) = (limits.opening(tx_kind), limits.setting_query(tx_kind));
+            let one_by_one: Vec<_> = opening
+                .split("; set local ")
+                .skip(1)
+                .map(|setting| setting.replace(" = ", " "))
+                .collect();
+            let together: Vec<_> = query
+                .split("set_config('")
+                .skip(1)
+                .filter_map(|call| call.split_once("', true)"))
+                .map(|(setting, _)| setting.replace("', '", " "))
+                .collect();
+            assert!(one_by_one.len() >= 4, "{opening}");
+            assert_eq!(one_by_one, together);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The outcomes of workflows, as the statements that write them.
+
+use crate::claim::references;
+use crate::history_events;
+use crate::outcome::{
+    error, has_keyed_children, names_literal, number_literal, result, status_after, window,
+};
+use crate::statement::{self, Call, Parameter, documents, value};
+use outlast_core::{ClaimRef, Commit, Due, Flowing, InstanceId, JoinSets, Outcome, limits, micros};
+
+/// How an outcome is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// By commit/advance.sql or commit/park.sql, as those of machines are.
+    Machine,
+    /// A workflow goes on and starts nobody, or ends: by commit/proceed.sql, which writes its events too.
+    Proceeds,
+    /// A workflow parks or starts children: by commit/flow.sql. It gives way to a cancel.
+    Begins,
+    /// By commit/continue_as_new.sql.
+    Renews,
+}
+
+pub(crate) fn way(commit: &Commit) -> Way {
+    match &commit.outcome {
+        Outcome::Flow { children, then, .. } => match then {
+            Flowing::Proceed(_) if children.is_empty() => Way::Proceeds,
+            Flowing::Proceed(_) | Flowing::Park(_) => Way::Begins,
+        },
+        Outcome::ContinueAsNew { .. } => Way::Renews,
+        Outcome::Done { .. } | Outcome::Fail { .. } | Outcome::Cancel { .. }
+            if !commit.events.is_empty() =>
+        {
+            Way::Proceeds
+        }
+        Outcome::Next { .. }
+        | Outcome::Retry { .. }
+        | Outcome::Wait { .. }
+        | Outcome::FanOut { .. }
+        | Outcome::Done { .. }
+        | Outcome::Fail { .. }
+        | Outcome::Cancel { .. } => Way::Machine,
+    }
+}
+
+/// Whether nothing of it is written while a cancel waits for an answer.
+pub(crate) fn yields(commit: &Commit) -> bool {
+    way(commit) == Way::Begins && !commit.answers_cancel
+}
+
+/// The events of all but those whose outcomes are written together with theirs.
+pub(crate) fn appending<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
+    let mut rows: Vec<&'a Commit> = batch.to_vec();
+    rows.retain(|commit| way(commit) != Way::Proceeds && !commit.events.is_empty());
+    if rows.is_empty() {
+        return None;
+    }
+    let mut parameters = claimed(&rows);
+    parameters.push(yielding(&rows));
+    parameters.extend(history_events::columns(&rows));
+    Some(statement::COMMIT_APPEND.with(parameters))
+}
+
+/// The rows that go on where they are, or end.
+pub(crate) fn proceeding<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
+    let mut rows = written(batch, Way::Proceeds)?;
+    // Where nothing was locked before, this is the order of the locks.
+    rows.sort_by_key(|commit| commit.claim.id);
+    let mut parameters = claimed(&rows);
+    parameters.extend([
+        statuses(&rows),
+        answering(&rows),
+        value(of_each(&rows, |outcome| outcome.end().is_some())),
+        value(documents(rows.iter().map(|row| result(&row.outcome)))),
+        value(of_each(&rows, error)),
+    ]);
+    parameters.extend(history_events::columns(&rows));
+    Some(statement::COMMIT_PROCEED.with(parameters))
+}
+
+/// The rows that park, or that have started children.
+pub(crate) fn flowing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
+    let rows = written(batch, Way::Begins)?;
+    let mut parameters = claimed(&rows);
+    parameters.extend([
+        value(of_each(&rows, comes_to)),
+        answering(&rows),
+        value(of_each(&rows, Outcome::begins_round)),
+        value(of_each(&rows, has_keyed_children)),
+        value(of_each(&rows, window)),
+        value(of_each(&rows, names_literal)),
+        value(of_each(&rows, after_us)),
+        value(of_each(&rows, at_us)),
+        spans(&rows, |[_, round, ..]| round),
+        spans(&rows, |[part, ..]| part),
+        spans(&rows, |[_, _, first, _]| first),
+        spans(&rows, |[.., last]| last),
+        numbers(&rows, |ends| ends.parts.iter().map(|part| part.count)),
+        numbers(&rows, |ends| awaited(ends).map(|(_, child)| child)),
+        numbers(&rows, |ends| awaited(ends).map(|(part, _)| part)),
+    ]);
+    Some(statement::COMMIT_FLOW.with(parameters))
+}
+
+/// The rows that begin another run.
+pub(crate) fn renewing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
+    let rows = written(batch, Way::Renews)?;
+    let states = documents(rows.iter().map(|commit| commit.outcome.state()));
+    let mut parameters = claimed(&rows);
+    parameters.extend([value(states), answering(&rows), value(limits::RUNS_KEPT)]);
+    Some(statement::COMMIT_RENEW.with(parameters))
+}
+
+fn written<'a>(batch: &[&'a Commit], wanted: Way) -> Option<Vec<&'a Commit>> {
+    let mut rows: Vec<&'a Commit> = batch.to_vec();
+    rows.retain(|commit| way(commit) == wanted);
+    (!rows.is_empty()).then_some(rows)
+}
+
+fn claimed(rows: &[&Commit]) -> Vec<Parameter<'static>> {
+    let claims: Vec<ClaimRef> = rows.iter().map(|commit| commit.claim).collect();
+    Vec::from(references(&claims))
+}
+
+fn of_each<'a, T>(rows: &[&'a Commit], of: impl Fn(&'a Outcome) -> T) -> Vec<T> {
+    rows.iter().map(|commit| of(&commit.outcome)).collect()
+}
+
+fn statuses(rows: &[&Commit]) -> Parameter<'static> {
+    value(of_each(rows, |outcome| status_after(outcome).as_str()))
+}
+
+pub(crate) fn answering(rows: &[&Commit]) -> Parameter<'static> {
+    let answers = rows.iter().map(|commit| commit.answers_cancel);
+    value(answers.collect::<Vec<bool>>())
+}
+
+pub(crate) fn yielding(rows: &[&Commit]) -> Parameter<'static> {
+    let yields = rows.iter().map(|commit| yields(commit));
+    value(yields.collect::<Vec<bool>>())
+}
+
+/// What one that does not park comes to.
+fn comes_to(outcome: &Outcome) -> Option<&'static str> {
+    match outcome.park() {
+        Some(_) => None,
+        None => Some(status_after(outcome).as_str()),
+    }
+}
+
+fn deadline(outcome: &Outcome) -> Option<Due> {
+    outcome.park().and_then(|park| park.deadline)
+}
+
+fn after_us(outcome: &Outcome) -> Option<i64> {
+    match deadline(outcome) {
+        Some(Due::After(delay)) => Some(micros(delay)),
+        Some(Due::At(_)) | None => None,
+    }
+}
+
+fn at_us(outcome: &Outcome) -> Option<i64> {
+    match deadline(outcome) {
+        Some(Due::At(moment)) => Some(moment.0),
+        Some(Due::After(_)) | None => None,
+    }
+}
+
+/// One number of each span that they wait for.
+fn spans<'a>(rows: &[&'a Commit], of: impl Fn([i32; 4]) -> i32) -> Parameter<'static> {
+    numbers(rows, |ends: &'a JoinSets| ends.stored_spans().map(&of))
+}
+
+/// The awaited children, with the part that waits for each, counted from 1.
+fn awaited(ends: &JoinSets) -> impl Iterator<Item = (i32, InstanceId)> {
+    let parts = (1..).zip(&ends.parts);
+    parts.flat_map(|(number, part)| part.children.iter().map(move |child| (number, *child)))
+}
+
+/// Numbers of what they wait for, as array literals; null for who waits for no ends.
+fn numbers<'a, N, T>(rows: &[&'a Commit], of: impl Fn(&'a JoinSets) -> N) -> Parameter<'static>
+where
+    N: Iterator<Item = T>,
+    T: ToString,
+{
+    let literal = |ends| number_literal(of(ends).map(Some));
+    value(of_each(rows, |outcome| ends(outcome).map(literal)))
+}
+
+fn ends(outcome: &Outcome) -> Option<&JoinSets> {
+    outcome.park().and_then(|park| park.ends.as_ref())
+}

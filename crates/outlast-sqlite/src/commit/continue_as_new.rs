@@ -1,0 +1,32 @@
+//! Beginning another run of a workflow.
+
+use super::Batch;
+use super::fenced_row::fence;
+use crate::error::Fault;
+use crate::history_events;
+use crate::tx::Tx;
+use outlast_core::limits::RUNS_KEPT;
+use outlast_core::{Commit, Json, Status};
+use rusqlite::params;
+
+const RENEW: &str = include_str!("../../sql/commit/continue_as_new.sql");
+
+/// JoinSets the history of the present run and begins another one. So many of the last are kept.
+pub(super) fn renew(
+    tx: &Tx<'_>,
+    commit: &Commit,
+    state: &Json,
+    batch: &mut Batch,
+) -> Result<Option<Status>, Fault> {
+    let claim = commit.claim;
+    let Some(fenced) = fence(tx, claim)? else {
+        return Ok(None);
+    };
+    history_events::append(tx, claim.id, &commit.events)?;
+    let values = params![claim.id.0, claim.revision.0, state.as_str(), tx.now.0];
+    let run: i32 = tx.prepare(RENEW)?.query_row(values, |row| row.get(0))?;
+    if run > RUNS_KEPT {
+        history_events::forget(tx, claim.id, run - RUNS_KEPT)?;
+    }
+    fenced.leave_for(tx, Status::Runnable, tx.now, &mut batch.effects.woken)
+}

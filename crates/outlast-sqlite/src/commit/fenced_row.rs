@@ -1,0 +1,114 @@
+//! Whether a claim still stands, and what follows when its instance leaves it.
+
+use crate::decode::Columns;
+use crate::effects::{Ended, Place};
+use crate::error::Fault;
+use crate::partition_line;
+use crate::tx::Tx;
+use outlast_core::{CancelRequest, ClaimRef, Commit, InstanceId, QueueNames, Status, Timestamp};
+use rusqlite::{OptionalExtension, Row, params};
+
+const FENCE: &str = include_str!("../../sql/commit/fence.sql");
+
+/// What is known of an instance whose claim still stands.
+pub(super) struct FencedRow {
+    queue: String,
+    pub(super) eligible_at: Timestamp,
+    partition_key: Option<String>,
+    place: Option<Place>,
+    has_place: bool,
+    pub(super) round: i32,
+    pub(super) cancel: Option<CancelRequest>,
+}
+
+/// Looks whether a claim still stands (I3). One writer: what follows in this transaction finds it so.
+pub(super) fn fence(tx: &Tx<'_>, claim: ClaimRef) -> Result<Option<FencedRow>, Fault> {
+    let fenced = tx
+        .prepare(FENCE)?
+        .query_row(params![claim.id.0, claim.revision.0], FencedRow::decode)
+        .optional()?;
+    Ok(fenced)
+}
+
+impl FencedRow {
+    fn decode(row: &Row<'_>) -> rusqlite::Result<FencedRow> {
+        let mut columns = Columns::of(row);
+        Ok(FencedRow {
+            queue: columns.next()?,
+            eligible_at: Timestamp(columns.next()?),
+            partition_key: columns.next()?,
+            place: columns.next_place()?,
+            has_place: columns.next::<Option<bool>>()? == Some(false),
+            round: columns.next()?,
+            cancel: columns.next_cancel()?,
+        })
+    }
+
+    /// Whether a cancel is pending that the outcome does not answer: nothing of the old course begins any more.
+    pub(super) fn meets_cancel(&self, commit: &Commit) -> bool {
+        let pending = self.cancel.as_ref().is_some_and(|cancel| !cancel.answered);
+        pending && !commit.answers_cancel
+    }
+
+    /// Does what follows when it is no longer executing and lives.
+    pub(super) fn leave_for(
+        self,
+        tx: &Tx<'_>,
+        status: Status,
+        eligible_at: Timestamp,
+        woken: &mut QueueNames,
+    ) -> Result<Option<Status>, Fault> {
+        let left = Left {
+            queue: self.queue,
+            eligible_at,
+            partition_key: self.partition_key,
+        };
+        left.follow(tx, status, woken)?;
+        Ok(Some(status))
+    }
+
+    pub(super) fn ended(self, id: InstanceId, status: Status) -> Ended {
+        Ended {
+            id,
+            status,
+            partition_key: self.partition_key,
+            place: self.place,
+            had_place: self.has_place,
+            round: self.round,
+        }
+    }
+}
+
+/// A row that is no longer executing and lives.
+pub(crate) struct Left {
+    queue: String,
+    eligible_at: Timestamp,
+    partition_key: Option<String>,
+}
+
+impl Left {
+    pub(crate) fn decode(row: &Row<'_>) -> rusqlite::Result<Left> {
+        Ok(Left {
+            queue: row.get("queue")?,
+            eligible_at: Timestamp(row.get("eligible_at")?),
+            partition_key: row.get("partition_key")?,
+        })
+    }
+
+    /// What leaving brings with it: a hint when it can be claimed at once, and the next in line let
+    /// through.
+    pub(crate) fn follow(
+        self,
+        tx: &Tx<'_>,
+        status: Status,
+        woken: &mut QueueNames,
+    ) -> Result<(), Fault> {
+        if status == Status::Runnable && self.eligible_at <= tx.now {
+            woken.insert(self.queue);
+        }
+        if let Some(key) = self.partition_key {
+            partition_line::let_through(tx, &key, woken)?;
+        }
+        Ok(())
+    }
+}

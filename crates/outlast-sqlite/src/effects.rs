@@ -1,0 +1,150 @@
+//! What follows from a verb once all of its own rows are written: children to be told, parents joined, places in
+//! windows passed on, the next in line let through.
+//!
+//! It follows from all of them together. Siblings that end in one verb are counted in one go, so what decides a join
+//! does not depend on which of them was written first.
+
+use crate::cascade::{self, CascadeRow};
+use crate::error::Fault;
+use crate::join::{self, ChildEnd};
+use crate::tx::Tx;
+use crate::{decode, partition_line, window};
+use outlast_core::{InstanceId, Parent, QueueNames, Status, ended_note};
+use rusqlite::Row;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+
+const POLICED: &str = include_str!("../sql/commit/policed.sql");
+
+/// What a verb has done to its own rows that others are to hear of.
+#[derive(Default)]
+pub(crate) struct Effects {
+    /// The queues in which something may now be claimed.
+    pub(crate) woken: QueueNames,
+    /// Whether children are to be told.
+    pub(crate) cascades: bool,
+    ended: Vec<Ended>,
+    /// For the children that joins of own rows were decided without.
+    decided: Vec<CascadeRow>,
+    /// For what descends from own rows, in the order in which it is to be told.
+    trees: Vec<CascadeRow>,
+}
+
+/// A row that has just ended.
+pub(crate) struct Ended {
+    pub(crate) id: InstanceId,
+    pub(crate) status: Status,
+    pub(crate) partition_key: Option<String>,
+    pub(crate) place: Option<Place>,
+    /// Whether it had a place in the window of its siblings.
+    pub(crate) had_place: bool,
+    pub(crate) round: i32,
+}
+
+/// Where a child stands with its parent.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) parent: Parent,
+    pub(crate) position: i32,
+}
+
+impl Ended {
+    /// From what a row was, or is now: nobody that has a place ends without one.
+    pub(crate) fn decode(row: &Row<'_>) -> rusqlite::Result<Ended> {
+        Ok(Ended {
+            id: InstanceId(row.get("id")?),
+            status: decode::word(row, "status")?,
+            partition_key: row.get("partition_key")?,
+            place: decode::place(row)?,
+            had_place: row.get::<_, Option<bool>>("held")? == Some(false),
+            round: row.get("round")?,
+        })
+    }
+}
+
+impl Effects {
+    pub(crate) fn ended(&mut self, ended: Ended) {
+        self.ended.push(ended);
+    }
+
+    pub(crate) fn decided(&mut self, word: Option<CascadeRow>) {
+        self.decided.extend(word);
+    }
+
+    pub(crate) fn tree(&mut self, word: CascadeRow) {
+        self.trees.push(word);
+    }
+
+    /// Forgets what was taken back.
+    pub(crate) fn forget(&mut self) {
+        self.ended.clear();
+        self.decided.clear();
+        self.trees.clear();
+    }
+
+    /// Does what follows. Words are left for the verb's own rows first, by id; then for trees; then for the parents
+    /// that were joined, by id: who is told first is part of the contract.
+    pub(crate) fn settle(&mut self, tx: &Tx<'_>) -> Result<(), Fault> {
+        let ended = mem::take(&mut self.ended);
+        let mut words = mem::take(&mut self.decided);
+        for parent in ended.iter().filter(|it| it.round > 0) {
+            words.extend(of_end(tx, parent)?);
+        }
+        words.sort_by_key(|word| word.parent);
+        words.append(&mut self.trees);
+        for (parent, children) in by_parent(&ended) {
+            words.extend(join::join(tx, parent, &children, &mut self.woken)?);
+        }
+        for (round, places) in places(&ended) {
+            window::admit(tx, round, places, &mut self.woken)?;
+        }
+        let keys: BTreeSet<&str> = ended
+            .iter()
+            .filter_map(|it| it.partition_key.as_deref())
+            .collect();
+        for key in keys {
+            partition_line::let_through(tx, key, &mut self.woken)?;
+        }
+        for word in &words {
+            cascade::leave(tx, word)?;
+        }
+        self.cascades |= !words.is_empty();
+        Ok(())
+    }
+}
+
+/// The end of an instance concerns its live children that have a policy.
+fn of_end(tx: &Tx<'_>, parent: &Ended) -> Result<Option<CascadeRow>, Fault> {
+    let concerns = tx.prepare(POLICED)?.exists([parent.id.0])?;
+    Ok(concerns.then(|| {
+        let note = ended_note(parent.id, parent.status);
+        CascadeRow::by_policy(parent.id, parent.round, note)
+    }))
+}
+
+fn by_parent(ended: &[Ended]) -> BTreeMap<InstanceId, Vec<ChildEnd>> {
+    let mut parents: BTreeMap<InstanceId, Vec<ChildEnd>> = BTreeMap::new();
+    for child in ended {
+        if let Some(Place { parent, position }) = child.place {
+            let children = parents.entry(parent.id).or_default();
+            children.push(ChildEnd {
+                id: child.id,
+                round: parent.round,
+                position,
+                is_bad: matches!(child.status, Status::Failed | Status::Cancelled),
+            });
+        }
+    }
+    parents
+}
+
+/// How many places were left in each window.
+fn places(ended: &[Ended]) -> BTreeMap<(InstanceId, i32), i64> {
+    let mut places = BTreeMap::new();
+    for child in ended.iter().filter(|it| it.had_place) {
+        if let Some(Place { parent, .. }) = child.place {
+            *places.entry((parent.id, parent.round)).or_default() += 1;
+        }
+    }
+    places
+}

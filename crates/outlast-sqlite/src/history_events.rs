@@ -1,0 +1,98 @@
+//! The histories of workflows: what a commit adds to the one of the present run, and reading them.
+
+use crate::decode;
+use crate::error::Fault;
+use crate::inspect::all;
+use crate::tx::Tx;
+use outlast_core::{
+    Event, HistoryPosition, HistoryRequest, InstanceId, NewEvent, Rows, RunSummary, Timestamp,
+};
+use rusqlite::params;
+
+const GROW: &str = include_str!("../sql/history/grow.sql");
+const PLACE: &str = include_str!("../sql/history/place.sql");
+const APPEND: &str = include_str!("../sql/history/append.sql");
+const FORGET: &str = include_str!("../sql/history/forget.sql");
+const HISTORY: &str = include_str!("../sql/inspect/history.sql");
+const HISTORIES: &str = include_str!("../sql/inspect/histories.sql");
+
+/// Writes the events that a history was counted longer by: with its outcome, whose fence stood.
+pub(crate) fn write(tx: &Tx<'_>, id: InstanceId, events: &[NewEvent]) -> Result<(), Fault> {
+    write_after(tx, id, None, events)
+}
+
+/// The same, where it is known how the history stood before.
+pub(crate) fn write_after(
+    tx: &Tx<'_>,
+    id: InstanceId,
+    mark: Option<HistoryPosition>,
+    events: &[NewEvent],
+) -> Result<(), Fault> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    let HistoryPosition { run, events: last } = match mark {
+        Some(mark) => mark,
+        None => mark_before(tx, id, events.len())?,
+    };
+    let mut statement = tx.prepare(APPEND)?;
+    for (seq, event) in (last + 1..).zip(events) {
+        statement.execute(params![
+            id.0,
+            run,
+            seq,
+            event.at.unwrap_or(tx.now).0,
+            event.kind.as_str(),
+            event.call,
+            event.name,
+            event.data.as_str()
+        ])?;
+    }
+    Ok(())
+}
+
+/// How a history stood before it was counted longer by so many.
+fn mark_before(tx: &Tx<'_>, id: InstanceId, new: usize) -> Result<HistoryPosition, Fault> {
+    let place = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let (run, last): (i32, i32) = tx.prepare(PLACE)?.query_row([id.0], place)?;
+    Ok(HistoryPosition {
+        run,
+        events: last - new as i32,
+    })
+}
+
+/// Adds to the history of an instance whose outcome was written, or whose fence was found standing.
+pub(crate) fn append(tx: &Tx<'_>, id: InstanceId, events: &[NewEvent]) -> Result<(), Fault> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    let values = params![id.0, events.len() as i64];
+    tx.prepare(GROW)?.execute(values)?;
+    write(tx, id, events)
+}
+
+/// Removes the histories of the runs up to `last`.
+pub(crate) fn forget(tx: &Tx<'_>, id: InstanceId, last: i32) -> Result<(), Fault> {
+    tx.prepare(FORGET)?.execute(params![id.0, last])?;
+    Ok(())
+}
+
+pub(crate) fn history(tx: &Tx<'_>, request: HistoryRequest) -> Result<Rows<Event>, Fault> {
+    let (id, one_more) = (request.id.0, request.max as i64 + 1);
+    let mut statement = tx.prepare(HISTORY)?;
+    let values = params![id, request.run, request.after, one_more];
+    let rows = statement.query_map(values, decode::event)?;
+    Ok(Rows::cut(rows, request.max, Event::bytes)?)
+}
+
+pub(crate) fn histories(tx: &Tx<'_>, id: InstanceId) -> Result<Vec<RunSummary>, Fault> {
+    all(tx, HISTORIES, [id.0], |row| {
+        Ok(RunSummary {
+            run: row.get("run")?,
+            events: row.get("events")?,
+            started_at: Timestamp(row.get("started_at")?),
+            last_at: Timestamp(row.get("last_at")?),
+            last: decode::word(row, "last")?,
+        })
+    })
+}

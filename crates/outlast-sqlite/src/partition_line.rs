@@ -1,0 +1,117 @@
+//! The line behind a partition key: who was held by a claim, and who is let through next.
+//!
+//! A claim that meets an eligible row whose key is in use holds it ([`hold`]): the row leaves the pick
+//! index, and ten thousand rows behind one busy key cost later claims nothing. What must hold (I8):
+//! **while nobody executes under a key, the first of each group in its line is not held.** A group is
+//! what one worker would take in order: queue, machine, version, priority. Groups keep a line that
+//! nobody works on from stopping the others.
+//!
+//! So whoever ends the use of a key, or takes the first of a line away, calls [`let_through`].
+
+use crate::error::Fault;
+use crate::tx::Tx;
+use outlast_core::{InstanceId, QueueNames, Timestamp};
+use rusqlite::{OptionalExtension, Row, params};
+
+const KEY_BUSY: &str = include_str!("../sql/claim/key_busy.sql");
+const HOLD: &str = include_str!("../sql/claim/hold.sql");
+const FIRST_HELD: &str = include_str!("../sql/line/first_held.sql");
+const FIRST_FREE: &str = include_str!("../sql/line/first_free.sql");
+const LET_THROUGH: &str = include_str!("../sql/line/let_through.sql");
+
+/// Lets the first of each group in the line of `key` through, unless the key is in use. Answers whom.
+pub(crate) fn let_through(
+    tx: &Tx<'_>,
+    key: &str,
+    woken: &mut QueueNames,
+) -> Result<Vec<InstanceId>, Fault> {
+    let mut freed = Vec::new();
+    if is_busy(tx, key)? {
+        return Ok(freed);
+    }
+    let mut before = Group::default();
+    while let Some(held) = first_held(tx, key, &before)? {
+        if goes_first(tx, key, &held)? {
+            tx.prepare(LET_THROUGH)?.execute([held.id.0])?;
+            freed.push(held.id);
+            if held.eligible_at <= tx.now {
+                woken.insert(held.group.queue.clone());
+            }
+        }
+        before = held.group;
+    }
+    Ok(freed)
+}
+
+/// Whether somebody executes under this key.
+pub(crate) fn is_busy(tx: &Tx<'_>, key: &str) -> Result<bool, Fault> {
+    Ok(tx.prepare(KEY_BUSY)?.exists([key])?)
+}
+
+/// Takes a row out of the pick index until it is let through.
+pub(crate) fn hold(tx: &Tx<'_>, id: InstanceId) -> Result<(), Fault> {
+    tx.prepare(HOLD)?.execute([id.0])?;
+    Ok(())
+}
+
+/// The default is before every group: no name is empty.
+#[derive(Default)]
+struct Group {
+    queue: String,
+    machine: String,
+    version: i64,
+    priority: i64,
+}
+
+struct Held {
+    id: InstanceId,
+    eligible_at: Timestamp,
+    group: Group,
+}
+
+fn first_held(tx: &Tx<'_>, key: &str, before: &Group) -> Result<Option<Held>, Fault> {
+    let held = tx
+        .prepare(FIRST_HELD)?
+        .query_row(
+            params![
+                key,
+                before.queue,
+                before.machine,
+                before.version,
+                before.priority
+            ],
+            held,
+        )
+        .optional()?;
+    Ok(held)
+}
+
+fn held(row: &Row<'_>) -> rusqlite::Result<Held> {
+    Ok(Held {
+        id: InstanceId(row.get("id")?),
+        eligible_at: Timestamp(row.get("eligible_at")?),
+        group: Group {
+            queue: row.get("queue")?,
+            machine: row.get("machine")?,
+            version: row.get("machine_version")?,
+            priority: row.get("priority")?,
+        },
+    })
+}
+
+/// Whether no row of its group that is not held goes before it.
+fn goes_first(tx: &Tx<'_>, key: &str, held: &Held) -> Result<bool, Fault> {
+    let Group {
+        queue,
+        machine,
+        version,
+        priority,
+    } = &held.group;
+    let free = tx
+        .prepare(FIRST_FREE)?
+        .query_row(params![key, queue, machine, version, priority], |row| {
+            Ok((Timestamp(row.get(0)?), InstanceId(row.get(1)?)))
+        })
+        .optional()?;
+    Ok(free.is_none_or(|free| (held.eligible_at, held.id) < free))
+}

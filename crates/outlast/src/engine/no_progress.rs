@@ -1,0 +1,168 @@
+//! Notices an instance that commits again and again without progress, and blocks it.
+//!
+//! The executor counts such commits while it keeps the claim. When the claim goes back through the queue, the count is
+//! kept here, so that it goes on when this node takes the instance again.
+
+use crate::machine::Decided;
+use crate::metrics;
+use outlast_core::limits::COMMITS_WITHOUT_PROGRESS_MAX;
+use outlast_core::{CIRCLES, Claim, Flowing, InstanceId, Json, Outcome};
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How many instances are remembered. Few instances commit without progress even once before they go through the queue.
+const REMEMBERED_MAX: usize = 1_000;
+
+/// How long a blocked instance waits before it is tried again: from this, doubled up to that.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// The instances of a node whose last commits brought no progress.
+#[derive(Default)]
+pub(crate) struct Circles {
+    /// How many are remembered: nobody waits for the lock while there are none.
+    remembered: AtomicUsize,
+    counts: Mutex<HashMap<InstanceId, Remembered>>,
+}
+
+#[derive(Clone, Copy)]
+struct Remembered {
+    /// Where the instance stood.
+    standing: u64,
+    commits: u32,
+}
+
+/// The commits in a row that brought an instance no progress, while its claim is kept.
+pub(crate) struct Circling<'a> {
+    circles: &'a Circles,
+    id: InstanceId,
+    commits: u32,
+}
+
+impl Circles {
+    /// Takes up the count of an instance that was claimed. It begins anew when the instance stands elsewhere.
+    pub(crate) fn resume(&self, claim: &Claim) -> Circling<'_> {
+        let mut commits = 0;
+        if self.remembered.load(Ordering::Relaxed) > 0
+            && let Some(before) = self.forget(claim.id)
+            && before.standing == standing(claim)
+        {
+            commits = before.commits;
+        }
+        Circling {
+            circles: self,
+            id: claim.id,
+            commits,
+        }
+    }
+
+    fn forget(&self, id: InstanceId) -> Option<Remembered> {
+        let mut counts = self.lock();
+        let before = counts.remove(&id);
+        self.remembered.store(counts.len(), Ordering::Relaxed);
+        before
+    }
+
+    fn remember(&self, id: InstanceId, remembered: Remembered) {
+        let mut counts = self.lock();
+        if counts.len() >= REMEMBERED_MAX {
+            counts.clear();
+        }
+        counts.insert(id, remembered);
+        self.remembered.store(counts.len(), Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<InstanceId, Remembered>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Circling<'_> {
+    /// Counts a commit that is about to be made. One too many without progress becomes a pause with an error that says so.
+    pub(crate) fn check(&mut self, claim: &Claim, decided: &mut Decided) {
+        if makes_progress(claim, decided) {
+            self.commits = 0;
+            return;
+        }
+        self.commits += 1;
+        if self.commits > COMMITS_WITHOUT_PROGRESS_MAX {
+            // The next try is blocked with its first commit without progress.
+            self.commits = COMMITS_WITHOUT_PROGRESS_MAX;
+            *decided = blocked(claim);
+            self.keep(claim);
+        } else if !decided.outcome.keeps_claim() {
+            self.keep(claim);
+        }
+    }
+
+    fn keep(&self, claim: &Claim) {
+        let remembered = Remembered {
+            standing: standing(claim),
+            commits: self.commits,
+        };
+        self.circles.remember(self.id, remembered);
+    }
+}
+
+/// Where an instance stands, in a number: the same until it makes progress. The length of its history is no part of it:
+/// that of a machine grows with every commit, if it is recorded.
+fn standing(claim: &Claim) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&claim.step, claim.state.as_str()).hash(&mut hasher);
+    (claim.round, claim.run).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Whether a commit changes more of an instance than its revision.
+fn makes_progress(claim: &Claim, decided: &Decided) -> bool {
+    let moves = |step: &String, state: &Json| {
+        *step != claim.step
+            || *state != claim.state
+            || claim.awaited().next().is_some()
+            || claim.is_to_answer_cancel()
+    };
+    match &decided.outcome {
+        Outcome::Next { step, state, .. } => moves(step, state),
+        // A join of nothing is decided at once.
+        Outcome::FanOut {
+            children,
+            step,
+            state,
+            ..
+        } => !children.is_empty() || moves(step, state),
+        Outcome::Flow { children, then, .. } => {
+            !children.is_empty()
+                || !decided.events.is_empty()
+                || matches!(then, Flowing::Park(_))
+                || decided.received.as_ref().is_some_and(|it| !it.is_empty())
+                || decided.answers_cancel == Some(true)
+        }
+        // A try that is counted, a pause, another run, or the end.
+        Outcome::Retry { .. }
+        | Outcome::Wait { .. }
+        | Outcome::ContinueAsNew { .. }
+        | Outcome::Done { .. }
+        | Outcome::Fail { .. }
+        | Outcome::Cancel { .. } => true,
+    }
+}
+
+/// Leaves the instance as it is, with a pause and an error that says why.
+fn blocked(claim: &Claim) -> Decided {
+    let error = format!(
+        "{CIRCLES}{COMMITS_WITHOUT_PROGRESS_MAX} commits at step {} have changed nothing; it goes on with a build that does",
+        claim.step
+    );
+    metrics::circled(&claim.machine);
+    tracing::warn!(instance = %claim.id, machine = claim.machine, step = claim.step, "{error}");
+    let doublings = u32::try_from(claim.attempt.clamp(0, 6)).unwrap_or(0);
+    Decided::of(Outcome::Retry {
+        state: claim.state.clone(),
+        delay: (PAUSE * (1 << doublings)).min(PAUSE_MAX),
+        error: Some(error),
+    })
+}

@@ -1,0 +1,195 @@
+//! Where the code of a workflow runs: in nobody's runtime, so that what is not durable is noticed.
+//!
+//! A workflow that awaits a socket, a timer of the runtime or a task would be answered differently when it is run again.
+//! Whoever waits keeps the waker it was given; so a waker that was kept when the code comes back tells that something foreign is
+//! awaited. Combinators like `FuturesUnordered` keep it too, for the calls in them. They let go of it when these calls are woken,
+//! so all calls are woken before that is looked at. Tasks that the code spawns belong to the runtime it believes to be in: one of its own, which never runs anything.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use tokio::runtime::{Builder, Runtime};
+
+/// Traps that nobody is in, for as many threads as run workflows at a time.
+static IDLE: Mutex<Vec<Sandbox>> = Mutex::new(Vec::new());
+
+/// Where code is run.
+struct Sandbox {
+    /// A runtime that nobody runs.
+    runtime: Runtime,
+    unheard: Arc<Unheard>,
+    waker: Waker,
+}
+
+/// What the code did that no workflow may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Violation {
+    /// It awaits something that is not durable.
+    Awaits,
+    /// It has spawned a task.
+    Spawns,
+}
+
+/// Polls of code that wakes itself while it is polled, after which it is taken for code that waits for
+/// something else. `FuturesUnordered` wakes itself once for each time it has polled all it has.
+const POLLS_MAX: usize = 1_000;
+
+/// Nobody is woken: the code is run on when something of it is answered. Code that wakes itself while it is
+/// polled has only yielded, and is polled again.
+#[derive(Default)]
+struct Unheard {
+    was_woken: AtomicBool,
+}
+
+impl Wake for Unheard {
+    fn wake(self: Arc<Self>) {
+        self.was_woken.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs the code until it waits or is over, and tells what it did that it may not. `wake_calls` wakes the durable calls
+/// that the code waits for.
+pub(super) fn poll<T>(
+    code: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    wake_calls: impl FnOnce(),
+) -> (Poll<T>, Option<Violation>) {
+    let Some(mut sandbox) = Sandbox::take() else {
+        let polled = Sandbox::poll(code, &Unheard::default(), Waker::noop());
+        wake_calls();
+        return (polled, None);
+    };
+    let polled = {
+        let _within = sandbox.runtime.enter();
+        Sandbox::poll(code, &sandbox.unheard, &sandbox.waker)
+    };
+    wake_calls();
+    if sandbox.runtime.metrics().num_alive_tasks() > 0 {
+        // Its tasks go with it.
+        sandbox.runtime.shutdown_background();
+        return (polled, Some(Violation::Spawns));
+    }
+    let is_kept = sandbox.renew_if_kept();
+    sandbox.give_back();
+    let awaits = polled.is_pending() && is_kept;
+    (polled, awaits.then_some(Violation::Awaits))
+}
+
+impl Sandbox {
+    /// Polls code until it waits or is over.
+    fn poll<T>(
+        mut code: impl FnMut(&mut Context<'_>) -> Poll<T>,
+        unheard: &Unheard,
+        waker: &Waker,
+    ) -> Poll<T> {
+        let mut cx = Context::from_waker(waker);
+        unheard.was_woken.store(false, Ordering::Relaxed);
+        let mut polled = code(&mut cx);
+        for _ in 1..POLLS_MAX {
+            if polled.is_ready() || !unheard.was_woken.swap(false, Ordering::Relaxed) {
+                break;
+            }
+            polled = code(&mut cx);
+        }
+        polled
+    }
+
+    /// One of one's own; none when the system gives none, which costs the check and nothing else.
+    fn take() -> Option<Sandbox> {
+        let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        idle.or_else(|| {
+            let runtime = Builder::new_current_thread().enable_all().build().ok()?;
+            let unheard = Arc::<Unheard>::default();
+            let waker = Waker::from(unheard.clone());
+            Some(Sandbox {
+                runtime,
+                unheard,
+                waker,
+            })
+        })
+    }
+
+    /// Whether somebody has kept the waker. Then whoever comes next has another one.
+    fn renew_if_kept(&mut self) -> bool {
+        // Ours, and the one in our waker.
+        let is_kept = Arc::strong_count(&self.unheard) > 2;
+        if is_kept {
+            self.unheard = Arc::<Unheard>::default();
+            self.waker = Waker::from(self.unheard.clone());
+        }
+        is_kept
+    }
+
+    fn give_back(self) {
+        IDLE.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(self);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::time::Duration;
+
+    /// What running a future once tells of it.
+    fn caught(code: impl Future) -> Option<Violation> {
+        let mut code = pin!(code);
+        let (_, violation) = poll(|cx| code.as_mut().poll(cx), || {});
+        violation
+    }
+
+    #[test]
+    fn code_that_keeps_no_waker_is_let_through() {
+        assert_eq!(caught(async { 1 }), None);
+        assert_eq!(caught(std::future::pending::<()>()), None);
+        let looks = poll_fn(|cx| {
+            let seen = cx.waker().clone();
+            drop(seen);
+            Poll::<()>::Pending
+        });
+        assert_eq!(caught(looks), None);
+    }
+
+    #[test]
+    fn code_that_awaits_something_of_the_runtime_is_caught() {
+        let sleeps = async { tokio::time::sleep(Duration::from_secs(1)).await };
+        assert_eq!(caught(sleeps), Some(Violation::Awaits));
+        let (_sender, receiver) = tokio::sync::oneshot::channel::<()>();
+        assert_eq!(caught(receiver), Some(Violation::Awaits));
+    }
+
+    #[test]
+    fn code_that_was_answered_at_once_is_let_through() {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        sender.send(1).expect("it is heard");
+        assert_eq!(caught(receiver), None);
+        assert_eq!(caught(tokio::sync::Mutex::new(1).lock()), None);
+    }
+
+    #[test]
+    fn a_task_is_caught_never_runs_and_does_not_stay() {
+        let ran = Arc::new(Mutex::new(false));
+        let told = ran.clone();
+        let spawns = async move {
+            tokio::spawn(async move { *told.lock().expect("it is free") = true });
+        };
+        assert_eq!(caught(spawns), Some(Violation::Spawns));
+        assert_eq!(
+            caught(async { 1 }),
+            None,
+            "whoever comes next is not blamed"
+        );
+        assert!(!*ran.lock().expect("it is free"));
+        assert_eq!(Arc::strong_count(&ran), 1, "the task is gone");
+    }
+
+    #[tokio::test]
+    async fn code_may_be_run_within_a_runtime() {
+        let sleeps = async { tokio::time::sleep(Duration::from_secs(1)).await };
+        assert_eq!(caught(sleeps), Some(Violation::Awaits));
+        assert_eq!(caught(tokio::task::yield_now()), Some(Violation::Awaits));
+        assert_eq!(caught(async { 1 }), None);
+    }
+}

@@ -1,0 +1,74 @@
+//! How a run ends.
+
+use super::Session;
+use crate::machine::Decided;
+use crate::workflow::FlowError;
+use crate::workflow::events::{Reason, Renewed, event};
+use outlast_core::{EventKind, Json, Outcome};
+
+impl Session {
+    /// The code is over.
+    pub(super) fn end(&mut self, result: Result<Json, FlowError>) -> Decided {
+        self.flow.lock().record_notes(has_survived(&result));
+        match result {
+            Ok(result) => {
+                self.close(EventKind::RunCompleted, None);
+                self.decided(Outcome::Done { result })
+            }
+            Err(error) => match error.into_renewal() {
+                Ok(state) => {
+                    let input = Some(self.input.clone());
+                    let kind = EventKind::ContinuedAsNew;
+                    let last = event(kind, None, "", &Renewed { input }, None);
+                    self.flow.lock().history.push(last);
+                    self.decided(Outcome::ContinueAsNew { state })
+                }
+                Err(error) if error.is_cancelled() && self.flow.is_cancelled() => {
+                    let reason = self.flow.cancel_reason().unwrap_or_default();
+                    self.close(EventKind::RunCancelled, Some(&reason));
+                    self.decided(Outcome::Cancel { reason })
+                }
+                Err(error) => self.fail(error.to_string()),
+            },
+        }
+    }
+
+    pub(super) fn fail(&mut self, reason: String) -> Decided {
+        let reason = outlast_core::limits::clean_error(&reason);
+        self.close(EventKind::RunFailed, Some(&reason));
+        self.decided(Outcome::Fail { reason })
+    }
+
+    fn close(&mut self, kind: EventKind, reason: Option<&str>) {
+        let last = match reason {
+            Some(reason) => {
+                let reason = Reason {
+                    reason: reason.to_owned(),
+                };
+                event(kind, None, "", &reason, None)
+            }
+            None => event(kind, None, "", &serde_json::Map::new(), None),
+        };
+        self.flow.lock().history.push(last);
+    }
+}
+
+/// Whether code that ended like this went on from the failures that it was handed.
+pub(super) fn has_survived(result: &Result<Json, FlowError>) -> bool {
+    match result {
+        Ok(_) => true,
+        Err(error) => error.is_renewal(),
+    }
+}
+
+/// The end of a run whose code has no outcome of its own.
+pub(crate) fn failed(reason: String) -> Decided {
+    let reason = outlast_core::limits::clean_error(&reason);
+    let last = Reason {
+        reason: reason.clone(),
+    };
+    Decided {
+        events: vec![event(EventKind::RunFailed, None, "", &last, None)],
+        ..Decided::of(Outcome::Fail { reason })
+    }
+}

@@ -1,0 +1,406 @@
+//! How a workflow goes on or waits, and what wakes it.
+
+use super::super::runtime::{Ask, Runtime};
+use super::Session;
+use super::end::has_survived;
+use crate::machine::Decided;
+use outlast_core::limits::{AWAITED_PARTS_MAX, CHILDREN_MAX};
+use outlast_core::{
+    ChildRange, Due, Flowing, InstanceId, JoinSet, JoinSets, Outcome, Park, Proceed, Timestamp,
+};
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::time::Duration;
+
+impl Session {
+    /// Starts the children of a unit, and waits if there is nothing else to do.
+    pub(super) fn start(&mut self, wait: usize, goes_on: bool) -> Decided {
+        let round = self.round + 1;
+        let (children, window) = {
+            let mut runtime = self.flow.lock();
+            runtime.record_notes(true);
+            let children = runtime.schedule(wait, round);
+            runtime.record_waiting();
+            let combinator = runtime.waits[wait].combinator.as_ref();
+            let window = combinator.and_then(|it| it.window);
+            (children, window)
+        };
+        let then = match goes_on {
+            true => Flowing::Proceed(Proceed::KeepClaim),
+            false => Flowing::Park(what_wakes(&self.flow.lock(), Some((wait, round)))),
+        };
+        self.decided(Outcome::Flow {
+            children,
+            window,
+            then,
+        })
+    }
+
+    /// Writes everything that is not written yet, and goes on. Afterwards the runtime is not
+    /// [dirty](Runtime::is_dirty): otherwise the next move would be this one again, without end.
+    pub(super) fn write(&mut self) -> Decided {
+        self.record_all();
+        let decided = self.write_told();
+        debug_assert!(
+            !decided.events.is_empty(),
+            "a write without events is followed by the same write"
+        );
+        decided
+    }
+
+    /// Puts into the history what the code has noted and what it waits for.
+    fn record_all(&mut self) {
+        let mut runtime = self.flow.lock();
+        match &self.result {
+            Some(result) => runtime.record_notes(has_survived(result)),
+            None => {
+                runtime.record_notes(true);
+                runtime.record_waiting();
+            }
+        }
+    }
+
+    /// Writes the events that are in the history, and goes on.
+    pub(super) fn write_told(&mut self) -> Decided {
+        self.decided(Outcome::Flow {
+            children: Vec::new(),
+            window: None,
+            then: Flowing::Proceed(Proceed::KeepClaim),
+        })
+    }
+
+    /// Waits for what the code waits for.
+    pub(super) fn park(&mut self) -> Decided {
+        self.record_all();
+        let park = what_wakes(&self.flow.lock(), None);
+        self.decided(Outcome::Flow {
+            children: Vec::new(),
+            window: None,
+            then: Flowing::Park(park),
+        })
+    }
+}
+
+/// What wakes a workflow that waits; `started` is the unit whose children go with it, and their round.
+fn what_wakes(runtime: &Runtime, started: Option<(usize, i32)>) -> Park {
+    let mut park = Park::default();
+    let mut parts = Vec::new();
+    for wait in runtime.waiting() {
+        let round = started.filter(|(it, _)| *it == wait);
+        let mut starting = Starting::of(round.map(|(_, round)| round));
+        // Of a selection the first member counts, each of which waits for all of its own; a group is one member.
+        for leaves in runtime.waits[wait].members() {
+            let wakes = Wakes::of(runtime, leaves, &mut starting);
+            park.names.extend(wakes.names);
+            let due = wakes.due.map(|due| match due {
+                (Some(at), _) => Due::At(at),
+                (None, after) => Due::After(after),
+            });
+            park.deadline = earlier(park.deadline, due, runtime.now());
+            parts.extend(wakes.part);
+        }
+    }
+    park.names.sort_unstable();
+    park.names.dedup();
+    let parts = merge_excess(parts);
+    park.ends = (!parts.is_empty()).then(|| JoinSets {
+        parts: parts.into_iter().map(Part::awaited).collect(),
+    });
+    park
+}
+
+/// The children of a unit that are started by the commit that parks: their round, and how many of them have been met.
+struct Starting {
+    round: Option<i32>,
+    met: i32,
+}
+
+impl Starting {
+    fn of(round: Option<i32>) -> Starting {
+        Starting { round, met: 0 }
+    }
+
+    /// Where the next of them will stand.
+    fn next(&mut self) -> Option<(i32, i32)> {
+        let place = self.round.map(|round| (round, self.met));
+        self.met += 1;
+        place
+    }
+}
+
+/// What wakes a workflow that waits for one member.
+#[derive(Default)]
+struct Wakes {
+    names: Vec<String>,
+    /// The moment, where it is known, else how long until then.
+    due: Option<Moment>,
+    part: Option<Part>,
+}
+
+impl Wakes {
+    fn of(runtime: &Runtime, leaves: &[i32], starting: &mut Starting) -> Wakes {
+        let mut names = Vec::new();
+        let mut part = Part::default();
+        let mut latest: Option<Moment> = None;
+        let mut seen = HashSet::new();
+        for leaf in leaves {
+            let call = runtime.call(*leaf);
+            if call.end.is_some() || !seen.insert(leaf) {
+                continue;
+            }
+            match &call.ask {
+                Ask::Signal => names.push(call.name.clone()),
+                Ask::Timer(after) => latest = later(latest, (call.due, *after)),
+                Ask::Child(child) => match child.link.found {
+                    Some(found) => part.add(child.link.round, child.link.position, Some(found)),
+                    None => {
+                        if let Some((round, position)) = starting.next() {
+                            part.add(round, position, None);
+                        }
+                    }
+                },
+                Ask::Work | Ask::Nothing => {}
+            }
+        }
+        // While something else is open, the timers of a group need not wake anybody: it is not complete without the rest.
+        let due = latest.filter(|_| part.count == 0 && names.is_empty());
+        Wakes {
+            names,
+            due,
+            part: (part.count > 0).then_some(part),
+        }
+    }
+}
+
+/// Children that are waited for together.
+#[derive(Clone, Default)]
+struct Part {
+    /// From a first to a last position in a round, in any order. Who has ended between them ends no more; who is not
+    /// waited for there may wake too early.
+    spans: Vec<ChildRange>,
+    children: Vec<InstanceId>,
+    count: i32,
+}
+
+impl Part {
+    /// One more, of those that stand beside each other.
+    fn add(&mut self, round: i32, position: i32, child: Option<InstanceId>) {
+        self.count += 1;
+        self.children.extend(child);
+        match self.spans.last_mut().filter(|span| span.round == round) {
+            Some(span) => {
+                span.first = span.first.min(position);
+                span.last = span.last.max(position);
+            }
+            None => self.spans.push(ChildRange {
+                round,
+                first: position,
+                last: position,
+            }),
+        }
+    }
+
+    /// Whatever comes first of two. It is never woken too late, and by lone children never too early either.
+    fn or(mut self, other: Part) -> Part {
+        self.count = self.count.min(other.count);
+        self.children.extend(other.children);
+        self.spans.extend(other.spans);
+        self
+    }
+
+    /// Says everything once.
+    fn tidy(&mut self, may_lead_over: impl Fn(i32, (i32, i32)) -> bool) {
+        // Who is waited for by several is one child all the same.
+        self.children.sort_unstable();
+        self.children.dedup();
+        self.spans = joined(std::mem::take(&mut self.spans), may_lead_over);
+    }
+
+    fn awaited(self) -> JoinSet {
+        JoinSet {
+            spans: self.spans,
+            children: self.children,
+            count: self.count,
+        }
+    }
+}
+
+/// Not more than can be counted: lone children are one part, since the first of them counts. Of what are still too many,
+/// the smallest are taken together: they have the fewest ends to wake with.
+fn merge_excess(parts: Vec<Part>) -> Vec<Part> {
+    let (lone, mut groups): (Vec<Part>, Vec<Part>) =
+        parts.into_iter().partition(|it| it.count == 1);
+    let mut merged: Vec<Part> = lone.into_iter().reduce(Part::or).into_iter().collect();
+    let room = AWAITED_PARTS_MAX - merged.len();
+    if groups.len() > room {
+        groups.sort_by_key(|part| Reverse(part.count));
+        let smallest = groups.split_off(room - 1);
+        merged.extend(smallest.into_iter().reduce(Part::or));
+    }
+    for part in &mut groups {
+        part.tidy(|_, _| true);
+    }
+    // Of what was taken together no span leads over somebody whom another part waits for.
+    while let Some(mut part) = merged.pop() {
+        let others = groups.iter().chain(&merged);
+        let others = others.flat_map(|other| other.spans.clone()).collect();
+        let others = joined(others, |_, _| false);
+        part.tidy(|round, gap| !has_some(&others, round, gap));
+        groups.push(part);
+    }
+    match is_too_much(&groups) {
+        true => {
+            let mut all = groups.into_iter().reduce(Part::or).unwrap_or_default();
+            all.tidy(|_, _| true);
+            vec![all]
+        }
+        false => groups,
+    }
+}
+
+/// Whether it is more than a park may say: the same children, over and over.
+fn is_too_much(parts: &[Part]) -> bool {
+    let children: usize = parts.iter().map(|part| part.children.len()).sum();
+    let spans: usize = parts.iter().map(|part| part.spans.len()).sum();
+    children.max(spans) > CHILDREN_MAX
+}
+
+/// Spans in their order, and as merge_excess as there can be: what overlaps is one, and so is what may be led over.
+fn joined(
+    mut spans: Vec<ChildRange>,
+    may_lead_over: impl Fn(i32, (i32, i32)) -> bool,
+) -> Vec<ChildRange> {
+    spans.sort_unstable();
+    let mut joined: Vec<ChildRange> = Vec::with_capacity(spans.len());
+    for span in spans {
+        let before = joined.last_mut().filter(|it| it.round == span.round);
+        let before = before.filter(|it| {
+            let gap = (it.last + 1, span.first - 1);
+            gap.0 > gap.1 || may_lead_over(span.round, gap)
+        });
+        match before {
+            Some(before) => before.last = before.last.max(span.last),
+            None => joined.push(span),
+        }
+    }
+    joined
+}
+
+/// Whether these spans, in their order and apart, have somebody from the first to the last position.
+fn has_some(spans: &[ChildRange], round: i32, (first, last): (i32, i32)) -> bool {
+    let next = spans.partition_point(|span| (span.round, span.last) < (round, first));
+    spans
+        .get(next)
+        .is_some_and(|span| span.round == round && span.first <= last)
+}
+
+type Moment = (Option<Timestamp>, Duration);
+
+fn later(a: Option<Moment>, b: Moment) -> Option<Moment> {
+    a.into_iter()
+        .chain([b])
+        .max_by_key(|(at, after)| (at.is_none(), *at, *after))
+}
+
+/// The earlier of two deadlines. One that counts from the commit on is compared as if that were now: waking too early
+/// costs a look.
+fn earlier(a: Option<Due>, b: Option<Due>, now: Timestamp) -> Option<Due> {
+    let moment = |due: &Due| match due {
+        Due::After(after) => now + *after,
+        Due::At(at) => *at,
+    };
+    [a, b].into_iter().flatten().min_by_key(moment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A part of children that stand at these places.
+    fn part(places: &[(i32, i32)]) -> Part {
+        let mut part = Part::default();
+        for &(round, position) in places {
+            let id = i64::from(round) * 1_000_000 + i64::from(position);
+            part.add(round, position, Some(InstanceId(id)));
+        }
+        part
+    }
+
+    fn group(round: i32, positions: std::ops::Range<i32>) -> Part {
+        part(&positions.map(|it| (round, it)).collect::<Vec<_>>())
+    }
+
+    fn spans(part: &Part) -> Vec<(i32, i32, i32)> {
+        let spans = part.spans.iter();
+        spans.map(|it| (it.round, it.first, it.last)).collect()
+    }
+
+    #[test]
+    fn lone_children_are_one_part_that_leads_over_no_group() {
+        let lone = |position| part(&[(1, position)]);
+        let parts = merge_excess(vec![lone(0), group(1, 1..1_001), lone(1_001), lone(1_003)]);
+        assert_eq!(parts.len(), 2);
+        assert_eq!(spans(&parts[0]), [(1, 1, 1_000)]);
+        assert_eq!((parts[0].count, parts[1].count), (1_000, 1));
+        // Who stands between the last two is waited for by nobody.
+        assert_eq!(spans(&parts[1]), [(1, 0, 0), (1, 1_001, 1_003)]);
+        assert_eq!(parts[1].children.len(), 3);
+    }
+
+    #[test]
+    fn a_group_is_one_span_of_each_round_whoever_has_ended_of_it() {
+        let left = part(&[(3, 1), (1, 0), (3, 4), (3, 900), (2, 7)]);
+        let parts = merge_excess(vec![left]);
+        assert_eq!(spans(&parts[0]), [(1, 0, 0), (2, 7, 7), (3, 1, 900)]);
+        assert_eq!((parts.len(), parts[0].count), (1, 5));
+    }
+
+    #[test]
+    fn of_too_many_groups_the_smallest_are_taken_together_and_the_lone_stay_apart() {
+        let many = 2 * AWAITED_PARTS_MAX as i32;
+        // Groups of two and of three in turn, and a lone child before and behind them.
+        let groups = (0..many).map(|n| group(1, 10 * n + 1..10 * n + 3 + n % 2));
+        let mut parts: Vec<Part> = groups.collect();
+        parts.extend([part(&[(1, 0)]), part(&[(1, 10 * many)])]);
+        let parts = merge_excess(parts);
+        assert_eq!(parts.len(), AWAITED_PARTS_MAX);
+        let count = |count| parts.iter().filter(|part| part.count == count).count();
+        assert_eq!(
+            (count(1), count(2), count(3)),
+            (1, 1, AWAITED_PARTS_MAX - 2)
+        );
+        let pairs = parts.iter().find(|part| part.count == 2).unwrap();
+        let others: Vec<ChildRange> = parts
+            .iter()
+            .filter(|part| part.count == 3)
+            .flat_map(|part| part.spans.clone())
+            .collect();
+        let meets = |a: &ChildRange, b: &ChildRange| a.first <= b.last && b.first <= a.last;
+        for span in &pairs.spans {
+            assert!(!others.iter().any(|it| meets(it, span)), "{span:?}");
+        }
+        // Lone children on either side of all of them lead over none.
+        let lone = parts.iter().find(|part| part.count == 1).unwrap();
+        let ends = [(1, 0, 0), (1, 10 * many, 10 * many)];
+        assert_eq!(spans(lone), ends);
+    }
+
+    #[test]
+    fn what_waits_for_the_same_over_and_over_is_one_part() {
+        let parts = merge_excess(vec![group(1, 0..2_000); 51]);
+        assert_eq!(parts.len(), 1);
+        assert_eq!((parts[0].count, parts[0].children.len()), (2_000, 2_000));
+    }
+
+    #[test]
+    fn of_two_deadlines_the_earlier_wakes() {
+        let (soon, late) = (Duration::from_secs(1), Duration::from_secs(2));
+        let now = Timestamp(0);
+        let at = |after| Some(Due::At(now + after));
+        let after = |after| Some(Due::After(after));
+        assert_eq!(earlier(at(soon), after(late), now), at(soon));
+        assert_eq!(earlier(at(late), after(soon), now), after(soon));
+        assert_eq!(earlier(None, after(soon), now), after(soon));
+        assert_eq!(earlier(None, None, now), None);
+    }
+}

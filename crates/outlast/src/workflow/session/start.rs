@@ -1,0 +1,217 @@
+//! How a session begins: with the history so far, which begins with the run.
+
+use super::mismatch::blocked;
+use super::{Code, Session};
+use crate::machine::{Context, Decided, Trouble};
+use crate::workflow::events::{Consumed, Mismatch, Started, data, event};
+use crate::workflow::flow::Flow;
+use crate::workflow::runtime::{Identity, Runtime, blocked_at_the_end};
+use crate::workflow::{FlowError, Workflow};
+use outlast_core::limits::HISTORY_PAGE_MAX;
+use outlast_core::{Event, EventKind, HistoryRequest, Json, NewEvent, Outcome, Signal, SignalId};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// What a run begins with in memory.
+pub(crate) enum Begun {
+    Session(Box<Session>),
+    /// The code does not even fit what is there before it is run.
+    Blocked(Decided),
+}
+
+impl Session {
+    /// A run of this workflow, with its history so far.
+    pub(crate) async fn begin<W: Workflow>(
+        workflow: Arc<W>,
+        cx: &Context,
+    ) -> Result<Begun, Trouble> {
+        let history = load(cx).await?;
+        let mismatch = match refused(&history) {
+            Some(mismatch) => mismatch,
+            None => match read_input::<W>(cx, history.len())? {
+                Ok(input) => {
+                    return Ok(Begun::Session(Session::with(workflow, cx, history, input)));
+                }
+                Err(mismatch) => mismatch,
+            },
+        };
+        let was_blocked_by = blocked_at_the_end(&history);
+        let decided = blocked(cx, &mismatch, was_blocked_by.as_ref());
+        Ok(Begun::Blocked(decided))
+    }
+
+    fn with<W: Workflow>(
+        workflow: Arc<W>,
+        cx: &Context,
+        history: Vec<NewEvent>,
+        input: W::Input,
+    ) -> Box<Session> {
+        let claim = cx.claim();
+        let identity = Identity {
+            id: claim.id,
+            workflow: claim.machine.clone(),
+            run: claim.run,
+            key: claim.correlation_key.clone(),
+            trace: claim.trace.clone(),
+        };
+        let inbox = unconsumed(claim.inbox.clone(), &history);
+        let mut runtime = Runtime::new(identity, history);
+        runtime.step_timeout = W::STEP_TIMEOUT;
+        runtime.handle = Some(tokio::runtime::Handle::current());
+        let flow = Flow::new(runtime, Some(cx.client().clone()));
+        let mut session = Session::of(workflow, flow, input);
+        session.input = claim.state.clone();
+        session.round = claim.round;
+        session.inbox = inbox;
+        Box::new(session)
+    }
+
+    pub(in crate::workflow) fn of<W: Workflow>(
+        workflow: Arc<W>,
+        flow: Flow,
+        input: W::Input,
+    ) -> Session {
+        let handed = flow.clone();
+        let code: Code = Box::pin(async move {
+            let output = workflow.run(handed, input).await?;
+            Json::of(&output).map_err(|invalid| FlowError::invalid(invalid.within("output")))
+        });
+        Session {
+            flow,
+            code: Some(code),
+            result: None,
+            input: Json::null(),
+            round: 0,
+            inbox: Vec::new(),
+            has_looked: false,
+            answers_cancel: false,
+            violation: None,
+            panic: None,
+        }
+    }
+
+    /// The first event of a run says that it has begun.
+    pub(super) async fn begin_history(&mut self, cx: &Context) -> Result<(), Trouble> {
+        if !self.flow.lock().history.is_empty() {
+            return Ok(());
+        }
+        let now = match cx.claim().claimed_at {
+            Some(claimed_at) => claimed_at,
+            None => cx.client().now().await.map_err(Trouble::Store)?,
+        };
+        let mut runtime = self.flow.lock();
+        // The same when the worker dies before this is written: what is drawn by it may be a key of effects.
+        let seed = runtime.identity.seed();
+        let kind = EventKind::RunStarted;
+        runtime
+            .history
+            .push(event(kind, None, "", &Started { seed }, Some(now)));
+        Ok(())
+    }
+
+    /// A run that has ended and lives again was retried by an operator: it begins anew.
+    pub(super) fn restart_if_over(&mut self, cx: &Context) -> Option<Decided> {
+        let runtime = self.flow.lock();
+        let last = runtime.history.last()?.kind;
+        let is_over = matches!(
+            last,
+            EventKind::RunCompleted | EventKind::RunFailed | EventKind::RunCancelled
+        );
+        is_over.then(|| {
+            let state = cx.claim().state.clone();
+            Decided {
+                // The code has not heard of one.
+                answers_cancel: Some(false),
+                ..Decided::of(Outcome::ContinueAsNew { state })
+            }
+        })
+    }
+}
+
+/// The signals of a claim that the history has not consumed. A claim that is kept has the inbox that it was taken with.
+fn unconsumed(mut inbox: Vec<Signal>, history: &[NewEvent]) -> Vec<Signal> {
+    if inbox.is_empty() {
+        return inbox;
+    }
+    let consumed = history
+        .iter()
+        .filter(|event| event.kind == EventKind::SignalConsumed);
+    let consumed: HashSet<SignalId> = consumed
+        .filter_map(|event| Some(data::<Consumed>(event).ok()?.signal))
+        .collect();
+    inbox.retain(|signal| !consumed.contains(&signal.id));
+    inbox
+}
+
+/// An event that the codec has refused, if there is one. The code is not run by such a history, whether it would read
+/// the event or not.
+fn refused(history: &[NewEvent]) -> Option<Mismatch> {
+    let mut events = (1..).zip(history);
+    events.find_map(|(seq, event)| {
+        let error = crate::codec::refusal(&event.data)?;
+        Some(Mismatch {
+            expected: format!("event {seq}: {}", event.kind.as_str()),
+            found: format!("none that can be read: the event {error}"),
+        })
+    })
+}
+
+/// What the run began with, unless the code does not fit that, or the history is not whole. One that has not begun and never
+/// can ends with the reason.
+fn read_input<W: Workflow>(
+    cx: &Context,
+    found: usize,
+) -> Result<Result<W::Input, Mismatch>, Trouble> {
+    let claim = cx.claim();
+    let stored = usize::try_from(claim.events).unwrap_or(0);
+    if found < stored {
+        return Ok(Err(Mismatch {
+            expected: format!("{stored} events"),
+            found: format!("only {found} of them to go by: the others are no longer stored"),
+        }));
+    }
+    match claim.state.decode() {
+        Ok(input) => Ok(Ok(input)),
+        Err(invalid) if stored == 0 => {
+            let reason = format!("its input does not decode: {invalid}");
+            Err(Trouble::Fatal(reason))
+        }
+        Err(invalid) => Ok(Err(Mismatch {
+            expected: "a run that began with its input".into(),
+            found: format!("a type for it that does not fit what is there: {invalid}"),
+        })),
+    }
+}
+
+/// The history of the run, as far as it is stored.
+async fn load(cx: &Context) -> Result<Vec<NewEvent>, Trouble> {
+    let claim = cx.claim();
+    let mut history: Vec<NewEvent> = Vec::new();
+    let stored = usize::try_from(claim.events).unwrap_or(0);
+    while history.len() < stored {
+        let page = HistoryRequest {
+            id: claim.id,
+            run: claim.run,
+            after: history.len() as i32,
+            max: HISTORY_PAGE_MAX,
+        };
+        let events = cx.client().history(page).await.map_err(Trouble::Store)?;
+        if events.is_empty() {
+            break;
+        }
+        history.extend(events.into_iter().map(as_new));
+    }
+    // What was written since the claim is somebody else's.
+    history.truncate(stored);
+    Ok(history)
+}
+
+fn as_new(event: Event) -> NewEvent {
+    NewEvent {
+        kind: event.kind,
+        call: event.call,
+        name: event.name,
+        data: event.data,
+        at: Some(event.at),
+    }
+}
