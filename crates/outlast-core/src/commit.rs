@@ -24,7 +24,7 @@ pub struct Commit {
     /// Whose outcome it is.
     pub claim: ClaimRef,
     /// The awaited signals that were handed to the step ([`Claim::awaited`](crate::Claim::awaited)).
-    /// Progress consumes exactly these; a wait is not woken by them again (PROTOCOL §3 #11).
+    /// Progress consumes exactly these; a wait is not woken by them again (docs/protocol.md, defect 11).
     pub received: Vec<SignalId>,
     /// What the step decided.
     pub outcome: Outcome,
@@ -548,7 +548,7 @@ pub enum Answer {
     /// workflow is to be told, and comes to another outcome.
     Cancel(CancelRequest),
     /// The claim was no longer this worker's; nothing was written. The same answer comes when an
-    /// outcome is sent again after its first try succeeded unseen (PROTOCOL §3 #13).
+    /// outcome is sent again after its first try succeeded unseen (docs/protocol.md, defect 13).
     Lost,
     /// It can never be written; the claim is still held, so that another outcome can be.
     Rejected(Invalid),
@@ -572,7 +572,7 @@ pub struct Release {
     /// Which claim.
     pub claim: ClaimRef,
     /// How long nobody should take it: zero puts it back exactly where it was, anything else makes it
-    /// eligible that long from now (PROTOCOL §3 #15).
+    /// eligible that long from now (docs/protocol.md, defect 15).
     pub pause: Duration,
 }
 

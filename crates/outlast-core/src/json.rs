@@ -18,7 +18,7 @@ const ENCODED_TAIL: &str = r#""}"#;
 ///
 /// Made by [`Json::of`] or [`Json::parse`], it is known to be storable: within the bounds of
 /// [`limits`](crate::limits), without the escape `\u0000` and without lone surrogates, which
-/// PostgreSQL cannot hold (PROTOCOL §3 #12). `Debug` shows its size, not its content.
+/// PostgreSQL cannot hold (docs/protocol.md, defect 12). `Debug` shows its size, not its content.
 ///
 /// ```
 /// use outlast_core::Json;

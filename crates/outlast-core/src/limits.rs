@@ -2,7 +2,7 @@
 //!
 //! Whatever enters a store passes through here first, so that both stores refuse the same things
 //! with the same words, and nothing that cannot be written ever reaches a statement
-//! (PROTOCOL §3 #12).
+//! (docs/protocol.md, defect 12).
 
 use crate::text::{is_format, is_plain};
 use crate::{Invalid, Timestamp};

@@ -8,7 +8,7 @@ use crate::{InstanceId, Invalid, QueueNames, WorkerId};
 pub struct ReapRequest {
     /// How many claims to return at most.
     pub max: usize,
-    /// How many [counted](Crash::of) crashes in a row an instance survives (PROTOCOL §3 #14).
+    /// How many [counted](Crash::of) crashes in a row an instance survives (docs/protocol.md, defect 14).
     pub crashes_max: i32,
 }
 

@@ -145,7 +145,7 @@ impl FromStr for Status {
 ///
 /// A scope always contains [`Status::Runnable`]: an instance starts there, and a key that is not
 /// held from the start would have to be taken later, where a second holder could already be
-/// (PROTOCOL §3 #4). Once an instance leaves its scope the key is free for good, even if it comes
+/// (docs/protocol.md, defect 4). Once an instance leaves its scope the key is free for good, even if it comes
 /// back. [`Status::AwaitingSignal`] stands for [`Status::Sleeping`] too: a scope goes by what is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Status>", into = "Vec<Status>")]

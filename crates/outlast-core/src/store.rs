@@ -35,7 +35,7 @@ pub type QueueNames = BTreeSet<String>;
 /// number of times.
 ///
 /// **Look after locking.** Whoever parks and whoever wakes lock the instance first, in a statement of
-/// its own, and look only then (PROTOCOL §3 #2): no wake-up is lost between them.
+/// its own, and look only then (docs/protocol.md, defect 2): no wake-up is lost between them.
 ///
 /// **Bounds** are in [`limits`](crate::limits). Verbs of callers (`insert`, `deliver`) refuse a batch
 /// with one bad row whole, naming the row; verbs of the engine (`commit`) isolate it.
@@ -200,7 +200,7 @@ pub trait Store: Send + Sync + 'static {
     async fn fire(&self, max: usize) -> Result<Fired>;
 
     /// Removes instances that ended longer ago than the retention, with their signals and operations,
-    /// earliest end first. Children are spared while their parent lives (PROTOCOL §3 #6), and parents while their
+    /// earliest end first. Children are spared while their parent lives (docs/protocol.md, defect 6), and parents while their
     /// children are still to be told of the end. Records of
     /// operations that belong to no stored instance go when they are older than the retention.
     ///

@@ -150,7 +150,7 @@ async fn look(
 }
 
 impl Look {
-    /// A row that cannot be read must not take its neighbours with it (PROTOCOL §3 #12).
+    /// A row that cannot be read must not take its neighbours with it (docs/protocol.md, defect 12).
     fn add(&mut self, row: &Row, queue: &str, now: SystemTime) -> Result<(), Failure> {
         match row::claim(row, queue, now) {
             Ok(claim) => self.claims.push(Loadable {

@@ -181,7 +181,7 @@ impl Taken {
         Ok(())
     }
 
-    /// A signal that cannot be read takes its instance with it, and no other (PROTOCOL §3 #12).
+    /// A signal that cannot be read takes its instance with it, and no other (docs/protocol.md, defect 12).
     fn add_signal(&mut self, target: InstanceId, row: &Row) {
         let Some(claim) = self.claims.get_mut(&target) else {
             return;

@@ -39,7 +39,7 @@ async fn refuse_updates(schema: &str, condition: &str) {
     raw().await.batch_execute(&trigger).await.unwrap();
 }
 
-/// PROTOCOL §3 #12: the batch is taken apart until the bad rows stand alone.
+/// Defect 12 (docs/protocol.md): the batch is taken apart until the bad rows stand alone.
 #[tokio::test]
 async fn outcomes_that_cannot_be_written_are_rejected_alone() {
     let (store, schema) = open().await;
@@ -110,7 +110,7 @@ async fn a_rejected_outcome_leaves_nothing_behind() {
     close(store, &schema).await;
 }
 
-/// Somebody wrote into the table by hand, past every check (PROTOCOL §3 #12).
+/// Somebody wrote into the table by hand, past every check (docs/protocol.md, defect 12).
 #[tokio::test]
 async fn a_row_that_cannot_be_read_fails_alone_and_does_not_stop_its_queue() {
     let (store, schema) = open().await;

@@ -272,7 +272,7 @@ async fn a_check_of_writes_finds_a_full_disk_and_the_room_after_it() {
     store.close().await;
 }
 
-/// PROTOCOL §3 #16: a moment read before the wait would give a lease that is already partly over.
+/// Defect 16 (docs/protocol.md): a moment read before the wait would give a lease that is already partly over.
 #[tokio::test]
 async fn a_heartbeat_that_waited_renews_the_lease_from_when_it_was_written() {
     let named = Named::open(|options| options).await;
@@ -561,7 +561,7 @@ impl Conductor for CutBeforeCommit {
     }
 }
 
-/// PROTOCOL §3 #13.
+/// Defect 13 (docs/protocol.md).
 #[tokio::test]
 async fn an_outcome_whose_connection_broke_before_the_commit_is_written_when_sent_again() {
     let schema = unique_schema();
@@ -589,7 +589,7 @@ async fn an_outcome_whose_connection_broke_before_the_commit_is_written_when_sen
     drop_schema(&schema).await;
 }
 
-/// PROTOCOL §3 #13.
+/// Defect 13 (docs/protocol.md).
 #[tokio::test]
 async fn an_outcome_whose_answer_was_lost_is_not_written_twice() {
     let schema = unique_schema();

@@ -1,4 +1,4 @@
-//! All interleavings of the verbs, statement by statement, and the defective forms of PROTOCOL §3 that
+//! All interleavings of the verbs, statement by statement, and the defective forms of docs/protocol.md that
 //! this must catch: a checker that has never failed proves nothing.
 //!
 //! Each test runs every schedule of its scenarios. After each it checks that no wake-up was lost (I2),

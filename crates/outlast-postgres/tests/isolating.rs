@@ -1,5 +1,5 @@
 //! A database whose default isolation is stricter than the store expects changes nothing: each
-//! transaction says what it needs (PROTOCOL §3 #17).
+//! transaction says what it needs (docs/protocol.md, defect 17).
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 

@@ -1,4 +1,4 @@
-//! In which order verbs lock, and who does not wait at all (PROTOCOL §3 #7). Somebody holds the one in the middle;
+//! In which order verbs lock, and who does not wait at all (docs/protocol.md, defect 7). Somebody holds the one in the middle;
 //! what a verb has locked when it comes to wait there shows where it began.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
@@ -350,7 +350,7 @@ async fn removing_a_parent_does_not_wait_for_its_children() {
     scene.close().await;
 }
 
-/// I8, PROTOCOL §3 #8: two claims in two queues see each other's key free; the index lets one of them have it.
+/// I8 and defect 8 (docs/protocol.md): two claims in two queues see each other's key free; the index lets one of them have it.
 #[tokio::test]
 async fn a_claim_that_loses_the_race_for_its_key_brings_nothing() {
     let scene = Scene::open().await;

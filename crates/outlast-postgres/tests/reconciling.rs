@@ -25,7 +25,7 @@ const PAGE: ReconcileRequest = ReconcileRequest {
     max: 10,
 };
 
-/// PROTOCOL §3 #6.
+/// Defect 6 (docs/protocol.md).
 #[tokio::test]
 async fn reconcile_mends_a_join_that_miscounts() {
     let (store, schema) = open().await;

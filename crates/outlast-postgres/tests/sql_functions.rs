@@ -686,7 +686,7 @@ async fn names_that_would_be_refused_today_are_still_found() {
     both.close().await;
 }
 
-/// I2, PROTOCOL §3 #2.
+/// I2 and defect 2 (docs/protocol.md).
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_by_sql_that_races_a_park_is_never_lost() {
     let both = Both::open().await;

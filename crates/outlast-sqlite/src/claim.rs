@@ -467,7 +467,7 @@ fn load(tx: &Tx<'_>, found: Found, has_inbox: bool) -> Result<Result<Claim, Stri
     Ok(readable(loaded)?.map(|()| claim))
 }
 
-/// A row that cannot be decoded fails alone, with its reason (PROTOCOL §3 #12).
+/// A row that cannot be decoded fails alone, with its reason (docs/protocol.md, defect 12).
 fn fail_unreadable(
     tx: &Tx<'_>,
     id: InstanceId,

@@ -295,8 +295,8 @@ fn retry(
     fenced.leave_for(tx, Status::Runnable, eligible_at, &mut batch.effects.woken)
 }
 
-/// Parks, or goes straight on when a match is in the inbox that the step was not handed (PROTOCOL §3 #2
-/// and #11), or when it is asked to end. One writer: nothing can arrive between the look and the park.
+/// Parks, or goes straight on when a match is in the inbox that the step was not handed (docs/protocol.md,
+/// defects 2 and 11), or when it is asked to end. One writer: nothing can arrive between the look and the park.
 fn wait(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Option<Status>, Fault> {
     let Outcome::Wait {
         names,

@@ -1,4 +1,4 @@
-//! The statements' defects of PROTOCOL §3, each as a change to the text as it is: for `scripts/mutants.sh`.
+//! The statements' defects of docs/protocol.md, each as a change to the text as it is: for `scripts/mutants.sh`.
 
 macro_rules! sql {
     ($statement:literal) => {
@@ -9,13 +9,13 @@ macro_rules! sql {
 /// The mutant, the statement's text, what it says, and what it says with the defect.
 #[rustfmt::skip]
 const EDITS: &[outlast_core::mutant::Edit] = &[
-    // #1
+    // Defect 1
     ("statement-does-not-run", sql!("reap/give_up"), "attempt = attempt + 1", "attempts = attempt + 1"),
 
-    // #2: one writer cannot be overtaken between its look and its park, but it can forget to look.
+    // Defect 2: one writer cannot be overtaken between its look and its park, but it can forget to look.
     ("park-does-not-look", sql!("commit/matches"), "where consumed_at is null", "where false"),
 
-    // #3
+    // Defect 3
     ("outcome-without-fence", sql!("commit/fence"), "and revision = ?2 and status = 'executing'", "and ?2 is not null"),
     ("outcome-without-fence", sql!("commit/end"), "and revision = ?2 and status = 'executing'", "and ?2 is not null"),
     ("outcome-without-fence", sql!("commit/next_keep"), "and revision = ?2 and status = 'executing'", "and ?2 is not null"),
@@ -24,11 +24,11 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     ("release-without-fence", sql!("commit/fence"), "and revision = ?2 and status = 'executing'", "and ?2 is not null"),
     ("release-without-fence", sql!("commit/release"), "and revision = ?2 and status = 'executing'", "and ?2 is not null"),
 
-    // #4
+    // Defect 4
     ("key-comes-back", sql!("reap/return"), "locked_by = null,",
         "locked_by = null, correlation_guard = iif(instr(correlation_scope, '\"runnable\"') > 0, correlation_key, null),"),
 
-    // #6
+    // Defect 6
     ("child-is-deleted-before-the-join", sql!("operate/live_parent"), "where child.id = ?1", "where false and child.id = ?1"),
     ("child-is-collected-before-the-join", sql!("collect/due"), "where parent.id = child.parent_id", "where false"),
     ("late-end-hits-the-next-round", sql!("commit/join"), "and round = ?2", "and ?2 is not null"),
@@ -36,7 +36,7 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     ("retried-child-is-not-counted", sql!("operate/count_again"), "children_pending + 1", "children_pending + 0"),
     ("reconciler-mends-no-join", sql!("reconcile/mend_join"), "where id = ?1", "where false and id = ?1"),
 
-    // #6, of joins that are decided early
+    // Defect 6, of joins that are decided early
     ("latest-failure-is-the-first", sql!("commit/join"), "coalesce(first_failure, ?5)", "coalesce(?5, first_failure)"),
     ("late-end-is-counted", sql!("commit/join"), "and status = 'awaiting_children'", "and finished_at is null"),
 
@@ -71,27 +71,27 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     ("history-outlives-its-instance", sql!("collect/remove_events"), "where instance_id = ?1", "where false and instance_id = ?1"),
     ("reconciler-wakes-no-workflow", sql!("reconcile/lives"), " and child.finished_at is null", ""),
 
-    // #8
+    // Defect 8
     ("two-of-a-key", sql!("claim/key_busy"), "where status = 'executing'", "where false and status = 'executing'"),
 
-    // #9
+    // Defect 9
     ("consumed-dedup-key-is-free", sql!("commit/consume_delete"), " and dedup_key is null", ""),
     ("consumed-dedup-key-is-free", sql!("commit/empty_inbox_delete"), " and dedup_key is null", ""),
 
-    // #10
+    // Defect 10
     ("signal-to-the-ended", sql!("deliver/target_by_id"), "and finished_at is null", ""),
     ("signal-to-the-ended", sql!("deliver/target_by_key"), "and finished_at is null", ""),
 
-    // #11
+    // Defect 11
     ("wakes-on-what-it-was-handed", sql!("commit/matches"),
         "and id not in (select value from json_each(?3))", "and ?3 is not null"),
     ("highest-id-mark", sql!("commit/matches"), "and id not in (select value from json_each(?3))",
         "and id > coalesce((select max(value) from json_each(?3)), 0)"),
 
-    // #14
+    // Defect 14
     ("crashes-are-not-counted", sql!("reap/return"), "crashes = crashes + 1", "crashes = crashes"),
 
-    // #19: a transaction that begins by reading cannot write when another process has written since.
+    // Defect 19: a transaction that begins by reading cannot write when another process has written since.
     ("deferred-transaction", "begin immediate", "immediate", "deferred"),
 ];
 

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The first version of SQLite without the fault that could lose what was written when the log was
-/// reset (PROTOCOL §3 #19).
+/// reset (docs/protocol.md, defect 19).
 const VERSION_MIN: (i32, &str) = (3_051_003, "3.51.3");
 
 /// Statements a connection keeps prepared: all there are, and some filters.

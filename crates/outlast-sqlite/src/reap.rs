@@ -70,7 +70,7 @@ fn reap_one(
     Ok(())
 }
 
-/// A step that takes its worker down each time would run for ever (PROTOCOL §3 #14).
+/// A step that takes its worker down each time would run for ever (docs/protocol.md, defect 14).
 fn give_up(
     tx: &Tx<'_>,
     lost: &LostClaim,

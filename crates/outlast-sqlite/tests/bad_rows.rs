@@ -81,7 +81,7 @@ async fn a_rejected_outcome_leaves_nothing_behind() {
     store.close().await;
 }
 
-/// Somebody wrote into the file by hand, past every check (PROTOCOL §3 #12).
+/// Somebody wrote into the file by hand, past every check (docs/protocol.md, defect 12).
 #[tokio::test]
 async fn a_row_that_cannot_be_read_fails_alone_and_does_not_stop_its_queue() {
     let (_folder, path) = scene::new_path();

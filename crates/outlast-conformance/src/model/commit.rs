@@ -170,7 +170,7 @@ impl Tables {
         }
     }
 
-    /// Parks, unless a signal is there that the step was not handed (PROTOCOL §3 #11), or a cancel that was not answered.
+    /// Parks, unless a signal is there that the step was not handed (docs/protocol.md, defect 11), or a cancel that was not answered.
     #[allow(clippy::too_many_arguments, reason = "the fields of one outcome")]
     fn park(
         &mut self,

@@ -122,7 +122,7 @@ impl Tables {
         Delivery::Delivered { id, instance, woke }
     }
 
-    /// Who would read it: nobody, once the instance has ended (PROTOCOL §3 #10).
+    /// Who would read it: nobody, once the instance has ended (docs/protocol.md, defect 10).
     fn target(&self, target: &Target) -> Option<InstanceId> {
         let row = match target {
             Target::Id(id) => self.instances.get(id),
@@ -133,7 +133,7 @@ impl Tables {
     }
 
     /// The instance that was sent this dedup key before. Consumed signals count too: their tombstones remember the
-    /// key (PROTOCOL §3 #9).
+    /// key (docs/protocol.md, defect 9).
     fn known(&self, signal: &NewSignal) -> Option<InstanceId> {
         let dedup_key = signal.dedup_key.as_deref()?;
         let was_sent = |id: &InstanceId| {

@@ -59,7 +59,7 @@ impl Tables {
     }
 
     /// Takes signals out of the inbox of `id`. One with a dedup key stays as a tombstone, so that it
-    /// is not accepted again (PROTOCOL §3 #9).
+    /// is not accepted again (docs/protocol.md, defect 9).
     pub(super) fn consume(&mut self, id: InstanceId, signals: &[SignalId], now: Timestamp) {
         for signal in signals {
             let Some(row) = self.signals.get_mut(signal) else {
@@ -129,7 +129,7 @@ pub(super) fn make_runnable(row: &mut Instance, now: Timestamp, woken: &mut Queu
     woken.insert(row.queue.clone());
 }
 
-/// Moves `row` to `status`. Leaving the scope releases the correlation key for good (PROTOCOL §3 #4).
+/// Moves `row` to `status`. Leaving the scope releases the correlation key for good (docs/protocol.md, defect 4).
 pub(super) fn change_status(row: &mut Instance, status: Status) {
     row.status = status;
     let occupied = |scope: Scope| scope.contains(status);

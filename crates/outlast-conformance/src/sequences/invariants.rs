@@ -1,4 +1,4 @@
-//! What must be true of every state, whatever led there (PROTOCOL §4).
+//! What must be true of every state, whatever led there (docs/protocol.md, the invariants).
 
 mod family;
 mod flows;

@@ -1,7 +1,7 @@
 //! Random sequences of verbs, sent to the model and to a store (I12).
 //!
 //! After each verb the answers and the whole state of both sides are compared, and the invariants of
-//! PROTOCOL §4 are looked at. At the end both are driven to rest. A sequence that shows a difference is
+//! docs/protocol.md are looked at. At the end both are driven to rest. A sequence that shows a difference is
 //! shrunk and printed with a seed that replays it.
 //!
 //! | variable | does |

@@ -1,4 +1,4 @@
-//! Input that can never be stored is refused with a reason, and nothing half-done is left (PROTOCOL §3 #12).
+//! Input that can never be stored is refused with a reason, and nothing half-done is left (docs/protocol.md, defect 12).
 
 use crate::Subject;
 use crate::vocabulary::*;

@@ -127,7 +127,7 @@ pub async fn what_was_claimed_at_insert_is_reaped_like_any_claim(subject: &Subje
     assert_eq!(reaped.returned, [inserts.rows[0].new_id().unwrap()]);
 }
 
-/// PROTOCOL §3 #18.
+/// Defect 18 (docs/protocol.md).
 pub async fn fifty_thousand_rows_go_in_one_batch(subject: &Subject) {
     let ids = subject.insert_all(tasks(50_000)).await;
     assert!(ids.is_sorted());

@@ -109,7 +109,7 @@ pub async fn no_children_is_a_barrier_already_passed(subject: &Subject) {
     assert_eq!(claim.children, []);
 }
 
-/// PROTOCOL §3 #6: dropped children vanished silently.
+/// Defect 6 (docs/protocol.md): dropped children vanished silently.
 pub async fn children_with_an_occupied_key_are_dropped_and_reported(subject: &Subject) {
     let holder = subject
         .insert(task().correlation_key("k").priority(9))
@@ -167,7 +167,7 @@ pub async fn when_all_children_are_dropped_the_parent_runs_on(subject: &Subject)
     assert_eq!(claim.dropped[1].holder, Some(holder));
 }
 
-/// PROTOCOL §3 #6: a late decrement hit the next round.
+/// Defect 6 (docs/protocol.md): a late decrement hit the next round.
 pub async fn a_second_round_sees_only_its_own_children(subject: &Subject) {
     let (worker, parent, first) = family(subject, 2).await;
     subject.finish_all(&first).await;
@@ -200,7 +200,7 @@ pub async fn a_second_round_does_not_report_what_the_first_dropped(subject: &Sub
     assert_eq!(subject.claim_the(worker, claim.id).await.dropped, []);
 }
 
-/// I6, PROTOCOL §3 #6.
+/// I6 and defect 6 (docs/protocol.md).
 pub async fn the_late_end_of_an_older_rounds_child_does_not_count(subject: &Subject) {
     let (worker, parent, first) = family(subject, 1).await;
     subject.commit(&first[0], stop()).await;
@@ -259,7 +259,7 @@ pub async fn a_child_retried_too_late_joins_nobody(subject: &Subject) {
     subject.commit(&joined, done()).await;
 }
 
-/// PROTOCOL §3 #5: siblings of one statement were counted once.
+/// Defect 5 (docs/protocol.md): siblings of one statement were counted once.
 pub async fn siblings_that_end_in_one_batch_all_count(subject: &Subject) {
     let (_, parent, claims) = family(subject, 50).await;
     subject.finish_all(&claims[..49]).await;
@@ -269,7 +269,7 @@ pub async fn siblings_that_end_in_one_batch_all_count(subject: &Subject) {
     subject.assert_sound().await;
 }
 
-/// PROTOCOL §3 #5: and in batches with children of other parents.
+/// Defect 5 (docs/protocol.md): and in batches with children of other parents.
 pub async fn children_of_several_parents_end_in_one_batch(subject: &Subject) {
     let worker = subject.worker().await;
     let parents = subject.insert_all(tasks(3)).await;
@@ -309,7 +309,7 @@ pub async fn nesting_goes_three_deep(subject: &Subject) {
     subject.assert_sound().await;
 }
 
-/// PROTOCOL §3 #7: children and parents meet in one transaction, in one order.
+/// Defect 7 (docs/protocol.md): children and parents meet in one transaction, in one order.
 pub async fn several_levels_move_in_one_commit(subject: &Subject) {
     let (worker, top, children) = family(subject, 2).await;
     subject.commit(&children[0], fan_out(tasks(1))).await;
@@ -336,7 +336,7 @@ pub async fn several_levels_move_in_one_commit(subject: &Subject) {
     subject.assert_sound().await;
 }
 
-/// PROTOCOL §3 #18.
+/// Defect 18 (docs/protocol.md).
 pub async fn ten_thousand_children_are_spawned_and_joined(subject: &Subject) {
     let (worker, parent, claims) = family(subject, 9_999).await;
     let (last, others) = claims.split_last().unwrap();

@@ -124,7 +124,7 @@ pub async fn asking_for_none_takes_none(subject: &Subject) {
     assert_eq!(subject.status(id).await, Status::Runnable);
 }
 
-/// PROTOCOL §3 #15.
+/// Defect 15 (docs/protocol.md).
 pub async fn only_registered_machines_and_versions_are_taken(subject: &Subject) {
     let worker = subject.worker().await;
     let other = subject
@@ -149,7 +149,7 @@ pub async fn only_registered_machines_and_versions_are_taken(subject: &Subject) 
     );
 }
 
-/// PROTOCOL §3 #15: what this worker cannot run must not fill its claim either.
+/// Defect 15 (docs/protocol.md): what this worker cannot run must not fill its claim either.
 pub async fn foreign_machines_at_the_head_do_not_hide_what_is_behind_them(subject: &Subject) {
     let worker = subject.worker().await;
     let foreign = NewInstance::new("foreign", "start", json("{}")).priority(-1);

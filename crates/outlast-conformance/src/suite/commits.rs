@@ -161,7 +161,7 @@ pub async fn cancel_ends_with_the_reason(subject: &Subject) {
     assert_ended(subject, &before, &after).await;
 }
 
-/// I3, PROTOCOL §3 #13.
+/// I3 and defect 13 (docs/protocol.md).
 pub async fn an_outcome_sent_again_is_lost(subject: &Subject) {
     let outcomes = [
         requeue("b"),
@@ -284,7 +284,7 @@ pub async fn a_batch_may_mix_every_outcome(subject: &Subject) {
     }
 }
 
-/// PROTOCOL §3 #12.
+/// Defect 12 (docs/protocol.md).
 pub async fn one_bad_row_does_not_fail_its_neighbours(subject: &Subject) {
     let worker = subject.worker().await;
     subject.insert_all(tasks(5)).await;
@@ -317,7 +317,7 @@ pub async fn a_rejected_outcome_leaves_the_claim_held(subject: &Subject) {
     assert_eq!(subject.commit(&claim, stop()).await, Status::Failed);
 }
 
-/// PROTOCOL §3 #18.
+/// Defect 18 (docs/protocol.md).
 pub async fn more_than_ten_thousand_outcomes_go_in_one_batch(subject: &Subject) {
     let worker = subject.worker().await;
     subject.insert_all(tasks(12_000)).await;
@@ -386,7 +386,7 @@ pub async fn release_puts_a_claim_back_untouched(subject: &Subject) {
     assert_eq!(subject.inbox(claim.id).await, ["go", "other"]);
 }
 
-/// PROTOCOL §3 #15.
+/// Defect 15 (docs/protocol.md).
 pub async fn release_with_a_pause_comes_back_after_it(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject.release(&claim, seconds(7)).await;

@@ -303,7 +303,7 @@ pub async fn a_child_that_was_not_started_wakes_at_once(subject: &Subject) {
     assert_eq!(status, Status::AwaitingChildren);
 }
 
-/// PROTOCOL §3 #5, over rounds too: more may end than are waited for.
+/// Defect 5 (docs/protocol.md), over rounds too: more may end than are waited for.
 pub async fn siblings_that_end_in_one_batch_are_counted_together(subject: &Subject) {
     let (worker, claim, children) = two_rounds(subject).await;
     let all: Vec<InstanceId> = ids_of(&children);

@@ -53,7 +53,7 @@ pub async fn a_park_for_a_signal_waits_where_it_is(subject: &Subject) {
     assert_eq!(again.entered, claim.entered);
 }
 
-/// I2, PROTOCOL §3 #2.
+/// I2 and defect 2 (docs/protocol.md).
 pub async fn a_signal_that_is_there_keeps_it_from_parking(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject.arrives(signal(claim.id, "go")).await;
@@ -71,7 +71,7 @@ pub async fn a_signal_that_is_there_keeps_it_from_parking(subject: &Subject) {
     assert_eq!(names_of(claim.awaited()), ["go"]);
 }
 
-/// PROTOCOL §3 #11: what it received is consumed before it looks.
+/// Defect 11 (docs/protocol.md): what it received is consumed before it looks.
 pub async fn what_was_received_does_not_wake_it_again(subject: &Subject) {
     let (worker, id) = parked(subject, for_signals(&["go"])).await;
     subject.arrives(signal(id, "go")).await;

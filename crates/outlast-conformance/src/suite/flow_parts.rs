@@ -93,7 +93,7 @@ pub async fn the_part_that_is_complete_wakes(subject: &Subject) {
     subject.claim_the(worker, id).await;
 }
 
-/// PROTOCOL §3 #5, over parts too.
+/// Defect 5 (docs/protocol.md), over parts too.
 pub async fn siblings_of_several_parts_that_end_in_one_batch_are_counted_each(subject: &Subject) {
     let parts = vec![starting(1, 0..=2), starting(1, 3..=5)];
     let (_, id, children) = subject.awaiting(tasks(6), for_parts(parts)).await;

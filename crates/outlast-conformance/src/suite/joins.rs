@@ -195,7 +195,7 @@ pub async fn what_ends_after_the_parent_was_woken_changes_nothing(subject: &Subj
     subject.assert_unchanged(&row).await;
 }
 
-/// PROTOCOL §3 #5: what ends together is counted together.
+/// Defect 5 (docs/protocol.md): what ends together is counted together.
 pub async fn what_ends_in_one_batch_is_counted_in_one_go(subject: &Subject) {
     let (worker, parent, claims) = subject.joining(tasks(4), until(Until::FailFast)).await;
     let ends = vec![

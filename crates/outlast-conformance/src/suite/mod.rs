@@ -1,7 +1,7 @@
 //! The rules. Each takes an empty store and panics where the store breaks the rule.
 //!
-//! A rule that holds an invariant of PROTOCOL §4 names it (`I7`), and one that would fail on a
-//! defective form of PROTOCOL §3 names the defect (`#7`).
+//! A rule that holds an invariant of docs/protocol.md names it (`I7`), and one that would fail on a
+//! defective form of docs/protocol.md names the defect (`defect 7`).
 
 #![allow(
     missing_docs,

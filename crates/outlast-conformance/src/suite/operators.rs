@@ -168,7 +168,7 @@ pub async fn parent_and_children_are_terminated_in_one_verb(subject: &Subject) {
     assert_eq!(subject.get(parent.id).await.children_pending, 2);
 }
 
-/// PROTOCOL §3 #5.
+/// Defect 5 (docs/protocol.md).
 pub async fn siblings_terminated_in_one_verb_all_count(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(20))).await;
@@ -278,7 +278,7 @@ pub async fn a_delete_takes_signals_and_records_with_it_but_stays_recorded(subje
     assert_eq!(operations(subject, claim.id).await, [record]);
 }
 
-/// PROTOCOL §3 #6.
+/// Defect 6 (docs/protocol.md).
 pub async fn a_child_of_a_living_parent_is_not_deleted(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(2))).await;

@@ -1,4 +1,4 @@
-//! Partition keys: one at a time, in order, and nobody else in the way (I8, PROTOCOL §3 #8).
+//! Partition keys: one at a time, in order, and nobody else in the way (docs/protocol.md, I8 and defect 8).
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -42,7 +42,7 @@ pub async fn rows_of_a_key_run_in_the_order_of_the_queue(subject: &Subject) {
     }
 }
 
-/// The outage of PROTOCOL §3: a busy key at the head of a queue stopped it.
+/// The outage of defect 8 (docs/protocol.md): a busy key at the head of a queue stopped it.
 pub async fn a_busy_key_at_the_head_does_not_block_the_others(subject: &Subject) {
     let worker = subject.worker().await;
     subject
@@ -156,7 +156,7 @@ pub async fn release_terminate_and_reap_let_the_next_one_through(subject: &Subje
     subject.assert_sound().await;
 }
 
-/// PROTOCOL §3 #8: hashed locks mistook one key for another.
+/// Defect 8 (docs/protocol.md): hashed locks mistook one key for another.
 pub async fn keys_are_compared_whole(subject: &Subject) {
     let worker = subject.worker().await;
     let rows = (0..2_000).map(|n| keyed(&format!("key-{n}"))).collect();

@@ -70,7 +70,7 @@ pub async fn claims_at_once_never_get_the_same_row(subject: &Subject) {
     assert_eq!(taken, ids, "each exactly once");
 }
 
-/// I8, PROTOCOL §3 #8.
+/// I8 and defect 8 (docs/protocol.md).
 pub async fn claims_at_once_take_one_of_a_partition_key(subject: &Subject) {
     let keyed = |n: usize| task().partition_key(format!("p{}", n % 3));
     let ids = subject.insert_all((0..60).map(keyed).collect()).await;
@@ -106,7 +106,7 @@ pub async fn siblings_that_end_at_once_join_once(subject: &Subject) {
     }
 }
 
-/// PROTOCOL §3 #7: children of the same parents, in batches of opposite order.
+/// Defect 7 (docs/protocol.md): children of the same parents, in batches of opposite order.
 pub async fn joins_in_opposite_order_do_not_get_in_each_others_way(subject: &Subject) {
     let worker = subject.worker().await;
     let parents = subject.insert_all(tasks(6)).await;
@@ -131,7 +131,7 @@ pub async fn joins_in_opposite_order_do_not_get_in_each_others_way(subject: &Sub
     }
 }
 
-/// I9, PROTOCOL §3 #7.
+/// I9 and defect 7 (docs/protocol.md).
 pub async fn inserts_of_the_same_keys_in_opposite_order_have_one_holder_each(subject: &Subject) {
     let keys = || (0..50).map(|n| task().correlation_key(format!("k{n}")));
     let batches = (0..6).map(|n| {
@@ -152,7 +152,7 @@ pub async fn inserts_of_the_same_keys_in_opposite_order_have_one_holder_each(sub
     }
 }
 
-/// I2, PROTOCOL §3 #2: the specification's form lost half of these wake-ups.
+/// I2 and defect 2 (docs/protocol.md): the specification's form lost half of these wake-ups.
 pub async fn a_signal_that_races_a_park_is_never_lost(subject: &Subject) {
     let worker = subject.worker_with(seconds(1_000)).await;
     for _ in 0..100 {
@@ -173,7 +173,7 @@ pub async fn a_signal_that_races_a_park_is_never_lost(subject: &Subject) {
     }
 }
 
-/// I7, PROTOCOL §3 #10: accepted and orphaned, or refused.
+/// I7 and defect 10 (docs/protocol.md): accepted and orphaned, or refused.
 pub async fn a_signal_that_races_an_end_is_dropped_with_it_or_refused(subject: &Subject) {
     let worker = subject.worker_with(seconds(1_000)).await;
     for _ in 0..50 {
@@ -333,7 +333,7 @@ pub async fn a_signal_or_insert_that_races_an_insert_meets_one_holder(subject: &
     }
 }
 
-/// I2, PROTOCOL §3 #2.
+/// I2 and defect 2 (docs/protocol.md).
 pub async fn a_signal_or_insert_that_races_a_park_is_never_lost(subject: &Subject) {
     let worker = subject.worker_with(seconds(1_000)).await;
     for n in 0..50 {
@@ -393,7 +393,7 @@ pub async fn of_the_same_outcome_sent_at_once_one_is_committed(subject: &Subject
     assert_eq!(subject.get(parent.id).await.children_pending, 1);
 }
 
-/// PROTOCOL §3 #7: reapers, timers and heartbeats at once.
+/// Defect 7 (docs/protocol.md): reapers, timers and heartbeats at once.
 pub async fn maintenance_at_once_returns_everything_once(subject: &Subject) {
     let ids = subject.insert_all(tasks(100)).await;
     for _ in 0..4 {
@@ -436,7 +436,7 @@ async fn commits(store: Store, claim: Claim, outcome: Outcome) -> Answer {
         .remove(0)
 }
 
-/// I2, PROTOCOL §3 #2: the park has looked, or the end finds it parked.
+/// I2 and defect 2 (docs/protocol.md): the park has looked, or the end finds it parked.
 pub async fn an_end_that_races_a_park_for_it_is_never_lost(subject: &Subject) {
     for end_of_it in [done(), stop()].iter().cycle().take(80) {
         let (worker, claim) = subject.flowing(tasks(2)).await;
@@ -465,7 +465,7 @@ pub async fn an_end_that_races_a_park_for_it_is_never_lost(subject: &Subject) {
     }
 }
 
-/// I2, PROTOCOL §3 #2.
+/// I2 and defect 2 (docs/protocol.md).
 pub async fn a_signal_that_races_a_park_for_children_is_never_lost(subject: &Subject) {
     for _ in 0..80 {
         let (worker, claim) = subject.flowing(tasks(1)).await;

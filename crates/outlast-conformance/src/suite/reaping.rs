@@ -1,4 +1,4 @@
-//! Reaping: what a dead worker held comes back, and the dead change nothing any more (PROTOCOL §3 #3).
+//! Reaping: what a dead worker held comes back, and the dead change nothing any more (docs/protocol.md, defect 3).
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -52,7 +52,7 @@ pub async fn the_living_keep_their_claims(subject: &Subject) {
     subject.assert_unchanged(&before).await;
 }
 
-/// I3, PROTOCOL §3 #3.
+/// I3 and defect 3 (docs/protocol.md).
 pub async fn a_late_commit_after_reap_changes_nothing(subject: &Subject) {
     let outcomes = [
         keep("b"),
@@ -85,7 +85,7 @@ pub async fn a_late_commit_after_reap_changes_nothing(subject: &Subject) {
     assert_eq!(count, outlast_core::Count::Exactly(8), "no child started");
 }
 
-/// I3, PROTOCOL §3 #3: not even when the same worker has claimed the row again.
+/// I3 and defect 3 (docs/protocol.md): not even when the same worker has claimed the row again.
 pub async fn a_late_commit_after_the_same_worker_claimed_again_changes_nothing(subject: &Subject) {
     let (worker, stale) = subject.running(task()).await;
     subject.release(&stale, seconds(0)).await;
@@ -96,7 +96,7 @@ pub async fn a_late_commit_after_the_same_worker_claimed_again_changes_nothing(s
     assert_eq!(subject.commit(&fresh, done()).await, Status::Done);
 }
 
-/// I3, I7, PROTOCOL §3 #3.
+/// I3, I7 and defect 3 (docs/protocol.md).
 pub async fn a_late_commit_after_reap_consumes_nothing(subject: &Subject) {
     let (worker, id) = subject.parked(&["a"]).await;
     subject.arrives(signal(id, "a").dedup_key("once")).await;
@@ -112,7 +112,7 @@ pub async fn a_late_commit_after_reap_consumes_nothing(subject: &Subject) {
     assert_eq!(names_of(claim.awaited()), ["a"]);
 }
 
-/// I6, PROTOCOL §3 #3: a zombie's end released a join with the child still running.
+/// I6 and defect 3 (docs/protocol.md): a zombie's end released a join with the child still running.
 pub async fn a_late_commit_after_reap_joins_nobody(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(1))).await;
@@ -127,7 +127,7 @@ pub async fn a_late_commit_after_reap_joins_nobody(subject: &Subject) {
     assert_eq!(subject.status(parent.id).await, Status::Runnable);
 }
 
-/// PROTOCOL §3 #14.
+/// Defect 14 (docs/protocol.md).
 pub async fn a_step_that_keeps_killing_its_worker_fails_past_the_bound(subject: &Subject) {
     let id = subject.insert(task()).await;
     for crash in 1..=3 {
@@ -150,7 +150,7 @@ pub async fn a_step_that_keeps_killing_its_worker_fails_past_the_bound(subject: 
     assert_eq!(row.locked_by, None);
 }
 
-/// PROTOCOL §3 #14: a crash of a busy worker does not show whose step did it.
+/// Defect 14 (docs/protocol.md): a crash of a busy worker does not show whose step did it.
 pub async fn healthy_instances_outlive_every_kill_of_a_busy_worker(subject: &Subject) {
     let ids = subject.insert_all(tasks(3)).await;
     for crash in 1..=6 {
@@ -163,7 +163,7 @@ pub async fn healthy_instances_outlive_every_kill_of_a_busy_worker(subject: &Sub
     }
 }
 
-/// PROTOCOL §3 #14: fresh claims beside it do not hide the suspect.
+/// Defect 14 (docs/protocol.md): fresh claims beside it do not hide the suspect.
 pub async fn the_only_suspect_of_its_worker_is_blamed_for_the_crash(subject: &Subject) {
     let first = subject.insert_all(tasks(2)).await;
     for _ in 0..3 {
@@ -193,7 +193,7 @@ pub async fn the_only_suspect_of_its_worker_is_blamed_for_the_crash(subject: &Su
     }
 }
 
-/// PROTOCOL §3 #14: the poisoned child ends like any other.
+/// Defect 14 (docs/protocol.md): the poisoned child ends like any other.
 pub async fn giving_up_joins_the_parent_and_empties_the_inbox(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(1))).await;
@@ -217,7 +217,7 @@ pub async fn an_operator_can_retry_what_was_given_up(subject: &Subject) {
     assert_eq!((claim.attempt, claim.crashes), (0, 0));
 }
 
-/// PROTOCOL §3 #14: only crashes in a row count.
+/// Defect 14 (docs/protocol.md): only crashes in a row count.
 pub async fn a_commit_forgives_earlier_crashes(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     subject.pass(LEASE);
@@ -230,7 +230,7 @@ pub async fn a_commit_forgives_earlier_crashes(subject: &Subject) {
     assert_eq!((claim.attempt, claim.crashes), (2, 0));
 }
 
-/// PROTOCOL §3 #14.
+/// Defect 14 (docs/protocol.md).
 pub async fn a_release_does_not_forgive_crashes(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     subject.pass(LEASE);

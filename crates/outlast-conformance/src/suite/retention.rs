@@ -64,7 +64,7 @@ pub async fn every_end_is_collected_and_nothing_else(subject: &Subject) {
     }
 }
 
-/// PROTOCOL §3 #6: results were collected before the join.
+/// Defect 6 (docs/protocol.md): results were collected before the join.
 pub async fn children_are_spared_while_their_parent_lives(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(2))).await;

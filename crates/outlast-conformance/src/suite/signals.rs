@@ -120,7 +120,7 @@ pub async fn a_pack_gathers_over_several_waits_and_is_consumed_at_once(subject: 
     assert_eq!(subject.inbox(id).await, [""; 0]);
 }
 
-/// PROTOCOL §3 #11.
+/// Defect 11 (docs/protocol.md).
 pub async fn waiting_again_does_not_spin_on_what_was_already_handed_over(subject: &Subject) {
     let (worker, id) = subject.parked(&["a", "b"]).await;
     subject.arrives(signal(id, "a")).await;
@@ -134,7 +134,7 @@ pub async fn waiting_again_does_not_spin_on_what_was_already_handed_over(subject
     assert_eq!(names_of(claim.awaited()), ["a", "a"]);
 }
 
-/// PROTOCOL §3 #11: ids commit out of order, so a mark of the highest one would miss the others.
+/// Defect 11 (docs/protocol.md): ids commit out of order, so a mark of the highest one would miss the others.
 pub async fn an_older_signal_the_step_was_not_handed_wakes_it_too(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     let (older, _) = subject.arrives(signal(claim.id, "a")).await;
@@ -211,7 +211,7 @@ pub async fn a_signal_sent_again_under_its_key_is_a_duplicate(subject: &Subject)
     assert_eq!(subject.inbox(id).await, ["other"]);
 }
 
-/// PROTOCOL §3 #9, I7.
+/// I7 and defect 9 (docs/protocol.md).
 pub async fn a_consumed_signal_is_still_a_duplicate_when_sent_again(subject: &Subject) {
     let (worker, id) = subject.parked(&["paid"]).await;
     let paid = signal(id, "paid").dedup_key("evt-7");
@@ -382,7 +382,7 @@ pub async fn a_missing_instance_is_no_target(subject: &Subject) {
     assert_eq!(answer, Delivery::NoTarget);
 }
 
-/// PROTOCOL §3 #10.
+/// Defect 10 (docs/protocol.md).
 pub async fn an_ended_instance_is_no_target(subject: &Subject) {
     for outcome in [done(), stop(), cancel()] {
         let row = task().correlation("kept", Scope::FOREVER);

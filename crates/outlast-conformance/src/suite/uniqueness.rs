@@ -1,4 +1,4 @@
-//! Correlation keys: who holds one, for how long, and that it never comes back (I9, PROTOCOL §3 #4).
+//! Correlation keys: who holds one, for how long, and that it never comes back (docs/protocol.md, I9 and defect 4).
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -47,7 +47,7 @@ pub async fn without_a_key_nothing_is_a_duplicate(subject: &Subject) {
     assert!(!subject.get(ids[0]).await.holds_key);
 }
 
-/// §7: one statement catches duplicates within the batch too, in the caller's order.
+/// Section 7 of docs/specification.md: one statement catches duplicates within the batch too, in the caller's order.
 pub async fn the_first_row_of_a_batch_gets_the_key(subject: &Subject) {
     let rows = vec![
         task().correlation_key("b"),
@@ -134,7 +134,7 @@ pub async fn a_scope_of_runnable_ends_with_the_claim(subject: &Subject) {
     assert_free(subject).await;
 }
 
-/// PROTOCOL §3 #4: a row that moves back into its scope must not meet the one that followed it.
+/// Defect 4 (docs/protocol.md): a row that moves back into its scope must not meet the one that followed it.
 pub async fn a_key_once_released_never_comes_back(subject: &Subject) {
     let (_, claim) = subject.running(scoped(&[Status::Runnable])).await;
     let next = subject.insert(unique().priority(9)).await;
@@ -144,7 +144,7 @@ pub async fn a_key_once_released_never_comes_back(subject: &Subject) {
     assert_held(subject, next).await;
 }
 
-/// PROTOCOL §3 #4, for each verb that brings a row back into its scope.
+/// Defect 4 (docs/protocol.md), for each verb that brings a row back into its scope.
 pub async fn no_verb_takes_a_released_key_back(subject: &Subject) {
     let worker = subject.worker().await;
     let scope = [Status::Runnable];
@@ -176,7 +176,7 @@ pub async fn no_verb_takes_a_released_key_back(subject: &Subject) {
     assert_held(subject, holder).await;
 }
 
-/// PROTOCOL §3 #4: one such row stopped the reaper for a thousand others.
+/// Defect 4 (docs/protocol.md): one such row stopped the reaper for a thousand others.
 pub async fn a_row_that_lost_its_key_does_not_stop_the_reaper(subject: &Subject) {
     let worker = subject.worker().await;
     let first = subject.insert(scoped(&[Status::Runnable])).await;
@@ -229,7 +229,7 @@ pub async fn a_scope_for_ever_holds_the_key_until_collected(subject: &Subject) {
     }
 }
 
-/// §7: the holder's own scope decides, not the newcomer's.
+/// Section 7 of docs/specification.md: the holder's own scope decides, not the newcomer's.
 pub async fn the_scope_is_the_holders(subject: &Subject) {
     let (_, claim) = subject
         .running(task().correlation(KEY, Scope::FOREVER))

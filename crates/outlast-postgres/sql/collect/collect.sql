@@ -1,7 +1,7 @@
 -- Removes instances that ended long ago, with their signals, operations and histories.
 --
 -- $1 retention in µs  $2 how many
--- guard   no parent of theirs lives, whose step could still read them (PROTOCOL §3 #6); no children are still to be
+-- guard   no parent of theirs lives, whose step could still read them (docs/protocol.md, defect 6); no children are still to be
 --         told of their end
 -- locks   own rows by end, skipping locked ones   index instances_finished, instances_pkey, signals_inbox,
 --         signals_dedup, signals_pkey, operations_instance, cascades_parent, events_pkey

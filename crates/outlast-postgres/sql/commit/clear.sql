@@ -7,7 +7,7 @@
 -- After the statement that ended them: who delivers a signal locks the instance first, so whatever was
 -- delivered before the end is seen here, and nothing is delivered after it. Most have no signals left, which
 -- one look into the inbox tells. One with a dedup key stays as an empty tombstone, so that it cannot be sent
--- again (PROTOCOL §3 #9).
+-- again (docs/protocol.md, defect 9).
 with
 inbox as materialized (
     select c.id as target_id, s.id, s.dedup_key

@@ -13,7 +13,7 @@
 -- index   instances_pkey, signals_inbox   bound the batch, and CHILDREN_MAX awaited children for each of it
 --
 -- Whoever ends a child locks this row before it looks who is waited for. An end that is committed is seen here, since that
--- was before commit/lock.sql; one that is not waits for that lock and finds what this has written (PROTOCOL §3 #2).
+-- was before commit/lock.sql; one that is not waits for that lock and finds what this has written (docs/protocol.md, defect 2).
 -- A child that was not started ends badly as far as its parent is concerned, and so does one that is gone.
 with
 clock as materialized (

@@ -11,7 +11,7 @@
 -- A workflow is locked whether it waits or not: it may be about to park, and then has not seen these ends
 -- (commit/flow.sql). A machine that does not wait never waits for children that it has already.
 -- Counted per parent: `update … from` takes one source row per target, so two siblings in one batch would count once and the
--- parent would wait for ever (PROTOCOL §3 #5). A machine waits for its present round. A workflow waits for parts: an end is
+-- parent would wait for ever (docs/protocol.md, defect 5). A machine waits for its present round. A workflow waits for parts: an end is
 -- counted in each that has the child, and is one bad end all the same.
 -- Children that it was decided without are left to a cascade, when the fan-out said so.
 with

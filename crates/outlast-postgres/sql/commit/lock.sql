@@ -7,7 +7,7 @@
 -- locks   own rows by id   index instances_pkey   bound the batch
 --
 -- A statement of its own: what follows must see every signal that was delivered while this one waited
--- (PROTOCOL §3 #2).
+-- (docs/protocol.md, defect 2).
 select i.id
   from unnest($1::bigint[]) as c (id)
   join outlast.instances i on i.id = any (array[c.id])

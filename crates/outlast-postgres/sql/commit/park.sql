@@ -45,7 +45,7 @@ decided as materialized (
     select f.*,
            case when f.is_cancelled or f.joined is not null then 'runnable'
                 when f.fans_out then 'awaiting_children'
-                -- A match that the step was not handed wakes it at once; one that it was does not (#11).
+                -- A match that the step was not handed wakes it at once; one that it was does not (docs/protocol.md, defect 11).
                 when exists (select from outlast.signals s
                               where s.target_id = f.id
                                 and s.name = any (f.names)

@@ -6,7 +6,7 @@
 -- index   instances_pkey, workers_pkey   bound BATCH_MAX
 --
 -- A statement of its own: what follows must see a park that was committed while this one waited, and
--- nobody may park or end while it looks (PROTOCOL §3 #2, #10). All is locked whether the worker's lease is alive or
+-- nobody may park or end while it looks (docs/protocol.md, defects 2 and 10). All is locked whether the worker's lease is alive or
 -- not: it may be renewed before deliver/deliver.sql, which decides by what it finds then.
 with
 worker as materialized (

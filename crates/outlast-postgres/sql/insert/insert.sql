@@ -5,7 +5,7 @@
 -- $12 scope as an array literal  $13 trace
 -- guard   with a worker: its lease is alive
 -- locks   the worker's row, shared, so that it is not reaped before its claims are there; keys, in their order, so
---         that two batches of the same keys cannot deadlock (PROTOCOL §3 #7)
+--         that two batches of the same keys cannot deadlock (docs/protocol.md, defect 7)
 -- index   instances_correlation, workers_pkey, queues_pkey   bound BATCH_MAX
 --
 -- Ids are given in the caller's order before anything is sorted. Answers in that order.

@@ -1,5 +1,5 @@
 -- Locks a worker's row before its lease is renewed: the lease then runs from when the row was to be had, not
--- from when it was asked for (PROTOCOL §3 #16).
+-- from when it was asked for (docs/protocol.md, defect 16).
 --
 -- $1 worker
 -- locks the worker's row; claims go on   index workers_pkey   bound one row

@@ -1,4 +1,4 @@
--- Starts failed or cancelled instances again. A key that was released stays released (PROTOCOL §3 #4); a cancel that was
+-- Starts failed or cancelled instances again. A key that was released stays released (docs/protocol.md, defect 4); a cancel that was
 -- asked for is forgotten.
 --
 -- $1 ids  $2 revisions

@@ -1,16 +1,16 @@
-//! The statements' defects of PROTOCOL §3, each as a change to the text as it is: for `scripts/mutants.sh`, and
+//! The statements' defects of docs/protocol.md, each as a change to the text as it is: for `scripts/mutants.sh`, and
 //! for the interleavings, which show in every run that they catch them.
 
 /// The mutant, the statement, what its text says, and what it says with the defect.
 #[rustfmt::skip]
 pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
-    // #1: a statement whose types do not fit; children without their version.
+    // Defect 1: a statement whose types do not fit; children without their version.
     ("statement-does-not-run", "reap/fail",
         "attempt = i.attempt + 1", "attempt = case when true then c.error end"),
     ("children-without-version", "commit/spawn", "g.machine, g.machine_version,", "g.machine, 1,"),
     ("children-without-version", "commit/spawn_alike", "$7, $8::integer,", "$7, least($8::integer, 1),"),
 
-    // #2: who parks and who wakes must lock before they look.
+    // Defect 2: who parks and who wakes must lock before they look.
     ("park-does-not-lock", "commit/lock", "for no key update of i", ""),
     ("park-locks-where-it-looks", "commit/lock", "for no key update of i", ""),
     ("park-locks-where-it-looks", "commit/park", "offset 0) f\n", "offset 0) f for no key update of i\n"),
@@ -21,7 +21,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("terminate-does-not-lock", "operate/lock", "for no key update", ""),
     ("timeout-does-not-lock", "fire/fire", "for no key update skip locked", ""),
 
-    // #3: the fence.
+    // Defect 3: the fence.
     ("outcome-without-fence", "commit/advance", "and i.revision = o.revision and i.status = 'executing'", ""),
     ("outcome-without-fence", "commit/join", "and i.revision = c.revision + 1", ""),
     ("outcome-without-fence", "commit/join", "and i.xmin = pg_current_xact_id()::xid", ""),
@@ -35,15 +35,15 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
         "on i.id = any (array[c.id])", "on i.id = any (array[c.id]) and i.status = 'executing'"),
     ("lost-claim-is-handed-out", "claim/held", "and i.revision = c.revision and i.status = 'executing'", ""),
 
-    // #4: a key that was released comes back, and may collide; keys of another machine.
+    // Defect 4: a key that was released comes back, and may collide; keys of another machine.
     ("key-comes-back", "reap/return", "then i.correlation_guard end", "then i.correlation_key end"),
     ("key-comes-back", "operate/retry", "then i.correlation_guard end", "then i.correlation_key end"),
     ("key-of-another-machine", "insert/holders", "i.machine = k.machine and ", ""),
 
-    // #5: `update … from` takes one row per parent.
+    // Defect 5: `update … from` takes one row per parent.
     ("siblings-count-once", "commit/join", "count(*)::integer as children", "1 as children"),
 
-    // #6: what becomes of children.
+    // Defect 6: what becomes of children.
     ("live-child-is-deleted", "operate/delete",
         "g.parent_id is null and g.status in ('done', 'failed', 'cancelled') and not g.is_cascading", "true"),
     ("child-is-deleted-before-the-join", "operate/delete", "g.parent_id is null and ", ""),
@@ -55,7 +55,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("retried-child-is-not-counted", "operate/rejoin", "+ r.children", "+ 0"),
     ("reconciler-mends-no-join", "reconcile/joins", "and p.status = 'awaiting_children'", "and false"),
 
-    // #7: locks in the order of the caller, and maintenance that waits.
+    // Defect 7: locks in the order of the caller, and maintenance that waits.
     ("rows-in-the-order-given", "commit/lock", "order by c.id", ""),
     ("parents-in-the-order-given", "commit/join", "as c (id, revision)", "with ordinality as c (id, revision, place)"),
     ("parents-in-the-order-given", "commit/join", "(select i.id, i.parent_id", "(select c.place, i.id, i.parent_id"),
@@ -71,7 +71,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("parent-by-foreign-key", "migration 1", "parent_id         bigint,",
         "parent_id         bigint references outlast.instances on delete set null,"),
 
-    // #8: one of a partition key at a time, in order.
+    // Defect 8: one of a partition key at a time, in order.
     ("two-of-a-key", "migration 1", "create unique index instances_partition", "create index instances_partition"),
     ("two-of-a-key", "claim/claim",
         "where i.status = 'executing' and i.partition_key = k.partition_key\n                       offset 0)",
@@ -81,31 +81,31 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("hand-over-does-not-wait", "commit/let_through", "(select h.id from heads h)",
         "(select n.id from outlast.instances n where n.id = any (array(select h.id from heads h)) for no key update skip locked)"),
 
-    // #9: a consumed dedup key is free again.
+    // Defect 9: a consumed dedup key is free again.
     ("consumed-dedup-key-is-free", "commit/consume", "and r.dedup_key is not null", "and false"),
     ("consumed-dedup-key-is-free", "commit/consume", "and r.dedup_key is null", ""),
     ("consumed-dedup-key-is-free", "commit/clear", "and l.dedup_key is not null", "and false"),
     ("consumed-dedup-key-is-free", "commit/clear", "and l.dedup_key is null", ""),
 
-    // #10: whoever has ended takes signals.
+    // Defect 10: whoever has ended takes signals.
     ("signal-to-the-ended", "deliver/deliver", "i.finished_at is not null as ended", "false as ended"),
 
-    // #11: what the step was handed wakes it again; a highest-id mark misses what came out of order.
+    // Defect 11: what the step was handed wakes it again; a highest-id mark misses what came out of order.
     ("wakes-on-what-it-was-handed", "commit/park", "and s.id not in (select unnest(f.received))", ""),
     ("highest-id-mark", "commit/park", "and s.id not in (select unnest(f.received))",
         "and s.id > coalesce((select max(r) from unnest(f.received) r), 0)"),
 
-    // #13: a delivery beside which a dead lease is renewed.
+    // Defect 13: a delivery beside which a dead lease is renewed.
     ("delivery-for-a-dead-lease-locks-nothing", "deliver/lock",
         "where w.id = $2::bigint", "where w.id = $2::bigint and w.lease_expires_at > outlast.now()"),
 
-    // #14: a step that kills its worker runs for ever.
+    // Defect 14: a step that kills its worker runs for ever.
     ("crashes-are-not-counted", "reap/return", "crashes = i.crashes + 1", "crashes = i.crashes"),
 
-    // #15: a worker claims what it does not have.
+    // Defect 15: a worker claims what it does not have.
     ("claims-any-machine", "claim/claim", "and i.machine || '/' || i.machine_version = any ($3)", ""),
 
-    // #16: a clock that stands still while a transaction waits.
+    // Defect 16: a clock that stands still while a transaction waits.
     ("clock-of-the-transaction", "migration 10", "select statement_timestamp()", "select transaction_timestamp()"),
 
     // Families: failures are counted once per batch; a place is not waited for; a cancel, an end or a join that nobody

@@ -18,7 +18,7 @@ pub(crate) fn defective_migration(version: usize, text: &'static str) -> &'stati
     outlast_core::mutant::edited(EDITS, &name, text)
 }
 
-/// #18: rows that are alike, with parameters of its own for each. The protocol counts them in 16 bits.
+/// Defect 18: rows that are alike, with parameters of its own for each. The protocol counts them in 16 bits.
 pub(crate) async fn insert_as_values(
     session: &Session,
     rows: &[NewInstance],

@@ -195,7 +195,7 @@ async fn starts_after_a_cancel(
     violations
 }
 
-/// PROTOCOL §3 #6: no child is removed while its parent lives.
+/// Defect 6 (docs/protocol.md): no child is removed while its parent lives.
 async fn lost_children(world: &World, history: &[Written]) -> Vec<String> {
     let removed: Vec<i64> = history
         .iter()

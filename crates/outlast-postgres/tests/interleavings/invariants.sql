@@ -1,4 +1,4 @@
--- What must be true whenever nothing is under way (PROTOCOL §4); each row is a violation.
+-- What must be true whenever nothing is under way (docs/protocol.md, the invariants); each row is a violation.
 --
 -- $1 signals that were handed to a step which waits again: they need not wake it
 select format('I2: instance %s waits for signal %s, which is in its inbox', i.id, s.name)

@@ -403,7 +403,7 @@ pub(crate) async fn what_can_never_be_stored_is_refused_before_it_is_sent<C: Cal
     shop.close().await;
 }
 
-/// PROTOCOL §3 #2: the one that parks sees the signal that was not committed when it began.
+/// Defect 2 (docs/protocol.md): the one that parks sees the signal that was not committed when it began.
 pub(crate) async fn a_worker_that_parks_waits_for_a_caller_that_signals<C: Caller>() {
     let shop = Shop::open().await;
     let claim = running(&shop.store).await;

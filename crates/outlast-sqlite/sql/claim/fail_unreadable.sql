@@ -1,4 +1,4 @@
--- Ends a row that was just taken and cannot be decoded, so that it does not stop its queue (PROTOCOL §3 #12).
+-- Ends a row that was just taken and cannot be decoded, so that it does not stop its queue (docs/protocol.md, defect 12).
 -- Parameters: 1 id, 2 reason, 3 now.
 -- Guard: it is executing.
 -- Index: primary key of instances.

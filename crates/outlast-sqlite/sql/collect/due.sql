@@ -1,4 +1,4 @@
--- What ended before a moment, earliest first; spared are children of a parent that lives (PROTOCOL §3 #6), and
+-- What ended before a moment, earliest first; spared are children of a parent that lives (docs/protocol.md, defect 6), and
 -- parents whose children are still to be told.
 -- Parameters: 1 moment, 2 limit.
 -- Index: instances_finished, cascades_parent.

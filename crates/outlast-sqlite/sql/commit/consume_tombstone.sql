@@ -1,4 +1,4 @@
--- Consumes a received signal that had a dedup key: it stays as a tombstone (PROTOCOL §3 #9).
+-- Consumes a received signal that had a dedup key: it stays as a tombstone (docs/protocol.md, defect 9).
 -- Parameters: 1 signal, 2 instance, 3 now.
 -- Guard: it belongs to the instance and is not consumed (I7).
 -- Index: primary key of signals.

@@ -1,4 +1,4 @@
--- Whether a signal of one of these names is in the inbox that the step was not handed (PROTOCOL §3 #11).
+-- Whether a signal of one of these names is in the inbox that the step was not handed (docs/protocol.md, defect 11).
 -- Parameters: 1 id, 2 names (JSON), 3 received ids (JSON).
 -- Index: signals_target.
 -- Bound: the inbox.

@@ -1,4 +1,4 @@
--- Fails an instance that took its workers down too often (PROTOCOL §3 #14).
+-- Fails an instance that took its workers down too often (docs/protocol.md, defect 14).
 -- Parameters: 1 id, 2 error, 3 now, 4 crashes that count.
 -- Guard: it is executing.
 -- Index: primary key of instances.

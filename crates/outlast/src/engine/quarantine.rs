@@ -3,7 +3,7 @@
 //! A suspect is an instance with several crashes in a row (`SUSPECT_AFTER`). Most suspects are innocent: they ran beside
 //! the guilty step, or their worker was killed from outside. So many of them run together at first, and half as many
 //! after each further crash. Innocent groups finish and are cleared. The guilty step ends up as the only suspect of its
-//! worker, and from then on its crashes count (PROTOCOL §3 #14).
+//! worker, and from then on its crashes count (docs/protocol.md, defect 14).
 
 use super::backoff::jittered;
 use outlast_core::{Claim, ClaimRef, SUSPECT_AFTER};

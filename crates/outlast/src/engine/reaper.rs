@@ -22,7 +22,7 @@ impl Reaper {
     }
 
     /// Waits one lease after the start and after any gap: when the database or this node was away, those who
-    /// live have had no chance to renew theirs (PROTOCOL §3 #16).
+    /// live have had no chance to renew theirs (docs/protocol.md, defect 16).
     pub(crate) async fn run(self) {
         let lease = self.node.settings.lease;
         let interval = (lease / 4).min(Duration::from_secs(2));

@@ -1,5 +1,5 @@
 //! When the database or a node was away, those who live have had no chance to say so: nobody may be taken for dead
-//! before they have (PROTOCOL §3 #16). On the model, at a time that passes when everybody waits.
+//! before they have (docs/protocol.md, defect 16). On the model, at a time that passes when everybody waits.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 

@@ -1,5 +1,5 @@
 //! Instances that were on workers that died: they run in ever smaller groups, so that a crash shows which of them did
-//! it (PROTOCOL §3 #14).
+//! it (docs/protocol.md, defect 14).
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 

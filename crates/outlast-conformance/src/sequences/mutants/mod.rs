@@ -14,27 +14,27 @@ use outlast_core::*;
 /// The rule a mutant breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutation {
-    /// PROTOCOL §3 #3: an outcome is written whoever holds the claim now.
+    /// Defect 3 (docs/protocol.md): an outcome is written whoever holds the claim now.
     ForgetsTheFence,
-    /// PROTOCOL §3 #5: siblings that end in one batch count once.
+    /// Defect 5 (docs/protocol.md): siblings that end in one batch count once.
     CountsSiblingsOnce,
-    /// PROTOCOL §3 #6: the end of an older round's child counts.
+    /// Defect 6 (docs/protocol.md): the end of an older round's child counts.
     CountsOlderRounds,
-    /// PROTOCOL §3 #6: a dropped child vanishes silently.
+    /// Defect 6 (docs/protocol.md): a dropped child vanishes silently.
     HidesDroppedChildren,
-    /// PROTOCOL §3 #6: results are collected before the join.
+    /// Defect 6 (docs/protocol.md): results are collected before the join.
     CollectsChildrenOfTheLiving,
     /// I6: a child retried in time is not waited for.
     ForgetsRetriedChildren,
-    /// PROTOCOL §3 #9: a consumed dedup key is accepted again.
+    /// Defect 9 (docs/protocol.md): a consumed dedup key is accepted again.
     ForgetsConsumedKeys,
-    /// PROTOCOL §3 #10: a signal to an ended instance is accepted.
+    /// Defect 10 (docs/protocol.md): a signal to an ended instance is accepted.
     SignalsTheDead,
-    /// PROTOCOL §3 #11: what the step was handed wakes it again.
+    /// Defect 11 (docs/protocol.md): what the step was handed wakes it again.
     WakesOnWhatWasHandedOver,
     /// I7: progress consumes what came after the claim too.
     ConsumesLatecomers,
-    /// PROTOCOL §3 #4: a key comes back with its status.
+    /// Defect 4 (docs/protocol.md): a key comes back with its status.
     TakesKeysBack,
     /// I8: rows of one key run side by side.
     IgnoresPartitionKeys,
@@ -44,9 +44,9 @@ enum Mutation {
     FiresEarly,
     /// A wake leaves the deadline behind.
     KeepsDeadlines,
-    /// PROTOCOL §3 #14: crashes are not counted.
+    /// Defect 14 (docs/protocol.md): crashes are not counted.
     ForgetsCrashes,
-    /// §5: a retry forgets what was awaited.
+    /// Section 5 of docs/specification.md: a retry forgets what was awaited.
     ForgetsAwaitsOnRetry,
     /// I4: an operator's act leaves no record.
     RecordsNothing,
