@@ -1,9 +1,9 @@
 //! Calls: what a workflow asks for, alone or as part of a group.
 
-use super::events::CallKind;
 use super::flow::Flow;
 use super::group::{Group, ResultShape, WaitPlan};
-use super::runtime::{Ask, WaitKind};
+use super::replay::events::CallKind;
+use super::replay::runtime::{Ask, WaitKind};
 use super::waiting::{Waiting, Work};
 use super::{ChildRef, FlowError, FlowResult};
 use crate::machine::RetryPolicy;

@@ -2,9 +2,9 @@
 
 use super::FlowErrorKind;
 use super::call::Call;
-use super::events::{CallKind, Failed};
 use super::flow::Flow;
-use super::runtime::Answered;
+use super::replay::events::{CallKind, Failed};
+use super::replay::runtime::Answered;
 use super::waiting::Work;
 use crate::Client;
 use crate::machine::Signal;

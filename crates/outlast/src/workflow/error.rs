@@ -1,6 +1,6 @@
 //! What goes wrong in a workflow.
 
-use super::events::{Ended, Failed};
+use super::replay::events::{Ended, Failed};
 use outlast_core::{InstanceId, Invalid, Json};
 use std::error::Error;
 use std::fmt;

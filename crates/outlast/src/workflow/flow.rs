@@ -2,9 +2,9 @@
 
 use super::call::{Activity, Call, Child, Parts, Plain};
 use super::children::ChildRef;
-use super::events::{CallKind, Failed};
 use super::group::{All, Group};
-use super::runtime::{Ask, ChildCall, Runtime};
+use super::replay::events::{CallKind, Failed};
+use super::replay::runtime::{Ask, ChildCall, Runtime};
 use super::select::{Choices, Select, Within};
 use super::waiting::Work;
 use super::{FlowError, FlowResult, Run, Workflow};

@@ -2,7 +2,7 @@
 
 use super::call::Parts;
 use super::flow::Flow;
-use super::runtime::{NewCall, WaitCall, WaitKind};
+use super::replay::runtime::{NewCall, WaitCall, WaitKind};
 use super::waiting::{Waiting, Work};
 use super::{FlowError, FlowResult};
 use outlast_core::{Invalid, Json};

@@ -67,36 +67,26 @@
 mod call;
 mod children;
 mod definition;
-mod detail;
-mod determinism;
 mod error;
-mod events;
-mod export;
 mod flow;
 mod group;
-mod lineage;
-mod origin;
-mod runtime;
+mod replay;
 mod select;
-mod session;
-mod timeline;
+mod view;
 mod waiting;
-mod waits;
 
 pub use call::{Activity, Awaiting, Call, Child, Joining, Plain, Started, Starting};
 pub use children::{ChildCancelAnswer, ChildRef, ChildSignalAnswer};
 pub use definition::{Begin, FlowResult, Run, Running, Workflow};
-pub use detail::EventDetail;
 pub use error::{FlowError, FlowErrorKind};
-pub use export::{ExportedEvent, ExportedPolicy, ExportedRun};
 pub use flow::{Flow, StepFailure, Uncancellable};
 pub use group::{All, Group};
-pub use lineage::ChildCall;
-pub use origin::Origin;
 pub use outlast_core::BLOCKED;
 pub use select::{Choices, OneOf2, OneOf3, OneOf4, Select, Within};
-pub use timeline::{PolicyApplied, TimelineEntry};
-pub use waits::{Blocked, GroupPlace, GroupWait, Handled, OpenWait, Waits, WindowWait, open_waits};
+pub use view::{
+    Blocked, ChildCall, EventDetail, ExportedEvent, ExportedPolicy, ExportedRun, GroupPlace,
+    GroupWait, Handled, OpenWait, Origin, PolicyApplied, TimelineEntry, Waits, WindowWait,
+    open_waits,
+};
 
-pub(crate) use events::failed_step;
-pub(crate) use session::{Begun, Session, failed};
+pub(crate) use replay::{Begun, Session, failed, failed_step};

@@ -2,7 +2,7 @@
 
 use super::flow::Flow;
 use super::group::{Group, ResultShape, WaitPlan};
-use super::runtime::WaitKind;
+use super::replay::runtime::WaitKind;
 use super::waiting::Waiting;
 use super::{FlowError, FlowResult};
 use outlast_core::{Invalid, Json};

@@ -4,10 +4,10 @@
 use super::FlowError;
 use super::FlowResult;
 use super::call::decode;
-use super::events::{Failed, Resolved};
 use super::flow::Flow;
 use super::group::{ResultShape, WaitPlan};
-use super::runtime::{MayRun, WaitKind};
+use super::replay::events::{Failed, Resolved};
+use super::replay::runtime::{MayRun, WaitKind};
 use outlast_core::{Invalid, Json};
 use serde::de::DeserializeOwned;
 use std::panic::{AssertUnwindSafe, catch_unwind};

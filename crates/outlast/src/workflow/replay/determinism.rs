@@ -23,7 +23,7 @@ struct Sandbox {
 
 /// What the code did that no workflow may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Violation {
+pub(in crate::workflow) enum Violation {
     /// It awaits something that is not durable.
     Awaits,
     /// It has spawned a task.
@@ -49,7 +49,7 @@ impl Wake for Unheard {
 
 /// Runs the code until it waits or is over, and tells what it did that it may not. `wake_calls` wakes the durable calls
 /// that the code waits for.
-pub(super) fn poll<T>(
+pub(in crate::workflow) fn poll<T>(
     code: impl FnMut(&mut Context<'_>) -> Poll<T>,
     wake_calls: impl FnOnce(),
 ) -> (Poll<T>, Option<Violation>) {

@@ -22,12 +22,12 @@ mod steps;
 pub(crate) use end::failed;
 pub(crate) use start::Begun;
 
-use super::FlowError;
 use super::determinism::{self, Violation};
 use super::events::{CallKind, Consumed, Reason, event};
-use super::flow::Flow;
 use super::runtime::MayRun;
 use crate::machine::{Context, Decided, Trouble};
+use crate::workflow::FlowError;
+use crate::workflow::flow::Flow;
 use next_action::NextAction;
 use outlast_core::{EventKind, Json, NewEvent, Outcome, Signal, Timestamp};
 use std::any::Any;

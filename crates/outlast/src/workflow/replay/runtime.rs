@@ -13,10 +13,12 @@ mod open_calls;
 mod record;
 mod registration;
 
-pub(super) use calls::{Answered, Ask, Call, ChildCall, NewCall, Wait, WaitCall, WaitKind};
+pub(in crate::workflow) use calls::{
+    Answered, Ask, Call, ChildCall, NewCall, Wait, WaitCall, WaitKind,
+};
 
-use super::FlowError;
 use super::events::{CallKind, Failed, Marked, Mismatch, data, fnv};
+use crate::workflow::FlowError;
 use event_log::History;
 use outlast_core::limits::{self, HISTORY_LONG};
 use outlast_core::{ClosePolicy, EventKind, InstanceId, Json, NewEvent, SignalId, Timestamp};
@@ -38,7 +40,7 @@ pub(crate) struct Identity {
 impl Identity {
     /// A number that no other run has: by the trace, which is drawn when an instance is inserted, and by what tells it
     /// from others of that trace.
-    pub(super) fn seed(&self) -> i64 {
+    pub(in crate::workflow) fn seed(&self) -> i64 {
         let trace = self.trace.as_deref().unwrap_or_default();
         let whole = format!("{trace}:{}:{}:{}", self.workflow, self.id, self.run);
         fnv(whole.as_bytes()) as i64
@@ -48,15 +50,15 @@ impl Identity {
 pub(crate) struct Runtime {
     pub(crate) identity: Identity,
     /// Everything that has happened in this run, also what is not written yet.
-    pub(super) history: History,
+    pub(in crate::workflow) history: History,
     /// What the history says at its end that it was blocked by.
-    pub(super) was_blocked_by: Option<Json>,
+    pub(in crate::workflow) was_blocked_by: Option<Json>,
     /// The first event of each call that the stored history knows.
     first_of: HashMap<i32, usize>,
     /// The last call that the stored history knows.
     last_call: i32,
-    pub(super) calls: Vec<Call>,
-    pub(super) waits: Vec<Wait>,
+    pub(in crate::workflow) calls: Vec<Call>,
+    pub(in crate::workflow) waits: Vec<Wait>,
     /// How many of the calls and units have been compared with the history.
     compared_calls: usize,
     compared_units: usize,
@@ -65,47 +67,47 @@ pub(crate) struct Runtime {
     /// Why the run is to end, once it was told.
     cancelled: Option<String>,
     /// Whether the code that runs now is shielded from that.
-    pub(super) uncancellable: bool,
+    pub(in crate::workflow) uncancellable: bool,
     versions: HashMap<String, i32>,
     /// Changes that were answered from a history that does not know them.
     unmarked: Vec<(String, i32)>,
     now: Timestamp,
     was_asked_for_now: bool,
     /// Whether the code was told a time while the moment of something that it knows of was not known.
-    pub(super) needs_replay: bool,
+    pub(in crate::workflow) needs_replay: bool,
     seed: i64,
     draws: u64,
     /// Steps that have run, and are to be written.
-    pub(super) finished: VecDeque<(i32, Result<Json, Failed>)>,
+    pub(in crate::workflow) finished: VecDeque<(i32, Result<Json, Failed>)>,
     /// Signals whose consumption is to be written.
-    pub(super) consumed: Vec<SignalId>,
+    pub(in crate::workflow) consumed: Vec<SignalId>,
     /// Failures that the code was handed and may survive.
     handed: Vec<i32>,
     handled: HashSet<i32>,
     /// Children that are to be asked to end, as a group or a selection said.
-    pub(super) to_cancel: Vec<i32>,
-    pub(super) blocked: Option<Mismatch>,
-    pub(super) may_run: MayRun,
+    pub(in crate::workflow) to_cancel: Vec<i32>,
+    pub(in crate::workflow) blocked: Option<Mismatch>,
+    pub(in crate::workflow) may_run: MayRun,
     /// Whether what runs now is the code of a step, which is not run again with the workflow's.
-    pub(super) in_step: bool,
+    pub(in crate::workflow) in_step: bool,
     /// Whether any call that is given something else than in the history blocks, also one of another process.
-    pub(super) strict: bool,
+    pub(in crate::workflow) strict: bool,
     /// Whether it was told that a call is given something else.
     has_told_difference: bool,
     /// Who waits for the steps.
-    pub(super) waker: Option<Waker>,
+    pub(in crate::workflow) waker: Option<Waker>,
     /// The waker that the code itself is polled with, while it is.
     code_waker: Option<Waker>,
     /// Other wakers that calls were polled with: those of a combinator that polls nothing else than
     /// what was woken.
     kept_wakers: Vec<Waker>,
-    pub(super) handle: Option<tokio::runtime::Handle>,
-    pub(super) step_timeout: Duration,
+    pub(in crate::workflow) handle: Option<tokio::runtime::Handle>,
+    pub(in crate::workflow) step_timeout: Duration,
 }
 
 /// Whether steps may run: all that led to them is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MayRun {
+pub(in crate::workflow) enum MayRun {
     No,
     /// Those that the code waits for.
     Steps,
@@ -114,7 +116,7 @@ pub(super) enum MayRun {
 }
 
 impl Runtime {
-    pub(super) fn new(identity: Identity, history: Vec<NewEvent>) -> Runtime {
+    pub(in crate::workflow) fn new(identity: Identity, history: Vec<NewEvent>) -> Runtime {
         let mut first_of = HashMap::new();
         let mut versions = HashMap::new();
         let mut handled = HashSet::new();
@@ -172,38 +174,38 @@ impl Runtime {
         }
     }
 
-    pub(super) fn call(&self, call: i32) -> &Call {
+    pub(in crate::workflow) fn call(&self, call: i32) -> &Call {
         &self.calls[index_of(call)]
     }
 
     /// Whether the code has made this call.
-    pub(super) fn has_made(&self, call: Option<i32>) -> bool {
+    pub(in crate::workflow) fn has_made(&self, call: Option<i32>) -> bool {
         call.is_some_and(|call| index_of(call) < self.calls.len())
     }
 
-    pub(super) fn call_mut(&mut self, call: i32) -> &mut Call {
+    pub(in crate::workflow) fn call_mut(&mut self, call: i32) -> &mut Call {
         &mut self.calls[index_of(call)]
     }
 
     /// Whether something has happened that is not written yet, and that steps may follow from. That a run has begun is no such
     /// thing, unless the code knows when.
-    pub(super) fn is_dirty(&self) -> bool {
+    pub(in crate::workflow) fn is_dirty(&self) -> bool {
         let (written, len) = (self.history.written(), self.history.len());
         let only_begun = written == 0 && len == 1 && !self.was_asked_for_now;
         written < len && !only_begun || !self.unmarked.is_empty()
     }
 
     /// Whether a call made here is answered with the cancel.
-    pub(super) fn is_cancelled_here(&self) -> bool {
+    pub(in crate::workflow) fn is_cancelled_here(&self) -> bool {
         self.cancelled.is_some() && !self.uncancellable
     }
 
-    pub(super) fn cancel_reason(&self) -> Option<&str> {
+    pub(in crate::workflow) fn cancel_reason(&self) -> Option<&str> {
         self.cancelled.as_deref()
     }
 
     /// Whether what the code waits for has an answer.
-    pub(super) fn is_ready(&self, wait: usize) -> bool {
+    pub(in crate::workflow) fn is_ready(&self, wait: usize) -> bool {
         let it = &self.waits[wait];
         match it.kind {
             WaitKind::Single => it.open == 0,
@@ -217,7 +219,7 @@ impl Runtime {
 
     /// What a leaf that has ended came to. What is not a child's is given away: nobody can ask for it again. A failure that is
     /// handed out here may be survived.
-    pub(super) fn answer(&mut self, call: i32) -> Result<Json, FlowError> {
+    pub(in crate::workflow) fn answer(&mut self, call: i32) -> Result<Json, FlowError> {
         let it = self.call_mut(call);
         let is_child = it.kind.is_child();
         let error = match it.end.as_mut().map(|end| &mut end.answer) {
@@ -241,17 +243,17 @@ impl Runtime {
         Err(error)
     }
 
-    pub(super) fn now(&self) -> Timestamp {
+    pub(in crate::workflow) fn now(&self) -> Timestamp {
         self.now
     }
 
     /// The moment of what follows from what has happened; none when that is written together with it.
-    pub(super) fn moment(&self) -> Option<Timestamp> {
+    pub(in crate::workflow) fn moment(&self) -> Option<Timestamp> {
         (!self.history.is_ahead()).then_some(self.now)
     }
 
     /// The time, for the code to go by.
-    pub(super) fn tell_now(&mut self) -> Timestamp {
+    pub(in crate::workflow) fn tell_now(&mut self) -> Timestamp {
         if !self.in_step {
             self.was_asked_for_now = true;
             self.needs_replay |= self.history.is_ahead();
@@ -259,12 +261,12 @@ impl Runtime {
         self.now
     }
 
-    pub(super) fn was_asked_for_now(&self) -> bool {
+    pub(in crate::workflow) fn was_asked_for_now(&self) -> bool {
         self.was_asked_for_now
     }
 
     /// The next number of a sequence that is the same whenever this run is run.
-    pub(super) fn draw(&mut self) -> u64 {
+    pub(in crate::workflow) fn draw(&mut self) -> u64 {
         if self.in_step {
             return fastrand::u64(..);
         }
@@ -278,7 +280,7 @@ impl Runtime {
     }
 
     /// Which form of a change this run has. A history from before the change has its oldest form.
-    pub(super) fn version(&mut self, change: &str, min: i32, max: i32) -> i32 {
+    pub(in crate::workflow) fn version(&mut self, change: &str, min: i32, max: i32) -> i32 {
         if let Err(invalid) = limits::check_name("change", change) {
             let after = self.last_call();
             let found = format!("after {after}, a change whose name cannot be: {invalid}");
@@ -304,28 +306,28 @@ impl Runtime {
     }
 
     /// How many events the code knows of: the same whenever this run is run, however long the history is by then.
-    pub(super) fn known_events(&self) -> usize {
+    pub(in crate::workflow) fn known_events(&self) -> usize {
         self.history.known()
     }
 
-    pub(super) fn history_is_long(&self) -> bool {
+    pub(in crate::workflow) fn history_is_long(&self) -> bool {
         self.known_events() >= HISTORY_LONG
     }
 
     /// The children that the history knows, in the order of their calls.
-    pub(super) fn children(&self) -> impl Iterator<Item = (i32, &Call)> {
+    pub(in crate::workflow) fn children(&self) -> impl Iterator<Item = (i32, &Call)> {
         let calls = self.calls.iter().enumerate();
         calls
             .map(|(index, call)| (index as i32 + 1, call))
             .filter(|(_, call)| call.kind == CallKind::Child && call.is_recorded)
     }
 
-    pub(super) fn block(&mut self, expected: String, found: String) {
+    pub(in crate::workflow) fn block(&mut self, expected: String, found: String) {
         self.blocked.get_or_insert(Mismatch { expected, found });
     }
 
     /// Blocks code that cannot read what a call came to. Answers whether it does: not for what others have sent.
-    pub(super) fn block_unread(&mut self, call: i32, error: &FlowError) -> bool {
+    pub(in crate::workflow) fn block_unread(&mut self, call: i32, error: &FlowError) -> bool {
         let it = self.call(call);
         let Some(end) = it.end.as_ref().filter(|_| it.kind != CallKind::Signal) else {
             return false;
@@ -337,7 +339,7 @@ impl Runtime {
     }
 
     /// An event as people are told of it.
-    pub(super) fn describe_event(&self, index: usize) -> String {
+    pub(in crate::workflow) fn describe_event(&self, index: usize) -> String {
         match self.history.get(index) {
             Some(event) => describe(index, event.kind, &event.name, event.call),
             None => format!("event {}", index + 1),
@@ -345,7 +347,7 @@ impl Runtime {
     }
 
     /// The last call that the code has made, as people are told of it.
-    pub(super) fn last_call(&self) -> String {
+    pub(in crate::workflow) fn last_call(&self) -> String {
         match self.calls.last() {
             Some(call) => describe_call(self.calls.len() as i32, call.kind, &call.name),
             None => "the start".into(),
@@ -353,7 +355,7 @@ impl Runtime {
     }
 
     /// What becomes of a child when this workflow ends.
-    pub(super) fn policy_of(&self, call: i32) -> ClosePolicy {
+    pub(in crate::workflow) fn policy_of(&self, call: i32) -> ClosePolicy {
         let row = self.call(call).row();
         row.map_or(ClosePolicy::Abandon, |row| row.on_parent_close)
     }
@@ -364,7 +366,7 @@ fn index_of(call: i32) -> usize {
 }
 
 /// What a history ends with that its code was blocked by.
-pub(super) fn blocked_at_the_end(history: &[NewEvent]) -> Option<Json> {
+pub(in crate::workflow) fn blocked_at_the_end(history: &[NewEvent]) -> Option<Json> {
     let last = history.last()?;
     (last.kind == EventKind::ReplayBlocked).then(|| last.data.clone())
 }

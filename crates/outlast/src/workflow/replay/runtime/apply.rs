@@ -3,7 +3,7 @@
 use super::calls::{Answered, End, WaitKind};
 use super::{MayRun, Runtime, index_of};
 use crate::workflow::FlowErrorKind;
-use crate::workflow::events::{
+use crate::workflow::replay::events::{
     CallKind, Completed, Consumed, Ended, Failed, Outline, Reason, Resolved, Scheduled, Started,
     Told, Waiting, data, event, failure_kind,
 };

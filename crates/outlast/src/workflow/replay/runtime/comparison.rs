@@ -5,7 +5,7 @@
 
 use super::calls::{Ask, WaitKind};
 use super::{Identity, Runtime, describe_call};
-use crate::workflow::events::{
+use crate::workflow::replay::events::{
     self, CallKind, Mismatch, Outline, Place, Scheduled, Waiting, data, is_digest_of,
 };
 use outlast_core::{EventKind, Invalid, NewEvent};

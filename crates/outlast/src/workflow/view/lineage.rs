@@ -1,8 +1,8 @@
 //! The children of a run, call by call, as the workflow's own history has them.
 
-use super::events::{CallKind, Ended, Scheduled, data_of};
 use super::waits::GroupPlace;
 use crate::client::Client;
+use crate::workflow::replay::events::{CallKind, Ended, Scheduled, data_of};
 use outlast_core::limits::HISTORY_PAGE_MAX;
 use outlast_core::{
     Child, ClosePolicy, Event, EventKind, HistoryRequest, Instance, InstanceId, Result, Status,

@@ -1,7 +1,7 @@
 //! What the events of a history carry, and the calls they belong to.
 
-use super::FlowErrorKind;
 use crate::machine::RetryPolicy;
+use crate::workflow::FlowErrorKind;
 use outlast_core::{
     Child, ClosePolicy, EventKind, InstanceId, Invalid, Json, NewEvent, SignalId, Status, Timestamp,
 };

@@ -130,7 +130,7 @@ fn size_of(event: &NewEvent) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workflow::events::event;
+    use crate::workflow::replay::events::event;
     use outlast_core::EventKind;
 
     fn timer(name: &str, at: Option<i64>) -> NewEvent {

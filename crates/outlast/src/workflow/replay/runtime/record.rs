@@ -3,7 +3,7 @@
 use super::Runtime;
 use super::calls::{Answered, Ask, WaitKind};
 use crate::machine::RetryPolicy;
-use crate::workflow::events::{
+use crate::workflow::replay::events::{
     CallKind, Completed, Marked, Reason, Scheduled, Told, Waiting, digest, event, process,
 };
 use outlast_core::{EventKind, Json, NewEvent, NewInstance, Timestamp};

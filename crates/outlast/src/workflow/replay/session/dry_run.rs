@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::workflow::flow::Flow;
-use crate::workflow::runtime::{Identity, Runtime};
+use crate::workflow::replay::runtime::{Identity, Runtime};
 use crate::workflow::{ExportedRun, Workflow};
 use outlast_core::{EventKind, Invalid, NewEvent};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

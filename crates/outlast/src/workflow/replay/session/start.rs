@@ -3,9 +3,9 @@
 use super::mismatch::blocked;
 use super::{Code, Session};
 use crate::machine::{Context, Decided, Trouble};
-use crate::workflow::events::{Consumed, Mismatch, Started, data, event};
 use crate::workflow::flow::Flow;
-use crate::workflow::runtime::{Identity, Runtime, blocked_at_the_end};
+use crate::workflow::replay::events::{Consumed, Mismatch, Started, data, event};
+use crate::workflow::replay::runtime::{Identity, Runtime, blocked_at_the_end};
 use crate::workflow::{FlowError, Workflow};
 use outlast_core::limits::HISTORY_PAGE_MAX;
 use outlast_core::{Event, EventKind, HistoryRequest, Json, NewEvent, Outcome, Signal, SignalId};

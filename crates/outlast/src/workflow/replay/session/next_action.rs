@@ -1,7 +1,7 @@
 //! What a run does next, by how it stands: decided here, done by the session.
 
-use crate::workflow::events::CallKind;
-use crate::workflow::runtime::{Ask, Runtime, WaitKind};
+use crate::workflow::replay::events::CallKind;
+use crate::workflow::replay::runtime::{Ask, Runtime, WaitKind};
 use outlast_core::limits::{HISTORY_BYTES_MAX, HISTORY_MAX};
 use outlast_core::{NewEvent, Signal, Timestamp};
 
@@ -178,9 +178,9 @@ fn too_long(runtime: &Runtime, new: usize) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workflow::events::event;
     use crate::workflow::flow::Flow;
-    use crate::workflow::runtime::Identity;
+    use crate::workflow::replay::events::event;
+    use crate::workflow::replay::runtime::Identity;
     use outlast_core::limits::HISTORY_LONG;
     use outlast_core::{EventKind, InstanceId};
 

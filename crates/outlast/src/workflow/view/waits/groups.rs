@@ -1,8 +1,8 @@
 //! The groups and selections that a workflow waits for.
 
 use super::OpenWait;
-use crate::workflow::detail::EventDetail;
-use crate::workflow::events::CallKind;
+use crate::workflow::replay::events::CallKind;
+use crate::workflow::view::detail::EventDetail;
 use outlast_core::{Event, Timestamp};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::machine::{Context, Decided, Trouble};
-use crate::workflow::runtime::MayRun;
+use crate::workflow::replay::runtime::MayRun;
 use outlast_core::{NewEvent, Timestamp};
 use std::future::poll_fn;
 use std::task::Poll;

@@ -113,7 +113,7 @@ impl Client {
     }
 
     /// What the end of a run has meant for children, in the order in which it was done; nothing while the run goes on.
-    pub(super) async fn policies(
+    pub(in crate::workflow) async fn policies(
         &self,
         instance: &Instance,
         run: i32,

@@ -2,7 +2,7 @@
 
 use crate::machine::RetryPolicy;
 use crate::workflow::FlowErrorKind;
-use crate::workflow::events::{CallKind, Ended, Failed, Outline, Place, Resolved};
+use crate::workflow::replay::events::{CallKind, Ended, Failed, Outline, Place, Resolved};
 use outlast_core::{EventKind, InstanceId, Json, NewInstance, Timestamp};
 use smallvec::SmallVec;
 use std::ops::Range;

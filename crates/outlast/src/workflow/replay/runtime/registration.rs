@@ -2,8 +2,8 @@
 
 use super::Runtime;
 use super::calls::{Ask, Call, Combinator, Member, NewCall, Wait, WaitCall, WaitKind};
-use crate::workflow::events::{CallKind, Place};
 use crate::workflow::group::WaitPlan;
+use crate::workflow::replay::events::{CallKind, Place};
 use smallvec::SmallVec;
 
 impl Runtime {

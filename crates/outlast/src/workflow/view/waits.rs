@@ -2,7 +2,9 @@
 
 mod groups;
 
-use super::events::{Ended, Mismatch, Place, Reason, Scheduled, Waiting, data_of};
+use crate::workflow::replay::events::{
+    Ended, Mismatch, Place, Reason, Scheduled, Waiting, data_of,
+};
 pub use groups::{GroupWait, WindowWait};
 use groups::{Uncounted, groups, members_of};
 

@@ -1,8 +1,8 @@
 //! Which call of a workflow has started an instance, read from the workflow's history.
 
-use super::events::{CallKind, Scheduled, data_of};
 use super::waits::GroupPlace;
 use crate::client::Client;
+use crate::workflow::replay::events::{CallKind, Scheduled, data_of};
 use outlast_core::{
     Event, EventKind, HistoryRequest, Instance, InstanceId, Result, RunSummary, Timestamp,
 };
@@ -49,7 +49,7 @@ impl Client {
 type Place = (i32, i32);
 
 /// Finds the calls of a workflow by the places of their children. What was read is kept for the next search.
-pub(super) struct Calls<'a> {
+pub(in crate::workflow) struct Calls<'a> {
     client: &'a Client,
     id: InstanceId,
     runs: Vec<RunSummary>,
@@ -57,7 +57,7 @@ pub(super) struct Calls<'a> {
 }
 
 impl<'a> Calls<'a> {
-    pub(super) async fn of(client: &'a Client, id: InstanceId) -> Result<Calls<'a>> {
+    pub(in crate::workflow) async fn of(client: &'a Client, id: InstanceId) -> Result<Calls<'a>> {
         let runs = client.histories(id).await?;
         Ok(Calls {
             client,
@@ -67,12 +67,12 @@ impl<'a> Calls<'a> {
         })
     }
 
-    pub(super) fn runs(&self) -> &[RunSummary] {
+    pub(in crate::workflow) fn runs(&self) -> &[RunSummary] {
         &self.runs
     }
 
     /// Rounds are counted over all runs, so a child is of one of them only.
-    pub(super) async fn find(&mut self, place: Place) -> Result<Option<Origin>> {
+    pub(in crate::workflow) async fn find(&mut self, place: Place) -> Result<Option<Origin>> {
         let runs: Vec<(i32, i32)> = self.runs.iter().map(|it| (it.run, it.events)).collect();
         for (run, events) in runs.into_iter().rev() {
             if let Some(found) = self.find_in(run, events, place).await? {

@@ -3,7 +3,7 @@
 use super::Session;
 use crate::machine::Decided;
 use crate::workflow::FlowError;
-use crate::workflow::events::{Reason, Renewed, event};
+use crate::workflow::replay::events::{Reason, Renewed, event};
 use outlast_core::{EventKind, Json, Outcome};
 
 impl Session {

@@ -1,8 +1,8 @@
 //! A run with its history, as a document: to be looked at, and to be replayed against other code.
 
-use super::events::{Renewed, data_of};
 use super::timeline::{PolicyApplied, TimelineEntry};
 use crate::client::Client;
+use crate::workflow::replay::events::{Renewed, data_of};
 use outlast_core::limits::HISTORY_PAGE_MAX;
 use outlast_core::{
     ClosePolicy, Event, EventKind, HistoryRequest, Instance, InstanceId, Json, Result, RunSummary,

@@ -1,9 +1,11 @@
 //! What an event says beside its kind, for people: the same few facts, wherever an event carries them.
 
-use super::events::{Ended, Failed, Marked, Mismatch, Reason, Resolved, Scheduled, Told, Waiting};
-use super::events::{Place, data_of};
 use super::waits::GroupPlace;
 use crate::machine::Transition;
+use crate::workflow::replay::events::{
+    Ended, Failed, Marked, Mismatch, Reason, Resolved, Scheduled, Told, Waiting,
+};
+use crate::workflow::replay::events::{Place, data_of};
 use outlast_core::{ClosePolicy, Event, EventKind, InstanceId, Timestamp};
 
 /// What there is to know of an event. What it does not tell, or what cannot be read, is `None`.

@@ -2,8 +2,8 @@
 
 use super::Session;
 use crate::machine::{Context, Decided};
-use crate::workflow::determinism::Violation;
-use crate::workflow::events::{Mismatch, event};
+use crate::workflow::replay::determinism::Violation;
+use crate::workflow::replay::events::{Mismatch, event};
 use outlast_core::{BLOCKED, EventKind, Json, Outcome};
 use std::time::Duration;
 
