@@ -44,7 +44,7 @@ require_mdbook() {
 # It warns of what it would rather not say twice, such as a link in the summary to a file that is missing, and goes on.
 build() {
     local said
-    said=$(mdbook build --dest-dir "$site/docs" 2>&1) || {
+    said=$(mdbook build docs --dest-dir "$site/docs" 2>&1) || {
         printf '%s\n' "$said" >&2
         die "the book could not be built"
     }

@@ -71,11 +71,13 @@ only_packages() {
 
 # Whether each of the chosen crates has a library: cargo takes it for a mistake to ask a program for its documentation tests.
 have_libraries() {
-    local argument name
+    local argument name folder
     for argument in "$@"; do
         name=${argument#--package=}
         name=${name#-p}
-        [ ! -e "crates/$name/src/main.rs" ] || [ -e "crates/$name/src/lib.rs" ] || return 1
+        for folder in "crates/$name" "testing/${name#outlast-}"; do
+            [ ! -e "$folder/src/main.rs" ] || [ -e "$folder/src/lib.rs" ] || return 1
+        done
     done
 }
 

@@ -57,7 +57,7 @@ export function lanesOf(events, until) {
     if (index === 0) stay(event.name, at, at, 'next', event.seq - 1);
     if (ENDS[outcome]) moments.push({ seq: event.seq, at, outcome, reason: event.reason });
     const next = events[index + 1];
-    if (to && !event.transition.is_last) stay(to, at, next ? Date.parse(next.at) : Math.max(at, until), outcome, event.seq, !next, outcome === 'wait' && awaits.length === 0);
+    if (to && !event.transition.is_last) stay(to, at, next ? Date.parse(next.at) : Math.max(at, until), outcome, event.seq, !next, outcome === 'wait' && awaits?.length === 0);
   });
   return { rows: [...rows.values()], moments };
 }

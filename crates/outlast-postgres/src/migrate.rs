@@ -20,6 +20,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0008_workflows.sql"),
     include_str!("../migrations/0009_parts.sql"),
     include_str!("../migrations/0010_bounds.sql"),
+    include_str!("../migrations/0011_machine_columns.sql"),
     include_str!("../migrations/0012_groups.sql"),
 ];
 

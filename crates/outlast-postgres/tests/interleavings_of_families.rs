@@ -55,17 +55,17 @@ async fn in_twos(start: Start) {
 
 #[tokio::test]
 async fn in_twos_while_a_parent_waits_for_all() {
-    in_twos(Start::JoinProgress(Until::All)).await;
+    in_twos(Start::Joining(Until::All)).await;
 }
 
 #[tokio::test]
 async fn in_twos_while_a_parent_waits_for_a_failure() {
-    in_twos(Start::JoinProgress(Until::FailFast)).await;
+    in_twos(Start::Joining(Until::FailFast)).await;
 }
 
 #[tokio::test]
 async fn in_twos_while_a_parent_waits_for_one_that_is_done() {
-    in_twos(Start::JoinProgress(Until::Quorum(1))).await;
+    in_twos(Start::Joining(Until::Quorum(1))).await;
 }
 
 /// What can happen while the second child waits for its place.
@@ -138,7 +138,7 @@ async fn a_cascade_can_meet_whatever_happens_to_the_children() {
 #[ignore = "minutes: asked for by name"]
 async fn a_cascade_can_meet_whatever_happens_to_the_children_at_every_look() {
     let starts = [
-        Start::JoinProgress(Until::FailFast),
+        Start::Joining(Until::FailFast),
         Start::Windowed(Until::FailFast),
         Start::Outliving,
     ];
@@ -246,7 +246,7 @@ async fn in_threes_while_joining(until: Until) {
         [commit(1, Fail), cancel([0]), terminate([2])],
         [cancel([0]), terminate([0]), Fire],
     ];
-    in_threes(Start::JoinProgress(until), &trios).await;
+    in_threes(Start::Joining(until), &trios).await;
 }
 
 /// One child runs, and the other waits for its place.
@@ -303,7 +303,7 @@ fn beside_each_other(start: Start, one: &[Act], other: &[Act]) -> Scenario {
 #[tokio::test]
 async fn a_join_that_counts_failures_once_is_caught() {
     let both_fail = Act::Commit(vec![(1, Fail), (2, Fail)]);
-    let start = Start::JoinProgress(Until::Quorum(1));
+    let start = Start::Joining(Until::Quorum(1));
     let ends = beside_each_other(start, &[both_fail], &[Claim]);
     let wrong = ["I6: parent 1 was released"];
     catch("failures-count-once", ends, &wrong).await;
@@ -346,14 +346,14 @@ async fn an_end_that_leaves_no_cascade_is_caught() {
 
 #[tokio::test]
 async fn a_join_that_leaves_no_cascade_is_caught() {
-    let start = Start::JoinProgress(Until::FailFast);
+    let start = Start::Joining(Until::FailFast);
     let end = beside_each_other(start, &[commit(2, Fail)], &[Claim]);
     catch("join-leaves-no-cascade", end, &[UNTOLD_OF_A_JOIN]).await;
 }
 
 #[tokio::test]
 async fn a_deadline_that_leaves_no_cascade_is_caught() {
-    let end = beside_each_other(Start::JoinProgress(Until::All), &[Fire], &[Claim]);
+    let end = beside_each_other(Start::Joining(Until::All), &[Fire], &[Claim]);
     catch("deadline-leaves-no-cascade", end, &[UNTOLD_OF_A_JOIN]).await;
 }
 

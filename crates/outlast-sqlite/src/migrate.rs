@@ -47,6 +47,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0008_bounds.sql"),
     },
     Migration {
+        version: 9,
+        name: "machine columns",
+        sql: include_str!("../migrations/0009_machine_columns.sql"),
+    },
+    Migration {
         version: 10,
         name: "groups",
         sql: include_str!("../migrations/0010_groups.sql"),

@@ -45,6 +45,8 @@ async fn a_sleeping_instance_is_sleeping_on_every_screen() {
         .await;
     page.until_text("[data-waiting]", "sleeps until").await;
     page.until_text("main", "Sleeps until").await;
+    let hue = "document.querySelector(\"[data-stay='1']\")?.style.getPropertyValue('--hue') === 'var(--sleeping)'";
+    page.until(hue, "its lane in the colour of sleep").await;
 
     // Its machine.
     page.go(&format!("{}machine?name=patrol", stage.ui)).await;

@@ -39,7 +39,7 @@ pub(crate) enum Start {
     FamilyWithZombie,
     /// 0 waits with this join for its children 1 and 2, which both execute, 1 with a worker that lives. Its deadline has
     /// come; the rest is ended. When 0 ends, 1 is asked to end and 2 is ended.
-    JoinProgress(Until),
+    Joining(Until),
     /// The same, in a window of one: 1 executes with a worker that lives, and 2 waits for its place. The rest is asked
     /// to end.
     Windowed(Until),
@@ -99,7 +99,7 @@ impl Start {
             Start::Family | Start::FamilyWithOneFailed | Start::FamilyWithZombie => {
                 &["commit/clear", "commit/let_through"]
             }
-            Start::JoinProgress(_) | Start::Windowed(_) | Start::Outliving => &[
+            Start::Joining(_) | Start::Windowed(_) | Start::Outliving => &[
                 "commit/clear",
                 "commit/let_through",
                 "operate/lock_parents",
@@ -147,7 +147,7 @@ impl Start {
     fn is_of_kin(self) -> bool {
         matches!(
             self,
-            Start::JoinProgress(_) | Start::Windowed(_) | Start::Outliving
+            Start::Joining(_) | Start::Windowed(_) | Start::Outliving
         )
     }
 
@@ -159,7 +159,7 @@ impl Start {
             ..Join::default()
         };
         match self {
-            Start::JoinProgress(until) => Join {
+            Start::Joining(until) => Join {
                 until,
                 rest: ClosePolicy::Terminate,
                 ..join
@@ -218,7 +218,7 @@ impl Start {
                     .await;
                 world.claim_into(&mut stage, &[2]).await;
             }
-            Start::JoinProgress(_) | Start::Windowed(_) | Start::Outliving => {
+            Start::Joining(_) | Start::Windowed(_) | Start::Outliving => {
                 let policies = [ClosePolicy::RequestCancel, ClosePolicy::Terminate];
                 world.family(&mut stage, self.join(), policies).await;
                 if !matches!(self, Start::Windowed(_)) {
@@ -242,7 +242,7 @@ impl Start {
         stage.worker = world.register("for long", 24 * 3600).await;
         match self {
             Start::Family
-            | Start::JoinProgress(_)
+            | Start::Joining(_)
             | Start::Windowed(_)
             | Start::Flowing
             | Start::FlowNeedsAll => {

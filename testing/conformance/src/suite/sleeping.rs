@@ -180,10 +180,10 @@ pub async fn a_survey_counts_the_sleeping_and_the_overdue_among_them(subject: &S
     };
     let waiting = standing(Status::AwaitingSignal, 1, 0);
     let expected = [waiting.clone(), standing(Status::Sleeping, 2, 0)];
-    assert_eq!(survey(subject).await, expected);
+    assert_eq!(count_by_step(subject).await, expected);
     subject.pass(seconds(11) + OVERDUE_AFTER);
     let expected = [waiting, standing(Status::Sleeping, 2, 2)];
-    assert_eq!(survey(subject).await, expected);
+    assert_eq!(count_by_step(subject).await, expected);
 }
 
 pub async fn a_parent_sees_that_its_child_sleeps(subject: &Subject) {
