@@ -1,7 +1,7 @@
 // Instance: what it waits for in one sentence, what it carries, what happened to it, and what can be done.
 
 import { get, post, remove } from '../api.js';
-import { closuresOf } from '../close_actions.js';
+import { closeActionsOf } from '../close_actions.js';
 import { end } from '../ending.js';
 import { joinMeter, marks, POLICIES } from '../family-parts.js';
 import { flowOf, hasHistory, isFlow } from '../flow.js';
@@ -27,7 +27,7 @@ export function screen({ parts: [id], query, signal, draw }) {
   let failed = null;
   let gone = false;
   let gathering = null;
-  const close_actions = closuresOf(id, { signal, draw });
+  const closeActions = closeActionsOf(id, { signal, draw });
   const flow = flowOf(id, { signal, draw });
   flow.choose(query.get('run'));
   const form = signalForm(id, { draw, sent: () => load() });
@@ -54,7 +54,7 @@ export function screen({ parts: [id], query, signal, draw }) {
         get(`instances/${id}/signals`, {}, signal),
         get(`instances/${id}/tree`, { depth: 1 }, signal),
         get(`instances/${id}/operations`, {}, signal),
-        close_actions.load(),
+        closeActions.load(),
       ]);
       instance = it;
       signals = inbox.signals;
@@ -107,7 +107,7 @@ export function screen({ parts: [id], query, signal, draw }) {
         hasHistory(instance) && [h('div', { key: 'waits', class: 'stack' }, flow.waits(instance)), h('div', { key: 'timeline' }, flow.drawing(instance)), h('div', { key: 'handled', class: 'stack' }, flow.handled(instance))],
         h('div', { key: 'halves', class: 'halves' },
           h('div', { class: 'stack' }, facts(), errorCard(), data(isFlow(instance) ? 'Input' : 'State', instance.state), instance.result !== null && instance.result !== undefined && data('Result', instance.result)),
-          h('div', { class: 'stack' }, !ENDED.has(instance.status) && !gone && card('Send a signal', null, h('div', { class: 'body' }, form(instance))), inbox(), children(), close_actions.describe(), history())),
+          h('div', { class: 'stack' }, !ENDED.has(instance.status) && !gone && card('Send a signal', null, h('div', { class: 'body' }, form(instance))), inbox(), children(), closeActions.describe(), history())),
         hasHistory(instance) && [h('div', { key: 'states' }, flow.states()), h('div', { key: 'events' }, flow.list())]),
     ];
   }
