@@ -35,7 +35,8 @@ const FAINT = new Set(['cancelled']);
 
 /** How a stay at a step is drawn, by the outcome that led there. */
 const STAYS = { next: 'executing', retry: 'runnable', wait: 'awaiting_signal', fan_out: 'awaiting_children' };
-const ENDS = { done: ['done', 'done'], stop: ['failed', 'failed'], cancel: ['cancelled', 'cancelled'] };
+/** Rows of earlier builds have `stop` for `fail`. */
+const ENDS = { done: ['done', 'done'], fail: ['failed', 'failed'], stop: ['failed', 'failed'], cancel: ['cancelled', 'cancelled'] };
 
 /** Where lanes begin, and how high each is. */
 export const LANE = { top: AXIS, height: ROW };

@@ -13,10 +13,11 @@ const STEP = { width: 164, height: 74 };
 const END = { width: 112, height: 34 };
 const MARGIN = 26;
 // An outcome that leads to no step ends the instance.
-const ENDS = { done: 'done', stop: 'failed', cancel: 'cancelled' };
+// Rows of earlier builds have `stop` for `fail` and `renew` for `continue_as_new`.
+const ENDS = { done: 'done', fail: 'failed', stop: 'failed', cancel: 'cancelled' };
 const ALIVE = STATUSES.filter((status) => !ENDED.has(status));
-const HUES = { next: 'flow', wait: 'awaiting_signal', fan_out: 'awaiting_children', retry: 'warning', flow: 'executing', renew: 'runnable', done: 'done', stop: 'failed', cancel: 'cancelled' };
-const MEANINGS = { next: 'goes on', wait: 'waits for a signal or sleeps, then goes on', fan_out: 'starts children and joins them', retry: 'tries again', flow: 'goes on with its history, or waits', renew: 'begins another run', done: 'is done', stop: 'fails', cancel: 'is cancelled' };
+const HUES = { next: 'flow', wait: 'awaiting_signal', fan_out: 'awaiting_children', retry: 'warning', flow: 'executing', continue_as_new: 'runnable', renew: 'runnable', done: 'done', fail: 'failed', stop: 'failed', cancel: 'cancelled' };
+const MEANINGS = { next: 'goes on', wait: 'waits for a signal or sleeps, then goes on', fan_out: 'starts children and joins them', retry: 'tries again', flow: 'goes on with its history, or waits', continue_as_new: 'begins another run', renew: 'begins another run', done: 'is done', fail: 'fails', stop: 'fails', cancel: 'is cancelled' };
 // Smaller than this nobody reads it; then the layers go below each other.
 const SCALE_MIN = 0.8;
 

@@ -1435,7 +1435,7 @@ async fn a_recorded_history_is_encoded_and_read_as_it_was<S: Store + Inspect + C
         told.collect::<Vec<_>>()
     };
     let written = format!(r#"{{"outcome":"next","to":"close","began":"{MARK}","state":"{MARK}"}}"#);
-    let closed = format!(r#"{{"outcome":"stop","error":"{MARK}"}}"#);
+    let closed = format!(r#"{{"outcome":"fail","error":"{MARK}"}}"#);
     let expected = [("write".to_owned(), written), ("close".to_owned(), closed)];
     let reader = Client::new(store.clone()).codec(keys("a"));
     assert_eq!(told(&reader).await, expected);

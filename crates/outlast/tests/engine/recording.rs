@@ -130,7 +130,7 @@ where
         ("family", "fan_out", "join", 1),
         ("end", "done", "", 1),
         ("join", "done", "", 1),
-        ("broken", "stop", "", 1),
+        ("broken", "fail", "", 1),
     ]);
     assert_eq!(ways(&stats), expected);
     let of_this_machine = |it: &Runs| it.machine == "ways" && it.version == 3;

@@ -276,7 +276,7 @@ async fn each_outcome_is_told_with_where_it_leads<S: Store + Inspect + Clone>(
     let note = Note::by("an operator");
     harness.retry(failing, note).await.unwrap();
     harness.run().await;
-    assert_eq!(events_of_ends(&harness, failing).await, ["stop", "stop"]);
+    assert_eq!(events_of_ends(&harness, failing).await, ["fail", "fail"]);
 }
 
 async fn events_of_ends(client: &Client, id: InstanceId) -> Vec<String> {
