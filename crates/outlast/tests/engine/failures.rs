@@ -367,7 +367,10 @@ async fn ends_with_both<S: Store + Inspect>(store: S, handle: Handle, second: &s
     let ended = ended(store, Deed::Then { handle, text }).await;
     assert_eq!(ended.status, Status::Failed);
     let reason = ended.last_error.unwrap();
-    assert!(reason.starts_with("lost; then on_failure failed: "), "{reason}");
+    assert!(
+        reason.starts_with("lost; then on_failure failed: "),
+        "{reason}"
+    );
     assert!(reason.contains(second), "{reason}");
 }
 
