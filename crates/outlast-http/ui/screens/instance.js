@@ -1,7 +1,7 @@
 // Instance: what it waits for in one sentence, what it carries, what happened to it, and what can be done.
 
 import { get, post, remove } from '../api.js';
-import { closuresOf } from '../close_actions.js';
+import { closeActionsOf } from '../close-actions.js';
 import { end } from '../ending.js';
 import { joinMeter, marks, POLICIES } from '../family-parts.js';
 import { flowOf, hasHistory, isFlow } from '../flow.js';
@@ -27,7 +27,7 @@ export function screen({ parts: [id], query, signal, draw }) {
   let failed = null;
   let gone = false;
   let gathering = null;
-  const close_actions = closuresOf(id, { signal, draw });
+  const close_actions = closeActionsOf(id, { signal, draw });
   const flow = flowOf(id, { signal, draw });
   flow.choose(query.get('run'));
   const form = signalForm(id, { draw, sent: () => load() });

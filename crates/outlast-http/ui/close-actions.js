@@ -10,7 +10,7 @@ const PAGE = 20;
 const DONE = { cancel: 'asked to cancel', terminate: 'terminated' };
 
 /** Gives `{ load, describe }`. The record only grows, so looking again is looking at the last page again. */
-export function closuresOf(id, { signal, draw }) {
+export function closeActionsOf(id, { signal, draw }) {
   const pages = [];
 
   async function load() {
