@@ -216,7 +216,7 @@ pub(crate) async fn family(
 
 /// What was done to the children of an instance because of it: its end, its join, or a tree that was ended.
 #[utoipa::path(
-    get, path = "/v1/instances/{id}/close_actions", tag = "instances", operation_id = "list_closures",
+    get, path = "/v1/instances/{id}/close_actions", tag = "instances", operation_id = "list_close_actions",
     params(("id" = String, Path), CloseActionsParams),
     responses((status = 200, description = "A page of close_actions, oldest first.", body = CloseActionsBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]

@@ -27,7 +27,7 @@ export function screen({ parts: [id], query, signal, draw }) {
   let failed = null;
   let gone = false;
   let gathering = null;
-  const close_actions = closeActionsOf(id, { signal, draw });
+  const closeActions = closeActionsOf(id, { signal, draw });
   const flow = flowOf(id, { signal, draw });
   flow.choose(query.get('run'));
   const form = signalForm(id, { draw, sent: () => load() });
@@ -54,7 +54,7 @@ export function screen({ parts: [id], query, signal, draw }) {
         get(`instances/${id}/signals`, {}, signal),
         get(`instances/${id}/tree`, { depth: 1 }, signal),
         get(`instances/${id}/operations`, {}, signal),
-        close_actions.load(),
+        closeActions.load(),
       ]);
       instance = it;
       signals = inbox.signals;
@@ -107,7 +107,7 @@ export function screen({ parts: [id], query, signal, draw }) {
         hasHistory(instance) && [h('div', { key: 'waits', class: 'stack' }, flow.waits(instance)), h('div', { key: 'timeline' }, flow.drawing(instance)), h('div', { key: 'handled', class: 'stack' }, flow.handled(instance))],
         h('div', { key: 'halves', class: 'halves' },
           h('div', { class: 'stack' }, facts(), errorCard(), data(isFlow(instance) ? 'Input' : 'State', instance.state), instance.result !== null && instance.result !== undefined && data('Result', instance.result)),
-          h('div', { class: 'stack' }, !ENDED.has(instance.status) && !gone && card('Send a signal', null, h('div', { class: 'body' }, form(instance))), inbox(), children(), close_actions.describe(), history())),
+          h('div', { class: 'stack' }, !ENDED.has(instance.status) && !gone && card('Send a signal', null, h('div', { class: 'body' }, form(instance))), inbox(), children(), closeActions.describe(), history())),
         hasHistory(instance) && [h('div', { key: 'states' }, flow.states()), h('div', { key: 'events' }, flow.list())]),
     ];
   }
