@@ -26,7 +26,7 @@ check_lints() {
     grep -qx 'unsafe_code = "forbid"' Cargo.toml ||
         die 'Cargo.toml does not forbid unsafe code: [workspace.lints.rust] needs unsafe_code = "forbid"'
     local manifest
-    for manifest in crates/*/Cargo.toml examples/Cargo.toml bench/Cargo.toml bench/peers/*/Cargo.toml; do
+    for manifest in crates/*/Cargo.toml testing/*/Cargo.toml examples/Cargo.toml bench/Cargo.toml bench/peers/*/Cargo.toml; do
         forbids_unsafe "$manifest" ||
             die "$manifest does not forbid unsafe code: give it [lints] workspace = true, or a lint of its own"
     done

@@ -77,7 +77,7 @@ every_name_is_known() {
 }
 
 names_in_the_code() {
-    grep -rhoE 'mutant::is\("[a-z-]+"\)' crates --include='*.rs' | cut -d'"' -f2
+    grep -rhoE 'mutant::is\("[a-z-]+"\)' crates testing --include='*.rs' | cut -d'"' -f2
     grep -hoE '^    \("[a-z-]+", ' crates/*/src/mutants.rs crates/*/src/mutants/edits.rs | cut -d'"' -f2
 }
 
@@ -110,7 +110,9 @@ build() {
 
 # The tests among what cargo says it has built: package, target ("lib" for its own tests), path.
 test_programs() {
+    # The test crates lie in testing/ without the first part of their names.
     sed -nE '/"executable":"/{
+        s/(\/testing\/)([a-z-]+)#/\1outlast-\2#/
         s/.*"package_id":"[^"]*\/([a-z-]+)#[^"]*".*"kind":\["([a-z]+)"\].*"name":"([a-z_-]+)".*"executable":"([^"]+)".*/\1 \2 \3 \4/
         s/^([a-z-]+) lib [a-z_-]+ /\1 lib /
         s/^([a-z-]+) test ([a-z_-]+) /\1 \2 /
@@ -143,7 +145,11 @@ run() {
     fi
     path=${programs[$program]:-}
     [ -n "$path" ] || die "there is no test program $program"
-    (cd "crates/${program% *}" && exec timeout "$seconds_max" "$path" --exact "$@")
+    (cd "$(folder_of "${program% *}")" && exec timeout "$seconds_max" "$path" --exact "$@")
+}
+
+folder_of() {
+    if [ -d "crates/$1" ]; then echo "crates/$1"; else echo "testing/${1#outlast-}"; fi
 }
 
 # Whether a check is a scenario of real processes, which are killed and cut off, and not a test.

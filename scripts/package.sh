@@ -34,7 +34,7 @@ main() {
 
 every_crate_is_published_or_says_not() {
     local manifest name
-    for manifest in crates/*/Cargo.toml examples/Cargo.toml bench/Cargo.toml; do
+    for manifest in crates/*/Cargo.toml testing/*/Cargo.toml examples/Cargo.toml bench/Cargo.toml; do
         name=$(sed -n 's/^name = "\(.*\)"$/\1/p' "$manifest" | head -n 1)
         if grep -qx 'publish = false' "$manifest"; then
             [[ " ${crates[*]} " != *" $name "* ]] || die "$manifest says publish = false"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests, with a private PostgreSQL that is gone afterwards.
 #
-#   ./scripts/test.sh                       everything, doctests too
+#   ./scripts/test.sh                       the everyday run: every crate on both stores, in a few minutes
+#   ./scripts/test.sh --all                 everything, doctests too
 #   ./scripts/test.sh -p outlast-sqlite     one crate, its doctests too
 #   ./scripts/test.sh -p outlast-postgres --test conformance
 #                                           any other arguments of the test runner (cargo nextest run,
@@ -41,20 +42,37 @@ keep_files_in_memory() {
 }
 
 run_tests() {
-    [ $# -gt 0 ] || set -- --workspace
+    local profile=default
+    case ${1:-} in
+    '') profile=everyday ;;
+    --all) shift ;;
+    esac
+    chooses_packages "$@" || set -- --workspace "$@"
     # Users' drivers are features, and so are their tests.
     set -- --all-features "$@"
     if cargo nextest --version >/dev/null 2>&1; then
         # Most tests wait for a disk, a server or a moment, so more of them than cores.
-        NEXTEST_TEST_THREADS=${NEXTEST_TEST_THREADS:-$(($(nproc) * 2))} cargo nextest run "$@"
+        NEXTEST_TEST_THREADS=${NEXTEST_TEST_THREADS:-$(($(nproc) * 2))} \
+            cargo nextest run --profile "$profile" "$@"
     elif only_packages "$@"; then
         cargo test --no-fail-fast --all-targets "$@"
     else
         cargo test --no-fail-fast "$@"
     fi
-    if only_packages "$@" && have_libraries "$@"; then
+    if [ "$profile" = default ] && only_packages "$@" && have_libraries "$@"; then
         cargo test --doc "$@"
     fi
+}
+
+# Whether the arguments say of which crates the tests are.
+chooses_packages() {
+    local argument
+    for argument in "$@"; do
+        case $argument in
+        -p* | --package* | --workspace) return 0 ;;
+        esac
+    done
+    return 1
 }
 
 # Whether the arguments choose crates and nothing else: then all the tests of those crates are meant.

@@ -100,7 +100,10 @@ impl Status {
 
     /// Whether the instance waits for something other than a worker.
     pub fn is_parked(self) -> bool {
-        matches!(self, Status::AwaitingSignal | Status::AwaitingChildren)
+        matches!(
+            self,
+            Status::AwaitingSignal | Status::Sleeping | Status::AwaitingChildren
+        )
     }
 
     /// Whether an instance may go from this status to `to`.

@@ -6,6 +6,7 @@ import { LANE, lanes, lanesOf } from './timeline.js';
 import { h } from './view.js';
 import { plainText } from './viewer.js';
 
+/** Rows of earlier builds have `stop` for `fail`. */
 const TONES = { retry: 'tone-warning', fail: 'tone-failed', stop: 'tone-failed', cancel: 'tone-cancelled', done: 'tone-done' };
 const WAKERS = { signal: 'woken by', timeout: 'woken by the end of its wait', cancel: 'asked to end' };
 

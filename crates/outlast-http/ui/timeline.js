@@ -35,7 +35,7 @@ const FAINT = new Set(['cancelled']);
 
 /** How a stay at a step is drawn, by the outcome that led there. */
 const STAYS = { next: 'executing', retry: 'runnable', wait: 'awaiting_signal', fan_out: 'awaiting_children' };
-// Histories of older builds have `stop` for `fail`.
+/** Rows of earlier builds have `stop` for `fail`. */
 const ENDS = { done: ['done', 'done'], fail: ['failed', 'failed'], stop: ['failed', 'failed'], cancel: ['cancelled', 'cancelled'] };
 
 /** Where lanes begin, and how high each is. */

@@ -356,6 +356,91 @@ async fn a_workflow_that_waited_before_there_were_parts_is_woken_by_its_last_end
     drop_schema(&schema).await;
 }
 
+/// Version 10 is the last one with the columns `fsm` and `fsm_version`.
+#[tokio::test]
+async fn instances_of_every_kind_go_on_after_their_columns_are_renamed() {
+    let (schema, raw) = (unique_schema(), raw().await);
+    let sql = migrations_sql(&schema).unwrap();
+    let (before, _) = sql.split_once("\n-- Migration 11\n").unwrap();
+    raw.batch_execute(before).await.unwrap();
+    let rows = format!(
+        "select {schema}.insert('task', 'runnable');
+         select {schema}.insert('task', 'executing');
+         select {schema}.insert('task', 'parked', correlation_key => 'parked');
+         select {schema}.insert('task', 'failed', correlation_key => 'failed');
+         select {schema}.insert('flow', 'run', version => 3, correlation_key => 'flow');
+         insert into {schema}.workers (name, host, version, queues, started_at, heartbeat_at, lease_expires_at)
+         values ('old', 'host', '1', '{{default}}', now(), now(), now() + interval '1 hour');
+         update {schema}.instances set status = 'executing', locked_by = 1, revision = 7 where id = 2;
+         update {schema}.instances set status = 'awaiting_signal', awaits = '{{go}}' where id = 3;
+         update {schema}.instances
+            set status = 'failed', finished_at = now(), last_error = 'broken', correlation_guard = null
+          where id = 4;
+         update {schema}.instances
+            set status = 'awaiting_signal', awaits = '{{go}}', events = 2, revision = 3
+          where id = 5;
+         insert into {schema}.events (instance_id, run, seq, kind, name, data, at)
+         values (5, 1, 1, 'run_started', '', '{{}}', now()), (5, 1, 2, 'signal_awaited', 'go', '{{}}', now());
+         insert into {schema}.runs (minute, fsm, fsm_version, step, outcome, next_step, count, micros)
+         values (date_trunc('minute', now()), 'task', 1, 'start', 'done', '', 4, 400)"
+    );
+    raw.batch_execute(&rows).await.unwrap();
+    let indexes = format!(
+        "select string_agg(indexdef, ';' order by indexname) from pg_indexes where schemaname = '{schema}'"
+    );
+    let old_indexes: String = value_of(&raw, &indexes).await;
+
+    let store = options(&schema).connect().await.unwrap();
+
+    let new_indexes: String = value_of(&raw, &indexes).await;
+    let renamed = old_indexes.replace("fsm_version", "machine_version");
+    assert_eq!(new_indexes, renamed.replace("fsm", "machine"));
+    let leftover = format!(
+        "select count(*) from pg_proc
+          where pronamespace = '{schema}'::regnamespace and prosrc ~ '\\mfsm'"
+    );
+    assert_eq!(value_of::<i64>(&raw, &leftover).await, 0);
+    let stats = store.run_stats(outlast_core::Timestamp(0)).await.unwrap();
+    assert_eq!(stats.runs[0].machine, "task");
+    // What ran can be committed.
+    let running = work::get(&store, InstanceId(2)).await;
+    let claim = ClaimRef {
+        id: running.id,
+        revision: Revision(7),
+    };
+    let commit = Commit {
+        claim,
+        received: Vec::new(),
+        outcome: work::done(),
+        answers_cancel: false,
+        links: Links::UNKNOWN,
+        events: Vec::new(),
+        mark: None,
+    };
+    store.commit(vec![commit].into()).await.unwrap();
+    assert_eq!(work::get(&store, running.id).await.status, Status::Done);
+    // What waited is claimed first, then woken and retried.
+    let worker = work::worker(&store).await;
+    assert_eq!(work::claim(&store, worker).await.id, InstanceId(1));
+    let signalled = format!("select {schema}.signal('task', 'parked', 'go')");
+    assert_eq!(value_of::<String>(&raw, &signalled).await, "delivered");
+    assert_eq!(work::claim(&store, worker).await.id, InstanceId(3));
+    let failed = store.find("task", "failed").await.unwrap().unwrap();
+    assert_eq!(failed.last_error.as_deref(), Some("broken"));
+    store.retry(vec![failed.id], Note::by("ada")).await.unwrap();
+    assert_eq!(work::claim(&store, worker).await.id, failed.id);
+    // The workflow has its version and its history, and its key is held.
+    let flow = store.find("flow", "flow").await.unwrap().unwrap();
+    assert_eq!((flow.version, flow.events, flow.run), (3, 2, 1));
+    let again = format!("select {schema}.insert('flow', 'run', correlation_key => 'flow')");
+    assert_eq!(value_of::<Option<i64>>(&raw, &again).await, None);
+    let signalled = format!("select {schema}.signal('flow', 'flow', 'go')");
+    assert_eq!(value_of::<String>(&raw, &signalled).await, "delivered");
+    assert_eq!(work::get(&store, flow.id).await.status, Status::Runnable);
+    store.close().await;
+    drop_schema(&schema).await;
+}
+
 #[tokio::test]
 async fn everything_is_in_the_configured_schema_and_nowhere_else() {
     let database = Database::create().await;

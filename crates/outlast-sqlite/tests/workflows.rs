@@ -4,9 +4,10 @@
 mod scene;
 
 use outlast_core::{
-    Answer, ChildRange, Claim, Commit, Event, EventKind, Flowing, HistoryRequest, Inspect,
-    InstanceId, JoinProgress, JoinSet, JoinSets, Joined, Json, NewEvent, NewInstance, Outcome,
-    Park, Proceed, ReconcileRequest, Status, Store, WorkerId, limits,
+    Answer, ChildRange, Claim, ClaimRef, Commit, Event, EventKind, Flowing, HistoryRequest,
+    Inspect, InstanceId, JoinProgress, JoinSet, JoinSets, Joined, Json, NewEvent, NewInstance,
+    NewSignal, Note, Outcome, Park, Proceed, ReconcileRequest, Revision, Status, Store, Target,
+    WorkerId, limits,
 };
 use outlast_sqlite::Sqlite;
 use rusqlite::{Connection, Params, StatementStatus, params};
@@ -346,5 +347,66 @@ async fn a_workflow_that_waited_before_there_were_parts_is_woken_by_its_last_end
     }
     let claim = scene::claim(&store, worker, 1).await.claims.remove(0);
     assert_eq!((claim.id, claim.joined), (InstanceId(1), Some(Joined::All)));
+    store.close().await;
+}
+
+/// Version 8 is the last one with the columns `fsm` and `fsm_version`.
+#[tokio::test]
+async fn instances_of_every_kind_go_on_after_their_columns_are_renamed() {
+    let (_folder, path) = scene::new_path();
+    let rows = r#"
+        insert into workers (id, name, host, version, queues, started_at, heartbeat_at, lease_expires_at)
+        values (1, 'old', 'here', '1', '["default"]', 0, 0, 9000000000000000);
+        insert into instances (id, fsm, fsm_version, step, state, status, revision, locked_by, awaits, queue,
+            priority, eligible_at, correlation_key, correlation_scope, correlation_guard, last_error,
+            events, inserted_at, updated_at, finished_at)
+        values (1, 'order', 1, 'start', '{}', 'runnable', 0, null, null, 'default', 0, 0,
+                null, null, null, null, 0, 0, 0, null),
+               (2, 'order', 1, 'start', '{}', 'executing', 7, 1, null, 'default', 0, 0,
+                null, null, null, null, 0, 0, 0, null),
+               (3, 'order', 1, 'ship', '{}', 'awaiting_signal', 4, null, '["go"]', 'default', 0, 0,
+                'k3', '["runnable","executing","awaiting_signal"]', 'k3', null, 0, 0, 0, null),
+               (4, 'order', 1, 'ship', '{}', 'failed', 4, null, null, 'default', 0, 0,
+                'k4', '["runnable"]', null, 'broken', 0, 0, 0, 5),
+               (5, 'order', 1, 'run', '{}', 'awaiting_signal', 3, null, '["go"]', 'default', 0, 0,
+                'k5', '["runnable","executing","awaiting_signal"]', 'k5', null, 2, 0, 0, null);
+        insert into events (instance_id, run, seq, kind, name, data, at)
+        values (5, 1, 1, 'run_started', '', '{}', 0), (5, 1, 2, 'signal_awaited', 'go', '{}', 0);"#;
+    old_file(&path, 8, rows);
+    let store = Sqlite::open(&path).unwrap();
+    let worker = scene::worker(&store).await;
+    let running = ClaimRef {
+        id: InstanceId(2),
+        revision: Revision(7),
+    };
+    let committed = store
+        .commit(vec![scene::done(running)].into())
+        .await
+        .unwrap();
+    assert_eq!(scene::committed(&committed.answers), 1);
+    let claim_one = async || scene::claim(&store, worker, 1).await.claims.remove(0);
+    assert_eq!(claim_one().await.id, InstanceId(1));
+    let signal = |key: &str| NewSignal {
+        target: Target::Key {
+            machine: "order".into(),
+            key: key.into(),
+        },
+        name: "go".into(),
+        payload: Json::null(),
+        dedup_key: None,
+    };
+    for (key, id) in [("k3", 3), ("k5", 5)] {
+        store.deliver(vec![signal(key)], None).await.unwrap();
+        let claim = claim_one().await;
+        assert_eq!(
+            (claim.id, claim.machine.as_str()),
+            (InstanceId(id), "order")
+        );
+    }
+    assert_eq!(history(&store, InstanceId(5), 1).await.len(), 2);
+    let failed = store.find("order", "k4").await.unwrap().unwrap();
+    assert_eq!(failed.last_error.as_deref(), Some("broken"));
+    store.retry(vec![failed.id], Note::by("ada")).await.unwrap();
+    assert_eq!(claim_one().await.id, failed.id);
     store.close().await;
 }

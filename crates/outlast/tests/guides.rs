@@ -329,7 +329,7 @@ fn attention_kinds() -> BTreeSet<String> {
 
 /// Everything that may cite a number.
 fn sources() -> Vec<PathBuf> {
-    const FOLDERS: [&str; 5] = ["crates", "bench", "examples", "scripts", "docs"];
+    const FOLDERS: [&str; 6] = ["crates", "testing", "bench", "examples", "scripts", "docs"];
     const EXTENSIONS: [&str; 6] = ["rs", "sql", "md", "toml", "sh", "py"];
     let folders = FOLDERS.iter().map(|folder| root().join(folder));
     folders

@@ -97,7 +97,7 @@ impl Named {
             .partition(|name| name.contains("::") && name.chars().all(is_word));
         let files = others
             .into_iter()
-            .filter(|name| name.starts_with("crates/"));
+            .filter(|name| name.starts_with("crates/") || name.starts_with("testing/"));
         Named {
             tests,
             files: files.collect(),
@@ -175,7 +175,7 @@ fn root() -> PathBuf {
 
 fn sources() -> Vec<(PathBuf, String)> {
     let mut sources = Vec::new();
-    let mut folders = vec![root().join("crates")];
+    let mut folders = vec![root().join("crates"), root().join("testing")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

@@ -165,7 +165,7 @@ impl Seen {
         self.print_handled(output)?;
         self.print_runs(output)?;
         self.print_rounds(output)?;
-        self.print_closures(output)?;
+        self.print_close_actions(output)?;
         self.print_signals(output)?;
         self.print_operations(output)
     }
@@ -355,7 +355,7 @@ impl Seen {
         output.table(&table)
     }
 
-    fn print_closures(&self, output: &Output) -> Result<(), Failure> {
+    fn print_close_actions(&self, output: &Output) -> Result<(), Failure> {
         if self.close_actions.is_empty() {
             return Ok(());
         }

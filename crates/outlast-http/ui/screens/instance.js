@@ -1,7 +1,7 @@
 // Instance: what it waits for in one sentence, what it carries, what happened to it, and what can be done.
 
 import { get, post, remove } from '../api.js';
-import { closeActionsOf } from '../close_actions.js';
+import { closeActionsOf } from '../close-actions.js';
 import { end } from '../ending.js';
 import { joinMeter, marks, POLICIES } from '../family-parts.js';
 import { flowOf, hasHistory, isFlow } from '../flow.js';

@@ -13,10 +13,11 @@ const STEP = { width: 164, height: 74 };
 const END = { width: 112, height: 34 };
 const MARGIN = 26;
 // An outcome that leads to no step ends the instance.
-const ENDS = { done: 'done', fail: 'failed', cancel: 'cancelled' };
+// Rows of earlier builds have `stop` for `fail` and `renew` for `continue_as_new`.
+const ENDS = { done: 'done', fail: 'failed', stop: 'failed', cancel: 'cancelled' };
 const ALIVE = STATUSES.filter((status) => !ENDED.has(status));
-const HUES = { next: 'flow', wait: 'awaiting_signal', fan_out: 'awaiting_children', retry: 'warning', flow: 'executing', continue_as_new: 'runnable', done: 'done', fail: 'failed', cancel: 'cancelled' };
-const MEANINGS = { next: 'goes on', wait: 'waits for a signal or sleeps, then goes on', fan_out: 'starts children and joins them', retry: 'tries again', flow: 'goes on with its history, or waits', continue_as_new: 'begins another run', done: 'is done', fail: 'fails', cancel: 'is cancelled' };
+const HUES = { next: 'flow', wait: 'awaiting_signal', fan_out: 'awaiting_children', retry: 'warning', flow: 'executing', continue_as_new: 'runnable', renew: 'runnable', done: 'done', fail: 'failed', stop: 'failed', cancel: 'cancelled' };
+const MEANINGS = { next: 'goes on', wait: 'waits for a signal or sleeps, then goes on', fan_out: 'starts children and joins them', retry: 'tries again', flow: 'goes on with its history, or waits', continue_as_new: 'begins another run', renew: 'begins another run', done: 'is done', fail: 'fails', stop: 'fails', cancel: 'is cancelled' };
 // Smaller than this nobody reads it; then the layers go below each other.
 const SCALE_MIN = 0.8;
 
@@ -113,7 +114,7 @@ function graph(machine, { available, down }) {
     [...drawn.nodes].map(([id, box]) => (ENDS[id.slice(4)] && id.startsWith('end:') ? endOf(machine, ENDS[id.slice(4)], box) : stepOf(machine, id, box)))));
 }
 
-/** A prefix distinguishes steps from ends: a step may be called "done". Counts of older builds may have other outcomes. */
+/** Steps are told apart from ends by a prefix: a step may be called "done". */
 function edgesOf(machine) {
   return (machine.transitions ?? []).map((each) => ({
     from: `at:${each.from}`,
@@ -121,7 +122,7 @@ function edgesOf(machine) {
     weight: each.count,
     outcome: each.outcome,
     mean: each.mean_ms,
-  })).filter((edge) => edge.to.startsWith('at:') || ENDS[edge.to.slice(4)]);
+  }));
 }
 
 function nodesOf(machine) {

@@ -17,10 +17,7 @@ impl Client {
     /// It is a sentence for people, and its words may change. The store is asked only for what this instance's
     /// status makes worth knowing, and never for more than a few bounded pages.
     pub async fn explain(&self, instance: &Instance) -> Result<String> {
-        let is_parked = matches!(
-            instance.status,
-            Status::AwaitingSignal | Status::Sleeping | Status::AwaitingChildren
-        );
+        let is_parked = instance.status.is_parked();
         let error = instance.last_error.as_deref().unwrap_or_default();
         let is_blocked = instance.status == Status::Runnable && error.starts_with(BLOCKED);
         let waits = match instance.is_workflow() && (is_parked || is_blocked) {

@@ -336,7 +336,7 @@ where
     let ended = ended(store, Deed::Listen).await;
     assert_eq!(ended.status, Status::Failed);
     let reason = ended.last_error.unwrap();
-    assert!(reason.contains("nor what handle made of it"), "{reason}");
+    assert!(reason.contains("nor the outcome of on_failure"), "{reason}");
     assert!(reason.contains("is refused by the test"), "{reason}");
 }
 
@@ -367,7 +367,10 @@ async fn ends_with_both<S: Store + Inspect>(store: S, handle: Handle, second: &s
     let ended = ended(store, Deed::Then { handle, text }).await;
     assert_eq!(ended.status, Status::Failed);
     let reason = ended.last_error.unwrap();
-    assert!(reason.starts_with("lost; then handle failed: "), "{reason}");
+    assert!(
+        reason.starts_with("lost; then on_failure failed: "),
+        "{reason}"
+    );
     assert!(reason.contains(second), "{reason}");
 }
 
