@@ -64,12 +64,12 @@ impl Default for Settings {
 
 /// The roles of a node.
 ///
-/// | | runs steps | keeps house | inserts, signals, waits |
+/// | | runs steps | does maintenance | inserts, signals, waits |
 /// |---|---|---|---|
 /// | [`ALL`](Roles::ALL) | yes | yes | yes |
 /// | [`WORKER`](Roles::WORKER) | yes | | yes |
 /// | [`MAINTENANCE`](Roles::MAINTENANCE) | | yes | yes |
-/// | [`WEB`](Roles::WEB) | | | yes, and hears from other nodes |
+/// | [`WEB`](Roles::WEB) | | | yes, and receives hints |
 ///
 /// Maintenance returns claims of dead workers and wakes waits and joins at their deadline. It
 /// applies the close policies of children, deletes old finished instances, and sets the gauges of
@@ -98,8 +98,7 @@ impl Roles {
         worker: false,
         maintenance: true,
     };
-    /// Does neither: the node inserts, signals and waits, and receives hints when an instance
-    /// ends.
+    /// Does neither: the node inserts, signals and waits, and receives hints from other nodes.
     ///
     /// A [`Client`] does the same without hints.
     pub const WEB: Roles = Roles {
@@ -164,10 +163,9 @@ impl EngineBuilder {
         self
     }
 
-    /// Sets how many steps of an instance run in a row before it goes through the queue. Default:
-    /// 100.
+    /// Sets how many steps of an instance run in a row. Default: 100.
     ///
-    /// 0 sends every step through the queue.
+    /// Then the instance goes through the queue, so that others get their turn. 0 sends every step through the queue.
     pub fn run_ahead(mut self, steps: u32) -> EngineBuilder {
         self.settings.run_ahead = steps;
         self

@@ -26,8 +26,9 @@ struct Current {
     /// claim may be written and not answered yet.
     revision: Revision,
     doing: Phase,
-    /// An epoch in which the claim surely was this worker's: at the claim, or before its last
-    /// commit.
+    /// An epoch in which the claim surely was this worker's.
+    ///
+    /// It began before the claim, or before the commit of its last outcome.
     epoch: Epoch,
     /// The epoch in which user code returned last.
     written_in: Epoch,

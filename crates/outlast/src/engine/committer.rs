@@ -86,8 +86,9 @@ pub(crate) enum Written {
         /// The events that were not added to the history.
         events: Vec<NewEvent>,
     },
-    /// The claim was no longer this worker's, or an earlier attempt wrote this outcome and its
-    /// answer was lost.
+    /// The claim was no longer this worker's.
+    ///
+    /// Or an earlier attempt wrote this outcome and its answer was lost.
     Lost,
     /// The outcome can never be written.
     Rejected(Invalid),

@@ -1,7 +1,7 @@
 //! Runs claims: one task for each claim, step after step, for as long as the claim is kept.
 //!
-//! The picker and the fast path start these tasks. The executor never writes to the store itself:
-//! outcomes go to the committer, under the fence of the claim.
+//! The picker and the fast path start these tasks. The executor never writes an outcome
+//! itself: outcomes go to the committer, under the fence of the claim.
 
 mod failure_report;
 mod unrunnable_claims;
@@ -295,8 +295,7 @@ impl Executor {
             .await
     }
 
-    /// Sends the next step through the queue when this task has used its budget or the engine
-    /// stops.
+    /// Sends the next step through the queue if the budget is used up or the engine stops.
     fn let_others_go_first(&self, outcome: &mut Outcome, budget: u32) {
         let last = budget == 0 || self.node.stop.working.is_cancelled();
         if let (
@@ -493,8 +492,7 @@ impl Executor {
         self.outbox.write(commit, &claim.queue).instrument(span)
     }
 
-    /// Creates the context of a step, with the cancel requests that came since the claim was
-    /// taken.
+    /// Creates the context of a step, with cancel requests that came since the claim.
     ///
     /// Such a request is part of the claim from here on, so the machine's cancel handler runs
     /// instead.

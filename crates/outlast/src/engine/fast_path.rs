@@ -1,8 +1,8 @@
 //! Runs instances at once that are inserted or woken through this engine.
 //!
 //! The client calls it for inserts and signals. The store returns the instance as a claim of this
-//! worker, so no picker has to find it. It never overtakes instances that already wait in the
-//! queue.
+//! worker, so no picker has to find it. It is never used
+//! for a queue where instances are known to wait.
 
 use super::claims::ClaimGuard;
 use super::executor::Executor;

@@ -113,8 +113,8 @@ impl Quarantine {
         })
     }
 
-    /// Returns how many run together after so many crashes in a row: half of the slots, then half
-    /// of that.
+    /// Returns how many run together: half of the slots, and half of that after each further
+    /// crash.
     fn limit(&self, crashes: i32) -> usize {
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("suspects-run-one-at-a-time") {

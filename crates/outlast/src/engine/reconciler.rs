@@ -1,5 +1,4 @@
-//! Looks for inconsistent rows: joins that miscount, and held instances that would never be
-//! released.
+//! Looks for inconsistent rows: miscounted joins, and held instances that would stay held.
 //!
 //! Nodes with the maintenance role run it. Each finding is a bug: it is repaired, counted and
 //! logged as an error.

@@ -1,6 +1,6 @@
 //! `Engine`: a running engine, from its start to its stop.
 //!
-//! It owns the tasks of all loops. No task outlives it, except a step that blocks its thread.
+//! It owns the tasks of all loops. A stop never waits for a step that blocks its thread.
 
 use super::builder::EngineBuilder;
 use super::cancel_watcher::CancelWatcher;

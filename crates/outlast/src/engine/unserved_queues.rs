@@ -1,5 +1,4 @@
-//! Warns of instances that would wait forever because no live worker serves their machine and
-//! queue.
+//! Warns of instances that no live worker would run, for lack of their machine or queue.
 //!
 //! An engine checks its own machines when it starts, and an executor the children of an outcome.
 //! Both only warn: a worker that is about to start may serve them. Machines that this engine

@@ -138,8 +138,9 @@ impl<T> Call<'_, T, Activity> {
         self.retry_policy(|policy| policy.timeout_ms = millis(timeout))
     }
 
-    /// Sets the pauses between attempts: `first`, then `factor` times as long after each, up to
-    /// `longest`.
+    /// Sets the pauses between attempts.
+    ///
+    /// The first pause is `first`. Each further one is `factor` times as long, up to `longest`.
     ///
     /// Default: [`Job::backoff`](crate::Job::backoff).
     pub fn backoff(self, first: Duration, factor: f64, longest: Duration) -> Self {

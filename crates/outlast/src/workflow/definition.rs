@@ -55,8 +55,7 @@ pub trait Workflow: Sized + Send + Sync + 'static {
         input: Self::Input,
     ) -> impl Future<Output = FlowResult<Self::Output>> + Send;
 
-    /// Returns the instance of this workflow that holds the correlation key `key`: an address for
-    /// signals.
+    /// Returns an address for signals: the instance of this workflow that holds `key`.
     fn key(key: impl Into<String>) -> Key<Running<Self>> {
         <Running<Self> as Machine>::key(key)
     }

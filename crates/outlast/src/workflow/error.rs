@@ -51,8 +51,9 @@ pub struct FlowError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FlowErrorKind {
-    /// A [`step`](super::Flow::step) returned an error, panicked, took too long, or returned a
-    /// value that cannot be stored.
+    /// A [`step`](super::Flow::step) failed.
+    ///
+    /// It returned an error, panicked, took too long, or returned a value that cannot be stored.
     Step,
     /// A job that was started as an [activity](super::Flow::activity) has failed.
     ActivityFailed,
@@ -64,8 +65,9 @@ pub enum FlowErrorKind {
     ChildCancelled,
     /// A child was terminated.
     ChildTerminated,
-    /// A child was not started because another instance held its key, or an operator has deleted
-    /// it.
+    /// A child was not started or is deleted.
+    ///
+    /// Another instance held its key, or an operator has deleted it.
     ChildGone,
     /// The workflow itself was asked to end. Calls inside
     /// [`Flow::uncancellable`](super::Flow::uncancellable) still work.

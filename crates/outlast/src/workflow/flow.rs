@@ -330,8 +330,7 @@ impl Flow {
         self.lock().cancel_reason().map(str::to_owned)
     }
 
-    /// Returns whether the history has become long: time to [continue as
-    /// new](Flow::continue_as_new).
+    /// Returns whether the history is long: time to [continue as new](Flow::continue_as_new).
     ///
     /// The workflow fails at [`HISTORY_MAX`](outlast_core::limits::HISTORY_MAX) events.
     pub fn history_pressure(&self) -> bool {

@@ -18,8 +18,7 @@ use tokio::time::Instant;
 pub(super) enum Interrupted {
     /// The grace of a stop is over.
     GraceOver,
-    /// The claim of this machine's instance is no longer this worker's: its outcome would be
-    /// dropped.
+    /// The claim of this machine's instance is lost: its outcome would be dropped.
     Lost(&'static str),
     /// The store did not return values that the code needs.
     Unanswered,

@@ -108,8 +108,9 @@ impl fmt::Display for Place {
 pub(crate) struct Outline {
     /// How many calls it has.
     pub(crate) size: usize,
-    /// Its calls in their order, with ranges for consecutive ones and `|` between the members of a
-    /// selection: `1-3,7|9`.
+    /// Its calls in their order: `1-3,7|9`.
+    ///
+    /// A range stands for consecutive calls, and `|` separates the members of a selection.
     pub(crate) leaves: String,
     /// How many groups it has, itself included.
     pub(crate) groups: usize,

@@ -1,5 +1,4 @@
-//! The replay core: runs the code of a workflow against its history, and decides what is written
-//! next.
+//! The replay core: runs the code of a workflow against its history and decides what to write.
 //!
 //! [`session`] drives one run. It passes events to the code one at a time, and turns the calls of
 //! the code into the next commit. [`runtime`] is the state of that run: its history, its calls and

@@ -96,8 +96,7 @@ pub(crate) struct Runtime {
     pub(in crate::workflow) may_run: MayRun,
     /// Whether the code of a step runs now, which a replay does not run again.
     pub(in crate::workflow) in_step: bool,
-    /// Whether any changed argument of a call blocks the run, even one that another process
-    /// recorded.
+    /// Whether a changed argument blocks the run even if another process recorded it.
     pub(in crate::workflow) strict: bool,
     /// Whether a changed argument was already logged.
     has_told_difference: bool,

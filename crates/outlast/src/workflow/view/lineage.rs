@@ -37,8 +37,9 @@ pub struct ChildCall {
     pub child: Option<InstanceId>,
     /// Its newest run that the workflow has seen.
     pub run: Option<i32>,
-    /// Its final or current status; `None` when the end is not recorded and the child is no longer
-    /// stored.
+    /// Its final or current status.
+    ///
+    /// `None` when the end is not recorded and the child is no longer stored.
     pub status: Option<Status>,
     /// Whether it was terminated.
     pub was_terminated: bool,

@@ -1,5 +1,4 @@
-//! Histories for people: the data of events, the open waits of a workflow, the origin of its
-//! children.
+//! Histories for people: data of events, open waits of a workflow, origins of children.
 //!
 //! The command line, the HTTP API and the dashboard read these. Nothing here decides how a
 //! workflow runs.

@@ -70,8 +70,7 @@ pub struct Handled {
 }
 
 impl Client {
-    /// Returns what a workflow waits for, what blocks it, and the failures its current run has
-    /// handled.
+    /// Returns what a workflow waits for, what blocks it, and the failures it has handled.
     ///
     /// A finished workflow waits for nothing. For a machine the result is empty.
     pub async fn waits(&self, instance: &Instance) -> Result<Waits> {
@@ -171,8 +170,9 @@ impl Client {
     }
 }
 
-/// Returns whether a wait has arrived that the workflow has not seen, because it sleeps until all
-/// have.
+/// Returns whether a wait is answered although the workflow has not seen it.
+///
+/// A workflow that needs all of a group sleeps until the last answer has arrived.
 fn has_come(wait: &OpenWait, instance: &Instance) -> bool {
     let awaits = instance.awaits.as_deref().unwrap_or_default();
     let is_missing = match wait.kind {
@@ -253,8 +253,9 @@ pub struct OpenWait {
     pub child_run: Option<i32>,
     /// The status of the child, if it was read.
     pub child_status: Option<Status>,
-    /// Whether the child waits for a place in the window of its group; `None` without a window, or
-    /// if it was not read.
+    /// Whether the child waits for a place in the window of its group.
+    ///
+    /// `None` without a window, or if the child was not read.
     pub is_held: Option<bool>,
     /// What happens to the child when the workflow ends.
     pub on_parent_close: Option<ClosePolicy>,
@@ -276,8 +277,10 @@ pub struct GroupPlace {
     pub index: usize,
     /// Whether the outermost group is a selection, where the first member wins.
     pub is_selection: bool,
-    /// The kind of calls in the outermost group: `children`, `activities`, `steps`, `timers`,
-    /// `signals`, or `mixed`. It is `None` for a single event: only the whole group shows it.
+    /// The kind of calls in the outermost group.
+    ///
+    /// One of `children`, `activities`, `steps`, `timers`, `signals` and `mixed`. It is `None` for
+    /// a single event: only the whole group shows it.
     pub members: Option<&'static str>,
 }
 

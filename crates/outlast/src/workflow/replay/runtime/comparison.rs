@@ -155,8 +155,9 @@ impl Runtime {
         blocks.collect()
     }
 
-    /// Returns whether the history has these calls from this index on; `None` when it has none of
-    /// them there.
+    /// Returns whether the history has these calls from this index on.
+    ///
+    /// `None` when it has none of them there.
     fn block_is_alike(&self, block: &Range<usize>, at: usize) -> Option<bool> {
         let calls = block.clone().zip(at..);
         let alike = calls.filter_map(|(call, at)| self.is_alike(call, at));
@@ -372,8 +373,7 @@ impl Recorded {
         }
     }
 
-    /// Returns whether a call has another argument than was recorded, and which process recorded
-    /// it.
+    /// Returns whether a call has another argument than recorded, and the recording process.
     ///
     /// `None` where the argument was not recorded.
     fn differs_from(&self, ask: &Ask) -> Option<(bool, Option<u32>)> {

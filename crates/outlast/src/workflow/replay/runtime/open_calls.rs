@@ -45,8 +45,7 @@ impl Runtime {
         }
     }
 
-    /// Compares the new calls with the history after a poll, and returns the wakers of awaited
-    /// calls.
+    /// Compares new calls with the history after a poll, and returns the wakers of awaited calls.
     ///
     /// They come in the order in which they were polled. Each call is polled again with the code,
     /// because the code waits for the calls that it polls.

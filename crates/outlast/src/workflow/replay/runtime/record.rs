@@ -99,8 +99,7 @@ impl Runtime {
         })
     }
 
-    /// Takes the children of a wait that are still to be started, and records them in the given
-    /// round.
+    /// Takes the children of a wait that are not started, and records them in the given round.
     pub(in crate::workflow) fn schedule(&mut self, wait: usize, round: i32) -> Vec<NewInstance> {
         let leaves = self.waits[wait].leaves.clone();
         let mut rows = Vec::new();
@@ -207,8 +206,9 @@ impl Runtime {
     }
 }
 
-/// Returns a job with its retry policy: step and state of
-/// [`Perform::Scheduled`](crate::machine::Perform).
+/// Returns step and state of a job with its retry policy.
+///
+/// They are those of [`Perform::Scheduled`](crate::machine::Perform).
 fn fixed(policy: RetryPolicy, args: &Json) -> (String, Json) {
     #[derive(serde::Serialize)]
     struct Fixed<'a> {

@@ -83,8 +83,9 @@ impl Runtime {
         Some(wait)
     }
 
-    /// Returns the progress of a member of a selection: children that were started before may have
-    /// ended.
+    /// Returns the progress of a member of a selection.
+    ///
+    /// Children that were started before may already have ended.
     fn standing(&self, leaves: &[i32]) -> Member {
         let ends = leaves.iter().filter_map(|leaf| {
             let end = self.call(*leaf).end.as_ref()?;

@@ -1,7 +1,7 @@
 //! Starts a session: loads the history and creates the run in memory.
 //!
-//! The executor calls it once per claim. It never runs code against a history that it cannot read
-//! completely.
+//! The executor starts a session for each claim, and a new one when the code must be replayed. It
+//! never runs code against a history that it cannot read completely.
 
 use super::mismatch::blocked;
 use super::{Code, Session};

@@ -14,8 +14,9 @@ pub struct GroupWait {
     pub call: i32,
     /// Whether it is a selection, where the first member wins.
     pub is_selection: bool,
-    /// The kind of its calls, including those of inner groups: `children`, `activities`, `steps`,
-    /// `timers`, `signals`, or `mixed`.
+    /// The kind of its calls, including those of inner groups.
+    ///
+    /// One of `children`, `activities`, `steps`, `timers`, `signals` and `mixed`.
     pub members: &'static str,
     /// How many calls it has.
     pub size: usize,
