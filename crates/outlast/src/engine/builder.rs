@@ -165,7 +165,8 @@ impl EngineBuilder {
 
     /// Sets how many steps of an instance run in a row. Default: 100.
     ///
-    /// Then the instance goes through the queue, so that others get their turn. 0 sends every step through the queue.
+    /// Then the instance goes through the queue, so that others get their turn. 0 sends every
+    /// step through the queue.
     pub fn run_ahead(mut self, steps: u32) -> EngineBuilder {
         self.settings.run_ahead = steps;
         self

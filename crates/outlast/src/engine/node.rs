@@ -44,7 +44,7 @@ pub(crate) struct Node {
     /// Set when a call broke, so that this worker may hold claims it does not know of.
     unsure: AtomicBool,
     lease: Mutex<Option<Lease>>,
-    /// Tells which claims the lease surely covers.
+    /// Which claims the lease surely covers.
     pub(crate) coverage: Arc<Coverage>,
     /// Wakes the heartbeat.
     pub(crate) lease_alarm: Alarm,

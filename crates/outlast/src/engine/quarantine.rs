@@ -2,7 +2,7 @@
 //!
 //! An instance is quarantined after several crashes in a row (`SUSPECT_AFTER`). Most of these
 //! instances are innocent: they ran beside the guilty step, or their worker was killed from
-//! outside. So many of them run together at first, and half as many after each further crash.
+//! outside. Therefore many of them run together at first, and half as many after each crash.
 //! Innocent groups finish and leave the quarantine. At last the guilty step is the only
 //! quarantined claim of its worker. From then on its crashes count (docs/protocol.md, defect 14).
 
@@ -24,7 +24,7 @@ const PAUSE_SHARE: u32 = 4;
 
 /// How long an admitted instance waits before it starts: per crash, and at most. Meanwhile the
 /// others of the same claim call are given back, and fresh steps beside it finish. The next crash
-/// then counts for neither.
+/// then involves neither.
 const SETTLE: Duration = Duration::from_millis(20);
 const SETTLE_MAX: Duration = Duration::from_millis(200);
 /// How often, and for how long, it checks whether the others are given back.
@@ -113,8 +113,7 @@ impl Quarantine {
         })
     }
 
-    /// Returns how many run together: half of the slots, and half of that after each further
-    /// crash.
+    /// Returns how many run together: half of the slots, and half as many after each crash.
     fn limit(&self, crashes: i32) -> usize {
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("suspects-run-one-at-a-time") {
