@@ -1,4 +1,7 @@
-//! How an engine is put together.
+//! `EngineBuilder`: the settings of an engine, their validation, and its start.
+//!
+//! Users call it through [`Engine::builder`]. It writes nothing to the store before all settings
+//! are valid.
 
 use super::faults::Fault;
 use super::node::Node;
@@ -15,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Puts an engine together; made by [`Engine::builder`].
+/// Builds an engine; created by [`Engine::builder`].
 #[must_use = "an engine runs when it is started"]
 pub struct EngineBuilder {
     client: Client,
@@ -23,7 +26,7 @@ pub struct EngineBuilder {
     machines: Vec<Result<Registered, SetupError>>,
 }
 
-/// What the loops of an engine go by.
+/// The settings that the loops of an engine read.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) name: String,
@@ -37,7 +40,7 @@ pub(crate) struct Settings {
     pub(crate) grace: Duration,
     pub(crate) retention: Option<Duration>,
     pub(crate) crashes_max: i32,
-    /// Whether the log has the texts of failures; `None` for the default.
+    /// Whether the log contains the texts of failures; `None` for the default.
     pub(crate) failures_in_logs: Option<bool>,
 }
 
@@ -59,27 +62,28 @@ impl Default for Settings {
     }
 }
 
-/// What a node does.
+/// The roles of a node.
 ///
-/// | | runs steps | keeps house | inserts, signals, waits |
+/// | | runs steps | does maintenance | inserts, signals, waits |
 /// |---|---|---|---|
 /// | [`ALL`](Roles::ALL) | yes | yes | yes |
 /// | [`WORKER`](Roles::WORKER) | yes | | yes |
 /// | [`MAINTENANCE`](Roles::MAINTENANCE) | | yes | yes |
-/// | [`WEB`](Roles::WEB) | | | yes, and hears from other nodes |
+/// | [`WEB`](Roles::WEB) | | | yes, and receives hints |
 ///
-/// Keeping house is: returning claims of dead workers, waking waits and joins at their deadline, telling children what
-/// became of their parents, removing what ended long ago, and measuring. At least one node must do it; any number may.
+/// Maintenance returns claims of dead workers and wakes waits and joins at their deadline. It
+/// applies the close policies of children, deletes old finished instances, and sets the gauges of
+/// the store. At least one node must do it; any number may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roles {
-    /// Runs steps: picker, executor, committer, heartbeat, warden, recorder.
+    /// Runs steps: picker, executor, committer, heartbeat, cancel watcher, stats flusher.
     pub worker: bool,
-    /// Keeps house: reaper, timers, cascader, collector, reconciler, surveyor.
+    /// Does the maintenance: reaper, timers, cascader, collector, reconciler, gauge sampler.
     pub maintenance: bool,
 }
 
 impl Roles {
-    /// Everything. The default.
+    /// Runs steps and does the maintenance. This is the default.
     pub const ALL: Roles = Roles {
         worker: true,
         maintenance: true,
@@ -89,13 +93,14 @@ impl Roles {
         worker: true,
         maintenance: false,
     };
-    /// Keeps house only.
+    /// Does the maintenance only.
     pub const MAINTENANCE: Roles = Roles {
         worker: false,
         maintenance: true,
     };
-    /// Neither: a node that inserts, signals and waits, and hears at once when what it waits for ends. A
-    /// [`Client`] does the same without hearing.
+    /// Does neither: the node inserts, signals and waits, and receives hints from other nodes.
+    ///
+    /// A [`Client`] does the same without hints.
     pub const WEB: Roles = Roles {
         worker: false,
         maintenance: false,
@@ -111,7 +116,7 @@ impl EngineBuilder {
         }
     }
 
-    /// Runs this machine or job. Versions of one machine are registered side by side.
+    /// Runs this machine or job. Several versions of one machine can be registered.
     pub fn machine<M: Machine>(mut self, machine: M) -> EngineBuilder {
         self.machines.push(Registered::new(machine));
         self
@@ -123,108 +128,121 @@ impl EngineBuilder {
         self
     }
 
-    /// Takes work from this queue, at most so many steps at a time.
+    /// Takes work from this queue and runs at most `concurrency` of its steps at a time.
     pub fn queue(mut self, queue: impl Into<String>, concurrency: usize) -> EngineBuilder {
         self.settings.queues.insert(queue.into(), concurrency);
         self
     }
 
-    /// What this node does; everything unless said otherwise.
+    /// Sets the roles of this node. Default: all.
     pub fn roles(mut self, roles: Roles) -> EngineBuilder {
         self.settings.roles = roles;
         self
     }
 
-    /// What the worker is called in lists; need not be unique.
+    /// Sets the worker's name in lists. It need not be unique.
     pub fn name(mut self, name: impl Into<String>) -> EngineBuilder {
         self.settings.name = name.into();
         self
     }
 
-    /// How long the worker counts as alive without a sign of life: so long do the steps of one that was
-    /// killed wait. 30 s unless said otherwise; the same on every node.
+    /// Sets how long the worker counts as alive without a heartbeat. Default: 30 s.
+    ///
+    /// Steps of a killed process wait this long for another worker. Use the same value on every
+    /// node.
     pub fn lease(mut self, lease: Duration) -> EngineBuilder {
         self.settings.lease = lease;
         self
     }
 
-    /// How often to look for work that nobody told of; 1 s unless said otherwise. Only what came in without a
-    /// hint waits for it.
+    /// Sets how often to look for work that no hint announced. Default: 1 s.
+    ///
+    /// Only work that arrived without a hint waits for it.
     pub fn poll_interval(mut self, interval: Duration) -> EngineBuilder {
         self.settings.poll_interval = interval;
         self
     }
 
-    /// How many steps of one instance are run in a row before others of its queue get their turn; 100 unless
-    /// said otherwise. 0 turns running ahead off.
+    /// Sets how many steps of an instance run in a row. Default: 100.
+    ///
+    /// Then the instance goes through the queue, so that others get their turn. 0 sends every
+    /// step through the queue.
     pub fn run_ahead(mut self, steps: u32) -> EngineBuilder {
         self.settings.run_ahead = steps;
         self
     }
 
-    /// How long running steps have when the engine stops, before their claims are given back; 20 s unless
-    /// said otherwise.
+    /// Sets how long running steps may continue when the engine stops. Default: 20 s.
+    ///
+    /// After that their claims are given back.
     pub fn grace(mut self, grace: Duration) -> EngineBuilder {
         self.settings.grace = grace;
         self
     }
 
-    /// How long ended instances are kept; a week unless said otherwise.
+    /// Sets how long finished instances are kept. Default: 7 days.
     pub fn retention(mut self, retention: Duration) -> EngineBuilder {
         self.settings.retention = Some(retention);
         self
     }
 
-    /// Keeps ended instances until somebody deletes them.
+    /// Keeps finished instances until they are deleted by hand.
     pub fn keep_forever(mut self) -> EngineBuilder {
         self.settings.retention = None;
         self
     }
 
-    /// How many crashes in a row an instance survives. Default: 10.
+    /// Sets how many crashes in a row an instance survives. Default: 10.
     ///
-    /// A crash counts when the instance was the only claim of the worker that died, or the only suspect there: the only
-    /// one with three crashes in a row. An instance also fails after 20 times as many crashes that do not count.
+    /// A crash counts when the instance was the only claim of the worker that died. It also counts
+    /// when the instance was the only quarantined claim there: the only one with three crashes in
+    /// a row. An instance also fails after 20 times as many crashes that do not count.
     pub fn crashes_max(mut self, crashes: u32) -> EngineBuilder {
         self.settings.crashes_max = crashes.try_into().unwrap_or(i32::MAX);
         self
     }
 
-    /// Encodes what is written and decodes what is read: states, results, payloads of signals and error texts
-    /// ([`codec`](crate::codec)). The engine's clients have it too.
+    /// Encodes what is written and decodes what is read ([`codec`](crate::codec)).
+    ///
+    /// This covers states, results, payloads of signals and error texts. The clients of the engine
+    /// use the codec too.
     pub fn codec(mut self, codec: impl Codec) -> EngineBuilder {
         self.client = self.client.codec(codec);
         self
     }
 
-    /// Writes the texts of failures into the log and into spans: of errors and panics, with their causes. Such a text may
-    /// quote what the instance carries. Default: texts are written, unless a [`codec`](EngineBuilder::codec) is set.
+    /// Writes the texts of errors and panics, with their causes, into the log and into spans.
+    ///
+    /// Such a text may quote the state of the instance. Default: texts are written, unless a
+    /// [`codec`](EngineBuilder::codec) is set.
     pub fn failures_in_logs(mut self) -> EngineBuilder {
         self.settings.failures_in_logs = Some(true);
         self
     }
 
-    /// Keeps the texts of failures out of the log and out of spans. The log still has machine, step, instance, attempt, the
-    /// kind of failure and what happens next; the text is stored with the instance.
+    /// Keeps the texts of failures out of the log and out of spans.
+    ///
+    /// The log still contains machine, step, instance, attempt, the kind of failure and what
+    /// happens next. The text is stored with the instance.
     pub fn failures_not_in_logs(mut self) -> EngineBuilder {
         self.settings.failures_in_logs = Some(false);
         self
     }
 
-    /// Connects the traces of instances to whatever collects them.
+    /// Connects the traces of instances to a tracing backend.
     pub fn propagator(mut self, propagator: impl Propagator) -> EngineBuilder {
         self.client = self.client.propagator(propagator);
         self
     }
 
-    /// Checks everything, registers the worker and starts the loops.
+    /// Validates the settings, registers the worker and starts the loops.
     pub async fn start(self) -> Result<Engine, SetupError> {
         let node = assemble(self.client, self.settings, self.machines, None)?;
         Engine::start(Arc::new(node)).await
     }
 }
 
-/// A node that makes sense, or what is wrong with it.
+/// Validates the settings and creates a node from them.
 pub(crate) fn assemble(
     client: Client,
     settings: Settings,
@@ -254,7 +272,7 @@ fn refuse_aborting_panics(panics_abort: bool) -> Result<(), SetupError> {
 }
 
 fn check(settings: &Settings) -> Result<(), Invalid> {
-    /// More slots than this on one node is a typing error.
+    /// A higher number of slots on one node is a typing error.
     const CONCURRENCY_MAX: usize = 100_000;
     limits::check_new_name("worker name", &settings.name)?;
     limits::check_lease(settings.lease)?;
@@ -279,7 +297,7 @@ fn check(settings: &Settings) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// The machine's name, as far as it tells; only people read it.
+/// Returns the host name if it is known. Only people read it.
 fn host() -> String {
     let told = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let told = told.or_else(|| std::env::var("HOSTNAME").ok());

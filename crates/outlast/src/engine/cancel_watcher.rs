@@ -1,4 +1,6 @@
-//! Tells steps that run here what was wished of their instances.
+//! Sends cancel requests to steps that run here, and drops steps whose claim is lost.
+//!
+//! It reads the store and never writes to it.
 
 use super::backoff::{Backoff, jittered};
 use super::claims::Phase;
@@ -9,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// Looks when somebody tells of it, and now and then by itself while steps take long: a hint may be lost.
+/// Checks when a hint asks for it, and regularly while steps run long: a hint may be lost.
 pub(crate) struct CancelWatcher {
     node: Arc<Node>,
 }
@@ -19,7 +21,7 @@ impl CancelWatcher {
         CancelWatcher { node }
     }
 
-    /// At the pace of the heartbeat: who runs for so long is asked after as often as its worker says that it lives.
+    /// Checks long-running steps as often as the heartbeat renews the lease.
     pub(crate) async fn run(self) {
         let interval = self.node.settings.lease / 3;
         let mut backoff = Backoff::default();
@@ -32,7 +34,7 @@ impl CancelWatcher {
                 () = self.node.stop.everything.cancelled() => return,
                 () = self.node.wish_alarm.rung(latest) => {}
             }
-            // Rung before its time: somebody has told.
+            // The alarm rang before its time: a hint came.
             let told = Instant::now() < latest;
             if !told && !self.has_run_since(looked) {
                 looked = Instant::now();
@@ -48,7 +50,7 @@ impl CancelWatcher {
                     metrics::store_error("cancel_watcher");
                     tracing::warn!(%error, "could not look for what was wished of running steps; trying again");
                     let pause = backoff.next();
-                    // What was told is not forgotten.
+                    // Keep the alarm set, so that the hint is not lost with this failure.
                     self.node.wish_alarm.ring_in(pause);
                     pause * 2
                 }
@@ -61,10 +63,13 @@ impl CancelWatcher {
         running.any(|code| code.since <= moment)
     }
 
-    /// Asks once what the store has of all that is held here. What was asked to end is told, and what is no longer this
+    /// Asks the store once for the claims held here.
+    ///
+    /// A step whose instance was asked to end receives the request. A claim that is no longer this
     /// worker's is dropped.
     pub(crate) async fn run_once(&self) -> Result<(), Error> {
-        // Before the store is asked: what is claimed meanwhile is not in its answer.
+        // List the claims before the store is asked: its answer lacks claims that are taken
+        // meanwhile.
         let before = self.node.holdings();
         let (Some(worker), false) = (self.node.worker(), before.is_empty()) else {
             return Ok(());
@@ -79,7 +84,7 @@ impl CancelWatcher {
                         entry.tell(claim, request);
                     }
                 }
-                // With an outcome on its way, the claim may have come to its end.
+                // An outcome is under way, so it may have ended the claim.
                 (None, Phase::CommitPermit) => {}
                 (None, Phase::Waiting | Phase::Running(_)) => entry.lose_unless_moved(claim),
             }

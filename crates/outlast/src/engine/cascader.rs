@@ -1,4 +1,7 @@
-//! Tells children what became of their parents.
+//! Cancels or terminates children as their close policy says.
+//!
+//! Nodes with the maintenance role run it. A parent's end, a join or an operator's request on a
+//! tree leaves the work in the table of cascades.
 
 use super::backoff::{Backoff, jittered};
 use super::node::Node;
@@ -9,10 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Children looked at in one transaction: their rows are locked meanwhile, and so are those of their parents.
+/// The most children in one transaction. Their rows and those of their parents are locked
+/// meanwhile.
 const BATCH: usize = 500;
 
-/// Works off what ends, joins and trees have left to be told. Every node may: they skip what another holds.
+/// Works off the stored cascades. Every node may do it: cascaders skip rows that another one has
+/// locked.
 pub(crate) struct Cascader {
     node: Arc<Node>,
     alarm: Arc<Alarm>,
@@ -49,7 +54,7 @@ impl Cascader {
         }
     }
 
-    /// Tells one batch of children.
+    /// Works on one batch of children.
     pub(crate) async fn run_once(&self) -> Result<Cascaded, Error> {
         let request = CascadeRequest { max: BATCH };
         let cascaded = self.node.store().cascade(request).await?;

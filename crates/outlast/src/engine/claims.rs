@@ -1,4 +1,8 @@
-//! A claim that is held here: what is known of it, and what is done about it.
+//! The registry entry of a held claim, and its guard.
+//!
+//! The executor holds a `ClaimGuard` for each claim it runs. The heartbeat, the cancel watcher and
+//! the watchdog read the entries through `Node`. An entry is never proof of a claim: only the
+//! store's fence is.
 
 use super::node::Node;
 use crate::lease::{Covered, Epoch};
@@ -9,51 +13,53 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// What is known here of a claim that is held.
+/// What this node knows about a claim that it holds.
 pub(crate) struct ClaimEntry {
     id: InstanceId,
-    /// It is known to be lost.
+    /// Cancelled when the claim is known to be lost.
     lost: CancellationToken,
     now: Mutex<Current>,
 }
 
 struct Current {
-    /// The last that was heard of it. In the store it is at most one further: an outcome that keeps the claim may
-    /// be written and not answered yet.
+    /// The last known revision. The store is at most one revision ahead: an outcome that keeps the
+    /// claim may be written and not answered yet.
     revision: Revision,
     doing: Phase,
-    /// When it was surely this worker's: at its claim, or when its last outcome was about to be written.
+    /// An epoch in which the claim surely was this worker's.
+    ///
+    /// It began before the claim, or before the commit of its last outcome.
     epoch: Epoch,
-    /// When the last user code came back.
+    /// The epoch in which user code returned last.
     written_in: Epoch,
-    /// What was wished of it since it came to this revision.
+    /// Cancel requests since the claim came to this revision.
     cancel_flag: Arc<CancelFlag>,
 }
 
-/// What is done about a claim.
+/// What happens with a claim now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Phase {
-    /// Nothing yet: its step waits for a slot.
+    /// Its step waits for a slot.
     Waiting,
-    /// User's code runs.
+    /// User code runs.
     Running(Running),
-    /// Its outcome is written, or it is given back.
+    /// Its outcome is being written, or the claim is being given back.
     CommitPermit,
 }
 
-/// User's code that runs.
+/// User code that runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Running {
-    /// For this claim, as it is now: steps that follow one another change its revision.
+    /// The claim at its current revision: each step of a run changes it.
     pub(crate) claim: ClaimRef,
     pub(crate) machine: &'static str,
     pub(crate) step: &'static str,
-    /// How often the step was tried before.
+    /// How many attempts of the step came before.
     pub(crate) attempt: i32,
-    /// How long it may take.
+    /// How long the code may take.
     pub(crate) limit: Duration,
     pub(crate) since: Instant,
-    /// Its claim has come to an end without it.
+    /// The claim has ended without this code.
     pub(crate) left_behind: bool,
 }
 
@@ -76,8 +82,9 @@ impl ClaimEntry {
         self.now().revision
     }
 
-    /// Every claim that this one may have been in the store since it was heard of at revision `before`. No other
-    /// claim of the instance is among them: that is at least two revisions further.
+    /// Returns every claim that this entry may have been in the store since revision `before`.
+    ///
+    /// Another claim of the same instance is never among them: it is at least two revisions ahead.
     pub(super) fn claims_since(&self, before: Revision) -> impl Iterator<Item = ClaimRef> {
         let id = self.id;
         let furthest = self.revision().next();
@@ -87,7 +94,7 @@ impl ClaimEntry {
         })
     }
 
-    /// The claim as it is now, and what is done about it.
+    /// Returns the claim at its current revision, and its phase.
     pub(super) fn look(&self) -> (ClaimRef, Phase) {
         let now = self.now();
         let claim = ClaimRef {
@@ -117,8 +124,10 @@ impl ClaimEntry {
         }
     }
 
-    /// The instance was asked to end while it was this claim. An answer that comes too late is about another one: the
-    /// machine has decided by then, or will be told again.
+    /// Passes a cancel request to the claim it was found with.
+    ///
+    /// A request that arrives too late is ignored. By then the machine has decided, or the next
+    /// claim carries the request.
     pub(crate) fn tell(&self, claim: ClaimRef, request: CancelRequest) {
         let now = self.now();
         if now.revision == claim.revision {
@@ -126,7 +135,10 @@ impl ClaimEntry {
         }
     }
 
-    /// The store did not have this claim while nothing of it was on its way there: it is not this worker's any more.
+    /// Marks the claim as lost if it has not moved since the store was asked.
+    ///
+    /// The store did not have this claim, and no outcome of it was under way. So it is no longer
+    /// this worker's.
     pub(crate) fn lose_unless_moved(&self, claim: ClaimRef) {
         let now = self.now();
         let unmoved = match &now.doing {
@@ -140,12 +152,13 @@ impl ClaimEntry {
     }
 
     fn now(&self) -> MutexGuard<'_, Current> {
-        // What it guards is whole between any two statements, so a panic elsewhere leaves it usable.
+        // The value is consistent between any two statements, so a panic elsewhere leaves it
+        // usable.
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A claim that this node holds.
+/// A claim that this node holds until the guard is dropped.
 pub(crate) struct ClaimGuard {
     node: Arc<Node>,
     claim: ClaimRef,
@@ -164,27 +177,28 @@ impl ClaimGuard {
         }
     }
 
-    /// What is wished of it from now on, or was while it waited.
+    /// Returns the flag for cancel requests, including those that came while the claim waited.
     pub(crate) fn cancel_flag(&self) -> Arc<CancelFlag> {
         self.entry.now().cancel_flag.clone()
     }
 
-    /// Loses the claim unless the lease surely covers it. To be asked before user code starts: past the lease another
-    /// worker may have run the step.
+    /// Loses the claim unless the lease surely covers it.
+    ///
+    /// Call it before user code starts: after the lease another worker may have run the step.
     pub(crate) fn lose_unless_covered(&self) {
         if !self.covered().is_sure() {
             self.lost.cancel();
         }
     }
 
-    /// Says at any time whether the lease still covers the claim.
+    /// Returns a handle that says at any time whether the lease still covers the claim.
     pub(crate) fn covered(&self) -> Covered {
         Covered::new(self.node.coverage.clone(), self.entry.now().epoch)
     }
 
-    /// Notes that user's code runs, for as long as the answer lives.
+    /// Registers user code as running until the returned value is dropped.
     pub(crate) fn run(&self, code: Running) -> impl Drop {
-        /// The code has come back.
+        /// Marks the code as returned when dropped.
         struct Ran<'a>(&'a ClaimGuard);
 
         impl Drop for Ran<'_> {
@@ -200,11 +214,13 @@ impl ClaimGuard {
         Ran(self)
     }
 
-    /// An outcome was written, and the claim kept at this revision. To be noted before the next is written. What was
-    /// wished before has come back with the answer, or was what the outcome decided about.
+    /// Moves the claim to the revision of a written outcome that kept it.
+    ///
+    /// Call it before the next outcome is written. Earlier cancel requests came back with the
+    /// answer, or were answered by the outcome.
     pub(crate) fn move_on(&self, revision: Revision) {
         let mut now = self.entry.now();
-        // The claim was this worker's when the outcome was written, which was after this epoch began.
+        // The claim was this worker's when the outcome was written, after this epoch began.
         let epoch = now.written_in;
         *now = Current {
             revision,
@@ -215,8 +231,9 @@ impl ClaimGuard {
         };
     }
 
-    /// A call broke whose answer would have said whether the claim still stands. It is not held from now on,
-    /// so that the next look gives it back if it does.
+    /// Stops holding a claim after a call broke, so that its state is unknown.
+    ///
+    /// If the store still has it, the next check of unknown claims gives it back.
     pub(crate) fn forsake(&self) {
         self.node.let_go(self.claim);
         self.node.set_unsure();
@@ -268,7 +285,7 @@ mod tests {
         for (doing, is_lost) in [
             (Phase::Waiting, true),
             (running(CLAIM), true),
-            // It has gone on to its next step since the store was asked.
+            // The claim has moved to its next step since the store was asked.
             (running(next(CLAIM)), false),
             (Phase::CommitPermit, false),
         ] {

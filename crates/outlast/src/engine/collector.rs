@@ -1,4 +1,7 @@
-//! Removes what ended long ago.
+//! Deletes finished instances after their retention.
+//!
+//! Nodes with the maintenance role run it. It never deletes a child before its parent has
+//! finished.
 
 use super::backoff::{Backoff, jittered};
 use super::node::Node;
@@ -7,12 +10,12 @@ use outlast_core::{CollectRequest, Collected, Error};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Instances removed in one transaction.
+/// The most instances deleted in one transaction.
 const BATCH: usize = 1_000;
-/// How often to look; no more often than an instance could have become due for it.
+/// The pause between two checks. A shorter retention shortens it.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Removes ended instances past their retention, in bounded batches.
+/// Deletes finished instances past their retention, in bounded batches.
 pub(crate) struct Collector {
     node: Arc<Node>,
     retention: Duration,
@@ -50,7 +53,7 @@ impl Collector {
         }
     }
 
-    /// Removes one batch.
+    /// Deletes one batch.
     pub(crate) async fn run_once(&self) -> Result<Collected, Error> {
         let request = CollectRequest {
             retention: self.retention,

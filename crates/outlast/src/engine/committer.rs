@@ -1,7 +1,11 @@
-//! Writes outcomes: at once when idle, and together what gathers while commits are under way.
+//! Writes outcomes: at once when idle, otherwise together with all that wait.
 //!
-//! A commit waits for the disk and for the server's work on its rows, so two *hands* take turns: while one's
-//! is on its way, the other gathers and sends. Nothing waits for a batch to fill.
+//! Executors hand outcomes over through an [`Outbox`]. An outcome is never written without the
+//! fence of its claim.
+//!
+//! A commit waits for the disk and for the server's work on its rows. So two *hands* take turns:
+//! while one commit is under way, the other hand gathers and sends. No outcome waits for a batch
+//! to fill.
 
 use super::backoff::Backoff;
 use super::node::Node;
@@ -19,25 +23,25 @@ use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::Instrument;
 
-/// Outcomes one commit takes: one transaction, whose locks others wait for.
+/// The most outcomes in one commit. It is one transaction, and others wait for its locks.
 const BATCH_MAX: usize = 1_000;
-/// Outcomes that wait for their commit; beyond it, tasks wait to hand theirs over.
+/// The most outcomes that wait for a commit. Above it, tasks wait to hand theirs over.
 const WAITING_MAX: usize = 10_000;
 
-/// Commits under way at a time. Two keep the server busy while their answers are read; more only make each
-/// of them smaller.
+/// Commits under way at a time. Two keep the server busy while answers are read. More would only
+/// make each commit smaller.
 pub(crate) const HANDS: usize = 2;
-/// A commit beside another is at least this part of it, unless that one takes longer than usual: it may wait for
-/// somebody else's lock.
+/// A commit beside another has at least this share of its size. The exception is a commit that
+/// takes longer than usual: it may wait for a foreign lock.
 const SMALLEST_SHARE: usize = 2;
 const SHARE_PATIENCE: Duration = Duration::from_millis(20);
 
-/// Writes what the executors decided. Clones are hands that share the inbox.
+/// Writes the outcomes of the executors. Clones are hands that share the inbox.
 #[derive(Clone)]
 pub(crate) struct Committer {
     node: Arc<Node>,
     inbox: Arc<Mutex<mpsc::Receiver<Pending>>>,
-    /// Outcomes that are being written.
+    /// How many outcomes are being written.
     under_way: watch::Sender<usize>,
 }
 
@@ -47,48 +51,50 @@ pub(crate) struct Outbox {
     sender: mpsc::Sender<Pending>,
 }
 
-/// An outcome on its way.
+/// An outcome that waits for its commit.
 pub(crate) struct Pending {
     commit: Commit,
     asker: Asker,
 }
 
-/// Who waits for an outcome.
+/// The task that waits for an outcome.
 struct Asker {
-    /// Where the instance can be claimed afterwards, unless its claim is kept.
+    /// Where the instance can be claimed afterwards; `None` if the claim is kept.
     queue: Option<String>,
     reply: oneshot::Sender<Written>,
 }
 
-/// What became of an outcome.
+/// The answer to an outcome.
 #[derive(Debug)]
 pub(crate) enum Written {
-    /// It is durable.
+    /// The outcome is durable.
     Committed {
-        /// The revision it led to.
+        /// The revision after the commit.
         revision: Revision,
-        /// What was written.
+        /// The outcome that was written.
         outcome: Outcome,
-        /// What was added to the history with it.
+        /// The events that were added to the history.
         events: Vec<NewEvent>,
-        /// When the claim is kept: a cancel that is to be answered next.
+        /// A cancel request that the next step must answer, if the claim is kept.
         cancel: Option<CancelRequest>,
-        /// When it was written.
+        /// When it was written, by the database's clock.
         at: Timestamp,
     },
-    /// A cancel came first that it does not answer. The claim is kept.
+    /// A cancel request came first that the outcome does not answer. The claim is kept.
     Cancelled {
         cancel: CancelRequest,
-        /// What was not added to the history.
+        /// The events that were not added to the history.
         events: Vec<NewEvent>,
     },
-    /// The claim was no longer this worker's, or an earlier try of this very outcome was written unseen.
+    /// The claim was no longer this worker's.
+    ///
+    /// Or an earlier attempt wrote this outcome and its answer was lost.
     Lost,
-    /// It can never be written.
+    /// The outcome can never be written.
     Rejected(Invalid),
-    /// It was not sent: the codec does not work.
+    /// The outcome was not sent: the codec does not work.
     Unencoded(Unreadable),
-    /// The store or the engine was closed before it could be.
+    /// The store or the engine was closed first.
     Closed,
 }
 
@@ -119,12 +125,13 @@ impl Committer {
         (committer, Outbox { sender })
     }
 
-    /// Runs until every outbox is gone and everything is written.
+    /// Runs until every outbox is dropped and everything is written.
     pub(crate) async fn run(self) {
         while self.run_once().await {}
     }
 
-    /// Waits for outcomes and writes what has gathered. Answers whether there can be more.
+    /// Waits for outcomes and writes those that have gathered. Returns `false` when no more can
+    /// come.
     pub(crate) async fn run_once(&self) -> bool {
         let batch = self.gather().await;
         let outcomes = batch.len();
@@ -136,9 +143,11 @@ impl Committer {
         true
     }
 
-    /// What has come, at least one; nothing when there can be no more. Tasks that are about to hand theirs over
-    /// get one turn to do so: the first of many must not go alone. Beside a large commit no small one goes:
-    /// each waits for the disk, and the others for it.
+    /// Returns the outcomes that have arrived, at least one; none when no more can come.
+    ///
+    /// Tasks that are about to hand theirs over get one turn first: the first of many must not go
+    /// alone. No small commit goes beside a large one. Each waits for the disk, and the remaining
+    /// outcomes wait for it.
     async fn gather(&self) -> Vec<Pending> {
         let mut batch = Vec::new();
         let mut inbox = self.inbox.lock().await;
@@ -169,7 +178,9 @@ impl Committer {
         batch
     }
 
-    /// Tries until the store answers: an outcome is not given up while there is a store to write it to.
+    /// Writes a batch, and tries until the store answers.
+    ///
+    /// An outcome is never given up while there is a store to write it to.
     async fn write(&self, batch: Vec<Pending>) {
         let batch = batch.into_iter().map(|it| (it.commit, it.asker));
         let (commits, askers): (Vec<_>, Vec<_>) = batch.unzip();
@@ -194,7 +205,7 @@ impl Committer {
             }
             if self.is_final(&error) {
                 tracing::error!(%error, outcomes, "outcomes could not be written");
-                // Without an answer, whoever waits takes it for closed.
+                // Dropping the reply means `Closed` to the waiting tasks.
                 return;
             }
             tracing::warn!(%error, outcomes, "could not commit; trying again");
@@ -202,8 +213,10 @@ impl Committer {
         }
     }
 
-    /// Whether trying again is of no use. The store isolates a bad row by itself, so what is refused as a whole
-    /// is the store's trouble and passes, unless it was closed or nobody waits for it any more.
+    /// Returns whether another attempt is useless.
+    ///
+    /// The store isolates a bad row by itself, so an error for the whole batch is temporary. The
+    /// exceptions are a closed store and a batch that no task waits for.
     fn is_final(&self, error: &Error) -> bool {
         match error.kind() {
             ErrorKind::Closed => true,
@@ -214,7 +227,7 @@ impl Committer {
         }
     }
 
-    /// Tells everybody what became of theirs, and gives back what it was: who made it goes on with it.
+    /// Answers every waiting task, and returns its outcome to it.
     fn answer(&self, commits: Vec<Commit>, askers: Vec<Asker>, committed: Committed) {
         let mut hints = Hints::now(committed.woken);
         hints.cascades = committed.cascades;
@@ -227,7 +240,8 @@ impl Committer {
                 self.note(&mut hints, commit, queue, *status, *revision);
             }
         }
-        // Hints first: whoever is told of an outcome may ask for what it led to.
+        // Publish the hints first: a task that gets its answer may ask for what the outcome
+        // caused.
         self.node.client.hub.publish(self.node.store(), hints);
         for ((commit, asker), answer) in commits.into_iter().zip(askers).zip(committed.answers) {
             let Commit {
@@ -250,12 +264,12 @@ impl Committer {
                 Answer::Lost => Written::Lost,
                 Answer::Rejected(invalid) => Written::Rejected(invalid),
             };
-            // A task that went away needs no answer.
+            // A task that has gone away needs no answer.
             let _ = asker.reply.send(written);
         }
     }
 
-    /// What others may want to know of an outcome that was written.
+    /// Adds the hints for other nodes that follow from a written outcome.
     fn note(
         &self,
         hints: &mut Hints,
@@ -311,8 +325,10 @@ impl Committer {
     }
 }
 
-/// When a workflow that waits is to be woken. Of one that names a moment it is not known here how long that is: the
-/// timers look at once, and know.
+/// Adds the deadline of a parked workflow to the hints.
+///
+/// How far away an absolute time is, is not known here: the database's clock decides. So the
+/// timers look at once.
 fn note_park(hints: &mut Hints, outcome: &Outcome) {
     match outcome.park().and_then(|park| park.deadline) {
         Some(Due::After(delay)) => hints.deadline(delay),
@@ -321,8 +337,10 @@ fn note_park(hints: &mut Hints, outcome: &Outcome) {
     }
 }
 
-/// Lets other tasks run first. Not by the runtime's own yield, which keeps the task for the thread it runs on: a step
-/// that blocks that thread would stop every commit, while the heartbeat goes on and nobody takes over.
+/// Lets other tasks run first.
+///
+/// The runtime's `yield_now` keeps the task on its thread. A step that blocks that thread would
+/// then stop every commit, while the heartbeat goes on and no other worker takes over.
 async fn give_way() {
     let mut given = false;
     poll_fn(|cx| {

@@ -1,4 +1,7 @@
-//! Runs claims: one task each, step after step, for as long as the claim is kept.
+//! Runs claims: one task for each claim, step after step, for as long as the claim is kept.
+//!
+//! The picker and the fast path start these tasks. The executor never writes an outcome
+//! itself: outcomes go to the committer, under the fence of the claim.
 
 mod failure_report;
 mod unrunnable_claims;
@@ -26,13 +29,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-/// How long a claim waits for a slot before somebody else may have it.
+/// How long a claim waits for a slot before it is given back to other workers.
 const SLOT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs claims.
 ///
-/// Every claim is a task, and a task is as large as all that its future may hold at a time: what is rare is
-/// boxed here, so that starting one does not copy kilobytes.
+/// Every claim is a task, and a task is as large as the largest set of values its future holds.
+/// Rare futures are boxed here, so that starting a task does not copy kilobytes.
 pub(crate) struct Executor {
     node: Arc<Node>,
     outbox: Outbox,
@@ -42,16 +45,16 @@ pub(crate) struct Executor {
     unserved: Unserved,
 }
 
-/// What became of a claim.
+/// How a claim ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ran {
-    /// Its last outcome is written, and the claim with it.
+    /// Its last outcome is written, which ended the claim.
     Finished,
-    /// It was given back untouched.
+    /// The claim was given back untouched.
     Released,
-    /// It was no longer this worker's.
+    /// The claim was no longer this worker's.
     Lost,
-    /// A fault was asked for: the claim lies where it is.
+    /// A test injected a crash here: the claim is left as it is.
     Crashed,
 }
 
@@ -94,7 +97,7 @@ impl Executor {
         };
         let mut first = true;
         let mut kept: Option<Slot> = None;
-        // A workflow is kept in memory for as long as its claim is.
+        // A workflow stays in memory for as long as its claim is kept.
         let mut session = None;
         let mut circling = None;
         loop {
@@ -125,7 +128,7 @@ impl Executor {
                 }
             }
             let span = self.span(&claim);
-            // In one expression: a future in a variable is kept twice.
+            // Keep this in one expression: a future in a variable is stored twice.
             match self
                 .run_step(
                     machine,
@@ -143,14 +146,16 @@ impl Executor {
                 Ok(next) => (claim, kept) = next,
                 Err(ran) => return ran,
             }
-            // It has survived its step.
+            // The instance has survived its step, so it leaves the quarantine group.
             drop(admitted.take());
             budget = budget.saturating_sub(1);
         }
     }
 
-    /// A slot to run a step in; none when the engine is to stop, or when it takes so long that somebody else
-    /// had better have the claim.
+    /// Waits for a slot to run a step in.
+    ///
+    /// Returns `None` when the engine stops, or after [`SLOT_PATIENCE`]: another worker should
+    /// then have the claim.
     async fn slot(&self, queue_slots: &Arc<QueueSlots>) -> Option<Slot> {
         if let Ok(slot) = queue_slots.try_slot() {
             return Some(slot);
@@ -162,8 +167,10 @@ impl Executor {
         }
     }
 
-    /// Runs one step and writes its outcome. Answers the claim of the next step, with the slot if that was kept,
-    /// or what became of this one.
+    /// Runs one step and writes its outcome.
+    ///
+    /// Returns the claim of the next step, with the slot if that was kept. Otherwise returns how
+    /// this claim ended.
     #[allow(
         clippy::too_many_arguments,
         reason = "what a claim has, handed on without being held twice"
@@ -200,7 +207,7 @@ impl Executor {
         if self.crashes(Point::BeforeCommit, cx.claim(), Some(outcome)) {
             return Err(Ran::Crashed);
         }
-        // The slot is for the user's code; while its outcome is written, others have it.
+        // The slot is for user code only. Other steps may use it while this outcome is written.
         let writing = slot.into_commit_permit(outcome.keeps_claim());
         decided.record(machine, cx.claim());
         let failures = Failures::of(&decided, failed);
@@ -224,8 +231,8 @@ impl Executor {
                 }
                 self.go_on(claim, revision, outcome, cancel, held)
             }
-            // Nothing was written: the workflow is told, and comes to something else. What failed is written then, and
-            // reported.
+            // Nothing was written: a cancel request came first. The workflow receives it and
+            // decides again. Its failures are written and reported with that decision.
             Written::Cancelled { cancel, events } => {
                 if let Some(session) = session {
                     session.not_written(events);
@@ -242,7 +249,7 @@ impl Executor {
         next.map(|claim| (claim, writing.into_slot()))
     }
 
-    /// What a commit that was not written means for the claim. An outcome that cannot be stored goes to
+    /// Handles a commit that was not written. An outcome that cannot be stored goes to
     /// `on_failure`, once.
     #[allow(
         clippy::too_many_arguments,
@@ -288,7 +295,7 @@ impl Executor {
             .await
     }
 
-    /// Sends the next step through the queue when this task has run its share, or is to stop.
+    /// Sends the next step through the queue if the budget is used up or the engine stops.
     fn let_others_go_first(&self, outcome: &mut Outcome, budget: u32) {
         let last = budget == 0 || self.node.stop.working.is_cancelled();
         if let (
@@ -304,7 +311,7 @@ impl Executor {
         }
     }
 
-    /// The claim of the next step, when the outcome that was written kept it.
+    /// Returns the claim of the next step, if the written outcome kept the claim.
     fn go_on(
         &self,
         claim: Box<Claim>,
@@ -349,7 +356,7 @@ impl Executor {
         }
     }
 
-    /// What the answer to a commit means for the claim.
+    /// Decides from the answer to a commit how the claim ends.
     async fn conclude(
         &self,
         machine: &Registered,
@@ -374,7 +381,7 @@ impl Executor {
                 Err(self.lose(&claim, held))
             }
             Written::Rejected(invalid) => {
-                // Not even what `on_failure` said can be written: the reason can.
+                // The outcome of `on_failure` cannot be written either. Its reason can.
                 let reason = format!(
                     "its outcome cannot be stored, nor the outcome of on_failure: {invalid}"
                 );
@@ -398,12 +405,13 @@ impl Executor {
                     | Written::Closed => Err(self.lose(&claim, held)),
                 }
             }
-            // The step has run and will run again: nothing else can be done without its outcome.
+            // The step has run and will run again: without its outcome there is no other way.
             Written::Unencoded(unreadable) => {
                 self.report(&claim, failures, Fate::Released);
                 Err(self.put_aside(&claim, &unreadable, held).await)
             }
-            // Only what goes on is met by a cancel, and what comes here ends.
+            // A cancel request is checked only against outcomes that continue. Outcomes here end
+            // the instance.
             Written::Cancelled { .. } | Written::Closed => {
                 self.report(&claim, failures, Fate::Lost);
                 Err(self.lose(&claim, held))
@@ -422,7 +430,7 @@ impl Executor {
         self.commit(claim, decided).await
     }
 
-    /// Writes an outcome in its encoded form; what comes back is as the step made it.
+    /// Writes an outcome in its encoded form, and returns it as the step made it.
     async fn write_encoded(&self, claim: &Claim, decided: Decided) -> Written {
         let coding = &self.node.client.coding;
         let outcome = decided.outcome;
@@ -461,7 +469,7 @@ impl Executor {
         }
     }
 
-    // No `async fn`: its future would hold the outcome once more.
+    // Not an `async fn`: its future would hold the outcome a second time.
     fn commit<'a>(
         &'a self,
         claim: &'a Claim,
@@ -484,7 +492,10 @@ impl Executor {
         self.outbox.write(commit, &claim.queue).instrument(span)
     }
 
-    /// What was wished since the claim was taken is part of it from here on: the machine is asked about that instead.
+    /// Creates the context of a step, with cancel requests that came since the claim.
+    ///
+    /// Such a request is part of the claim from here on, so the machine's cancel handler runs
+    /// instead.
     fn context(&self, mut claim: Box<Claim>, held: &ClaimGuard) -> Context {
         let cancel_flag = held.cancel_flag();
         if let Some(request) = cancel_flag.request() {
@@ -516,7 +527,8 @@ impl Executor {
             otel.status_description = tracing::field::Empty,
         );
         if let Some(trace) = &claim.trace {
-            // Somebody else's code, outside what guards a step: a claim must not go down with it.
+            // The propagator is foreign code outside the guard of the step. Its panic must not
+            // lose the claim.
             let attach = || self.node.client.propagator.attach(&span, trace);
             if catch_unwind(AssertUnwindSafe(attach)).is_err() {
                 tracing::warn!(instance = %claim.id, "the propagator panicked; the step runs outside its trace");
@@ -538,7 +550,7 @@ impl Executor {
 }
 
 impl Written {
-    /// What became of an outcome.
+    /// Returns what happened to an outcome.
     fn fate(&self) -> Fate {
         match self {
             Written::Committed { .. } => Fate::Written,
@@ -550,15 +562,19 @@ impl Written {
     }
 }
 
-/// Whether the wait of a claim was for an engine alone. A partition key, or a place in the window of a fan-out, comes with
-/// the end of another instance, and no engine could shorten that. A windowed child has its place after the first try.
+/// Returns whether the claim waited for nothing but a free engine.
+///
+/// A partition key or a place in the window of a fan-out comes free with the end of another
+/// instance. No engine could shorten that wait. A windowed child has its place after the first
+/// attempt.
 fn waits_only_for_an_engine(claim: &Claim) -> bool {
     let waits_for_place = claim.windowed && claim.entered == Revision(0) && claim.attempt == 0;
     claim.partition_key.is_none() && !waits_for_place
 }
 
-/// What an outcome that was not encoded means: the codec does not work, or a child was encoded elsewhere, and
-/// not for this.
+/// Handles an outcome that was not encoded.
+///
+/// Either the codec does not work, or a child was encoded elsewhere and not for this instance.
 fn unwritten(unreadable: Unreadable) -> Written {
     match unreadable.error {
         CodecError::Unavailable { .. } => Written::Unencoded(unreadable),
@@ -573,14 +589,16 @@ fn unwritten(unreadable: Unreadable) -> Written {
     }
 }
 
-/// The claim, whose history is so many events longer if they are written.
+/// Adds the number of written events to the claim's history length.
 fn lengthened(mut claim: Box<Claim>, events: usize) -> Box<Claim> {
     let events = i32::try_from(events).unwrap_or(i32::MAX);
     claim.events = claim.events.saturating_add(events);
     claim
 }
 
-/// The claim of a workflow that goes on where it is. What it has consumed it knows itself, and its children it asks for.
+/// Returns the claim of a workflow that continues.
+///
+/// The session knows which signals it consumed, and reads its children from the store.
 fn flowing_claim(
     mut claim: Box<Claim>,
     revision: Revision,
@@ -596,9 +614,10 @@ fn flowing_claim(
     claim
 }
 
-/// The claim of the next step, as the store would give it, but for signals that came meanwhile: those that
-/// were awaited are consumed, the children of the round are still there. A cancel that came meanwhile is told with the
-/// answer; one that was there before is what the outcome decided about.
+/// Returns the claim of the next step as the store would, except for signals that came meanwhile.
+///
+/// Awaited signals are consumed; the children of the round are still there. For `cancel` see
+/// [`follow_cancel`].
 fn next_claim(
     mut claim: Box<Claim>,
     revision: Revision,
@@ -619,7 +638,10 @@ fn next_claim(
     claim
 }
 
-/// A cancel that came meanwhile is told with the answer; one that was there before is what was decided about.
+/// Sets the cancel request of the next claim.
+///
+/// A request that came during the step arrives with the answer to the commit. The outcome has
+/// already answered an earlier request.
 fn follow_cancel(claim: &mut Claim, cancel: Option<CancelRequest>) {
     match cancel {
         Some(cancel) => claim.cancel = Some(cancel),

@@ -1,5 +1,8 @@
-//! Runs at once what is inserted or woken here: what comes out of the store as this worker's claim needs nobody
-//! to find it.
+//! Runs instances at once that are inserted or woken through this engine.
+//!
+//! The client calls it for inserts and signals. The store returns the instance as a claim of this
+//! worker, so no picker has to find it. It is never used
+//! for a queue where instances are known to wait.
 
 use super::claims::ClaimGuard;
 use super::executor::Executor;
@@ -20,7 +23,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-/// The intake of one node.
+/// The fast path of one node.
 pub(crate) struct FastPath {
     node: Arc<Node>,
     queues: Vec<Arc<QueueSlots>>,
@@ -28,15 +31,15 @@ pub(crate) struct FastPath {
     tasks: TaskTracker,
 }
 
-/// Reservation to run one instance at once.
+/// Room to run one instance at once.
 pub(crate) struct Reservation {
     fast_path: Arc<FastPath>,
     worker: WorkerId,
-    /// When it was offered: the claim that comes back was asked for after it.
+    /// The epoch at the reservation: the claim is requested after it.
     epoch: Epoch,
-    /// One in each lane that it may turn out to belong to.
+    /// A permit in each queue that the instance may turn out to belong to.
     places: Vec<ClaimPermit>,
-    /// Keeps a stop waiting.
+    /// Makes a stop wait for this reservation.
     _token: TaskTrackerToken,
 }
 
@@ -55,7 +58,7 @@ impl FastPath {
         }
     }
 
-    /// Reservation for this row, if it may run at once and nothing waits before it.
+    /// Reserves room for this row, if it may run at once and nothing waits before it.
     pub(crate) fn reserve_for(self: &Arc<FastPath>, row: &NewInstance) -> Option<Reservation> {
         let can_run = row.start == Start::Now
             && row.partition_key.is_none()
@@ -65,13 +68,13 @@ impl FastPath {
         self.reserve_in(std::slice::from_ref(queue_slots))
     }
 
-    /// Reservation for whatever a signal wakes, in every lane where nothing waits.
+    /// Reserves room for an instance that a signal wakes, in every queue where nothing waits.
     pub(crate) fn reserve_for_woken(self: &Arc<FastPath>) -> Option<Reservation> {
         self.reserve_in(&self.queues)
     }
 
     fn reserve_in(self: &Arc<FastPath>, queues: &[Arc<QueueSlots>]) -> Option<Reservation> {
-        // Before looking whether the engine stops: a stop that comes later waits for it.
+        // Take the token before the check for a stop: a later stop then waits for it.
         let token = self.tasks.token();
         let stops = self.node.stop.working.is_cancelled();
         let epoch = self.node.coverage.epoch();
@@ -88,15 +91,15 @@ impl FastPath {
     }
 }
 
-/// What comes in, and may come back as a claim.
+/// An insert or signal that may come back as a claim.
 pub(crate) trait Submission: Clone + Send + Sync + 'static {
-    /// What the store says to it.
+    /// The store's answer to it.
     type Answer: Send + 'static;
 
-    /// The verb that brings it in.
+    /// The name of the store's verb.
     const OPERATION: &'static str;
 
-    /// Brings it in, as a claim if there is room for one.
+    /// Sends it to the store, with the offer to claim if there is room.
     fn submit(
         self,
         store: &Arc<dyn Backend>,
@@ -145,9 +148,10 @@ impl Submission for NewSignal {
 }
 
 impl Reservation {
-    /// Brings it in and runs what comes back as a claim. Answers when it is stored.
+    /// Submits the arrival and runs the claim that comes back. Returns once it is stored.
     ///
-    /// In a task of the engine's: a caller that goes away must not leave a claim that nobody knows of.
+    /// It runs in a task of the engine: a caller that goes away must not leave an unknown claim
+    /// behind.
     pub(crate) async fn dispatch<A: Submission>(self, arrival: A) -> Result<A::Answer> {
         let (reply, answer) = oneshot::channel();
         let (tasks, executor) = (
@@ -158,7 +162,8 @@ impl Reservation {
             let (answer, claim) = self.submit(arrival).await;
             let hub = self.fast_path.node.client.hub.clone();
             let pick = self.into_pick(claim);
-            // Before the answer: who waits for the instance then need not look.
+            // Register it before the answer: a caller that then waits for the instance need not
+            // look.
             let in_hand = |it: &Pick| hub.in_hand(it.claim.reference(), &it.claim.machine);
             let _in_hand = pick.as_ref().map(in_hand);
             // The caller may have gone away.
@@ -173,7 +178,7 @@ impl Reservation {
         answer.await.unwrap_or(Err(closed))
     }
 
-    /// The store's answer, and the claim that came with it, if one did.
+    /// Returns the store's answer, and the claim that came with it, if any.
     async fn submit<A: Submission>(
         &self,
         arrival: A,
@@ -197,14 +202,16 @@ impl Reservation {
     async fn recover<A: Submission>(&self, error: Error, arrival: A) -> Result<A::Answer> {
         let node = &self.fast_path.node;
         match error.kind() {
-            // The lease has run out, so nothing was written: somebody else may run it.
+            // The lease has expired, so nothing was written. Submit it without a claim; another
+            // worker may run it.
             ErrorKind::Conflict => {
                 node.renew_now();
                 let (answer, _) = arrival.submit(node.store(), None).await?;
                 Ok(answer)
             }
             ErrorKind::Transient | ErrorKind::Corrupt => {
-                // Whether it was written, with a claim of ours, is unknown: the next look finds out.
+                // It is unknown whether it was written as a claim of ours. The next check finds
+                // out.
                 node.set_unsure();
                 for place in &self.places {
                     place.queue_slots().alarm.ring_in(Duration::ZERO);
@@ -215,13 +222,13 @@ impl Reservation {
         }
     }
 
-    /// The claim in its lane; the places in other lanes are free again.
+    /// Returns the claim with the permit of its queue, and drops the other permits.
     fn into_pick(self, claim: Option<(Claim, ClaimGuard)>) -> Option<Pick> {
         let (claim, held) = claim?;
         let mut places = self.places.into_iter();
         let place = places.find(|place| *place.queue_slots().queue == *claim.queue);
         let Some(place) = place else {
-            // Of a queue that was not offered: the next look gives it back.
+            // The claim is of a queue that was not offered. The next check gives it back.
             held.forsake();
             return None;
         };

@@ -1,16 +1,18 @@
 //! The named points at which a test can make a step's worker die.
+//!
+//! The executor asks at each point. Production engines have no fault set.
 
 use outlast_core::{Claim, Outcome};
 use std::sync::Arc;
 
-/// A moment in the life of a step.
+/// A point in the life of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Point {
-    /// Claimed, and nothing has run.
+    /// The instance is claimed, and nothing has run.
     BeforeStep,
-    /// The step has run with all its effects, and its outcome is written nowhere.
+    /// The step has run with all its effects, and its outcome is not written.
     BeforeCommit,
-    /// The outcome is durable, and the worker does not know yet.
+    /// The outcome is durable, and the worker does not know it yet.
     AfterCommit,
 }
 
@@ -18,10 +20,11 @@ pub enum Point {
 pub(crate) struct Moment<'a> {
     pub(crate) point: Point,
     pub(crate) claim: &'a Claim,
-    /// What the step decided, once it has.
+    /// The outcome of the step, once there is one.
     pub(crate) outcome: Option<&'a Outcome>,
 }
 
-/// Asked at every point of every step: whether its worker dies there. The claim then stays where it is, as
-/// after the end of a process.
+/// Decides at every point of every step whether its worker dies there.
+///
+/// The claim then stays as it is, as after the end of a process.
 pub(crate) type Fault = Arc<dyn Fn(&Moment<'_>) -> bool + Send + Sync>;

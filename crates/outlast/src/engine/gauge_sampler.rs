@@ -1,4 +1,6 @@
-//! Measures what only the store knows: depths of queues, the oldest that waits, how many are parked.
+//! Sets the gauges that need a query: queue depths, the longest waits, parked instances.
+//!
+//! Nodes with the maintenance role run it. Nothing depends on its results.
 
 use super::backoff::jittered;
 use super::node::Node;
@@ -10,15 +12,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 const INTERVAL: Duration = Duration::from_secs(15);
-/// Parked instances are in no index: counting them reads the table, up to the bound of a count.
+/// No index covers parked instances: counting them reads the table, up to the bound of a count.
 const PARKED_INTERVAL: Duration = Duration::from_secs(300);
 
 /// Sets the gauges of the store.
 pub(crate) struct GaugeSampler {
     node: Arc<Node>,
-    /// Queues that were seen: one that has become empty is set to zero, not left as it was.
+    /// The queues seen so far. A queue that becomes empty is set to zero and does not keep its old
+    /// value.
     seen: BTreeSet<String>,
-    /// When the parked are to be counted again.
+    /// When to count the parked instances again.
     parked_due: Instant,
 }
 
@@ -31,7 +34,9 @@ impl GaugeSampler {
         }
     }
 
-    /// A measurement that fails is left out: trying again at once would add to what the store has to bear.
+    /// Samples until the engine stops.
+    ///
+    /// A failed query is skipped: an immediate retry would add to the load of the store.
     pub(crate) async fn run(mut self) {
         loop {
             if let Err(error) = self.run_once().await {
@@ -46,7 +51,7 @@ impl GaugeSampler {
         }
     }
 
-    /// Looks once.
+    /// Samples the gauges once.
     pub(crate) async fn run_once(&mut self) -> Result<(), Error> {
         let store = self.node.store();
         let now = store.now().await?;

@@ -1,4 +1,7 @@
-//! Keeps the worker's one lease alive.
+//! Renews the worker's one lease.
+//!
+//! Every engine with the worker role runs it. It never extends the claims of a worker that was
+//! declared dead: it registers a new worker instead.
 
 use super::backoff::Backoff;
 use super::node::Node;
@@ -67,7 +70,7 @@ impl Heartbeat {
         Ok(())
     }
 
-    /// Becomes a new worker.
+    /// Registers a new worker.
     pub(crate) async fn register(&self) -> Result<(), Error> {
         let settings = &self.node.settings;
         let worker = NewWorker {

@@ -1,4 +1,4 @@
-//! The engine: runs the steps of machines, and keeps house.
+//! The engine: runs the steps of machines and does the maintenance.
 //!
 //! ```
 //! use outlast::prelude::*;
@@ -35,24 +35,34 @@
 //!
 //! # How a step gets run
 //!
-//! A *picker* per queue claims as many instances as there are free slots, and a few more. Each claim is a
-//! task of the *executor*: it runs the step, with panics caught and a limit of time, and hands the outcome
-//! to the *committer*, which writes whatever has gathered in one transaction. When that is durable, the same
-//! task runs the next step. What is inserted through the engine itself while slots are free and nothing waits
-//! goes in as a claim, by way of the *intake*, and runs at once.
+//! A *picker* per queue claims as many instances as there are free slots, and a few more. Each
+//! claim is a task of the *executor*. The task runs the step with a time limit and catches its
+//! panics. It hands the outcome to the *committer*, which writes all waiting outcomes in one
+//! transaction. When the outcome is durable, the same task runs the next step.
 //!
-//! The *watchdog* ends instances whose step blocks its thread, which no limit of time can.
+//! An insert or signal through the engine itself may take the *fast path*. While slots are free
+//! and nothing waits, the store returns the instance as a claim, and it runs at once.
 //!
-//! The *warden* tells steps that run what was wished of their instances, and drops those whose instance was
+//! The *watchdog* fails instances whose step blocks its thread. A time limit cannot drop such a
+//! step.
+//!
+//! The *cancel watcher* sends cancel requests to running steps. It drops steps whose instance was
 //! terminated.
 //!
-//! The *heartbeat* keeps the worker's lease; when it stops, the *reaper* of any node gives the claims back. The
-//! *timers* wake waits and joins at their deadline, the *cascader* tells children what became of their parents, the *collector* removes what ended long ago, the *reconciler* looks
-//! for what should not exist, the *surveyor* measures, the *recorder* adds what was run to the counts that people
-//! see, and the *notifier* hears from other nodes what is worth a look.
+//! The other loops:
+//! - The *heartbeat* renews the worker's lease.
+//! - The *reaper* of any node gives back the claims of a worker whose lease expired.
+//! - The *timers* wake waits and joins at their deadline.
+//! - The *cascader* cancels or terminates children as their close policy says.
+//! - The *collector* deletes finished instances after their retention.
+//! - The *reconciler* looks for inconsistent rows.
+//! - The *gauge sampler* sets the gauges that need a query.
+//! - The *stats flusher* adds run counts to the store.
+//! - The *notifier* receives hints from other nodes.
 //!
-//! Each of them is a file of this module: a `run` that only loops, backs off and logs, and a `run_once` that
-//! does the work.
+//! Each loop is a file of this module. Its `run` only loops, backs off and logs; its `run_once`
+//! does the work. User code never runs inside a transaction, and no loop relies on a hint or on a
+//! leader.
 
 mod backoff;
 mod builder;

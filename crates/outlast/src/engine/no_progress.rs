@@ -1,7 +1,7 @@
-//! Notices an instance that commits again and again without progress, and blocks it.
+//! Blocks an instance that commits again and again without progress.
 //!
-//! The executor counts such commits while it keeps the claim. When the claim goes back through the queue, the count is
-//! kept here, so that it goes on when this node takes the instance again.
+//! The executor counts such commits while it keeps the claim. When the claim goes back through the
+//! queue, the count is kept here. It continues when this node claims the instance again.
 
 use crate::machine::Decided;
 use crate::metrics;
@@ -14,29 +14,30 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How many instances are remembered. Few instances commit without progress even once before they go through the queue.
+/// How many instances are remembered. Few instances commit without progress even once before they
+/// go through the queue.
 const REMEMBERED_MAX: usize = 1_000;
 
-/// How long a blocked instance waits before it is tried again: from this, doubled up to that.
+/// The first and the longest pause of a blocked instance. The pause doubles with each attempt.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// The instances of a node whose last commits brought no progress.
+/// The instances of a node whose last commits made no progress.
 #[derive(Default)]
 pub(crate) struct Circles {
-    /// How many are remembered: nobody waits for the lock while there are none.
+    /// How many are remembered: at zero, no claim takes the lock.
     remembered: AtomicUsize,
     counts: Mutex<HashMap<InstanceId, Remembered>>,
 }
 
 #[derive(Clone, Copy)]
 struct Remembered {
-    /// Where the instance stood.
+    /// A hash of the instance's position; see [`standing`].
     standing: u64,
     commits: u32,
 }
 
-/// The commits in a row that brought an instance no progress, while its claim is kept.
+/// Counts the commits in a row without progress while the claim is kept.
 pub(crate) struct Circling<'a> {
     circles: &'a Circles,
     id: InstanceId,
@@ -44,7 +45,7 @@ pub(crate) struct Circling<'a> {
 }
 
 impl Circles {
-    /// Takes up the count of an instance that was claimed. It begins anew when the instance stands elsewhere.
+    /// Continues the count of a claimed instance. It starts at zero if the instance has moved.
     pub(crate) fn resume(&self, claim: &Claim) -> Circling<'_> {
         let mut commits = 0;
         if self.remembered.load(Ordering::Relaxed) > 0
@@ -82,7 +83,9 @@ impl Circles {
 }
 
 impl Circling<'_> {
-    /// Counts a commit that is about to be made. One too many without progress becomes a pause with an error that says so.
+    /// Counts a commit that is about to be made.
+    ///
+    /// A commit too many without progress is replaced by a pause with an error that says so.
     pub(crate) fn check(&mut self, claim: &Claim, decided: &mut Decided) {
         if makes_progress(claim, decided) {
             self.commits = 0;
@@ -90,7 +93,7 @@ impl Circling<'_> {
         }
         self.commits += 1;
         if self.commits > COMMITS_WITHOUT_PROGRESS_MAX {
-            // The next try is blocked with its first commit without progress.
+            // The next attempt is blocked at its first commit without progress.
             self.commits = COMMITS_WITHOUT_PROGRESS_MAX;
             *decided = blocked(claim);
             self.keep(claim);
@@ -108,8 +111,10 @@ impl Circling<'_> {
     }
 }
 
-/// Where an instance stands, in a number: the same until it makes progress. The length of its history is no part of it:
-/// that of a machine grows with every commit, if it is recorded.
+/// Returns a hash of an instance's position: the same until it makes progress.
+///
+/// The length of the history is not part of it: a recorded history of a machine grows with every
+/// commit.
 fn standing(claim: &Claim) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&claim.step, claim.state.as_str()).hash(&mut hasher);
@@ -117,7 +122,7 @@ fn standing(claim: &Claim) -> u64 {
     hasher.finish()
 }
 
-/// Whether a commit changes more of an instance than its revision.
+/// Returns whether a commit changes more of an instance than its revision.
 fn makes_progress(claim: &Claim, decided: &Decided) -> bool {
     let moves = |step: &String, state: &Json| {
         *step != claim.step
@@ -127,7 +132,7 @@ fn makes_progress(claim: &Claim, decided: &Decided) -> bool {
     };
     match &decided.outcome {
         Outcome::Next { step, state, .. } => moves(step, state),
-        // A join of nothing is decided at once.
+        // A join without children is decided at once.
         Outcome::FanOut {
             children,
             step,
@@ -141,7 +146,7 @@ fn makes_progress(claim: &Claim, decided: &Decided) -> bool {
                 || decided.received.as_ref().is_some_and(|it| !it.is_empty())
                 || decided.answers_cancel == Some(true)
         }
-        // A try that is counted, a pause, another run, or the end.
+        // A counted attempt, a pause, another run, or the end.
         Outcome::Retry { .. }
         | Outcome::Wait { .. }
         | Outcome::ContinueAsNew { .. }

@@ -1,4 +1,6 @@
-//! What the loops of one engine share.
+//! The state that the loops of one engine share: settings, machines, held claims and the lease.
+//!
+//! `builder` creates it. No lock in this file is held across a call of user code.
 
 use super::builder::Settings;
 use super::claims::{ClaimEntry, ClaimGuard, Phase, Running};
@@ -20,7 +22,7 @@ use tokio::sync::RwLock;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// So long does the answer to a claim take at most, usually.
+/// How long the answer to a claim usually takes at most.
 const CLAIM_UNDER_WAY: Duration = Duration::from_millis(100);
 
 /// One running engine, as its loops see it.
@@ -28,40 +30,40 @@ pub(crate) struct Node {
     pub(crate) client: Client,
     pub(crate) settings: Settings,
     pub(crate) registry: Registry,
-    /// What every claim asks for.
+    /// The machines and versions that every claim asks for.
     pub(crate) machines: Arc<[MachineVersion]>,
-    /// What has run since it was last recorded.
+    /// The runs since the last flush to the store.
     pub(crate) run_counters: RunCounters,
     pub(crate) stop: Stop,
     pub(crate) fault: Option<Fault>,
-    /// By claim and not by instance: one that goes through the queue may be claimed again here before the
-    /// task of the claim before is gone.
+    /// The held claims, by claim and not by instance. An instance that goes through the queue may
+    /// be claimed here again before the task of its last claim has ended.
     held: Mutex<HashMap<ClaimRef, Arc<ClaimEntry>>>,
-    /// Claims are taken under the read side; the write side is whoever must know that none is under way.
+    /// Claims are taken under the read side. The write side waits until no claim is under way.
     claiming: RwLock<()>,
-    /// A call broke, and what it claimed or kept is unknown.
+    /// Set when a call broke, so that this worker may hold claims it does not know of.
     unsure: AtomicBool,
     lease: Mutex<Option<Lease>>,
     /// Which claims the lease surely covers.
     pub(crate) coverage: Arc<Coverage>,
-    /// Rings for the heartbeat.
+    /// Wakes the heartbeat.
     pub(crate) lease_alarm: Alarm,
-    /// Rings for the warden.
+    /// Wakes the cancel watcher.
     pub(crate) wish_alarm: Alarm,
 }
 
 /// How far an engine has stopped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stop {
-    /// No new work.
+    /// Cancelled when the engine takes no new work.
     pub(crate) working: CancellationToken,
-    /// Running steps have had their time.
+    /// Cancelled when the grace of running steps is over.
     pub(crate) grace: CancellationToken,
-    /// Everything else, once the work has ended.
+    /// Cancelled last, when all work has ended.
     pub(crate) everything: CancellationToken,
 }
 
-/// The worker that this engine is at present.
+/// The worker that this engine is registered as.
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     worker: WorkerId,
@@ -69,7 +71,9 @@ struct Lease {
 }
 
 impl Node {
-    /// Whether the log has the texts of failures. Default: it does, unless a codec keeps them out of the database too.
+    /// Returns whether the log contains the texts of failures.
+    ///
+    /// Default: yes, unless a codec also keeps them out of the database.
     pub(crate) fn shows_failures(&self) -> bool {
         let default = self.client.coding.is_none();
         self.settings.failures_in_logs.unwrap_or(default)
@@ -103,17 +107,19 @@ impl Node {
         &self.client.store
     }
 
-    /// Who this engine is; nobody before it has registered and after it has stopped.
+    /// Returns this engine's worker: `None` before it registers and after it stops.
     pub(crate) fn worker(&self) -> Option<WorkerId> {
         lock(&self.lease).map(|lease| lease.worker)
     }
 
-    /// When the lease was last renewed.
+    /// Returns when the lease was last renewed.
     pub(crate) fn renewed(&self) -> Option<Instant> {
         lock(&self.lease).map(|lease| lease.renewed)
     }
 
-    /// Becomes this worker, or goes on as it. `sent` is when the call was sent that has begun or renewed its lease.
+    /// Sets or keeps the worker of this engine.
+    ///
+    /// `sent` is the time at which the call was sent that began or renewed the lease.
     pub(crate) fn set_worker(&self, worker: WorkerId, sent: Duration) {
         let mut lease = lock(&self.lease);
         if lease.is_none_or(|lease| lease.worker != worker) {
@@ -124,19 +130,22 @@ impl Node {
         *lease = Some(Lease { worker, renewed });
     }
 
-    /// Is no worker any more.
+    /// Removes the worker of this engine.
     pub(crate) fn unset_worker(&self) {
         *lock(&self.lease) = None;
         self.coverage.end();
     }
 
-    /// Takes claims with `claim`, which must note what it got as held before it returns.
+    /// Takes claims with `claim`, which must register them as held before it returns.
     pub(crate) async fn claiming<T>(&self, claim: impl Future<Output = T>) -> T {
         let _claiming = self.claiming.read().await;
         claim.await
     }
 
-    /// Notes that this claim is held, which was asked for in `epoch`. The answer says when it is known to be lost.
+    /// Registers a claim as held until the guard is dropped.
+    ///
+    /// `epoch` is the epoch in which the claim was requested. The guard also says when the claim
+    /// is known to be lost.
     pub(crate) fn hold(self: &Arc<Node>, claim: ClaimRef, epoch: Epoch) -> ClaimGuard {
         let entry = Arc::new(ClaimEntry::new(claim, epoch));
         lock(&self.held).insert(claim, entry.clone());
@@ -147,21 +156,23 @@ impl Node {
         lock(&self.held).remove(&claim);
     }
 
-    /// All user's code that runs right now.
+    /// Returns all user code that runs right now.
     pub(crate) fn running(&self) -> Vec<Running> {
         let held = lock(&self.held);
         held.values().filter_map(|entry| entry.running()).collect()
     }
 
-    /// The claim of this code has come to its end without it: whatever it returns one day is dropped.
+    /// Drops whatever this code may still return: its claim ended without it.
     pub(crate) fn leave_behind(&self, code: &Running) {
         for entry in lock(&self.held).values() {
             entry.leave_behind(code);
         }
     }
 
-    /// Of these instances something was wished while somebody ran them: if one is held here, it is worth a look. It may
-    /// also be in a claim whose answer is still on its way.
+    /// Wakes the cancel watcher if one of these instances may be held here.
+    ///
+    /// The instances received a cancel request while a worker ran them. An instance may also be in
+    /// a claim whose answer is still on its way.
     pub(crate) fn hear_told(&self, ids: &HashSet<InstanceId>) {
         let is_held = || {
             let held = lock(&self.held);
@@ -175,12 +186,12 @@ impl Node {
         }
     }
 
-    /// Asks for a look at what was wished of all that is held.
+    /// Asks the cancel watcher for a check of all held claims.
     pub(crate) fn look_for_wishes(&self, within: Duration) {
         self.wish_alarm.ring_in(within);
     }
 
-    /// What is held now, and what is done about it.
+    /// Returns the held claims and the phase of each.
     pub(crate) fn holdings(&self) -> Vec<(Arc<ClaimEntry>, ClaimRef, Phase)> {
         let held = lock(&self.held);
         let look = |entry: &Arc<ClaimEntry>| {
@@ -190,7 +201,7 @@ impl Node {
         held.values().map(look).collect()
     }
 
-    /// Tells every step that runs that its claim is gone.
+    /// Marks every held claim as lost, so that running steps are dropped.
     pub(crate) fn lose_all(&self) {
         lock(&self.held).values().for_each(|entry| entry.lose());
     }
@@ -200,13 +211,14 @@ impl Node {
         self.lease_alarm.ring_in(Duration::ZERO);
     }
 
-    /// A call broke whose answer would have said what this worker holds.
+    /// Notes that a call broke whose answer would have listed claims of this worker.
     pub(crate) fn set_unsure(&self) {
         self.unsure.store(true, Ordering::SeqCst);
     }
 
-    /// Gives back what this worker holds without knowing it, if that can be. Waits until no claim is under
-    /// way, so that none of those is given back by mistake.
+    /// Gives back claims that this worker holds without knowing it.
+    ///
+    /// Waits until no claim is under way, so that none of those is given back by mistake.
     pub(crate) async fn give_back_if_unsure(&self) -> Result<(), Error> {
         if !self.unsure.load(Ordering::SeqCst) {
             return Ok(());
@@ -222,8 +234,11 @@ impl Node {
         given_back.inspect_err(|_| self.set_unsure())
     }
 
-    /// Steps go on while the store is asked, so a claim is known at every revision that it may have had meanwhile.
-    /// One that ends meanwhile is known too: the fence would keep it from harm, but it would count as unknown.
+    /// Gives back the stored claims of this worker that are not registered here.
+    ///
+    /// Steps continue while the store answers, so each held claim counts as known at every
+    /// revision it may have had meanwhile. A claim that ends meanwhile counts as known too. The
+    /// fence would protect it, but the metrics would count it as unknown.
     async fn give_back_unknown(&self, worker: WorkerId) -> Result<(), Error> {
         let held: Vec<_> = lock(&self.held).values().cloned().collect();
         let before: Vec<_> = held.iter().map(|entry| entry.revision()).collect();
@@ -248,7 +263,7 @@ impl Node {
         });
         let released = self.store().release(releases.collect()).await?;
         if released.answers.contains(&ReleaseAnswer::Lost) {
-            // It has moved on, perhaps by a commit that nobody waits for any more: to be looked at again.
+            // The claim moved on, perhaps by a commit that has no waiter any more. Check it again.
             self.set_unsure();
         }
         if released.answers.contains(&ReleaseAnswer::Released) {
@@ -263,7 +278,10 @@ impl Node {
     }
 }
 
-/// What these locks guard is whole between any two statements, so a panic elsewhere leaves it usable.
+/// Locks, and ignores poisoning.
+///
+/// The guarded values are consistent between any two statements, so a panic elsewhere leaves them
+/// usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,6 @@
-//! Hears from other nodes what is worth a look. What this node has to tell goes out through the hub.
+//! Receives hints from other nodes. The hub sends this node's own hints.
+//!
+//! A lost hint costs time and nothing else: every loop also polls.
 
 use super::backoff::Backoff;
 use super::node::Node;
@@ -8,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// How long until a store that had no way to tell is asked again: the server may have been too busy to answer
-/// in time.
+/// The pause before a store without notifications is asked again. Its server may have been too
+/// busy to answer in time.
 const DEAF_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Passes hints of other nodes to the hub of this one.
@@ -18,12 +20,12 @@ pub(crate) struct Notifier {
     ear: Option<Box<dyn Listen>>,
 }
 
-/// Whether there is anything to hear.
+/// The result of one wait for hints.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     /// Hints were passed on.
     Hints,
-    /// The store has no way to tell: everybody polls.
+    /// The store cannot notify, so all nodes poll.
     NoWay,
 }
 
@@ -68,7 +70,7 @@ impl Notifier {
                 let Some(ear) = self.node.store().listen().await? else {
                     return Ok(Heard::NoWay);
                 };
-                // What was told while nobody listened.
+                // Hints sent before this node listened are lost, so every loop looks again.
                 self.node.client.hub.look_again();
                 self.ear.insert(ear)
             }
@@ -80,7 +82,7 @@ impl Notifier {
     }
 }
 
-/// Waits, and answers whether to go on.
+/// Waits, and returns whether to go on.
 async fn paused(pause: Duration, stop: &CancellationToken) -> bool {
     tokio::time::timeout(pause, stop.cancelled()).await.is_err()
 }

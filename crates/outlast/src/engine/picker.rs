@@ -1,4 +1,6 @@
-//! Takes work from one queue, as much as there is room for.
+//! Claims instances from one queue, as many as there is room for.
+//!
+//! The engine starts one picker per queue. It never drops a claim call that is under way.
 
 use super::backoff::{Backoff, jittered};
 use super::claims::ClaimGuard;
@@ -15,12 +17,12 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-/// Claims asked for together: they start together, so the first waits for the last. What there is more room for is
-/// asked for at once after it.
+/// The most claims in one call. They start together, so the first waits for the last. If there is
+/// room for more, the next call follows at once.
 const AT_ONCE_MAX: usize = 1_000;
 const _: () = assert!(AT_ONCE_MAX <= CLAIM_MAX);
 
-/// How long an ask that brought nothing, but may bring more, waits before the next.
+/// The pause after a call that returned nothing although the queue may hold more.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// The picker of one queue.
@@ -31,7 +33,7 @@ pub(crate) struct Picker {
     tasks: TaskTracker,
 }
 
-/// A claim with its place in the lane.
+/// A claim with its permit.
 pub(crate) struct Pick {
     pub(crate) claim: Box<Claim>,
     pub(crate) held: ClaimGuard,
@@ -39,10 +41,10 @@ pub(crate) struct Pick {
     pub(crate) taken: Instant,
 }
 
-/// What one look at the queue brought.
+/// The result of one claim call.
 pub(crate) struct Picked {
     pub(crate) picks: Vec<Pick>,
-    /// How long until it is worth looking again without being told.
+    /// When to look again without a hint.
     pub(crate) look_again_in: Option<Duration>,
 }
 
@@ -67,7 +69,7 @@ impl Picker {
         let mut last_look = (Instant::now(), self.queue_slots.started());
         loop {
             let look = (Instant::now(), self.queue_slots.started());
-            // A claim under way is waited for: dropped, nobody would know what it took.
+            // Wait for a claim call under way: if it were dropped, its claims would be unknown.
             let looked = self.run_once().await;
             self.queue_slots.learn_pace(
                 self.queue_slots.started().wrapping_sub(last_look.1),
@@ -96,9 +98,9 @@ impl Picker {
         }
     }
 
-    /// Asks once for as much as there is room for.
+    /// Asks once for as many claims as there is room for.
     pub(crate) async fn run_once(&self) -> Result<Picked, Error> {
-        // Said before looking: a slot that comes free in between must ring.
+        // Set this before looking: a slot that comes free in between must wake the picker.
         self.queue_slots.set_wants_more(true);
         let room = self.queue_slots.room().min(AT_ONCE_MAX);
         let epoch = self.node.coverage.epoch();
@@ -141,7 +143,7 @@ impl Picker {
         };
         let picks = claimed.claims.into_iter().map(pick).collect();
         let look_again_in = match (claimed.more, brought_nothing) {
-            // Without room, the next free slot rings.
+            // Without room, the next free slot wakes the picker.
             (true, false) => Some(Duration::ZERO).filter(|_| self.queue_slots.room() > 0),
             (true, true) => Some(PATIENCE),
             (false, _) => claimed.next_due_in,
@@ -152,7 +154,7 @@ impl Picker {
         })
     }
 
-    /// Starts a task for each, in a task of its own: the next claim is asked for meanwhile.
+    /// Starts a task for each claim, from another task: the next claim call is sent meanwhile.
     fn start(&self, picks: Vec<Pick>) {
         let (tasks, executor) = (self.tasks.clone(), self.executor.clone());
         self.tasks.spawn(async move {
@@ -172,7 +174,7 @@ impl Picker {
             }
             ErrorKind::Transient | ErrorKind::Invalid | ErrorKind::Corrupt | ErrorKind::Closed => {
                 tracing::warn!(queue = %self.queue_slots.queue, %error, "could not claim; trying again");
-                // Whether the claim was taken is unknown.
+                // It is unknown whether the store took the claim.
                 self.node.set_unsure();
             }
         }

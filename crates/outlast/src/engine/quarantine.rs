@@ -1,9 +1,10 @@
-//! Bounds how many suspects run at a time, so that a step which kills its worker is found.
+//! Bounds how many quarantined instances run at a time, to find a step that kills its worker.
 //!
-//! A suspect is an instance with several crashes in a row (`SUSPECT_AFTER`). Most suspects are innocent: they ran beside
-//! the guilty step, or their worker was killed from outside. So many of them run together at first, and half as many
-//! after each further crash. Innocent groups finish and are cleared. The guilty step ends up as the only suspect of its
-//! worker, and from then on its crashes count (docs/protocol.md, defect 14).
+//! An instance is quarantined after several crashes in a row (`SUSPECT_AFTER`). Most of these
+//! instances are innocent: they ran beside the guilty step, or their worker was killed from
+//! outside. Therefore many of them run together at first, and half as many after each crash.
+//! Innocent groups finish and leave the quarantine. At last the guilty step is the only
+//! quarantined claim of its worker. From then on its crashes count (docs/protocol.md, defect 14).
 
 use super::backoff::jittered;
 use outlast_core::{Claim, ClaimRef, SUSPECT_AFTER};
@@ -14,22 +15,26 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The shortest and the longest time for which a suspect is given back when the group is full.
+/// The shortest and the longest time for which an instance is given back when the group is full.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// A suspect waits for this share of the time for which the group has run: short against the steps that it waits for.
+/// An instance waits for this share of the time for which the group has run. That is short
+/// compared with the steps that it waits for.
 const PAUSE_SHARE: u32 = 4;
 
-/// How long an admitted suspect waits before it starts, for each crash, and at most. Meanwhile other suspects of the
-/// same claim are given back, and fresh steps beside it finish: the next crash counts neither.
+/// How long an admitted instance waits before it starts: per crash, and at most. Meanwhile the
+/// others of the same claim call are given back, and fresh steps beside it finish. The next crash
+/// then involves neither.
 const SETTLE: Duration = Duration::from_millis(20);
 const SETTLE_MAX: Duration = Duration::from_millis(200);
-/// How often it looks whether the others are given back, and for how long.
+/// How often, and for how long, it checks whether the others are given back.
 const SETTLE_LOOK: Duration = Duration::from_millis(5);
 const SETTLE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Whether this instance runs in a bounded group. An instance with a partition key does not: given back, it would lose
-/// its place in the line, and none of its line runs beside it.
+/// Returns whether this instance runs in a bounded group.
+///
+/// An instance with a partition key does not. Giving it back would lose its place in the line, and
+/// no other instance of that line runs beside it.
 pub(crate) fn is_suspect(claim: &Claim) -> bool {
     claim.crashes >= suspect_after() && claim.partition_key.is_none()
 }
@@ -46,32 +51,32 @@ fn suspect_after() -> i32 {
     SUSPECT_AFTER
 }
 
-/// The suspects of a node.
+/// The quarantined instances of a node.
 pub(crate) struct Quarantine {
     /// How many steps this node runs at a time, in all queues.
     slots: usize,
     group: Mutex<HashMap<ClaimRef, Member>>,
-    /// How many suspects are being given back.
+    /// How many quarantined instances are being given back.
     leaving: AtomicUsize,
 }
 
-/// A suspect that runs here.
+/// A quarantined instance that runs here.
 struct Member {
-    /// How many may run together with it, itself among them.
+    /// How many may run together with it, itself included.
     limit: usize,
     since: Instant,
-    /// A member whose claim is lost keeps no place: its step may block its thread for ever.
+    /// A member whose claim is lost frees its place: its step may block its thread forever.
     lost: CancellationToken,
 }
 
-/// The place of a suspect in the group; free again when this is dropped.
+/// A place in the group, free again when this is dropped.
 pub(crate) struct Admitted<'a> {
     suspects: &'a Quarantine,
     claim: ClaimRef,
     crashes: i32,
 }
 
-/// A suspect that is being given back, until this is dropped.
+/// A quarantined instance that is being given back, until this is dropped.
 pub(crate) struct Leaving<'a>(&'a AtomicUsize);
 
 impl Quarantine {
@@ -83,7 +88,7 @@ impl Quarantine {
         }
     }
 
-    /// A place in the group, if there is one for this suspect.
+    /// Takes a place in the group, if there is one for this instance.
     pub(crate) fn admit(&self, claim: &Claim, lost: &CancellationToken) -> Option<Admitted<'_>> {
         let mut group = self.group();
         group.retain(|_, member| !member.lost.is_cancelled());
@@ -108,7 +113,7 @@ impl Quarantine {
         })
     }
 
-    /// How many suspects run together after so many crashes in a row: half of the slots, then half of that.
+    /// Returns how many run together: half of the slots, and half as many after each crash.
     fn limit(&self, crashes: i32) -> usize {
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("suspects-run-one-at-a-time") {
@@ -118,8 +123,10 @@ impl Quarantine {
         self.slots.checked_shr(halvings).unwrap_or(0).max(1)
     }
 
-    /// How long a suspect is given back for while the group is full. It grows with the age of the group: many short
-    /// pauses would keep the store busy, and a long one would outlast the steps that are waited for.
+    /// Returns for how long to give an instance back while the group is full.
+    ///
+    /// The pause grows with the age of the group. Many short pauses would keep the store busy; a
+    /// long one would outlast the steps that the instance waits for.
     pub(crate) fn leave(&self) -> (Duration, Leaving<'_>) {
         self.leaving.fetch_add(1, Ordering::SeqCst);
         let group = self.group();
@@ -136,7 +143,7 @@ impl Quarantine {
 }
 
 impl Admitted<'_> {
-    /// Waits until the suspects that came with this one are given back.
+    /// Waits until the quarantined instances of the same claim call are given back.
     pub(crate) async fn settle(&self) {
         let crashes = u32::try_from(self.crashes - SUSPECT_AFTER + 1).unwrap_or(1);
         tokio::time::sleep(SETTLE.saturating_mul(crashes).min(SETTLE_MAX)).await;

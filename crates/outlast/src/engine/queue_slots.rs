@@ -1,9 +1,11 @@
-//! The slots of one queue on one node, and how far ahead of them claims are taken.
+//! The slots of one queue on one node, and the number of claims that may wait for them.
 //!
-//! A claim is *held* from the answer of the store until its task ends. Meanwhile it waits for a slot, runs in
-//! it, or is being written: a slot is for the user's code alone, so while outcomes are on their way to the disk
-//! others run. How many claims wait for a slot follows the pace of the queue: no more than are started
-//! within a few claims' time, so that nothing waits here that another node could run.
+//! A claim is *held* from the answer of the store until its task ends. Meanwhile it waits for a
+//! slot, runs in it, or has its outcome written. A slot is for user code only, so other steps run
+//! while outcomes are written.
+//!
+//! The number of claims that wait for a slot follows the pace of the queue. It is bounded by what
+//! starts within a few claims' time, so that no claim waits here that another node could run.
 
 use super::run_counters::Waits;
 use crate::hub::Alarm;
@@ -13,33 +15,34 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-/// Claims whose outcomes are being written. With more, the database is behind, and more work does not help it.
+/// The bound on claims whose outcomes are being written. Above it the database is behind, and more
+/// work does not help it.
 const WRITING_MAX: usize = 3_000;
-/// Claims waiting for a slot, in all and for each slot there is: what is more urgent and comes later waits
-/// behind them.
+/// The bounds on claims that wait for a slot: in total and per slot. A more urgent instance that
+/// arrives later waits behind them.
 const WAITING_MAX: usize = 3_000;
 const WAITING_PER_SLOT: usize = 30;
 
-/// A queue, how many of its steps run at a time here, and who wakes its picker.
+/// A queue on this node: its slots, its held claims, and the alarm of its picker.
 pub(crate) struct QueueSlots {
     pub(crate) queue: Arc<str>,
     pub(crate) alarm: Arc<Alarm>,
     slots: Arc<Semaphore>,
     concurrency: usize,
-    /// How many claims may wait for a slot when little is known of the pace.
+    /// How many claims may wait for a slot while the pace is unknown.
     read_ahead: usize,
     held: AtomicUsize,
     running: AtomicUsize,
     writing: AtomicUsize,
-    /// How many steps of new claims have started, ever; it may wrap.
+    /// How many first steps of claims have started since the start of the engine. It may wrap.
     started: AtomicUsize,
-    /// How long those had waited, since it was last recorded.
+    /// How long those steps had waited, since the last flush.
     pub(crate) waits: Waits,
-    /// How many start while a claim is under way.
+    /// How many first steps start while one claim call is under way.
     pace: AtomicUsize,
-    /// Whether the picker is to be woken when there is room.
+    /// Whether to wake the picker when there is room.
     wants_more: AtomicBool,
-    /// Whether there was more to claim than there was room for.
+    /// Whether the queue had more work than there was room for.
     backlog: AtomicBool,
 }
 
@@ -67,13 +70,13 @@ impl QueueSlots {
         }
     }
 
-    /// How many claims to ask for. None while every slot is taken and enough wait for one.
+    /// Returns how many claims to ask for; 0 while all slots are taken and enough claims wait.
     pub(crate) fn room(&self) -> usize {
         let writing = self.writing.load(Ordering::SeqCst);
         let (live, waiting) = (self.live(), self.waiting());
         let pace = self.pace.load(Ordering::SeqCst);
         let ahead = self.ahead(pace);
-        // Half of it before the next is asked for, or claims would be many and small.
+        // Ask for more only when half of them are gone, or claim calls would be many and small.
         let enough = (2 * pace).min(ahead / 2);
         if writing >= WRITING_MAX || (live >= self.concurrency && waiting >= enough) {
             return 0;
@@ -81,26 +84,27 @@ impl QueueSlots {
         (self.concurrency + ahead).saturating_sub(live)
     }
 
-    /// Claims held whose outcomes are not being written.
+    /// Returns the number of held claims whose outcomes are not being written.
     fn live(&self) -> usize {
         let writing = self.writing.load(Ordering::SeqCst);
         self.held.load(Ordering::SeqCst).saturating_sub(writing)
     }
 
-    /// Claims that wait for a slot.
+    /// Returns the number of claims that wait for a slot.
     fn waiting(&self) -> usize {
         self.live()
             .saturating_sub(self.running.load(Ordering::SeqCst))
     }
 
-    /// How many claims may wait for a slot: what starts within four claims' time, so that the next claim is
-    /// back before the last have started.
+    /// Returns how many claims may wait for a slot: as many as start during four claim calls.
+    ///
+    /// The next claim call then returns before the last of them have started.
     fn ahead(&self, pace: usize) -> usize {
         let most = WAITING_MAX.min(WAITING_PER_SLOT * self.concurrency);
         (4 * pace).min(most).max(self.read_ahead)
     }
 
-    /// Whether the queue holds more than could be claimed.
+    /// Sets whether the queue holds more than could be claimed.
     pub(crate) fn set_backlog(&self, backlog: bool) {
         self.backlog.store(backlog, Ordering::SeqCst);
     }
@@ -112,14 +116,16 @@ impl QueueSlots {
         is_idle.then(|| self.hold())
     }
 
-    /// How many steps of new claims have started, to be compared with an earlier answer.
+    /// Returns how many first steps have started, to compare with an earlier value.
     pub(crate) fn started(&self) -> usize {
         self.started.load(Ordering::SeqCst)
     }
 
-    /// Learns how many claims start while one is asked for: `started` of them did in `interval`, and asking took
-    /// `asking`. As long as that is no more than there are slots, none need wait. A slow moment halves what is
-    /// known, and does not forget it.
+    /// Updates the pace: how many first steps start during one claim call.
+    ///
+    /// `started` steps started during `interval`, and the claim call took `asking`. As long as the
+    /// pace is at most the number of slots, no claim needs to wait. A slow interval halves the
+    /// pace and does not reset it.
     pub(crate) fn learn_pace(&self, started: usize, interval: Duration, asking: Duration) {
         let share = asking.as_secs_f64() / interval.as_secs_f64().max(f64::EPSILON);
         let seen = (started as f64 * share.min(1.0)) as usize;
@@ -128,7 +134,7 @@ impl QueueSlots {
         self.pace.store(seen.max(known / 2), Ordering::SeqCst);
     }
 
-    /// Holds one more claim until the answer is dropped.
+    /// Holds one more claim until the permit is dropped.
     pub(crate) fn hold(self: &Arc<QueueSlots>) -> ClaimPermit {
         self.held.fetch_add(1, Ordering::SeqCst);
         ClaimPermit {
@@ -136,13 +142,13 @@ impl QueueSlots {
         }
     }
 
-    /// A slot, if one is free.
+    /// Takes a slot, if one is free.
     pub(crate) fn try_slot(self: &Arc<QueueSlots>) -> Result<Slot, TryAcquireError> {
         let permit = self.slots.clone().try_acquire_owned()?;
         Ok(self.taken(permit))
     }
 
-    /// Waits for a slot, in the order of asking.
+    /// Waits for a slot, in the order of the calls.
     pub(crate) async fn slot(self: &Arc<QueueSlots>) -> Result<Slot, AcquireError> {
         let permit = self.slots.clone().acquire_owned().await?;
         Ok(self.taken(permit))
@@ -158,17 +164,17 @@ impl QueueSlots {
         }
     }
 
-    /// A new claim's first step starts.
+    /// Counts the first step of a new claim.
     pub(crate) fn note_start(&self) {
         self.started.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether the picker is to be woken when there is room.
+    /// Sets whether to wake the picker when there is room.
     pub(crate) fn set_wants_more(&self, wants_more: bool) {
         self.wants_more.store(wants_more, Ordering::SeqCst);
     }
 
-    /// Wakes the picker once; it says anew what it wants.
+    /// Wakes the picker once. The picker sets the flag again when it wants more.
     fn ring_if_there_is_room(&self) {
         if self.wants_more.load(Ordering::SeqCst)
             && self.room() > 0
@@ -178,7 +184,7 @@ impl QueueSlots {
         }
     }
 
-    /// Lets nothing start any more.
+    /// Stops handing out slots.
     pub(crate) fn close(&self) {
         self.slots.close();
     }
@@ -191,9 +197,10 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// The step has run, and its outcome is being written until the answer is dropped. The slot is free for
-    /// others meanwhile; but a task that goes on with its claim keeps it while there is nobody else, so
-    /// that nobody who comes later goes before its next step.
+    /// Turns the slot into a permit for the time in which the outcome is written.
+    ///
+    /// The slot is free for other steps meanwhile. A task that keeps its claim also keeps the slot
+    /// while no other task waits for it. Then a later claim cannot overtake its next step.
     pub(crate) fn into_commit_permit(self, goes_on: bool) -> CommitPermit {
         let others =
             self.queue_slots.waiting() > 0 || self.queue_slots.backlog.load(Ordering::SeqCst);
@@ -221,14 +228,14 @@ impl Drop for Slot {
     }
 }
 
-/// An outcome on its way, in the slot of its step or aside.
+/// An outcome that is being written, with or without the slot of its step.
 pub(crate) struct CommitPermit {
     slot: Option<Slot>,
     aside: Option<Arc<QueueSlots>>,
 }
 
 impl CommitPermit {
-    /// The slot, if it was kept.
+    /// Returns the slot, if it was kept.
     pub(crate) fn into_slot(mut self) -> Option<Slot> {
         self.slot.take()
     }
@@ -242,7 +249,7 @@ impl Drop for CommitPermit {
     }
 }
 
-/// A claim's place in its lane.
+/// One held claim, counted in its queue until it is dropped.
 pub(crate) struct ClaimPermit {
     queue_slots: Arc<QueueSlots>,
 }

@@ -1,4 +1,7 @@
-//! Gives back the claims of workers that died.
+//! Gives back the claims of dead workers: workers whose lease expired.
+//!
+//! Nodes with the maintenance role run it. The fence makes a wrong guess harmless: a late commit
+//! changes nothing.
 
 use super::backoff::{Backoff, jittered};
 use super::node::Node;
@@ -8,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Claims given back in one transaction.
+/// The most claims given back in one transaction.
 const BATCH: usize = 1_000;
 
-/// Looks for expired leases. Every node may: they skip what another holds.
+/// Looks for expired leases. Every node may do it: reapers skip rows that another one has locked.
 pub(crate) struct Reaper {
     node: Arc<Node>,
 }
@@ -21,8 +24,10 @@ impl Reaper {
         Reaper { node }
     }
 
-    /// Waits one lease after the start and after any gap: when the database or this node was away, those who
-    /// live have had no chance to renew theirs (docs/protocol.md, defect 16).
+    /// Waits one lease after the start and after any gap.
+    ///
+    /// When the database or this node was away, live workers had no chance to renew their leases
+    /// (docs/protocol.md, defect 16).
     pub(crate) async fn run(self) {
         let lease = self.node.settings.lease;
         let interval = (lease / 4).min(Duration::from_secs(2));
@@ -71,7 +76,7 @@ impl Reaper {
         }
     }
 
-    /// Gives back a batch of what dead workers hold.
+    /// Gives back a batch of claims of dead workers.
     pub(crate) async fn run_once(&self) -> Result<Reaped, Error> {
         let request = ReapRequest {
             max: BATCH,
@@ -86,7 +91,7 @@ impl Reaper {
         hints.ended.extend(&reaped.failed);
         hints.cascades = reaped.cascades;
         self.node.client.hub.publish(self.node.store(), hints);
-        // When others have been told: what was lost runs again before it is reported.
+        // Send the hints first: lost attempts run again before they are reported.
         for (ids, next) in [(&reaped.returned, "retry"), (&reaped.failed, "failed")] {
             for id in ids {
                 self.report(*id, next).await;
@@ -95,8 +100,10 @@ impl Reaper {
         Ok(reaped)
     }
 
-    /// Reports an attempt that has ended with its worker. The row is read for the names of its machine and its step; one
-    /// that another worker has run on meanwhile may tell a later step.
+    /// Reports an attempt that ended with its worker.
+    ///
+    /// The row is read for the names of its machine and step. Another worker may have moved it to
+    /// a later step meanwhile.
     async fn report(&self, id: InstanceId, next: &'static str) {
         let instance = match self.node.store().get(id).await {
             Ok(Some(instance)) => instance,

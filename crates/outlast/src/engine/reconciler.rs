@@ -1,4 +1,7 @@
-//! Looks for what should not exist: joins that miscount, holds that nobody would end.
+//! Looks for inconsistent rows: miscounted joins, and held instances that would stay held.
+//!
+//! Nodes with the maintenance role run it. Each finding is a bug: it is repaired, counted and
+//! logged as an error.
 
 use super::backoff::{Backoff, jittered};
 use super::node::Node;
@@ -7,11 +10,11 @@ use outlast_core::{Error, Hints, InstanceId, ReconcileRequest};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Instances looked at in one transaction.
+/// The most instances checked in one transaction.
 const PAGE: usize = 1_000;
-/// Between two pages: the walk is a background check, not a load.
+/// The pause between two pages: the walk is a background check and must not be a load.
 const PAGE_INTERVAL: Duration = Duration::from_secs(1);
-/// Between two walks.
+/// The pause between two walks.
 const WALK_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Walks through all instances, page by page.
@@ -53,7 +56,7 @@ impl Reconciler {
         }
     }
 
-    /// Looks at one page, and answers where the next one starts.
+    /// Checks one page, and returns where the next one starts.
     pub(crate) async fn run_once(
         &self,
         after: Option<InstanceId>,
@@ -89,7 +92,7 @@ mod tests {
     use tracing::field::{Field, Visit};
     use tracing_subscriber::layer::{Context as LayerContext, Layer, SubscriberExt};
 
-    /// Waits for two others.
+    /// Waits for two children.
     struct Parent;
 
     impl Workflow for Parent {
@@ -136,7 +139,7 @@ mod tests {
         }
     }
 
-    /// What the counter of what was mended says.
+    /// Returns the value of the counter of repaired rows.
     fn mended(stats_flusher: &DebuggingRecorder) -> u64 {
         let counters = stats_flusher.snapshotter().snapshot().into_vec();
         let mended = counters
@@ -185,7 +188,7 @@ mod tests {
                 })
             })
         };
-        // As if ends had been counted wrongly: nobody would wake it.
+        // As if finished children had been miscounted: no event would wake the parent.
         let database = rusqlite::Connection::open(&file).unwrap();
         let miscount =
             "update instances set children_pending = 5, joining_left = '[5]' where id = ?1";

@@ -1,7 +1,7 @@
-//! What has run since it was last recorded, counted in memory.
+//! Counts runs in memory, for the stats flusher to take.
 //!
-//! Every step passes here, so counting is one short lock and a key that owns nothing: machines and steps are known by
-//! name since they were registered.
+//! Every step passes here, so a count takes one short lock and a key that owns nothing. The names
+//! of machines and steps are static since their registration.
 
 use crate::machine::Registered;
 use crate::metrics;
@@ -12,16 +12,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Ways that steps have gone, at most; more than a record takes are not counted.
+/// The most different keys. Keys beyond what one flush takes are not counted.
 const WAYS_MAX: usize = TRAFFIC_MAX;
 
-/// The steps that were run.
+/// The steps that have run since the last flush.
 #[derive(Debug, Default)]
 pub(crate) struct RunCounters {
     ways: Mutex<HashMap<Way, Sums>>,
 }
 
-/// A step, what it came to, and where that led.
+/// A step, its outcome, and the step that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Way {
     machine: &'static str,
@@ -67,7 +67,7 @@ impl RunCounters {
         self.ways().is_empty()
     }
 
-    /// Takes out what was counted, as of this minute.
+    /// Takes the counts out, for this minute.
     pub(crate) fn take(&self, minute: Timestamp) -> Vec<Runs> {
         let taken = std::mem::take(&mut *self.ways());
         let runs = taken.into_iter().map(|(way, sums)| Runs {
@@ -88,7 +88,7 @@ impl RunCounters {
     }
 }
 
-/// The step that follows; empty when none does.
+/// Returns the step that follows; empty when none does.
 fn following(machine: &Registered, step: &'static str, outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Next { step: next, .. }
@@ -112,7 +112,7 @@ impl Waits {
         self.bins[bin].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes out what was counted, as of this minute.
+    /// Takes the counts out, for this minute.
     pub(crate) fn take(&self, queue: &str, minute: Timestamp) -> Vec<Delays> {
         let counts = self.bins.iter().map(|bin| bin.swap(0, Ordering::Relaxed));
         let counts = counts.enumerate().filter(|(_, count)| *count > 0);

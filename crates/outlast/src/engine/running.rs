@@ -1,4 +1,6 @@
-//! A running engine, from its start to its stop.
+//! `Engine`: a running engine, from its start to its stop.
+//!
+//! It owns the tasks of all loops. A stop never waits for a step that blocks its thread.
 
 use super::builder::EngineBuilder;
 use super::cancel_watcher::CancelWatcher;
@@ -33,46 +35,46 @@ use tokio_util::task::TaskTracker;
 
 /// How long the last calls of the loops may take.
 const LAST_CALLS: Duration = Duration::from_secs(5);
-/// How long a step that awaits may take to be dropped when its grace is over.
+/// How long a step that awaits may take to be dropped after its grace.
 const DROPPED_BY: Duration = Duration::from_secs(1);
-/// How long the last words to other nodes may take when an engine stops.
+/// How long the last hints to other nodes may take when an engine stops.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// A running engine. It is also a [`Client`]: insert, signal and wait through it.
 ///
-/// Stop it with [`shutdown`](Engine::shutdown). One that is dropped instead drops its steps where they are:
-/// nothing is lost, they run again elsewhere, at the latest when its lease has ended.
+/// Stop it with [`shutdown`](Engine::shutdown). Dropping it drops its steps where they are.
+/// Nothing is lost: the steps run again on another node, at the latest when the lease has expired.
 #[must_use = "an engine that is dropped stops"]
 pub struct Engine {
     node: Arc<Node>,
     queues: Vec<Arc<QueueSlots>>,
-    /// What the hub knows of, until this engine stops.
+    /// The fast path that the hub uses until this engine stops.
     fast_path: Mutex<Option<Arc<FastPath>>>,
-    /// Pickers and what they started.
+    /// The pickers and the tasks that they started.
     work: TaskTracker,
-    /// Committers, heartbeat and the loops that keep house.
+    /// The committers, the heartbeat and the maintenance loops.
     upkeep: TaskTracker,
     watchdog: Option<WatchdogThread>,
     stats_flusher: Option<Arc<StatsFlusher>>,
-    /// A stop did not end in time; stopping again does not make it so.
+    /// A stop did not end in time. A second stop does not change that.
     late: AtomicBool,
 }
 
 /// How a stop went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped {
-    /// Whether every running step came to its end within the grace. Otherwise the claims of those that did not
-    /// were given back.
+    /// Whether every running step ended within the grace. The claims of the others were given
+    /// back.
     pub in_time: bool,
 }
 
 impl Engine {
-    /// Puts an engine on `store` together.
+    /// Starts to build an engine on `store`.
     pub fn builder(store: impl Store + Inspect) -> EngineBuilder {
         EngineBuilder::new(store)
     }
 
-    /// The engine as a client, to be cloned and handed around.
+    /// Returns the client of the engine, to clone and hand around.
     pub fn client(&self) -> &Client {
         &self.node.client
     }
@@ -158,11 +160,14 @@ impl Engine {
         }
     }
 
-    /// Stops: nothing new is claimed, what was claimed and not started is given back untouched, running steps
-    /// have their [`grace`](EngineBuilder::grace) and are given back after it, the worker is deregistered.
-    /// Nothing of the engine runs when this answers, unless a step blocks its thread: nothing but the end of the
-    /// process stops that, and a runtime that is dropped waits for it, so end with [`std::process::exit`] where
-    /// steps may block. The store stays open.
+    /// Stops the engine; none of its tasks run when this returns, unless a step blocks its thread.
+    ///
+    /// The engine claims nothing new, and gives back claims whose step has not started. Running
+    /// steps get their [`grace`](EngineBuilder::grace); then their claims are given back too. At
+    /// last the worker is deregistered. The store stays open.
+    ///
+    /// Only the end of the process stops a step that blocks its thread. A runtime that is dropped
+    /// waits for that step, so use [`std::process::exit`] where steps may block.
     pub async fn shutdown(&self) -> Stopped {
         let node = &self.node;
         node.stop.working.cancel();
@@ -176,22 +181,23 @@ impl Engine {
         }
         node.stop.grace.cancel();
         self.outwait().await;
-        // With it goes the last outbox, and the committers end.
+        // This drops the last outbox, so the committers end.
         *self.fast_path() = None;
         node.stop.everything.cancel();
         self.upkeep.close();
-        // A store that does not answer must not hold up the stop.
+        // A store that does not answer must not delay the stop.
         let upkeep = tokio::time::timeout(LAST_CALLS, self.upkeep.wait()).await;
         if let Some(stats_flusher) = &self.stats_flusher {
             let _ = tokio::time::timeout(LAST_WORDS, stats_flusher.record()).await;
         }
         self.deregister().await;
-        // What other nodes do not hear they find out.
+        // Other nodes find by polling what these hints would have announced.
         let _ = tokio::time::timeout(LAST_WORDS, node.client.hub.flushed()).await;
         self.end_watchdog();
         if let (Some(watchdog), Ok(())) = (&self.watchdog, upkeep) {
             watchdog.ended().await;
-            // Its thread may have been about to look, and then has given a last task to the runtime.
+            // The thread may have been about to look. Then it has given a last task to the
+            // runtime.
             let _ = tokio::time::timeout(LAST_CALLS, self.upkeep.wait()).await;
         }
         Stopped {
@@ -199,8 +205,10 @@ impl Engine {
         }
     }
 
-    /// Waits for everything that works to end, but not for steps that block their thread: those never do, and hold
-    /// up whatever their thread was to do next. Steps that await have been dropped by now.
+    /// Waits for all work to end, except for steps that block their thread.
+    ///
+    /// Those steps never end, and they hold up the other tasks of their thread. Steps that await
+    /// have been dropped by now.
     async fn outwait(&self) {
         let grace_over = Instant::now();
         while tokio::time::timeout(DROPPED_BY, self.work.wait())
@@ -281,7 +289,9 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// Half as much again, so that slots that come free while a claim is under way have work.
+/// Returns how many claims may wait for a slot: half as many as there are slots.
+///
+/// Slots that come free while a claim is under way then have work.
 fn read_ahead(concurrency: usize) -> usize {
     concurrency / 2
 }

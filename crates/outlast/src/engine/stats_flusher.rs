@@ -1,4 +1,6 @@
-//! Adds what was run here to the store's counts, for people to see.
+//! Adds the run counts of this node to the store, for the dashboard.
+//!
+//! Every engine with the worker role runs it. No decision may depend on these counts.
 
 use super::backoff::jittered;
 use super::node::Node;
@@ -11,10 +13,10 @@ use std::time::Duration;
 
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Takes the counts out of memory every two seconds and records them.
+/// Takes the counts out of memory every two seconds and writes them.
 ///
-/// Nothing depends on them, so little is done for them. Those of a record that failed are dropped: it may have been
-/// written unseen, and to count twice would be worse than not to count. A crash loses those of its last seconds.
+/// The counts of a failed write are dropped. It may have been written without an answer, and a
+/// double count is worse than a missing one. A crash loses the counts of the last seconds.
 pub(crate) struct StatsFlusher {
     node: Arc<Node>,
     queues: Vec<Arc<QueueSlots>>,
@@ -25,7 +27,9 @@ impl StatsFlusher {
         StatsFlusher { node, queues }
     }
 
-    /// What is counted after the last look is left to the end of the stop: by then every step has run.
+    /// Flushes until the engine stops.
+    ///
+    /// The end of the stop flushes the last counts: by then every step has run.
     pub(crate) async fn run(self: Arc<StatsFlusher>) {
         loop {
             tokio::select! {
@@ -37,7 +41,7 @@ impl StatsFlusher {
         }
     }
 
-    /// Records, or leaves it out.
+    /// Flushes once; on an error it drops the counts.
     pub(crate) async fn record(&self) {
         if let Err(error) = self.run_once().await {
             metrics::store_error("stats_flusher");
@@ -45,7 +49,8 @@ impl StatsFlusher {
         }
     }
 
-    /// Records what has been counted since. The minute is the store's: the clocks of nodes may differ.
+    /// Writes the counts since the last flush. The minute is the store's: clocks of nodes may
+    /// differ.
     pub(crate) async fn run_once(&self) -> Result<(), Error> {
         if self.node.run_counters.is_empty()
             && self
@@ -70,7 +75,7 @@ impl StatsFlusher {
     }
 }
 
-/// As many counts as go at once.
+/// Returns as many counts as one call takes.
 fn next_batch(left: &mut RunStats) -> RunStats {
     let runs = left.runs.len().min(TRAFFIC_MAX);
     let delays = left.delays.len().min(TRAFFIC_MAX - runs);

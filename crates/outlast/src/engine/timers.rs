@@ -1,4 +1,7 @@
 //! Wakes waits and joins at their deadline.
+//!
+//! Nodes with the maintenance role run it. The database's clock decides what is due, never the
+//! node's.
 
 use super::backoff::{Backoff, jittered};
 use super::node::Node;
@@ -8,10 +11,10 @@ use outlast_core::{Error, Fired, Hints};
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// Waits woken in one transaction.
+/// The most waits woken in one transaction.
 const BATCH: usize = 1_000;
 
-/// Sleeps until the next deadline, and no longer than the poll interval.
+/// Sleeps until the next deadline, but no longer than the poll interval.
 pub(crate) struct Timers {
     node: Arc<Node>,
     alarm: Arc<Alarm>,

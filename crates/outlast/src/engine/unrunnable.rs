@@ -1,14 +1,16 @@
-//! What keeps this node from running an instance, when others perhaps can: it is asked for less and less often.
+//! The reasons why this node cannot run an instance that another node may be able to run.
+//!
+//! The executor gives such an instance back for a pause that grows with each attempt.
 
 use crate::codec::CodecError;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The first and the longest pause of an instance that is left to others.
+/// The first and the longest pause of an instance that is left to other nodes.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// How many different obstacles are remembered.
+/// How many different reasons are remembered.
 const OBSTACLES_MAX: usize = 1_000;
 
 /// Why this node cannot run an instance.
@@ -16,14 +18,14 @@ const OBSTACLES_MAX: usize = 1_000;
 pub(crate) enum Unrunnable {
     /// This build does not know the step of this machine's version.
     UnknownStep(String, i32, String),
-    /// What it carries is encoded with a key that is not here.
+    /// Its values are encoded with a key that this node lacks.
     UnknownKey(String),
     /// The codec does not work.
     Codec,
 }
 
 impl Unrunnable {
-    /// What is in the way of reading or writing a value.
+    /// Returns why a value cannot be read or written.
     pub(crate) fn of(error: &CodecError) -> Unrunnable {
         match error {
             CodecError::UnknownKey { key } | CodecError::NoCodec { key } => {
@@ -37,15 +39,15 @@ impl Unrunnable {
     }
 }
 
-/// An obstacle that was met.
+/// A reason that was just met.
 pub(crate) struct Met {
-    /// For the first time: worth a word.
+    /// Whether this is the first time, which is worth a log line.
     pub(crate) is_new: bool,
-    /// How long the instance is left alone.
+    /// How long to leave the instance alone.
     pub(crate) pause: Duration,
 }
 
-/// How often each obstacle was in the way of a node.
+/// How often this node has met each reason.
 #[derive(Default)]
 pub(crate) struct Unrunnables(Mutex<HashMap<Unrunnable, u32>>);
 
@@ -62,7 +64,7 @@ impl Unrunnables {
         Met { is_new, pause }
     }
 
-    /// It is out of the way.
+    /// Forgets a reason that no longer applies.
     pub(crate) fn overcome(&self, obstacle: &Unrunnable) {
         self.lock().remove(obstacle);
     }

@@ -1,7 +1,8 @@
-//! Warns of instances that would wait for ever: no live worker runs their machine, or takes from their queue.
+//! Warns of instances that no live worker would run, for lack of their machine or queue.
 //!
-//! An engine that starts looks at its own machines, and an executor at the children that an outcome starts. Both only
-//! warn: a worker that is about to start may serve them. Where this engine serves the machine itself, nothing is asked.
+//! An engine checks its own machines when it starts, and an executor the children of an outcome.
+//! Both only warn: a worker that is about to start may serve them. Machines that this engine
+//! serves itself are not looked up in the store.
 
 use super::node::Node;
 use outlast_core::{Error, NewInstance, Outcome, Worker};
@@ -11,14 +12,14 @@ use std::sync::{Mutex, PoisonError};
 /// How many different warnings are remembered.
 const WARNINGS_MAX: usize = 1_000;
 
-/// Machines, with their version and queue, that a warning was written for.
+/// Machines, with version and queue, that were warned of before.
 #[derive(Default)]
 pub(crate) struct Unserved {
     warned: Mutex<HashSet<(String, i32, String)>>,
 }
 
 impl Unserved {
-    /// Notes a machine; whether it is new here.
+    /// Remembers a machine. Returns whether it is new here.
     fn note(&self, machine: &str, version: i32, queue: &str) -> bool {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         if warned.len() >= WARNINGS_MAX {
@@ -27,7 +28,9 @@ impl Unserved {
         warned.insert((machine.to_owned(), version, queue.to_owned()))
     }
 
-    /// The children of an outcome that this engine does not serve, each kind once and only the first time.
+    /// Returns the children of an outcome that this engine does not serve.
+    ///
+    /// Each kind is returned once, and only the first time.
     pub(crate) fn children<'a>(&self, node: &Node, outcome: &'a Outcome) -> Vec<&'a NewInstance> {
         let (Outcome::FanOut { children, .. } | Outcome::Flow { children, .. }) = outcome else {
             return Vec::new();
@@ -36,7 +39,7 @@ impl Unserved {
         let mut last = None;
         let mut unserved = Vec::new();
         for child in children {
-            // Most are of one kind.
+            // Most children are of one kind.
             if last.replace(kind(child)) != Some(kind(child))
                 && !serves(node, &child.machine, child.version, &child.queue)
                 && self.note(&child.machine, child.version, &child.queue)
@@ -52,7 +55,7 @@ fn serves(node: &Node, machine: &str, version: i32, queue: &str) -> bool {
     node.settings.queues.contains_key(queue) && node.registry.get(machine, version).is_some()
 }
 
-/// Warns of registered machines whose queue neither this engine nor any other live worker serves.
+/// Warns of registered machines whose queue neither this engine nor another live worker serves.
 pub(crate) async fn warn_of_machines(node: &Node) {
     let mut unserved = node.registry.offers();
     unserved.retain(|offer| !node.settings.queues.contains_key(&offer.queue));
@@ -110,7 +113,7 @@ async fn live_workers(node: &Node) -> Result<Vec<Worker>, Error> {
     Ok(alive.collect())
 }
 
-/// Whether one of these workers runs the machine and takes from the queue.
+/// Returns whether one of these workers runs the machine and takes from the queue.
 fn is_run(workers: &[Worker], machine: &str, version: i32, queue: &str) -> bool {
     workers.iter().any(|worker| {
         let mut offers = worker.machines.iter();

@@ -1,12 +1,12 @@
-//! JoinSets instances whose step blocks its thread, since nobody else can.
+//! Fails instances whose step blocks its thread.
 //!
-//! A step that awaits is dropped at its limit of time, where it awaits. One that does not come back from its thread
-//! cannot be dropped, and nothing of its task runs any more, `on_failure` neither. Without this its instance would
-//! execute for as long as the process lives.
+//! A step that awaits is dropped at its time limit. A step that blocks its thread cannot be
+//! dropped. Its task does not run either, so `on_failure` is never called. Without the watchdog
+//! the instance would stay `executing` for as long as the process lives.
 //!
-//! This is the one loop with a thread of its own: a thread that is blocked may have been the one that waited for
-//! sockets and timers for all others, and a runtime that has other threads still stands still until somebody
-//! outside gives it something to do.
+//! This is the only loop with its own thread. The blocked thread may be the one that drives
+//! sockets and timers for all others. A runtime with other threads then stands still until an
+//! outside thread gives it a task.
 
 use super::claims::Running;
 use super::node::Node;
@@ -22,15 +22,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How far past its limit a step counts as blocking: a busy runtime may be late to drop it.
+/// How far past its limit a step counts as blocking. A busy runtime may drop a step late.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Looks for steps that do not come back.
+/// Looks for steps that block their thread.
 pub(crate) struct Watchdog {
     node: Arc<Node>,
 }
 
-/// The thread that looks, until it is told to end.
+/// The thread that looks, until `end` is called.
 pub(crate) struct WatchdogThread {
     thread: Thread,
     over: Arc<AtomicBool>,
@@ -38,13 +38,14 @@ pub(crate) struct WatchdogThread {
 }
 
 impl WatchdogThread {
-    /// JoinSets it. A stop needs it to the last: what stands still does not stop either.
+    /// Stops the thread. Call it at the very end of a stop: a runtime that stands still does not
+    /// stop either.
     pub(crate) fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
         self.thread.unpark();
     }
 
-    /// Waits until it has ended: then all that it has found to do is a task of `upkeep`, and nothing comes after it.
+    /// Waits until the thread has ended. Its last findings are then tasks of `upkeep`.
     pub(crate) async fn ended(&self) {
         self.ended.cancelled().await;
     }
@@ -55,7 +56,7 @@ impl Watchdog {
         Watchdog { node }
     }
 
-    /// Starts the thread. What it finds to do is done in the calling runtime, by a task of `upkeep`.
+    /// Starts the thread. Its findings run in the calling runtime, as tasks of `upkeep`.
     pub(crate) fn start(node: &Arc<Node>, upkeep: &TaskTracker) -> std::io::Result<WatchdogThread> {
         let (node, upkeep, runtime) = (Arc::downgrade(node), upkeep.clone(), Handle::current());
         let over = Arc::new(AtomicBool::new(false));
@@ -76,7 +77,7 @@ impl Watchdog {
     }
 
     fn run(node: &Weak<Node>, upkeep: &TaskTracker, runtime: &Handle, over: &AtomicBool) {
-        // One look at a time: the store may not answer.
+        // One check at a time: the store may not answer.
         let looking = Arc::new(Mutex::new(()));
         loop {
             std::thread::park_timeout(INTERVAL);
@@ -100,13 +101,13 @@ impl Watchdog {
             };
             match upkeep.is_closed() {
                 false => drop(upkeep.spawn_on(look, runtime)),
-                // Only so that the runtime does not stand still while the engine stops.
+                // An empty task keeps the runtime from standing still while the engine stops.
                 true => drop(upkeep.spawn_on(async {}, runtime)),
             }
         }
     }
 
-    /// JoinSets what blocks now.
+    /// Fails the instances whose step blocks now.
     pub(crate) async fn run_once(&self) -> Result<(), Error> {
         for code in self.node.running() {
             if !code.left_behind && code.since.elapsed() > code.limit + PATIENCE {
@@ -116,7 +117,7 @@ impl Watchdog {
         Ok(())
     }
 
-    /// The fence drops what the step returns if it comes back after all.
+    /// Fails the instance. If the step returns after all, the fence drops its outcome.
     async fn end(&self, code: &Running) -> Result<(), Error> {
         let reason = format!(
             "step {} blocks its thread: its limit of {:?} is long past, and only the end of the process can stop it; \

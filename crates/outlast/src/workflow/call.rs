@@ -1,4 +1,4 @@
-//! Calls: what a workflow asks for, alone or as part of a group.
+//! Calls: the requests of a workflow, alone or in a group, and the handles of started children.
 
 use super::flow::Flow;
 use super::group::{Group, ResultShape, WaitPlan};
@@ -14,9 +14,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// Something that a workflow asks for and that comes to a `T`: await it, hand it to [`Flow::all`] or [`Flow::select`].
+/// A call that returns a `T`: await it, or hand it to [`Flow::all`] or [`Flow::select`].
 ///
-/// Nothing happens before that. `K` says what kind of call it is, and with it what more can be said of it.
+/// Nothing happens before that. `K` is the kind of call, which decides the options it has.
 #[must_use = "a call does nothing unless it is awaited, or handed to flow.all(..) or flow.select(..)"]
 pub struct Call<'a, T, K = Plain> {
     pub(super) flow: Flow,
@@ -24,7 +24,7 @@ pub struct Call<'a, T, K = Plain> {
     pub(super) output: PhantomData<fn() -> (T, K)>,
 }
 
-/// A call of which nothing more can be said.
+/// A call without further options.
 #[derive(Debug)]
 pub enum Plain {}
 
@@ -36,7 +36,7 @@ pub enum Activity {}
 #[derive(Debug)]
 pub enum Child {}
 
-/// What a call consists of.
+/// The data of a call.
 pub(super) struct Parts<'a> {
     pub(super) kind: CallKind,
     pub(super) name: String,
@@ -45,7 +45,9 @@ pub(super) struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// What was said of a child can be stored: otherwise the call fails, and not its workflow.
+    /// Checks that the options of a child can be stored.
+    ///
+    /// An invalid option fails the call and not its workflow.
     fn checked(self) -> Result<Self, Invalid> {
         if let Ask::Child(child) = &self.ask {
             child.row.check()?;
@@ -77,33 +79,33 @@ impl<'a, T, K> Call<'a, T, K> {
 }
 
 impl<'a, T: DeserializeOwned + 'static, K> Call<'a, T, K> {
-    /// Waits no longer than this: `None` when the time is up first. What was asked for goes on.
+    /// Waits no longer than `after`: `None` if the time is up first. The call itself continues.
     pub fn timeout(self, after: Duration) -> super::select::Within<Self> {
         let flow = self.flow.clone();
         flow.deadline(after, self)
     }
 }
 
-/// What can be said of children, jobs among them.
+/// The options of children, including jobs.
 macro_rules! child_options {
     ($kind:ty) => {
         impl<T> Call<'_, T, $kind> {
-            /// In this queue instead of the one it is declared for.
+            /// Puts it into this queue. Default: the queue of its definition.
             pub fn queue(self, queue: impl Into<String>) -> Self {
                 self.change_row(|row, _| row.queue = queue.into())
             }
 
-            /// Its rank in the queue; lower is more urgent.
+            /// Sets its priority in the queue; a lower number is more urgent.
             pub fn priority(self, priority: i16) -> Self {
                 self.change_row(|row, _| row.priority = priority)
             }
 
-            /// Never at the same time as others with this key; in order with them.
+            /// Runs it one at a time, and in order, with other instances of this key.
             pub fn partition_key(self, key: impl Into<String>) -> Self {
                 self.change_row(|row, _| row.partition_key = Some(key.into()))
             }
 
-            /// Known by this business key. When somebody else holds it, the call fails.
+            /// Sets its correlation key. The call fails when another instance holds the key.
             pub fn key(self, key: impl Into<String>) -> Self {
                 self.change_row(|row, _| {
                     let scope = outlast_core::Scope::default();
@@ -111,7 +113,7 @@ macro_rules! child_options {
                 })
             }
 
-            /// What becomes of it when this workflow ends before it does; unless said otherwise it goes on.
+            /// Sets what happens to it when this workflow ends first. Default: it continues.
             pub fn on_parent_close(self, policy: ClosePolicy) -> Self {
                 self.change_row(|row, _| row.on_parent_close = policy)
             }
@@ -122,20 +124,25 @@ macro_rules! child_options {
 child_options!(Activity);
 child_options!(Child);
 
-/// How a job is tried, fixed for this call when it is scheduled: a build with other settings tries it as was said then.
+/// How a job is retried, fixed for this call when it is scheduled. A later build with other
+/// settings retries it with these.
 impl<T> Call<'_, T, Activity> {
-    /// How often it is tried at most, instead of [`Job::MAX_ATTEMPTS`](crate::Job::MAX_ATTEMPTS).
+    /// Sets the most attempts. Default: [`Job::MAX_ATTEMPTS`](crate::Job::MAX_ATTEMPTS).
     pub fn max_attempts(self, attempts: u32) -> Self {
         self.retry_policy(|policy| policy.max_attempts = attempts.max(1))
     }
 
-    /// How long one try may take, instead of [`Job::TIMEOUT`](crate::Job::TIMEOUT), which it cannot exceed.
+    /// Sets how long one attempt may take. Default and maximum:
+    /// [`Job::TIMEOUT`](crate::Job::TIMEOUT).
     pub fn attempt_timeout(self, timeout: Duration) -> Self {
         self.retry_policy(|policy| policy.timeout_ms = millis(timeout))
     }
 
-    /// Waits this long after the first try, then `factor` times as long after each, up to `longest`; instead of
-    /// [`Job::backoff`](crate::Job::backoff).
+    /// Sets the pauses between attempts.
+    ///
+    /// The first pause is `first`. Each further one is `factor` times as long, up to `longest`.
+    ///
+    /// Default: [`Job::backoff`](crate::Job::backoff).
     pub fn backoff(self, first: Duration, factor: f64, longest: Duration) -> Self {
         self.retry_policy(|policy| {
             policy.backoff = Some(crate::machine::Doubling {
@@ -164,7 +171,9 @@ fn millis(duration: Duration) -> u64 {
 }
 
 impl<'a, T: DeserializeOwned + 'static> Call<'a, T, Child> {
-    /// Starts it without waiting for it: the answer is there once it is committed, and can be awaited later.
+    /// Starts the child without waiting for its end.
+    ///
+    /// The handle is returned once the start is committed, and can be awaited later.
     pub fn start(self) -> Starting<T> {
         Starting {
             waiting: Waiting::new(self.flow.clone(), WaitKind::Launch),
@@ -174,7 +183,7 @@ impl<'a, T: DeserializeOwned + 'static> Call<'a, T, Child> {
     }
 }
 
-/// A child on its way to be started; await it to get a handle.
+/// A child that is about to be started; await it to get a handle.
 #[must_use = "await it, or the child is not started"]
 pub struct Starting<T> {
     waiting: Waiting,
@@ -203,7 +212,7 @@ impl<T: DeserializeOwned + 'static> Future for Starting<T> {
     }
 }
 
-/// A child that was started: look at it, signal it, await what it comes to.
+/// A started child: inspect it, signal it, or await its result.
 pub struct Started<T> {
     call: i32,
     flow: Flow,
@@ -211,12 +220,12 @@ pub struct Started<T> {
 }
 
 impl<T: DeserializeOwned + 'static> Started<T> {
-    /// The child.
+    /// Returns the child.
     pub fn child(&self) -> ChildRef {
         ChildRef::new(&self.flow, self.call)
     }
 
-    /// Waits for what it comes to: await it, or hand it to [`Flow::all`] or [`Flow::select`].
+    /// Waits for its result: await it, or hand it to [`Flow::all`] or [`Flow::select`].
     pub fn join(&self) -> Joining<T> {
         Joining {
             call: self.call,
@@ -227,7 +236,7 @@ impl<T: DeserializeOwned + 'static> Started<T> {
     }
 }
 
-/// A child that is waited for again; made by [`Started::join`].
+/// A wait for a child that was started before; created by [`Started::join`].
 #[must_use = "await it"]
 pub struct Joining<T> {
     call: i32,
@@ -310,7 +319,7 @@ impl<'a, T: DeserializeOwned + 'static, K> Group for Call<'a, T, K> {
     }
 }
 
-/// The shape of one call, with what is to be run for it.
+/// The shape of one call, with the code to run for it.
 #[doc(hidden)]
 pub struct CallShape<'a, T> {
     work: Option<Work<'a>>,

@@ -1,4 +1,6 @@
-//! Children as their workflow sees them.
+//! `ChildRef`: a child as its workflow sees it, and the messages that the workflow can send to it.
+//!
+//! What it returns comes from the history, so that a replay returns the same.
 
 use super::FlowErrorKind;
 use super::call::Call;
@@ -14,31 +16,36 @@ use outlast_core::{
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display};
 
-/// What came of a [signal to a child](ChildRef::signal). A crash does not change it: a signal that was delivered before the
-/// worker died is `Delivered` when the code is run again, also if the child has consumed it and has ended since.
+/// The result of a [signal to a child](ChildRef::signal).
+///
+/// A crash does not change it. A signal that was delivered before the worker died is `Delivered`
+/// when the code runs again. That holds even if the child has consumed it and has ended since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChildSignalAnswer {
-    /// The signal is in the inbox of the child, or was.
+    /// The signal is or was in the inbox of the child.
     Delivered,
-    /// The child has ended: nothing would ever read the signal.
+    /// The child has ended and would never read the signal.
     NoTarget,
-    /// The child holds as many unconsumed signals as it may.
+    /// The child already holds as many unconsumed signals as it may.
     InboxFull,
 }
 
-/// What came of [asking a child to end](ChildRef::cancel). A crash does not change it: a child that was asked before the
-/// worker died was `Requested` to end when the code is run again, also if the child has ended since.
+/// The result of a [cancel of a child](ChildRef::cancel).
+///
+/// A crash does not change it. A child that was asked to end before the worker died is `Requested`
+/// when the code runs again. That holds even if the child has ended since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChildCancelAnswer {
-    /// The child is asked to end: by this call, or by another request that came before its end.
+    /// The child was asked to end, by this call or by an earlier request before its end.
     Requested,
-    /// The child is cancelled: it still waited for a place in the window of its group, so nothing of it has run.
+    /// The child is cancelled. It still waited for a place in the window of its group, so none of
+    /// its code has run.
     NeverStarted,
-    /// The code knows that the child has ended, or the child has ended without being asked to.
+    /// The code knows that the child has ended, or the child ended without being asked to.
     AlreadyEnded,
-    /// An operator has removed the child.
+    /// An operator has deleted the child.
     NotFound,
 }
 
@@ -57,31 +64,36 @@ impl ChildRef {
         }
     }
 
-    /// The call that started it: given once, kept over runs of the child and of this workflow's code.
+    /// Returns the number of the call that started it.
+    ///
+    /// It stays the same over runs of the child and replays of this workflow.
     pub fn call(&self) -> i32 {
         self.call
     }
 
-    /// The child; `None` before the history has it. That is once it was started with [`start_child`](Flow::start_child), or
-    /// was waited for alone; in a group, once it has ended or has begun another run. It stays the same over runs of the child.
+    /// Returns the child; `None` before the history has it.
+    ///
+    /// The history has a child once [`start_child`](Flow::start_child) has started it, or once it
+    /// was awaited alone. A child of a group is in it once it has ended or begun another run. The
+    /// id stays the same over runs of the child.
     pub fn id(&self) -> Option<InstanceId> {
         self.flow.lock().call(self.call).link().child
     }
 
-    /// Its newest run that this workflow has seen; `None` before it was seen.
+    /// Returns its newest run that this workflow has seen; `None` before.
     pub fn run(&self) -> Option<i32> {
         let run = self.flow.lock().call(self.call).link().run;
         (run > 0).then_some(run)
     }
 
-    /// Its workflow or machine.
+    /// Returns its workflow or machine.
     pub fn machine(&self) -> String {
         let runtime = self.flow.lock();
         let row = runtime.call(self.call).row();
         row.map(|row| row.machine.clone()).unwrap_or_default()
     }
 
-    /// How it ended, if this workflow has seen that.
+    /// Returns how it ended, if this workflow has seen that.
     pub fn status(&self) -> Option<Status> {
         let runtime = self.flow.lock();
         let end = runtime.call(self.call).end.as_ref()?;
@@ -94,12 +106,13 @@ impl ChildRef {
         })
     }
 
-    /// What becomes of it when this workflow ends before it does.
+    /// Returns what happens to it when this workflow ends first.
     pub fn on_parent_close(&self) -> ClosePolicy {
         self.flow.lock().policy_of(self.call)
     }
 
-    /// Sends it a signal: await it. It arrives once, however often the workflow is run again.
+    /// Sends it a signal: await it. The signal arrives once, however often the workflow runs
+    /// again.
     pub fn signal<S: Signal>(&self, signal: S) -> Call<'static, ChildSignalAnswer> {
         let payload = signal.payload();
         self.tell(S::NAME, move |client, child, key| async move {
@@ -109,7 +122,7 @@ impl ChildRef {
             let answers = client.signal_rows(vec![message]).await;
             let answers = answers.map_err(|error| error.to_string())?;
             Ok(match answers.first() {
-                // The key is this call's own: a try before this one has delivered it.
+                // Only this call uses the key, so an earlier attempt has delivered the signal.
                 Some(Delivery::Delivered { .. } | Delivery::Duplicate { .. }) => {
                     ChildSignalAnswer::Delivered
                 }
@@ -123,7 +136,7 @@ impl ChildRef {
     pub fn cancel(&self, reason: impl Display) -> Call<'static, ChildCancelAnswer> {
         let parent = self.flow.id();
         let note = Note::by(format!("parent {parent}")).because(reason.to_string());
-        // Seen when the call is made, so that it is the same whenever the code is run again.
+        // Read when the call is made, so that the value is the same whenever the code runs again.
         let knows_end = self.status().is_some();
         self.tell("cancel", move |client, child, _| async move {
             let answer = client.cancel(child, note.clone()).await;
@@ -139,7 +152,7 @@ impl ChildRef {
         })
     }
 
-    /// Something that is sent to the child, as a call that is recorded.
+    /// Creates a recorded call that sends a message to the child.
     fn tell<T, F, Fut>(&self, name: &str, send: F) -> Call<'static, T>
     where
         T: Serialize + Send,
@@ -147,7 +160,7 @@ impl ChildRef {
         Fut: Future<Output = Result<T, String>> + Send + 'static,
     {
         let (flow, call) = (self.flow.clone(), self.call);
-        // Drawn when the call is made, so that it is the same whenever the code is run again.
+        // Drawn when the call is made, so that the key is the same whenever the code runs again.
         let key = format!("flow:{}:{}", flow.id(), flow.uuid());
         let work = Work::new(move || async move {
             let failed = |error: String| Failed {
@@ -167,8 +180,9 @@ impl ChildRef {
     }
 }
 
-/// What a child that has ended was told before. A worker may have asked it to end and died before that was recorded: the row
-/// keeps the request.
+/// Returns how a finished child had been asked to end before, if it was.
+///
+/// A worker may have asked it and died before that was recorded. The row keeps the request.
 async fn asked_before(
     client: &Client,
     child: InstanceId,
@@ -182,7 +196,7 @@ async fn asked_before(
     if outlast_core::mutant::is("answer-of-a-cancel-goes-by-the-crash") {
         return Ok(ChildCancelAnswer::AlreadyEnded);
     }
-    // A child that is ended at once never has the request on its row.
+    // A held child is cancelled at once, so its row never has the request.
     let was_held = row.status == Status::Cancelled && row.last_error == Some(note.cancellation());
     Ok(match row.cancel {
         Some(_) => ChildCancelAnswer::Requested,
@@ -191,7 +205,7 @@ async fn asked_before(
     })
 }
 
-/// The child of a call: as the history knows it, or, as long as that has not seen it, as the store does.
+/// Finds the child of a call: in the history, or in the store if the history has not seen it.
 async fn find(flow: &Flow, client: &Client, call: i32) -> Result<InstanceId, String> {
     let (round, position) = {
         let runtime = flow.lock();

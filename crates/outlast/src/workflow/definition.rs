@@ -1,4 +1,6 @@
-//! What a workflow is, and how one is started.
+//! The `Workflow` trait, and `Run`, which creates an instance of a workflow.
+//!
+//! A workflow is stored as a machine with one step. The engine never runs that machine directly.
 
 use super::{Flow, FlowError};
 use crate::machine::{Context, Key, Machine, New, StepError, StepResult};
@@ -8,53 +10,58 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// What a workflow returns.
+/// The result of a workflow.
 pub type FlowResult<T> = Result<T, FlowError>;
 
 /// A workflow: one `async` function whose calls of [`Flow`] are durable.
 ///
-/// The value itself holds what the function needs: clients, pools, settings.
+/// The value itself holds the resources of the function: clients, pools, settings.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no workflow",
     label = "implement `outlast::Workflow` for it"
 )]
 pub trait Workflow: Sized + Send + Sync + 'static {
-    /// What instances of it are called in the database, the API and the dashboard. It never changes once there are
-    /// instances. Workflows and machines share their names.
+    /// The name of the workflow in the database, the API and the dashboard.
+    ///
+    /// Never change it once there are instances. Workflows and machines share one set of names.
     const NAME: &'static str;
 
-    /// Which form of the workflow this is; see [`Machine::VERSION`]. Small changes under running instances are
-    /// [`Flow::version`]'s to tell apart.
+    /// The version of the workflow; see [`Machine::VERSION`].
+    ///
+    /// Use [`Flow::version`] for small changes under running instances.
     const VERSION: i32 = 1;
 
-    /// The queue its instances wait in, unless [`New::queue`] says otherwise.
+    /// The queue of its instances, unless [`New::queue`] sets another.
     const QUEUE: &'static str = "default";
 
-    /// How long one [`step`](Flow::step) may take. Then it is dropped where it awaits, and has failed.
+    /// How long one [`step`](Flow::step) may take. After that it is dropped while it awaits, and
+    /// has failed.
     const STEP_TIMEOUT: Duration = Duration::from_secs(300);
 
-    /// What it starts with.
+    /// The input of the workflow.
     type Input: Serialize + DeserializeOwned + Send + 'static;
 
-    /// What it leads to.
+    /// The result of the workflow.
     type Output: Serialize + DeserializeOwned + Send + 'static;
 
-    /// Runs it. After a crash, a deploy or a wait this is called again from the start, and every call of `flow` that was
-    /// answered before is given the same answer; so between those calls it does nothing but compute. What has effects or
-    /// asks the world is in [`Flow::step`] or in an [activity](Flow::activity).
+    /// Runs the workflow.
+    ///
+    /// After a crash, a deploy or a wait this is called again from the start. Every call of `flow`
+    /// that was answered before returns the same answer. So the code between those calls may only
+    /// compute. Effects and queries belong in [`Flow::step`] or in an [activity](Flow::activity).
     fn run(
         &self,
         flow: Flow,
         input: Self::Input,
     ) -> impl Future<Output = FlowResult<Self::Output>> + Send;
 
-    /// The instance of this workflow that holds the correlation key `key`: an address for signals.
+    /// Returns an address for signals: the instance of this workflow that holds `key`.
     fn key(key: impl Into<String>) -> Key<Running<Self>> {
         <Running<Self> as Machine>::key(key)
     }
 }
 
-/// An instance of workflow `W` that starts with `input`.
+/// Creates an instance of workflow `W` with this input.
 ///
 /// ```
 /// # use outlast::prelude::*;
@@ -68,7 +75,9 @@ pub fn Run<W: Workflow>(input: W::Input) -> New<Running<W>> {
     New::<Running<W>>(Begin::Run(input))
 }
 
-/// A workflow as the machine it is: one step, whose state is the input. Ids and keys of its instances carry it.
+/// A workflow as a machine with one step, whose state is the input.
+///
+/// Ids and keys of its instances carry this type.
 pub struct Running<W>(PhantomData<fn() -> W>);
 
 impl<W> Running<W> {
@@ -81,7 +90,7 @@ impl<W> Running<W> {
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 pub enum Begin<I> {
-    /// Run it: [`WORKFLOW_STEP`](outlast_core::WORKFLOW_STEP).
+    /// The only step: [`WORKFLOW_STEP`](outlast_core::WORKFLOW_STEP).
     Run(I),
 }
 
@@ -91,8 +100,8 @@ impl<I> fmt::Debug for Begin<I> {
     }
 }
 
-/// It says what the instances are. They are run by what [`EngineBuilder::workflow`](crate::EngineBuilder::workflow)
-/// registers, never by this.
+/// Describes the instances. The engine runs them with what
+/// [`EngineBuilder::workflow`](crate::EngineBuilder::workflow) registers, never with this.
 #[diagnostic::do_not_recommend]
 impl<W: Workflow> Machine for Running<W> {
     const NAME: &'static str = W::NAME;

@@ -1,12 +1,14 @@
-//! What goes wrong in a workflow.
+//! `FlowError`: the error of a workflow and of its calls.
 
 use super::replay::events::{Ended, Failed};
 use outlast_core::{InstanceId, Invalid, Json};
 use std::error::Error;
 use std::fmt;
 
-/// The error of a workflow, and what a call of [`Flow`](super::Flow) fails with. `?` makes one of any error, of
-/// `anyhow::Error`, of `Box<dyn Error + Send + Sync>` and of a text. Its text has the causes too.
+/// The error of a workflow and of a failed call of [`Flow`](super::Flow).
+///
+/// `?` converts any error, `anyhow::Error`, `Box<dyn Error + Send + Sync>` and texts into it. Its
+/// text includes the causes.
 ///
 /// ```
 /// use outlast::prelude::*;
@@ -30,26 +32,28 @@ use std::fmt;
 /// assert_eq!(error.to_string(), "order 7: no such order");
 /// ```
 ///
-/// A `Box<dyn Error>` without `Send + Sync` does not become one: an error may travel to another thread. Make it a text,
-/// `.map_err(|error| error.to_string())?`, or add the bounds.
+/// A `Box<dyn Error>` without `Send + Sync` is not converted, because an error may move to another
+/// thread. Turn it into a text with `.map_err(|error| error.to_string())?`, or add the bounds.
 ///
-/// It does not implement [`std::error::Error`] itself, so that every error can become one.
+/// It does not implement [`std::error::Error`], so that every error can be converted into it.
 pub struct FlowError {
     kind: FlowErrorKind,
     call: Option<i32>,
     child: Option<InstanceId>,
     source: Box<dyn Error + Send + Sync>,
-    /// What the next run begins with, of [`Flow::continue_as_new`](super::Flow::continue_as_new).
+    /// The input of the next run, from [`Flow::continue_as_new`](super::Flow::continue_as_new).
     renewal: Option<Json>,
-    /// Whether the history has an answer that the code has no type for.
+    /// Whether the history has an answer that does not fit the type in the code.
     is_unreadable: bool,
 }
 
-/// What failed.
+/// The kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FlowErrorKind {
-    /// A [`step`](super::Flow::step): it returned an error, panicked, took too long, or its result cannot be stored.
+    /// A [`step`](super::Flow::step) failed.
+    ///
+    /// It returned an error, panicked, took too long, or returned a value that cannot be stored.
     Step,
     /// A job that was started as an [activity](super::Flow::activity) has failed.
     ActivityFailed,
@@ -61,18 +65,21 @@ pub enum FlowErrorKind {
     ChildCancelled,
     /// A child was terminated.
     ChildTerminated,
-    /// A child was not started since somebody else held its key, or an operator has removed it.
+    /// A child was not started or is deleted.
+    ///
+    /// Another instance held its key, or an operator has deleted it.
     ChildGone,
-    /// The workflow itself is to end. Calls inside [`Flow::uncancellable`](super::Flow::uncancellable) still work.
+    /// The workflow itself was asked to end. Calls inside
+    /// [`Flow::uncancellable`](super::Flow::uncancellable) still work.
     Cancelled,
-    /// What a call was given or came to cannot be stored.
+    /// The arguments or the result of a call cannot be stored.
     Invalid,
-    /// The workflow's own.
+    /// An error of the workflow's code.
     Other,
 }
 
 impl FlowErrorKind {
-    /// One word for it.
+    /// Returns one word for the kind.
     pub fn as_str(self) -> &'static str {
         match self {
             FlowErrorKind::Step => "step",
@@ -90,7 +97,7 @@ impl FlowErrorKind {
 }
 
 impl FlowError {
-    /// An error from a text, a boxed error, or whatever becomes one.
+    /// Creates an error from a text or from any error.
     pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> FlowError {
         FlowError::with(FlowErrorKind::Other, error)
     }
@@ -133,7 +140,7 @@ impl FlowError {
         }
     }
 
-    /// How a call ended badly, as history has it.
+    /// Creates the error of a failed step from its recorded failure.
     pub(super) fn of_step(call: i32, name: &str, failed: Failed) -> FlowError {
         let kind = match failed.kind.as_str() {
             "invalid" => FlowErrorKind::Invalid,
@@ -164,27 +171,28 @@ impl FlowError {
         }
     }
 
-    /// What failed.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> FlowErrorKind {
         self.kind
     }
 
-    /// Whether the workflow itself is to end.
+    /// Returns whether the workflow itself was asked to end.
     pub fn is_cancelled(&self) -> bool {
         self.kind == FlowErrorKind::Cancelled
     }
 
-    /// The call that failed, as [`ChildRef::call`](super::ChildRef::call) numbers it.
+    /// Returns the call that failed, as [`ChildRef::call`](super::ChildRef::call) numbers it.
     pub fn call(&self) -> Option<i32> {
         self.call
     }
 
-    /// The child that failed.
+    /// Returns the child that failed.
     pub fn child(&self) -> Option<InstanceId> {
         self.child
     }
 
-    /// The error it was made from, to look at by type. One that comes from history is a text.
+    /// Returns the original error if it has this type. An error that comes from the history is a
+    /// text.
     pub fn downcast_ref<E: Error + 'static>(&self) -> Option<&E> {
         self.source.downcast_ref()
     }
@@ -201,7 +209,7 @@ impl FlowError {
     }
 }
 
-/// Any error, a boxed one, an `anyhow::Error`, a text.
+/// Converts any error, a boxed error, an `anyhow::Error` or a text.
 impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for FlowError {
     fn from(error: E) -> FlowError {
         FlowError::new(error)

@@ -1,4 +1,7 @@
-//! What the code of a workflow calls.
+//! `Flow`: the calls that the code of a workflow can make.
+//!
+//! The code of users calls it. It only registers calls: the session decides what is written and
+//! sent.
 
 use super::call::{Activity, Call, Child, Parts, Plain};
 use super::children::ChildRef;
@@ -19,29 +22,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-/// What the code of a workflow calls: each call is durable.
+/// The handle with which the code of a workflow makes durable calls.
 ///
 /// | to | write |
 /// |---|---|
-/// | run something here, and record its result | [`step`](Flow::step) |
+/// | run code here and record its result | [`step`](Flow::step) |
 /// | run a job, with its own retries | [`activity`](Flow::activity) |
-/// | start another workflow, or a machine, and wait for it | [`child`](Flow::child), [`machine`](Flow::machine) |
-/// | start one and wait for it later | [`start_child`](Flow::start_child) |
-/// | wait for several | [`all`](Flow::all) |
-/// | wait for the first of several | [`select`](Flow::select) |
-/// | wait for a while, or no longer than a while | [`sleep`](Flow::sleep), [`deadline`](Flow::deadline) |
+/// | start a workflow or machine and wait | [`child`](Flow::child), [`machine`](Flow::machine) |
+/// | start a workflow and wait later | [`start_child`](Flow::start_child) |
+/// | wait for several calls | [`all`](Flow::all) |
+/// | wait for the first of several calls | [`select`](Flow::select) |
+/// | sleep; bound a wait | [`sleep`](Flow::sleep), [`deadline`](Flow::deadline) |
 /// | wait for a signal | [`signal`](Flow::signal) |
-/// | know the time, draw by chance | [`now`](Flow::now), [`random`](Flow::random), [`uuid`](Flow::uuid) |
+/// | read the time | [`now`](Flow::now) |
+/// | draw random values | [`random`](Flow::random), [`uuid`](Flow::uuid) |
 /// | change the code under running instances | [`version`](Flow::version) |
-/// | begin anew | [`continue_as_new`](Flow::continue_as_new) |
+/// | start again with an empty history | [`continue_as_new`](Flow::continue_as_new) |
 ///
-/// Clones are cheap and are the same flow.
+/// Clones are cheap and refer to the same flow.
 #[derive(Clone)]
 pub struct Flow(Arc<Shared>);
 
 struct Shared {
     runtime: Mutex<Runtime>,
-    /// For what is sent to children; none where nothing may be sent.
+    /// Sends signals and cancel requests to children; `None` where nothing may be sent.
     client: Option<Client>,
 }
 
@@ -51,7 +55,10 @@ impl Flow {
         Flow(Arc::new(Shared { runtime, client }))
     }
 
-    /// What it guards is whole between any two statements, so a panic elsewhere leaves it usable.
+    /// Locks the runtime, and ignores poisoning.
+    ///
+    /// The guarded value is consistent between any two statements, so a panic elsewhere leaves it
+    /// usable.
     pub(super) fn lock(&self) -> MutexGuard<'_, Runtime> {
         self.0
             .runtime
@@ -63,11 +70,14 @@ impl Flow {
         self.0.client.as_ref()
     }
 
-    /// Runs the closure here and records what it came to before the workflow goes on. It may run again when the worker
-    /// dies before that, so its effects must bear repeating; [`uuid`](Flow::uuid), drawn before, is a key for that.
+    /// Runs the closure here and records its result before the workflow continues.
     ///
-    /// An error, a panic and a time that is up are recorded too, and are the error of this call. What is to be tried again is an
-    /// [activity](Flow::activity). Inside the closure no calls can be made.
+    /// The closure may run again when the worker dies before that, so its effects must be
+    /// idempotent. A [`uuid`](Flow::uuid) drawn before the step is a key for that.
+    ///
+    /// An error, a panic and a timeout are recorded too; the call then returns the error. Use an
+    /// [activity](Flow::activity) for code that should be retried. The closure cannot make calls
+    /// of the flow.
     pub fn step<'a, T, E, F, Fut>(&self, name: &str, closure: F) -> Call<'a, T>
     where
         T: Serialize + DeserializeOwned + 'static,
@@ -101,7 +111,9 @@ impl Flow {
         Call::new(self, parts)
     }
 
-    /// Runs a job as a child on its own queue, with its own retries, limit of time and backoff, fixed when it is scheduled.
+    /// Runs a job as a child on its own queue, with its own retries, time limit and backoff.
+    ///
+    /// These settings are fixed when the job is scheduled.
     pub fn activity<J: Job>(&self, job: J, args: J::Args) -> Call<'static, J::Output, Activity> {
         let _ = job;
         let policy = RetryPolicy::of::<J>();
@@ -119,7 +131,7 @@ impl Flow {
         self.instance(CallKind::Child, M::NAME, NewInstance::try_from(new), None)
     }
 
-    /// Starts another workflow as a child, and goes on with a handle to it once that is committed.
+    /// Starts another workflow as a child, and returns a handle once the start is committed.
     pub fn start_child<W: Workflow>(&self, input: W::Input) -> super::Starting<W::Output> {
         self.child::<W>(input).start()
     }
@@ -140,10 +152,14 @@ impl Flow {
         Call::new(self, parts)
     }
 
-    /// Waits for all of a group: its calls are scheduled in one commit, and their results come in the shape of the group. The first that
-    /// fails is the failure of the group, however many still run; the others go on, unless [`cancel_rest`](All::cancel_rest) is said.
+    /// Waits for all calls of a group, and returns the results in the shape of the group.
     ///
-    /// While a [step](Flow::step) of the group runs, signals and ends of children are not heard; they are when it is over.
+    /// The calls are scheduled in one commit. The group fails with its first failed call, even
+    /// while others still run. The others continue, unless [`cancel_rest`](All::cancel_rest) is
+    /// set.
+    ///
+    /// While a [step](Flow::step) of the group runs, the code receives no signals or results of
+    /// children. It receives them when the step has ended.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -164,16 +180,18 @@ impl Flow {
         All::new(self, group)
     }
 
-    /// Waits for the first of several to end, well or badly. The others go on, unless
-    /// [`cancel_rest`](Select::cancel_rest) is said; a signal that was waited for stays in the inbox.
+    /// Waits for the first of several calls to end, successfully or not.
     ///
-    /// A [step](Flow::step) that is not the first is dropped where it awaits. A timer interrupts it; signals and ends of
-    /// children are heard when no step runs.
+    /// The others continue, unless [`cancel_rest`](Select::cancel_rest) is set. An awaited signal
+    /// that did not win stays in the inbox.
+    ///
+    /// A [step](Flow::step) that does not win is dropped while it awaits. A timer interrupts a
+    /// running step; signals and results of children arrive when no step runs.
     pub fn select<C: Choices>(&self, choices: C) -> Select<C> {
         Select::new(self, choices)
     }
 
-    /// Waits for a while, by the database's clock.
+    /// Waits for a duration, by the database's clock.
     pub fn sleep(&self, duration: Duration) -> Call<'static, (), Plain> {
         let parts = limits::check_delay("timer", duration).map(|()| Parts {
             kind: CallKind::Timer,
@@ -184,13 +202,17 @@ impl Flow {
         Call::new(self, parts)
     }
 
-    /// Waits for a call or a group no longer than this: `None` when the time is up first. What was asked for goes on, unless
-    /// [`cancel_rest`](Within::cancel_rest) is said, here or [of the group](All::cancel_rest).
+    /// Waits for a call or a group, but no longer than `after`: `None` if the time is up first.
+    ///
+    /// The calls continue, unless `cancel_rest` is set [here](Within::cancel_rest) or [on the
+    /// group](All::cancel_rest).
     pub fn deadline<G: Group>(&self, after: Duration, group: G) -> Within<G> {
         Within::new(self, after, group)
     }
 
-    /// Waits for the next signal of this type, in the order of arrival. One that came before is not lost.
+    /// Waits for the next signal of this type, in the order of arrival.
+    ///
+    /// A signal that came earlier is not lost.
     pub fn signal<S: Signal>(&self) -> Call<'static, S, Plain> {
         let parts = limits::check_name("signal", S::NAME).map(|()| Parts {
             kind: CallKind::Signal,
@@ -201,24 +223,29 @@ impl Flow {
         Call::new(self, parts)
     }
 
-    /// The time of the last thing that happened to this workflow, by the database's clock. It is the same whenever the
-    /// workflow is run again.
+    /// Returns the time of the last event of this workflow, by the database's clock.
+    ///
+    /// It is the same whenever the workflow runs again.
     pub fn now(&self) -> SystemTime {
         self.timestamp().into()
     }
 
-    /// As [`now`](Flow::now), as it is stored.
+    /// Returns [`now`](Flow::now) as it is stored.
     pub fn timestamp(&self) -> Timestamp {
         self.lock().tell_now()
     }
 
-    /// A number by chance, the same whenever the workflow is run again; inside a step, another one each time.
+    /// Returns a random number, the same whenever the workflow runs again.
+    ///
+    /// Inside a step it is a new number each time.
     pub fn random(&self) -> u64 {
         self.lock().draw()
     }
 
-    /// A UUID (version 4) by chance, the same whenever the workflow is run again: a key for effects that must not
-    /// happen twice. It is drawn before the step that needs it; inside a step it is another one each time.
+    /// Returns a random UUID (version 4), the same whenever the workflow runs again.
+    ///
+    /// Use it as a key for effects that must not happen twice. Draw it before the step that needs
+    /// it: inside a step it is a new one each time.
     pub fn uuid(&self) -> String {
         let (high, low) = {
             let mut runtime = self.lock();
@@ -236,8 +263,10 @@ impl Flow {
         )
     }
 
-    /// Which form of a change this run has: `min` when it came past here before there was the change, `max` when it comes here
-    /// first now. The answer is recorded and never changes for this run.
+    /// Returns which version of a change this run uses.
+    ///
+    /// A run that passed this place before the change existed gets `min`. A run that reaches it
+    /// first now gets `max`. The answer is recorded and never changes for this run.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -251,20 +280,22 @@ impl Flow {
         self.lock().version(change, min, max)
     }
 
-    /// JoinSets this run and begins another one of the same instance with this input and an empty history: return what it
-    /// gives. Children and signals stay; no policy is applied.
+    /// Ends this run and begins another one of the same instance, with this input and no history.
+    ///
+    /// Return its result from the workflow. Children and signals stay; close policies are not
+    /// applied.
     pub fn continue_as_new<I: Serialize, T>(&self, input: I) -> FlowResult<T> {
         let input =
             Json::of(&input).map_err(|invalid| FlowError::invalid(invalid.within("input")))?;
         Err(FlowError::renewal(input))
     }
 
-    /// An error of this workflow's own, for people to read.
+    /// Creates an error of this workflow, for people to read.
     pub fn fail(&self, reason: impl Display) -> FlowError {
         FlowError::new(reason.to_string())
     }
 
-    /// Runs code whose calls go on working when the workflow is to end: for cleaning up.
+    /// Runs code whose calls still work after the workflow was asked to end: for cleaning up.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -287,28 +318,33 @@ impl Flow {
         }
     }
 
-    /// Whether the workflow was asked to end: its next call that is not shielded says so as an error.
+    /// Returns whether the workflow was asked to end.
+    ///
+    /// The next call outside [`uncancellable`](Flow::uncancellable) then returns an error.
     pub fn is_cancelled(&self) -> bool {
         self.lock().cancel_reason().is_some()
     }
 
-    /// Who asked it to end and why.
+    /// Returns why the workflow was asked to end, and by whom.
     pub fn cancel_reason(&self) -> Option<String> {
         self.lock().cancel_reason().map(str::to_owned)
     }
 
-    /// Whether the history has become long: time to [continue as new](Flow::continue_as_new). At
-    /// [`HISTORY_MAX`](outlast_core::limits::HISTORY_MAX) events the workflow fails.
+    /// Returns whether the history is long: time to [continue as new](Flow::continue_as_new).
+    ///
+    /// The workflow fails at [`HISTORY_MAX`](outlast_core::limits::HISTORY_MAX) events.
     pub fn history_pressure(&self) -> bool {
         self.lock().history_is_long()
     }
 
-    /// How many events this run has up to here: the same whenever the workflow is run again.
+    /// Returns how many events this run has up to here: the same whenever the workflow runs again.
     pub fn history_length(&self) -> usize {
         self.lock().known_events()
     }
 
-    /// The children that this run has started, in the order of the calls; those that are committed.
+    /// Returns the children that this run has started, in the order of the calls.
+    ///
+    /// Only children whose start is committed are included.
     pub fn children(&self) -> Vec<ChildRef> {
         let calls: Vec<i32> = self.lock().children().map(|(call, _)| call).collect();
         calls
@@ -317,22 +353,22 @@ impl Flow {
             .collect()
     }
 
-    /// The last of them.
+    /// Returns the last child that this run has started.
     pub fn last_child(&self) -> Option<ChildRef> {
         self.children().pop()
     }
 
-    /// The instance.
+    /// Returns the id of the instance.
     pub fn id(&self) -> InstanceId {
         self.lock().identity.id
     }
 
-    /// Which run of the instance this is, counted from 1.
+    /// Returns the number of this run of the instance, counted from 1.
     pub fn run(&self) -> i32 {
         self.lock().identity.run
     }
 
-    /// Its correlation key, held or released.
+    /// Returns the correlation key, held or released.
     pub fn key(&self) -> Option<String> {
         self.lock().identity.key.clone()
     }
@@ -367,7 +403,8 @@ impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for StepFailure 
     }
 }
 
-/// Code that is shielded from the cancel of its workflow; made by [`Flow::uncancellable`]. Await it.
+/// Code that a cancel of its workflow does not interrupt; created by [`Flow::uncancellable`].
+/// Await it.
 #[must_use = "await it"]
 pub struct Uncancellable<'a, T> {
     flow: Flow,

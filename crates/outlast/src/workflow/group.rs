@@ -1,4 +1,4 @@
-//! Groups: several calls that are waited for together, in any shape.
+//! Groups: several calls that a workflow waits for together, in any shape.
 
 use super::call::Parts;
 use super::flow::Flow;
@@ -10,20 +10,21 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// What [`Flow::all`] takes: calls, groups, and vectors, arrays and tuples of them, nested as one likes. The results come in the
-/// same shape.
+/// The argument of [`Flow::all`]: calls, groups, and vectors, arrays and tuples of them.
+///
+/// They can be nested. The results have the same shape.
 pub trait Group: Sized {
     /// The results, in the same shape.
     type Output;
-    /// What remembers the shape.
+    /// The type that remembers the shape.
     #[doc(hidden)]
     type ResultShape: ResultShape<Output = Self::Output>;
 
-    /// Takes the calls out of their shape.
+    /// Moves the calls out of their shape into the plan.
     #[doc(hidden)]
     fn spread(self, into: &mut WaitPlan) -> Result<Self::ResultShape, Invalid>;
 
-    /// Takes its window: for a deadline, which becomes the outermost group in its place.
+    /// Takes the window of the group. A deadline needs it, since it becomes the outermost group.
     #[doc(hidden)]
     fn take_window(&mut self) -> Option<u32> {
         None
@@ -35,29 +36,30 @@ pub trait Group: Sized {
 pub trait ResultShape {
     type Output;
 
-    /// How many calls it has.
+    /// Returns how many calls it has.
     fn leaves(&self) -> usize;
 
-    /// Shows what is to be run here, with the place of its call. `at` is the place of the first one.
+    /// Visits the code to run here, with the index of its call. `at` is the index of the first
+    /// call.
     fn each_work(&mut self, at: usize, visit: &mut dyn FnMut(usize, &mut Work<'_>));
 
     /// Puts the results of the calls into the shape, in the order of the calls.
     fn gather(self, next: &mut dyn FnMut() -> FlowResult<Json>) -> FlowResult<Self::Output>;
 }
 
-/// The calls of a group, out of their shape.
+/// The calls of a group, without their shape.
 #[doc(hidden)]
 #[derive(Default)]
 pub struct WaitPlan {
     pub(super) leaves: Vec<WaitCall>,
-    /// Where the leaves of each member of a selection begin.
+    /// The index of the first call of each member of a selection.
     pub(super) members: Vec<usize>,
-    /// How many groups were met.
+    /// How many groups have been added.
     pub(super) groups: usize,
-    /// Those that the next call is in.
+    /// The groups that the next call is in.
     pub(super) path: Vec<usize>,
     pub(super) window: Option<u32>,
-    /// The leaves of each group that cancels the rest.
+    /// The calls of each group that cancels the rest.
     pub(super) cancelled: Vec<Range<usize>>,
 }
 
@@ -72,7 +74,7 @@ impl WaitPlan {
         }));
     }
 
-    /// One call.
+    /// Creates a plan with one call.
     pub(super) fn of(parts: Parts<'_>) -> WaitPlan {
         let mut spread = WaitPlan {
             leaves: Vec::with_capacity(1),
@@ -87,7 +89,7 @@ impl WaitPlan {
         self.leaves.push(WaitCall::Again(call));
     }
 
-    /// Whether it can be started.
+    /// Checks whether all its calls can be started.
     pub(super) fn check(&self) -> Result<(), Invalid> {
         match self.window {
             Some(0) => Err(Invalid::new(
@@ -98,12 +100,12 @@ impl WaitPlan {
         }
     }
 
-    /// What is added from now on is another member of a selection.
+    /// Starts another member of a selection.
     pub(super) fn next_member(&mut self) {
         self.members.push(self.leaves.len());
     }
 
-    /// What `spread` adds is in a group of its own.
+    /// Adds what `spread` adds as a group inside this one.
     pub(super) fn within<T>(
         &mut self,
         spread: impl FnOnce(&mut Self) -> Result<T, Invalid>,
@@ -115,7 +117,9 @@ impl WaitPlan {
         shape
     }
 
-    /// The same, of a group that asks its children to end when nobody waits for them any more, if it says so.
+    /// Does the same for a group that may cancel its children.
+    ///
+    /// If set, its running children are cancelled once the workflow no longer waits for them.
     pub(super) fn within_cancelled<T>(
         &mut self,
         cancel_rest: bool,
@@ -130,7 +134,7 @@ impl WaitPlan {
     }
 }
 
-/// A group that is waited for; made by [`Flow::all`]. Await it, or make it part of another group.
+/// A group of calls; created by [`Flow::all`]. Await it, or make it part of another group.
 #[must_use = "await it"]
 pub struct All<G: Group> {
     waiting: Waiting,
@@ -140,7 +144,7 @@ pub struct All<G: Group> {
     cancel_rest: bool,
 }
 
-// Nothing in it is pinned: what is, is boxed.
+// Nothing in it is pinned in place: pinned futures are boxed.
 impl<G: Group> Unpin for All<G> {}
 
 impl<G: Group> All<G> {
@@ -154,22 +158,27 @@ impl<G: Group> All<G> {
         }
     }
 
-    /// Runs no more than `n` of its children at a time, in their order: the next one starts when one of them has ended.
-    /// It is for the outermost group.
+    /// Runs at most `n` of its children at a time, in their order.
+    ///
+    /// The next child starts when one has ended. Only the outermost group can have a window.
     pub fn window(mut self, n: u32) -> All<G> {
         self.window = Some(n);
         self
     }
 
-    /// Asks its children that still live when nobody waits for it any more to end: one has failed, or a group or a
-    /// selection around it is decided. Otherwise they go on.
+    /// Cancels its running children when the workflow no longer waits for them. Default: they
+    /// continue.
+    ///
+    /// That is the case when one of them has failed, or when an outer group or selection is
+    /// decided.
     pub fn cancel_rest(mut self) -> All<G> {
         self.cancel_rest = true;
         self
     }
 
-    /// Waits no longer than this: `None` when the time is up first. What was asked for goes on, unless
-    /// [`cancel_rest`](All::cancel_rest) is said, before or after this.
+    /// Waits no longer than `after`: `None` if the time is up first.
+    ///
+    /// The calls continue, unless [`cancel_rest`](All::cancel_rest) is set, before or after this.
     pub fn timeout(self, after: std::time::Duration) -> super::select::Within<Self> {
         let flow = self.waiting.flow().clone();
         flow.deadline(after, self)

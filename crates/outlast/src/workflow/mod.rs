@@ -1,8 +1,8 @@
-//! Workflows: one `async` function that starts children and activities, waits for them together, and survives everything.
+//! Workflows: one `async` function that starts children and activities and survives crashes.
 //!
-//! A workflow is an instance like any other, with a history beside it: what its code asked for, and what came of it. When it is
-//! claimed again, after a crash, a deploy or a wait, the code is run from the start and every call is given the answer that the history
-//! has; so it goes on where it was.
+//! A workflow is an instance like any other, with a history beside it. The history records the
+//! calls of the code and their results. After a crash, a deploy or a wait the code runs again from
+//! the start. Every call gets the result that the history has, so the code continues where it was.
 //!
 //! ```
 //! use outlast::prelude::*;
@@ -62,7 +62,7 @@
 //! # }
 //! ```
 //!
-//! [`Workflow`] is what one writes, [`Flow`] what its code calls, [`Run`](fn@Run) how one is started.
+//! Implement [`Workflow`], call [`Flow`] in its code, and start it with [`Run`](fn@Run).
 
 mod call;
 mod children;

@@ -1,4 +1,4 @@
-//! Selections: several calls of which the first to be answered counts.
+//! Selections, where the first answered call wins, and deadlines of calls and groups.
 
 use super::flow::Flow;
 use super::group::{Group, ResultShape, WaitPlan};
@@ -10,9 +10,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// What [`Flow::select`] takes: tuples of two to four calls or groups, or a vector of them.
+/// The argument of [`Flow::select`]: tuples of two to four calls or groups, or a vector of them.
 pub trait Choices: Sized {
-    /// What the first of them came to, and which it was.
+    /// The result of the first one, and which it was.
     type Output;
     #[doc(hidden)]
     type Shapes: ResultShape;
@@ -28,7 +28,7 @@ pub trait Choices: Sized {
     ) -> FlowResult<Self::Output>;
 }
 
-/// A selection; made by [`Flow::select`]. Await it.
+/// A selection; created by [`Flow::select`]. Await it.
 #[must_use = "await it"]
 pub struct Select<C: Choices> {
     waiting: Waiting,
@@ -38,7 +38,7 @@ pub struct Select<C: Choices> {
     cancel_rest: bool,
 }
 
-// Nothing in it is pinned: what is, is boxed.
+// Nothing in it is pinned in place: pinned futures are boxed.
 impl<C: Choices> Unpin for Select<C> {}
 
 impl<C: Choices> Select<C> {
@@ -52,7 +52,7 @@ impl<C: Choices> Select<C> {
         }
     }
 
-    /// Asks the children among the others to end. Otherwise they go on.
+    /// Cancels the children among the others. Default: they continue.
     pub fn cancel_rest(mut self) -> Select<C> {
         self.cancel_rest = true;
         self
@@ -95,7 +95,7 @@ impl<C: Choices> Future for Select<C> {
 }
 
 impl<G: Group> Choices for Vec<G> {
-    /// Which of them it was, and what it came to.
+    /// The index of the first one, and its result.
     type Output = (usize, G::Output);
     type Shapes = Vec<G::ResultShape>;
 
@@ -158,15 +158,15 @@ macro_rules! choices {
 }
 
 choices! {
-    /// Which of two was the first, with what it came to.
+    /// Which of two was first, with its result.
     OneOf2 (A First 0, B Second 1)
-    /// Which of three was the first, with what it came to.
+    /// Which of three was first, with its result.
     OneOf3 (A First 0, B Second 1, C Third 2)
-    /// Which of four was the first, with what it came to.
+    /// Which of four was first, with its result.
     OneOf4 (A First 0, B Second 1, C Third 2, D Fourth 3)
 }
 
-/// Something that is waited for no longer than a while; made by `timeout` and [`Flow::deadline`]. Await it.
+/// A call or group with a deadline; created by `timeout` and [`Flow::deadline`]. Await it.
 #[must_use = "await it"]
 pub struct Within<G: Group> {
     select: Select<(G, super::Call<'static, ()>)>,
@@ -180,7 +180,7 @@ impl<G: Group> Within<G> {
         Within { select }
     }
 
-    /// Asks the children that still live when the time is up to end. Otherwise they go on.
+    /// Cancels the children that still run when the time is up. Default: they continue.
     pub fn cancel_rest(mut self) -> Within<G> {
         self.select = self.select.cancel_rest();
         self
@@ -188,7 +188,7 @@ impl<G: Group> Within<G> {
 }
 
 impl<G: Group> Future for Within<G> {
-    /// `None` when the time was up.
+    /// `None` when the time was up first.
     type Output = FlowResult<Option<G::Output>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

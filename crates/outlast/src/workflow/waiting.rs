@@ -1,5 +1,7 @@
-//! What every awaited call has in common: it is registered once, runs what is to be run here, and is answered by the
-//! history.
+//! Connects an awaited call to the runtime.
+//!
+//! Every future of this API uses it. It registers the call once, runs its code here if it has any,
+//! and returns the answer that the history has.
 
 use super::FlowError;
 use super::FlowResult;
@@ -16,19 +18,19 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Sleep, sleep};
 
-/// Something to be run here, once, when all that led to it is written.
+/// Code to run here, once, when everything that led to it is written.
 #[doc(hidden)]
 pub struct Work<'a> {
-    /// None once it is over.
+    /// `None` once it has ended.
     code: Option<Code<'a>>,
-    /// When its time is up; it is known once it waits for something.
+    /// When its time is up; set once it awaits something.
     limit: Option<Pin<Box<Sleep>>>,
 }
 
 type Code<'a> = Pin<Box<dyn Future<Output = Result<Json, Failed>> + Send + 'a>>;
 
 impl<'a> Work<'a> {
-    /// What `begin` makes.
+    /// Creates the work from a closure that starts the future.
     pub(super) fn new<F, Fut>(begin: F) -> Work<'a>
     where
         F: FnOnce() -> Fut + Send + 'a,
@@ -40,13 +42,13 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// It is over, whatever it would have come to.
+    /// Drops the code, whatever its result would have been.
     fn drop_it(&mut self) {
         self.code = None;
         self.limit = None;
     }
 
-    /// Runs it on, under a limit of time and with panics caught. It has a result once.
+    /// Polls the code under its time limit and catches panics. It returns a result once.
     fn poll(&mut self, limit: Duration, cx: &mut Context<'_>) -> Poll<Result<Json, Failed>> {
         let Some(code) = &mut self.code else {
             return Poll::Pending;
@@ -72,7 +74,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// A unit of calls that the code waits for.
+/// Calls that the code waits for together.
 pub(super) struct Waiting {
     flow: Flow,
     kind: WaitKind,
@@ -96,12 +98,14 @@ impl Waiting {
         &self.flow
     }
 
-    /// Says what is waited for.
+    /// Sets the calls to wait for.
     pub(super) fn ask(&mut self, spread: WaitPlan) {
         self.asked = Some(spread);
     }
 
-    /// Waits for the answer. It is handed out by `result` and `failure`; the error here is the cancel of the workflow.
+    /// Waits for the answer. The error here is the cancel of the workflow.
+    ///
+    /// `take`, `gather` and `failure` return the answer itself.
     pub(super) fn poll(
         &mut self,
         shape: &mut impl ResultShape,
@@ -153,7 +157,7 @@ impl Waiting {
         }
     }
 
-    /// Runs on what is to be run here. Its result is written before the code hears of it.
+    /// Polls the code to run here. Its result is written before the workflow's code receives it.
     fn run_works(&self, wait: usize, shape: &mut impl ResultShape) {
         let (waker, handle, limit) = {
             let runtime = self.flow.lock();
@@ -166,7 +170,7 @@ impl Waiting {
         let (Some(waker), Some(handle)) = (waker, handle) else {
             return;
         };
-        // The code of a workflow is kept away from the runtime; the code of a step is not.
+        // The code of a workflow runs outside the runtime. The code of a step runs inside it.
         let _within = handle.enter();
         let mut cx = Context::from_waker(&waker);
         shape.each_work(0, &mut |leaf, work| {
@@ -188,21 +192,21 @@ impl Waiting {
         });
     }
 
-    /// The call at this place of it.
+    /// Returns the call at this index.
     pub(super) fn leaf(&self, place: usize) -> Option<i32> {
         let runtime = self.flow.lock();
         let leaves = self.wait.map(|wait| &runtime.waits[wait].leaves);
         leaves.and_then(|leaves| leaves.get(place).copied())
     }
 
-    /// How a group or a selection came to its end.
+    /// Returns how a group or a selection was decided.
     pub(super) fn resolved(&self) -> Option<Resolved> {
         let runtime = self.flow.lock();
         self.wait
             .and_then(|wait| runtime.waits[wait].resolved().cloned())
     }
 
-    /// The place of the first leaf of a member.
+    /// Returns the index of the first call of a member.
     pub(super) fn first_leaf(&self, member: usize) -> usize {
         let runtime = self.flow.lock();
         let combinator = self
@@ -211,13 +215,16 @@ impl Waiting {
         combinator.map_or(0, |it| it.members[member])
     }
 
-    /// What its one leaf came to, by type.
+    /// Returns the result of its only call, by type.
     pub(super) fn take<T: DeserializeOwned>(&self) -> Poll<FlowResult<T>> {
         self.gather(0, |next| decode(&next()?))
     }
 
-    /// What the leaves came to from a place on, as `gather` puts it together. An answer that the code has no type for blocks
-    /// it, as any other difference to its history does. What is in a signal is its sender's, and an error of the call.
+    /// Returns the results of the calls from an index on, as `gather` combines them.
+    ///
+    /// A result that does not fit the type in the code blocks the workflow, as any other mismatch
+    /// with the history does. The exception is a signal: its sender chose the payload, so it is an
+    /// error of the call.
     pub(super) fn gather<T>(
         &self,
         first: usize,
@@ -240,7 +247,7 @@ impl Waiting {
         }
     }
 
-    /// The failure of a call.
+    /// Returns the failure of a call.
     pub(super) fn failure<T>(&self, call: i32) -> FlowResult<T> {
         match self.flow.lock().answer(call) {
             Err(error) => Err(error),
@@ -249,7 +256,7 @@ impl Waiting {
     }
 }
 
-/// What the code has dropped nobody waits for any more: a signal that comes for it stays in the inbox.
+/// The code no longer waits for a dropped call. A signal for it stays in the inbox.
 impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(wait) = self.wait {

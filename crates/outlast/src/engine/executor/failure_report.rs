@@ -1,7 +1,7 @@
-//! Failed attempts: each is one line in the log, one count, and the status of its span.
+//! Reports failed attempts: one log line, one count, and the status of the span for each.
 //!
-//! The executor reports when the outcome is written, since only then it is known what happens next, and once for each
-//! attempt, however many things went wrong in it.
+//! The executor reports after the outcome is written, because only then the next action is known.
+//! It reports once per attempt, however many things went wrong in it.
 
 use super::Executor;
 use crate::machine::{Decided, Failure};
@@ -11,27 +11,27 @@ use outlast_core::{BLOCKED, Claim, EventKind, Outcome};
 use std::time::Duration;
 use tracing::Span;
 
-/// What went wrong in an attempt.
+/// A failure in an attempt.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) kind: &'static str,
     pub(super) error: String,
-    /// Whether the text is ours, so that it quotes nothing that the instance carries.
+    /// Whether the engine wrote the text, so that it quotes nothing of the instance.
     pub(super) is_ours: bool,
 }
 
-/// All that went wrong in an attempt, and what follows from it.
+/// All failures of an attempt, and what happens next.
 pub(super) struct Failures {
-    /// The attempt itself.
+    /// The failure of the attempt itself.
     own: Option<(Failed, Next)>,
-    /// Steps that a workflow has run in it.
+    /// The failed steps that a workflow ran in it.
     steps: Vec<(String, Failed)>,
 }
 
 /// What happens next to an instance whose attempt failed: a word for the metric, and a text.
 pub(super) struct Next(&'static str, String);
 
-/// What became of the outcome.
+/// What happened to the outcome.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Written,
@@ -54,7 +54,7 @@ impl Failed {
         Failed::new(failure.kind(), failure.to_string())
     }
 
-    /// One whose text is ours.
+    /// Creates a failure whose text the engine wrote.
     pub(super) fn ours(kind: &'static str, error: String) -> Failed {
         Failed {
             is_ours: true,
@@ -62,7 +62,7 @@ impl Failed {
         }
     }
 
-    /// The same, and what went wrong after it.
+    /// Returns this failure with a second one that followed it.
     pub(super) fn then(self, second: &Failed) -> Failed {
         Failed {
             error: format!("{}; then {}", self.error, second.error),
@@ -73,7 +73,9 @@ impl Failed {
 }
 
 impl Failures {
-    /// What went wrong in the attempt that was decided so, if anything. `failed` is why the outcome is not the step's own.
+    /// Returns the failures of a decided attempt, if any.
+    ///
+    /// `failed` is the reason why the outcome is not the step's own.
     pub(super) fn of(decided: &Decided, failed: Option<Failed>) -> Option<Box<Failures>> {
         let own = failed.or_else(|| reported(&decided.outcome));
         let own = own.map(|failed| (failed, Next::of(&decided.outcome)));
@@ -88,13 +90,13 @@ impl Failures {
         is_any.then(|| Box::new(Failures { own, steps }))
     }
 
-    /// The failure of the attempt itself.
+    /// Returns the failure of the attempt itself.
     pub(super) fn into_own(self) -> Option<Failed> {
         self.own.map(|(failed, _)| failed)
     }
 }
 
-/// The failure that an outcome tells of by itself: what a job or a machine has decided about one.
+/// Returns the failure that an outcome itself reports: a job or a machine decided about it.
 fn reported(outcome: &Outcome) -> Option<Failed> {
     #[cfg(outlast_mutants)]
     if outlast_core::mutant::is("failures-of-jobs-are-not-told") {
@@ -166,7 +168,7 @@ fn handled(then: std::fmt::Arguments<'_>) -> Next {
     Next("handled", format!("handled: {then}"))
 }
 
-/// A pause as people say it.
+/// Formats a pause for people.
 fn seconds(pause: Duration) -> String {
     match pause.subsec_millis() {
         0 => format!("{} s", pause.as_secs()),
@@ -176,7 +178,7 @@ fn seconds(pause: Duration) -> String {
 }
 
 impl Executor {
-    /// Reports what went wrong in an attempt.
+    /// Reports the failures of an attempt.
     pub(super) fn report(&self, claim: &Claim, failures: Option<Box<Failures>>, fate: Fate) {
         let Some(failures) = failures else {
             return;
@@ -191,7 +193,8 @@ impl Executor {
         }
     }
 
-    /// The log has every field itself: the span may be filtered out.
+    /// Reports one failure. The log line repeats every field, because the span may be filtered
+    /// out.
     fn report_one(&self, claim: &Claim, step: &str, failed: &Failed, next: &Next) {
         let Next(word, next) = next;
         metrics::failed(claim.machine.clone(), step.to_owned(), failed.kind, word);

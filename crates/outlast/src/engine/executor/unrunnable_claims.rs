@@ -1,4 +1,6 @@
-//! Claims that are not run to their end here: given back, left for others, or lost.
+//! Claims that do not run to their end here: given back, left for other nodes, or lost.
+//!
+//! The executor calls it. It never fails an instance that another node may be able to run.
 
 use super::failure_report::{Failed, Failures};
 use super::user_code::Interrupted;
@@ -11,11 +13,11 @@ use crate::metrics;
 use outlast_core::{Claim, Hints, Outcome, Release, ReleaseAnswer};
 use std::time::Duration;
 
-/// How long an instance is left alone whose history or children could not be asked for.
+/// How long to leave an instance alone when its history or children could not be read.
 const UNANSWERED_PAUSE: Duration = Duration::from_secs(1);
 
 impl Executor {
-    /// A step that this build does not know, perhaps of a newer one: left for who does.
+    /// Leaves a step that this build does not know to a node with a newer build.
     pub(super) async fn leave_unknown_step(&self, claim: &Claim, held: &ClaimGuard) -> Ran {
         let step = (claim.machine.clone(), claim.version, claim.step.clone());
         let met = self
@@ -47,14 +49,16 @@ impl Executor {
         self.release(claim, held, pause, "unknown_step").await
     }
 
-    /// A suspect for which the group has no place.
+    /// Gives back a quarantined instance for which the group has no place.
     pub(super) async fn leave_suspect(&self, claim: &Claim, held: &ClaimGuard) -> Ran {
         let (pause, _leaving) = self.suspects.leave();
         self.release(claim, held, pause, "suspect").await
     }
 
-    /// An instance whose values cannot be read here. With a key that is not here yet it is left for who has it;
-    /// when its state was changed in the database it ends, since nobody ever will read that.
+    /// Handles an instance whose values cannot be read here.
+    ///
+    /// If this node lacks the key, the instance is left to a node that has it. If its state was
+    /// changed in the database, the instance fails: no node can ever read it.
     pub(super) async fn leave_unreadable(
         &self,
         machine: &Registered,
@@ -80,7 +84,7 @@ impl Executor {
         }
     }
 
-    /// Leaves an instance to whoever can read and write what it carries.
+    /// Leaves an instance to a node that can read and write its values.
     pub(super) async fn put_aside(
         &self,
         claim: &Claim,
@@ -97,7 +101,7 @@ impl Executor {
         self.release(claim, held, met.pause, "unreadable").await
     }
 
-    /// User code that was dropped where it awaited has no outcome.
+    /// Handles user code that was dropped while it awaited, and so has no outcome.
     pub(super) async fn interrupted(
         &self,
         by: Interrupted,
@@ -160,8 +164,11 @@ impl Executor {
         }
     }
 
-    /// The claim is not what it was held for. The store may still have the instance as this worker's: a first try
-    /// was written unseen with the claim kept, or a server that took over has forgotten a step. Nobody would run it.
+    /// Drops a claim that is no longer what it was held for.
+    ///
+    /// The store may still show the instance as this worker's. A first attempt may have been
+    /// written without an answer, with the claim kept. Or a server that took over has lost a
+    /// commit. The next check of unknown claims gives it back, or no worker would run it.
     pub(super) fn lose(&self, claim: &Claim, held: &ClaimGuard) -> Ran {
         held.lost.cancel();
         #[cfg(outlast_mutants)]

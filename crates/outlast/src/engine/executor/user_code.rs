@@ -1,4 +1,6 @@
-//! User code: under its limit of time, with panics caught, and `on_failure` asked when it has no outcome of its own.
+//! Runs user code under its time limit, catches panics, and calls `on_failure`.
+//!
+//! The executor calls it. User code never runs inside a transaction.
 
 use super::Executor;
 use super::failure_report::Failed;
@@ -11,19 +13,19 @@ use outlast_core::Outcome;
 use std::panic::AssertUnwindSafe;
 use tokio::time::Instant;
 
-/// Why user code was dropped before it came to an outcome.
+/// Why user code was dropped before it had an outcome.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Interrupted {
-    /// The grace of a stop ran out.
+    /// The grace of a stop is over.
     GraceOver,
-    /// The claim of this machine's instance is no longer this worker's: whatever it came to would be dropped.
+    /// The claim of this machine's instance is lost: its outcome would be dropped.
     Lost(&'static str),
-    /// The store did not answer what the code has to know.
+    /// The store did not return values that the code needs.
     Unanswered,
 }
 
 impl Executor {
-    /// Runs the step, or asks the machine about a cancel, and asks `on_failure` when that has no outcome of its own.
+    /// Runs the step or the cancel handler, and calls `on_failure` if that has no outcome.
     pub(super) async fn decide(
         &self,
         machine: &Registered,
@@ -39,7 +41,7 @@ impl Executor {
                 let failed = Failed::new("fatal", reason.clone());
                 Ok((Decided::of(Outcome::Fail { reason }), Some(failed)))
             }
-            // Serde quotes the state, which no log may have.
+            // Serde quotes the state, which must not appear in any log.
             Err(Trouble::Undecodable(reason)) => {
                 let text = "its state does not decode; the error of the instance says why";
                 let failed = Failed::ours("fatal", text.into());
@@ -81,8 +83,10 @@ impl Executor {
         })
     }
 
-    /// User code under its limit of time, with panics caught; encoding its outcome is part of it. It is dropped where
-    /// it awaits when nothing would come of it any more, and not even begun when that is known before.
+    /// Runs user code under its time limit and catches panics; encoding the outcome is included.
+    ///
+    /// The code is dropped while it awaits when its outcome can no longer be used. It is not
+    /// started when that is known before.
     pub(super) async fn guarded(
         &self,
         machine: &Registered,

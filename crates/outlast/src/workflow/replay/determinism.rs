@@ -1,41 +1,47 @@
-//! Where the code of a workflow runs: in nobody's runtime, so that what is not durable is noticed.
+//! Polls the code of a workflow outside of any runtime, to detect awaits that are not durable.
 //!
-//! A workflow that awaits a socket, a timer of the runtime or a task would be answered differently when it is run again.
-//! Whoever waits keeps the waker it was given; so a waker that was kept when the code comes back tells that something foreign is
-//! awaited. Combinators like `FuturesUnordered` keep it too, for the calls in them. They let go of it when these calls are woken,
-//! so all calls are woken before that is looked at. Tasks that the code spawns belong to the runtime it believes to be in: one of its own, which never runs anything.
+//! The session polls all code through it.
+//!
+//! A workflow that awaits a socket, a timer of the runtime or a task would get another answer in a
+//! replay. A pending future keeps the waker it was polled with. So a waker that is kept after the
+//! poll means that a foreign future is awaited.
+//!
+//! Combinators like `FuturesUnordered` keep the waker too, for the calls in them. They release it
+//! when these calls are woken, so all calls are woken before the check.
+//!
+//! Tasks that the code spawns go to a runtime that never runs anything.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use tokio::runtime::{Builder, Runtime};
 
-/// Traps that nobody is in, for as many threads as run workflows at a time.
+/// Idle sandboxes, at most one for each thread that runs workflows.
 static IDLE: Mutex<Vec<Sandbox>> = Mutex::new(Vec::new());
 
-/// Where code is run.
+/// The waker and the runtime in which code is polled.
 struct Sandbox {
-    /// A runtime that nobody runs.
+    /// A runtime that never runs.
     runtime: Runtime,
     unheard: Arc<Unheard>,
     waker: Waker,
 }
 
-/// What the code did that no workflow may.
+/// A forbidden action of the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::workflow) enum Violation {
-    /// It awaits something that is not durable.
+    /// The code awaits a future that is not durable.
     Awaits,
-    /// It has spawned a task.
+    /// The code has spawned a task.
     Spawns,
 }
 
-/// Polls of code that wakes itself while it is polled, after which it is taken for code that waits for
-/// something else. `FuturesUnordered` wakes itself once for each time it has polled all it has.
+/// The most polls in a row of code that wakes itself. After that it counts as waiting for a
+/// foreign future. `FuturesUnordered` wakes itself once each time it has polled all its futures.
 const POLLS_MAX: usize = 1_000;
 
-/// Nobody is woken: the code is run on when something of it is answered. Code that wakes itself while it is
-/// polled has only yielded, and is polled again.
+/// A waker that wakes nothing: the session polls the code when one of its calls is answered. Code
+/// that wakes itself during a poll has only yielded, and is polled again.
 #[derive(Default)]
 struct Unheard {
     was_woken: AtomicBool,
@@ -47,8 +53,9 @@ impl Wake for Unheard {
     }
 }
 
-/// Runs the code until it waits or is over, and tells what it did that it may not. `wake_calls` wakes the durable calls
-/// that the code waits for.
+/// Polls the code until it waits or ends, and returns its violation, if any.
+///
+/// `wake_calls` wakes the durable calls that the code waits for.
 pub(in crate::workflow) fn poll<T>(
     code: impl FnMut(&mut Context<'_>) -> Poll<T>,
     wake_calls: impl FnOnce(),
@@ -64,7 +71,7 @@ pub(in crate::workflow) fn poll<T>(
     };
     wake_calls();
     if sandbox.runtime.metrics().num_alive_tasks() > 0 {
-        // Its tasks go with it.
+        // Dropping the runtime drops its tasks.
         sandbox.runtime.shutdown_background();
         return (polled, Some(Violation::Spawns));
     }
@@ -75,7 +82,7 @@ pub(in crate::workflow) fn poll<T>(
 }
 
 impl Sandbox {
-    /// Polls code until it waits or is over.
+    /// Polls code until it waits or ends.
     fn poll<T>(
         mut code: impl FnMut(&mut Context<'_>) -> Poll<T>,
         unheard: &Unheard,
@@ -93,7 +100,8 @@ impl Sandbox {
         polled
     }
 
-    /// One of one's own; none when the system gives none, which costs the check and nothing else.
+    /// Takes or creates a sandbox; `None` when the system cannot create a runtime. Then only the
+    /// check is skipped.
     fn take() -> Option<Sandbox> {
         let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
         idle.or_else(|| {
@@ -108,9 +116,9 @@ impl Sandbox {
         })
     }
 
-    /// Whether somebody has kept the waker. Then whoever comes next has another one.
+    /// Replaces the waker if the code has kept it, and returns whether it had.
     fn renew_if_kept(&mut self) -> bool {
-        // Ours, and the one in our waker.
+        // Two references are ours: this one and the one in our waker.
         let is_kept = Arc::strong_count(&self.unheard) > 2;
         if is_kept {
             self.unheard = Arc::<Unheard>::default();
@@ -133,7 +141,7 @@ mod tests {
     use std::pin::pin;
     use std::time::Duration;
 
-    /// What running a future once tells of it.
+    /// Returns the violation that one poll of a future shows.
     fn caught(code: impl Future) -> Option<Violation> {
         let mut code = pin!(code);
         let (_, violation) = poll(|cx| code.as_mut().poll(cx), || {});

@@ -1,4 +1,7 @@
-//! What the events of a history carry, and the calls they belong to.
+//! The data of each kind of event, and the kinds of calls that events belong to.
+//!
+//! The session writes these; the session and `view` read them. Old histories must stay readable: a
+//! new field is optional.
 
 use crate::machine::RetryPolicy;
 use crate::workflow::FlowErrorKind;
@@ -12,14 +15,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
 
-/// Of `RunStarted`.
+/// The data of `RunStarted`.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Started {
-    /// What [`Flow::random`](super::Flow::random) goes by.
+    /// The seed of [`Flow::random`](super::Flow::random).
     pub(crate) seed: i64,
 }
 
-/// Of `ActivityScheduled` and `ChildScheduled`.
+/// The data of `ActivityScheduled` and `ChildScheduled`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Scheduled {
     pub(crate) round: i32,
@@ -27,41 +30,41 @@ pub(crate) struct Scheduled {
     pub(crate) machine: String,
     pub(crate) version: i32,
     pub(crate) on_parent_close: ClosePolicy,
-    /// A digest of what it was given.
+    /// A digest of its input.
     pub(crate) input: String,
-    /// The process that has given it that.
+    /// The process that supplied the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) process: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) policy: Option<RetryPolicy>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) group: Option<Place>,
-    /// Whether the code went on once it was started, of a child in no group. Histories from before this was recorded do not
-    /// have it.
+    /// Whether the code continued right after the start, for a child outside of groups. Older
+    /// histories do not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) launched: Option<bool>,
 }
 
-/// Where a call stands in the groups it is in.
+/// The position of a call in its groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Place {
     /// The calls of the groups, from the outermost to the innermost.
     pub(crate) path: Vec<i32>,
-    /// How many leaves the outermost has.
+    /// How many calls the outermost group has.
     pub(crate) size: usize,
-    /// Which of them it is, from 0.
+    /// The index of this call among them, from 0.
     pub(crate) index: usize,
-    /// Whether the outermost is a selection, of which the first counts.
+    /// Whether the outermost group is a selection, where the first member wins.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) select: bool,
-    /// The member of the selection that it belongs to, from 0; a group is one member. Histories from before this was
-    /// recorded do not have it.
+    /// The member of the selection that it belongs to, from 0. A group is one member. Older
+    /// histories do not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) member: Option<usize>,
 }
 
 impl Place {
-    /// Whether the code has the call where the history has it.
+    /// Returns whether the code makes the call at the recorded position.
     pub(crate) fn fits(&self, recorded: &Place) -> bool {
         let is_same_member = recorded.member.is_none() || self.member == recorded.member;
         self.is_beside(recorded)
@@ -69,8 +72,9 @@ impl Place {
             && is_same_member
     }
 
-    /// Whether both are of the same group, of the same kind and size. The oldest histories do not say of a selection that
-    /// it is one.
+    /// Returns whether both are of the same group, with the same kind and size.
+    ///
+    /// The oldest histories do not mark selections.
     pub(crate) fn is_beside(&self, other: &Place) -> bool {
         let group = |it: &Place| (it.path.first().copied(), it.size);
         let knows_kind = |it: &Place| it.select || it.member.is_some();
@@ -99,15 +103,16 @@ impl fmt::Display for Place {
     }
 }
 
-/// Of `GroupAwaited` and `SelectionAwaited`.
+/// The data of `GroupAwaited` and `SelectionAwaited`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Outline {
-    /// How many leaves it has.
+    /// How many calls it has.
     pub(crate) size: usize,
-    /// Their calls in their order, those that follow each other as one, and `|` between the members of a selection:
-    /// `1-3,7|9`.
+    /// Its calls in their order: `1-3,7|9`.
+    ///
+    /// A range stands for consecutive calls, and `|` separates the members of a selection.
     pub(crate) leaves: String,
-    /// How many groups it has, itself among them.
+    /// How many groups it has, itself included.
     pub(crate) groups: usize,
 }
 
@@ -143,26 +148,26 @@ impl fmt::Display for Outline {
     }
 }
 
-/// Of `TimerScheduled`, `StepScheduled`, `SignalAwaited`.
+/// The data of `TimerScheduled`, `StepScheduled` and `SignalAwaited`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Waiting {
-    /// How long a timer runs from the event on.
+    /// How long a timer runs, from the event on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) after_us: Option<i64>,
-    /// The process that has said so.
+    /// The process that supplied the duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) process: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) group: Option<Place>,
 }
 
-/// Of `StepCompleted`.
+/// The data of `StepCompleted`.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Completed {
     pub(crate) result: Json,
 }
 
-/// Of `StepFailed`.
+/// The data of `StepFailed`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Failed {
     /// `error`, `panic`, `timeout` or `invalid`.
@@ -170,7 +175,7 @@ pub(crate) struct Failed {
     pub(crate) error: String,
 }
 
-/// Kind and text of a `StepFailed`, in the words of logs and metrics.
+/// Returns kind and text of a `StepFailed`, in the words of logs and metrics.
 pub(crate) fn failed_step(event: &NewEvent) -> (&'static str, String) {
     let Ok(Failed { kind, error }) = data(event) else {
         return ("error", String::new());
@@ -184,7 +189,7 @@ pub(crate) fn failed_step(event: &NewEvent) -> (&'static str, String) {
     (kind, error)
 }
 
-/// Of `ChildStarted` and of all ends of children.
+/// The data of `ChildStarted` and of every event for a finished child.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Ended {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -196,14 +201,14 @@ pub(crate) struct Ended {
     pub(crate) error: Option<String>,
 }
 
-/// Of `SignalConsumed`.
+/// The data of `SignalConsumed`.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Consumed {
     pub(crate) signal: SignalId,
     pub(crate) payload: Json,
 }
 
-/// Of `GroupResolved` and `SelectionResolved`.
+/// The data of `GroupResolved` and `SelectionResolved`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Resolved {
     /// The call whose failure it is.
@@ -214,19 +219,19 @@ pub(crate) struct Resolved {
     pub(crate) winner: Option<usize>,
 }
 
-/// Of `VersionMarked`.
+/// The data of `VersionMarked`.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Marked {
     pub(crate) version: i32,
 }
 
-/// Of `CancelRequested`, `FailureHandled`, `RunFailed` and `RunCancelled`.
+/// The data of `CancelRequested`, `FailureHandled`, `RunFailed` and `RunCancelled`.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Reason {
     pub(crate) reason: String,
 }
 
-/// Of `ContinuedAsNew`: what the run that ends had begun with.
+/// The data of `ContinuedAsNew`: the input of the run that ends.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Renewed {
     #[serde(
@@ -237,19 +242,19 @@ pub(crate) struct Renewed {
     pub(crate) input: Option<Json>,
 }
 
-/// What is there, also when it is `null`.
+/// Reads a present field, including `null`, as `Some`.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
     Json::deserialize(deserializer).map(Some)
 }
 
-/// Of `ReplayBlocked`.
+/// The data of `ReplayBlocked`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mismatch {
     pub(crate) expected: String,
     pub(crate) found: String,
 }
 
-/// Of `ChildTold`.
+/// The data of `ChildTold`: a message that was sent to a child.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Told {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -257,7 +262,7 @@ pub(crate) struct Told {
     pub(crate) answer: String,
 }
 
-/// What kind of call the code has made.
+/// The kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallKind {
     Step,
@@ -284,12 +289,12 @@ impl CallKind {
         }
     }
 
-    /// Whether it is an instance of its own.
+    /// Returns whether the call is another instance.
     pub(crate) fn is_child(self) -> bool {
         matches!(self, CallKind::Activity | CallKind::Child)
     }
 
-    /// The kind of call that an event belongs to; `None` for those of the run itself.
+    /// Returns the kind of call that an event belongs to; `None` for events of the run itself.
     pub(crate) fn of(event: EventKind) -> Option<CallKind> {
         Some(match event {
             EventKind::StepScheduled | EventKind::StepCompleted | EventKind::StepFailed => {
@@ -326,7 +331,7 @@ impl CallKind {
     }
 }
 
-/// An event as it is about to be written.
+/// Creates an event to write.
 pub(crate) fn event(
     kind: EventKind,
     call: Option<i32>,
@@ -343,23 +348,25 @@ pub(crate) fn event(
     }
 }
 
-/// What an event carries. The values in it were stored before or were checked, and may take all the room that one value
-/// may take; the event around them takes a little more.
+/// Encodes the data of an event.
+///
+/// The values in it were stored or checked before. A value may use the whole limit for one value,
+/// and the event around it adds a little more.
 fn document(data: &impl Serialize) -> Json {
     Json::around(data).expect("events are plain JSON")
 }
 
-/// What an event carries, as it was written.
+/// Reads the data of an event.
 pub(crate) fn data<T: DeserializeOwned>(event: &NewEvent) -> Result<T, Invalid> {
     data_of(&event.data).map_err(|invalid| invalid.within(format_args!("event {}", event.kind)))
 }
 
-/// The same, of what an event carries.
+/// Reads the data of an event from its JSON.
 pub(crate) fn data_of<T: DeserializeOwned>(data: &Json) -> Result<T, Invalid> {
     data.decode()
 }
 
-/// How a child ended, as its parent records it; `None` while it lives.
+/// Returns the event for a finished child; `None` while it runs.
 pub(crate) fn end_of(kind: CallKind, child: &Child) -> Option<EventKind> {
     let is_activity = kind == CallKind::Activity;
     Some(match child.status {
@@ -380,13 +387,15 @@ pub(crate) fn end_of(kind: CallKind, child: &Child) -> Option<EventKind> {
     })
 }
 
-/// Whoever is terminated never says why it ended; what is recorded of it begins with this.
+/// Returns whether a child was terminated, by its recorded error.
+///
+/// A terminated instance cannot give a reason itself.
 fn was_terminated(child: &Child) -> bool {
     let error = child.last_error.as_deref().unwrap_or_default();
     error.starts_with("terminated by ")
 }
 
-/// What a bad end of a child is to the code.
+/// Returns the kind of error for a child that failed.
 pub(crate) fn failure_kind(event: EventKind) -> FlowErrorKind {
     let kinds = [
         (EventKind::ActivityFailed, FlowErrorKind::ActivityFailed),
@@ -401,16 +410,17 @@ pub(crate) fn failure_kind(event: EventKind) -> FlowErrorKind {
     found.map_or(FlowErrorKind::ChildFailed, |(_, kind)| kind)
 }
 
-/// This process among others: a number that is drawn once.
+/// Returns the number of this process, drawn once at random.
 pub(crate) fn process() -> u32 {
     static PROCESS: OnceLock<u32> = OnceLock::new();
     *PROCESS.get_or_init(|| fastrand::u32(..))
 }
 
-/// A digest of what a call was given, to tell whether another run of the code gave it the same. Members of an object have no
-/// order: those of a `HashMap` stand in another one each time, and are the same all the same.
+/// Returns a digest of an argument, to compare it with the argument of another replay.
+///
+/// Members of an object are sorted first: those of a `HashMap` have another order each time.
 pub(crate) fn digest(json: &Json) -> String {
-    // Where there is no object there is nothing to sort.
+    // Without an object there is nothing to sort.
     let value = json.as_str().contains('{').then(|| json.decode::<Value>());
     match value {
         Some(Ok(value)) => {
@@ -422,7 +432,7 @@ pub(crate) fn digest(json: &Json) -> String {
     }
 }
 
-/// Whether a digest is of this. Histories from before members were sorted have that of the text.
+/// Returns whether a digest matches. Older histories have the digest of the unsorted text.
 pub(crate) fn is_digest_of(digest: &str, json: &Json) -> bool {
     digest_of(json.as_str()) == digest || self::digest(json) == digest
 }
@@ -431,7 +441,7 @@ fn digest_of(text: &str) -> String {
     format!("{:016x}", fnv(text.as_bytes()))
 }
 
-/// The text of a value, with the members of objects sorted, whatever features serde_json is built with.
+/// Writes a value with sorted members of objects, whatever features serde_json is built with.
 fn write_sorted(value: &Value, into: &mut String) {
     match value {
         Value::Object(members) => {
@@ -457,7 +467,7 @@ fn write_sorted(value: &Value, into: &mut String) {
     }
 }
 
-/// FNV-1a: the same in every build, and not meant to keep anything secret or unforgeable.
+/// FNV-1a: the same in every build. It is not cryptographic.
 pub(crate) fn fnv(bytes: &[u8]) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for byte in bytes {

@@ -1,8 +1,9 @@
-//! The replay core: runs the code of a workflow against its history, and decides what is written next.
+//! The replay core: runs the code of a workflow against its history and decides what to write.
 //!
-//! [`session`] drives one run. It tells the code one event at a time and turns what the code asks for into the next
-//! commit. [`runtime`] is the state of that run: its history, its calls and what they came to. [`events`] is what the
-//! history stores. [`determinism`] polls the code and notices what no replay could repeat.
+//! [`session`] drives one run. It passes events to the code one at a time, and turns the calls of
+//! the code into the next commit. [`runtime`] is the state of that run: its history, its calls and
+//! their results. [`events`] defines what the history stores. [`determinism`] polls the code and
+//! detects what a replay could not repeat.
 
 pub(super) mod determinism;
 pub(super) mod events;

@@ -1,9 +1,13 @@
-//! Where a run stands: the history so far, the calls the code has made, and what has come of them.
+//! The state of a run in memory: the history so far, the calls of the code, and their results.
 //!
-//! It is shared by the code, through [`Flow`](super::Flow), and by the [`Session`](super::session::Session) that runs
-//! the code. The code registers what it waits for; the session applies events one at a time, and runs the code on after each that
-//! answers something. Here is what the code may ask; a file each has the rest: the calls themselves, how they are registered, what is
-//! open, how events are applied, and what is to be recorded.
+//! The code shares it, through [`Flow`](super::Flow), with the
+//! [`Session`](super::session::Session) that runs the code. The code registers its waits. The
+//! session applies events one at a time, and polls the code after each event that answers
+//! something.
+//!
+//! This file has the queries of the code. The other files of the folder have the calls, their
+//! registration, the open calls, the application of events, and the events to record. Nothing here
+//! does I/O.
 
 mod apply;
 mod calls;
@@ -27,7 +31,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::task::Waker;
 use std::time::Duration;
 
-/// Whose run it is.
+/// The instance and run that this is about.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) id: InstanceId,
@@ -38,8 +42,10 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// A number that no other run has: by the trace, which is drawn when an instance is inserted, and by what tells it
-    /// from others of that trace.
+    /// Returns a random seed that no other run has.
+    ///
+    /// It comes from the trace, which is random for each inserted instance, and from what
+    /// distinguishes runs of that trace.
     pub(in crate::workflow) fn seed(&self) -> i64 {
         let trace = self.trace.as_deref().unwrap_or_default();
         let whole = format!("{trace}:{}:{}:{}", self.workflow, self.id, self.run);
@@ -49,69 +55,69 @@ impl Identity {
 
 pub(crate) struct Runtime {
     pub(crate) identity: Identity,
-    /// Everything that has happened in this run, also what is not written yet.
+    /// All events of this run, including those that are not written yet.
     pub(in crate::workflow) history: History,
-    /// What the history says at its end that it was blocked by.
+    /// The mismatch with which the history ends, if it does.
     pub(in crate::workflow) was_blocked_by: Option<Json>,
-    /// The first event of each call that the stored history knows.
+    /// The first event of each call in the stored history.
     first_of: HashMap<i32, usize>,
-    /// The last call that the stored history knows.
+    /// The last call in the stored history.
     last_call: i32,
     pub(in crate::workflow) calls: Vec<Call>,
     pub(in crate::workflow) waits: Vec<Wait>,
-    /// How many of the calls and units have been compared with the history.
+    /// How many of the calls and waits have been compared with the history.
     compared_calls: usize,
     compared_units: usize,
-    /// The units that the code waited for when it was last run, and has not dropped since, in their order.
+    /// The waits that the code polled last and has not dropped since, in their order.
     polled: SmallVec<[usize; 2]>,
-    /// Why the run is to end, once it was told.
+    /// Why the run is cancelled, once the code has received the request.
     cancelled: Option<String>,
-    /// Whether the code that runs now is shielded from that.
+    /// Whether the code that runs now is inside `uncancellable`.
     pub(in crate::workflow) uncancellable: bool,
     versions: HashMap<String, i32>,
-    /// Changes that were answered from a history that does not know them.
+    /// Changes that were answered although the history does not have them.
     unmarked: Vec<(String, i32)>,
     now: Timestamp,
     was_asked_for_now: bool,
-    /// Whether the code was told a time while the moment of something that it knows of was not known.
+    /// Whether the code read the time while the time of an event that it knows was still unknown.
     pub(in crate::workflow) needs_replay: bool,
     seed: i64,
     draws: u64,
-    /// Steps that have run, and are to be written.
+    /// Steps that have run and are not written yet.
     pub(in crate::workflow) finished: VecDeque<(i32, Result<Json, Failed>)>,
-    /// Signals whose consumption is to be written.
+    /// Signals whose consumption is not written yet.
     pub(in crate::workflow) consumed: Vec<SignalId>,
-    /// Failures that the code was handed and may survive.
+    /// Failures that the code received and may handle.
     handed: Vec<i32>,
     handled: HashSet<i32>,
-    /// Children that are to be asked to end, as a group or a selection said.
+    /// Children to cancel, because a group or a selection cancels the rest.
     pub(in crate::workflow) to_cancel: Vec<i32>,
     pub(in crate::workflow) blocked: Option<Mismatch>,
     pub(in crate::workflow) may_run: MayRun,
-    /// Whether what runs now is the code of a step, which is not run again with the workflow's.
+    /// Whether the code of a step runs now, which a replay does not run again.
     pub(in crate::workflow) in_step: bool,
-    /// Whether any call that is given something else than in the history blocks, also one of another process.
+    /// Whether a changed argument blocks the run even if another process recorded it.
     pub(in crate::workflow) strict: bool,
-    /// Whether it was told that a call is given something else.
+    /// Whether a changed argument was already logged.
     has_told_difference: bool,
-    /// Who waits for the steps.
+    /// The task that waits for the steps.
     pub(in crate::workflow) waker: Option<Waker>,
-    /// The waker that the code itself is polled with, while it is.
+    /// The waker with which the code itself is polled now.
     code_waker: Option<Waker>,
-    /// Other wakers that calls were polled with: those of a combinator that polls nothing else than
-    /// what was woken.
+    /// Other wakers with which calls were polled. They belong to combinators that poll only woken
+    /// futures.
     kept_wakers: Vec<Waker>,
     pub(in crate::workflow) handle: Option<tokio::runtime::Handle>,
     pub(in crate::workflow) step_timeout: Duration,
 }
 
-/// Whether steps may run: all that led to them is written.
+/// Whether steps may run: everything that led to them is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::workflow) enum MayRun {
     No,
-    /// Those that the code waits for.
+    /// The steps that the code waits for.
     Steps,
-    /// The one that the code waits for, and for nothing else.
+    /// The one step that the code waits for, if it waits for nothing else.
     OneStep,
 }
 
@@ -178,7 +184,7 @@ impl Runtime {
         &self.calls[index_of(call)]
     }
 
-    /// Whether the code has made this call.
+    /// Returns whether the code has made this call.
     pub(in crate::workflow) fn has_made(&self, call: Option<i32>) -> bool {
         call.is_some_and(|call| index_of(call) < self.calls.len())
     }
@@ -187,15 +193,16 @@ impl Runtime {
         &mut self.calls[index_of(call)]
     }
 
-    /// Whether something has happened that is not written yet, and that steps may follow from. That a run has begun is no such
-    /// thing, unless the code knows when.
+    /// Returns whether an unwritten event exists that steps may depend on.
+    ///
+    /// The start of the run is no such event, unless the code has read the time.
     pub(in crate::workflow) fn is_dirty(&self) -> bool {
         let (written, len) = (self.history.written(), self.history.len());
         let only_begun = written == 0 && len == 1 && !self.was_asked_for_now;
         written < len && !only_begun || !self.unmarked.is_empty()
     }
 
-    /// Whether a call made here is answered with the cancel.
+    /// Returns whether a call made here fails with the cancel.
     pub(in crate::workflow) fn is_cancelled_here(&self) -> bool {
         self.cancelled.is_some() && !self.uncancellable
     }
@@ -204,7 +211,7 @@ impl Runtime {
         self.cancelled.as_deref()
     }
 
-    /// Whether what the code waits for has an answer.
+    /// Returns whether a wait has its answer.
     pub(in crate::workflow) fn is_ready(&self, wait: usize) -> bool {
         let it = &self.waits[wait];
         match it.kind {
@@ -217,8 +224,10 @@ impl Runtime {
         }
     }
 
-    /// What a leaf that has ended came to. What is not a child's is given away: nobody can ask for it again. A failure that is
-    /// handed out here may be survived.
+    /// Returns the result of a finished call.
+    ///
+    /// Only the result of a child is kept; any other is moved out, because the code cannot ask for
+    /// it again. The code may handle a failure that is returned here.
     pub(in crate::workflow) fn answer(&mut self, call: i32) -> Result<Json, FlowError> {
         let it = self.call_mut(call);
         let is_child = it.kind.is_child();
@@ -247,12 +256,14 @@ impl Runtime {
         self.now
     }
 
-    /// The moment of what follows from what has happened; none when that is written together with it.
+    /// Returns the time for the next events.
+    ///
+    /// It is `None` when they are written together with events whose time is still unknown.
     pub(in crate::workflow) fn moment(&self) -> Option<Timestamp> {
         (!self.history.is_ahead()).then_some(self.now)
     }
 
-    /// The time, for the code to go by.
+    /// Returns the time to the code.
     pub(in crate::workflow) fn tell_now(&mut self) -> Timestamp {
         if !self.in_step {
             self.was_asked_for_now = true;
@@ -265,7 +276,7 @@ impl Runtime {
         self.was_asked_for_now
     }
 
-    /// The next number of a sequence that is the same whenever this run is run.
+    /// Returns the next random number. The sequence is the same for every replay of this run.
     pub(in crate::workflow) fn draw(&mut self) -> u64 {
         if self.in_step {
             return fastrand::u64(..);
@@ -279,7 +290,8 @@ impl Runtime {
         z ^ (z >> 31)
     }
 
-    /// Which form of a change this run has. A history from before the change has its oldest form.
+    /// Returns the version of a change that this run uses. A history from before the change uses
+    /// `min`.
     pub(in crate::workflow) fn version(&mut self, change: &str, min: i32, max: i32) -> i32 {
         if let Err(invalid) = limits::check_name("change", change) {
             let after = self.last_call();
@@ -289,7 +301,7 @@ impl Runtime {
         }
         let known = self.versions.get(change).copied();
         let version = known.unwrap_or_else(|| {
-            // Whoever has made a later call came past here without asking.
+            // The history has a later call, so this run passed here before the change existed.
             let came_past = self.calls.len() < index_of(self.last_call + 1);
             let version = if came_past { min } else { max };
             self.versions.insert(change.to_owned(), version);
@@ -305,7 +317,9 @@ impl Runtime {
         version
     }
 
-    /// How many events the code knows of: the same whenever this run is run, however long the history is by then.
+    /// Returns how many events the code knows.
+    ///
+    /// It is the same for every replay of this run, however long the history is by then.
     pub(in crate::workflow) fn known_events(&self) -> usize {
         self.history.known()
     }
@@ -314,7 +328,7 @@ impl Runtime {
         self.known_events() >= HISTORY_LONG
     }
 
-    /// The children that the history knows, in the order of their calls.
+    /// Returns the children in the history, in the order of their calls.
     pub(in crate::workflow) fn children(&self) -> impl Iterator<Item = (i32, &Call)> {
         let calls = self.calls.iter().enumerate();
         calls
@@ -326,7 +340,9 @@ impl Runtime {
         self.blocked.get_or_insert(Mismatch { expected, found });
     }
 
-    /// Blocks code that cannot read what a call came to. Answers whether it does: not for what others have sent.
+    /// Blocks code that cannot read the result of a call, and returns whether it does so.
+    ///
+    /// Payloads from other senders do not block.
     pub(in crate::workflow) fn block_unread(&mut self, call: i32, error: &FlowError) -> bool {
         let it = self.call(call);
         let Some(end) = it.end.as_ref().filter(|_| it.kind != CallKind::Signal) else {
@@ -338,7 +354,7 @@ impl Runtime {
         true
     }
 
-    /// An event as people are told of it.
+    /// Describes an event for people.
     pub(in crate::workflow) fn describe_event(&self, index: usize) -> String {
         match self.history.get(index) {
             Some(event) => describe(index, event.kind, &event.name, event.call),
@@ -346,7 +362,7 @@ impl Runtime {
         }
     }
 
-    /// The last call that the code has made, as people are told of it.
+    /// Describes the last call of the code for people.
     pub(in crate::workflow) fn last_call(&self) -> String {
         match self.calls.last() {
             Some(call) => describe_call(self.calls.len() as i32, call.kind, &call.name),
@@ -354,7 +370,7 @@ impl Runtime {
         }
     }
 
-    /// What becomes of a child when this workflow ends.
+    /// Returns the close policy of a child.
     pub(in crate::workflow) fn policy_of(&self, call: i32) -> ClosePolicy {
         let row = self.call(call).row();
         row.map_or(ClosePolicy::Abandon, |row| row.on_parent_close)
@@ -365,7 +381,7 @@ fn index_of(call: i32) -> usize {
     usize::try_from(call - 1).unwrap_or(usize::MAX)
 }
 
-/// What a history ends with that its code was blocked by.
+/// Returns the mismatch with which a history ends, if it does.
 pub(in crate::workflow) fn blocked_at_the_end(history: &[NewEvent]) -> Option<Json> {
     let last = history.last()?;
     (last.kind == EventKind::ReplayBlocked).then(|| last.data.clone())

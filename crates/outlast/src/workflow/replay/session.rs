@@ -1,14 +1,17 @@
-//! Runs the code of a workflow: against its history first, then on.
+//! Runs the code of a workflow: first against its history, then beyond it.
 //!
-//! A session lives as long as the claim does. [`Session::next`] runs the code until there is something to write, and is called again when
-//! that is written. In one turn it
+//! A session lives as long as the claim. The executor calls [`Session::next`], which runs the code
+//! until there is something to write. It is called again when that is written. One turn
 //!
-//! 1. tells the code the events that it does not know yet, one at a time, and runs it on after each that answers something;
-//! 2. once, when the history has been gone through, looks what has come meanwhile: ends of children, signals, timers, a cancel;
-//! 3. decides what is next ([`NextAction`]), and does it, until that is something to be written.
+//! 1. passes unknown events to the code, one at a time, and polls it after each that answers
+//!    something;
+//! 2. once, after the history, reads what has arrived meanwhile: finished children, signals,
+//!    timers, a cancel;
+//! 3. decides the next action ([`NextAction`]) and does it, until there is something to write.
 //!
-//! The code may hear of an event before it is written, since between its calls it does nothing but compute; what has effects
-//! waits until all that led to it is. So the result of a step is written with whatever the code comes to by it.
+//! The code may see an event before it is written, because between its calls it only computes.
+//! Effects wait until everything that led to them is written. So the result of a step is written
+//! together with the next calls of the code.
 
 mod arrivals;
 mod dry_run;
@@ -40,32 +43,32 @@ type Code = Pin<Box<dyn Future<Output = Result<Json, FlowError>> + Send>>;
 /// A run of a workflow in memory.
 pub(crate) struct Session {
     flow: Flow,
-    /// None once it is over.
+    /// `None` once the code has ended.
     code: Option<Code>,
     result: Option<Result<Json, FlowError>>,
-    /// What the run began with, as it is stored.
+    /// The input of the run, as it is stored.
     input: Json,
-    /// The rounds that the instance has begun.
+    /// The number of rounds that the instance has begun.
     round: i32,
-    /// What waits in the inbox, oldest first.
+    /// The inbox, oldest signal first.
     inbox: Vec<Signal>,
     has_looked: bool,
-    /// Whether what is written next tells the code's answer to a cancel.
+    /// Whether the next commit contains the code's answer to a cancel.
     answers_cancel: bool,
     violation: Option<Violation>,
-    /// What the code has panicked with, while something that it was told is to be written.
+    /// A panic of the code, kept while events that the code received are not written.
     panic: Option<Box<dyn Any + Send>>,
 }
 
 impl Session {
-    /// What was decided last is written with these events, at this moment.
+    /// Confirms that the last decision was written, with these events and at this time.
     pub(crate) fn written(&mut self, events: Vec<NewEvent>, at: Timestamp, begins_round: bool) {
         self.flow.lock().committed(events, at);
         self.round += i32::from(begins_round);
         self.answers_cancel = false;
     }
 
-    /// What was decided last is not written, nor are these events: a cancel came first.
+    /// Takes back the last decision and its events: a cancel came first, so they were not written.
     pub(crate) fn not_written(&mut self, events: Vec<NewEvent>) {
         self.flow.lock().take_back(events);
     }
@@ -100,19 +103,23 @@ impl Session {
         }
     }
 
-    /// Whether the code cannot be run on as it is. What it was told before is written all the same: a step that has run is
-    /// not run again because of what the code makes of its result.
+    /// Returns whether the code cannot continue as it is.
+    ///
+    /// Events that it has received are still written. A finished step must not run again because
+    /// the code failed on its result.
     fn stops(&mut self) -> bool {
         self.is_blocked() || self.panic.is_some() || self.needs_replay()
     }
 
-    /// Whether the code was told a time that it would not be told again: it is to be run from the start, once the moment of
-    /// all that has happened is known.
+    /// Returns whether the code must run again from the start.
+    ///
+    /// It does after it read a time that a replay would not return. The replay happens once the
+    /// time of all events is known.
     pub(crate) fn needs_replay(&self) -> bool {
         self.flow.lock().needs_replay
     }
 
-    /// Does what is next: what is to be written, if the code has come to something.
+    /// Does the next action. Returns the outcome to write, if there is one.
     async fn turn(&mut self, cx: &Context) -> Result<Option<Decided>, Trouble> {
         cx.stay_covered().await;
         let next = NextAction::next(&self.flow.lock(), &self.inbox, self.result.is_some());
@@ -135,7 +142,7 @@ impl Session {
         Ok(None)
     }
 
-    /// Goes through what the code does not know yet.
+    /// Passes all unknown events to the code.
     fn replay(&mut self) {
         let knows_nothing = {
             let mut runtime = self.flow.lock();
@@ -143,7 +150,7 @@ impl Session {
             runtime.history.known() == 0
         };
         if knows_nothing {
-            // What the run began with is known before the code is.
+            // The code needs the first event, which has the input and the seed.
             self.flow.lock().apply_next();
             self.run_code();
         }
@@ -152,13 +159,14 @@ impl Session {
         }
     }
 
-    /// Tells the code of the next event, and runs it on if that answers something.
+    /// Passes the next event to the code, and polls the code if that answers something.
     fn apply_next(&mut self) {
         let answers = {
             let mut runtime = self.flow.lock();
             let next = runtime.history.next();
             let follows = next.is_none_or(|next| {
-                // A step that ran beside the one with which the code ended is recorded, if the code has made that call.
+                // A step that ran beside the last awaited one is recorded too, if the code has
+                // made that call.
                 may_follow_the_end(next.kind)
                     || is_end_of_step(next.kind) && runtime.has_made(next.call)
             });
@@ -175,7 +183,7 @@ impl Session {
         }
     }
 
-    /// Adds an event and tells the code of it at once.
+    /// Adds an event and passes it to the code at once.
     fn tell(&mut self, event: NewEvent) {
         self.flow.lock().history.push(event);
         self.apply_next();
@@ -212,7 +220,7 @@ impl Session {
         }
     }
 
-    /// A cancel that the code has not heard of is an event like any other.
+    /// Adds a cancel request that the code has not seen as an event.
     fn note_cancel(&mut self, cx: &Context) {
         if !cx.claim().is_to_answer_cancel() {
             return;
@@ -227,9 +235,9 @@ impl Session {
         self.tell(event(kind, None, "", &Reason { reason }, at));
     }
 
-    /// A group or a selection is decided by what has ended.
+    /// Records that a group or a selection is decided.
     fn resolve(&mut self, wait: usize, resolved: NewEvent) {
-        // Whoever waits for nothing else than a timer that was not the first waits no more.
+        // Cancels the timers that lost the race.
         {
             let mut runtime = self.flow.lock();
             let timers = runtime
@@ -249,7 +257,7 @@ impl Session {
         self.tell(resolved);
     }
 
-    /// Hands the signal at this place of the inbox to the call that waits for it.
+    /// Passes the signal at this index of the inbox to the call that waits for it.
     fn consume(&mut self, call: i32, place: usize) {
         let signal = self.inbox.remove(place);
         self.flow.lock().consumed.push(signal.id);
@@ -262,7 +270,7 @@ impl Session {
         self.tell(event(kind, Some(call), &signal.name, &consumed, at));
     }
 
-    /// An outcome with all that is not written yet.
+    /// Creates the decision with an outcome and all unwritten events.
     fn decided(&self, outcome: Outcome) -> Decided {
         let mut runtime = self.flow.lock();
         Decided {
@@ -278,7 +286,7 @@ fn is_end_of_step(kind: EventKind) -> bool {
     matches!(kind, EventKind::StepCompleted | EventKind::StepFailed)
 }
 
-/// Events that may stand behind the last one that the code has asked for.
+/// Returns whether such an event may follow after the code has ended.
 fn may_follow_the_end(kind: EventKind) -> bool {
     match kind {
         EventKind::FailureHandled

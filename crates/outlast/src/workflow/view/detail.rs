@@ -1,4 +1,7 @@
-//! What an event says beside its kind, for people: the same few facts, wherever an event carries them.
+//! The readable facts of an event, whatever its kind.
+//!
+//! The timeline of the CLI, the HTTP API and the dashboard show them. Reading never fails: an
+//! unknown fact is `None`.
 
 use super::waits::GroupPlace;
 use crate::machine::Transition;
@@ -8,39 +11,39 @@ use crate::workflow::replay::events::{
 use crate::workflow::replay::events::{Place, data_of};
 use outlast_core::{ClosePolicy, Event, EventKind, InstanceId, Timestamp};
 
-/// What there is to know of an event. What it does not tell, or what cannot be read, is `None`.
+/// The readable facts of an event. A fact that is missing or unreadable is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventDetail {
-    /// The child it is about.
+    /// The child.
     pub child: Option<InstanceId>,
-    /// Which run of that child.
+    /// The run of that child.
     pub child_run: Option<i32>,
-    /// The fan-out that starts the child, and its position there.
+    /// The round that starts the child, and its position there.
     pub started: Option<(i32, i32)>,
-    /// What becomes of the child when the workflow ends.
+    /// What happens to the child when the workflow ends.
     pub on_parent_close: Option<ClosePolicy>,
-    /// When the time of a timer comes; of a transition, until when it waits at most or when it is tried again.
+    /// When a timer is due. For a transition: how long it waits at most, or when it is retried.
     pub deadline: Option<Timestamp>,
     /// The group that the call is in.
     pub group: Option<GroupPlace>,
-    /// Why something failed, was cancelled or was handled; what a child was told.
+    /// Why a call failed, was cancelled or was handled; or the message to a child.
     pub reason: Option<String>,
-    /// The call that a group failed with.
+    /// The call with which a group failed.
     pub failed: Option<i32>,
     /// The member that was first, from 0.
     pub winner: Option<usize>,
     /// The version that was marked.
     pub version: Option<i32>,
-    /// What the history has and the code has not.
+    /// What the history has and the code does not.
     pub expected: Option<String>,
     /// What the code has instead.
     pub found: Option<String>,
-    /// What the step of a machine came to.
+    /// The outcome of a machine's step.
     pub transition: Option<Transition>,
 }
 
 impl EventDetail {
-    /// Reads what an event carries.
+    /// Reads the data of an event.
     pub fn of(event: &Event) -> EventDetail {
         let data = &event.data;
         let group = |place: Option<Place>| place.map(GroupPlace::from);

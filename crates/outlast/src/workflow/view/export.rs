@@ -1,4 +1,4 @@
-//! A run with its history, as a document: to be looked at, and to be replayed against other code.
+//! Exports a run with its history as a document, to inspect it or to replay it against other code.
 
 use super::timeline::{PolicyApplied, TimelineEntry};
 use crate::client::Client;
@@ -10,21 +10,23 @@ use outlast_core::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The form of the document; what reads it knows by this whether it can.
+/// The format of the document. Readers check whether they support it.
 const FORMAT: u32 = 1;
 
-/// One run of a workflow, whole: `outlast export` writes it, [`testing::replay`](crate::testing::replay) reads it.
+/// One complete run of a workflow.
+///
+/// `outlast export` writes it, [`testing::replay`](crate::testing::replay) reads it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExportedRun {
-    /// The form of this document.
+    /// The format of this document.
     pub format: u32,
     /// The instance.
     pub instance: InstanceId,
     /// Its workflow.
     pub workflow: String,
-    /// In which version.
+    /// The version of the workflow.
     pub version: i32,
-    /// Which run of it.
+    /// The number of the run.
     pub run: i32,
     /// Its correlation key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,43 +34,43 @@ pub struct ExportedRun {
     /// Its trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
-    /// How the instance stands.
+    /// The status of the instance.
     pub status: Status,
-    /// What the run began with.
+    /// The input of the run.
     pub input: Json,
-    /// What happened, in order.
+    /// The events, in order.
     pub events: Vec<ExportedEvent>,
-    /// What the end of the run has meant for its children, in order. It is no part of what code is held against.
+    /// The close policies that the end of the run applied, in order. A replay does not read them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub policies: Vec<ExportedPolicy>,
 }
 
-/// A policy of an exported history that was applied to a child.
+/// A close policy of an exported history that was applied to a child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExportedPolicy {
-    /// Its place: they go on where the events end.
+    /// Its sequence number, which continues after the events.
     pub seq: i32,
     /// When it was applied, in microseconds since 1970.
     pub at: Timestamp,
     /// `policy_applied`.
     pub kind: String,
-    /// The run that had started the child.
+    /// The run that started the child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<i32>,
     /// The call of that run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<i32>,
-    /// What that call names.
+    /// The name of that call.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// The child.
     pub child: InstanceId,
-    /// What it was told.
+    /// The policy that was applied.
     pub policy: ClosePolicy,
-    /// What it was then.
+    /// The child's status before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status_before: Option<Status>,
-    /// Which end of which parent it was told.
+    /// Which end of which parent was the cause.
     pub reason: String,
 }
 
@@ -93,19 +95,19 @@ impl From<PolicyApplied> for ExportedPolicy {
 /// An event of an exported history.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExportedEvent {
-    /// Its place, counted from 1.
+    /// Its sequence number, counted from 1.
     pub seq: i32,
     /// When it happened, in microseconds since 1970.
     pub at: Timestamp,
-    /// What it says.
+    /// Its kind.
     pub kind: EventKind,
     /// The call it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<i32>,
-    /// What that call names.
+    /// The name of that call.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// What else there is to say.
+    /// The data of its kind.
     pub data: Json,
 }
 
@@ -123,7 +125,7 @@ impl From<Event> for ExportedEvent {
 }
 
 impl ExportedRun {
-    /// Reads what an export has written.
+    /// Parses an exported document.
     pub fn parse(text: &str) -> std::result::Result<ExportedRun, outlast_core::Invalid> {
         let history: ExportedRun = serde_json::from_str(text)
             .map_err(|error| outlast_core::Invalid::new("history", error.to_string()))?;
@@ -139,8 +141,10 @@ impl ExportedRun {
 }
 
 impl Client {
-    /// One run of a workflow with its history, whole; the present one unless another is named. `None` when there is no such
-    /// instance or run, its history is no longer stored, or it is a machine's: that is nothing to replay.
+    /// Exports one complete run of a workflow. Default: the current run.
+    ///
+    /// Returns `None` when there is no such instance or run, or when its history is no longer
+    /// stored. The history of a machine is not exported either: it cannot be replayed.
     pub async fn export(
         &self,
         id: impl Into<InstanceId>,
@@ -174,7 +178,7 @@ impl Client {
         }))
     }
 
-    /// Every event of a run.
+    /// Returns every event of a run.
     pub async fn events_of(&self, id: InstanceId, run: i32) -> Result<Vec<Event>> {
         let mut events: Vec<Event> = Vec::new();
         loop {
@@ -192,8 +196,11 @@ impl Client {
         }
     }
 
-    /// What a run began with. The present one's is the state of the instance; one that began another run has left its own
-    /// with its last event; one that an operator began anew had the input of the next.
+    /// Returns the input of a run.
+    ///
+    /// The input of the current run is the state of the instance. A run that continued as new has
+    /// its input in its last event. A run that an operator retried has the same input as the next
+    /// one.
     async fn input_of(&self, instance: &Instance, run: i32, stored: &[RunSummary]) -> Result<Json> {
         for run in stored
             .iter()

@@ -1,4 +1,4 @@
-//! The children of a run, call by call, as the workflow's own history has them.
+//! Lists the children of a run, call by call, from the history of the workflow.
 
 use super::waits::GroupPlace;
 use crate::client::Client;
@@ -11,10 +11,12 @@ use outlast_core::{
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// How many pages of children are read to say how those stand whose end is not recorded.
+/// How many pages of children are read to find the status of those without a recorded end.
 const PAGES_MAX: usize = 5;
 
-/// A call of a workflow that has started a child or an activity: one, however many runs the child has.
+/// A call of a workflow that has started a child or an activity.
+///
+/// It is one entry, however many runs the child has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ChildCall {
     /// The number of the call in its run.
@@ -23,36 +25,41 @@ pub struct ChildCall {
     pub kind: &'static str,
     /// The machine of the child.
     pub machine: String,
-    /// In which version.
+    /// The version of that machine.
     pub version: i32,
-    /// What becomes of the child when the workflow ends.
+    /// What happens to the child when the workflow ends.
     pub on_parent_close: ClosePolicy,
     /// The group it is in.
     pub group: Option<GroupPlace>,
     /// When it was scheduled.
     pub at: Timestamp,
-    /// The child, once it was seen.
+    /// The child, once the workflow has seen it.
     pub child: Option<InstanceId>,
-    /// The newest run of it that was seen.
+    /// Its newest run that the workflow has seen.
     pub run: Option<i32>,
-    /// How it ended, or stands; `None` when that is not recorded and it is not stored any more.
+    /// Its final or current status.
+    ///
+    /// `None` when the end is not recorded and the child is no longer stored.
     pub status: Option<Status>,
     /// Whether it was terminated.
     pub was_terminated: bool,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
-    /// Why it ended badly.
+    /// Why it failed or was cancelled.
     pub reason: Option<String>,
-    /// Whether its end is part of the workflow's history: then that is told, whatever became of the child since.
+    /// Whether its end is in the workflow's history. Then the history is used, whatever happened
+    /// to the child since.
     pub is_recorded: bool,
-    /// The fan-out that started it, and its position there.
+    /// The round that started it, and its position there.
     #[serde(skip)]
     place: (i32, i32),
 }
 
 impl Client {
-    /// The children of a run, call by call: at most `max` after the call `after`. What the workflow has recorded of a child is
-    /// told from there, also when the child is not stored any more; of others, how they stand.
+    /// Returns the children of a run, call by call: at most `max` after the call `after`.
+    ///
+    /// Recorded facts come from the history, even when the child is no longer stored. For the
+    /// others the current status is read.
     pub async fn child_calls(
         &self,
         instance: &Instance,
@@ -81,7 +88,7 @@ impl Client {
         Ok(calls)
     }
 
-    /// How those stand whose end is not recorded.
+    /// Reads the status of children without a recorded end.
     async fn see(&self, instance: &Instance, calls: &mut [ChildCall]) -> Result<()> {
         let open = calls.iter().filter(|it| !it.is_recorded);
         let rounds: BTreeSet<i32> = open.map(|it| it.place.0).collect();
@@ -110,7 +117,7 @@ impl Client {
     }
 }
 
-/// How a child stands. Its state and its result are not kept: of many children they may be large.
+/// The status of a child. State and result are not kept: those of many children may be large.
 struct Seen {
     id: InstanceId,
     run: i32,
@@ -130,7 +137,7 @@ impl Seen {
     }
 }
 
-/// What an event says of a call.
+/// Applies an event to the calls.
 fn tell(calls: &mut BTreeMap<i32, ChildCall>, event: &Event) {
     let Some(call) = event.call else {
         return;

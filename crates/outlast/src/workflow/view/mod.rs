@@ -1,6 +1,7 @@
-//! Histories for people: what events say, what a workflow waits for, where its children come from.
+//! Histories for people: data of events, open waits of a workflow, origins of children.
 //!
-//! The command line, the HTTP API and the dashboard read these. Nothing here decides how a workflow runs.
+//! The command line, the HTTP API and the dashboard read these. Nothing here decides how a
+//! workflow runs.
 
 pub(super) mod detail;
 pub(super) mod export;

@@ -1,4 +1,6 @@
-//! Which call of a workflow has started an instance, read from the workflow's history.
+//! Finds the call of a workflow that has started an instance, in the workflow's history.
+//!
+//! A search reads a bounded number of events, never a whole long history.
 
 use super::waits::GroupPlace;
 use crate::client::Client;
@@ -9,9 +11,10 @@ use outlast_core::{
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// How many events are read at a time. Few: a search looks at some places of a history, not at all of it.
+/// How many events are read at a time. Pages are small, because a search reads few places of a
+/// history.
 const PAGE: i32 = 100;
-/// How many such pages are read before a search is given up: as many events as are looked at for what is open.
+/// How many such pages a search may read. This allows as many events as `waits` reads.
 const PAGES_MAX: usize = 100;
 
 /// The call of a workflow that has started an instance.
@@ -23,9 +26,9 @@ pub struct Origin {
     pub call: i32,
     /// `activity` or `child`.
     pub kind: &'static str,
-    /// What the call names.
+    /// The name of the call.
     pub name: String,
-    /// The event that says so, in the history of that run.
+    /// The sequence number of its event in the history of that run.
     pub seq: i32,
     /// When it was scheduled.
     pub at: Timestamp,
@@ -34,8 +37,10 @@ pub struct Origin {
 }
 
 impl Client {
-    /// The call that has started an instance; `None` when that was no workflow, when the history of that run is not stored
-    /// any more, and when it was not found within 10,000 events.
+    /// Returns the call that started an instance.
+    ///
+    /// Returns `None` when no workflow started it, when the history of that run is no longer
+    /// stored, or when 10,000 events did not contain it.
     pub async fn origin(&self, child: &Instance) -> Result<Option<Origin>> {
         let (Some(parent), Some(position)) = (child.parent, child.position) else {
             return Ok(None);
@@ -45,10 +50,11 @@ impl Client {
     }
 }
 
-/// The fan-out of a parent that has started a child, and the child's position there.
+/// The round of a parent that started a child, and the child's position there.
 type Place = (i32, i32);
 
-/// Finds the calls of a workflow by the places of their children. What was read is kept for the next search.
+/// Finds the calls of a workflow by the places of their children. Pages are kept for the next
+/// search.
 pub(in crate::workflow) struct Calls<'a> {
     client: &'a Client,
     id: InstanceId,
@@ -71,7 +77,7 @@ impl<'a> Calls<'a> {
         &self.runs
     }
 
-    /// Rounds are counted over all runs, so a child is of one of them only.
+    /// Finds the call in all runs. Rounds are counted over all runs, so only one run can have it.
     pub(in crate::workflow) async fn find(&mut self, place: Place) -> Result<Option<Origin>> {
         let runs: Vec<(i32, i32)> = self.runs.iter().map(|it| (it.run, it.events)).collect();
         for (run, events) in runs.into_iter().rev() {
@@ -82,8 +88,10 @@ impl<'a> Calls<'a> {
         Ok(None)
     }
 
-    /// Places grow along a history: rounds are begun one after the other, and positions are given in the order of the calls. So
-    /// the page is halved towards, over those that schedule nobody.
+    /// Finds the call in one run by binary search over the pages.
+    ///
+    /// Places grow along a history: rounds begin one after another, and positions follow the order
+    /// of the calls. Pages that schedule no child are skipped.
     async fn find_in(&mut self, run: i32, events: i32, place: Place) -> Result<Option<Origin>> {
         let (mut low, mut high) = (0, (events + PAGE - 1) / PAGE);
         while low < high {
@@ -102,7 +110,7 @@ impl<'a> Calls<'a> {
         Ok(None)
     }
 
-    /// The first page from `page` on, and before `end`, that schedules anybody.
+    /// Returns the first page from `page` on, and before `end`, that schedules a child.
     async fn first_from(
         &mut self,
         run: i32,
@@ -145,7 +153,7 @@ impl<'a> Calls<'a> {
     }
 }
 
-/// What an event schedules, and where.
+/// Returns what an event schedules, and its place.
 fn scheduled(event: &Event) -> Option<(Place, Origin)> {
     if !matches!(
         event.kind,

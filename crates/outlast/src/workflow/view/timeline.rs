@@ -1,8 +1,8 @@
-//! What happened in a run, as people see it: its events, and after them what its end has meant for its children.
+//! The timeline of a run: its events, followed by the close policies that its end applied.
 //!
-//! A history ends with its run. What the cascade of that end does to the children comes later, is work of its own, and is
-//! recorded with the children ([`Client::close_actions`]). Both are put together when somebody looks, so that replay reads nothing
-//! but what the code has asked for and what came of it (docs/decisions/0036).
+//! A history ends with its run. The cascade of that end acts on the children later and is recorded
+//! with them ([`Client::close_actions`]). Both are combined only for display. So a replay reads
+//! only the calls of the code and their results (docs/decisions/0036).
 
 use super::origin::{Calls, Origin};
 use crate::client::Client;
@@ -12,42 +12,44 @@ use outlast_core::{
     Status, Timestamp, Verb, is_ended_note,
 };
 
-/// Something that the timeline of a run tells.
+/// An entry of the timeline of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TimelineEntry {
     /// An event of its history.
     Event(Event),
-    /// What became of a child when the run had ended.
+    /// A close policy that was applied to a child after the run had ended.
     PolicyApplied(PolicyApplied),
 }
 
-/// A child was asked to end, or was ended, because the workflow had ended before it did.
+/// A child was cancelled or terminated because the workflow ended before it did.
 ///
-/// There is none of a child that goes on, that had ended, or that had been asked before. A policy is applied by durable work
-/// that is tried until it is done, so there is nothing to tell of one that could not be.
+/// There is no entry for a child that continues, had ended, or had been asked to end before.
+/// Durable work applies a policy and retries until it is done, so there are no entries for
+/// failures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyApplied {
-    /// Its place in the timeline: they go on where the events end.
+    /// Its sequence number, which continues after the events.
     pub seq: i32,
-    /// When.
+    /// When it was applied.
     pub at: Timestamp,
     /// The child.
     pub child: InstanceId,
-    /// What it was under, and so what it was told.
+    /// The policy of the child that was applied.
     pub policy: ClosePolicy,
-    /// What it was then.
+    /// The child's status before.
     pub status_before: Option<Status>,
-    /// The call that had started it, perhaps in an earlier run; see [`Client::origin`] for when it is not known.
+    /// The call that started it, perhaps in an earlier run. See [`Client::origin`] for when it is
+    /// unknown.
     pub origin: Option<Origin>,
-    /// What it was told with: which end of which parent.
+    /// Which end of which parent was the cause.
     pub reason: String,
 }
 
 impl TimelineEntry {
-    /// The word of a policy that was applied, as a kind of event.
+    /// The kind of an applied policy, as a word.
     pub const POLICY_APPLIED: &'static str = "policy_applied";
 
-    /// Its place in the timeline of its run, counted from 1.
+    /// Returns its sequence number in the timeline, counted from 1.
     pub fn seq(&self) -> i32 {
         match self {
             TimelineEntry::Event(event) => event.seq,
@@ -55,7 +57,7 @@ impl TimelineEntry {
         }
     }
 
-    /// When it happened.
+    /// Returns when it happened.
     pub fn at(&self) -> Timestamp {
         match self {
             TimelineEntry::Event(event) => event.at,
@@ -63,7 +65,7 @@ impl TimelineEntry {
         }
     }
 
-    /// The word for what it says.
+    /// Returns the word for its kind.
     pub fn kind(&self) -> &'static str {
         match self {
             TimelineEntry::Event(event) => event.kind.as_str(),
@@ -73,7 +75,7 @@ impl TimelineEntry {
 }
 
 impl PolicyApplied {
-    /// The call, where this run has made it: calls are numbered anew in each.
+    /// Returns the call, if this run made it: each run numbers its calls from the start.
     pub fn call_in(&self, run: i32) -> Option<i32> {
         let origin = self.origin.as_ref()?;
         (origin.run == run).then_some(origin.call)
@@ -81,8 +83,9 @@ impl PolicyApplied {
 }
 
 impl Client {
-    /// A page of the timeline of a run, in the order in which it happened: at most `max` after the one at `after`.
-    /// [`Rows::more`] tells whether more follow: a page with large data is shorter than its `max`.
+    /// Returns a page of the timeline, in order: at most `max` entries after the one at `after`.
+    ///
+    /// [`Rows::more`] says whether more follow: a page with large data is shorter than its `max`.
     pub async fn timeline(
         &self,
         instance: &Instance,
@@ -98,7 +101,7 @@ impl Client {
         };
         let events = self.history(request).await?;
         let left = max - events.len();
-        // Policies follow the last event. One more than fits tells whether there are more.
+        // Policies follow the last event. Read one more than fits, to know whether there are more.
         let policies = match events.more {
             true => Vec::new(),
             false => self.policies(instance, run, after, left + 1).await?,
@@ -112,7 +115,7 @@ impl Client {
         })
     }
 
-    /// What the end of a run has meant for children, in the order in which it was done; nothing while the run goes on.
+    /// Returns the policies that the end of a run applied, in order; none while the run continues.
     pub(in crate::workflow) async fn policies(
         &self,
         instance: &Instance,
@@ -172,7 +175,7 @@ impl Client {
     }
 }
 
-/// From when to when a run was the present one, and how many events it has.
+/// When a run was the current one, and how many events it has.
 struct TimelineSpan {
     events: i32,
     from: Timestamp,
@@ -195,7 +198,9 @@ impl TimelineSpan {
     }
 }
 
-/// The child and the policy, when what was done was done because its parent had ended: not by a tree that somebody ended.
+/// Returns the child and the policy if a parent's end was the cause.
+///
+/// A tree that an operator ended is not included.
 fn applied_by(
     parent: InstanceId,
     operation: &Operation,

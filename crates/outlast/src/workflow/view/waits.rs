@@ -1,4 +1,7 @@
-//! What a workflow waits for, read from its history: for people to look at.
+//! Finds out what a workflow waits for, from its history and its children.
+//!
+//! `explain`, the HTTP API and the dashboard call it. It reads a bounded number of events and
+//! children.
 
 mod groups;
 
@@ -17,55 +20,59 @@ use outlast_core::{
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// How many children that live are looked at, to tell who they are. Of more it is only counted how many there are.
+/// How many running children are read to identify them. Further children are only counted.
 const CHILDREN_SEEN: usize = 200;
 
-/// What a workflow waits for and what it has survived, as far as its history was looked at: the last
-/// [`HISTORY_PAGE_MAX`](outlast_core::limits::HISTORY_PAGE_MAX) events of its present run.
+/// What a workflow waits for, and the failures it has handled.
+///
+/// It covers the last [`HISTORY_PAGE_MAX`](outlast_core::limits::HISTORY_PAGE_MAX) events of its
+/// current run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Waits {
-    /// What is open, in the order of the calls. Children that have ended are not, whether the
-    /// workflow has looked or not, nor is what has come of a group that is still waited for.
+    /// The open waits, in the order of the calls. Finished children are not included, even if the
+    /// workflow has not seen their end. Calls of a waiting group that are already answered are not
+    /// included either.
     pub open: Vec<OpenWait>,
-    /// The groups and selections that are waited for.
+    /// The groups and selections that the workflow waits for.
     pub groups: Vec<GroupWait>,
-    /// Why it cannot go on, when its code does not fit its history.
+    /// Why it cannot continue, when its code does not fit its history.
     pub blocked: Option<Blocked>,
-    /// The failures that its code has caught and gone on from, in their order.
+    /// The failures that its code has handled, in order.
     pub handled: Vec<Handled>,
-    /// Whether all of its history was looked at and all of its children were: else there may be more.
+    /// Whether the whole history and all children were read. Otherwise there may be more.
     pub is_whole: bool,
 }
 
-/// Where the code of a workflow does not fit its history.
+/// A mismatch between the code of a workflow and its history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Blocked {
     /// What the history has.
     pub expected: String,
     /// What the code has in its place.
     pub found: String,
-    /// When it was first met.
+    /// When it was first detected.
     pub since: Timestamp,
 }
 
-/// A failure that the code of a workflow has caught and gone on from.
+/// A failure that the code of a workflow has handled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Handled {
-    /// The event that says so.
+    /// The sequence number of its event.
     pub seq: i32,
-    /// When.
+    /// When it was handled.
     pub at: Timestamp,
     /// The call that failed.
     pub call: Option<i32>,
-    /// What that call names.
+    /// The name of that call.
     pub name: String,
     /// Why it failed.
     pub reason: String,
 }
 
 impl Client {
-    /// What a workflow waits for, what keeps it, and what it has survived in its present run. What has ended waits for nothing;
-    /// nothing at all is known of what is no workflow.
+    /// Returns what a workflow waits for, what blocks it, and the failures it has handled.
+    ///
+    /// A finished workflow waits for nothing. For a machine the result is empty.
     pub async fn waits(&self, instance: &Instance) -> Result<Waits> {
         if !instance.is_workflow() {
             return Ok(Waits {
@@ -97,7 +104,7 @@ impl Client {
         Ok(waits)
     }
 
-    /// Events of a run without the results in them: these are not looked at here, and all of them may be large.
+    /// Returns events of a run without their results, which are not needed and may be large.
     async fn told(&self, mut request: HistoryRequest) -> Result<Vec<Event>> {
         let mut events: Vec<Event> = Vec::new();
         loop {
@@ -113,8 +120,9 @@ impl Client {
         }
     }
 
-    /// Says who the awaited children are, and takes away those that have ended. Of more children than are looked at it
-    /// answers how many have ended.
+    /// Identifies the awaited children and removes the finished ones.
+    ///
+    /// If there are more children than are read, it returns how many have finished.
     async fn see_children(&self, instance: &Instance, waits: &mut Waits) -> Result<Uncounted> {
         let mut uncounted = Uncounted::default();
         if waits.open.iter().all(|it| it.started.is_none()) {
@@ -162,7 +170,9 @@ impl Client {
     }
 }
 
-/// Whether it is there of what a workflow needs all of, and has not looked at.
+/// Returns whether a wait is answered although the workflow has not seen it.
+///
+/// A workflow that needs all of a group sleeps until the last answer has arrived.
 fn has_come(wait: &OpenWait, instance: &Instance) -> bool {
     let awaits = instance.awaits.as_deref().unwrap_or_default();
     let is_missing = match wait.kind {
@@ -193,7 +203,7 @@ fn without_result(mut event: Event) -> Event {
     event
 }
 
-/// What the last event says of a replay that did not fit, while that is what keeps the instance.
+/// Returns the mismatch of the last event, if that is what blocks the instance.
 fn blocked(instance: &Instance, events: &[Event]) -> Option<Blocked> {
     let error = instance.last_error.as_deref()?;
     let last = events.last().filter(|_| error.starts_with(BLOCKED))?;
@@ -222,50 +232,55 @@ fn handled(events: &[Event]) -> Vec<Handled> {
     handled.collect()
 }
 
-/// Something that a workflow has asked for and that has not come yet.
+/// Something that a workflow still waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OpenWait {
     /// `step`, `activity`, `child`, `timer` or `signal`.
     pub kind: &'static str,
     /// The call.
     pub call: i32,
-    /// What it names: a step, a job, a workflow, a machine, a signal.
+    /// Its name: of a step, a job, a workflow, a machine or a signal.
     pub name: String,
-    /// Since when.
+    /// When the wait began.
     pub since: Timestamp,
-    /// When its time comes, of a timer.
+    /// When a timer is due.
     pub deadline: Option<Timestamp>,
-    /// The fan-out that started it and its position there, of a child.
+    /// For a child: the round that started it, and its position there.
     pub started: Option<(i32, i32)>,
     /// The child, once the workflow has seen it.
     pub child: Option<InstanceId>,
     /// The newest run of the child that the workflow has seen.
     pub child_run: Option<i32>,
-    /// How the child stands, where it was looked at.
+    /// The status of the child, if it was read.
     pub child_status: Option<Status>,
-    /// Whether the child waits for a place in the window of its group; `None` when that has none, or it was not looked at.
+    /// Whether the child waits for a place in the window of its group.
+    ///
+    /// `None` without a window, or if the child was not read.
     pub is_held: Option<bool>,
-    /// What becomes of the child when the workflow ends.
+    /// What happens to the child when the workflow ends.
     pub on_parent_close: Option<ClosePolicy>,
     /// The group it is in.
     pub group: Option<GroupPlace>,
-    /// Whether the workflow still waits for it: the others of a group that has failed go on without.
+    /// Whether the workflow still waits for it. The other calls of a failed group continue without
+    /// that.
     pub is_awaited: bool,
 }
 
-/// Where a call stands in the groups it is in.
+/// The position of a call in its groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GroupPlace {
     /// The calls of the groups, from the outermost to the innermost.
     pub path: Vec<i32>,
-    /// How many calls the outermost has.
+    /// How many calls the outermost group has.
     pub size: usize,
-    /// Which of them it is, from 0.
+    /// The index of this call among them, from 0.
     pub index: usize,
-    /// Whether the outermost is a selection: the first of it counts, and not all.
+    /// Whether the outermost group is a selection, where the first member wins.
     pub is_selection: bool,
-    /// What the calls of the outermost are: `children`, `activities`, `steps`, `timers`, `signals`, or `mixed`. Told where
-    /// all of them were looked at, and not with a single event.
+    /// The kind of calls in the outermost group.
+    ///
+    /// One of `children`, `activities`, `steps`, `timers`, `signals` and `mixed`. It is `None` for
+    /// a single event: only the whole group shows it.
     pub members: Option<&'static str>,
 }
 
@@ -281,7 +296,9 @@ impl From<Place> for GroupPlace {
     }
 }
 
-/// What the events of a run leave open, in the order of the calls. Events whose data cannot be read count by their kind.
+/// Returns the open waits of a run from its events, in the order of the calls.
+///
+/// Events with unreadable data count by their kind.
 pub fn open_waits(events: &[Event]) -> Vec<OpenWait> {
     let mut open: BTreeMap<i32, OpenWait> = BTreeMap::new();
     let mut resolved: HashSet<i32> = HashSet::new();
@@ -365,7 +382,7 @@ pub fn open_waits(events: &[Event]) -> Vec<OpenWait> {
         it.is_awaited = !resolved.contains(outermost);
         place.members = members.get(outermost).copied();
     }
-    // A signal, a timer or a step that nobody waits for is nothing to look at.
+    // Signals, timers and steps that the workflow no longer waits for are not shown.
     open.retain(|it| it.is_awaited || matches!(it.kind, "activity" | "child"));
     open
 }

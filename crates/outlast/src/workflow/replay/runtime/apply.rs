@@ -1,4 +1,6 @@
-//! How the code is told what has happened: event after event.
+//! Applies events to the calls of the code, one after another.
+//!
+//! The session calls it. It changes the run in memory only.
 
 use super::calls::{Answered, End, WaitKind};
 use super::{MayRun, Runtime, index_of};
@@ -11,12 +13,12 @@ use outlast_core::{EventKind, Invalid, Json, NewEvent, Timestamp};
 use std::collections::BTreeSet;
 
 impl Runtime {
-    /// Whether there is something that the code does not know yet, and can be told.
+    /// Returns whether there is an event that the code does not know and that can be applied.
     pub(in crate::workflow) fn has_news(&self) -> bool {
         self.history.next().is_some() && self.blocked.is_none()
     }
 
-    /// Tells the code of the next event. Answers whether that answers something it waits for.
+    /// Applies the next event. Returns whether it answers something that the code waits for.
     pub(in crate::workflow) fn apply_next(&mut self) -> bool {
         let index = self.history.known();
         let applied = self.apply(index);
@@ -29,10 +31,13 @@ impl Runtime {
         answers
     }
 
-    /// Tells the code what the one step has come to that it waits for, while it is run: so it goes on at once, up to what
-    /// needs that to be written. Answers whether there is something to tell.
+    /// Passes the result of the only awaited step to the code during its poll.
+    ///
+    /// The code then continues at once, up to the first call that needs the result to be written.
+    /// Returns whether there was a result.
     pub(in crate::workflow) fn tell_the_one_step(&mut self) -> bool {
-        // Code that goes by the time hears of it when it is written: only then the moment is known.
+        // Code that has read the time receives the result after the write: only then the time is
+        // known.
         if self.may_run != MayRun::OneStep || self.was_asked_for_now() {
             return false;
         }
@@ -146,7 +151,7 @@ impl Runtime {
                 let resolved: Resolved = data(event)?;
                 Ok(self.resolve(call, resolved))
             }
-            // Nobody waits for it any more; it may never come.
+            // The code no longer waits for the timer, and it may never fire.
             EventKind::TimerCancelled => Ok(false),
             EventKind::RunStarted
             | EventKind::CancelRequested
@@ -169,7 +174,7 @@ impl Runtime {
         }
     }
 
-    /// Notes how a call ended. Answers whether somebody waits for it alone.
+    /// Sets the end of a call. Returns whether the code waits for this call alone.
     fn end(&mut self, event: usize, kind: EventKind, call: i32, answer: Answered) -> bool {
         let is_bad = answer.is_bad();
         let it = self.call_mut(call);
@@ -217,13 +222,13 @@ impl Runtime {
             let it = self.call(*leaf);
             it.end.is_none() && it.kind.is_child() && it.is_recorded
         });
-        // A child that stands in it twice is told once.
+        // A child listed twice is cancelled once.
         let living: BTreeSet<i32> = living.collect();
         self.to_cancel.extend(living);
         true
     }
 
-    /// Whether a unit that the code waits for is decided by what has ended: the event that says so.
+    /// Returns the event that decides a wait, if its finished calls decide it.
     pub(in crate::workflow) fn decide(&self, wait: usize) -> Option<NewEvent> {
         let it = &self.waits[wait];
         let combinator = it.combinator.as_ref().filter(|it| it.resolved.is_none())?;

@@ -1,4 +1,4 @@
-//! The calls that the code makes, and the units in which it waits for them.
+//! The calls that the code makes, and the waits that combine them.
 
 use crate::machine::RetryPolicy;
 use crate::workflow::FlowErrorKind;
@@ -8,23 +8,26 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::time::Duration;
 
-/// A call that the code has made. There may be thousands of a run, and as many runs at a time: what only children have is apart.
+/// A call that the code has made.
+///
+/// A run may have thousands of them, and thousands of runs may be in memory. So the fields of
+/// children are boxed apart.
 pub(in crate::workflow) struct Call {
     pub(in crate::workflow) kind: CallKind,
     /// Whether the history has it.
     pub(in crate::workflow) is_recorded: bool,
-    /// The unit it was made with.
+    /// The wait it was made with.
     pub(in crate::workflow) wait: u32,
     pub(in crate::workflow) name: String,
     pub(in crate::workflow) ask: Ask,
     pub(in crate::workflow) place: Option<Box<Place>>,
-    /// When a timer's time comes, once it is known.
+    /// When a timer is due, once that is known.
     pub(in crate::workflow) due: Option<Timestamp>,
     pub(in crate::workflow) end: Option<End>,
 }
 
 impl Call {
-    /// What is known of a child; of anything else, nothing.
+    /// Returns what is known of a child; empty for other calls.
     pub(in crate::workflow) fn link(&self) -> &Link {
         match &self.ask {
             Ask::Child(child) => &child.link,
@@ -39,7 +42,7 @@ impl Call {
         }
     }
 
-    /// The row of a child.
+    /// Returns the row of a child.
     pub(in crate::workflow) fn row(&self) -> Option<&NewInstance> {
         match &self.ask {
             Ask::Child(child) => Some(&child.row),
@@ -48,7 +51,7 @@ impl Call {
     }
 }
 
-/// A child that is asked for.
+/// A child to start.
 pub(in crate::workflow) struct ChildCall {
     pub(in crate::workflow) row: NewInstance,
     pub(in crate::workflow) policy: Option<RetryPolicy>,
@@ -67,16 +70,16 @@ impl ChildCall {
 
 /// What is known of a child.
 pub(in crate::workflow) struct Link {
-    /// The round it was started with, and its place there.
+    /// The round it was started in, and its position there.
     pub(in crate::workflow) round: i32,
     pub(in crate::workflow) position: i32,
-    /// The child, as the history knows it: only what is in there may be told to the code.
+    /// The child as the history knows it. The code may see only this.
     pub(in crate::workflow) child: Option<InstanceId>,
-    /// Its newest run that the history knows.
+    /// Its newest run in the history.
     pub(in crate::workflow) run: i32,
-    /// The child, as it was found in the store.
+    /// The child as it was found in the store.
     pub(in crate::workflow) found: Option<InstanceId>,
-    /// The units that wait for it later, and its index among their leaves.
+    /// The waits that join it later, and its index among their calls.
     pub(in crate::workflow) joins: Vec<(u32, usize)>,
 }
 
@@ -95,16 +98,16 @@ impl Link {
 
 /// How a call ended.
 pub(in crate::workflow) struct End {
-    /// The place of the event that says so, and its kind.
+    /// The index of the event that ended it, and its kind.
     pub(in crate::workflow) event: u32,
     pub(in crate::workflow) kind: EventKind,
     pub(in crate::workflow) answer: Answered,
 }
 
 pub(in crate::workflow) enum Answered {
-    /// With this.
+    /// It succeeded with this result.
     Well(Json),
-    /// With something that the code was given, and nobody can ask for again.
+    /// It succeeded, and the result was moved to the code, which cannot ask for it again.
     Given,
     Step(Box<Failed>),
     Child(FlowErrorKind, Box<Ended>),
@@ -119,55 +122,55 @@ impl Answered {
     }
 }
 
-/// What a call asks for.
+/// The request of a call.
 pub(in crate::workflow) enum Ask {
-    /// To run something here.
+    /// Run code here.
     Work,
     Child(Box<ChildCall>),
     Timer(Duration),
     Signal,
-    /// A group: what it is for are its members.
+    /// Nothing: a group, which only has members.
     Nothing,
 }
 
-/// Something the code waits for as one.
+/// Calls that the code awaits as one.
 pub(in crate::workflow) struct Wait {
     pub(in crate::workflow) kind: WaitKind,
-    /// Leaves that have not ended.
+    /// How many of its calls have not ended.
     pub(in crate::workflow) open: u32,
-    /// The leaf whose bad end came first.
+    /// The first of its calls that failed.
     pub(in crate::workflow) first_bad: Option<i32>,
     pub(in crate::workflow) leaves: SmallVec<[i32; 4]>,
-    /// What only a group or a selection has.
+    /// Only for groups and selections.
     pub(in crate::workflow) combinator: Option<Box<Combinator>>,
 }
 
 /// A group or a selection.
 pub(in crate::workflow) struct Combinator {
-    /// Its own call.
+    /// The call of the group itself.
     pub(in crate::workflow) call: i32,
-    /// Where the leaves of each member of a selection begin; a group is one member.
+    /// The index of the first call of each member of a selection; a group is one member.
     pub(in crate::workflow) members: Vec<usize>,
-    /// How each member of a selection stands.
+    /// The progress of each member of a selection.
     pub(in crate::workflow) standing: Vec<Member>,
     pub(in crate::workflow) window: Option<u32>,
-    /// The leaves, by their index, that are asked to end when it is decided and they live.
+    /// The calls, by index, that are cancelled if they still run when it is decided.
     pub(in crate::workflow) cancelled: Vec<Range<usize>>,
-    /// How many groups it has, itself among them.
+    /// How many groups it has, itself included.
     pub(in crate::workflow) groups: usize,
     pub(in crate::workflow) resolved: Option<Resolved>,
 }
 
-/// How a member of a selection stands.
+/// The progress of a member of a selection.
 pub(in crate::workflow) struct Member {
-    /// Leaves that have not ended.
+    /// How many of its calls have not ended.
     pub(in crate::workflow) open: u32,
-    /// The place of the event that has decided it, and the bad leaf if there is one.
+    /// The index of the event that decided it, and the failed call if there is one.
     pub(in crate::workflow) decided: Option<(u32, Option<i32>)>,
 }
 
 impl Combinator {
-    /// A leaf has ended: decides its member, if that is the last or has ended badly.
+    /// Notes the end of a call. It decides its member if it is the last open call or has failed.
     pub(in crate::workflow) fn note_end(&mut self, index: usize, event: u32, bad: Option<i32>) {
         let member = self.members.partition_point(|begin| *begin <= index);
         let member = member
@@ -184,7 +187,7 @@ impl Combinator {
 }
 
 impl Wait {
-    /// The leaves of each member.
+    /// Returns the calls of each member.
     pub(in crate::workflow) fn members(&self) -> impl Iterator<Item = &[i32]> {
         let begins = match self.combinator.as_ref().map(|it| &it.members[..]) {
             None | Some([]) => &[0],
@@ -195,13 +198,13 @@ impl Wait {
         members.map(|(&begin, end)| &self.leaves[begin..end])
     }
 
-    /// What a group or a selection consists of.
+    /// Returns the outline of a group or a selection.
     pub(in crate::workflow) fn outline(&self) -> Outline {
         let groups = self.combinator.as_ref().map_or(0, |it| it.groups);
         Outline::of(self.members(), groups)
     }
 
-    /// How a group or a selection came to its end.
+    /// Returns how a group or a selection was decided.
     pub(in crate::workflow) fn resolved(&self) -> Option<&Resolved> {
         self.combinator.as_ref().and_then(|it| it.resolved.as_ref())
     }
@@ -212,23 +215,23 @@ pub(in crate::workflow) enum WaitKind {
     Single,
     Group,
     Selection,
-    /// A child that is started and not waited for.
+    /// A child that is started and not awaited.
     Launch,
 }
 
-/// What a unit consists of.
+/// One entry of a wait.
 pub(in crate::workflow) enum WaitCall {
-    /// A call on its way to be registered.
+    /// A call to register.
     New(NewCall),
     /// A child that was started before.
     Again(i32),
 }
 
-/// A call on its way to be registered.
+/// A call to register.
 pub(in crate::workflow) struct NewCall {
     pub(in crate::workflow) kind: CallKind,
     pub(in crate::workflow) name: String,
     pub(in crate::workflow) ask: Ask,
-    /// The groups it is in, by the order in which they were met: 0 is the outermost.
+    /// The groups it is in, by the order in which they were added: 0 is the outermost.
     pub(in crate::workflow) groups: Vec<usize>,
 }

@@ -1,7 +1,8 @@
-//! Compares the calls of the code with the history, once the code was polled.
+//! Compares the calls of the code with the history, after each poll.
 //!
-//! Calls that the code makes in one poll have no order among each other: `select!` polls its branches at random.
-//! So a call may have another number than in the history, when all new calls together are those of the history.
+//! Calls of one poll have no order among each other: `select!` polls its branches at random. So a
+//! call may have another number than in the history, if all new calls together are those of the
+//! history.
 
 use super::calls::{Ask, WaitKind};
 use super::{Identity, Runtime, describe_call};
@@ -12,16 +13,16 @@ use outlast_core::{EventKind, Invalid, NewEvent};
 use std::fmt;
 use std::ops::Range;
 
-/// How many units of one poll are put into the order of the history. More are compared in the order in which they
-/// were polled.
+/// How many waits of one poll are put into the order of the history. More are compared in the
+/// order in which they were polled.
 const REORDERED_MAX: usize = 100;
-/// How many places are tried for them.
+/// How many placements are tried for them.
 const SEARCH_STEPS_MAX: usize = 10_000;
 
-/// Looks for an order of new calls that the history has.
+/// Searches for an order of the new calls that matches the history.
 struct Search<'a> {
     runtime: &'a Runtime,
-    /// Behind the last of the new calls.
+    /// The index after the last new call.
     end: usize,
     /// How many more blocks may be tried.
     steps: usize,
@@ -29,7 +30,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Puts all of these blocks into an order in which the history has them from this index on.
+    /// Puts all these blocks into an order that the history has from this index on.
     fn finds_order(&mut self, at: usize, rest: &[Range<usize>]) -> bool {
         if rest.is_empty() {
             return true;
@@ -56,7 +57,7 @@ impl Search<'_> {
         false
     }
 
-    /// How well a block fits at an index; `None` when the history has something else there.
+    /// Returns how well a block fits at an index; `None` when the history has another call there.
     fn rank(&self, block: &Range<usize>, at: usize) -> Option<Rank> {
         let is_recorded_at = |at| self.runtime.block_is_alike(block, at) == Some(true);
         match self.runtime.block_is_alike(block, at) {
@@ -71,7 +72,7 @@ impl Search<'_> {
 /// How well a block fits, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
-    /// The history has it there.
+    /// The history has the block there.
     Recorded,
     /// The history has nothing there, and the block nowhere.
     Unrecorded,
@@ -79,11 +80,11 @@ enum Rank {
     RecordedLater,
 }
 
-/// What the code does otherwise than the history.
+/// A difference between the code and the history.
 enum Difference {
-    /// Blocks the run.
+    /// Another call; it blocks the run.
     Call(Mismatch),
-    /// A call is given something else than it was given by this process.
+    /// Another argument than this process supplied before.
     Input {
         mismatch: Mismatch,
         process: Option<u32>,
@@ -91,12 +92,12 @@ enum Difference {
 }
 
 impl Runtime {
-    /// Compares the calls and units that the code has registered since the last comparison.
+    /// Compares the calls and waits that the code has registered since the last comparison.
     pub(super) fn compare_new_calls(&mut self) {
         let (calls, waits) = (self.compared_calls, self.compared_units);
         self.compared_calls = self.calls.len();
         self.compared_units = self.waits.len();
-        // Calls behind the last one of the history are new to it.
+        // Calls after the last one of the history are new to it.
         if calls >= self.last_call as usize {
             return;
         }
@@ -117,7 +118,7 @@ impl Runtime {
         }
     }
 
-    /// Renumbers the calls of the units from `first_unit` on, if the history has the same calls in another order.
+    /// Renumbers the calls from `first_unit` on, if the history has them in another order.
     fn order_as_in_history(&mut self, first_call: usize, first_unit: usize) {
         let blocks = self.blocks(first_call);
         let is_as_recorded = || {
@@ -143,7 +144,7 @@ impl Runtime {
         }
     }
 
-    /// The calls that each unit has made, as ranges of indexes.
+    /// Returns the calls of each wait, as ranges of indexes.
     fn blocks(&self, first_call: usize) -> Vec<Range<usize>> {
         let waits = self.calls[first_call..].chunk_by(|a, b| a.wait == b.wait);
         let mut begin = first_call;
@@ -154,15 +155,18 @@ impl Runtime {
         blocks.collect()
     }
 
-    /// Whether the history has these calls from this index on. `None` when it has none of them there.
+    /// Returns whether the history has these calls from this index on.
+    ///
+    /// `None` when it has none of them there.
     fn block_is_alike(&self, block: &Range<usize>, at: usize) -> Option<bool> {
         let calls = block.clone().zip(at..);
         let alike = calls.filter_map(|(call, at)| self.is_alike(call, at));
         alike.reduce(|a, b| a && b)
     }
 
-    /// Whether the history has at this index a call of the same kind and name that was given the same. `None` when it
-    /// has no event of a call there.
+    /// Returns whether the history has the same call at this index: kind, name and argument.
+    ///
+    /// `None` when it has no event of a call there.
     fn is_alike(&self, call: usize, at: usize) -> Option<bool> {
         let call = &self.calls[call];
         let event = self.first_event(at as i32 + 1)?.1;
@@ -178,7 +182,7 @@ impl Runtime {
         self.history.get(first).map(|event| (first, event))
     }
 
-    /// Gives calls the numbers that follow from this order of their blocks.
+    /// Renumbers calls by this order of their blocks.
     fn renumber(&mut self, first_call: usize, first_unit: usize, ordered: &[Range<usize>]) {
         let mut numbers = vec![0; self.calls.len() - first_call];
         let mut next = first_call as i32;
@@ -209,9 +213,10 @@ impl Runtime {
         }
     }
 
-    /// How a call differs from what the history has of it.
+    /// Returns how a call differs from the history.
     fn difference(&self, call: i32) -> Option<Difference> {
-        // Most groups have no event before they are resolved, and a call that the code went on without may have none.
+        // Most groups have no event before they are resolved. A call that the code did not wait
+        // for may have none either.
         let (first, event) = self.first_event(call)?;
         let it = self.call(call);
         let found = describe_call(call, it.kind, &it.name);
@@ -223,7 +228,7 @@ impl Runtime {
         if outlast_core::mutant::is("open-groups-are-not-compared") {
             return None;
         }
-        // An event that cannot be read blocks where it is applied.
+        // An unreadable event blocks when it is applied.
         let recorded = Recorded::of(event).ok()?;
         let setting = Setting::of(self.waits[it.wait as usize].kind, it.place.as_deref());
         if let Some(recorded) = recorded.setting()
@@ -246,7 +251,9 @@ impl Runtime {
         })
     }
 
-    /// Whether a build from before groups were compared has let a group grow: then it has events of both sizes.
+    /// Returns whether an older build has let a group grow, before groups were compared.
+    ///
+    /// Then the group has events of both sizes.
     fn was_changed_before(&self, first: usize, found: Setting<'_>, recorded: Setting<'_>) -> bool {
         let (Setting::In(place), Setting::In(recorded)) = (found, recorded) else {
             return false;
@@ -263,7 +270,7 @@ impl Runtime {
         })
     }
 
-    /// How a group or a selection differs from the one that the history has.
+    /// Returns how a group or a selection differs from the history.
     fn outline_mismatch(&self, wait: usize) -> Option<Mismatch> {
         let wait = &self.waits[wait];
         let group = wait.combinator.as_ref()?.call;
@@ -283,11 +290,14 @@ impl Runtime {
         })
     }
 
-    /// Notes that a call is given something else than in the history: the code goes by something that is not in there.
+    /// Notes that a call has another argument than in the history.
     ///
-    /// A process is one build with one set of settings, so a difference to what it has given before is a fault of the
-    /// code, and blocks. Another process may have another form of a type, or another patience. What is recorded was
-    /// carried out and stands, so the difference is logged. No build could come to what a clock once said either.
+    /// The code then depends on something outside its history.
+    ///
+    /// A process is one build with one set of settings. So a difference to its own earlier
+    /// argument is a bug of the code, and blocks. Another process may have another form of a type,
+    /// or another timeout. The recorded call was carried out and stays, so the difference is only
+    /// logged. No build could repeat what a clock returned either.
     fn note_input(&mut self, mismatch: Mismatch, process: Option<u32>) {
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("inputs-are-not-compared") {
@@ -307,7 +317,7 @@ impl Runtime {
     }
 }
 
-/// Whether the first event of a call is one of a call of this kind and name.
+/// Returns whether the first event of a call is of this kind and name.
 fn is_same_call(kind: CallKind, name: &str, event: &NewEvent) -> bool {
     // A message to a child that could not be sent is recorded as a failed step.
     let is_unsent = kind == CallKind::Tell && event.kind == EventKind::StepFailed;
@@ -315,11 +325,11 @@ fn is_same_call(kind: CallKind, name: &str, event: &NewEvent) -> bool {
         && (event.name == name || kind == CallKind::Group)
 }
 
-/// What the first event of a call says of it.
+/// What the first event of a call says about it.
 enum Recorded {
     Child(Box<Scheduled>),
     Waiting(Waiting),
-    /// It came to its answer at once, or is a group.
+    /// The call was answered at once, or is a group.
     Other,
 }
 
@@ -363,8 +373,9 @@ impl Recorded {
         }
     }
 
-    /// Whether a call is given something else than was recorded, and by which process that was. `None` where it was not
-    /// recorded.
+    /// Returns whether a call has another argument than recorded, and the recording process.
+    ///
+    /// `None` where the argument was not recorded.
     fn differs_from(&self, ask: &Ask) -> Option<(bool, Option<u32>)> {
         match (ask, self) {
             (Ask::Child(child), Recorded::Child(recorded)) => Some((
@@ -379,7 +390,7 @@ impl Recorded {
         }
     }
 
-    /// Where the call stands; `None` where that was not recorded.
+    /// Returns the setting of the call; `None` where it was not recorded.
     fn setting(&self) -> Option<Setting<'_>> {
         let (group, launched) = match self {
             Recorded::Child(it) => (it.group.as_ref(), it.launched),
@@ -400,11 +411,11 @@ impl Recorded {
 enum Setting<'a> {
     /// In a group or a selection.
     In(&'a Place),
-    /// In none. Of a child it is not known whether it was awaited.
+    /// Alone. For a child it is unknown whether it was awaited.
     Alone,
-    /// In none, and awaited.
+    /// Alone, and awaited.
     JoinSet,
-    /// In none, and not awaited either.
+    /// Alone, and not awaited.
     Launched,
 }
 
@@ -417,7 +428,7 @@ impl Setting<'_> {
         }
     }
 
-    /// Whether the code makes the call as the history has it.
+    /// Returns whether the code makes the call as the history has it.
     fn fits(self, recorded: Setting<'_>) -> bool {
         match (self, recorded) {
             (Setting::In(place), Setting::In(recorded)) => place.fits(recorded),

@@ -1,25 +1,27 @@
-//! The history of a run in memory: what the code does not know yet, and what is not written yet. The rest is only counted:
-//! what it says is with the calls that it answered.
+//! The history of a run in memory.
+//!
+//! It keeps the events that the code does not know yet or that are not written yet. Other events
+//! are only counted: their data is with the calls that they answered.
 
 use outlast_core::{NewEvent, Timestamp};
 use std::collections::VecDeque;
 
 /// The history of a run.
 pub(in crate::workflow) struct History {
-    /// Those that the code does not know, or that are not written; but for what is being written.
+    /// Events that the code does not know or that are not written, except those being written.
     events: VecDeque<NewEvent>,
-    /// How many came before these.
+    /// How many events came before these.
     forgotten: usize,
-    /// How many the code knows of.
+    /// How many events the code knows.
     known: usize,
-    /// How many are written.
+    /// How many events are written.
     written: usize,
-    /// What all of them take.
+    /// The size of all events.
     bytes: usize,
 }
 
 impl History {
-    /// What is stored, of which the code knows nothing yet.
+    /// Creates a stored history of which the code knows nothing yet.
     pub(super) fn stored(events: Vec<NewEvent>) -> History {
         History {
             forgotten: 0,
@@ -42,38 +44,38 @@ impl History {
         self.bytes
     }
 
-    /// How many the code knows of.
+    /// Returns how many events the code knows.
     pub(in crate::workflow) fn known(&self) -> usize {
         self.known
     }
 
-    /// How many are written.
+    /// Returns how many events are written.
     pub(in crate::workflow) fn written(&self) -> usize {
         self.written
     }
 
-    /// The event at this place, from 0, unless the code knows it and it is written.
+    /// Returns the event at this index, from 0, unless the code knows it and it is written.
     pub(in crate::workflow) fn get(&self, index: usize) -> Option<&NewEvent> {
         self.events.get(index.checked_sub(self.forgotten)?)
     }
 
-    /// The next that the code does not know.
+    /// Returns the next event that the code does not know.
     pub(in crate::workflow) fn next(&self) -> Option<&NewEvent> {
         self.get(self.known)
     }
 
-    /// The last, unless the code knows it and it is written.
+    /// Returns the last event, unless the code knows it and it is written.
     pub(in crate::workflow) fn last(&self) -> Option<&NewEvent> {
         self.events.back()
     }
 
-    /// Adds one.
+    /// Adds an event.
     pub(in crate::workflow) fn push(&mut self, event: NewEvent) {
         self.bytes += size_of(&event);
         self.events.push_back(event);
     }
 
-    /// The code knows one more.
+    /// Counts one more event as known by the code.
     pub(in crate::workflow) fn note_known(&mut self) {
         self.known += 1;
         while self.forgotten < self.known.min(self.written) && self.events.pop_front().is_some() {
@@ -81,13 +83,15 @@ impl History {
         }
     }
 
-    /// Whether the code knows of something that is not written yet and whose moment nobody knows before it is.
+    /// Returns whether the code knows an unwritten event whose time is set only by the write.
     pub(in crate::workflow) fn is_ahead(&self) -> bool {
         let mut ahead = (self.written..self.known).filter_map(|index| self.get(index));
         ahead.any(|event| event.at.is_none())
     }
 
-    /// What is to be written: all that is not. It comes back with [`wrote`](History::wrote) or with
+    /// Takes all unwritten events out, to be written.
+    ///
+    /// They come back with [`wrote`](History::wrote) or with
     /// [`did_not_write`](History::did_not_write).
     pub(in crate::workflow) fn take_unwritten(&mut self) -> Vec<NewEvent> {
         let unwritten = self.events.drain(self.written - self.forgotten..);
@@ -96,14 +100,16 @@ impl History {
         events
     }
 
-    /// These are written, at this moment. Answers the latest moment that the code knows of by them.
+    /// Confirms that these events were written at this time.
+    ///
+    /// Returns the latest time that the code now knows.
     pub(super) fn wrote(&mut self, events: Vec<NewEvent>, at: Timestamp) -> Option<Timestamp> {
         let mut latest = None;
         for mut event in events {
             let at = *event.at.get_or_insert(at);
             let is_known = self.written < self.known;
             self.written += 1;
-            // Who is blocked, or begins anew, has not heard of all that is written.
+            // A run that is blocked or begins again has not seen all written events.
             if is_known {
                 latest = latest.max(Some(at));
                 self.forgotten += 1;
@@ -114,7 +120,7 @@ impl History {
         latest
     }
 
-    /// These were to be written and were not. What the code has not heard of has not happened.
+    /// Takes back events that were not written. Events that the code has not seen are dropped.
     pub(super) fn did_not_write(&mut self, events: Vec<NewEvent>) {
         self.events.extend(events);
         let kept = self.known.max(self.written) - self.forgotten;

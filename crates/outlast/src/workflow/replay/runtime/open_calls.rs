@@ -1,4 +1,4 @@
-//! What the code waits for at present.
+//! The calls that the code waits for now.
 
 use super::calls::{Call, WaitKind};
 use super::{MayRun, Runtime};
@@ -7,37 +7,37 @@ use std::collections::{BTreeMap, HashMap};
 use std::task::Waker;
 
 impl Runtime {
-    /// The units that the code waits for and that have no answer yet, in their order.
+    /// Returns the waits without an answer that the code waits for, in their order.
     pub(in crate::workflow) fn waiting(&self) -> impl Iterator<Item = usize> {
         let polled = self.polled.iter().copied();
         polled.filter(|wait| !self.is_ready(*wait))
     }
 
-    /// The code is run on: what it waits for is known again afterwards.
+    /// Forgets the waits before the code is polled; the poll notes them again.
     pub(in crate::workflow) fn forget_waiting(&mut self) {
         self.polled.clear();
     }
 
-    /// The code waits for this unit.
+    /// Notes that the code waits for this wait.
     pub(in crate::workflow) fn note_waiting(&mut self, wait: usize) {
         if let Err(place) = self.polled.binary_search(&wait) {
             self.polled.insert(place, wait);
         }
     }
 
-    /// The code has dropped this unit.
+    /// Notes that the code has dropped this wait.
     pub(in crate::workflow) fn note_dropped(&mut self, wait: usize) {
         if let Ok(place) = self.polled.binary_search(&wait) {
             self.polled.remove(place);
         }
     }
 
-    /// The code is about to be polled with this waker.
+    /// Notes the waker with which the code is about to be polled.
     pub(in crate::workflow) fn begin_poll(&mut self, waker: &Waker) {
         self.code_waker = Some(waker.clone());
     }
 
-    /// A call that the code waits for was polled with this waker.
+    /// Notes a waker with which an awaited call was polled.
     pub(in crate::workflow) fn keep_waker(&mut self, waker: &Waker) {
         let own = self.code_waker.as_ref();
         if own.is_some_and(|own| !own.will_wake(waker)) {
@@ -45,27 +45,28 @@ impl Runtime {
         }
     }
 
-    /// The code was polled: its new calls are compared with the history. Answers the wakers of all calls that it waits for, in the order in which
-    /// they were polled: each call is polled again with the code, since what it waits for is what it
-    /// polls.
+    /// Compares new calls with the history after a poll, and returns the wakers of awaited calls.
+    ///
+    /// They come in the order in which they were polled. Each call is polled again with the code,
+    /// because the code waits for the calls that it polls.
     pub(in crate::workflow) fn end_poll(&mut self) -> Vec<Waker> {
         self.code_waker = None;
         self.compare_new_calls();
         std::mem::take(&mut self.kept_wakers)
     }
 
-    /// The calls that the code waits for.
+    /// Returns the calls that the code waits for.
     pub(in crate::workflow) fn open(&self) -> impl Iterator<Item = (i32, &Call)> {
         self.waiting().flat_map(|wait| self.open_leaves(wait))
     }
 
-    /// A unit that the code waits for and that is decided by what has ended, with the event that says so.
+    /// Returns a wait that its finished calls decide, with the event that says so.
     pub(in crate::workflow) fn resolved_unit(&self) -> Option<(usize, NewEvent)> {
         let mut waits = self.waiting();
         waits.find_map(|wait| self.decide(wait).map(|resolved| (wait, resolved)))
     }
 
-    /// All that led to the steps that the code waits for is written.
+    /// Lets the awaited steps run: everything that led to them is written.
     pub(in crate::workflow) fn let_steps_run(&mut self) {
         let mut waiting = self.waiting();
         let first = waiting.next().map(|wait| self.waits[wait].kind);
@@ -77,13 +78,13 @@ impl Runtime {
         };
     }
 
-    /// How many children that the code waits for are still to be started.
+    /// Returns how many awaited children are still to be started.
     pub(in crate::workflow) fn calls_to_start(&self) -> usize {
         let new = |it: &Call| it.kind.is_child() && !it.is_recorded;
         self.open().filter(|(_, it)| new(it)).count()
     }
 
-    /// Whether children of this unit are still to be started.
+    /// Returns whether children of this wait are still to be started.
     pub(in crate::workflow) fn is_to_start(&self, wait: usize) -> bool {
         self.waits[wait].leaves.iter().any(|call| {
             let it = self.call(*call);
@@ -91,7 +92,7 @@ impl Runtime {
         })
     }
 
-    /// The leaves of a unit that have not ended.
+    /// Returns the calls of a wait that have not ended.
     pub(in crate::workflow) fn open_leaves(
         &self,
         wait: usize,
@@ -102,7 +103,7 @@ impl Runtime {
             .filter(|(_, it)| it.end.is_none())
     }
 
-    /// Where each call stands that the code waits for, in the order of the units and of their leaves.
+    /// Returns the index of each awaited call, in the order of the waits and their calls.
     pub(in crate::workflow) fn places(&self) -> HashMap<i32, usize> {
         let mut places = HashMap::new();
         for wait in self.waiting() {
@@ -114,7 +115,7 @@ impl Runtime {
         places
     }
 
-    /// The open children of the given calls, by round.
+    /// Returns the open children of the given calls, by round.
     pub(in crate::workflow) fn by_round(
         &self,
         calls: impl Iterator<Item = i32>,

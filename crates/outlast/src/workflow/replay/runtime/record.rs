@@ -1,4 +1,4 @@
-//! What is to be written of a run, and what becomes of it.
+//! Creates the events to write for a run, and handles the answer to the write.
 
 use super::Runtime;
 use super::calls::{Answered, Ask, WaitKind};
@@ -10,15 +10,17 @@ use outlast_core::{EventKind, Json, NewEvent, NewInstance, Timestamp};
 use std::collections::BTreeSet;
 
 impl Runtime {
-    /// What is to be written of what the code waits for and the history does not have yet: all but children, who are
-    /// started.
+    /// Adds events for the waits that the history does not have yet.
+    ///
+    /// Children are not among them: they get their events when they are started.
     pub(in crate::workflow) fn record_waiting(&mut self) {
         self.record_groups();
-        // What is over is written itself.
+        // A step that has ended gets its final event instead.
         let is_over = |call| self.finished.iter().any(|(over, _)| *over == call);
         let new = self.open().filter_map(|(number, call)| {
             let (kind, after_us) = match &call.ask {
-                // One that is waited for alone is known by its result, at the price of one event.
+                // A step awaited alone gets no scheduled event: its result identifies it, so it
+                // costs one event.
                 Ask::Work if call.kind == CallKind::Step && call.place.is_some() => {
                     (EventKind::StepScheduled, None)
                 }
@@ -46,8 +48,10 @@ impl Runtime {
         }
     }
 
-    /// What groups consist of where the events of their calls do not tell: children that were started before stand in
-    /// another call's events, and what is sent to children has an event when it was sent.
+    /// Adds the outline of groups that the events of their calls do not show.
+    ///
+    /// Children that were started before have the events of another call. A message to a child has
+    /// an event only when it was sent.
     fn record_groups(&mut self) {
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("groups-of-started-children-are-not-recorded") {
@@ -74,7 +78,7 @@ impl Runtime {
         }
     }
 
-    /// What the next step that is over has come to, to be written.
+    /// Takes the result of the next finished step, as an event to write.
     pub(in crate::workflow) fn take_finished(&mut self) -> Option<NewEvent> {
         let (number, result) = self.finished.pop_front()?;
         let it = self.call(number);
@@ -95,7 +99,7 @@ impl Runtime {
         })
     }
 
-    /// Takes the children of a unit that are still to be started, and notes that they are, as the given round.
+    /// Takes the children of a wait that are not started, and records them in the given round.
     pub(in crate::workflow) fn schedule(&mut self, wait: usize, round: i32) -> Vec<NewInstance> {
         let leaves = self.waits[wait].leaves.clone();
         let mut rows = Vec::new();
@@ -139,8 +143,9 @@ impl Runtime {
         rows
     }
 
-    /// Failures that the code was handed and went on from, and forms of changes that are to be remembered: both are known
-    /// once it has come to something that is written.
+    /// Adds events for handled failures and for versions of changes.
+    ///
+    /// Both are known once the code has made a call or ended.
     pub(in crate::workflow) fn record_notes(&mut self, has_survived: bool) {
         for (change, version) in std::mem::take(&mut self.unmarked) {
             let marked = Marked { version };
@@ -185,7 +190,9 @@ impl Runtime {
         }
     }
 
-    /// These are written, at this moment. Time goes on with them, also with notes, which had no moment of their own.
+    /// Confirms that these events were written at this time.
+    ///
+    /// The time of the run advances with them, even for notes, which have no time before.
     pub(in crate::workflow) fn committed(&mut self, events: Vec<NewEvent>, at: Timestamp) {
         let latest = self.history.wrote(events, at);
         self.now = latest.map_or(self.now, |latest| self.now.max(latest));
@@ -193,13 +200,15 @@ impl Runtime {
         self.consumed.clear();
     }
 
-    /// These were to be written and were not.
+    /// Takes back events that were not written.
     pub(in crate::workflow) fn take_back(&mut self, events: Vec<NewEvent>) {
         self.history.did_not_write(events);
     }
 }
 
-/// A job with how it is tried: the step and the state of [`Perform::Scheduled`](crate::machine::Perform).
+/// Returns step and state of a job with its retry policy.
+///
+/// They are those of [`Perform::Scheduled`](crate::machine::Perform).
 fn fixed(policy: RetryPolicy, args: &Json) -> (String, Json) {
     #[derive(serde::Serialize)]
     struct Fixed<'a> {

@@ -1,4 +1,5 @@
-//! Registers the calls of the code. [`comparison`](super::comparison) compares them with the history afterwards.
+//! Registers the calls of the code. [`comparison`](super::comparison) compares them with the
+//! history afterwards.
 
 use super::Runtime;
 use super::calls::{Ask, Call, Combinator, Member, NewCall, Wait, WaitCall, WaitKind};
@@ -7,7 +8,9 @@ use crate::workflow::replay::events::{CallKind, Place};
 use smallvec::SmallVec;
 
 impl Runtime {
-    /// Registers what the code waits for from now on. `None` when the run is to end and this is not shielded from that.
+    /// Registers the calls that the code waits for from now on.
+    ///
+    /// Returns `None` when the run is cancelled and this wait is not uncancellable.
     pub(in crate::workflow) fn register(
         &mut self,
         kind: WaitKind,
@@ -80,7 +83,9 @@ impl Runtime {
         Some(wait)
     }
 
-    /// How a member of a selection stands: children that were started before may have ended.
+    /// Returns the progress of a member of a selection.
+    ///
+    /// Children that were started before may already have ended.
     fn standing(&self, leaves: &[i32]) -> Member {
         let ends = leaves.iter().filter_map(|leaf| {
             let end = self.call(*leaf).end.as_ref()?;
@@ -127,7 +132,8 @@ impl Runtime {
     }
 }
 
-/// The member of a selection that a leaf belongs to, by where the leaves of each begin. A group is one member.
+/// Returns the member of a selection that a call belongs to, by the first index of each. A group
+/// is one member.
 fn member_of(begins: &[usize], index: usize) -> usize {
     begins
         .partition_point(|begin| *begin <= index)

@@ -1,4 +1,7 @@
-//! What has come from outside while a workflow waited: ends of children, signals, timers; and what is told to children.
+//! Reads what arrived while a workflow waited: finished children, signals and timers. Sends
+//! cancels.
+//!
+//! The session calls it. Each arrival becomes an event before the code sees it.
 
 use super::super::events::{CallKind, Ended, Told, end_of, event};
 use super::Session;
@@ -7,7 +10,7 @@ use outlast_core::{Child, EventKind, InstanceId, NewEvent, Note, Signal, Timesta
 use std::collections::{BTreeSet, HashMap};
 
 impl Session {
-    /// What has come since the history was written.
+    /// Reads everything that arrived since the history was written.
     pub(super) async fn look(&mut self, cx: &Context) -> Result<(), Trouble> {
         let mut arrivals = self.arrived_children(cx).await?;
         arrivals.extend(self.arrived_timers(cx).await?);
@@ -16,7 +19,7 @@ impl Session {
         Ok(())
     }
 
-    /// Tells what has come, in the order in which it happened, and where that is the same, in the order of the leaves.
+    /// Applies arrivals in the order in which they happened; ties go in the order of the calls.
     pub(super) fn take_in(&mut self, mut arrivals: Vec<Arrival>) {
         let places = self.flow.lock().places();
         arrivals.sort_by_key(|arrival| (arrival.at, places.get(&arrival.call).copied()));
@@ -54,20 +57,20 @@ impl Session {
         }
     }
 
-    /// Whether the code still waits for a call.
+    /// Returns whether the code still waits for a call.
     fn is_waited_for(&self, call: i32) -> bool {
         let runtime = self.flow.lock();
         runtime.open().any(|(open, _)| open == call)
     }
 
-    /// A unit that the code waits for and that is decided by what has ended, with the event that says so.
+    /// Returns a wait that is decided, with the event that says so.
     fn resolved_unit(&self) -> Option<(usize, NewEvent)> {
         self.flow.lock().resolved_unit()
     }
 
-    /// Children that are waited for and have ended; of the others it is noted who they are.
+    /// Returns the awaited children that have finished, and notes the ids of the others.
     async fn arrived_children(&mut self, cx: &Context) -> Result<Vec<Arrival>, Trouble> {
-        // Who is waited for by several ends once all the same.
+        // A set, because a child awaited by several calls still ends once.
         let calls: BTreeSet<i32> = {
             let runtime = self.flow.lock();
             let open = runtime.open();
@@ -113,7 +116,7 @@ impl Session {
                 link.found = Some(child.id);
             }
             let is_new_run = it.link().run != child.run;
-            // Of a group's many children only that is told which cannot be told from their ends.
+            // In a group, record only what the final event will not say: another run of the child.
             let is_told = is_new_run && (child.run > 1 || it.place.is_none());
             let at = runtime.now();
             return is_told.then(|| {
@@ -186,14 +189,14 @@ impl Session {
         arrivals
     }
 
-    /// Before a park it must be known who the awaited children are.
+    /// Reads the ids of the awaited children: a park must name them.
     pub(super) async fn see_children(&mut self, cx: &Context) -> Result<(), Trouble> {
         let arrivals = self.arrived_children(cx).await?;
         self.take_in(arrivals);
         Ok(())
     }
 
-    /// Asks those to end that a group or a selection was decided without.
+    /// Cancels the children of decided groups and selections that cancel the rest.
     pub(super) async fn cancel_rest(&mut self, cx: &Context) -> Result<(), Trouble> {
         let calls = self.flow.lock().to_cancel.clone();
         let rounds = self.flow.lock().by_round(calls.iter().copied());
@@ -234,7 +237,7 @@ impl Session {
     }
 }
 
-/// What has come from outside.
+/// Something that arrived from outside.
 pub(super) struct Arrival {
     at: Timestamp,
     call: i32,
@@ -242,9 +245,9 @@ pub(super) struct Arrival {
 }
 
 enum What {
-    /// It happened, whether somebody waits for it or not.
+    /// It happened, whether or not a call waits for it.
     Event(NewEvent),
-    /// It means something only while somebody waits for it.
+    /// It counts only while a call waits for it.
     Timer,
     Signal(Signal),
 }

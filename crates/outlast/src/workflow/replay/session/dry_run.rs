@@ -1,4 +1,6 @@
-//! Code that is held against a recorded history, for tests: nothing is sent, run or written.
+//! Runs code against a recorded history, for tests.
+//!
+//! It never sends, runs or writes anything.
 
 use super::Session;
 use crate::workflow::flow::Flow;
@@ -9,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 impl Session {
-    /// Runs a workflow against a recorded history, and nothing else. Answers what differs.
+    /// Runs a workflow against a recorded history, and returns the mismatch, if any.
     pub(crate) fn replayed<W: Workflow>(
         workflow: W,
         history: ExportedRun,
@@ -39,7 +41,7 @@ impl Session {
         if !session.flow.lock().history.is_empty() {
             match catch_unwind(AssertUnwindSafe(|| session.replay())) {
                 Ok(()) => session.hold_end_against_history(recorded),
-                // So it was then.
+                // The recorded run failed too.
                 Err(_) if recorded.is_some_and(|it| it.kind == EventKind::RunFailed) => {}
                 Err(panic) => resume_unwind(panic),
             }
@@ -49,7 +51,7 @@ impl Session {
         Ok(mismatch.map(|it| (it.expected, it.found)))
     }
 
-    /// The event with which the run has ended, if it has.
+    /// Returns the event with which the run has ended, if it has.
     fn recorded_end(&self) -> Option<RecordedEnd> {
         let runtime = self.flow.lock();
         let last = runtime.history.last()?;
@@ -59,7 +61,9 @@ impl Session {
         })
     }
 
-    /// A run that has ended must end, in the same way, and one that waits must not.
+    /// Compares the end of the code with the history.
+    ///
+    /// A run that has ended must end in the same way, and a run that waits must not end.
     fn hold_end_against_history(&mut self, recorded: Option<RecordedEnd>) {
         let found = self.kind_of_end();
         let mut runtime = self.flow.lock();
@@ -87,7 +91,7 @@ impl Session {
         }
     }
 
-    /// How the code has ended, and why, where there is a reason.
+    /// Returns how the code has ended, with the reason if there is one.
     fn kind_of_end(&self) -> Option<(EventKind, String)> {
         let error = match self.result.as_ref()? {
             Ok(_) => return Some((EventKind::RunCompleted, String::new())),

@@ -1,4 +1,4 @@
-//! How a run ends.
+//! Creates the outcome with which a run ends.
 
 use super::Session;
 use crate::machine::Decided;
@@ -7,7 +7,7 @@ use crate::workflow::replay::events::{Reason, Renewed, event};
 use outlast_core::{EventKind, Json, Outcome};
 
 impl Session {
-    /// The code is over.
+    /// Ends the run with the result of the code.
     pub(super) fn end(&mut self, result: Result<Json, FlowError>) -> Decided {
         self.flow.lock().record_notes(has_survived(&result));
         match result {
@@ -53,7 +53,7 @@ impl Session {
     }
 }
 
-/// Whether code that ended like this went on from the failures that it was handed.
+/// Returns whether code with this result has handled its failures.
 pub(super) fn has_survived(result: &Result<Json, FlowError>) -> bool {
     match result {
         Ok(_) => true,
@@ -61,7 +61,7 @@ pub(super) fn has_survived(result: &Result<Json, FlowError>) -> bool {
     }
 }
 
-/// The end of a run whose code has no outcome of its own.
+/// Ends a run whose code has no outcome.
 pub(crate) fn failed(reason: String) -> Decided {
     let reason = outlast_core::limits::clean_error(&reason);
     let last = Reason {

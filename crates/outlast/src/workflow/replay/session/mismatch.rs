@@ -1,4 +1,6 @@
-//! What becomes of a run whose code does not fit its history, or does what no workflow may.
+//! Blocks a run whose code does not fit its history or breaks a rule of workflows.
+//!
+//! A blocked run never fails: the instance stays as it is and is tried again.
 
 use super::Session;
 use crate::machine::{Context, Decided};
@@ -7,12 +9,12 @@ use crate::workflow::replay::events::{Mismatch, event};
 use outlast_core::{BLOCKED, EventKind, Json, Outcome};
 use std::time::Duration;
 
-/// How long a blocked one waits before it is tried again: from this, doubled up to that.
+/// The first and the longest pause of a blocked run. The pause doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl Session {
-    /// Whether the code does not fit its history, or has done what no workflow may.
+    /// Returns whether the code does not fit its history, or has broken a rule of workflows.
     pub(super) fn is_blocked(&mut self) -> bool {
         let mut runtime = self.flow.lock();
         if let Some(violation) = self.violation {
@@ -33,7 +35,7 @@ impl Session {
         runtime.blocked.is_some()
     }
 
-    /// Leaves the instance as it is, and says why.
+    /// Leaves the instance as it is, and records why.
     pub(super) fn block(&mut self, cx: &Context) -> Decided {
         let runtime = self.flow.lock();
         let mismatch = runtime.blocked.clone().unwrap_or(Mismatch {
@@ -44,8 +46,10 @@ impl Session {
     }
 }
 
-/// Leaves the instance of a claim as it is, says why unless its history ends with that, and has it tried again: by a build that
-/// fits, perhaps.
+/// Leaves the instance as it is, with a pause before the next attempt.
+///
+/// Records the reason, unless the history already ends with it. A build that fits may claim the
+/// instance next.
 pub(super) fn blocked(cx: &Context, mismatch: &Mismatch, was_blocked_by: Option<&Json>) -> Decided {
     let claim = cx.claim();
     let doublings = cx.attempt().min(6);

@@ -1,42 +1,44 @@
-//! What a run does next, by how it stands: decided here, done by the session.
+//! Decides the next action of a run, from its state and from nothing else.
+//!
+//! The session does the action. Nothing here does I/O or changes the run.
 
 use crate::workflow::replay::events::CallKind;
 use crate::workflow::replay::runtime::{Ask, Runtime, WaitKind};
 use outlast_core::limits::{HISTORY_BYTES_MAX, HISTORY_MAX};
 use outlast_core::{NewEvent, Signal, Timestamp};
 
-/// What is next.
+/// The next action of a run.
 pub(super) enum NextAction {
-    /// Ask those to end that a group or a selection was decided without.
+    /// Cancel the children of decided groups and selections that cancel the rest.
     CancelRest,
-    /// Write everything that is not written yet, and go on.
+    /// Write all unwritten events, and continue.
     Write,
-    /// The code is over.
+    /// End the run: the code has ended.
     End,
-    /// The history is too long.
+    /// Fail the run: its history is too long.
     Fail(String),
-    /// A group or a selection is decided: the event says how.
+    /// Record that a group or a selection is decided.
     Resolve { wait: usize, resolved: NewEvent },
-    /// A signal that this call waits for is at this place of the inbox.
+    /// Pass the signal at this index of the inbox to this call.
     Consume { call: i32, place: usize },
-    /// Steps have run.
+    /// Record the steps that have run.
     RecordFinished,
-    /// The code waits, and for nothing that is durable.
+    /// Report a violation: the code waits for nothing durable.
     Stray,
-    /// Start the children of a unit, and wait if there is nothing else to do.
+    /// Start the children of a wait, and park if there is nothing else to do.
     Start { wait: usize, goes_on: bool },
     /// Run steps, until the first timer beside them is due.
     RunSteps { due: Option<Timestamp> },
-    /// Look who the children are that are waited for.
+    /// Read the ids of the awaited children.
     SeeChildren,
-    /// Wait.
+    /// Park the instance.
     Park,
 }
 
 impl NextAction {
-    /// What a run does next whose code knows all that has happened, and waits or is over.
+    /// Decides the next action. The code knows all events, and waits or has ended.
     pub(super) fn next(runtime: &Runtime, inbox: &[Signal], is_over: bool) -> NextAction {
-        // What a group or a selection said of the others holds also when the code ends with it.
+        // Children are cancelled even when the code ends with the decision of their group.
         if !runtime.to_cancel.is_empty() {
             return match runtime.is_dirty() {
                 false => NextAction::CancelRest,
@@ -46,7 +48,7 @@ impl NextAction {
         if is_over {
             return NextAction::End;
         }
-        // Children that are about to be started are in the history before they have done anything.
+        // Count the children to start: their events are written before they have run.
         if let Some(reason) = too_long(runtime, runtime.calls_to_start()) {
             return NextAction::Fail(reason);
         }
@@ -65,7 +67,7 @@ impl NextAction {
         NextAction::of_waiting(runtime)
     }
 
-    /// What follows from what the code waits for.
+    /// Decides by what the code waits for.
     fn of_waiting(runtime: &Runtime) -> NextAction {
         let has_work = runtime
             .open()
@@ -76,7 +78,8 @@ impl NextAction {
             let is_launch = runtime.waits[wait].kind == WaitKind::Launch;
             let others = to_start.next().is_some();
             let goes_on = is_launch || others || has_work || timers.are_mixed();
-            // Who parks says whom it waits for: also of those that were started a moment ago, beside these.
+            // A park names its children. The ids of children started a moment ago may still be
+            // missing.
             return match !goes_on && has_unseen_children(runtime) {
                 true => NextAction::SeeChildren,
                 false => NextAction::Start { wait, goes_on },
@@ -86,7 +89,7 @@ impl NextAction {
         if has_work && outlast_core::mutant::is("step-runs-before-what-led-to-it") {
             return NextAction::RunSteps { due: timers.first };
         }
-        // All that led to a step is written before it runs, and so are the timers beside it.
+        // Everything that led to a step is written before it runs, including the timers beside it.
         if has_work && (timers.any_new || runtime.is_dirty()) {
             return NextAction::Write;
         }
@@ -103,7 +106,7 @@ impl NextAction {
     }
 }
 
-/// Whether children that are waited for have been started, and it is not known who they are.
+/// Returns whether an awaited child has started and its id is unknown.
 fn has_unseen_children(runtime: &Runtime) -> bool {
     let mut children = runtime
         .open()
@@ -113,7 +116,7 @@ fn has_unseen_children(runtime: &Runtime) -> bool {
 
 /// The timers that the code waits for.
 struct Timers {
-    /// When the first of those that have begun is due.
+    /// When the first recorded timer is due.
     first: Option<Timestamp>,
     any_begun: bool,
     any_new: bool,
@@ -137,13 +140,15 @@ impl Timers {
         timers
     }
 
-    /// Of timers that are compared all must have begun, so that it is known which is the first.
+    /// Returns whether some timers are recorded and some are not.
+    ///
+    /// All of them must be recorded before it is known which is first.
     fn are_mixed(&self) -> bool {
         self.any_begun && self.any_new
     }
 }
 
-/// The first call that waits for a signal which has come, and where that is in the inbox.
+/// Returns the first call whose signal has arrived, and the index of the signal in the inbox.
 fn awaited_signal(runtime: &Runtime, inbox: &[Signal]) -> Option<(i32, usize)> {
     if inbox.is_empty() {
         return None;
@@ -158,7 +163,7 @@ fn awaited_signal(runtime: &Runtime, inbox: &[Signal]) -> Option<(i32, usize)> {
     come.min()
 }
 
-/// Why a history to which so many events are added cannot be kept.
+/// Returns why the history cannot grow by this many events, if it cannot.
 fn too_long(runtime: &Runtime, new: usize) -> Option<String> {
     let (events, bytes) = (runtime.history.len() + new, runtime.history.bytes());
     if events > HISTORY_MAX {
@@ -184,7 +189,7 @@ mod tests {
     use outlast_core::limits::HISTORY_LONG;
     use outlast_core::{EventKind, InstanceId};
 
-    /// A run with so many events that carry so much each.
+    /// Creates a run with so many events of this size.
     fn run(events: usize, data: &str) -> Runtime {
         let identity = Identity {
             id: InstanceId(1),
@@ -211,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_history_is_too_large_from_one_byte_over_the_limit_on() {
-        // With its quotes.
+        // Two bytes are for the quotes.
         let half = "x".repeat(HISTORY_BYTES_MAX / 2 - 2);
         assert_eq!(too_long(&run(2, &half), 0), None);
         let reason = too_long(&run(2, &format!("{half}x")), 0);

@@ -1,4 +1,7 @@
-//! How a workflow goes on or waits, and what wakes it.
+//! Creates the outcomes with which a workflow continues or parks, and decides what wakes it.
+//!
+//! The session calls it. A park may wake the workflow too early, which costs a look, but never too
+//! late.
 
 use super::super::runtime::{Ask, Runtime};
 use super::Session;
@@ -13,7 +16,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 impl Session {
-    /// Starts the children of a unit, and waits if there is nothing else to do.
+    /// Starts the children of a wait, and parks if there is nothing else to do.
     pub(super) fn start(&mut self, wait: usize, goes_on: bool) -> Decided {
         let round = self.round + 1;
         let (children, window) = {
@@ -36,8 +39,10 @@ impl Session {
         })
     }
 
-    /// Writes everything that is not written yet, and goes on. Afterwards the runtime is not
-    /// [dirty](Runtime::is_dirty): otherwise the next move would be this one again, without end.
+    /// Writes all unwritten events, and continues.
+    ///
+    /// Afterwards the runtime is not [dirty](Runtime::is_dirty). Otherwise the next action would
+    /// be this one again, in an endless loop.
     pub(super) fn write(&mut self) -> Decided {
         self.record_all();
         let decided = self.write_told();
@@ -48,7 +53,7 @@ impl Session {
         decided
     }
 
-    /// Puts into the history what the code has noted and what it waits for.
+    /// Adds the notes and the waits of the code to the history.
     fn record_all(&mut self) {
         let mut runtime = self.flow.lock();
         match &self.result {
@@ -60,7 +65,7 @@ impl Session {
         }
     }
 
-    /// Writes the events that are in the history, and goes on.
+    /// Writes the events that are in the history, and continues.
     pub(super) fn write_told(&mut self) -> Decided {
         self.decided(Outcome::Flow {
             children: Vec::new(),
@@ -69,7 +74,7 @@ impl Session {
         })
     }
 
-    /// Waits for what the code waits for.
+    /// Parks the instance until something arrives that the code waits for.
     pub(super) fn park(&mut self) -> Decided {
         self.record_all();
         let park = what_wakes(&self.flow.lock(), None);
@@ -81,7 +86,9 @@ impl Session {
     }
 }
 
-/// What wakes a workflow that waits; `started` is the unit whose children go with it, and their round.
+/// Returns what wakes a parked workflow.
+///
+/// `started` is the wait whose children this commit starts, and their round.
 fn what_wakes(runtime: &Runtime, started: Option<(usize, i32)>) -> Park {
     if let Some(park) = all_of_one_group(runtime, started) {
         return park;
@@ -91,7 +98,8 @@ fn what_wakes(runtime: &Runtime, started: Option<(usize, i32)>) -> Park {
     for wait in runtime.waiting() {
         let round = started.filter(|(it, _)| *it == wait);
         let mut starting = Starting::of(round.map(|(_, round)| round));
-        // Of a selection the first member counts, each of which waits for all of its own; a group is one member.
+        // The first member of a selection decides, and each member waits for all of its calls. A
+        // group is one member.
         for leaves in runtime.waits[wait].members() {
             let wakes = Wakes::of(runtime, leaves, &mut starting);
             let due = wakes.due().map(due);
@@ -109,9 +117,10 @@ fn what_wakes(runtime: &Runtime, started: Option<(usize, i32)>) -> Park {
     park
 }
 
-/// The park of code that waits for one group and nothing else: nothing need wake it before all of
-/// the group is there. None when less than that is certain, and when a single thing is missing,
-/// which wakes by itself.
+/// Returns the park of code that waits for one group and nothing else.
+///
+/// Nothing need wake it before the whole group is complete. Returns `None` when that is not
+/// certain, and when only one thing is missing, since that wakes by itself.
 fn all_of_one_group(runtime: &Runtime, started: Option<(usize, i32)>) -> Option<Park> {
     let mut waits = runtime.waiting();
     let wait = waits.next().filter(|_| waits.next().is_none())?;
@@ -127,8 +136,8 @@ fn all_of_one_group(runtime: &Runtime, started: Option<(usize, i32)>) -> Option<
         ..
     } = Wakes::of(runtime, leaves, &mut starting);
     let things = names.len() + usize::from(latest.is_some()) + usize::from(part.is_some());
-    // An end outside of the group must not be counted for one of it: a bad end would not be heard
-    // any more.
+    // A child outside of the group must not be counted as one of its members. Then a failed child
+    // of the group would not wake the workflow.
     if !is_whole || things < 2 || part.as_ref().is_some_and(|part| !part.is_exact()) {
         return None;
     }
@@ -152,7 +161,7 @@ fn all_of_one_group(runtime: &Runtime, started: Option<(usize, i32)>) -> Option<
     are_apart.then_some(park)
 }
 
-/// The children of a unit that are started by the commit that parks: their round, and how many of them have been met.
+/// The children of a wait that the parking commit starts: their round, and how many were counted.
 struct Starting {
     round: Option<i32>,
     met: i32,
@@ -163,7 +172,7 @@ impl Starting {
         Starting { round, met: 0 }
     }
 
-    /// Where the next of them will stand.
+    /// Returns the round and position that the next of them will have.
     fn next(&mut self) -> Option<(i32, i32)> {
         let place = self.round.map(|round| (round, self.met));
         self.met += 1;
@@ -178,7 +187,7 @@ struct Wakes {
     /// The latest timer.
     latest: Option<Moment>,
     part: Option<Part>,
-    /// Whether that is all that is open of it.
+    /// Whether this covers everything that is open of the member.
     is_whole: bool,
 }
 
@@ -215,26 +224,28 @@ impl Wakes {
         }
     }
 
-    /// When the time wakes it. While something else is open, the timers of a group need not wake
-    /// anybody: it is not complete without the rest.
+    /// Returns when time wakes the workflow.
+    ///
+    /// While other calls are open, the timers of a group need not wake it: the group is not
+    /// complete.
     fn due(&self) -> Option<Moment> {
         self.latest
             .filter(|_| self.part.is_none() && self.names.is_empty())
     }
 }
 
-/// Children that are waited for together.
+/// Children that are awaited together; becomes a `JoinSet`.
 #[derive(Clone, Default)]
 struct Part {
-    /// From a first to a last position in a round, in any order. Who has ended between them ends no more; who is not
-    /// waited for there may wake too early.
+    /// Ranges of positions in a round, in any order. A child in a range that has finished does not
+    /// finish again. A child in a range that is not awaited may wake the workflow too early.
     spans: Vec<ChildRange>,
     children: Vec<InstanceId>,
     count: i32,
 }
 
 impl Part {
-    /// One more, of those that stand beside each other.
+    /// Adds a child; children at consecutive positions share a range.
     fn add(&mut self, round: i32, position: i32, child: Option<InstanceId>) {
         self.count += 1;
         self.children.extend(child);
@@ -251,13 +262,15 @@ impl Part {
         }
     }
 
-    /// Whether no end is counted but those of the awaited children.
+    /// Returns whether the ranges contain the awaited children and no others.
     fn is_exact(&self) -> bool {
         let length = |span: &ChildRange| i64::from(span.last) - i64::from(span.first) + 1;
         self.spans.iter().map(length).sum::<i64>() == i64::from(self.count)
     }
 
-    /// Whatever comes first of two. It is never woken too late, and by lone children never too early either.
+    /// Merges two sets: the first of the two to complete wakes the workflow.
+    ///
+    /// It never wakes too late. For single children it never wakes too early either.
     fn or(mut self, other: Part) -> Part {
         self.count = self.count.min(other.count);
         self.children.extend(other.children);
@@ -265,9 +278,9 @@ impl Part {
         self
     }
 
-    /// Says everything once.
+    /// Removes duplicates and joins ranges.
     fn tidy(&mut self, may_lead_over: impl Fn(i32, (i32, i32)) -> bool) {
-        // Who is waited for by several is one child all the same.
+        // A child awaited by several calls is one child.
         self.children.sort_unstable();
         self.children.dedup();
         self.spans = joined(std::mem::take(&mut self.spans), may_lead_over);
@@ -282,8 +295,10 @@ impl Part {
     }
 }
 
-/// Not more than can be counted: lone children are one part, since the first of them counts. Of what are still too many,
-/// the smallest are taken together: they have the fewest ends to wake with.
+/// Merges sets until there are no more than the store can count.
+///
+/// Single children become one set, since the first of them decides. If there are still too many,
+/// the smallest sets are merged: they have the fewest children to wake with.
 fn merge_excess(parts: Vec<Part>) -> Vec<Part> {
     let (lone, mut groups): (Vec<Part>, Vec<Part>) =
         parts.into_iter().partition(|it| it.count == 1);
@@ -297,7 +312,7 @@ fn merge_excess(parts: Vec<Part>) -> Vec<Part> {
     for part in &mut groups {
         part.tidy(|_, _| true);
     }
-    // Of what was taken together no span leads over somebody whom another part waits for.
+    // No range of a merged set may span a child that another set waits for.
     while let Some(mut part) = merged.pop() {
         let others = groups.iter().chain(&merged);
         let others = others.flat_map(|other| other.spans.clone()).collect();
@@ -315,14 +330,14 @@ fn merge_excess(parts: Vec<Part>) -> Vec<Part> {
     }
 }
 
-/// Whether it is more than a park may say: the same children, over and over.
+/// Returns whether the sets exceed the bound of a park, which happens when they repeat children.
 fn is_too_much(parts: &[Part]) -> bool {
     let children: usize = parts.iter().map(|part| part.children.len()).sum();
     let spans: usize = parts.iter().map(|part| part.spans.len()).sum();
     children.max(spans) > CHILDREN_MAX
 }
 
-/// Spans in their order, and as merge_excess as there can be: what overlaps is one, and so is what may be led over.
+/// Sorts the ranges and joins those that overlap, touch, or may span their gap.
 fn joined(
     mut spans: Vec<ChildRange>,
     may_lead_over: impl Fn(i32, (i32, i32)) -> bool,
@@ -343,7 +358,7 @@ fn joined(
     joined
 }
 
-/// Whether these spans, in their order and apart, have somebody from the first to the last position.
+/// Returns whether these sorted, disjoint ranges contain a position from first to last.
 fn has_some(spans: &[ChildRange], round: i32, (first, last): (i32, i32)) -> bool {
     let next = spans.partition_point(|span| (span.round, span.last) < (round, first));
     spans
@@ -351,7 +366,7 @@ fn has_some(spans: &[ChildRange], round: i32, (first, last): (i32, i32)) -> bool
         .is_some_and(|span| span.round == round && span.first <= last)
 }
 
-/// A moment, where it is known, and how long until then when its timer began.
+/// A time, if it is known, and its distance from the start of the timer.
 type Moment = (Option<Timestamp>, Duration);
 
 fn due(moment: Moment) -> Due {
@@ -367,8 +382,10 @@ fn later(a: Option<Moment>, b: Moment) -> Option<Moment> {
         .max_by_key(|(at, after)| (at.is_none(), *at, *after))
 }
 
-/// The earlier of two deadlines. One that counts from the commit on is compared as if that were now: waking too early
-/// costs a look.
+/// Returns the earlier of two deadlines.
+///
+/// A deadline relative to the commit is compared as if the commit were now: waking too early costs
+/// a look.
 fn earlier(a: Option<Due>, b: Option<Due>, now: Timestamp) -> Option<Due> {
     let moment = |due: &Due| match due {
         Due::After(after) => now + *after,
@@ -381,7 +398,7 @@ fn earlier(a: Option<Due>, b: Option<Due>, now: Timestamp) -> Option<Due> {
 mod tests {
     use super::*;
 
-    /// A part of children that stand at these places.
+    /// Creates a set of children at these places.
     fn part(places: &[(i32, i32)]) -> Part {
         let mut part = Part::default();
         for &(round, position) in places {
@@ -407,7 +424,7 @@ mod tests {
         assert_eq!(parts.len(), 2);
         assert_eq!(spans(&parts[0]), [(1, 1, 1_000)]);
         assert_eq!((parts[0].count, parts[1].count), (1_000, 1));
-        // Who stands between the last two is waited for by nobody.
+        // No set waits for the children between the last two.
         assert_eq!(spans(&parts[1]), [(1, 0, 0), (1, 1_001, 1_003)]);
         assert_eq!(parts[1].children.len(), 3);
     }
@@ -423,7 +440,7 @@ mod tests {
     #[test]
     fn of_too_many_groups_the_smallest_are_taken_together_and_the_lone_stay_apart() {
         let many = 2 * AWAITED_PARTS_MAX as i32;
-        // Groups of two and of three in turn, and a lone child before and behind them.
+        // Groups of two and three in turn, with a single child before and after them.
         let groups = (0..many).map(|n| group(1, 10 * n + 1..10 * n + 3 + n % 2));
         let mut parts: Vec<Part> = groups.collect();
         parts.extend([part(&[(1, 0)]), part(&[(1, 10 * many)])]);
@@ -444,7 +461,7 @@ mod tests {
         for span in &pairs.spans {
             assert!(!others.iter().any(|it| meets(it, span)), "{span:?}");
         }
-        // Lone children on either side of all of them lead over none.
+        // Single children on both sides of the groups do not span them.
         let lone = parts.iter().find(|part| part.count == 1).unwrap();
         let ends = [(1, 0, 0), (1, 10 * many, 10 * many)];
         assert_eq!(spans(lone), ends);

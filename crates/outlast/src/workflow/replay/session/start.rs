@@ -1,4 +1,7 @@
-//! How a session begins: with the history so far, which begins with the run.
+//! Starts a session: loads the history and creates the run in memory.
+//!
+//! The executor starts a session for each claim, and a new one when the code must be replayed. It
+//! never runs code against a history that it cannot read completely.
 
 use super::mismatch::blocked;
 use super::{Code, Session};
@@ -12,15 +15,15 @@ use outlast_core::{Event, EventKind, HistoryRequest, Json, NewEvent, Outcome, Si
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What a run begins with in memory.
+/// The result of starting a session.
 pub(crate) enum Begun {
     Session(Box<Session>),
-    /// The code does not even fit what is there before it is run.
+    /// The code does not fit the stored history even before it runs.
     Blocked(Decided),
 }
 
 impl Session {
-    /// A run of this workflow, with its history so far.
+    /// Creates a run of this workflow from its stored history.
     pub(crate) async fn begin<W: Workflow>(
         workflow: Arc<W>,
         cx: &Context,
@@ -90,7 +93,7 @@ impl Session {
         }
     }
 
-    /// The first event of a run says that it has begun.
+    /// Adds the first event of a run if it is missing.
     pub(super) async fn begin_history(&mut self, cx: &Context) -> Result<(), Trouble> {
         if !self.flow.lock().history.is_empty() {
             return Ok(());
@@ -100,7 +103,8 @@ impl Session {
             None => cx.client().now().await.map_err(Trouble::Store)?,
         };
         let mut runtime = self.flow.lock();
-        // The same when the worker dies before this is written: what is drawn by it may be a key of effects.
+        // The seed is the same when the worker dies before this is written. Values drawn from it
+        // may be keys of effects.
         let seed = runtime.identity.seed();
         let kind = EventKind::RunStarted;
         runtime
@@ -109,7 +113,7 @@ impl Session {
         Ok(())
     }
 
-    /// A run that has ended and lives again was retried by an operator: it begins anew.
+    /// Begins another run if the history has ended: an operator has retried the instance.
     pub(super) fn restart_if_over(&mut self, cx: &Context) -> Option<Decided> {
         let runtime = self.flow.lock();
         let last = runtime.history.last()?.kind;
@@ -120,7 +124,7 @@ impl Session {
         is_over.then(|| {
             let state = cx.claim().state.clone();
             Decided {
-                // The code has not heard of one.
+                // The code has not seen a cancel request.
                 answers_cancel: Some(false),
                 ..Decided::of(Outcome::ContinueAsNew { state })
             }
@@ -128,7 +132,9 @@ impl Session {
     }
 }
 
-/// The signals of a claim that the history has not consumed. A claim that is kept has the inbox that it was taken with.
+/// Returns the signals of a claim that the history has not consumed.
+///
+/// A claim that is kept still has the inbox that it was taken with.
 fn unconsumed(mut inbox: Vec<Signal>, history: &[NewEvent]) -> Vec<Signal> {
     if inbox.is_empty() {
         return inbox;
@@ -143,8 +149,9 @@ fn unconsumed(mut inbox: Vec<Signal>, history: &[NewEvent]) -> Vec<Signal> {
     inbox
 }
 
-/// An event that the codec has refused, if there is one. The code is not run by such a history, whether it would read
-/// the event or not.
+/// Returns a mismatch for an event that the codec has refused, if there is one.
+///
+/// The code does not run against such a history, whether or not it would read the event.
 fn refused(history: &[NewEvent]) -> Option<Mismatch> {
     let mut events = (1..).zip(history);
     events.find_map(|(seq, event)| {
@@ -156,8 +163,10 @@ fn refused(history: &[NewEvent]) -> Option<Mismatch> {
     })
 }
 
-/// What the run began with, unless the code does not fit that, or the history is not whole. One that has not begun and never
-/// can ends with the reason.
+/// Returns the input of the run.
+///
+/// Blocks if the code does not fit the input or the history is incomplete. A run that has not
+/// begun and never can fails with the reason.
 fn read_input<W: Workflow>(
     cx: &Context,
     found: usize,
@@ -183,7 +192,7 @@ fn read_input<W: Workflow>(
     }
 }
 
-/// The history of the run, as far as it is stored.
+/// Loads the stored history of the run.
 async fn load(cx: &Context) -> Result<Vec<NewEvent>, Trouble> {
     let claim = cx.claim();
     let mut history: Vec<NewEvent> = Vec::new();
@@ -201,7 +210,7 @@ async fn load(cx: &Context) -> Result<Vec<NewEvent>, Trouble> {
         }
         history.extend(events.into_iter().map(as_new));
     }
-    // What was written since the claim is somebody else's.
+    // Another worker has written the events after the claim's revision.
     history.truncate(stored);
     Ok(history)
 }

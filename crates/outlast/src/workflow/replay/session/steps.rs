@@ -1,4 +1,4 @@
-//! How steps are run, and what they have come to is recorded.
+//! Runs the steps of a workflow and records their results.
 
 use super::Session;
 use crate::machine::{Context, Decided, Trouble};
@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 impl Session {
-    /// Runs steps until one is over, or a timer beside them has come: the first is due then.
+    /// Runs steps until one has ended or the first timer beside them is due.
     pub(super) async fn run_steps(
         &mut self,
         cx: &Context,
@@ -48,9 +48,10 @@ impl Session {
         self.flow.lock().take_finished()
     }
 
-    /// What steps have come to. The code hears of it at once, and what it comes to by that is written with it. Code that goes
-    /// by the time hears of it when it is written: only then the moment is known. Answers what is to be
-    /// written now.
+    /// Records the results of steps. Returns the decision to write now, if any.
+    ///
+    /// The code receives a result at once, and its next calls are written with it. Code that has
+    /// read the time receives the result after the write: only then the time is known.
     pub(super) fn record_finished(&mut self) -> Option<Decided> {
         let hears_at_once = {
             let mut runtime = self.flow.lock();
@@ -76,7 +77,7 @@ impl Session {
     }
 }
 
-/// Waits until this moment has come, by the database's clock; for ever when there is none.
+/// Waits until this time by the database's clock; forever when there is none.
 async fn come(cx: &Context, due: Option<Timestamp>) -> Result<(), Trouble> {
     let Some(due) = due else {
         return std::future::pending().await;

@@ -7,45 +7,46 @@ use outlast_core::{Event, Timestamp};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// A group or a selection that is waited for.
+/// A group or a selection that a workflow waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GroupWait {
     /// Its call.
     pub call: i32,
-    /// Whether the first of it counts, and not all.
+    /// Whether it is a selection, where the first member wins.
     pub is_selection: bool,
-    /// What its calls are, those in groups within it too: `children`, `activities`, `steps`, `timers`, `signals`, or
-    /// `mixed`.
+    /// The kind of its calls, including those of inner groups.
+    ///
+    /// One of `children`, `activities`, `steps`, `timers`, `signals` and `mixed`.
     pub members: &'static str,
     /// How many calls it has.
     pub size: usize,
-    /// How many of them have not come to anything yet.
+    /// How many of them have no result yet.
     pub open: usize,
-    /// When the first of its timers fires, of a selection: until then the others are waited for.
+    /// For a selection: when the first of its timers is due, which ends the wait for the others.
     pub deadline: Option<Timestamp>,
-    /// How its open children stand, when no more than some of them run at a time.
+    /// The open children of a group with a window.
     pub window: Option<WindowWait>,
 }
 
-/// How the open children of a group with a window stand.
+/// How many open children of a windowed group run, and how many wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct WindowWait {
     /// How many have a place.
     pub running: usize,
-    /// How many wait for one.
+    /// How many wait for a place.
     pub held: usize,
 }
 
-/// What is known of the children of a workflow that has more of them than are looked at.
+/// What is known of the children if there are more than are read.
 #[derive(Debug, Default)]
 pub(super) struct Uncounted {
-    /// How many of a round have ended, though they are among what is open.
+    /// How many children of a round have finished, although they are among the open waits.
     pub(super) ended: HashMap<i32, usize>,
-    /// The round that was begun last, and how many of it run at a time.
+    /// The latest round, and how many of its children run at a time.
     pub(super) window: Option<(i32, usize)>,
 }
 
-/// The groups that what is open belongs to.
+/// Returns the groups of the open waits.
 pub(super) fn groups(open: &[OpenWait], uncounted: &Uncounted) -> Vec<GroupWait> {
     let mut members: BTreeMap<i32, Vec<&OpenWait>> = BTreeMap::new();
     for it in open.iter().filter(|it| it.is_awaited) {
@@ -81,7 +82,10 @@ fn group(call: i32, members: &[&OpenWait], uncounted: &Uncounted) -> Option<Grou
     })
 }
 
-/// Who has a place is known of those that were looked at. Of more, it is as many as the window has, if that is known.
+/// Returns how many children have a place in the window.
+///
+/// If all children were read, each of them says so. Otherwise as many run as the window has
+/// places, if that is known.
 fn window(
     members: &[&OpenWait],
     rounds: &HashSet<i32>,
@@ -105,7 +109,7 @@ fn window(
 
 const MIXED: &str = "mixed";
 
-/// What the calls of each outermost group are.
+/// Returns the kind of calls in each outermost group.
 pub(super) fn members_of(events: &[Event]) -> HashMap<i32, &'static str> {
     let mut members = HashMap::new();
     for event in events {
