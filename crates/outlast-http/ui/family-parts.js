@@ -20,8 +20,8 @@ const WOKEN = {
   deadline: 'Woken by its deadline',
 };
 
-/** How a round of children stands: { total, ended, failed, counts }. */
-export function tally(counts) {
+/** The counts of a round of children: { total, ended, failed, cancelled }. */
+export function roundCounts(counts) {
   const of = (status) => numberOf(counts?.[status]);
   const total = STATUSES.reduce((sum, status) => sum + of(status), 0);
   return { total, ended: of('done') + of('failed') + of('cancelled'), failed: of('failed'), cancelled: of('cancelled') };
@@ -29,7 +29,7 @@ export function tally(counts) {
 
 /** The join's meter: `37 of 50, 2 failed`; for the last round also what it waits for and why it was woken. */
 export function joinMeter(round, parent) {
-  const { total, ended, failed, cancelled } = tally(round.counts);
+  const { total, ended, failed, cancelled } = roundCounts(round.counts);
   const said = [`${whole(ended)} of ${whole(total)}`, failed && `${whole(failed)} failed`, cancelled && `${whole(cancelled)} cancelled`].filter(Boolean).join(', ');
   const barrier = barrierOf(round, parent);
   return h('div', { class: 'joining' },
@@ -90,7 +90,7 @@ export function marks({ cancel, held, status }) {
   if (ENDED.has(status)) return [];
   return [
     held === true && h('span', { class: 'tag', title: 'It waits for a place in the window of its parent’s fan-out' }, 'held'),
-    cancel && h('span', { class: 'tag wish', title: cancel.reason, 'data-cancel': cancel.answered ? 'answered' : 'pending' }, cancel.answered ? 'cancel answered' : 'cancel requested'),
+    cancel && h('span', { class: 'tag asked', title: cancel.reason, 'data-cancel': cancel.answered ? 'answered' : 'pending' }, cancel.answered ? 'cancel answered' : 'cancel requested'),
   ].filter(Boolean);
 }
 

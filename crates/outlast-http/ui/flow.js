@@ -201,7 +201,7 @@ export function flowOf(id, { signal, draw }) {
         event.call !== null && h('span', { class: 'faint' }, `call ${event.call}`),
         event.child && h('a', { class: 'mono', href: href(`instances/${event.child}`) }, event.child), event.child_run > 1 && h('span', { class: 'faint' }, `run ${event.child_run}`),
         event.group && h('span', { class: 'tag', title: placeTold(event.group) }, `${event.group.index + 1} of ${event.group.size}`),
-        event.kind === 'policy_applied' ? h('span', { class: 'tag wish' }, APPLIED[event.policy]) : event.policy && event.policy !== 'abandon' && h('span', { class: 'tag', title: 'When this workflow ends' }, POLICIES[event.policy]),
+        event.kind === 'policy_applied' ? h('span', { class: 'tag asked' }, APPLIED[event.policy]) : event.policy && event.policy !== 'abandon' && h('span', { class: 'tag', title: 'When this workflow ends' }, POLICIES[event.policy]),
         event.deadline && !transition && h('span', { class: 'faint' }, 'until ', time(event.deadline)),
         h('span', { class: 'faint end-of-line', title: event.at }, `+${span(Math.max(0, Date.parse(event.at) - began))}`)),
       event.reason && reasonOf(event.reason),

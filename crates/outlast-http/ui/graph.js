@@ -105,8 +105,8 @@ function order(layers) {
   for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
     const forth = sweep % 2 === 0;
     for (const layer of forth ? layers : [...layers].reverse()) {
-      for (const each of layer) each.wish = mean(forth ? each.before : each.after, (other) => other.index) ?? each.index;
-      layer.sort((a, b) => a.wish - b.wish || a.index - b.index);
+      for (const each of layer) each.wanted = mean(forth ? each.before : each.after, (other) => other.index) ?? each.index;
+      layer.sort((a, b) => a.wanted - b.wanted || a.index - b.index);
       layer.forEach((each, index) => { each.index = index; });
     }
     const now = crossings(layers);
@@ -155,15 +155,15 @@ function place(layers) {
   return Math.max(0, ...all.map((each) => each.across + each.breadth / 2));
 }
 
-/** The places nearest to the wishes that keep order and distance: neighbours that collide move as one block. */
-function settle(layer, wishes) {
+/** The places nearest to the wanted ones that keep order and distance: neighbours that collide move as one block. */
+function settle(layer, wanted) {
   const offsets = [0];
   for (let index = 1; index < layer.length; index += 1) {
     offsets.push(offsets[index - 1] + (layer[index - 1].breadth + layer[index].breadth) / 2 + ACROSS);
   }
   const blocks = [];
   layer.forEach((_, index) => {
-    blocks.push({ sum: wishes[index] - offsets[index], count: 1 });
+    blocks.push({ sum: wanted[index] - offsets[index], count: 1 });
     while (blocks.length > 1) {
       const [before, last] = blocks.slice(-2);
       if (before.sum / before.count <= last.sum / last.count) break;

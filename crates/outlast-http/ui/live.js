@@ -8,7 +8,7 @@ const SILENCE_MS = 25_000;
 const POLL_MS = 5_000;
 const WAITS_MS = [500, 1_000, 2_000, 5_000, 10_000];
 
-/** How the page hears of changes: `live`, `polling` or `connecting`. Whoever wants to know sets `changed`. */
+/** How the page hears of changes: `live`, `polling` or `connecting`. A caller that needs it sets `changed`. */
 export const connection = { state: 'connecting', changed: () => {} };
 
 /**

@@ -127,6 +127,80 @@ fn a_citation_of_what_does_not_exist_is_found_however_it_is_written() {
     }
 }
 
+#[test]
+fn documents_screens_and_messages_use_the_words_of_the_glossary() {
+    let mut findings = Vec::new();
+    let mut checked = 0;
+    for path in prose_files() {
+        let extension = path.extension().unwrap_or_default().to_string_lossy();
+        let lines = match extension.as_ref() {
+            "rs" | "sql" => messages_of(&path),
+            _ => prose_of(&path),
+        };
+        checked += usize::from(!lines.is_empty());
+        findings.extend(banned_words(&path, &lines));
+    }
+    assert!(checked > 150, "only {checked} files were found");
+    assert!(findings.is_empty(), "{}", findings.join("\n"));
+}
+
+#[test]
+fn comments_use_the_words_of_the_glossary() {
+    let mut findings = Vec::new();
+    let mut lines = 0;
+    for path in prose_files() {
+        let extension = path.extension().unwrap_or_default().to_string_lossy();
+        if matches!(extension.as_ref(), "rs" | "sql") {
+            let prose = prose_of(&path);
+            lines += prose.len();
+            findings.extend(banned_words(&path, &prose));
+        }
+    }
+    assert!(lines > 10_000, "only {lines} lines of comments were found");
+    assert!(findings.is_empty(), "{}", findings.join("\n"));
+}
+
+/// A check that cannot fail proves nothing.
+#[test]
+fn a_banned_word_is_found_with_its_line_and_the_word_to_use() {
+    let found = |path: &str, text: &str| banned_words(Path::new(path), &prose(path, text));
+    assert_eq!(
+        found("a.rs", "fn a() {}\n/// Wakes whoever waits.\nfn b() {}"),
+        ["a.rs:2: `whoever`: name the row, task or caller"]
+    );
+    for (path, text, line) in [
+        ("a.rs", "let a = 1;\t// It was wished.", 1),
+        ("a.rs", "//! 30 s unless said\n//! otherwise.", 1),
+        ("a.sql", "select 1 -- the FSM of it", 1),
+        ("a.md", "One.\n\nThe Warden, or\nanother.", 3),
+        ("a.md", "| a | keeps  house |", 1),
+        ("a.md", "```sh\nsurvey\n```\nA survey of `it`.", 4),
+        ("a.js", "const wish = 1;", 1),
+        ("a.css", ".wish {}", 1),
+    ] {
+        let findings = found(path, text);
+        assert_eq!(findings.len(), 1, "{text}");
+        assert!(findings[0].starts_with(&format!("{path}:{line}: ")));
+    }
+    for (path, text) in [
+        ("a.rs", "let wish = \"wished\"; // `fsm` was its name"),
+        ("a.rs", "let url = \"https://example.org/survey\";"),
+        ("a.rs", "/// Unless told. \nfn a() {}\n/// Otherwise."),
+        ("a.sql", "select fsm from surveys"),
+        (
+            "a.md",
+            "[Words](survey.md), `outlast survey`\n\n```\nfsm\n```",
+        ),
+        ("a.md", "See surveyed_at. Wishbones."),
+    ] {
+        assert_eq!(found(path, text), [""; 0], "{text}");
+    }
+    let code = "// whoever\nprintln!(\"whoever {}\", wish);\t// \"wish\"";
+    let findings = banned_words(Path::new("a.rs"), &messages(code));
+    assert_eq!(findings.len(), 1);
+    assert!(findings[0].starts_with("a.rs:2: `whoever`"));
+}
+
 fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     root.canonicalize().unwrap()
@@ -387,4 +461,185 @@ fn defects(words: &[&str]) -> Vec<String> {
 
 fn is_number(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_ascii_digit())
+}
+
+/// Words and phrases that must not come back, and what to write instead (docs/glossary.md).
+const BANNED: [(&[&str], &str); 14] = [
+    (
+        &["wish", "wishes", "wished", "wishing"],
+        "write `cancel` or `request`",
+    ),
+    (&["whoever", "whomever"], "name the row, task or caller"),
+    (
+        &[
+            "unless said otherwise",
+            "unless told otherwise",
+            "unless another is said",
+            "if nobody says",
+            "nobody says so",
+        ],
+        "write `Default: 30 s.`",
+    ),
+    (&["warden", "wardens"], "write `cancel watcher`"),
+    (
+        &["keep house", "keeps house", "keeping house", "housekeeping"],
+        "write `maintenance`",
+    ),
+    (&["fsm", "fsms"], "write `machine`"),
+    (
+        &["survey", "surveys", "surveyed", "surveying", "surveyor"],
+        "write `count`, `count_by_step` or `gauge sampler`",
+    ),
+    (
+        &["tally", "tallies"],
+        "write `counters`, `report` or `counts`",
+    ),
+    (&["obstacle", "obstacles"], "write `unrunnable`"),
+    (&["intake"], "write `fast path`"),
+    (&["shielded"], "write `uncancellable`"),
+    (
+        &["rehearse", "rehearses", "rehearsed", "rehearsal"],
+        "write `dry run`",
+    ),
+    (&["well or badly"], "write `successfully or not`"),
+    (&["in vain"], "write `without a result`"),
+];
+
+/// Everything that people read: documents, screens, and sources for their comments and messages.
+fn prose_files() -> Vec<PathBuf> {
+    const FOLDERS: [&str; 7] = [
+        "crates", "testing", "bench", "examples", "scripts", "docs", "deploy",
+    ];
+    const EXTENSIONS: [&str; 6] = ["md", "rs", "sql", "js", "css", "html"];
+    let folders = FOLDERS.iter().map(|folder| root().join(folder));
+    let below = folders.flat_map(|folder| files_below(&folder, &EXTENSIONS));
+    let pages = OTHER_PAGES.iter().map(|page| root().join(page));
+    let files: BTreeSet<_> = below.chain(pages).collect();
+    files.into_iter().collect()
+}
+
+/// Each banned word in these lines, with its file, its line and what to write instead. Phrases may
+/// go over the end of a line.
+fn banned_words(path: &Path, lines: &[(usize, String)]) -> Vec<String> {
+    let words = words_of(lines);
+    let path = path.strip_prefix(root()).unwrap_or(path).display();
+    let mut findings = Vec::new();
+    for (place, (line, word)) in words.iter().enumerate() {
+        let rest = words[place..].iter().map(|(_, word)| word.as_str());
+        let starts = |phrase: &str| {
+            // Most words begin no phrase.
+            !word.is_empty()
+                && phrase.starts_with(word)
+                && rest
+                    .clone()
+                    .take(phrase.split(' ').count())
+                    .eq(phrase.split(' '))
+        };
+        for (banned, instead) in &BANNED {
+            let found = banned.iter().filter(|phrase| starts(phrase));
+            findings.extend(found.map(|phrase| format!("{path}:{line}: `{phrase}`: {instead}")));
+        }
+    }
+    findings
+}
+
+/// The words in lower case with their lines. An empty word stands where lines are left out.
+fn words_of(lines: &[(usize, String)]) -> Vec<(usize, String)> {
+    let mut words = Vec::new();
+    let mut before = 0;
+    for (line, text) in lines {
+        if *line != before + 1 {
+            words.push((*line, String::new()));
+        }
+        let all = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let all = all.filter(|word| !word.is_empty());
+        words.extend(all.map(|word| (*line, word.to_lowercase())));
+        before = *line;
+    }
+    words
+}
+
+fn prose_of(path: &Path) -> Vec<(usize, String)> {
+    prose(&path.to_string_lossy(), &fs::read_to_string(path).unwrap())
+}
+
+/// The lines of a file that people read: comments of sources, documents without their code, and all
+/// of a screen.
+fn prose(path: &str, text: &str) -> Vec<(usize, String)> {
+    let numbered = (1..).zip(text.lines());
+    match path.rsplit('.').next() {
+        Some("rs") => comments(numbered, "//"),
+        Some("sql") => comments(numbered, "--"),
+        Some("md") => paragraphs(numbered),
+        _ => numbered
+            .map(|(line, text)| (line, text.to_owned()))
+            .collect(),
+    }
+}
+
+fn comments<'a>(lines: impl Iterator<Item = (usize, &'a str)>, mark: &str) -> Vec<(usize, String)> {
+    let comment = |text: &'a str| split_comment(text, mark).1;
+    lines
+        .filter_map(|(line, text)| Some((line, without_quoted(comment(text)?))))
+        .collect()
+}
+
+/// The code of a line, and its comment if it has one. A URL in a string is none.
+fn split_comment<'a>(text: &'a str, mark: &str) -> (&'a str, Option<&'a str>) {
+    let mut starts = text.match_indices(mark).map(|(start, _)| start);
+    let is_first = |start: &usize| {
+        text[..*start]
+            .chars()
+            .next_back()
+            .is_none_or(char::is_whitespace)
+    };
+    match starts.find(is_first) {
+        Some(start) => (&text[..start], Some(&text[start..])),
+        None => (text, None),
+    }
+}
+
+/// A page without code and without the targets of its links.
+fn paragraphs<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<(usize, String)> {
+    let mut inside = false;
+    let mut kept = Vec::new();
+    for (line, text) in lines {
+        if text.trim_start().starts_with("```") {
+            inside = !inside;
+        } else if !inside {
+            let mut links = text.split("](");
+            let mut read = links.next().unwrap_or_default().to_owned();
+            for link in links {
+                read.push(' ');
+                read.push_str(link.split_once(')').map_or("", |(_, after)| after));
+            }
+            kept.push((line, without_quoted(&read)));
+        }
+    }
+    kept
+}
+
+/// Names in backticks are those of code, which may be of another time.
+fn without_quoted(text: &str) -> String {
+    let outside: Vec<_> = text.split('`').step_by(2).collect();
+    outside.join(" ")
+}
+
+/// The texts in the sources of the command line. Other sources have none that are looked at.
+fn messages_of(path: &Path) -> Vec<(usize, String)> {
+    let is_command_line = path.starts_with(root().join("crates/outlast-cli/src"));
+    match is_command_line {
+        true => messages(&fs::read_to_string(path).unwrap()),
+        false => Vec::new(),
+    }
+}
+
+fn messages(text: &str) -> Vec<(usize, String)> {
+    let quoted = |line: &str| {
+        let code = split_comment(line, "//").0;
+        let quoted: Vec<_> = code.split('"').skip(1).step_by(2).collect();
+        quoted.join(" ")
+    };
+    let numbered = (1..).zip(text.lines());
+    numbered.map(|(line, text)| (line, quoted(text))).collect()
 }

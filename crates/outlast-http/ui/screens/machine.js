@@ -1,4 +1,4 @@
-// Machine: drawn as a graph. Its steps with live counts, failures and mean time, edges as thick as the traffic,
+// Machine: drawn as a graph. Its steps with live counts, failures and mean time, edges as thick as their run counts,
 // versions side by side.
 
 import { get } from '../api.js';
@@ -25,7 +25,7 @@ export function screen({ query, signal, draw }) {
   let name = query.get('name') ?? '';
   let hidden = new Set(query.getAll('without'));
   let versions = null;
-  let surveyed = null;
+  let countedAt = null;
   let failed = null;
   let tables = null;
 
@@ -37,7 +37,7 @@ export function screen({ query, signal, draw }) {
     try {
       const answer = await get('machines', {}, signal);
       versions = answer.machines.filter((machine) => machine.name === name).sort((a, b) => b.version - a.version);
-      surveyed = answer.surveyed_at;
+      countedAt = answer.surveyed_at;
       failed = null;
     } catch (error) {
       if (error.name === 'AbortError') return;
@@ -71,7 +71,7 @@ export function screen({ query, signal, draw }) {
     const alive = machine.steps.reduce((sum, step) => sum + ALIVE.reduce((all, status) => all + (step.counts?.[status] ?? 0), 0), 0);
     return h('section', { key: machine.version, class: 'card', 'aria-label': `Version ${machine.version}` },
       h('header', {}, h('h2', {}, `Version ${machine.version}`),
-        h('span', { class: 'faint' }, `${whole(alive)} alive · `, machine.workers ? `${plural(machine.workers, 'worker')} ${machine.workers === 1 ? 'runs' : 'run'} it` : 'no worker runs it', ' · counted ', time(surveyed, 'now')),
+        h('span', { class: 'faint' }, `${whole(alive)} alive · `, machine.workers ? `${plural(machine.workers, 'worker')} ${machine.workers === 1 ? 'runs' : 'run'} it` : 'no worker runs it', ' · counted ', time(countedAt, 'now')),
         h('span', { class: 'actions' }, h('a', { href: href('instances', { machine: name, version: machine.version }) }, 'Instances'))),
       h('div', { class: 'graph-room', tabindex: '0', role: 'group', 'aria-label': `Graph of ${name}, version ${machine.version}` }, graph(machine, how)),
       h('details', { class: 'as-table', open: tables ?? alone, ontoggle: (event) => { if (event.target.open !== (tables ?? alone)) tables = event.target.open; } }, h('summary', {}, 'As a table'), stepTable(machine)));
@@ -213,7 +213,7 @@ function figure(count) {
 }
 
 function key() {
-  return h('ul', { class: 'key faint', 'aria-label': 'What the colours mean' }, Object.entries(MEANINGS).map(([outcome, meaning]) =>
+  return h('ul', { class: 'key faint', 'aria-label': 'What the colours mean' }, Object.entries(MEANINGS).filter(([outcome]) => outcome !== 'stop' && outcome !== 'renew').map(([outcome, meaning]) =>
     h('li', {}, h('i', { class: outcome === 'wait' || outcome === 'fan_out' ? 'parked' : '', style: { '--hue': `var(--${HUES[outcome]})` } }), meaning)),
   h('li', {}, 'the thicker, the more often'));
 }

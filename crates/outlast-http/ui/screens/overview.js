@@ -61,7 +61,7 @@ export function screen({ signal, draw }) {
     const items = overview.attention ?? [];
     return card('Needs attention', items.length > 0 && h('span', { class: 'badge' }, items.length),
       items.length === 0
-        ? h('p', { class: 'body calm' }, h('span', { class: 'status is-done' }, glyph('done')), ' Nothing. No lease has expired, no timer is overdue, nothing waits without an end, retries in vain or is for nobody who runs.')
+        ? h('p', { class: 'body calm' }, h('span', { class: 'status is-done' }, glyph('done')), ' Nothing. No lease has expired, no timer is overdue, no wait lacks a deadline, no retry repeats without success, and every machine has a worker.')
         : h('ul', { class: 'attention' }, items.map((item) => h('li', { key: item.kind + (item.filter ?? ''), class: `is-${item.severity}`, 'data-row': true },
           h('span', { class: 'mark', 'aria-label': item.severity }, SEVERITIES[item.severity] ?? '!'),
           h('span', { class: 'grow' }, item.sentence),
