@@ -1,4 +1,4 @@
-//! Being alive.
+//! Workers and their leases: register, heartbeat, list claims, deregister.
 
 use crate::claim::claim_of;
 use crate::row::{column, pending_cancel};
@@ -70,7 +70,10 @@ pub(crate) async fn deregister(session: &Session, worker: WorkerId) -> Result<()
         .await
 }
 
-/// The worker's row first: a claim holds it until it is over, also one whose caller has gone away.
+/// Lists the claims of a worker.
+///
+/// Locks the worker's row first. A claim in progress holds that row until it commits, even if its
+/// caller has dropped the future.
 pub(crate) async fn claims(session: &Session, worker: WorkerId) -> Result<Vec<HeldClaim>> {
     session
         .retry("claims_of", || {
