@@ -102,8 +102,8 @@ impl Cascade {
 
     /// Moves the cascade past this page, or removes it after the last page.
     ///
-    /// A page that is not full is the last one. Returns `None` for a full page without children:
-    /// then nothing is known about the rest.
+    /// A page that is not full is the last one. Returns `None` if `max` is 0: such a page says
+    /// nothing about the rest.
     fn progress(&self, children: &[(i32, Found)], max: usize) -> Option<Call<'static>> {
         if children.len() < max {
             return Some(statement::CASCADE_REMOVE.with([value(self.id)]));
