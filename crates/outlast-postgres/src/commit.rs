@@ -20,9 +20,9 @@
 //! Before the rows are written, the fence separates held claims from lost ones. After that, `xmin`
 //! does: it marks the rows that this transaction wrote. So each statement checks for itself.
 //!
-//! Most batches start with the write. Three kinds lock first. A row that parks or consumes must
-//! look at its inbox under its lock. A batch of workflows and machines is written by two
-//! statements.
+//! Most batches start with the write. A batch locks first if a row parks or consumes: such a row
+//! must look at its inbox under its lock. It also locks first if it mixes workflows and machines:
+//! two statements write their rows.
 
 use crate::claim::{add_if, claim_of, ids_of, references};
 use crate::end_instances::Effects;
