@@ -27,7 +27,7 @@ async fn cascade_once(session: &Session, max: usize) -> Result<Cascaded, Failure
     let mut transaction = session.begin(TxKind::Write).await?;
     let taken = transaction.run(&[statement::CASCADE_TAKE.with([])]).await?;
     let Some(cascade) = taken[0].first().map(Cascade::read).transpose()? else {
-        // The other cascades are locked by other nodes, which work on them.
+        // No cascade is left, or other nodes have locked the rest and work on them.
         transaction.finish(&[]).await?;
         return Ok(Cascaded::default());
     };

@@ -115,6 +115,9 @@ async fn look(
     reach: usize,
 ) -> Result<Look, Failure> {
     let machines: Vec<String> = request.machines.iter().map(ToString::to_string).collect();
+    // The worker's row is locked first and by a separate statement. So the reaper either comes
+    // before the claim, and the claim sees the expired lease, or skips the worker until the claim
+    // is committed.
     let calls = [
         statement::LEASE_HOLD.with([value(request.worker.0)]),
         statement::CLAIM.with([

@@ -42,6 +42,8 @@ pub(crate) async fn heartbeat(
         .retry("heartbeat", || {
             Box::pin(async move {
                 let calls = [
+                    // Waiting for the lock is a separate statement: its time must not count as
+                    // lease time.
                     statement::LEASE_WAIT_FOR.with([value(worker.0)]),
                     statement::LEASE_HEARTBEAT.with([value(worker.0), value(micros(lease))]),
                 ];

@@ -40,6 +40,8 @@ async fn reap_once(session: &Session, request: ReapRequest) -> Result<Reaped, Fa
         transaction.finish(&[]).await?;
         return Ok(Reaped::default());
     }
+    // A separate statement after the workers' locks: a claim that was committed before is visible,
+    // and no new one can begin.
     let claims = transaction
         .run(&[statement::REAP_CLAIMS.with([value(workers.clone()), value(request.max as i64)])])
         .await?;

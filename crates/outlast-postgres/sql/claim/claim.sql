@@ -20,6 +20,8 @@ with recursive
 clock as materialized (
     select outlast.now() as now
 ),
+-- The priorities in use, by one index probe each. So delayed rows of one priority are never read
+-- to reach the next.
 priorities (priority) as (
     (select i.priority
        from outlast.instances i
@@ -35,6 +37,7 @@ priorities (priority) as (
       from priorities p
      where p.priority is not null
 ),
+-- Locked before anything is decided, so that no other worker takes the same rows.
 looked_at as materialized (
     select e.*
       from priorities p
@@ -71,6 +74,7 @@ running as materialized (
             where i.status = 'executing' and i.partition_key = k.partition_key
               for share skip locked) r
 ),
+-- At most one row per key, and none while a row of the key executes (I8).
 first_in_line as materialized (
     select k.id, k.priority, k.eligible_at, k.partition_key
       from keyed k

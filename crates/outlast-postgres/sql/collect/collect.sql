@@ -19,6 +19,7 @@ expired as materialized (
      limit $2
        for update skip locked
 ),
+-- Tombstones too. Each branch can use one index only.
 left_over as materialized (
     select s.id
       from expired e

@@ -41,6 +41,7 @@ given as materialized (
         as c (id, revision, status, answers, starts, reported, places, names, after_us, at_us, rounds, parts, firsts,
               lasts, counts, children, awaited_by, needs_all)
 ),
+-- The fenced rows, and how many children of each join set have not finished.
 found as materialized (
     select i.id, g.revision, g.status, g.answers, g.starts, g.reported, g.places, g.names, g.after_us, g.at_us,
            g.rounds, g.parts, g.firsts, g.lasts, g.needs_all, i.cancel_requested_at,
@@ -71,6 +72,7 @@ found as materialized (
                    offset 0) as c
            offset 0) l
 ),
+-- The names still awaited. The lock has been held since commit/lock.sql, so the inbox is current.
 looked as materialized (
     select f.*,
            coalesce(timestamptz 'epoch' + f.at_us * interval '1 microsecond',
@@ -90,6 +92,8 @@ looked as materialized (
      cross join clock k
      where not f.is_cancelled
 ),
+-- The new status. A failed child wakes the workflow at once. Any awaited event does, unless it
+-- needs all.
 decided as materialized (
     select l.*,
            case when l.rounds is not null and l.is_bad then 'failure'

@@ -41,6 +41,7 @@ ended as materialized (
      where o.parent_id is not null
      group by o.parent_id
 ),
+-- The lock waits for other transactions and then reads the row again, so the counts are current.
 parents as materialized (
     select p.id, p.status, p.round, p.joining, p.joining_part, p.joining_first, p.joining_last,
            coalesce(p.joining_left, array[p.children_pending]) as joining_left,
@@ -51,6 +52,7 @@ parents as materialized (
      order by e.parent_id
        for no key update of p
 ),
+-- Machines count the children of their round. Workflows, below, count per join set.
 awaited as materialized (
     select p.id, e.children, e.failed, e.first_failure, null::integer[] as left_over, null::integer as nearest
       from parents p
@@ -116,6 +118,7 @@ counted as (
     returning p.id, p.queue, p.round, p.join_rest, p.joined, p.status = 'runnable' as released,
               p.status = 'runnable' and p.children_pending > 0 and p.join_rest is not null as cascades
 ),
+-- Cascades to the children that the join was decided without.
 told as (
     insert into outlast.cascades
            (parent_id, from_round, upto_round, at_round, action, deep, operator, reason, created_at)

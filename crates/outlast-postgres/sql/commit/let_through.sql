@@ -12,6 +12,7 @@
 -- (claim/claim.sql). So this statement, sent after the executing row was written, sees the blocked
 -- row.
 with recursive
+-- The first blocked row of each group, by one index probe per group.
 heads (id, partition_key, queue, machine, machine_version) as (
     select h.id, h.partition_key, h.queue, h.machine, h.machine_version
       from (select distinct o.partition_key

@@ -38,6 +38,7 @@ woken as (
               not d.lacks and d.is_join and i.children_pending > 0
                   and i.join_rest is not null as cascades
 ),
+-- Cascades to the children that the join was decided without.
 told as (
     insert into outlast.cascades
            (parent_id, from_round, upto_round, at_round, action, deep, operator, reason, created_at)

@@ -8,6 +8,7 @@ with recursive
 clock as materialized (
     select outlast.now() as now
 ),
+-- The queues with runnable rows, by one index probe each.
 waiting (name) as (
     (select i.queue from outlast.instances i
       where i.status = 'runnable' and not i.blocked

@@ -20,6 +20,7 @@ doomed as materialized (
     select g.id, g.has_history from given g
      where g.parent_id is null and g.status in ('done', 'failed', 'cancelled') and not g.is_cascading
 ),
+-- Tombstones too. Each branch can use one index only.
 left_over as materialized (
     select s.id
       from doomed d

@@ -11,6 +11,7 @@
 -- Older versions did not count failures. So they are checked only for fan-outs that recorded how
 -- many children they started.
 with
+-- Machines whose counts are wrong, or whose join is decided although they still wait.
 counted as materialized (
     select p.id, c.pending, c.failed, c.first_failure, p.children_failed,
            outlast.joined(p.join_needs, p.join_fails_fast, p.children_started, c.pending, c.failed) as joined
@@ -77,6 +78,7 @@ mended as (
     returning p.id, p.queue, p.round, p.join_rest, p.joined, p.status = 'runnable' as released,
               p.status = 'runnable' and p.children_pending > 0 and p.join_rest is not null as cascades
 ),
+-- Cascades to the children that the join was decided without.
 told as (
     insert into outlast.cascades
            (parent_id, from_round, upto_round, at_round, action, deep, operator, reason, created_at)
