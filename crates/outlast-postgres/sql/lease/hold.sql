@@ -1,7 +1,7 @@
 -- Keeps a worker from being reaped while it claims, and returns whether its lease is alive.
 --
 -- $1 worker
--- locks   the worker's row, shared: heartbeats do not wait for it, the reaper's lock does
+-- locks   the worker's row, shared: heartbeats do not wait for it, and the reaper skips it
 -- index   workers_pkey
 --
 -- The row is locked even if the lease has expired. It may be renewed before claim/claim.sql, which
