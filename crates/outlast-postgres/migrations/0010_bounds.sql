@@ -1,17 +1,18 @@
 -- Bounds that hold whatever a caller sends, and keys that find an instance after its end.
 
--- The clock. Only the server's counts: a function that runs with the rights of the schema's owner must not ask a setting
--- that its caller can make. A store with a clock of its own, for tests, puts its time into its own statements.
+-- The clock is the server's. A function with the rights of the schema's owner must not read a
+-- setting that its caller can change. A store with a test clock puts its time into its own
+-- statements.
 create or replace function outlast.now() returns timestamptz
 language sql stable parallel safe
 as $$
     select statement_timestamp()
 $$;
 
--- The bounds of outlast-core's limits. What is only looked for passes check_text: names that an older version has stored
--- are still found. What is to be stored passes check_name.
+-- The limits of outlast-core. Values that are only looked up pass check_text, so that names stored
+-- by older versions are still found. Values that are stored pass check_name.
 
--- A literal with E means the same whatever the caller has set standard_conforming_strings to.
+-- An E literal means the same under any setting of standard_conforming_strings.
 create or replace function outlast.check_text(what text, value text, bytes_max integer) returns void
 language plpgsql immutable
 as $$
@@ -69,7 +70,7 @@ create or replace function outlast.check_scope(scope text[]) returns void
 language plpgsql immutable
 as $$
 begin
-    -- First, since the messages below quote it.
+    -- Checked first, because the messages below quote it.
     if cardinality(scope) > 7 then
         raise invalid_parameter_value using message =
             format('correlation scope has %s entries; there are 7 statuses', cardinality(scope));
@@ -89,7 +90,7 @@ begin
 end
 $$;
 
--- Of what is given as jsonb, its own text is stored.
+-- A jsonb value is stored as its own text.
 create or replace function outlast.check_json(what text, value jsonb) returns void
 language plpgsql immutable
 as $$
@@ -102,8 +103,8 @@ begin
 end
 $$;
 
--- What is given as json is stored to the letter, spaces and repeated members included. Its size is looked at before
--- anything parses it. What a codec has encoded may be larger than what was encoded.
+-- A json value is stored unchanged, including spaces and repeated members. Its size is checked
+-- before it is parsed. A codec's output may be larger than its input.
 create function outlast.check_stored(what text, value json) returns void
 language plpgsql immutable
 as $$
@@ -142,18 +143,18 @@ begin
 end
 $$;
 
--- Keys of instances that do not hold them any more.
+-- Keys of instances that no longer hold them.
 
--- deliver/deliver.sql, inspect/find.sql: the latest that hold or held a correlation key. No outcome changes its
--- columns, so that commits stay on their page (HOT). `-id`, since the primary key must not give the same order
--- (docs/decisions/0006).
+-- deliver/deliver.sql, inspect/find.sql: the latest instances that hold or held a correlation key.
+-- No outcome changes these columns, so commits stay on their page (HOT). The column is `-id`,
+-- because the primary key must not give the same order (docs/decisions/0006).
 create index instances_keys on outlast.instances (fsm, correlation_key, (-id))
     where correlation_key is not null;
 
 -- The queue of an instance that names none.
 
--- The machine's own queue, as the worker that registered last has it; else 'default'. The rule of
--- MachineOffer::among in outlast-core.
+-- Returns the machine's own queue from the worker that registered last; else 'default'. The rule
+-- is that of MachineOffer::among in outlast-core.
 create function outlast.queue_of(machine text, version integer) returns text
 language sql stable
 as $$
@@ -170,10 +171,10 @@ $$;
 
 revoke all on function outlast.queue_of(text, integer) from public;
 
--- The functions that store what a caller gives, with these checks.
+-- The functions that store a caller's values, with these checks.
 
--- Starts an instance inside the caller's own transaction, from any language. Answers its id, or null
--- when its correlation key is occupied. A queue that is null is the machine's own.
+-- Starts an instance in the caller's transaction, from any language. Answers its id, or null if
+-- its correlation key is occupied. A null queue means the machine's own queue.
 create or replace function outlast.insert(
     machine         text,
     step            text,
@@ -225,8 +226,8 @@ begin
 end
 $$;
 
--- Starts one instance, for the drivers' adapters: as outlast.insert, but it keeps JSON to the letter and says who
--- holds the key. A queue that is null is the machine's own.
+-- Starts one instance, for the drivers' adapters. Unlike outlast.insert it stores JSON unchanged
+-- and returns the holder of the key. A null queue means the machine's own queue.
 create or replace function outlast.insert_one(
     machine         text,
     version         integer,
@@ -241,7 +242,7 @@ create or replace function outlast.insert_one(
     scope           text[],
     trace           text,
     out id          bigint,
-    -- Who holds the correlation key when it is occupied; null when the holder let go meanwhile.
+    -- The holder of an occupied correlation key; null if it released the key in the meantime.
     out holder      bigint
 )
 language plpgsql volatile
@@ -264,7 +265,7 @@ begin
     perform outlast.check_name('partition key', partition_key, 512);
     perform outlast.check_name('correlation key', correlation_key, 512);
     perform outlast.check_name('trace', trace, 512);
-    -- Before anything is computed with them: neither addition can leave the range of a timestamptz.
+    -- Checked before any computation: neither addition can leave the range of a timestamptz.
     if at_us not between 0 and 253402300799000000 then
         raise invalid_parameter_value using message = 'the start is not between the years 1970 and 9999';
     end if;
@@ -297,8 +298,9 @@ begin
 end
 $$;
 
--- Sends one signal, for the drivers' adapters. The target is an id, or a machine and a correlation key. Answers
--- 'delivered', 'duplicate', 'no_target' or 'inbox_full', and for what it woke the queue where it can be claimed.
+-- Sends one signal, for the drivers' adapters. The target is an id, or a machine and a correlation
+-- key. Answers 'delivered', 'duplicate', 'no_target' or 'inbox_full', and the queue of a woken
+-- target.
 create or replace function outlast.deliver_one(
     target          bigint,
     machine         text,
@@ -322,9 +324,9 @@ set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    -- Callers may ask for less than the bound of outlast-core, not for more.
+    -- Callers may ask for less than the limit of outlast-core, not for more.
     room    constant bigint := least(inbox_max, 10000);
-    -- The instance that was sent the dedup key before.
+    -- The instance that received the dedup key before.
     known   bigint;
     ended   boolean;
     matches boolean;
@@ -333,17 +335,17 @@ begin
     perform outlast.check_name('signal', coalesce(name, ''), 200);
     perform outlast.check_stored('payload', payload);
     perform outlast.check_name('dedup key', dedup_key, 512);
-    -- Lock first, in a statement of its own, and look after: the same two-sided protocol as commit/lock.sql
-    -- and deliver/lock.sql. A park that was committed while this waited is seen, and nobody parks or ends
-    -- until the caller's transaction is over.
+    -- Lock first, in a separate statement, then look: the protocol of commit/lock.sql and
+    -- deliver/lock.sql. A park that was committed while this waited is visible. The target cannot
+    -- park or finish until the caller's transaction ends.
     if target is not null then
         select i.id into instance
           from outlast.instances i
          where i.id = target
            for no key update;
     else
-        -- When the holder lets go of the key while we wait for it, the row no longer matches and a later
-        -- look may find its successor.
+        -- If the holder releases the key while this waits for its lock, the row no longer matches.
+        -- A later look may find the next holder.
         for attempt in 1 .. 5 loop
             select i.id into instance
               from outlast.instances i
@@ -352,7 +354,7 @@ begin
             exit when instance is not null;
         end loop;
     end if;
-    -- Asked before the end is: a signal that is sent again is answered the same after it.
+    -- Checked before the target's end: a repeated signal gets the same answer after it.
     if dedup_key is not null and target is not null then
         select s.target_id into known
           from outlast.signals s
@@ -394,7 +396,8 @@ begin
 
     insert into outlast.signals as s (target_id, name, payload, dedup_key, inserted_at)
     values (instance, deliver_one.name, deliver_one.payload, deliver_one.dedup_key, outlast.now())
-    -- A caller with an old snapshot does not see a signal that came since; here it fails to serialise.
+    -- An old snapshot does not see a newer signal. Here such a caller gets a serialization
+    -- failure.
     on conflict do nothing
     returning s.id into deliver_one.id;
     if not found then
@@ -415,8 +418,8 @@ begin
 end
 $$;
 
--- Sends a signal inside the caller's own transaction, from any language. Answers 'delivered',
--- 'duplicate', 'no_target' or 'inbox_full'.
+-- Sends a signal in the caller's transaction, from any language. Answers 'delivered', 'duplicate',
+-- 'no_target' or 'inbox_full'.
 create or replace function outlast.signal(
     target    bigint,
     name      text,
@@ -435,8 +438,8 @@ begin
 end
 $$;
 
--- The same for the instance that holds a correlation key. A known dedup key is a duplicate also when no instance holds
--- the key any more.
+-- Sends a signal to the holder of a correlation key. A known dedup key is a duplicate even if no
+-- instance holds the key any more.
 create or replace function outlast.signal(
     machine         text,
     correlation_key text,
@@ -458,7 +461,7 @@ begin
 end
 $$;
 
--- Text is bounded before it is parsed.
+-- Checks the size of the text before it is parsed.
 create or replace function outlast.signal(
     machine         text,
     correlation_key text,
@@ -476,8 +479,8 @@ begin
 end
 $$;
 
--- How many of the crashes in a row count towards crashes_max. Only `reap` reads and writes it. An outcome resets
--- `crashes` alone, and `reap` ignores this count while `crashes` is 0.
+-- How many of the consecutive crashes count towards crashes_max. Only `reap` reads and writes it.
+-- An outcome resets `crashes` only, and `reap` ignores this count while `crashes` is 0.
 alter table outlast.instances add column crashes_counted integer not null default 0;
 
 revoke all on function outlast.check_name(text, text, integer) from public;

@@ -1,16 +1,16 @@
--- The machine of an instance is called machine, as everywhere else.
+-- Renames the column for the machine of an instance to `machine`, its name everywhere else.
 --
--- Renaming a column changes the catalog only: rows, indexes, constraints and their plans stay. Functions are
--- stored as text, so those that name the columns are written again. Their parameters keep their names.
--- Nodes of older builds name the old columns: stop them before this runs.
+-- A rename changes the catalog only: rows, indexes, constraints and plans stay. Functions are
+-- stored as text, so the functions that name the columns are replaced. Their parameters keep their
+-- names. Nodes of older builds use the old columns: stop them before this migration runs.
 
 alter table outlast.instances rename column fsm to machine;
 alter table outlast.instances rename column fsm_version to machine_version;
 alter table outlast.runs rename column fsm to machine;
 alter table outlast.runs rename column fsm_version to machine_version;
 
--- Starts an instance inside the caller's own transaction, from any language. Answers its id, or null
--- when its correlation key is occupied. A queue that is null is the machine's own.
+-- Starts an instance in the caller's transaction, from any language. Answers its id, or null if
+-- its correlation key is occupied. A null queue means the machine's own queue.
 create or replace function outlast.insert(
     machine         text,
     step            text,
@@ -28,7 +28,7 @@ language plpgsql volatile
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
--- A parameter has the name of a column: in `on conflict` the column is meant.
+-- A parameter has the name of a column. In `on conflict` the column is meant.
 #variable_conflict use_column
 declare
     new_id bigint;
@@ -64,8 +64,8 @@ begin
 end
 $$;
 
--- Starts one instance, for the drivers' adapters: as outlast.insert, but it keeps JSON to the letter and says who
--- holds the key. A queue that is null is the machine's own.
+-- Starts one instance, for the drivers' adapters. Unlike outlast.insert it stores JSON unchanged
+-- and returns the holder of the key. A null queue means the machine's own queue.
 create or replace function outlast.insert_one(
     machine         text,
     version         integer,
@@ -80,7 +80,7 @@ create or replace function outlast.insert_one(
     scope           text[],
     trace           text,
     out id          bigint,
-    -- Who holds the correlation key when it is occupied; null when the holder let go meanwhile.
+    -- The holder of an occupied correlation key; null if it released the key in the meantime.
     out holder      bigint
 )
 language plpgsql volatile
@@ -91,7 +91,7 @@ set enable_bitmapscan = off
 set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
--- A parameter has the name of a column: in `on conflict` the column is meant.
+-- A parameter has the name of a column. In `on conflict` the column is meant.
 #variable_conflict use_column
 declare
     moment constant timestamptz := outlast.now();
@@ -105,7 +105,7 @@ begin
     perform outlast.check_name('partition key', partition_key, 512);
     perform outlast.check_name('correlation key', correlation_key, 512);
     perform outlast.check_name('trace', trace, 512);
-    -- Before anything is computed with them: neither addition can leave the range of a timestamptz.
+    -- Checked before any computation: neither addition can leave the range of a timestamptz.
     if at_us not between 0 and 253402300799000000 then
         raise invalid_parameter_value using message = 'the start is not between the years 1970 and 9999';
     end if;
@@ -138,8 +138,9 @@ begin
 end
 $$;
 
--- Sends one signal, for the drivers' adapters. The target is an id, or a machine and a correlation key. Answers
--- 'delivered', 'duplicate', 'no_target' or 'inbox_full', and for what it woke the queue where it can be claimed.
+-- Sends one signal, for the drivers' adapters. The target is an id, or a machine and a correlation
+-- key. Answers 'delivered', 'duplicate', 'no_target' or 'inbox_full', and the queue of a woken
+-- target.
 create or replace function outlast.deliver_one(
     target          bigint,
     machine         text,
@@ -163,9 +164,9 @@ set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    -- Callers may ask for less than the bound of outlast-core, not for more.
+    -- Callers may ask for less than the limit of outlast-core, not for more.
     room    constant bigint := least(inbox_max, 10000);
-    -- The instance that was sent the dedup key before.
+    -- The instance that received the dedup key before.
     known   bigint;
     ended   boolean;
     matches boolean;
@@ -174,17 +175,17 @@ begin
     perform outlast.check_name('signal', coalesce(name, ''), 200);
     perform outlast.check_stored('payload', payload);
     perform outlast.check_name('dedup key', dedup_key, 512);
-    -- Lock first, in a statement of its own, and look after: the same two-sided protocol as commit/lock.sql
-    -- and deliver/lock.sql. A park that was committed while this waited is seen, and nobody parks or ends
-    -- until the caller's transaction is over.
+    -- Lock first, in a separate statement, then look: the protocol of commit/lock.sql and
+    -- deliver/lock.sql. A park that was committed while this waited is visible. The target cannot
+    -- park or finish until the caller's transaction ends.
     if target is not null then
         select i.id into instance
           from outlast.instances i
          where i.id = target
            for no key update;
     else
-        -- When the holder lets go of the key while we wait for it, the row no longer matches and a later
-        -- look may find its successor.
+        -- If the holder releases the key while this waits for its lock, the row no longer matches.
+        -- A later look may find the next holder.
         for attempt in 1 .. 5 loop
             select i.id into instance
               from outlast.instances i
@@ -193,7 +194,7 @@ begin
             exit when instance is not null;
         end loop;
     end if;
-    -- Asked before the end is: a signal that is sent again is answered the same after it.
+    -- Checked before the target's end: a repeated signal gets the same answer after it.
     if dedup_key is not null and target is not null then
         select s.target_id into known
           from outlast.signals s
@@ -235,7 +236,8 @@ begin
 
     insert into outlast.signals as s (target_id, name, payload, dedup_key, inserted_at)
     values (instance, deliver_one.name, deliver_one.payload, deliver_one.dedup_key, outlast.now())
-    -- A caller with an old snapshot does not see a signal that came since; here it fails to serialise.
+    -- An old snapshot does not see a newer signal. Here such a caller gets a serialization
+    -- failure.
     on conflict do nothing
     returning s.id into deliver_one.id;
     if not found then

@@ -1,17 +1,18 @@
--- A workflow that waits for a group of children, timers and signals is woken once, when all of it
--- is there (docs/decisions/0047).
+-- Wakes a workflow that waits for a group of children, timers and signals once, when the group is
+-- complete (docs/decisions/0047).
 --
--- The column costs no rewriting and is not indexed. Whoever waits already is woken by whatever
--- comes first, as before.
+-- The new column needs no rewrite and has no index. Workflows that wait already are woken by the
+-- first event, as before.
 
 alter table outlast.instances
-    -- The revision at which a workflow parked that needs all of what it waits for. It says nothing
-    -- of any other revision, so that nobody has to clear it: a build that does not know it parks
-    -- at a later one.
+    -- The revision at which a workflow parked that needs all. It says nothing about other
+    -- revisions, so no statement has to clear it. An older build, which does not know it, parks at
+    -- a later revision.
     add column needs_all_revision bigint;
 
--- Sends one signal, for the drivers' adapters. The target is an id, or a machine and a correlation key. Answers
--- 'delivered', 'duplicate', 'no_target' or 'inbox_full', and for what it woke the queue where it can be claimed.
+-- Sends one signal, for the drivers' adapters. The target is an id, or a machine and a correlation
+-- key. Answers 'delivered', 'duplicate', 'no_target' or 'inbox_full', and the queue of a woken
+-- target.
 create or replace function outlast.deliver_one(
     target          bigint,
     machine         text,
@@ -35,14 +36,14 @@ set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    -- Callers may ask for less than the bound of outlast-core, not for more.
+    -- Callers may ask for less than the limit of outlast-core, not for more.
     room    constant bigint := least(inbox_max, 10000);
-    -- The instance that was sent the dedup key before.
+    -- The instance that received the dedup key before.
     known   bigint;
     ended   boolean;
     matches boolean;
-    -- What the target still awaits after this, when it needs all of it, and whether more than
-    -- signals is missing.
+    -- For a target that needs all: the names it still awaits after this signal, and whether
+    -- children or a deadline are missing too.
     awaited text[];
     lacks   boolean;
 begin
@@ -50,17 +51,17 @@ begin
     perform outlast.check_name('signal', coalesce(name, ''), 200);
     perform outlast.check_stored('payload', payload);
     perform outlast.check_name('dedup key', dedup_key, 512);
-    -- Lock first, in a statement of its own, and look after: the same two-sided protocol as commit/lock.sql
-    -- and deliver/lock.sql. A park that was committed while this waited is seen, and nobody parks or ends
-    -- until the caller's transaction is over.
+    -- Lock first, in a separate statement, then look: the protocol of commit/lock.sql and
+    -- deliver/lock.sql. A park that was committed while this waited is visible. The target cannot
+    -- park or finish until the caller's transaction ends.
     if target is not null then
         select i.id into instance
           from outlast.instances i
          where i.id = target
            for no key update;
     else
-        -- When the holder lets go of the key while we wait for it, the row no longer matches and a later
-        -- look may find its successor.
+        -- If the holder releases the key while this waits for its lock, the row no longer matches.
+        -- A later look may find the next holder.
         for attempt in 1 .. 5 loop
             select i.id into instance
               from outlast.instances i
@@ -69,7 +70,7 @@ begin
             exit when instance is not null;
         end loop;
     end if;
-    -- Asked before the end is: a signal that is sent again is answered the same after it.
+    -- Checked before the target's end: a repeated signal gets the same answer after it.
     if dedup_key is not null and target is not null then
         select s.target_id into known
           from outlast.signals s
@@ -113,7 +114,8 @@ begin
 
     insert into outlast.signals as s (target_id, name, payload, dedup_key, inserted_at)
     values (instance, deliver_one.name, deliver_one.payload, deliver_one.dedup_key, outlast.now())
-    -- A caller with an old snapshot does not see a signal that came since; here it fails to serialise.
+    -- An old snapshot does not see a newer signal. Here such a caller gets a serialization
+    -- failure.
     on conflict do nothing
     returning s.id into deliver_one.id;
     if not found then

@@ -1,4 +1,7 @@
-//! Telling children what became of their parent.
+//! Cascades: cancels or terminates the children of a parent, one page per call.
+//!
+//! The engine's cascade loop calls this. A call locks at most one page of children, so a large
+//! family never ends in one transaction.
 
 use crate::end_instances::{Found, Telling, leaving};
 use crate::error::Failure;
@@ -24,7 +27,7 @@ async fn cascade_once(session: &Session, max: usize) -> Result<Cascaded, Failure
     let mut transaction = session.begin(TxKind::Write).await?;
     let taken = transaction.run(&[statement::CASCADE_TAKE.with([])]).await?;
     let Some(cascade) = taken[0].first().map(Cascade::read).transpose()? else {
-        // What others are at is theirs.
+        // No cascade is left, or other nodes have locked the rest and work on them.
         transaction.finish(&[]).await?;
         return Ok(Cascaded::default());
     };
@@ -51,7 +54,7 @@ async fn cascade_once(session: &Session, max: usize) -> Result<Cascaded, Failure
     })
 }
 
-/// A cascade that this transaction holds.
+/// A cascade that this transaction has locked.
 struct Cascade {
     id: i64,
     parent: InstanceId,
@@ -86,7 +89,7 @@ impl Cascade {
         telling
     }
 
-    /// What is left to tell those further down, in the order in which children are told.
+    /// Leaves cascades for the children's own children, newest child first.
     fn deeper<'a>(&'a self, children: &'a [(i32, Found)]) -> Option<Call<'a>> {
         if !self.deep {
             return None;
@@ -97,7 +100,10 @@ impl Cascade {
         leaving(self.action.as_str(), &self.note, children)
     }
 
-    /// A page that is not full is the last one. Nothing is known after a look at nobody.
+    /// Moves the cascade past this page, or removes it after the last page.
+    ///
+    /// A page that is not full is the last one. Returns `None` if `max` is 0: such a page says
+    /// nothing about the rest.
     fn progress(&self, children: &[(i32, Found)], max: usize) -> Option<Call<'static>> {
         if children.len() < max {
             return Some(statement::CASCADE_REMOVE.with([value(self.id)]));

@@ -1,4 +1,8 @@
-//! Taking work, and giving it back.
+//! Claiming instances of a queue for a worker, loading what their steps read, and releasing
+//! claims.
+//!
+//! The engine's pickers call this. Nothing here runs user code, and no claim is answered without
+//! its inbox and children.
 
 use crate::commit;
 use crate::error::Failure;
@@ -15,9 +19,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, SystemTime};
 use tokio_postgres::Row;
 
-/// How often a claim looks further when it met rows behind busy partition keys, and how far each time.
-/// Looking sets those rows aside, so a claim that stops here has made progress and says that there is
-/// more.
+/// How often a claim looks further after it met rows behind busy partition keys.
+///
+/// Each look sets those rows aside. So a claim that stops here has made progress, and it answers
+/// that there is more.
 const LOOKS_MAX: usize = 10;
 const LOOK_FURTHER: usize = 1_000;
 
@@ -27,7 +32,8 @@ pub(crate) async fn claim(session: &Session, request: &ClaimRequest) -> Result<C
     let (mut more, mut paused, mut next_due_in) = (false, false, None);
     for nth in 0..LOOKS_MAX {
         let wanted = request.max - claims.len();
-        // The first look locks no more than it takes; only behind a busy key is it worth locking ahead.
+        // The first look locks only as many rows as it takes. Only a busy key is worth locking
+        // ahead.
         let reach = if nth == 0 {
             wanted
         } else {
@@ -39,7 +45,7 @@ pub(crate) async fn claim(session: &Session, request: &ClaimRequest) -> Result<C
         {
             Ok(look) => look,
             Err(error) if claims.is_empty() => return Err(error),
-            // What an earlier look has claimed is ours whatever happened to this one.
+            // The worker keeps the rows that an earlier look claimed, although this look failed.
             Err(error) => {
                 tracing::warn!(%error, "a claim looks no further");
                 more = true;
@@ -55,7 +61,7 @@ pub(crate) async fn claim(session: &Session, request: &ClaimRequest) -> Result<C
             break;
         }
     }
-    // Paused between two looks: what the first has claimed is still ours.
+    // The queue was paused between two looks. The worker keeps the rows of the first look.
     if paused && claims.is_empty() {
         return Ok(Claimed {
             paused,
@@ -71,10 +77,10 @@ pub(crate) async fn claim(session: &Session, request: &ClaimRequest) -> Result<C
     })
 }
 
-/// What one look at the queue brought.
+/// The result of one look at the queue.
 struct Look {
     claims: Vec<Loadable>,
-    /// Claimed rows that somebody changed by hand into what this version cannot read.
+    /// Claimed rows with values that this version cannot read, for example after a manual change.
     unreadable: Vec<Commit>,
     looked_at: usize,
     set_aside: usize,
@@ -91,15 +97,17 @@ struct Loadable {
 }
 
 impl Look {
-    /// Whether there may be more than was taken: the look was full, or a row was neither taken nor set
-    /// aside because somebody is committing its neighbour right now.
+    /// Returns whether the queue may hold more eligible rows than the look took.
+    ///
+    /// This is so when the look was full, or when a row was neither taken nor set aside because
+    /// another transaction is committing its neighbour.
     fn may_leave_more(&self, reach: usize) -> bool {
         let full = self.looked_at == reach && reach > 0;
         full || self.claims.len() + self.unreadable.len() + self.set_aside < self.looked_at
     }
 }
 
-/// One transaction, one round trip: the most urgent rows that are free.
+/// Takes the most urgent free rows in one transaction and one round trip.
 async fn look(
     session: &Session,
     request: &ClaimRequest,
@@ -107,6 +115,9 @@ async fn look(
     reach: usize,
 ) -> Result<Look, Failure> {
     let machines: Vec<String> = request.machines.iter().map(ToString::to_string).collect();
+    // The worker's row is locked first and by a separate statement. So the reaper either comes
+    // before the claim, and the claim sees the expired lease, or skips the worker until the claim
+    // is committed.
     let calls = [
         statement::LEASE_HOLD.with([value(request.worker.0)]),
         statement::CLAIM.with([
@@ -131,7 +142,7 @@ async fn look(
     for row in rows {
         look.add(row, &request.queue, now)?;
     }
-    // The lease may have been renewed between the two statements: what was taken then is the worker's.
+    // The lease may be renewed between the two statements. Then the worker keeps the rows it got.
     let was_alive = match answers[0].first() {
         Some(worker) => column(worker, "is_alive")?,
         None => false,
@@ -150,7 +161,9 @@ async fn look(
 }
 
 impl Look {
-    /// A row that cannot be read must not take its neighbours with it (docs/protocol.md, defect 12).
+    /// Adds a claimed row.
+    ///
+    /// An unreadable row must not fail its neighbours (docs/protocol.md, defect 12).
     fn add(&mut self, row: &Row, queue: &str, now: SystemTime) -> Result<(), Failure> {
         match row::claim(row, queue, now) {
             Ok(claim) => self.claims.push(Loadable {
@@ -170,7 +183,7 @@ impl Look {
     }
 }
 
-/// The end of a claimed row that cannot be read.
+/// Returns the commit that fails a claimed row that cannot be read.
 pub(crate) fn failing(claim: ClaimRef, failure: Failure) -> Commit {
     let reason = format!("the stored row cannot be read: {}", failure.during("claim"));
     Commit {
@@ -184,8 +197,10 @@ pub(crate) fn failing(claim: ClaimRef, failure: Failure) -> Commit {
     }
 }
 
-/// JoinSets claimed rows that cannot be read, each with its reason. When even that fails the database is away,
-/// and the worker finds them in `claims_of`; the others are claimed all the same.
+/// Fails claimed rows that cannot be read, each with its reason.
+///
+/// The readable rows stay claimed even if this fails. A failure means that the database is
+/// unreachable. The worker finds the unreadable rows in `claims_of` later.
 pub(crate) async fn fail_unreadable(session: &Session, unreadable: Vec<Commit>) {
     if unreadable.is_empty() {
         return;
@@ -207,9 +222,10 @@ fn no_counts() -> Failure {
     })
 }
 
-/// Brings what the claims' steps may look at: a second round trip, made only where there is something to load.
-/// A claim that was lost before it was loaded is left out: its step would see what others have left of its inbox,
-/// and take it for a timeout.
+/// Loads the inboxes and children of claims in a second round trip, if there are any.
+///
+/// Leaves out a claim that was lost before it was loaded. Its inbox may be partly consumed, and
+/// its step would take that for a timeout.
 async fn load(session: &Session, mut claims: Vec<Loadable>) -> Result<Vec<Claim>> {
     claims.sort_by_key(|l| (l.claim.priority, l.eligible_at, l.claim.id));
     let ids_where = |wanted: fn(&Loadable) -> bool| -> Vec<i64> {
@@ -239,13 +255,13 @@ async fn load(session: &Session, mut claims: Vec<Loadable>) -> Result<Vec<Claim>
     }
 }
 
-/// The instances of claims that have something to load.
+/// The instances whose claims have an inbox or children to load.
 struct Loads {
     inbox: Vec<i64>,
     children: Vec<i64>,
 }
 
-/// Answers the claims that were lost meanwhile.
+/// Loads once, and returns the claims that were lost in the meantime.
 async fn load_once(
     session: &Session,
     claims: &mut [Claim],
@@ -307,8 +323,10 @@ async fn load_once(
     Ok(lost)
 }
 
-/// Gives back claims that could not be loaded. When this fails too the database is away, and the
-/// worker finds them in `claims_of`.
+/// Releases claims that could not be loaded.
+///
+/// A failure here means that the database is unreachable. The worker finds the claims in
+/// `claims_of`.
 async fn give_back(session: &Session, claims: &[Claim]) {
     let releases: Vec<Release> = claims
         .iter()
@@ -350,7 +368,7 @@ async fn release_once(session: &Session, releases: &[Release]) -> Result<Release
     add_all(&mut woken, &answers[2])?;
     let answers = claims
         .iter()
-        // A claim named twice is given back once, by its first mention.
+        // A claim that is named twice is released once: the first mention answers.
         .map(|claim| match released.remove(claim) {
             true => ReleaseAnswer::Released,
             false => ReleaseAnswer::Lost,
@@ -359,7 +377,7 @@ async fn release_once(session: &Session, releases: &[Release]) -> Result<Release
     Ok(Released { answers, woken })
 }
 
-/// Gives the claims up, then lets the neighbours through.
+/// Returns the calls that release the claims, then unblock the next rows of their partition keys.
 fn back_to_queue(claims: &[ClaimRef], pauses: Vec<i64>) -> [Call<'static>; 2] {
     let [ids, revisions] = references(claims);
     [
@@ -368,7 +386,7 @@ fn back_to_queue(claims: &[ClaimRef], pauses: Vec<i64>) -> [Call<'static>; 2] {
     ]
 }
 
-/// Claims as the two arrays that every fenced statement begins with.
+/// Returns claims as the two arrays that are the first parameters of every fenced statement.
 pub(crate) fn references(claims: &[ClaimRef]) -> [Parameter<'static>; 2] {
     [
         value(ids_of(claims)),
@@ -385,7 +403,7 @@ pub(crate) fn ids_of(claims: &[ClaimRef]) -> Vec<i64> {
     claims.iter().map(|claim| claim.id.0).collect()
 }
 
-/// The claim that a row was changed under: the change added one to the revision.
+/// Returns the claim under which a row was changed. The change added one to the revision.
 pub(crate) fn claim_before(row: &Row) -> Result<ClaimRef, Failure> {
     Ok(ClaimRef {
         id: instance_id(row)?,
@@ -400,7 +418,7 @@ pub(crate) fn claim_of(row: &Row) -> Result<ClaimRef, Failure> {
     })
 }
 
-/// Adds the queue of a row when the row says so.
+/// Adds the queue of a row if the row's column `condition` is true.
 pub(crate) fn add_if(woken: &mut QueueNames, row: &Row, condition: &str) -> Result<(), Failure> {
     if column(row, condition)? {
         woken.insert(column(row, "queue")?);

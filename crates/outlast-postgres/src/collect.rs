@@ -1,4 +1,4 @@
-//! Removing what ended long ago.
+//! The collector's verb: removes instances and operations older than the retention, in batches.
 
 use crate::error::Failure;
 use crate::row::instance_id;

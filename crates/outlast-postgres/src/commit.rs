@@ -1,11 +1,28 @@
-//! Writing what steps decided.
+//! Commits: writes the outcomes of steps.
 //!
-//! A commit is one pipeline: lock the own rows, add to histories, spawn, consume, write the rows, empty the inboxes of those that
-//! ended, leave word for their children, pass their places in windows on, count them off their parents, and let the
-//! next in line through. What only families need is sent only where a claim says that there may be one. Until the rows are written the fence
-//! tells ours from lost ones; from then on, what this transaction has written does. So each statement can
-//! check for itself. Most batches begin with the writing: only who parks or consumes must look under a lock
-//! first, and a batch in which steps of workflows and of machines meet, whose rows are written by two statements.
+//! The engine's committer calls this. No outcome is written without the fence.
+//!
+//! A commit is one pipeline of statements in the order of their locks:
+//!
+//! - lock the rows;
+//! - append events to histories;
+//! - insert children;
+//! - consume signals;
+//! - write the rows;
+//! - clear the inboxes of finished instances;
+//! - leave cascades for their children;
+//! - admit waiting children into windows;
+//! - count finished children off their parents;
+//! - unblock the next row of a partition key.
+//!
+//! The statements for families are sent only if a claim says that there may be a family.
+//!
+//! Before the rows are written, the fence separates held claims from lost ones. After that, `xmin`
+//! does: it marks the rows that this transaction wrote. So each statement checks for itself.
+//!
+//! Most batches start with the write. A batch locks first if a row parks or consumes: such a row
+//! must look at its inbox under its lock. It also locks first if it mixes workflows and machines:
+//! two statements write their rows.
 
 use crate::claim::{add_if, claim_of, ids_of, references};
 use crate::end_instances::Effects;
@@ -45,8 +62,10 @@ pub(crate) async fn commit(session: &Session, commits: &[Commit]) -> Result<Comm
     })
 }
 
-/// Writes the outcomes at `positions` in one transaction. When the database blames a row, the batch is
-/// halved until that row stands alone and is rejected; its neighbours are written.
+/// Writes the outcomes at `positions` in one transaction.
+///
+/// If the database rejects a row, halves the batch until that row is alone. Only that row is
+/// rejected; its neighbours are written.
 async fn write(
     session: &Session,
     commits: &[Commit],
@@ -135,7 +154,7 @@ async fn write_once(
     Ok((answers.collect(), effects))
 }
 
-/// The statements a batch needs, in the order of the locks.
+/// Returns the statements that a batch needs, in the order of their locks.
 fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
     let mut calls = Vec::new();
     if locks_first(batch) {
@@ -145,7 +164,7 @@ fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
     calls.extend(workflow_outcome::appending(batch));
     calls.extend(spawning(batch));
     calls.extend(consuming(batch));
-    // Before anything ends that a workflow of the batch waits for.
+    // Before any row ends: a workflow of this batch may wait for a child that ends in this batch.
     calls.extend(workflow_outcome::flowing(batch));
     calls.extend(workflow_outcome::proceeding(batch));
     calls.extend(workflow_outcome::renewing(batch));
@@ -174,8 +193,11 @@ fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
     calls
 }
 
-/// Whether the first statement that writes may not be the first to lock: something is done or looked at before it, or it
-/// does not write all the rows, which two statements would lock in an order of their own.
+/// Returns whether the batch must lock its rows by commit/lock.sql before the first write.
+///
+/// It must if a statement reads or writes before the rows are written. It also must if two
+/// statements write the rows: each would lock its rows in its own order, and two batches could
+/// deadlock.
 fn locks_first(batch: &[&Commit]) -> bool {
     let proceed = |commit: &&&Commit| way(commit) == Way::Proceeds;
     let proceeding = batch.iter().filter(proceed).count();
@@ -183,7 +205,7 @@ fn locks_first(batch: &[&Commit]) -> bool {
     are_mixed || batch.iter().any(|commit| looks_before_it_writes(commit))
 }
 
-/// Whether what its inbox or its children hold decides what is written, or more than its row is.
+/// Returns whether the outcome depends on the inbox or the children, or writes more than its row.
 fn looks_before_it_writes(commit: &Commit) -> bool {
     let looks = match way(commit) {
         Way::Machine => parks(&commit.outcome) || !commit.events.is_empty(),
@@ -193,7 +215,9 @@ fn looks_before_it_writes(commit: &Commit) -> bool {
     looks || consumes_some(commit)
 }
 
-/// Whether it takes signals out of an inbox that stays. The inbox of one that ends is emptied as a whole.
+/// Returns whether the outcome consumes signals of an inbox that stays.
+///
+/// The inbox of a finished instance is cleared as a whole.
 fn consumes_some(commit: &Commit) -> bool {
     commit.outcome.consumes() && !commit.received.is_empty() && !ends(commit)
 }
@@ -202,7 +226,7 @@ fn ends(commit: &Commit) -> bool {
     commit.outcome.end().is_some()
 }
 
-/// Whether children may have to be told: of its end, or of a join that is decided as it begins.
+/// Returns whether the outcome may leave a cascade: by its end, or by a join decided at its start.
 fn may_leave_a_cascade(commit: &Commit) -> bool {
     match join(&commit.outcome) {
         Some(join) => join.rest != ClosePolicy::Abandon,
@@ -210,27 +234,27 @@ fn may_leave_a_cascade(commit: &Commit) -> bool {
     }
 }
 
-/// Whether somebody may wait behind it.
+/// Returns whether a row may wait behind this one for its partition key.
 fn leaves_its_line(commit: &Commit) -> bool {
     commit.links.partition_key && !commit.outcome.keeps_claim()
 }
 
-/// What ends mean for the parents, once this transaction has written them.
+/// Counts finished children off their parents, after this transaction has written the children.
 pub(crate) fn joining(ended: &[ClaimRef]) -> Call<'static> {
     statement::COMMIT_JOIN.with(references(ended))
 }
 
-/// What ends mean for those who wait for a place in a window, once this transaction has written them.
+/// Admits waiting siblings into windows, after this transaction has written the finished children.
 pub(crate) fn admitting(ended: &[ClaimRef]) -> Call<'static> {
     statement::COMMIT_ADMIT.with(references(ended))
 }
 
-/// What ends mean for the children, once this transaction has written them.
+/// Leaves cascades for children, after this transaction has written their finished parents.
 pub(crate) fn closing(ended: &[ClaimRef]) -> Call<'static> {
     statement::COMMIT_CLOSE.with(references(ended))
 }
 
-/// What an end means for the inbox.
+/// Clears the inboxes of finished instances.
 pub(crate) fn clearing<'a>(ended: &[ClaimRef]) -> Call<'a> {
     statement::COMMIT_CLEAR.with([value(ids_of(ended))])
 }
@@ -256,14 +280,14 @@ fn consuming<'a>(batch: &[&Commit]) -> Option<Call<'a>> {
     Some(statement::COMMIT_CONSUME.with([ids, revisions, value(received), yields]))
 }
 
-/// The rows that go on or end.
+/// Writes the rows that go on to a step or finish.
 fn advancing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let mut rows: Vec<&'a Commit> = batch.to_vec();
     rows.retain(|commit| way(commit) == Way::Machine && !parks(&commit.outcome));
     if rows.is_empty() {
         return None;
     }
-    // Where nothing was locked before, this is the order of the locks.
+    // If the batch locked nothing before, this order is the order of the locks.
     rows.sort_by_key(|commit| commit.claim.id);
     #[cfg(outlast_mutants)]
     if outlast_core::mutant::is("rows-in-the-order-given") {
@@ -290,7 +314,7 @@ fn advancing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     )
 }
 
-/// The rows that wait, for signals or for children.
+/// Writes the rows that park, for signals or for children.
 fn parking<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let mut rows: Vec<&'a Commit> = batch.to_vec();
     rows.retain(|commit| parks(&commit.outcome));
@@ -338,22 +362,23 @@ fn claimed(rows: &[&Commit]) -> [Parameter<'static>; 2] {
     references(&claims)
 }
 
-/// What the store decided about an outcome.
+/// The store's decision about an outcome.
 enum Decided {
-    /// It went on or ended as the outcome says; when it keeps its claim, there may be a cancel to answer.
+    /// The row went on or finished, as the outcome says. A kept claim may have a cancel to answer.
     Advanced(Timestamp, Option<CancelRequest>),
-    /// It came to this.
+    /// The row has this status after the park.
     Parked(Timestamp, Status),
-    /// It was not written: a cancel comes first.
+    /// Nothing was written: the step must answer this cancel first.
     Yielded(CancelRequest),
 }
 
-/// What the statements of a batch tell, by claim and not by instance: a batch may hold a lost claim beside the one
-/// that counts.
+/// The answers of a batch's statements, by claim.
+///
+/// Not by instance: a batch may hold a lost claim beside the current claim of the same instance.
 #[derive(Default)]
 struct Found {
     decided: HashMap<ClaimRef, Decided>,
-    /// When the events were written that were written apart from their outcome.
+    /// The times of events that were written by a separate statement, before their outcomes.
     appended: HashMap<ClaimRef, Timestamp>,
 }
 
@@ -365,7 +390,7 @@ impl Found {
         Ok(())
     }
 
-    /// Adds the claims whose outcomes were written, and the queues that have more to run.
+    /// Adds the claims whose outcomes were written, and the queues that now have more to run.
     fn add_advanced(&mut self, rows: &[Row], woken: &mut QueueNames) -> Result<(), Failure> {
         self.decided.reserve(rows.len());
         for row in rows {
@@ -385,7 +410,7 @@ impl Found {
         Ok(())
     }
 
-    /// A workflow may have met a cancel instead.
+    /// Adds the outcomes of workflows. A row with a cancel was not written and yields to it.
     fn add_flowed(&mut self, rows: &[Row], woken: &mut QueueNames) -> Result<(), Failure> {
         for row in rows {
             add_woken(woken, row)?;
@@ -412,7 +437,7 @@ impl Found {
             revision: commit.claim.revision.next(),
             status,
             cancel,
-            // The moment of its events, when those were written before it.
+            // Events that were written before the outcome carry an earlier time. That time counts.
             at: self.appended.remove(&commit.claim).unwrap_or(at),
         }
     }

@@ -1,7 +1,7 @@
-//! Reaching a server: the hosts of a URL one after another, each for a bounded time.
+//! Connecting to a server: tries the hosts of a URL in turn, each for a bounded time.
 //!
-//! The driver tries them all too, but bounds only the first step of each: a host that takes a connection and
-//! then says nothing, such as a primary that hangs, would keep it from the one that has taken over.
+//! The pool and the listener call this. The driver also tries all hosts, but it bounds only the
+//! first step of each. A host that accepts a connection and then hangs would block the failover.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -12,16 +12,18 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Connection, Error, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// How long a host may take to let us in once it has answered, for which the URL's `connect_timeout` holds.
+/// How long a host may take to finish the login.
+///
+/// The URL's `connect_timeout` bounds the step before it.
 pub(crate) const LETTING_IN_MAX: Duration = Duration::from_secs(5);
 
-/// The driver's own value when a URL says nothing: longer than anyone would wait for a verb.
+/// The driver's keepalive time when a URL sets none. It is far longer than a verb may take.
 const KEEPALIVE_UNSAID: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// How a database is reached.
+/// Opens connections to a database.
 pub(crate) struct Connector {
     config: Config,
-    /// In the order of the URL.
+    /// One configuration per host, in the order of the URL.
     hosts: Vec<Config>,
     balanced: bool,
     tls: MakeRustlsConnect,
@@ -29,7 +31,7 @@ pub(crate) struct Connector {
 
 type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
-/// What drives a connection.
+/// The future that drives a connection.
 pub(crate) type Driver = Connection<Socket, Stream>;
 
 impl Connector {
@@ -42,13 +44,14 @@ impl Connector {
         }
     }
 
-    /// What the URL says.
+    /// Returns the configuration of the URL.
     pub(crate) fn config(&self) -> &Config {
         &self.config
     }
 
-    /// A connection to the first host that gives one of the kind that the URL asks for; the last one's reason
-    /// where none does.
+    /// Connects to the first host that accepts and has the attributes that the URL asks for.
+    ///
+    /// Returns the error of the last host if none does.
     pub(crate) async fn connect(&self) -> Result<(Client, Driver), Unreached> {
         let mut hosts: Vec<&Config> = self.hosts.iter().collect();
         if self.balanced {
@@ -68,12 +71,12 @@ impl Connector {
     }
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Debug)]
 pub(crate) enum Unreached {
-    /// The driver or the server says so.
+    /// The driver or the server returned an error.
     Said(Error),
-    /// Nobody answered in time.
+    /// No answer came in time.
     Silent,
 }
 
@@ -101,7 +104,7 @@ impl std::error::Error for Unreached {
     }
 }
 
-/// A peer that is gone without a word is noticed within half a minute, unless the URL says otherwise.
+/// Sets keepalives that detect a dead peer within half a minute, unless the URL sets others.
 fn watchful(config: &Config) -> Config {
     let mut config = config.clone();
     if config.get_keepalives_idle() == KEEPALIVE_UNSAID {
@@ -119,7 +122,9 @@ fn watchful(config: &Config) -> Config {
     config
 }
 
-/// The same for each of its hosts alone. What the driver will refuse is left whole, for it to say why.
+/// Splits a configuration into one per host.
+///
+/// A configuration that the driver will refuse stays whole, so that the driver can say why.
 fn one_by_one(config: &Config) -> Vec<Config> {
     let (hosts, addresses) = (config.get_hosts(), config.get_hostaddrs());
     let ports = config.get_ports();
@@ -155,7 +160,7 @@ fn one_by_one(config: &Config) -> Vec<Config> {
     (0..count).map(of).collect()
 }
 
-/// All that a URL can say but where to. The driver gives no way to take a host away.
+/// Copies everything but the hosts. The driver has no way to remove a host.
 fn without_hosts(config: &Config) -> Config {
     let mut bare = Config::new();
     if let Some(user) = config.get_user() {

@@ -1,4 +1,4 @@
-//! Connections: how they are made, when they are used again, and what is prepared on them.
+//! Pooled connections: how they are made, when they are reused, and their prepared statements.
 
 use crate::connect::{Connector, LETTING_IN_MAX, Unreached};
 use crate::direct::is_direct;
@@ -19,7 +19,7 @@ use tokio_postgres::{Client, Statement};
 pub(crate) type Pool = managed::Pool<Connections>;
 pub(crate) type PoolError = managed::PoolError<Unreached>;
 
-/// A connection of the pool, which takes it back when this is dropped.
+/// A connection of the pool. Dropping it returns it to the pool.
 pub(crate) type Pooled = managed::Object<Connections>;
 
 /// Makes the pool's connections.
@@ -36,7 +36,8 @@ impl Manager for Connections {
                 tracing::warn!(%error, "a connection to PostgreSQL was lost");
             }
         });
-        // Made before it is asked anything: dropped, it ends its driver.
+        // Built before the first query: if that query fails, dropping the connection ends its
+        // driver.
         let mut connection = Connection {
             direct: false,
             client,
@@ -49,7 +50,7 @@ impl Manager for Connections {
         Ok(connection)
     }
 
-    /// A dead connection is noticed without a round trip for the living ones.
+    /// Refuses a dead connection. A live one costs no round trip.
     async fn recycle(&self, connection: &mut Connection, _: &Metrics) -> RecycleResult<Unreached> {
         if connection.is_closed() {
             return Err(RecycleError::message("the connection is closed"));
@@ -58,20 +59,20 @@ impl Manager for Connections {
     }
 }
 
-/// A connection, and the statements that the server keeps for it.
+/// A connection, and the statements that are prepared on it.
 pub(crate) struct Connection {
     client: Client,
     driver: JoinHandle<()>,
-    /// Whether it leads to one process of the server for as long as it lives.
+    /// Whether it has one server process for its whole life, without a pooler.
     direct: bool,
     mark: String,
     prepared: Mutex<Prepared>,
 }
 
-/// What was prepared.
+/// The statements that are prepared on a connection.
 #[derive(Default)]
 struct Prepared {
-    /// The settings are made, or the marks are there that make them.
+    /// Whether the session has its settings, or the marks that make them for each transaction.
     ready: bool,
     statements: HashMap<&'static str, Statement>,
 }
@@ -84,13 +85,15 @@ pub(crate) struct Preparable<'a> {
 }
 
 impl Connection {
-    /// Prepares what is not yet prepared: one transaction, one round trip.
+    /// Prepares the missing statements in one transaction and one round trip.
     ///
-    /// The driver's names for statements differ within this program only. Behind a pooler, which may give
-    /// each transaction another process of the server, that process may keep another program's statement
-    /// of the same name. So marks that nobody else has are left beside them, and every transaction that
-    /// uses them executes one first, which also makes its settings. A process that is ours alone needs no marks
-    /// and keeps its settings.
+    /// The driver's statement names are unique within this program only. A pooler may give each
+    /// transaction another server process. That process may keep another program's statement of
+    /// the same name. So the store also prepares marks: statements with a name that no other
+    /// program uses. Every transaction executes a mark first. It makes the settings, and it fails
+    /// where our statements are missing.
+    ///
+    /// A direct connection needs no marks, and its session keeps the settings.
     pub(crate) async fn prepare(
         &self,
         wanted: &[Preparable<'_>],
@@ -120,7 +123,7 @@ impl Connection {
         )
         .await;
         begun?;
-        // What was prepared stays prepared, even if something after it failed.
+        // Statements that were prepared stay prepared, even if a later one failed.
         self.prepared().ready = true;
         let statements = statements.into_iter().collect::<Result<Vec<_>, _>>()?;
         committed?;
@@ -128,12 +131,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether a statement is a transaction by itself here, with the settings of verbs that write.
+    /// Returns whether a single statement can run without `begin`, as a verb that writes.
     pub(crate) fn is_direct(&self) -> bool {
         self.direct
     }
 
-    /// SQL that begins a transaction once statements are prepared. Where they are not, it fails.
+    /// Returns the SQL that begins a transaction. It fails where our statements are not prepared.
     pub(crate) fn opening(&self, tx_kind: TxKind, limits: &TimeLimits) -> Cow<'static, str> {
         match self.direct {
             true => limits.opening_for_life(tx_kind),
@@ -141,13 +144,14 @@ impl Connection {
         }
     }
 
-    /// The name of a statement that makes the settings of a transaction. Where our statements are not, it is
-    /// missing too.
+    /// Returns the name of the mark of this kind.
+    ///
+    /// The mark is missing wherever our statements are missing.
     fn mark(&self, tx_kind: TxKind) -> String {
         format!("{}_{}", self.mark, tx_kind.word())
     }
 
-    /// Begins a transaction and leaves the marks.
+    /// Returns the SQL that begins a transaction and prepares the marks.
     fn marking(&self, limits: &TimeLimits) -> String {
         let marks = TxKind::ALL.map(|tx_kind| {
             let query = limits.setting_query(tx_kind);
@@ -156,7 +160,7 @@ impl Connection {
         format!("begin{}", marks.concat())
     }
 
-    /// Prepares what is not yet prepared inside the transaction that is open.
+    /// Prepares the missing statements inside the open transaction.
     pub(crate) async fn prepare_inside(&self, wanted: &[Preparable<'_>]) -> Result<(), Failure> {
         let missing = self.missing(wanted);
         let statements = join_all(
@@ -172,7 +176,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The prepared statement of this name.
+    /// Returns the prepared statement of this name.
     pub(crate) fn statement(&self, name: &str) -> Option<Statement> {
         self.prepared().statements.get(name).cloned()
     }
@@ -195,9 +199,9 @@ impl Connection {
     }
 }
 
-/// A name that no other connection of any program has.
+/// Returns a name that no other connection of any program has.
 fn unique_mark() -> String {
-    // Each state has keys of its own, from the system's source of randomness.
+    // Each `RandomState` has its own keys, from the system's source of randomness.
     let [left, right] = [0, 1].map(|n| RandomState::new().hash_one(n));
     format!("outlast_{left:016x}{right:016x}")
 }
@@ -211,7 +215,7 @@ impl Deref for Connection {
 }
 
 impl Drop for Connection {
-    /// A peer that is gone without a word must not keep the connection's task for hours.
+    /// Ends the connection's task: a dead peer could otherwise keep it for hours.
     fn drop(&mut self) {
         self.driver.abort();
     }

@@ -1,4 +1,7 @@
-//! Sending signals.
+//! Delivering signals, with or without a worker that takes the woken instances.
+//!
+//! The client and the engine's fast path call this. A signal is written only under the lock of its
+//! target.
 
 use crate::claim;
 use crate::enqueue;
@@ -17,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::slice::from_ref;
 use tokio_postgres::Row;
 
-/// How often keys are looked up again when a holder let go of its key before it was locked.
+/// How often a key is looked up again after its holder released it before the lock.
 const LOOKUPS_MAX: usize = 5;
 
 pub(crate) async fn deliver(
@@ -55,15 +58,16 @@ fn changed_each_time(operation: &'static str) -> Error {
     }
 }
 
-/// A delivery that was written.
+/// The result of a written delivery.
 struct Arrived {
     delivered: Delivered,
-    /// Rows that were handed over and that somebody changed by hand into what this version cannot read.
+    /// Claimed rows with values that this version cannot read, for example after a manual change.
     unreadable: Vec<Commit>,
 }
 
-/// Delivers the batch, unless a key changed hands between finding its holder and locking it: then
-/// nothing is written and the caller looks again.
+/// Delivers the batch, or writes nothing if a holder released its key before it was locked.
+///
+/// In the second case the caller looks the keys up again.
 async fn deliver_once(
     session: &Session,
     signals: &[NewSignal],
@@ -96,7 +100,7 @@ async fn deliver_once(
         transaction.abandon().await;
         return Ok(None);
     }
-    // The lease may run out between two statements, and then nothing may be written.
+    // The lease may expire between two statements. Then nothing may be written.
     match arrived(answers, claim_for) {
         Ok(arrived) => transaction.finish(&[]).await.map(|_| Some(arrived)),
         Err(failure) => {
@@ -106,7 +110,7 @@ async fn deliver_once(
     }
 }
 
-/// What delivers the batch; with a worker, followed by reading what it was handed.
+/// Returns the calls that deliver the batch and, for a worker, read the rows that it claimed.
 fn delivering_for<'a>(
     signals: &'a [NewSignal],
     holders: &HashMap<usize, InstanceId>,
@@ -132,7 +136,7 @@ fn arrived(mut answers: Answers, claim_for: Option<&ClaimOffer>) -> Result<Arriv
         });
     };
     let taken = answers.pop().unwrap_or_default();
-    // Its lease was not alive, or ran out before the targets were locked: nothing was written.
+    // The lease had expired before the targets were locked, so nothing was written.
     if answers[1..].iter().any(Vec::is_empty) {
         return Err(Failure::Verb(Error::LeaseExpired {
             operation: "deliver",
@@ -148,10 +152,10 @@ fn arrived(mut answers: Answers, claim_for: Option<&ClaimOffer>) -> Result<Arriv
     })
 }
 
-/// What a delivery handed to its worker.
+/// The rows that a delivery claimed for its worker.
 #[derive(Default)]
 struct Taken {
-    /// All that were handed over, readable or not.
+    /// All claimed rows, readable or not.
     ids: HashSet<InstanceId>,
     claims: BTreeMap<InstanceId, Claim>,
     unreadable: Vec<Commit>,
@@ -172,7 +176,8 @@ impl Taken {
     fn add_claim(&mut self, row: &Row) -> Result<(), Failure> {
         let claim = claim::claim_of(row)?;
         self.ids.insert(claim.id);
-        // It has been eligible since it was delivered to, which was now.
+        // The row has been eligible since the delivery, which set `eligible_at` to the current
+        // time.
         let (queue, now) = (column(row, "queue")?, column(row, "eligible_at")?);
         match row::claim(row, queue, now) {
             Ok(read) => drop(self.claims.insert(claim.id, read)),
@@ -181,7 +186,9 @@ impl Taken {
         Ok(())
     }
 
-    /// A signal that cannot be read takes its instance with it, and no other (docs/protocol.md, defect 12).
+    /// Adds a signal.
+    ///
+    /// An unreadable signal fails its own instance only (docs/protocol.md, defect 12).
     fn add_signal(&mut self, target: InstanceId, row: &Row) {
         let Some(claim) = self.claims.get_mut(&target) else {
             return;
@@ -220,9 +227,11 @@ pub(crate) async fn signal_or_insert(
     Err(changed_each_time(OPERATION))
 }
 
-/// One transaction. The insert goes first: it waits for whoever takes or leaves the key, and what it finds
-/// occupied or makes is the target (I9). When the holder has let go of the key before it was locked,
-/// nothing is written and the caller begins again.
+/// Inserts and signals in one transaction.
+///
+/// The insert goes first. It waits for transactions that take or release the key. Its new row or
+/// the holder it finds is the target (I9). If the holder releases the key before it is locked,
+/// nothing is written and the caller starts again.
 async fn signal_or_insert_once(
     session: &Session,
     row: &NewInstance,
@@ -243,7 +252,7 @@ async fn signal_or_insert_once(
             let answers = transaction.run(&calls).await?;
             let mut delivered = answer(&answers, &HashSet::new())?;
             if let Some(delivery @ Delivery::Duplicate { .. }) = delivered.answers.pop() {
-                // A former holder was sent it: nothing is started.
+                // A former holder already received this dedup key, so no instance is started.
                 transaction.abandon().await;
                 return Ok(Some(SignalledOrInserted {
                     inserted: None,
@@ -268,7 +277,7 @@ async fn signal_or_insert_once(
     }))
 }
 
-/// Whether an instance that was found by its key has let go of it since.
+/// Returns whether an instance that was found by its key has released the key since.
 fn has_vanished(answers: &[Vec<Row>]) -> Result<bool, Failure> {
     for row in rows_of(answers) {
         if column::<&str>(row, "answer")? == "vanished" {
@@ -278,7 +287,7 @@ fn has_vanished(answers: &[Vec<Row>]) -> Result<bool, Failure> {
     Ok(false)
 }
 
-/// What the deliveries answered: all but the lock before them, which answers ids.
+/// Returns the rows of the deliveries. The lock before each delivery answers ids only.
 fn rows_of(answers: &[Vec<Row>]) -> impl Iterator<Item = &Row> {
     answers.iter().skip(1).flatten()
 }
@@ -290,7 +299,9 @@ fn key_of(signal: &NewSignal) -> Option<(&str, &str)> {
     }
 }
 
-/// Whom the signals are for. One whose key nobody holds is for id 0, which nobody has.
+/// Returns the target ids of the signals.
+///
+/// Id 0, which no row has, stands for a key without a holder.
 fn targets(signals: &[NewSignal], holders: &HashMap<usize, InstanceId>) -> Vec<i64> {
     let target = |(position, signal): (usize, &NewSignal)| match signal.target {
         Target::Id(id) => id.0,
@@ -299,7 +310,7 @@ fn targets(signals: &[NewSignal], holders: &HashMap<usize, InstanceId>) -> Vec<i
     signals.iter().enumerate().map(target).collect()
 }
 
-/// Lock, then look and write.
+/// Returns the calls that lock the targets, then deliver.
 fn delivering<'a>(
     signals: &'a [NewSignal],
     targets: &[i64],
@@ -322,8 +333,10 @@ fn delivering<'a>(
     calls
 }
 
-/// The batch in pieces of which each is one statement. A signal by key must see an earlier one to an instance that
-/// held the key, with the same dedup key: so they do not go together. Almost every batch is one piece.
+/// Splits the batch into pieces of one statement each. Almost every batch is one piece.
+///
+/// A signal by key must see an earlier signal with the same dedup key to an instance that held the
+/// key. So the two go into different statements.
 fn together(signals: &[NewSignal]) -> Vec<&[NewSignal]> {
     let has_keys = signals.iter().any(|signal| key_of(signal).is_some());
     if signals.len() < 2 || !has_keys {
@@ -382,7 +395,7 @@ fn delivering_together<'a>(
     ])
 }
 
-/// What became of the signals. Nobody need look for what was `taken`.
+/// Reads the answers for the signals. Queues of rows in `taken` need no wake-up.
 fn answer(answers: &[Vec<Row>], taken: &HashSet<InstanceId>) -> Result<Delivered, Failure> {
     let mut delivered = Delivered::default();
     for row in rows_of(answers) {

@@ -1,9 +1,12 @@
-//! Whether a connection leads to one process of the server for as long as it lives, or through a pooler that may
-//! give it another with each transaction.
+//! Detecting whether a connection is direct, or goes through a pooler in transaction mode.
 //!
-//! When a connection begins, whoever answers names a process, for requests to cancel. A server names its own;
-//! poolers make one up, since they must find out later whom they serve by then. So the two are compared: what was
-//! named, and who says it serves. A pooler would have to guess one number of four thousand million.
+//! A direct connection has one server process for its whole life. A pooler may use another process
+//! for each transaction.
+//!
+//! At the start of a connection the peer names a process, for cancel requests. A server names its
+//! own process. A pooler makes up a number, because the process changes later. So this file
+//! compares that number with `pg_backend_pid()`. A pooler would have to guess one number in four
+//! billion.
 
 use std::future::{Ready, ready};
 use std::io;
@@ -13,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 use tokio_postgres::{CancelToken, Client, Error, SimpleQueryMessage};
 
-/// Whether this connection has its process of the server for itself.
+/// Returns whether this connection has a server process for itself.
 pub(crate) async fn is_direct(client: &Client) -> Result<bool, Error> {
     let answer = client.simple_query("select pg_backend_pid()").await?;
     let serving = answer.iter().find_map(|message| {
@@ -26,15 +29,17 @@ pub(crate) async fn is_direct(client: &Client) -> Result<bool, Error> {
     Ok(serving.is_some() && named.ok() == serving)
 }
 
-/// The process that was named when the connection began. The driver tells it only in a request to cancel, so it
-/// is given a stream that leads nowhere to write one to.
+/// Returns the process that the peer named at the start of the connection.
+///
+/// The driver reveals it only in a cancel request. So this writes one into a stream without a
+/// peer.
 async fn named_process(token: CancelToken) -> io::Result<i32> {
     const SSL_REQUEST: i32 = 80_877_103;
     let (near, mut far) = tokio::io::duplex(64);
     let asking = token.cancel_query_raw(near, InClear);
     let hearing = async {
         loop {
-            // Its length, what it is, and here: the process and its secret.
+            // The length and the request code come first, then the process and its secret.
             let (_, request) = (far.read_i32().await?, far.read_i32().await?);
             if request != SSL_REQUEST {
                 return far.read_i32().await;
@@ -42,13 +47,13 @@ async fn named_process(token: CancelToken) -> io::Result<i32> {
             far.write_all(b"S").await?;
         }
     };
-    // Dropped half-way, asking has done what it is for.
+    // The request can be dropped half-way: the process number is all that is needed.
     tokio::select! {
         biased;
         named = hearing => named,
         failed = async {
             match asking.await {
-                // The request is written: it is for the other side to end this.
+                // The request is written. The reading side ends the select.
                 Ok(()) => std::future::pending().await,
                 Err(error) => io::Error::other(error),
             }
@@ -56,7 +61,7 @@ async fn named_process(token: CancelToken) -> io::Result<i32> {
     }
 }
 
-/// What stands for TLS where nothing leaves the process.
+/// A connector without TLS, for a stream that stays inside the process.
 struct InClear;
 
 impl TlsConnect<DuplexStream> for InClear {

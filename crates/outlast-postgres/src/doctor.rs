@@ -1,4 +1,4 @@
-//! How the server and the schema are: asked here, judged in `judging`.
+//! Queries the facts about the server and the schema. `judging` turns them into findings.
 
 mod judging;
 
@@ -14,7 +14,7 @@ use outlast_core::{Finding, OVERDUE_AFTER, Result, StoredTimes, Timestamp, limit
 use std::time::{Duration, SystemTime};
 use tokio_postgres::Row;
 
-/// How many open transactions are looked at.
+/// How many open transactions the doctor reads.
 const HOLDERS_MAX: i64 = 100;
 
 pub(crate) async fn examine_database(session: &Session) -> Result<Vec<Finding>> {
@@ -52,7 +52,7 @@ async fn first<T: Send>(
     Ok(rows.and_then(|rows| rows.into_iter().next()))
 }
 
-/// One question in a transaction of its own; none when the role may not ask it.
+/// Runs one query in its own transaction. Returns `None` if the role may not run it.
 async fn ask<T: Send>(
     session: &Session,
     call: Call<'_>,
@@ -160,7 +160,7 @@ fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
-/// How far a clock is from the time between two moments of ours.
+/// Returns how far a clock is from the interval between two local times.
 fn apart(from: SystemTime, to: SystemTime, clock: Timestamp) -> Duration {
     let (from, to) = (Timestamp::from(from), Timestamp::from(to));
     from.since(clock).max(clock.since(to))

@@ -1,4 +1,7 @@
-//! Asking instances to end, and ending them: what operators and cascades share.
+//! Cancelling and terminating locked instances: shared by operators' verbs and by cascades.
+//!
+//! The caller has locked the instances. The statements here take further locks in the order of a
+//! commit.
 
 use crate::claim::{add_if, ids_of, references};
 use crate::commit::{admitting, clearing, closing, joining};
@@ -16,15 +19,15 @@ pub(crate) struct Found {
     pub(crate) claim: ClaimRef,
     pub(crate) status: Status,
     pub(crate) round: i32,
-    /// Its place in a window, if it is in one: whether it still waits for it.
+    /// Its slot in a window, if it has a window: `true` while it waits for the slot.
     held: Option<bool>,
     pub(crate) policy: ClosePolicy,
-    /// Whether it was asked to end before.
+    /// Whether a cancel was requested before.
     is_asked: bool,
 }
 
 impl Found {
-    /// What operate/lock.sql and cascade/lock.sql tell.
+    /// Reads a row of operate/lock.sql or cascade/lock.sql.
     pub(crate) fn read(row: &Row) -> Result<Found, Failure> {
         Ok(Found {
             claim: ClaimRef {
@@ -48,17 +51,17 @@ impl Found {
     }
 }
 
-/// What is to be done to instances that are locked, all with one note.
+/// The locked instances to cancel and to terminate, all with one note.
 pub(crate) struct Telling<'a> {
     note: &'a Note,
-    /// The parent because of which it is done.
+    /// The parent that caused this, in a cascade.
     cause: Option<InstanceId>,
     pub(crate) requested: Vec<Found>,
     pub(crate) never_started: Vec<Found>,
     pub(crate) terminated: Vec<Found>,
 }
 
-/// What came of it for others.
+/// The effects on other instances.
 #[derive(Default)]
 pub(crate) struct Effects {
     pub(crate) woken: QueueNames,
@@ -76,8 +79,10 @@ impl<'a> Telling<'a> {
         }
     }
 
-    /// Asks one to end, unless it has ended or was asked before. Nothing of one that waits for a place in a window has
-    /// run, so that nothing is to be decided about it: it ends.
+    /// Requests a cancel, unless the instance has finished or a cancel was requested before.
+    ///
+    /// Terminates an instance that waits for a slot in a window. Nothing of it has run, so there
+    /// is nothing to clean up.
     pub(crate) fn cancel(&mut self, found: &Found) {
         match found {
             Found { status, .. } if status.is_terminal() => {}
@@ -89,16 +94,19 @@ impl<'a> Telling<'a> {
         }
     }
 
-    /// JoinSets one, unless it has ended.
+    /// Terminates the instance, unless it has finished.
     pub(crate) fn terminate(&mut self, found: &Found) {
         if !found.status.is_terminal() {
             self.terminated.push(*found);
         }
     }
 
-    /// The statements in the order of the locks: own rows, which are held; who gets a place in a window; parents; the
-    /// next in line. Rows end before parents are counted: a parent that ends together with its child no longer
-    /// waits for it. Cascades are left of own rows, of the `tree`, and of the parents, in this order.
+    /// Returns the statements in the order of their locks.
+    ///
+    /// The order is: own rows, which are locked already; rows that enter a window; parents; the
+    /// next rows of partition keys. Own rows end before parents are counted: a parent that ends
+    /// together with its child no longer waits for it. Cascades come from own rows, the `tree` and
+    /// the parents, in this order.
     pub(crate) fn calls(&self, tree: Option<Call<'a>>) -> Vec<Call<'a>> {
         let mut calls = Vec::new();
         let changes = [
@@ -164,7 +172,7 @@ impl<'a> Telling<'a> {
         (!changed.is_empty()).then(|| recording(verb, self.note, &changed, self.cause))
     }
 
-    /// What [`calls`](Telling::calls) were answered.
+    /// Reads the answers of [`calls`](Telling::calls).
     pub(crate) fn effects(calls: &[Call<'_>], answers: &[Vec<Row>]) -> Result<Effects, Failure> {
         let mut effects = Effects::default();
         for (call, rows) in calls.iter().zip(answers) {
@@ -175,7 +183,7 @@ impl<'a> Telling<'a> {
 }
 
 impl Effects {
-    /// What a statement's answer means for others: queues with more to claim, children to be told.
+    /// Adds the effects of one statement: queues with more to claim, and cascades that were left.
     pub(crate) fn add(
         &mut self,
         statement: statement::Statement,
@@ -223,7 +231,7 @@ pub(crate) fn recording<'a>(
     ])
 }
 
-/// Leaves a cascade to all that descend from each of these that has fanned out.
+/// Leaves a cascade to all descendants of each of these instances that has fanned out.
 pub(crate) fn leaving<'a>(
     action: &'static str,
     note: &'a Note,

@@ -1,7 +1,8 @@
-//! Starting and signalling through the schema's functions, for a role that has no right to any table.
+//! Inserts and signals through the schema's functions, for a role without rights to any table.
 //!
-//! A call per row, in the caller's order: what the store's own statements do for a whole batch, keys and targets
-//! locked in one order, is left to trying again when two are in each other's way.
+//! Used by a store with `Options::enqueue_only`. Each row is one call, in the caller's order. The
+//! store's own statements lock the keys and targets of a batch in one order. These calls do not,
+//! so two batches can deadlock, and the store retries the loser.
 
 use crate::error::Failure;
 use crate::row::column;
@@ -15,13 +16,13 @@ use outlast_core::{
 };
 use tokio_postgres::Row;
 
-/// Calls that are sent together.
+/// How many calls one transaction sends.
 const TOGETHER_MAX: usize = 25;
 
-/// How often a key is looked up again whose holder let go of it in between.
+/// How often a key is looked up again after its holder released it in between.
 const LOOKUPS_MAX: usize = 5;
 
-/// The rows were checked.
+/// Inserts rows that the caller has checked.
 pub(crate) async fn insert(session: &Session, rows: &[NewInstance]) -> Result<Inserts> {
     let once = || async move {
         let calls: Vec<_> = rows.iter().map(insert_call).collect();
@@ -37,7 +38,7 @@ pub(crate) async fn insert(session: &Session, rows: &[NewInstance]) -> Result<In
     session.retry("insert", || Box::pin(once())).await
 }
 
-/// The signals were checked.
+/// Delivers signals that the caller has checked.
 pub(crate) async fn deliver(session: &Session, signals: &[NewSignal]) -> Result<Delivered> {
     let once = || async move {
         let calls: Vec<_> = signals.iter().map(signal_call).collect();
@@ -51,7 +52,7 @@ pub(crate) async fn deliver(session: &Session, signals: &[NewSignal]) -> Result<
     session.retry("deliver", || Box::pin(once())).await
 }
 
-/// The row, which has a key, and the signal, which is addressed by it, were checked.
+/// Inserts or signals. The caller has checked the row, its key, and the signal to that key.
 pub(crate) async fn signal_or_insert(
     session: &Session,
     row: &NewInstance,
@@ -59,7 +60,7 @@ pub(crate) async fn signal_or_insert(
 ) -> Result<SignalledOrInserted> {
     const OPERATION: &str = "signal_or_insert";
     let once = || async move {
-        // The insert goes first: it waits for whoever takes or leaves the key.
+        // The insert goes first: it waits for transactions that take or release the key.
         let mut transaction = session.begin(TxKind::Write).await?;
         let calls = [insert_call(row), signal_call(signal)];
         let answers: Vec<Row> = transaction
@@ -73,7 +74,7 @@ pub(crate) async fn signal_or_insert(
         note_woken(&mut woken, row, &inserted);
         let delivery = delivery(&answers[1], &mut woken)?;
         match (inserted, delivery) {
-            // A former holder was sent it: nothing is started.
+            // A former holder already received this dedup key, so no instance is started.
             (Inserted::New { .. }, Delivery::Duplicate { instance }) => {
                 transaction.abandon().await;
                 let holder = Some(instance);
@@ -92,8 +93,9 @@ pub(crate) async fn signal_or_insert(
             Inserted::New { .. } => None,
             Inserted::Duplicate { holder } => holder,
         };
-        // Without a target the holder has ended and keeps its key, or it has let go of it between the two calls:
-        // in the second case another look finds another holder, or none.
+        // `no_target` has two causes. Either the holder has finished and keeps its key, or it
+        // released the key between the two calls. In the second case another lookup finds another
+        // holder, or none.
         let has_let_go = holder.is_none() || holder != holder_before;
         if delivery == Delivery::NoTarget && has_let_go {
             holder_before = holder;
@@ -113,7 +115,7 @@ pub(crate) async fn signal_or_insert(
     })
 }
 
-/// Starts one instance.
+/// Returns the call that starts one instance.
 pub(crate) fn insert_call(new: &NewInstance) -> Call<'_> {
     let values = Values::of(new);
     statement::TRANSACTION_INSERT.with([
@@ -132,7 +134,7 @@ pub(crate) fn insert_call(new: &NewInstance) -> Call<'_> {
     ])
 }
 
-/// Sends one signal.
+/// Returns the call that sends one signal.
 pub(crate) fn signal_call(signal: &NewSignal) -> Call<'_> {
     let (id, machine, key) = Values::address(&signal.target);
     statement::TRANSACTION_SIGNAL.with([
@@ -182,7 +184,9 @@ fn delivery(row: &Row, woken: &mut QueueNames) -> Result<Delivery, Failure> {
     Ok(answer.answer()?)
 }
 
-/// A hint for pickers. Whether a moment has come is the database's to say; a look too many does no harm.
+/// Adds a hint for pickers. Only the database knows whether a start time has come.
+///
+/// A hint too many costs one look at the queue and does no harm.
 fn note_woken(woken: &mut QueueNames, row: &NewInstance, inserted: &Inserted) {
     let may_start = match row.start {
         Start::Now | Start::At(_) => true,

@@ -1,4 +1,4 @@
-//! What PostgreSQL says went wrong, sorted by what to do about it.
+//! Errors of PostgreSQL and of the pool, classified by what the caller should do about them.
 
 use crate::connect::Unreached;
 use crate::connection::PoolError;
@@ -7,19 +7,19 @@ use outlast_core::{Error, Invalid, Source};
 use std::fmt;
 use tokio_postgres::error::{DbError, SqlState};
 
-/// A transaction that did not happen, before it is known what the verb makes of it.
+/// The failure of a transaction, before the verb turns it into an [`Error`].
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The server or the connection said no.
+    /// An error of the server or of the connection.
     Database(tokio_postgres::Error),
-    /// No connection could be had from the pool.
+    /// The pool had no connection to give.
     Pool(PoolError),
-    /// An answer that is not an error of the database.
+    /// An error of the verb, not of the database.
     Verb(Error),
 }
 
 impl Failure {
-    /// Whether two transactions were in each other's way, so that trying again can help.
+    /// Returns whether two transactions conflicted, so that a retry can help.
     pub(crate) fn is_contention(&self) -> bool {
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("deadlock-is-an-error") {
@@ -31,7 +31,7 @@ impl Failure {
         )
     }
 
-    /// Whether a claim met another claim of the same partition key (I8): look again.
+    /// Returns whether two claims of one partition key raced (I8). The loser looks again.
     pub(crate) fn is_lost_race_for_a_key(&self) -> bool {
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("lost-race-for-a-key-is-an-error") {
@@ -46,28 +46,28 @@ impl Failure {
         })
     }
 
-    /// Whether the session may not write: its server follows another by now.
+    /// Returns whether the session is read-only: its server has become a standby.
     pub(crate) fn is_read_only(&self) -> bool {
         self.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
     }
 
-    /// Whether the server has no room for it.
+    /// Returns whether the server's disk is full.
     pub(crate) fn is_disk_full(&self) -> bool {
         self.code() == Some(&SqlState::DISK_FULL)
     }
 
-    /// Whether the role has no right to this.
+    /// Returns whether the role lacks a right.
     pub(crate) fn is_forbidden(&self) -> bool {
         self.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
     }
 
-    /// Whether one of the rows is to blame, so that the others can be written without it.
+    /// Returns whether one row caused the error, so that the others can be written without it.
     pub(crate) fn blames_a_row(&self) -> bool {
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("bad-row-fails-its-batch") {
             return false;
         }
-        // Data exceptions, integrity violations, program limits, and what triggers raise.
+        // Data exceptions, integrity violations, program limits, and errors that triggers raise.
         self.code().is_some_and(|code| {
             ["22", "23", "54", "P0"]
                 .iter()
@@ -75,8 +75,7 @@ impl Failure {
         })
     }
 
-    /// Whether the connection does not keep named statements: a pooler gives each transaction
-    /// another server connection.
+    /// Returns whether a named statement is missing, because a pooler switched the process.
     pub(crate) fn is_missing_statement(&self) -> bool {
         matches!(
             self.code(),
@@ -92,7 +91,7 @@ impl Failure {
         }
     }
 
-    /// The reason why a row cannot be written.
+    /// Returns the reason why a row cannot be written.
     pub(crate) fn into_invalid(self) -> Invalid {
         let reason = match &self {
             Failure::Database(error) => match error.as_db_error() {
@@ -105,7 +104,7 @@ impl Failure {
         Invalid::new("outcome", format!("was refused by the database: {reason}"))
     }
 
-    /// The error of `operation`.
+    /// Returns the error of `operation`.
     pub(crate) fn during(self, operation: &'static str) -> Error {
         match self {
             Failure::Verb(error) => error,
@@ -140,7 +139,7 @@ impl From<Error> for Failure {
 }
 
 impl From<Invalid> for Failure {
-    /// Something that was read, not given: what is stored cannot be understood.
+    /// A value that was read, not given: the stored value is corrupt.
     fn from(invalid: Invalid) -> Failure {
         Failure::Verb(Error::Corrupt {
             operation: "read",
@@ -166,7 +165,7 @@ fn without_connection(error: &PoolError) -> &'static str {
     }
 }
 
-/// What a caller should do about a driver's error.
+/// Classifies a driver's error by what a caller should do about it.
 fn classify(operation: &'static str, error: tokio_postgres::Error) -> Error {
     match error.as_db_error() {
         Some(said) => sort(operation, Said::of(said)),
@@ -174,8 +173,10 @@ fn classify(operation: &'static str, error: tokio_postgres::Error) -> Error {
     }
 }
 
-/// What the server said, without what it quotes. Its details, contexts and hints are left out: they hold whole rows
-/// (`Failing row contains ...`), and errors go to logs.
+/// The server's error without the values that it quotes.
+///
+/// Details, contexts and hints are left out. They hold whole rows (`Failing row contains ...`),
+/// and errors go to logs.
 #[derive(Debug)]
 pub(crate) struct Said {
     code: String,
@@ -192,7 +193,8 @@ impl Said {
     }
 
     pub(crate) fn new(code: &str, message: &str) -> Said {
-        // Of a value that is refused, the message itself ends with it: `invalid input syntax for type x: "value"`.
+        // The message about a refused value ends with it: `invalid input syntax for type x:
+        // "value"`.
         let quotes_value = code.starts_with("22");
         let message = match message.split_once(": \"") {
             Some((before, _)) if quotes_value => before,
@@ -218,7 +220,7 @@ impl fmt::Display for Said {
 
 impl std::error::Error for Said {}
 
-/// What a caller should do about what the server said, whichever driver heard it.
+/// Classifies the server's error, for any driver.
 pub(crate) fn sort(operation: &'static str, said: Said) -> Error {
     let (code, message) = (said.code.clone(), said.message.clone());
     let source: Source = said.into();
@@ -290,14 +292,14 @@ fn advice_when_transient(code: &SqlState) -> Option<&'static str> {
         SqlState::QUERY_CANCELED => "; it took longer than the store allows",
         SqlState::LOCK_NOT_AVAILABLE => "; somebody holds a lock for too long",
         _ => match code.code().get(..2).unwrap_or_default() {
-            // Connections, rollbacks, resources, operator's interventions, system errors.
+            // Connections, rollbacks, resources, operator interventions, system errors.
             "08" | "25" | "40" | "53" | "55" | "57" | "58" => "",
             _ => return None,
         },
     })
 }
 
-/// Errors of the connection itself: the server was not reached, or went away.
+/// Classifies errors of the connection: the server was unreachable, or closed the connection.
 fn without_code(operation: &'static str, error: tokio_postgres::Error) -> Error {
     let mut reason = error.to_string();
     let mut cause = std::error::Error::source(&error);

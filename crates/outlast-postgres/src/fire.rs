@@ -1,4 +1,4 @@
-//! Waking waits and joins whose deadline has come.
+//! The timers' verb: wakes waits and joins whose deadline has passed.
 
 use crate::error::Failure;
 use crate::row::{column, duration, instance_id};

@@ -1,4 +1,4 @@
-//! The histories of workflows: on their way in, and looked at.
+//! Histories of workflows: events as parameters of a commit, and pages of events for readers.
 
 use crate::error::Failure;
 use crate::inspect::{ask_planned, first_fitting, fitting};
@@ -11,8 +11,10 @@ use outlast_core::{
 };
 use tokio_postgres::Row;
 
-/// The events of outcomes as columns: how many each has, and all of each as array literals, which is one for each outcome and
-/// column. Told apart by their places in one long array they would have to be counted off for each outcome anew.
+/// Returns the events of outcomes as columns: their number, then one array literal per field.
+///
+/// Each outcome has its own literals. In one long array, the server would have to count off the
+/// positions for each outcome.
 pub(crate) fn columns(rows: &[&Commit]) -> [Parameter<'static>; 6] {
     let counts: Vec<i32> = rows.iter().map(|row| row.events.len() as i32).collect();
     [

@@ -1,4 +1,5 @@
-//! Bringing instances in.
+//! Inserting instances. A batch is one statement, or one more to find the holders of occupied
+//! keys.
 
 use crate::enqueue;
 use crate::error::Failure;
@@ -38,7 +39,7 @@ pub(crate) async fn insert(
         .await
 }
 
-/// Whether the rows differ in nothing but their state, and none has a key.
+/// Returns whether the rows differ only in their state, and no row has a key.
 pub(crate) fn are_alike<'a>(mut rows: impl Iterator<Item = &'a NewInstance> + Clone) -> bool {
     let Some(first) = rows.clone().next() else {
         return false;
@@ -82,8 +83,9 @@ async fn insert_alike(session: &Session, rows: &[NewInstance]) -> Result<Inserts
     Ok(inserts)
 }
 
-/// What rows that are alike have in common, as the parameters that insert/alike.sql and commit/spawn_alike.sql take,
-/// machine to trace.
+/// Returns the values that all rows share, for insert/alike.sql and commit/spawn_alike.sql.
+///
+/// The order is that of both statements, from machine to trace.
 pub(crate) fn of_all(first: &NewInstance) -> [Parameter<'_>; 9] {
     [
         value(first.machine.as_str()),
@@ -117,7 +119,7 @@ async fn insert_once(
     answer(rows, &inserted, &answers.next().unwrap_or_default())
 }
 
-/// The rows in, and who holds their keys then; answered by [`answer`].
+/// Returns the calls that insert the rows and find the holders of their keys. See [`answer`].
 pub(crate) fn inserting(rows: &[NewInstance], claim_for: Option<WorkerId>) -> Vec<Call<'_>> {
     let mut parameters = vec![value(claim_for.map(|worker| worker.0))];
     parameters.extend(columns(rows.iter()));
@@ -131,7 +133,7 @@ pub(crate) fn inserting(rows: &[NewInstance], claim_for: Option<WorkerId>) -> Ve
     calls
 }
 
-/// The rows that have a key.
+/// Returns the positions of the rows that have a key.
 fn keyed(rows: &[NewInstance]) -> Vec<usize> {
     (0..rows.len())
         .filter(|&position| rows[position].correlation.is_some())
@@ -163,13 +165,13 @@ pub(crate) fn answer(
     Ok(answer)
 }
 
-/// Asks who holds each of these keys; answered by [`holders`].
+/// Returns the call that finds the holders of these keys. [`holders`] reads the answer.
 pub(crate) fn holders_call<'a>(keys: impl Iterator<Item = (&'a str, &'a str)>) -> Call<'a> {
     let (machines, keys): (Vec<_>, Vec<_>) = keys.unzip();
     statement::HOLDERS.with([value(machines), value(keys)])
 }
 
-/// The holders by the position that asked; `places[n]` is who asked for the n-th key.
+/// Returns the holders by position in the batch. `places[n]` is the position of the n-th key.
 pub(crate) fn holders(
     rows: &[Row],
     places: &[usize],
@@ -187,7 +189,7 @@ fn key_of(row: &NewInstance) -> (&str, &str) {
     (&row.machine, key)
 }
 
-/// New instances as the arrays that insert/insert.sql and commit/spawn.sql take, machine to trace.
+/// Returns new instances as the arrays of insert/insert.sql and commit/spawn.sql.
 pub(crate) fn columns<'a>(
     rows: impl Iterator<Item = &'a NewInstance> + Clone,
 ) -> Vec<Parameter<'a>> {
@@ -232,7 +234,7 @@ pub(crate) fn moment_us(start: Start) -> Option<i64> {
     }
 }
 
-/// The statuses are plain words, so their array literal needs no quoting.
+/// Returns the scope as an array literal. Statuses are plain words and need no quoting.
 pub(crate) fn scope_literal(scope: Scope) -> String {
     let words: Vec<_> = scope.statuses().map(|status| status.as_str()).collect();
     format!("{{{}}}", words.join(","))

@@ -1,4 +1,4 @@
-//! Looking without touching.
+//! Read-only queries for the API, the dashboard and the command line. They lock nothing.
 
 use crate::error::Failure;
 use crate::row::{self, column, optional_time, time};
@@ -67,7 +67,7 @@ pub(crate) async fn children(
     Ok(first_fitting(rows, PAGE_MAX))
 }
 
-/// A row of a page, or `None` where its values are beyond the bound of the page in bytes.
+/// Returns a row of a page, or `None` if its values exceed the page's bound in bytes.
 pub(crate) fn fitting<T>(
     row: &Row,
     read: impl Fn(&Row) -> Result<T, Failure>,
@@ -78,7 +78,7 @@ pub(crate) fn fitting<T>(
     }
 }
 
-/// The page of the first rows that fit. The statement was asked for one more than `limit`.
+/// Returns the page of the first rows that fit. The statement asked for one more than `limit`.
 pub(crate) fn first_fitting<T>(rows: Vec<Option<T>>, limit: usize) -> Rows<T> {
     let found = rows.len();
     let rows: Vec<T> = rows.into_iter().map_while(|row| row).take(limit).collect();
@@ -159,7 +159,7 @@ fn operation(row: &Row) -> Result<Operation, Failure> {
     })
 }
 
-/// One question in a read-only transaction of its own.
+/// Runs one query in its own read-only transaction.
 pub(crate) async fn ask<T: Send>(
     session: &Session,
     operation: &'static str,
@@ -169,8 +169,9 @@ pub(crate) async fn ask<T: Send>(
     ask_as(session, TxKind::Inspect, operation, call, read).await
 }
 
-/// One row by its key. It has one plan, as the verbs' statements have, and needs no transaction around it: programs
-/// ask this again and again.
+/// Runs a lookup by key, without a transaction around it.
+///
+/// Programs poll these lookups. Their plan is fixed, as that of the verbs' statements.
 async fn look_up<T: Send>(
     session: &Session,
     operation: &'static str,
@@ -181,7 +182,7 @@ async fn look_up<T: Send>(
     Ok(found.into_iter().next())
 }
 
-/// A question of people that has one plan, as the verbs' statements have: the planner has no say in how much it reads.
+/// Runs a read-only query with a fixed plan, so that the planner cannot choose to read more.
 pub(crate) async fn ask_planned<T: Send>(
     session: &Session,
     operation: &'static str,
@@ -210,7 +211,7 @@ async fn ask_as<T: Send>(
         .await
 }
 
-/// One more than is told, to know whether there are more.
+/// One more than the largest count answered, to know whether there are more.
 pub(crate) const COUNTED_MAX: i64 = COUNT_MAX as i64 + 1;
 
 pub(crate) fn counted(instances: i64) -> Count {

@@ -1,4 +1,4 @@
-//! Being alive.
+//! Workers and their leases: register, heartbeat, list claims, deregister.
 
 use crate::claim::claim_of;
 use crate::row::{column, pending_cancel};
@@ -42,6 +42,8 @@ pub(crate) async fn heartbeat(
         .retry("heartbeat", || {
             Box::pin(async move {
                 let calls = [
+                    // Waiting for the lock is a separate statement: its time must not count as
+                    // lease time.
                     statement::LEASE_WAIT_FOR.with([value(worker.0)]),
                     statement::LEASE_HEARTBEAT.with([value(worker.0), value(micros(lease))]),
                 ];
@@ -70,7 +72,10 @@ pub(crate) async fn deregister(session: &Session, worker: WorkerId) -> Result<()
         .await
 }
 
-/// The worker's row first: a claim holds it until it is over, also one whose caller has gone away.
+/// Lists the claims of a worker.
+///
+/// Locks the worker's row first. A claim in progress holds that row until it commits, even if its
+/// caller has dropped the future.
 pub(crate) async fn claims(session: &Session, worker: WorkerId) -> Result<Vec<HeldClaim>> {
     session
         .retry("claims_of", || {

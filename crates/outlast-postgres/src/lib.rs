@@ -11,15 +11,15 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The SQL is the store: one statement per file under `sql/`, each with what it guards, what it locks
-//! in which order and which index it uses; the schema under `migrations/`. The Rust around it sends the
-//! statements of a verb together, one round trip for a transaction, and reads the answers. Files are
-//! named as the verbs of [`outlast_core::Store`].
+//! Each statement is one file under `sql/`. Its header names the guard, the locks and their order,
+//! the index and the bound. The schema is under `migrations/`. The Rust code sends the statements
+//! of a verb together, in one round trip per transaction, and reads the answers. Files have the
+//! names of the verbs of [`outlast_core::Store`].
 //!
-//! Any language can take part inside its own transaction: `select outlast.insert('checkout', 'start',
-//! '{"number": 42}', correlation_key => 'order:42')` starts an instance, and `select
-//! outlast.signal('checkout', 'order:42', 'payment_confirmed', '{"amount": 100}')` wakes it. Rust programs do
-//! the same with their own driver, by [`transaction`].
+//! Programs in any language can use the schema's functions inside their own transactions. `select
+//! outlast.insert('checkout', 'start', '{"number": 42}', correlation_key => 'order:42')` starts an
+//! instance. `select outlast.signal('checkout', 'order:42', 'payment_confirmed', '{"amount":
+//! 100}')` wakes it. Rust programs do the same with their own driver, by [`transaction`].
 
 mod cascade;
 mod claim;
@@ -75,9 +75,9 @@ pub use store::Postgres;
 
 #[doc(hidden)]
 pub mod testing {
-    //! What this crate's own tests need to see of the inside.
+    //! Internals that this crate's tests use.
 
-    /// Every statement: its name and its text for `schema`.
+    /// Returns the name of every statement, and its text for `schema`.
     pub fn statements(schema: &str) -> Vec<(&'static str, String)> {
         crate::statement::ALL
             .iter()
@@ -85,20 +85,20 @@ pub mod testing {
             .collect()
     }
 
-    /// A statement as a store with a clock of its own sends it.
+    /// Returns a statement as a store with a test clock sends it.
     pub fn with_test_clock(text: &str) -> String {
         crate::statement::Timekeeper::Test
             .put_into(text)
             .into_owned()
     }
 
-    /// Whether the store's connections lead to one process of the server each.
+    /// Returns whether each connection of the store has one server process for its whole life.
     pub async fn is_direct(store: &crate::Postgres) -> bool {
         let client = store.session.pool.get().await;
         client.is_ok_and(|client| client.is_direct())
     }
 
-    /// What a transaction that writes begins with.
+    /// Returns the SQL that begins a transaction that writes.
     pub fn opening() -> String {
         use crate::tx_settings::{TimeLimits, TxKind};
         TimeLimits::default().opening(TxKind::Write)

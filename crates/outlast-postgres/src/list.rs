@@ -1,4 +1,6 @@
-//! Pages of instances, and how many there are.
+//! Pages of instances, and their number.
+//!
+//! The dashboard and the command line call this. Every statement has a bound on the rows it reads.
 
 use crate::error::Failure;
 use crate::inspect::{COUNTED_MAX, ask, ask_planned, counted, first_fitting, fitting};
@@ -12,7 +14,7 @@ use outlast_core::{
 use std::time::SystemTime;
 use tokio_postgres::Row;
 
-/// By the index of a filter where there is one that finds few, else in the order of the ids.
+/// Returns a page: by the index of a filter if that finds few rows, else by reading ids in order.
 pub(crate) async fn list(session: &Session, request: &ListRequest) -> Result<Page> {
     request.check().map_err(|invalid| invalid.during("list"))?;
     if let Some(way) = Way::of(&request.filter)
@@ -25,7 +27,7 @@ pub(crate) async fn list(session: &Session, request: &ListRequest) -> Result<Pag
     Ok(cut(rows, request.limit, read_to.map(InstanceId)))
 }
 
-/// The page, unless the index finds more than a page may read.
+/// Returns the page, or `None` if the index finds more rows than a page may read.
 async fn list_found(session: &Session, request: &ListRequest, way: Way) -> Result<Option<Page>> {
     let most = SCAN_MAX as i64 + 1;
     let more = [value(most), value(way.word())];
@@ -35,8 +37,11 @@ async fn list_found(session: &Session, request: &ListRequest, way: Way) -> Resul
     Ok(is_few.then(|| cut(rows, request.limit, None)))
 }
 
-/// Asks for one more than the page holds, to know whether another follows. Every row has the same figure in the column
-/// `about`; a page without rows is one row that has nothing else. A row is `None` when its values do not fit.
+/// Reads a page by one of the two statements.
+///
+/// The statement is asked for one row more than the page holds, to know whether another page
+/// follows. Every row has the same number in the column `about`. A page without instances is one
+/// row with that number only. A row is `None` if its values do not fit.
 async fn page<const N: usize>(
     session: &Session,
     statement: Statement,
@@ -74,7 +79,7 @@ fn cut(rows: Vec<Option<Instance>>, limit: usize, read_to: Option<InstanceId>) -
     }
 }
 
-/// A filter that has an index of its own.
+/// The filters that have an index.
 #[derive(Clone, Copy)]
 enum Way {
     Parent,
@@ -124,7 +129,7 @@ pub(crate) async fn count(session: &Session, wanted: &Filter) -> Result<Count> {
     Ok(rows.await?[0])
 }
 
-/// A filter as the parameters that inspect/list.sql, inspect/list_found.sql and inspect/count.sql begin with.
+/// Returns a filter as the first parameters of inspect/list.sql, list_found.sql and count.sql.
 fn filter(filter: &Filter) -> Vec<Parameter<'_>> {
     let statuses = filter.stored_statuses();
     let statuses: Vec<&str> = statuses.iter().map(|status| status.as_str()).collect();

@@ -1,8 +1,13 @@
 //! Hints between nodes, by `NOTIFY` and `LISTEN` on one channel per schema.
 //!
-//! Telling is a transaction of its own that does not wait for the disk: inside a verb's, the server's one
-//! lock on its queue of notifications would put every commit in line. Listening is a connection of its
-//! own, outside the pool and without a pooler in transaction mode, which forgets who listened.
+//! The engine's notifier calls this. Correctness never depends on a hint: pickers also poll.
+//!
+//! A notification has its own transaction, which does not wait for the disk. Inside the
+//! transaction of a verb, the server's one lock on its notification queue would serialise all
+//! commits.
+//!
+//! A listener has its own connection, outside the pool. A pooler in transaction mode forgets its
+//! listeners.
 
 use crate::connect::{Connector, Driver};
 use crate::error::Failure;
@@ -24,22 +29,23 @@ use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client};
 
-/// Messages heard and not yet asked for. What comes on top is dropped: a hint that waits behind so many
-/// says nothing new.
+/// How many received messages may wait for the caller.
+///
+/// Further messages are dropped: behind so many hints, another one says nothing new.
 const UNREAD_MAX: usize = 1_024;
 
-/// How long a message to oneself may take. On a busy server it is a few milliseconds.
+/// How long a message to oneself may take. On a busy server it takes a few milliseconds.
 const PROBE_MAX: Duration = Duration::from_secs(2);
 
-/// How long a connection may take to say goodbye.
+/// How long closing a connection may take.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
 
-/// Where the hints of one schema are told and heard.
+/// The notification channel of one schema.
 pub(crate) struct Channel {
     name: String,
-    /// This store among all that use the channel; its own messages are not for it.
+    /// The name of this store on the channel. The store ignores its own messages.
     node: String,
-    /// How to listen; `None` when the store neither tells nor listens.
+    /// Connects the listener. `None` if the store neither sends nor listens.
     reach: Option<Connector>,
     closing: watch::Sender<bool>,
     warned: AtomicBool,
@@ -47,7 +53,7 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// The channel of `schema`; without `reach` it is silent.
+    /// Returns the channel of `schema`. Without `reach` it neither sends nor listens.
     pub(crate) fn new(schema: &str, reach: Option<Connector>) -> Channel {
         Channel {
             name: channel_of(schema),
@@ -59,7 +65,7 @@ impl Channel {
         }
     }
 
-    /// JoinSets every listener and waits until their connections are gone (I11).
+    /// Ends every listener and waits until their connections are closed (I11).
     pub(crate) async fn close(&self) {
         self.closing.send_replace(true);
         self.closing.closed().await;
@@ -72,7 +78,7 @@ impl Channel {
     }
 }
 
-/// Tells the other nodes.
+/// Sends hints to the other nodes, unless there are none.
 pub(crate) async fn notify(session: &Session, hints: &Hints) -> Result<()> {
     let channel = &session.channel;
     if hints.is_empty() || channel.reach.is_none() || channel.presence.is_alone() {
@@ -90,7 +96,7 @@ async fn tell(session: &Session, message: &str) -> Result<()> {
     session.retry("notify", || Box::pin(once())).await
 }
 
-/// A full queue is not the message's fault, whatever the class of its code says.
+/// A full notification queue is not the fault of the message, whatever the class of its code says.
 fn queue_is_full(failure: Failure) -> Failure {
     let full = matches!(&failure, Failure::Database(error)
         if error.code() == Some(&SqlState::PROGRAM_LIMIT_EXCEEDED));
@@ -104,7 +110,7 @@ fn queue_is_full(failure: Failure) -> Failure {
     })
 }
 
-/// Listens to the other nodes. `None` when the connection does not hear what is told.
+/// Listens for hints of other nodes. Returns `None` if the connection receives no notifications.
 pub(crate) async fn listen(session: &Arc<Session>) -> Result<Option<Box<dyn Listen>>> {
     let channel = &session.channel;
     let mut closing = channel.closing.subscribe();
@@ -149,19 +155,19 @@ async fn open(session: &Arc<Session>) -> Result<Option<Listener>> {
         Ok(Ok(())) => {}
         Ok(Err(_)) => return Err(listener.reason().await),
         Err(_) => {
-            // Behind a pooler somebody else may be given the connection that listens now.
+            // A pooler may hand the listening connection to another client.
             let _ = timeout(GOODBYE_MAX, listener.order("unlisten *")).await;
             channel.warn();
             return Ok(None);
         }
     }
-    // A connection that only listens is idle for as long as nobody tells anything.
+    // A listening connection is idle as long as no other node sends a hint.
     listener.order("set idle_session_timeout = 0").await?;
     listener.greeter = Some(Greeter::start(session));
     Ok(Some(listener))
 }
 
-/// Says now and then that this node listens, and answers newcomers, until it is dropped.
+/// Announces this node at intervals and answers new nodes, until it is dropped.
 struct Greeter {
     presence: Arc<Presence>,
     task: JoinHandle<()>,
@@ -189,7 +195,7 @@ async fn greet(session: Arc<Session>) {
     let channel = &session.channel;
     let greeting = message(&channel.node, &Hints::default());
     loop {
-        // Whoever misses it hears the next.
+        // A node that misses this greeting receives the next one.
         if let Err(error) = tell(&session, &greeting).await {
             tracing::debug!(%error, "could not say that this node listens");
         }
@@ -198,7 +204,7 @@ async fn greet(session: Arc<Session>) {
 }
 
 impl Channel {
-    /// Says once what to do about a connection that hears nothing.
+    /// Logs once how to fix a connection that receives no notifications.
     fn warn(&self) {
         if self.warned.swap(true, Ordering::Relaxed) {
             return;
@@ -212,11 +218,11 @@ impl Channel {
     }
 }
 
-/// What a caller holds of a listening connection; dropped, the connection ends.
+/// The caller's handle to a listening connection. Dropping it ends the connection.
 struct Listener {
     client: Client,
     hints: mpsc::Receiver<Hints>,
-    /// Answers why it ended.
+    /// The task that reads the connection. It returns the reason for its end.
     ear: Option<JoinHandle<Error>>,
     greeter: Option<Greeter>,
 }
@@ -237,7 +243,7 @@ impl Listener {
         done.map_err(|error| Failure::from(error).during("listen"))
     }
 
-    /// Why nothing more is heard.
+    /// Returns the reason why no more messages come.
     async fn reason(&mut self) -> Error {
         let reason = match &mut self.ear {
             Some(ear) => ear.await.ok(),
@@ -249,7 +255,7 @@ impl Listener {
     }
 }
 
-/// Whatever the server said before it hung up: listening anew is what helps.
+/// Returns a transient error for any cause: listening again is the remedy.
 fn broken(error: Option<tokio_postgres::Error>) -> Error {
     let cause = error.map(|error| Failure::from(error).during("listen"));
     let said = match &cause {
@@ -263,12 +269,12 @@ fn broken(error: Option<tokio_postgres::Error>) -> Error {
     }
 }
 
-/// The task that reads the connection, so that the server never waits for a caller that is busy.
+/// The task that reads the connection, so that the server never waits for a busy caller.
 struct Ear {
     connection: Driver,
     channel: String,
     node: String,
-    /// What is waited for to know that messages arrive, and whom to tell.
+    /// The probe message that proves that messages arrive, and the channel that reports it.
     probe: Option<(String, oneshot::Sender<()>)>,
     hear: mpsc::Sender<Hints>,
     closing: watch::Receiver<bool>,
@@ -329,14 +335,14 @@ impl Ear {
             return;
         };
         if told.probe.as_ref() == Some(&probe) {
-            // Whoever asked may have given up.
+            // The caller may have given up.
             let _ = heard.send(());
         } else {
             self.probe = Some((probe, heard));
         }
     }
 
-    /// The client is gone with the listener; what is left is to tell the server.
+    /// Closes the connection. The client was dropped with the listener.
     async fn say_goodbye(&mut self) {
         let goodbye = async {
             while let Some(Ok(_)) = poll_fn(|cx| self.connection.poll_message(cx)).await {}
@@ -347,19 +353,21 @@ impl Ear {
 
 async fn wait_for_close(closing: &mut watch::Receiver<bool>) {
     if closing.wait_for(|closing| *closing).await.is_err() {
-        // The store is gone without being closed; its listeners may go on.
+        // The store was dropped without `close`. Its listeners may go on.
         pending::<()>().await;
     }
 }
 
-/// The channel of a schema: an identifier, so at most 63 bytes. A name too long for the prefix keeps its
-/// beginning and gets a digest, with a character between that no schema has.
+/// Returns the channel of a schema, an identifier of at most 63 bytes.
+///
+/// A name too long for the prefix keeps its beginning and gets a digest. The character between
+/// them occurs in no schema name.
 fn channel_of(schema: &str) -> String {
     const PREFIX: &str = "outlast:";
     if PREFIX.len() + schema.len() <= 63 {
         return format!("{PREFIX}{schema}");
     }
-    // FNV-1a: the same in every build, which the standard library does not promise of its own.
+    // FNV-1a is the same in every build. The standard library does not promise that of its hasher.
     let digest = schema
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
@@ -368,7 +376,7 @@ fn channel_of(schema: &str) -> String {
     format!("{PREFIX}{}~{digest:016x}", &schema[..38])
 }
 
-/// A word that nobody else has: each state has keys of its own, from the system's source of randomness.
+/// Returns a random word. Each `RandomState` has its own keys, from the system's randomness.
 fn random_word() -> String {
     format!("{:016x}", RandomState::new().hash_one(0))
 }

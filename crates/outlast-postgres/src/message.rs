@@ -1,13 +1,13 @@
-//! What nodes tell each other, as the text of a notification.
+//! The messages between nodes, as the text of a notification.
 
 use outlast_core::{Hints, InstanceId, micros};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What a message may hold. The server takes less than 8,000 bytes.
+/// The size limit of a message. The server accepts less than 8,000 bytes.
 const MESSAGE_BYTES_MAX: usize = 7_900;
 
-/// The form of the messages. Nodes skip what has another.
+/// The version of the message form. Nodes skip messages of another form.
 const FORM: u64 = 1;
 
 /// A message that was understood.
@@ -58,14 +58,15 @@ impl Told {
     }
 }
 
-/// A message to oneself.
+/// Returns a message to oneself.
 pub(crate) fn probing(node: &str, probe: &str) -> String {
     json!({ "form": FORM, "node": node, "probe": probe }).to_string()
 }
 
-/// The hints as one message: the queues, then the deadline, whether there are cascades, those who were told to end, and
-/// the ended, as far as there is room.
-/// Durations are in microseconds.
+/// Returns the hints as one message, as far as there is room.
+///
+/// The order is: queues, the next deadline, whether there are cascades, cancelled instances,
+/// finished instances. Durations are in microseconds.
 pub(crate) fn message(node: &str, hints: &Hints) -> String {
     let mut message = Message::new(node);
     message.list("queues", ['{', '}'], &hints.queues, |(queue, due_in)| {
@@ -82,7 +83,7 @@ pub(crate) fn message(node: &str, hints: &Hints) -> String {
     message.finish()
 }
 
-/// JSON that never grows beyond what a message may hold.
+/// JSON that never exceeds the size limit of a message.
 struct Message(String);
 
 impl Message {
@@ -90,7 +91,7 @@ impl Message {
         Message(format!("{{\"form\":{FORM},\"node\":{}", json!(node)))
     }
 
-    /// Adds `part`, with room left for the last brace. Whether there was room.
+    /// Adds `part` if there is room for it and the closing brace. Returns whether there was.
     fn part(&mut self, part: &str) -> bool {
         let fits = self.0.len() + part.len() < MESSAGE_BYTES_MAX;
         if fits {
@@ -99,7 +100,7 @@ impl Message {
         fits
     }
 
-    /// Adds a list of the entries for which there is room.
+    /// Adds a list of the entries that fit.
     fn list<T>(
         &mut self,
         name: &str,
@@ -197,7 +198,7 @@ mod tests {
         assert_eq!(heard.told, hints.told[..heard.told.len()]);
     }
 
-    /// Builds from before there were families say no more than this.
+    /// Older builds, without families, send no more fields than these.
     #[test]
     fn a_message_without_families_is_read() {
         let heard = read(r#"{"form":1,"node":"a","queues":{"q":0},"deadline":5,"ended":[7]}"#);
@@ -223,7 +224,7 @@ mod tests {
         ] {
             assert!(Told::read(message).is_none(), "{message}");
         }
-        // What a later build adds to the form is not in the way.
+        // A field that a later build adds is ignored.
         assert!(read(r#"{"form":1,"node":"a","paused":["default"]}"#).is_empty());
     }
 }

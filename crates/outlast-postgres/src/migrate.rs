@@ -1,4 +1,6 @@
-//! The schema and its versions.
+//! Migrations of the schema, and its version.
+//!
+//! `Options::connect` runs or checks them. A migration never waits longer than the lock timeout.
 
 use crate::connection::{Pool, Pooled};
 use crate::error::Failure;
@@ -8,7 +10,7 @@ use outlast_core::{Error, Invalid};
 use std::time::Duration;
 use tokio_postgres::SimpleQueryMessage;
 
-/// The migrations, oldest first; the version is the position, counted from 1.
+/// The migrations, oldest first. The version is the position, counted from 1.
 const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0001_kernel.sql"),
     include_str!("../migrations/0002_trace_and_visits.sql"),
@@ -24,12 +26,14 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0012_groups.sql"),
 ];
 
-/// The version of the schema that this build works with.
+/// The version of the schema that this build needs.
 pub const SCHEMA_VERSION: usize = MIGRATIONS.len();
 
-/// Opens what changes the schema: how long it may wait for a lock, so that it never stands in the way of
-/// running workers for long, and one lock so that many nodes may start at once. Nobody's operators and functions
-/// are found but the system's, whatever the search path of the role.
+/// The beginning of a transaction that changes the schema.
+///
+/// The lock timeout keeps it from blocking running workers for long. One advisory lock lets many
+/// nodes start at once. The search path holds only the system's functions and operators, whatever
+/// the role's own path is.
 const LOCKING: &str = "\
 begin isolation level read committed;
 set local lock_timeout = LOCK_MS;
@@ -37,17 +41,18 @@ set local search_path = pg_catalog, pg_temp;
 select pg_advisory_xact_lock(hashtextextended('outlast migration of SCHEMA', 0));
 ";
 
-/// What every migration finds. A schema that is there already needs no right to make one.
+/// The objects that every migration needs. An existing schema needs no right to create one.
 const FOUNDATION: &str = "\
 do $$ begin if to_regnamespace('\"SCHEMA\"') is null then create schema \"SCHEMA\"; end if; end $$;
 create table if not exists outlast.meta (key text primary key, value integer not null);
 ";
 
-/// How long a migration that somebody runs by hand may wait for a lock.
+/// How long a migration that an operator runs by hand may wait for a lock.
 pub(crate) const PRINTED_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The SQL of every migration for `schema`, for people who run migrations themselves. Running it twice
-/// stops at the second run with an error and changes nothing.
+/// Returns the SQL of every migration for `schema`, for operators who run migrations themselves.
+///
+/// A second run stops with an error and changes nothing.
 pub fn migrations_sql(schema: &str) -> Result<String, Invalid> {
     check_schema_name(schema)?;
     let mut sql = format!("-- Outlast, schema {schema:?}, version {SCHEMA_VERSION}.\n");
@@ -61,10 +66,10 @@ pub fn migrations_sql(schema: &str) -> Result<String, Invalid> {
     Ok(sql)
 }
 
-/// Brings the schema to this version. Each migration is one transaction: all of it, or nothing.
+/// Migrates the schema to this version. Each migration is one transaction.
 pub(crate) async fn run(pool: &Pool, schema: &str, lock: Duration) -> Result<(), Error> {
     let client = connection(pool).await?;
-    // Looking first keeps a node that finds everything in place from needing any right to create.
+    // Checking first means that a node on an up-to-date schema needs no right to create anything.
     let mut version = version(&client, schema, lock).await?;
     refuse_newer(version, schema)?;
     while version < SCHEMA_VERSION {
@@ -75,7 +80,7 @@ pub(crate) async fn run(pool: &Pool, schema: &str, lock: Duration) -> Result<(),
     Ok(())
 }
 
-/// Refuses a schema that is not of this version.
+/// Returns an error unless the schema has this version.
 pub(crate) async fn check(pool: &Pool, schema: &str, lock: Duration) -> Result<(), Error> {
     let version = find_version(pool, schema, lock).await?;
     refuse_newer(version, schema)?;
@@ -87,7 +92,7 @@ pub(crate) async fn check(pool: &Pool, schema: &str, lock: Duration) -> Result<(
     Ok(())
 }
 
-/// The version of the schema; 0 when there is none.
+/// Returns the version of the schema; 0 if there is none.
 pub(crate) async fn find_version(
     pool: &Pool,
     schema: &str,
@@ -96,7 +101,7 @@ pub(crate) async fn find_version(
     version(&connection(pool).await?, schema, lock).await
 }
 
-/// Runs the next migration, unless another node has just done so. Answers the version there is then.
+/// Runs the next migration, unless another node has just run it. Returns the new version.
 async fn step(client: &Pooled, schema: &str, lock: Duration) -> Result<usize, Error> {
     let done = async {
         client.batch_execute(&opening(schema, lock)).await?;
@@ -114,16 +119,16 @@ async fn step(client: &Pooled, schema: &str, lock: Duration) -> Result<usize, Er
     match done.await {
         Ok(version) => Ok(version),
         Err(error) => {
-            // The error is what counts; when the connection is gone the server rolls back by itself.
+            // The first error counts. If the connection is gone, the server rolls back.
             let _ = client.batch_execute("rollback").await;
             Err(Failure::from(error).during("migrate"))
         }
     }
 }
 
-/// The version of the schema; 0 when there is none.
+/// Returns the version of the schema; 0 if there is none.
 async fn version(client: &Pooled, schema: &str, lock: Duration) -> Result<usize, Error> {
-    // One message is one transaction: the setting is gone with it.
+    // One message is one transaction, so the setting ends with it.
     let limited = |query: &str| {
         let lock_ms = lock.as_millis();
         format!(
@@ -172,7 +177,7 @@ fn opening(schema: &str, lock: Duration) -> String {
     take_lock(schema, lock) + &foundation
 }
 
-/// Begins a transaction that changes the schema, and that no other such transaction runs beside.
+/// Begins a transaction that changes the schema, and waits for any other such transaction.
 pub(crate) fn take_lock(schema: &str, lock: Duration) -> String {
     LOCKING
         .replace("LOCK_MS", &lock.as_millis().to_string())

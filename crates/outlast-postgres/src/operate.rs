@@ -1,4 +1,6 @@
-//! What people do to instances and queues.
+//! Operators' verbs: cancel, terminate, retry, delete, pause and resume.
+//!
+//! Each verb locks its instances by id and records what it did.
 
 use crate::claim::{add_all, ids_of, references};
 use crate::end_instances::{Effects, Found, Telling, claims, leaving, recording};
@@ -47,7 +49,7 @@ async fn cancel_once(
     let mut requested: BTreeSet<InstanceId> = telling.requested.iter().map(Found::id).collect();
     let mut ended: BTreeSet<InstanceId> = telling.never_started.iter().map(Found::id).collect();
     let asked = requested.clone();
-    // One that is named twice is found, the second time, as the first has left it.
+    // An instance that is named twice has, the second time, the state that the first mention left.
     let answers = ids
         .iter()
         .map(|id| match found.get(id) {
@@ -67,7 +69,7 @@ async fn cancel_once(
     })
 }
 
-/// What an instance is after it was asked to end.
+/// Returns the status of an instance after a cancel request.
 fn woken(status: Status) -> Status {
     match status {
         Status::AwaitingSignal | Status::Sleeping | Status::AwaitingChildren => Status::Runnable,
@@ -125,7 +127,7 @@ async fn terminate_once(
     })
 }
 
-/// What is left to tell those that descend from these, whether these have ended or not.
+/// Leaves cascades to all descendants of these instances, finished or not.
 fn tree<'a>(
     extent: Extent,
     verb: Verb,
@@ -297,7 +299,7 @@ fn found(answers: Vec<Vec<Row>>) -> Result<BTreeMap<InstanceId, Found>, Failure>
     found_in(&answers[0])
 }
 
-/// What the operator's transaction has locked.
+/// Returns the instances that the operator's transaction has locked.
 fn found_in(rows: &[Row]) -> Result<BTreeMap<InstanceId, Found>, Failure> {
     rows.iter()
         .map(|row| Found::read(row).map(|found| (found.id(), found)))

@@ -1,4 +1,4 @@
-//! How to reach a database, and the checks before it is used.
+//! Connection options, URL parsing, and the checks before the store is used.
 
 use crate::conductor::Conductor;
 use crate::connect::Connector;
@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
-/// How to connect. Made by [`Postgres::options`].
+/// Options for connecting. Made by [`Postgres::options`].
 #[derive(Clone)]
 pub struct Options {
     config: Config,
@@ -43,24 +43,24 @@ pub struct Options {
     conductor: Option<Arc<dyn Conductor>>,
 }
 
-/// How hints of other nodes are heard.
+/// How the store listens for hints of other nodes.
 #[derive(Clone)]
 enum Listening {
-    /// Where everything else goes.
+    /// On the address of the store.
     Same,
-    /// On an address of its own.
+    /// On a separate address.
     At(Box<Config>, Trust),
-    /// Not at all, and nothing is told.
+    /// Not at all. The store sends no hints either.
     Never,
 }
 
-/// What to do about the schema when connecting.
+/// What connecting does about the schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Migrations {
-    /// Bring it to this version.
+    /// Migrates the schema to this version.
     #[default]
     Run,
-    /// Refuse to start when it is older: somebody else runs the migrations.
+    /// Refuses to start if the schema is older. An operator runs the migrations.
     Check,
 }
 
@@ -84,82 +84,97 @@ impl Options {
         })
     }
 
-    /// The schema that holds everything; `outlast` unless said otherwise.
+    /// Sets the schema that holds the tables. Default: `outlast`.
     pub fn schema(mut self, schema: impl Into<String>) -> Options {
         self.schema = schema.into();
         self
     }
 
-    /// How many connections at most; 10 unless said otherwise.
+    /// Sets the maximum number of connections. Default: 10.
     pub fn max_connections(mut self, max: usize) -> Options {
         self.max_connections = max;
         self
     }
 
-    /// How long a verb waits at most for one of the connections to become free; 30 s unless said
-    /// otherwise. Then it answers with a transient error.
+    /// Sets how long a verb waits for a free connection. Default: 30 s.
+    ///
+    /// After that the verb returns a transient error.
     pub fn connection_wait(mut self, wait: Duration) -> Options {
         self.connection_wait = wait;
         self
     }
 
-    /// How long a statement waits at most for a lock that somebody else holds; 10 s unless said
-    /// otherwise. Then the verb is taken back and answers with a transient error.
+    /// Sets how long a statement waits for a lock. Default: 10 s.
+    ///
+    /// After that the verb rolls back and returns a transient error.
     pub fn lock_timeout(mut self, timeout: Duration) -> Options {
         self.limits.lock = timeout;
         self
     }
 
-    /// How long a statement runs at most, waiting included; 60 s unless said otherwise. Then the verb is
-    /// taken back and answers with a transient error. Questions end after 10 s in any case.
+    /// Sets how long a statement runs, including waits. Default: 60 s.
+    ///
+    /// After that the verb rolls back and returns a transient error. Queries of
+    /// [`Inspect`](outlast_core::Inspect) never run longer than 10 s.
     pub fn statement_timeout(mut self, timeout: Duration) -> Options {
         self.limits.statement = timeout;
         self
     }
 
-    /// What to do about the schema; migrations are run unless said otherwise.
+    /// Sets what connecting does about the schema. Default: [`Migrations::Run`].
     pub fn migrations(mut self, migrations: Migrations) -> Options {
         self.migrations = migrations;
         self
     }
 
-    /// Never prepare statements by name. Behind a pooler in transaction mode the store finds out by
-    /// itself; this saves it the failing try.
+    /// Never prepares statements by name.
+    ///
+    /// Behind a pooler in transaction mode, the store detects this by itself. The option saves the
+    /// failed attempt.
     pub fn without_named_statements(mut self) -> Options {
         self.named = false;
         self
     }
 
-    /// Starts and signals instances through the schema's functions, as a role can that has no right to any table
-    /// ([`Roles::enqueuer`]). Every other verb needs those rights. A row costs a call of a function here, so a role
-    /// that has the rights is better off without.
+    /// Starts and signals instances through the schema's functions.
+    ///
+    /// For a role without rights to any table ([`Roles::enqueuer`]). All other verbs need those
+    /// rights. Each row costs a function call, so a role with rights to the tables is faster
+    /// without this option.
     pub fn enqueue_only(mut self) -> Options {
         self.enqueue_only = true;
         self
     }
 
-    /// Listens for the hints of other nodes on this address: for a store whose own URL leads through a
-    /// pooler in transaction mode, a direct one to the same database.
+    /// Listens for hints of other nodes on this address.
+    ///
+    /// For a store whose URL leads through a pooler in transaction mode: give a direct URL to the
+    /// same database.
     pub fn listen_url(mut self, url: &str) -> Result<Options, Error> {
         let (config, trust) = parse_url(url)?;
         self.listening = Listening::At(Box::new(config), trust);
         Ok(self)
     }
 
-    /// Neither tells other nodes what has become worth looking at nor listens to them, which saves a
-    /// connection: everybody finds work by polling.
+    /// Neither sends hints to other nodes nor listens to them. Default: off.
+    ///
+    /// This saves a connection. Workers then find work by polling only.
     pub fn without_notifications(mut self) -> Options {
         self.listening = Listening::Never;
         self
     }
 
-    /// Whether a password is known, from the URL or from where [`find_password`](Options::find_password) looks.
+    /// Returns whether a password is known.
+    ///
+    /// It comes from the URL or from [`find_password`](Options::find_password).
     pub fn has_password(&self) -> bool {
         self.config.get_password().is_some()
     }
 
-    /// Looks for the password where PostgreSQL's own programs do, when the URL has none: in `PGPASSWORD`, in the file that
-    /// `PGPASSFILE` names, in `~/.pgpass`. A file that others may read is not used.
+    /// Looks for a missing password where PostgreSQL's own programs do.
+    ///
+    /// The places are `PGPASSWORD`, the file that `PGPASSFILE` names, and `~/.pgpass`. A file that
+    /// other users may read is not used.
     pub fn find_password(mut self) -> Options {
         if !self.has_password()
             && let Some(password) = passfile::find(&self.config)
@@ -169,15 +184,18 @@ impl Options {
         self
     }
 
-    /// Connects also where nothing can be written, such as a standby: questions are answered, and verbs that write fail. No
-    /// migration is run. Default: off.
+    /// Also connects to a server that takes no writes, such as a standby. Default: off.
+    ///
+    /// Queries work, and verbs that write fail. No migration runs.
     pub fn read_only(mut self) -> Options {
         self.read_only = true;
         self
     }
 
-    /// Decide by this clock instead of the server's. For tests. The functions of the schema, which are also called by
-    /// [`transaction`](crate::transaction) and by [`enqueue_only`](Options::enqueue_only), go by the server's all the same.
+    /// Uses this clock instead of the server's. For tests.
+    ///
+    /// The schema's functions still use the server's clock. [`transaction`](crate::transaction)
+    /// and [`enqueue_only`](Options::enqueue_only) call them.
     pub fn clock(mut self, clock: impl Clock) -> Options {
         self.clock = Some(Arc::new(clock));
         self
@@ -189,7 +207,7 @@ impl Options {
         self
     }
 
-    /// Connects, checks that the database can be used, and sees to its schema.
+    /// Connects, checks that the database is usable, and migrates or checks its schema.
     pub async fn connect(self) -> Result<Postgres, Error> {
         self.check().map_err(|invalid| invalid.during("connect"))?;
         let pool = self.pool()?;
@@ -227,14 +245,15 @@ impl Options {
         ))
     }
 
-    /// The version of the schema that is in the database; 0 when there is none. Changes nothing.
+    /// Returns the version of the schema in the database; 0 if there is none. Changes nothing.
     pub async fn schema_version(&self) -> Result<usize, Error> {
         self.check().map_err(|invalid| invalid.during("connect"))?;
         migrate::find_version(&self.pool()?, &self.schema, self.limits.lock).await
     }
 
-    /// Gives these roles their rights in the schema, which must be migrated. For its owner, after every
-    /// migration.
+    /// Grants these roles their rights in the schema, which must be migrated.
+    ///
+    /// The schema's owner calls this after every migration.
     pub async fn grant(&self, roles: &Roles) -> Result<(), Error> {
         self.check().map_err(|invalid| invalid.during("grant"))?;
         roles::give(&self.pool()?, &self.schema, roles, self.limits.lock).await
@@ -264,12 +283,12 @@ impl Options {
         let reach = Connector::new(&self.config, tls::connector(&self.trust)?);
         Pool::builder(Connections(reach))
             .max_size(self.max_connections)
-            // The one that was used last: its process of the server is warm, and the others sleep.
+            // The connection that was used last comes first: its server process is warm.
             .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .timeouts(Timeouts {
                 wait: Some(self.connection_wait),
-                // Bounded for each host of the URL.
+                // The connector bounds each host of the URL.
                 create: None,
                 recycle: Some(Duration::from_secs(5)),
             })
@@ -283,7 +302,7 @@ impl Options {
 }
 
 impl std::fmt::Debug for Options {
-    /// Without the URL's password, which the driver's own `Debug` hides as well.
+    /// Omits the URL's password. The driver's `Debug` hides it as well.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Options")
             .field("config", &self.config)
@@ -294,14 +313,14 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// What a URL says, with what holds unless it says otherwise.
+/// Parses a URL and fills in the defaults.
 fn parse_url(url: &str) -> Result<(Config, Trust), Error> {
     let (url, trust) = take_trust(url);
     let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
         let cause = std::error::Error::source(&error).map(ToString::to_string);
         unreadable(&cause.map_or_else(String::new, |cause| unquoted(&cause)))
     })?;
-    // An '@' that was not escaped has put the rest of the password where the host belongs.
+    // An unescaped '@' puts the rest of the password into the host.
     let is_mistaken = |host: &Host| matches!(host, Host::Tcp(name) if name.contains('@'));
     if config.get_hosts().iter().any(is_mistaken) {
         return Err(unreadable(
@@ -317,7 +336,7 @@ fn parse_url(url: &str) -> Result<(Config, Trust), Error> {
     Ok((config, trust))
 }
 
-/// The URL itself is left out of what is said about it: it may hold a password.
+/// Returns an error without the URL, which may hold a password.
 fn unreadable(why: &str) -> Error {
     let why = match why {
         "" => String::new(),
@@ -332,8 +351,9 @@ fn unreadable(why: &str) -> Error {
     .during("connect")
 }
 
-/// What the driver says about a URL, unless it quotes a part of it: what it takes for the name of an option may be half of
-/// a password that was not escaped.
+/// Returns the driver's message about a URL, unless it quotes a part of the URL.
+///
+/// A quoted option name may be half of a password that was not escaped.
 fn unquoted(cause: &str) -> String {
     const OPTIONS_OF_OTHERS: [&str; 12] = [
         "channel_encoding",
@@ -359,8 +379,9 @@ fn unquoted(cause: &str) -> String {
     }
 }
 
-/// The parts of a URL that libpq knows and the driver does not: `sslrootcert`, and the modes of
-/// `sslmode` that check the certificate.
+/// Takes the parameters out of a URL that libpq knows and the driver does not.
+///
+/// These are `sslrootcert`, and the modes of `sslmode` that check the certificate.
 fn take_trust(url: &str) -> (String, Trust) {
     let Some((base, query)) = url.split_once('?') else {
         return (url.to_owned(), Trust::Anyone);
@@ -409,7 +430,7 @@ fn percent_decoded(text: &str) -> String {
     String::from_utf8_lossy(&decoded).into_owned()
 }
 
-/// Plain lower-case names: they stand in every statement, in error messages and on command lines.
+/// Accepts plain lower-case names: they occur in statements, error messages and command lines.
 pub(crate) fn check_schema_name(schema: &str) -> Result<(), Invalid> {
     let first_is_fine = schema.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
     let rest_is_fine = schema
@@ -448,7 +469,7 @@ impl Writable {
     }
 }
 
-/// A server that can be used: new enough, and able to hold every text.
+/// Checks that the server is new enough and that its encoding can hold every text.
 async fn check_server(pool: &Pool) -> Result<Writable, Error> {
     let client = pool
         .get()

@@ -1,4 +1,6 @@
-//! Outcomes as the columns that commit/advance.sql and commit/park.sql take.
+//! Outcomes as the columns of commit/advance.sql and commit/park.sql.
+//!
+//! Pure functions without I/O. commit.rs and workflow_outcome.rs call them.
 
 use outlast_core::{
     ClosePolicy, Commit, Join, Json, Outcome, Proceed, Status, Until, limits, micros,
@@ -17,7 +19,7 @@ pub(crate) fn parks(outcome: &Outcome) -> bool {
     }
 }
 
-/// What an instance that does not park comes to.
+/// Returns the next status of an instance that does not park.
 pub(crate) fn status_after(outcome: &Outcome) -> Status {
     let going_on = match outcome.keeps_claim() {
         true => Status::Executing,
@@ -86,7 +88,7 @@ pub(crate) fn has_keyed_children(outcome: &Outcome) -> bool {
     children.any(|child| child.correlation.is_some())
 }
 
-/// How a fan-out joins; of others nothing is asked.
+/// Returns how a fan-out joins; `None` for other outcomes.
 pub(crate) fn join(outcome: &Outcome) -> Option<&Join> {
     let Outcome::FanOut { join, .. } = outcome else {
         return None;
@@ -94,7 +96,7 @@ pub(crate) fn join(outcome: &Outcome) -> Option<&Join> {
     Some(join)
 }
 
-/// How many children must be done.
+/// Returns how many children must succeed; `None` if all are awaited.
 pub(crate) fn needs(join: &Join) -> Option<i32> {
     match join.until {
         Until::Quorum(needed) => Some(count(needed)),
@@ -102,7 +104,7 @@ pub(crate) fn needs(join: &Join) -> Option<i32> {
     }
 }
 
-/// How many of the children that it starts run at a time.
+/// Returns how many of the new children run at a time.
 pub(crate) fn window(outcome: &Outcome) -> Option<i32> {
     let window = match outcome {
         Outcome::FanOut { join, .. } => join.window,
@@ -120,12 +122,12 @@ pub(crate) fn window(outcome: &Outcome) -> Option<i32> {
     window.map(count)
 }
 
-/// More than there are children is as good as the most that can be written.
+/// Converts a count. A count beyond the column's range means the same as the largest value.
 fn count(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-/// What becomes of a child or of the rest; nothing is written where it goes on.
+/// Returns the policy as it is stored. `Abandon` is stored as null.
 pub(crate) fn policy(policy: ClosePolicy) -> Option<&'static str> {
     match policy {
         ClosePolicy::Abandon => None,
@@ -133,9 +135,9 @@ pub(crate) fn policy(policy: ClosePolicy) -> Option<&'static str> {
     }
 }
 
-/// The awaited names as an array literal: nested arrays of different lengths cannot be sent.
+/// Returns the awaited names as an array literal: the protocol has no ragged nested arrays.
 pub(crate) fn names_literal(outcome: &Outcome) -> Option<String> {
-    // A workflow that waits for no signal awaits nothing, rather than none.
+    // A workflow that awaits no signal has null names, not an empty list.
     let of_park = outcome.park().map(|park| &park.names);
     let names = match outcome {
         Outcome::Wait { names, .. } => Some(names),
@@ -155,7 +157,7 @@ pub(crate) fn received_literal(commit: &Commit) -> String {
     number_literal(commit.received.iter().map(Some))
 }
 
-/// Texts as an array literal.
+/// Returns texts as an array literal.
 pub(crate) fn text_literal<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     let mut literal = String::from("{");
     for text in texts {
@@ -175,7 +177,7 @@ pub(crate) fn text_literal<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     literal
 }
 
-/// Numbers as an array literal.
+/// Returns numbers as an array literal.
 pub(crate) fn number_literal<T: ToString>(numbers: impl Iterator<Item = Option<T>>) -> String {
     let null = || "null".to_owned();
     let words = numbers.map(|number| number.map_or_else(null, |it| it.to_string()));

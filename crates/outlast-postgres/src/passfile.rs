@@ -1,11 +1,12 @@
-//! The password that a URL leaves out, from where the programs of PostgreSQL look for it too: `PGPASSWORD`, then the file
-//! that `PGPASSFILE` names, or `~/.pgpass`.
+//! Finds the password that a URL leaves out, where PostgreSQL's own programs look for it.
+//!
+//! The places are `PGPASSWORD`, then the file that `PGPASSFILE` names, or `~/.pgpass`.
 
 use std::path::{Path, PathBuf};
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
-/// The password for the first host of `config` that has one.
+/// Returns the password for the first host of `config` that has one.
 pub(crate) fn find(config: &Config) -> Option<String> {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     if let Some(password) = set("PGPASSWORD") {
@@ -25,7 +26,7 @@ pub(crate) fn find(config: &Config) -> Option<String> {
     })
 }
 
-/// A socket in a directory stands for this machine.
+/// Returns the host's name in the file. A socket directory stands for this machine.
 fn name(host: &Host) -> String {
     match host {
         Host::Tcp(name) => name.clone(),
@@ -34,7 +35,7 @@ fn name(host: &Host) -> String {
     }
 }
 
-/// The text of a file that nobody else may read; one that others may is left alone, as PostgreSQL's programs do.
+/// Reads a file that only its owner may read. Ignores any other, as PostgreSQL's programs do.
 fn read(file: &Path) -> Option<String> {
     let found = std::fs::metadata(file).ok().filter(|it| it.is_file())?;
     #[cfg(unix)]
@@ -46,8 +47,9 @@ fn read(file: &Path) -> Option<String> {
     std::fs::read_to_string(file).ok()
 }
 
-/// The password of the first line `host:port:database:user:password` that fits. `*` fits everything, and a backslash takes
-/// the meaning from a colon or another backslash.
+/// Returns the password of the first matching line `host:port:database:user:password`.
+///
+/// `*` matches everything. A backslash escapes a colon or another backslash.
 fn password_in(lines: &str, wanted: &[&str; 4]) -> Option<String> {
     let lines = lines.lines().filter(|line| !line.starts_with('#'));
     lines.map(fields).find_map(|mut fields| {

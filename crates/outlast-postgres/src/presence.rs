@@ -1,26 +1,28 @@
-//! Whether anybody else may be listening. A message costs the server as much as a commit, so a node that is
-//! alone says nothing but now and then that it is there.
+//! Whether another node may be listening.
 //!
-//! Who listens says so when it begins and every half minute, and answers whoever begins. Who has heard nobody
-//! for a minute and a half is alone. Somebody who does not listen cannot know, and always tells.
+//! A message costs the server as much as a commit. So a node without others sends greetings only.
+//!
+//! A listening node announces itself when it starts and every 30 s, and it answers new nodes. A
+//! node that has heard nothing for 90 s is alone. A node that does not listen cannot know, and
+//! always sends.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// How often a node that listens says so.
+/// How often a listening node announces itself.
 pub(crate) const GREETING_INTERVAL: Duration = Duration::from_secs(30);
-/// How long after its last word somebody counts as there.
+/// How long after its last message a node counts as present.
 const ABSENT_AFTER: Duration = Duration::from_secs(90);
-/// How long the others have to answer a newcomer.
+/// How long the other nodes have to answer a new node.
 const NEWCOMER_FOR: Duration = Duration::from_secs(1);
 
-/// What is known of the others.
+/// What this node knows about the others.
 #[derive(Debug, Default)]
 pub(crate) struct Presence {
     state: Mutex<State>,
-    /// Somebody has begun to listen, and is to be answered.
+    /// Notified when another node has started to listen and waits for an answer.
     pub(crate) newcomer: Notify,
 }
 
@@ -31,7 +33,7 @@ struct State {
 }
 
 impl Presence {
-    /// Whether nobody would hear.
+    /// Returns whether no other node would receive a message.
     pub(crate) fn is_alone(&self) -> bool {
         let State {
             listening_since,
@@ -41,12 +43,12 @@ impl Presence {
         known && heard.is_none_or(|heard| heard.elapsed() > ABSENT_AFTER)
     }
 
-    /// This node listens now, or not any more.
+    /// Records whether this node listens.
     pub(crate) fn set_listening(&self, listening: bool) {
         self.lock().listening_since = listening.then(Instant::now);
     }
 
-    /// Another node has said something.
+    /// Records a message of another node.
     pub(crate) fn note_other(&self) {
         self.lock().heard = Some(Instant::now());
     }

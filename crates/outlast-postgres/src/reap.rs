@@ -1,4 +1,6 @@
-//! Returning the claims of dead workers.
+//! The reaper's verb: returns the claims of dead workers to their queues.
+//!
+//! A row that another transaction is committing is skipped, never waited for.
 
 use crate::claim::{add_if, references};
 use crate::commit::{admitting, clearing, closing, joining};
@@ -15,7 +17,7 @@ use outlast_core::{
 use std::collections::HashMap;
 use tokio_postgres::Row;
 
-/// Dead workers looked at together; a deploy that kills more than these takes another call.
+/// How many dead workers one call looks at. If a deploy kills more, the next call takes them.
 const WORKERS_MAX: usize = 1_000;
 
 pub(crate) async fn reap(session: &Session, request: ReapRequest) -> Result<Reaped> {
@@ -38,6 +40,8 @@ async fn reap_once(session: &Session, request: ReapRequest) -> Result<Reaped, Fa
         transaction.finish(&[]).await?;
         return Ok(Reaped::default());
     }
+    // A separate statement after the workers' locks: a claim that was committed before is visible,
+    // and no new one can begin.
     let claims = transaction
         .run(&[statement::REAP_CLAIMS.with([value(workers.clone()), value(request.max as i64)])])
         .await?;
@@ -49,7 +53,7 @@ async fn reap_once(session: &Session, request: ReapRequest) -> Result<Reaped, Fa
     Ok(Reaped { more, ..reaped })
 }
 
-/// What becomes of each claim.
+/// The decision about each claim.
 #[derive(Default)]
 struct Verdicts {
     all: Vec<ClaimRef>,
@@ -58,12 +62,15 @@ struct Verdicts {
     failed: Vec<ClaimRef>,
     failed_counted: Vec<i32>,
     errors: Vec<String>,
-    /// Of those that fail, who has a place in a window, and who has fanned out.
+    /// Failed claims that have a slot in a window.
     placed: Vec<ClaimRef>,
+    /// Failed claims that have fanned out.
     parents: Vec<ClaimRef>,
 }
 
-/// What each dead worker held, by its id. Rows come worker by worker, so only the last one's may be cut off.
+/// Returns the crash scene of each dead worker, by its id.
+///
+/// The rows are ordered by worker, so only the last worker's rows may be cut off.
 fn scenes(rows: &[Row], max: usize) -> Result<HashMap<i64, CrashScene>, Failure> {
     let mut scenes: HashMap<i64, CrashScene> = HashMap::new();
     for (index, row) in rows.iter().enumerate() {
@@ -109,7 +116,7 @@ fn judge(rows: &[Row], request: ReapRequest) -> Result<Verdicts, Failure> {
 }
 
 impl Verdicts {
-    /// The statements in the order of the locks: own rows first, as in a commit.
+    /// Returns the statements in the order of their locks: own rows first, as in a commit.
     fn calls(&self, workers: Vec<i64>) -> Vec<Call<'_>> {
         let mut calls = Vec::new();
         if !self.failed.is_empty() {

@@ -1,4 +1,6 @@
-//! Looking for what should not exist.
+//! The reconciler's verb: finds and repairs rows that violate an invariant, page by page.
+//!
+//! In a healthy store it finds nothing: the commits keep the invariants.
 
 use crate::claim::add_if;
 use crate::error::Failure;
@@ -40,7 +42,8 @@ async fn reconcile_once(
     let next = (ids.len() == request.max)
         .then(|| ids.last().copied().map(InstanceId))
         .flatten();
-    // Joins are counted under the parents' locks, which every child's end takes before it counts.
+    // Counts joins under the parents' locks. Every finished child takes that lock before it
+    // counts.
     let mut calls = vec![
         statement::DELIVER_LOCK.with([value(joining.clone()), value(None::<i64>)]),
         statement::RECONCILE_JOINS.with([value(joining)]),

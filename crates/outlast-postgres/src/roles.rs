@@ -1,7 +1,7 @@
-//! Who may do what in a schema.
+//! Rights of roles in a schema.
 //!
-//! Roles belong to the whole server and their names are its owner's, so nothing is created here: rights are given
-//! to roles that exist. What each may do is the two tables below, and nothing else.
+//! Roles belong to the whole server, and its owner names them. So nothing here creates a role:
+//! rights are granted to existing ones. The two tables below list all rights.
 
 use crate::connection::{Pool, Pooled};
 use crate::error::Failure;
@@ -10,7 +10,7 @@ use crate::options::check_schema_name;
 use outlast_core::{Error, Invalid};
 use std::time::Duration;
 
-/// Which roles of the server may do what in the schema, besides its owner, who migrates it.
+/// The rights of roles in the schema. Its owner, who migrates it, needs none of them.
 ///
 /// ```
 /// use outlast_postgres::Roles;
@@ -21,15 +21,16 @@ use std::time::Duration;
 /// # Ok::<_, outlast_core::Invalid>(())
 /// ```
 ///
-/// Rights are given again after every migration, since it may bring tables and functions: by
-/// [`Options::grant`](crate::Options::grant), or by running [`sql`](Roles::sql). Both give each role that is named
-/// exactly what is said here, take back what it had besides in this schema, and can be done again at any time.
+/// A migration may add tables and functions, so grant the rights again after every migration. Use
+/// [`Options::grant`](crate::Options::grant), or run [`sql`](Roles::sql). Both give each named
+/// role exactly these rights, and revoke all its other rights in this schema. Both can be
+/// repeated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
     named: Vec<(Part, String)>,
 }
 
-/// What a role is there for.
+/// The purpose of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Worker,
@@ -37,7 +38,7 @@ enum Part {
     Reader,
 }
 
-/// What the parts may do with a table, as the words of `grant`.
+/// The rights of each kind of role to a table, as the words of `grant`.
 struct Table {
     name: &'static str,
     worker: &'static str,
@@ -45,7 +46,7 @@ struct Table {
     reader: &'static str,
 }
 
-/// Everybody may see the version: a store looks at it before anything else.
+/// Every role may read the version: a store checks it first.
 const TABLES: &[Table] = &[
     Table {
         name: "meta",
@@ -61,7 +62,7 @@ const TABLES: &[Table] = &[
     },
     Table {
         name: "events",
-        // A history is never changed.
+        // Events are never updated.
         worker: "select, insert, delete",
         enqueuer: "",
         reader: "select",
@@ -86,7 +87,8 @@ const TABLES: &[Table] = &[
     },
     Table {
         name: "operations",
-        // Records are locked before they are collected, for which one column will do. They are never changed.
+        // The collector locks records before it deletes them, which needs the right to update one
+        // column. No statement updates them.
         worker: "select, insert, update (id), delete",
         enqueuer: "",
         reader: "select",
@@ -111,10 +113,10 @@ const TABLES: &[Table] = &[
     },
 ];
 
-/// The sequences that statements of a worker ask by name.
+/// The sequences that a worker's statements name.
 const WORKER_SEQUENCES: &[&str] = &["instances_id_seq", "signals_id_seq"];
 
-/// What starts and signals, with the rights of the owner.
+/// The functions that start and signal instances with the owner's rights.
 const ENQUEUING: &[&str] = &[
     "insert(text, text, jsonb, integer, text, integer, timestamptz, text, text, text[], text)",
     "signal(bigint, text, jsonb, text)",
@@ -124,34 +126,36 @@ const ENQUEUING: &[&str] = &[
     "deliver_one(bigint, text, text, text, json, text, bigint)",
 ];
 
-/// The clock, which every statement asks.
+/// The clock, which every statement calls.
 const CLOCK: &[&str] = &["now()"];
 
-/// The rule of joins, for the statements that count children.
+/// The functions with the rules of joins, for the statements that count children.
 const COUNTING: &[&str] = &[
     "joined(integer, boolean, integer, integer, integer)",
     "spans(integer[], integer[], integer[], integer[])",
 ];
 
 impl Roles {
-    /// Nobody but the owner.
+    /// Returns a set without any role.
     pub fn new() -> Roles {
         Roles::default()
     }
 
-    /// A role for engines and operators: every verb of the store. It creates, alters and drops nothing.
+    /// Adds a role for engines and operators. It may use every verb, and changes no schema object.
     pub fn worker(self, name: impl Into<String>) -> Roles {
         self.with(Part::Worker, name)
     }
 
-    /// A role for programs that start and signal instances and do nothing else: it sees no table, and calls
-    /// functions. From Rust it uses [`transaction`](crate::transaction), or a store with
+    /// Adds a role for programs that only start and signal instances.
+    ///
+    /// It reads no table and calls functions only. From Rust it uses
+    /// [`transaction`](crate::transaction), or a store with
     /// [`Options::enqueue_only`](crate::Options::enqueue_only).
     pub fn enqueuer(self, name: impl Into<String>) -> Roles {
         self.with(Part::Enqueuer, name)
     }
 
-    /// A role that looks at everything, states and payloads included, and changes nothing.
+    /// Adds a role that reads everything, including states and payloads, and changes nothing.
     pub fn reader(self, name: impl Into<String>) -> Roles {
         self.with(Part::Reader, name)
     }
@@ -161,7 +165,7 @@ impl Roles {
         self
     }
 
-    /// The SQL that gives these rights in `schema`, for people who run it themselves, as the schema's owner.
+    /// Returns the SQL that grants these rights in `schema`. The schema's owner runs it.
     pub fn sql(&self, schema: &str) -> Result<String, Invalid> {
         let given = self.statements(schema)?;
         let lock = take_lock(schema, PRINTED_LOCK_TIMEOUT);
@@ -172,7 +176,7 @@ impl Roles {
         Ok(format!("{header}{lock}\n{given}\ncommit;\n"))
     }
 
-    /// The statements, in the order in which they are to run.
+    /// Returns the statements in the order in which they must run.
     fn statements(&self, schema: &str) -> Result<String, Invalid> {
         check_schema_name(schema)?;
         if schema == "public" {
@@ -196,7 +200,7 @@ impl Roles {
     }
 }
 
-/// Takes back what was given before, and what everybody has.
+/// Revokes earlier rights of the roles, and the rights of `public`.
 fn revoke(sql: &mut String, schema: &str, roles: &[(Part, String)]) {
     let mut from = "public".to_owned();
     for (_, role) in roles {
@@ -258,7 +262,7 @@ impl Part {
     }
 }
 
-/// Gives the rights, in one transaction that no migration runs beside.
+/// Grants the rights in one transaction, under the lock that migrations take.
 pub(crate) async fn give(
     pool: &Pool,
     schema: &str,
@@ -276,14 +280,14 @@ pub(crate) async fn give(
     match client.batch_execute(&sql).await {
         Ok(()) => Ok(()),
         Err(error) => {
-            // The error is what counts; when the connection is gone the server rolls back by itself.
+            // The first error counts. If the connection is gone, the server rolls back.
             let _ = client.batch_execute("rollback").await;
             Err(Failure::from(error).during(OPERATION))
         }
     }
 }
 
-/// The name of a role as an identifier. PostgreSQL allows any name; some are not what they look like.
+/// Returns the name of a role as an identifier. Refuses names with a special meaning.
 fn quoted(name: &str) -> Result<String, Invalid> {
     let refuse = |why: &str| Err(Invalid::new("role", format!("{name:?} {why}")));
     if name.is_empty() || name.len() > 63 {
@@ -292,7 +296,7 @@ fn quoted(name: &str) -> Result<String, Invalid> {
     if name.chars().any(char::is_control) {
         return refuse("contains a control character");
     }
-    // Even in quotes, `public` is everybody and `none` is nobody.
+    // Even in quotes, `public` means every role and `none` means no role.
     if matches!(name, "public" | "none") || name.starts_with("pg_") {
         return refuse("is a name that PostgreSQL keeps for itself");
     }

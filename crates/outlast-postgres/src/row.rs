@@ -1,4 +1,4 @@
-//! Reading rows: the columns, and what they become.
+//! Converting rows into the types of outlast-core. No statement is sent from here.
 
 use crate::error::Failure;
 use outlast_core::{
@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
-/// One column. A column that does not read as its type is a fault of the schema, said with its name.
+/// Reads one column. A value of another type is reported as corrupt, with the column's name.
 pub(crate) fn column<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> Result<T, Failure> {
     row.try_get(name).map_err(|error| {
         Failure::Verb(Error::Corrupt {
@@ -47,12 +47,12 @@ pub(crate) fn optional_time(row: &Row, name: &str) -> Result<Option<Timestamp>, 
     Ok(column::<Option<SystemTime>>(row, name)?.map(Timestamp::from))
 }
 
-/// A number of microseconds as a duration; a moment that has passed is none at all.
+/// Converts microseconds to a duration. A negative number becomes zero.
 pub(crate) fn duration(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
-/// A claim without its inbox and children, which are loaded where there can be any.
+/// Reads a claim without its inbox and children. The claim loads them later if there are any.
 pub(crate) fn claim(row: &Row, queue: &str, now: SystemTime) -> Result<Claim, Failure> {
     Ok(Claim {
         id: instance_id(row)?,
@@ -87,7 +87,7 @@ pub(crate) fn claim(row: &Row, queue: &str, now: SystemTime) -> Result<Claim, Fa
     })
 }
 
-/// How long it has been eligible.
+/// Returns how long the row has been eligible.
 fn waited(row: &Row, now: SystemTime) -> Result<Duration, Failure> {
     let eligible_at: SystemTime = column(row, "eligible_at")?;
     Ok(now.duration_since(eligible_at).unwrap_or_default())
@@ -115,7 +115,7 @@ pub(crate) fn signal_row(row: &Row) -> Result<SignalRow, Failure> {
     })
 }
 
-/// A child. Those from before there were positions have none, and take the one that is given.
+/// Reads a child. A child of an older schema has no position and gets `unplaced`.
 pub(crate) fn child(row: &Row, unplaced: i32) -> Result<Child, Failure> {
     Ok(Child {
         id: instance_id(row)?,
@@ -180,7 +180,7 @@ pub(crate) fn instance(row: &Row) -> Result<Instance, Failure> {
     })
 }
 
-/// Whether the park that it is in needs all: what an earlier one needed says nothing of this one.
+/// Returns whether the current park needs all. The flag of an earlier park does not count.
 fn needs_all(row: &Row) -> Result<bool, Failure> {
     let parked = column::<Option<i64>>(row, "needs_all_revision")?;
     let revision = column::<i64>(row, "revision")?;
@@ -196,7 +196,7 @@ fn parent(row: &Row) -> Result<Option<Parent>, Failure> {
     }))
 }
 
-/// What becomes of a child or of the rest: nothing is written where it goes on.
+/// Reads a close policy. Null stands for `Abandon`.
 pub(crate) fn close_policy(row: &Row, name: &str) -> Result<ClosePolicy, Failure> {
     match column::<Option<&str>>(row, name)? {
         Some(word) => Ok(word.parse()?),
@@ -214,7 +214,7 @@ fn cancel(row: &Row) -> Result<Option<CancelRequest>, Failure> {
     Ok(pending_cancel(row)?.map(|cancel| CancelRequest { answered, ..cancel }))
 }
 
-/// The cancel of a statement that tells only of those that wait to be answered.
+/// Reads the cancel of a statement that returns unanswered cancels only.
 pub(crate) fn pending_cancel(row: &Row) -> Result<Option<CancelRequest>, Failure> {
     let Some(requested_at) = optional_time(row, "cancel_requested_at")? else {
         return Ok(None);
@@ -226,8 +226,10 @@ pub(crate) fn pending_cancel(row: &Row) -> Result<Option<CancelRequest>, Failure
     }))
 }
 
-/// What a workflow waits for, part by part. Of one that has waited since before there were parts nothing but its rounds is
-/// there: it waits for all of their children.
+/// Reads the join sets that a workflow waits for.
+///
+/// A workflow that parked before there were join sets has only its rounds. It waits for all of
+/// their children.
 fn joining(row: &Row) -> Result<Option<Vec<JoinProgress>>, Failure> {
     let Some(rounds) = column::<Option<Vec<i32>>>(row, "joining")? else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What engines have run, by the minute.
+//! Counters of runs and delays per minute. Engines add to them, and the dashboard reads them.
 
 use crate::error::Failure;
 use crate::row::{column, time};
@@ -10,7 +10,7 @@ use outlast_core::{Delays, Result, RunStats, Runs, Timestamp, micros, minute_of}
 use std::time::SystemTime;
 use tokio_postgres::Row;
 
-/// How many old rows of each kind go with every record. Engines record every few seconds, and add fewer.
+/// How many old rows of each kind one call removes. Engines call every few seconds and add fewer.
 const FORGOTTEN_MAX: i64 = 1_000;
 
 pub(crate) async fn add(session: &Session, stats: RunStats) -> Result<()> {
@@ -29,7 +29,7 @@ pub(crate) async fn add(session: &Session, stats: RunStats) -> Result<()> {
                     statement::TRAFFIC_FORGET_RUNS.with(kept),
                     forget_delays(FORGOTTEN_MAX),
                 ];
-                // Nobody waits for these counts to reach the disk, and a crash may take them.
+                // No caller needs these counts on disk, and a crash may lose them.
                 session.transact(TxKind::Claim, &calls).await?;
                 Ok(())
             })
@@ -65,12 +65,12 @@ pub(crate) fn add_delays(delays: &[Delays]) -> Call<'_> {
     statement::TRAFFIC_DELAYS.with([value(minutes), value(queues), value(bins), value(counts)])
 }
 
-/// Removes the oldest delays that are kept no longer, `max` at most.
+/// Removes the oldest delays beyond their retention, `max` at most.
 pub(crate) fn forget_delays(max: i64) -> Call<'static> {
     statement::TRAFFIC_FORGET_DELAYS.with([value(micros(TRAFFIC_KEPT)), value(max)])
 }
 
-/// A count that was checked, and added to others of its key.
+/// Converts a count that was checked and may have been added to others of its key.
 fn stored(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,6 @@
-//! Transactions on pooled connections: pipelined, bounded, tried again when two are in each other's way.
+//! Transactions on pooled connections: pipelined, bounded, and retried after conflicts.
+//!
+//! Every verb runs its statements through this file. No user code runs inside a transaction.
 
 use crate::conductor::Conductor;
 use crate::connection::{Pool, Pooled, Preparable};
@@ -18,35 +20,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio_postgres::Row;
 
-/// How often a transaction is tried when others are in its way. The pauses between add up to an eighth
-/// of a second, which outlasts a queue of short transactions.
+/// How often a transaction is tried when it conflicts with others.
+///
+/// The pauses add up to an eighth of a second. That is longer than a queue of short transactions.
 const TRIES_MAX: u32 = 8;
 
-/// The rows of each call, in their order.
+/// The rows of each call, in the order of the calls.
 pub(crate) type Answers = Vec<Vec<Row>>;
 
-/// What one store shares between all its connections.
+/// The state that all connections of a store share.
 pub(crate) struct Session {
     pub(crate) pool: Pool,
     pub(crate) texts: Texts,
     pub(crate) limits: TimeLimits,
-    /// A clock set by a test; the server's otherwise.
+    /// A test's clock; `None` for the server's.
     pub(crate) clock: Option<Arc<dyn Clock>>,
-    /// Whether statements are prepared by name, or sent whole each time.
+    /// Whether statements are prepared by name, or sent as text each time.
     pub(crate) named: AtomicBool,
     /// Whether instances are started and signalled through the schema's functions.
     pub(crate) enqueue_only: bool,
     pub(crate) conductor: Option<Arc<dyn Conductor>>,
     /// The statements for users' own transactions.
     pub(crate) transactions: Schema,
-    /// Whether the server has lately said that its disk is full.
+    /// Whether the server has recently reported a full disk.
     pub(crate) full_disk: FullDisk,
-    /// Where hints are told and heard.
+    /// The notification channel.
     pub(crate) channel: Channel,
 }
 
 impl Session {
-    /// One transaction in one round trip.
+    /// Runs one transaction in one round trip.
     pub(crate) async fn transact(
         &self,
         tx_kind: TxKind,
@@ -55,7 +58,7 @@ impl Session {
         self.begin(tx_kind).await?.finish(calls).await
     }
 
-    /// A transaction of several round trips. Nothing is sent before its first call.
+    /// Begins a transaction of several round trips. Nothing is sent before its first call.
     pub(crate) async fn begin(&self, tx_kind: TxKind) -> Result<Transaction<'_>, Failure> {
         let client = self.pool.get().await.map_err(Failure::Pool)?;
         Ok(Transaction {
@@ -66,7 +69,7 @@ impl Session {
         })
     }
 
-    /// Runs `once` until nobody is in its way, a bounded number of times.
+    /// Runs `once` until it does not conflict with others, a bounded number of times.
     pub(crate) async fn retry<'a, T>(
         &self,
         operation: &'static str,
@@ -91,7 +94,7 @@ impl Session {
         }
     }
 
-    /// Whether trying again can help, after learning from the failure what there is to learn.
+    /// Returns whether a retry can help. Also remembers what the failure reveals about the server.
     pub(crate) fn may_help(&self, failure: &Failure) -> bool {
         if failure.is_missing_statement() {
             if self.named.swap(false, Ordering::Relaxed) {
@@ -107,7 +110,7 @@ impl Session {
         failure.is_contention() || failure.is_lost_race_for_a_key()
     }
 
-    /// Takes no more work, and waits until every connection has come home.
+    /// Refuses new work, and waits until every connection is back in the pool.
     pub(crate) async fn close(&self) {
         self.channel.close().await;
         self.pool.close();
@@ -116,7 +119,7 @@ impl Session {
         }
     }
 
-    /// What opens a transaction. One message: the settings cost no round trip.
+    /// Returns the SQL that begins a transaction. The settings are in it and cost no round trip.
     fn opening(&self, tx_kind: TxKind, client: &Pooled, named: bool) -> Cow<'static, str> {
         let mut sql = match named {
             true => client.opening(tx_kind, &self.limits),
@@ -137,7 +140,7 @@ impl Session {
     }
 }
 
-/// Pauses grow, and differ between contenders so that they do not meet again.
+/// Returns a growing pause with jitter, so that two transactions do not collide again.
 fn pause_after(tries: u32) -> Duration {
     let jitter = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
@@ -145,8 +148,10 @@ fn pause_after(tries: u32) -> Duration {
     Duration::from_micros((1 << tries) * 500 + jitter * u64::from(tries))
 }
 
-/// An open transaction. Dropped before it is finished, it takes its connection with it, which the
-/// server answers with a rollback: a connection never returns to the pool inside a transaction.
+/// An open transaction.
+///
+/// Dropping it unfinished closes its connection, and the server rolls back. So no connection
+/// returns to the pool inside a transaction.
 pub(crate) struct Transaction<'s> {
     session: &'s Session,
     client: Option<Pooled>,
@@ -154,12 +159,12 @@ pub(crate) struct Transaction<'s> {
     begun: bool,
 }
 
-/// Where in a transaction an exchange stands.
+/// The position of an exchange in its transaction.
 #[derive(Clone, Copy)]
 struct Frame {
     opening: bool,
     last: bool,
-    /// It is the whole of it, and needs no words around it.
+    /// The exchange is one statement and the whole transaction: no `begin`, no `commit`.
     alone: bool,
 }
 
@@ -171,7 +176,7 @@ enum Message<'a, 'p> {
 }
 
 impl Transaction<'_> {
-    /// Sends `calls` together and waits for their answers; the transaction stays open.
+    /// Sends `calls` together and waits for their answers. The transaction stays open.
     pub(crate) async fn run(&mut self, calls: &[Call<'_>]) -> Result<Answers, Failure> {
         let answers = self.exchange(calls, false).await;
         if let Err(failure) = &answers {
@@ -210,7 +215,7 @@ impl Transaction<'_> {
             .await?;
         if frame.alone {
             let answers = pipeline(client, messages).await;
-            // When it failed there is nothing to take back.
+            // If the commit failed, there is nothing to roll back.
             self.begun = false;
             return answers;
         }
@@ -222,8 +227,9 @@ impl Transaction<'_> {
         Ok(answers.into_iter().skip(first).take(calls.len()).collect())
     }
 
-    /// Takes everything back after a failure. A session that may not write is not kept: the next is made
-    /// where the URL leads by now.
+    /// Rolls back after a failure.
+    ///
+    /// Drops a connection that may not write. The pool connects again and follows the failover.
     async fn take_back(&mut self, failure: &Failure) {
         if failure.is_read_only() {
             self.client.take().map(Pooled::take);
@@ -232,7 +238,7 @@ impl Transaction<'_> {
         self.roll_back().await;
     }
 
-    /// Takes everything back.
+    /// Rolls back.
     pub(crate) async fn abandon(mut self) {
         self.roll_back().await;
     }
@@ -261,8 +267,9 @@ impl Drop for Transaction<'_> {
 }
 
 impl Session {
-    /// The messages of one exchange. Statements are prepared before anything is sent, once per
-    /// connection.
+    /// Returns the messages of one exchange.
+    ///
+    /// Statements are prepared before anything is sent, once per connection.
     async fn messages<'a, 'p>(
         &'a self,
         client: &Pooled,
@@ -296,8 +303,10 @@ impl Session {
         Ok(messages)
     }
 
-    /// Whether the calls are a transaction without being told so: one statement, on a connection that has the
-    /// settings for it. Each message that is saved is one that the server need not send an answer to.
+    /// Returns whether the calls need no `begin` and `commit`.
+    ///
+    /// This is so for one statement on a connection with the right settings. Each saved message
+    /// also saves the server's answer.
     fn goes_alone(&self, client: &Pooled, tx_kind: TxKind, calls: &[Call<'_>]) -> bool {
         let is_test = self.clock.is_some() || self.conductor.is_some();
         tx_kind == TxKind::Write
@@ -326,16 +335,18 @@ impl Session {
     }
 }
 
-/// Sends every message before the first answer is awaited: one round trip. Answers come in order; the
-/// first error is the one that counts, since what follows it in a transaction only fails because of it.
+/// Sends every message before it awaits the first answer: one round trip.
+///
+/// Answers come in order. The first error counts, since it makes all later statements of the
+/// transaction fail.
 async fn pipeline(client: &Pooled, messages: Vec<Message<'_, '_>>) -> Result<Answers, Failure> {
-    // `join_all` polls up to 30 futures in order, which is the order they are sent in.
+    // `join_all` polls up to 30 futures in order, so the messages are sent in this order.
     debug_assert!(messages.len() <= 30);
     let answers = join_all(messages.into_iter().map(|message| send(client, message))).await;
     Ok(answers.into_iter().collect::<Result<_, _>>()?)
 }
 
-/// Sends messages one by one, each when the conductor says so: for tests of interleavings.
+/// Sends messages one by one when the conductor allows it, for tests of interleavings.
 async fn conducted(
     client: &Pooled,
     messages: Vec<Message<'_, '_>>,

@@ -1,4 +1,4 @@
-//! The children of fan-outs and of workflows, on their way in.
+//! Children of fan-outs and workflows, as the statements of a commit that insert them.
 
 use crate::claim::references;
 use crate::insert;
@@ -6,7 +6,7 @@ use crate::outcome::{self, has_keyed_children, window};
 use crate::statement::{self, Call, documents, value};
 use outlast_core::{ClaimRef, Commit, NewInstance};
 
-/// Children in, and a report of those that were not started.
+/// Returns the calls that insert children and record those that were not started.
 pub(crate) fn spawning<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
     let spawned: Vec<Spawned<'a>> = batch
         .iter()
@@ -68,7 +68,7 @@ fn reporting_dropped<'a>(spawned: &[Spawned<'a>]) -> Option<Call<'a>> {
     Some(statement::COMMIT_REPORT_DROPPED.with(parameters))
 }
 
-/// Where a child may have been dropped, its place in the window goes to another.
+/// Gives the window slot of a child that was not started to the next child.
 fn filling_windows<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let mut parents = Vec::new();
     let mut windows: Vec<i32> = Vec::new();
@@ -90,7 +90,7 @@ struct Spawned<'a> {
     parent: ClaimRef,
     answers_cancel: bool,
     position: i32,
-    /// Whether it waits for a place in a window, when all before it are started.
+    /// Whether it waits for a slot in a window, if all children before it start.
     held: Option<bool>,
     child: &'a NewInstance,
 }

@@ -1,7 +1,8 @@
 //! The SQL files, and calls of them.
 //!
-//! Every statement is one file under `sql/`, named as it is prepared, and written for the schema
-//! `outlast`; the configured schema's name is put in its place once, when the store is made.
+//! Each statement is one file under `sql/`. The file name is the name of the prepared statement.
+//! The files are written for the schema `outlast`. A store replaces that name once, when it is
+//! made.
 
 use outlast_core::Json;
 use postgres_types_reexport::{ToSql, Type};
@@ -10,7 +11,7 @@ use std::collections::HashMap;
 use std::fmt;
 use tokio_postgres::types as postgres_types_reexport;
 
-/// One statement: the name of its file and its text.
+/// One statement: the name of its file, and its text.
 #[derive(Clone, Copy)]
 pub(crate) struct Statement {
     pub(crate) name: &'static str,
@@ -24,7 +25,7 @@ macro_rules! statements {
             text: include_str!(concat!("../sql/", $name, ".sql")),
         };)*
 
-        /// Every statement there is, so that tests can prepare each of them.
+        /// All statements, so that tests can prepare each of them.
         pub(crate) const ALL: &[Statement] = &[$($constant),*];
     };
 }
@@ -130,7 +131,7 @@ statements! {
     EXAMINE_SCHEMA = "doctor/schema";
 }
 
-/// The statements' texts for one schema.
+/// The texts of the statements for one schema.
 pub(crate) struct Texts(HashMap<&'static str, String>);
 
 impl Texts {
@@ -154,21 +155,22 @@ impl Texts {
     }
 }
 
-/// Whose time the statements of a store go by.
+/// The clock that the statements of a store use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timekeeper {
-    /// The server's.
+    /// The server's clock.
     Server,
-    /// That of a test, which each transaction has in a setting. The schema's own functions never ask it: they may run with
-    /// more rights than their caller has.
+    /// A test's clock, in a setting of each transaction.
+    ///
+    /// The schema's functions never read it: they may have more rights than their caller.
     Test,
 }
 
 impl Timekeeper {
-    /// The setting of a transaction that has the time, in microseconds since 1970.
+    /// The setting that holds the test's time, in microseconds since 1970.
     pub(crate) const SETTING: &str = "outlast_test.now_us";
 
-    /// A statement that goes by this time.
+    /// Returns the statement with this clock.
     pub(crate) fn put_into(self, text: &str) -> Cow<'_, str> {
         match self {
             Timekeeper::Server => text.into(),
@@ -183,8 +185,9 @@ impl Timekeeper {
     }
 }
 
-/// SQL that was written for the schema `outlast`, for the schema `schema`. The name was validated, so
-/// quoting it cannot change what the SQL means.
+/// Returns SQL that was written for the schema `outlast`, for `schema`.
+///
+/// The name was validated, so quoting it cannot change the meaning of the SQL.
 pub(crate) fn in_schema(sql: &str, schema: &str) -> String {
     sql.replace("outlast.", &format!("\"{schema}\"."))
 }
@@ -204,7 +207,7 @@ impl Statement {
     }
 }
 
-/// A value with its SQL type: typed, so that a statement can be sent without being prepared first.
+/// A value with its SQL type, so that a statement can be sent without preparing it first.
 pub(crate) struct Parameter<'a> {
     pub(crate) value: Box<dyn ToSql + Sync + Send + 'a>,
     pub(crate) sql_type: Type,
@@ -259,14 +262,14 @@ pub(crate) fn value<'a, T: Typed + 'a>(value: T) -> Parameter<'a> {
     }
 }
 
-/// The documents of a column, as the text they are.
+/// Returns the JSON documents of a column, as text.
 pub(crate) fn documents<'a>(
     values: impl Iterator<Item = Option<&'a Json>>,
 ) -> Vec<Option<&'a str>> {
     values.map(|json| json.map(Json::as_str)).collect()
 }
 
-/// A value whose content does not reach a log: the driver writes parameters into its debug log.
+/// A value that stays out of logs: the driver writes parameters into its debug log.
 struct Unlogged<T>(T);
 
 impl<T> fmt::Debug for Unlogged<T> {

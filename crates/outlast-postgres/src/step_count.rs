@@ -1,4 +1,4 @@
-//! Counting everything, slice by slice, and the children of one instance.
+//! Counts of all instances by step, slice by slice, and of the children of one instance.
 
 use crate::inspect::ask_planned;
 use crate::row::{column, status, time};

@@ -1,4 +1,6 @@
-//! The store and its verbs; each is a function in the file of its name.
+//! The store. Each verb of `Store` and `Inspect` calls a function in the file of its name.
+//!
+//! This file holds no SQL and makes no decision. The files of the verbs do both.
 
 use crate::options::Options;
 use crate::session::Session;
@@ -33,22 +35,25 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Connects with the defaults, and migrates the schema `outlast`.
+    /// Connects with the default options, and migrates the schema `outlast`.
     ///
-    /// `url` is what every PostgreSQL client takes: `postgres://user:password@host:5432/database`, with
-    /// several hosts and `target_session_attrs=read-write` for failover, `sslmode` and `sslrootcert`
-    /// for TLS. Hosts are tried in turn, each for `connect_timeout` (10 s unless said otherwise) and 5 s
-    /// more to let us in; when another takes over, the store follows by itself.
+    /// `url` has the form that PostgreSQL's clients use:
+    /// `postgres://user:password@host:5432/database`. For failover it names several hosts and
+    /// `target_session_attrs=read-write`. `sslmode` and `sslrootcert` configure TLS.
+    ///
+    /// The store tries the hosts in turn. Each has `connect_timeout` to accept the connection
+    /// (default: 10 s) and 5 s more to finish the login. After a failover the store connects to
+    /// the new primary.
     pub async fn connect(url: &str) -> Result<Postgres> {
         Postgres::options(url)?.connect().await
     }
 
-    /// How to connect, to be changed before connecting.
+    /// Parses `url` into options that can be changed before connecting.
     pub fn options(url: &str) -> Result<Options> {
         Options::parse(url)
     }
 
-    /// The schema that holds everything.
+    /// Returns the name of the schema that holds the tables.
     pub fn schema(&self) -> &str {
         &self.schema
     }
@@ -62,7 +67,7 @@ impl Postgres {
     }
 }
 
-/// The servers, the database and the schema: all that tells one store from another, and no secret.
+/// Returns the identity of the database: servers, database and schema, without a secret.
 fn place(config: &Config, schema: &str) -> String {
     let names = config.get_hosts().iter().map(|host| match host {
         Host::Tcp(name) => name.clone(),
@@ -70,7 +75,7 @@ fn place(config: &Config, schema: &str) -> String {
         Host::Unix(path) => path.display().to_string(),
     });
     let addresses = config.get_hostaddrs().iter().map(ToString::to_string);
-    // A server is named, or given by its address, or both; the name then stands for it.
+    // A URL gives a server by name, by address, or by both. The name wins.
     let servers: Vec<String> = match config.get_hosts() {
         [] => addresses.collect(),
         _ => names.collect(),

@@ -1,4 +1,4 @@
-//! TLS by rustls, with the meaning of `sslmode` that every other PostgreSQL client gives it.
+//! TLS by rustls. `sslmode` means the same as in PostgreSQL's other clients.
 
 use outlast_core::Error;
 use rustls::ClientConfig;
@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// Whether the server's certificate is checked, and against what.
+/// Whether the server's certificate is checked, and against which roots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
     /// `sslmode=prefer` or `require` without a root certificate: encrypted, not checked.
     Anyone,
     /// `sslmode=verify-full` without a root certificate: the roots of the system.
     SystemRoots,
-    /// A root certificate was given.
+    /// The root certificate in this file.
     Roots(PathBuf),
 }
 
@@ -80,7 +80,7 @@ fn unusable(reason: String, source: outlast_core::Source) -> Error {
     }
 }
 
-/// Encrypts to whoever answers, as `sslmode=require` has always meant.
+/// Accepts any certificate, as `sslmode=require` does in PostgreSQL's clients.
 #[derive(Debug)]
 struct AcceptAny(Arc<CryptoProvider>);
 

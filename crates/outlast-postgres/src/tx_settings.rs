@@ -1,26 +1,29 @@
-//! How transactions begin: what each is for, and the settings that follow from it.
+//! How transactions begin: their kinds, and the settings of each kind.
 
 use outlast_core::Invalid;
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// What a transaction is for, and with it which settings it runs under.
+/// The kind of a transaction, which decides its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TxKind {
-    /// Verbs that write. The planner is kept from plans that are good only while a table is small:
-    /// statements keep their plan whatever the statistics say (docs/decisions/0006).
+    /// For verbs that write.
+    ///
+    /// The settings exclude plans that are good only while a table is small. Statements keep their
+    /// plan whatever the statistics say (docs/decisions/0006).
     Write,
-    /// The same, without waiting for the disk: a claim that is forgotten was never begun, and counts of what was run
-    /// may be forgotten.
+    /// As `Write`, without waiting for the disk.
+    ///
+    /// A crash may lose a claim, since its step has written nothing. It may also lose run counts.
     Claim,
-    /// Questions of people: read-only, the planner free, and with an end.
+    /// For queries: read-only, with a free planner and a short timeout.
     Inspect,
 }
 
 impl TxKind {
     pub(crate) const ALL: [TxKind; 3] = [TxKind::Write, TxKind::Claim, TxKind::Inspect];
 
-    /// The word for it in names.
+    /// Returns its word for names.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             TxKind::Write => "write",
@@ -29,7 +32,7 @@ impl TxKind {
         }
     }
 
-    /// How such a transaction begins, but for its settings.
+    /// Returns the `begin` of such a transaction, without its settings.
     pub(crate) const fn begin(self) -> &'static str {
         match self {
             TxKind::Write | TxKind::Claim => "begin isolation level read committed",
@@ -37,7 +40,7 @@ impl TxKind {
         }
     }
 
-    /// All that its plans depend on, and whether it waits for the disk.
+    /// Returns the settings that decide its plans, and whether it waits for the disk.
     fn settings(self) -> impl Iterator<Item = &'static Setting> {
         const WRITE: &[Setting] = &[
             ("enable_seqscan", "off"),
@@ -63,19 +66,21 @@ impl TxKind {
     }
 }
 
-/// A name and a value that needs no quoting.
+/// A name, and a value that needs no quoting.
 type Setting = (&'static str, &'static str);
 
-/// Statements name our schema themselves; all else is the system's. Where others may create functions and operators in
-/// a schema of the search path, theirs would otherwise be called with the rights of this connection's role.
+/// The search path: the system's schemas only.
+///
+/// Statements name our schema themselves. In another path, functions and operators of other users
+/// could run with the rights of this connection's role.
 const SEARCH_PATH: Setting = ("search_path", "pg_catalog, pg_temp");
 
-/// How long the server may take before a transaction is taken back.
+/// How long the server may take before a transaction rolls back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeLimits {
-    /// Waiting for a lock.
+    /// The limit for one lock.
     pub(crate) lock: Duration,
-    /// One statement.
+    /// The limit for one statement.
     pub(crate) statement: Duration,
 }
 
@@ -89,9 +94,9 @@ impl Default for TimeLimits {
 }
 
 impl TimeLimits {
-    /// Questions of people are not worth more.
+    /// The limit for queries of people.
     const INSPECT_MAX: Duration = Duration::from_secs(10);
-    /// The largest the server takes is 24 days; a day is more than anyone waits.
+    /// The largest limit. The server accepts up to 24 days; a day is more than any verb needs.
     const MAX: Duration = Duration::from_secs(24 * 3600);
 
     pub(crate) fn check(&self) -> Result<(), Invalid> {
@@ -99,7 +104,7 @@ impl TimeLimits {
             ("lock_timeout", self.lock),
             ("statement_timeout", self.statement),
         ] {
-            // The server takes 0 to mean no limit at all.
+            // The server takes 0 for no limit.
             if limit < Duration::from_millis(1) || limit > TimeLimits::MAX {
                 return Err(Invalid::new(
                     what,
@@ -110,7 +115,7 @@ impl TimeLimits {
         Ok(())
     }
 
-    /// The settings of a transaction.
+    /// Returns the settings of a transaction.
     fn settings(&self, tx_kind: TxKind) -> impl Iterator<Item = (&'static str, String)> {
         let statement = match tx_kind {
             TxKind::Write | TxKind::Claim => self.statement,
@@ -126,8 +131,9 @@ impl TimeLimits {
             .chain(limits)
     }
 
-    /// SQL that makes the settings of verbs that write for the whole life of a connection, and the isolation of
-    /// statements that go alone, without a `begin` that could say it.
+    /// Returns the SQL that sets a connection up for verbs that write, for its whole life.
+    ///
+    /// It also sets the isolation level for statements without a `begin`.
     pub(crate) fn for_life(&self) -> String {
         let settings = self.settings(TxKind::Write);
         let settings = settings.map(|(name, value)| format!("set {name} = {value}; "));
@@ -138,7 +144,7 @@ impl TimeLimits {
         settings.collect::<String>() + "set default_transaction_isolation = 'read committed'"
     }
 
-    /// SQL that begins a transaction where [`for_life`](TimeLimits::for_life) was said: only what differs.
+    /// Returns the `begin` after [`for_life`](TimeLimits::for_life): only the differing settings.
     pub(crate) fn opening_for_life(&self, tx_kind: TxKind) -> Cow<'static, str> {
         match tx_kind {
             TxKind::Write => "begin isolation level read committed".into(),
@@ -156,21 +162,22 @@ impl TimeLimits {
         }
     }
 
-    /// SQL that begins a transaction with its settings, on any connection.
+    /// Returns the SQL that begins a transaction with its settings, on any connection.
     pub(crate) fn opening(&self, tx_kind: TxKind) -> String {
         let settings = self.settings(tx_kind);
         let settings = settings.map(|(name, value)| format!("; set local {name} = {value}"));
         tx_kind.begin().to_owned() + &settings.collect::<String>()
     }
 
-    /// A query that makes those settings for the transaction it runs in. Prepared once, it spares the server
-    /// reading and taking apart a statement for each of them in every transaction.
+    /// Returns a query that makes those settings for its transaction.
+    ///
+    /// It is prepared once. The server then parses no `set` statements in each transaction.
     pub(crate) fn setting_query(&self, tx_kind: TxKind) -> String {
         let settings = self.settings(tx_kind);
         let settings: Vec<_> = settings
             .map(|(name, value)| format!("set_config('{name}', '{value}', true) is not null"))
             .collect();
-        // As conditions, so that they are not sent back.
+        // As conditions, so that the server does not return the values.
         format!("select where {}", settings.join(" and "))
     }
 }

@@ -1,4 +1,4 @@
-//! The outcomes of workflows, as the statements that write them.
+//! Outcomes of workflows, as the statements that write them. commit.rs calls this file.
 
 use crate::claim::references;
 use crate::history_events;
@@ -8,16 +8,16 @@ use crate::outcome::{
 use crate::statement::{self, Call, Parameter, documents, value};
 use outlast_core::{ClaimRef, Commit, Due, Flowing, InstanceId, JoinSets, Outcome, limits, micros};
 
-/// How an outcome is written.
+/// The statement that writes an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// By commit/advance.sql or commit/park.sql, as those of machines are.
+    /// commit/advance.sql or commit/park.sql, as for machines.
     Machine,
-    /// A workflow goes on and starts nobody, or ends: by commit/proceed.sql, which writes its events too.
+    /// commit/proceed.sql, which also writes the events. The workflow goes on or finishes.
     Proceeds,
-    /// A workflow parks or starts children: by commit/flow.sql. It gives way to a cancel.
+    /// commit/flow.sql. The workflow parks or starts children, and yields to a cancel.
     Begins,
-    /// By commit/continue_as_new.sql.
+    /// commit/continue_as_new.sql.
     Renews,
 }
 
@@ -43,12 +43,12 @@ pub(crate) fn way(commit: &Commit) -> Way {
     }
 }
 
-/// Whether nothing of it is written while a cancel waits for an answer.
+/// Returns whether nothing of the outcome is written while a cancel is unanswered.
 pub(crate) fn yields(commit: &Commit) -> bool {
     way(commit) == Way::Begins && !commit.answers_cancel
 }
 
-/// The events of all but those whose outcomes are written together with theirs.
+/// Appends the events of the outcomes that commit/proceed.sql does not write.
 pub(crate) fn appending<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let mut rows: Vec<&'a Commit> = batch.to_vec();
     rows.retain(|commit| way(commit) != Way::Proceeds && !commit.events.is_empty());
@@ -61,10 +61,10 @@ pub(crate) fn appending<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     Some(statement::COMMIT_APPEND.with(parameters))
 }
 
-/// The rows that go on where they are, or end.
+/// Writes the rows that go on or finish.
 pub(crate) fn proceeding<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let mut rows = written(batch, Way::Proceeds)?;
-    // Where nothing was locked before, this is the order of the locks.
+    // If the batch locked nothing before, this order is the order of the locks.
     rows.sort_by_key(|commit| commit.claim.id);
     let mut parameters = claimed(&rows);
     parameters.extend([
@@ -78,7 +78,7 @@ pub(crate) fn proceeding<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     Some(statement::COMMIT_PROCEED.with(parameters))
 }
 
-/// The rows that park, or that have started children.
+/// Writes the rows that park or have started children.
 pub(crate) fn flowing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let rows = written(batch, Way::Begins)?;
     let mut parameters = claimed(&rows);
@@ -103,7 +103,7 @@ pub(crate) fn flowing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     Some(statement::COMMIT_FLOW.with(parameters))
 }
 
-/// The rows that begin another run.
+/// Writes the rows that continue as new.
 pub(crate) fn renewing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let rows = written(batch, Way::Renews)?;
     let states = documents(rows.iter().map(|commit| commit.outcome.state()));
@@ -141,7 +141,7 @@ pub(crate) fn yielding(rows: &[&Commit]) -> Parameter<'static> {
     value(yields.collect::<Vec<bool>>())
 }
 
-/// What one that does not park comes to.
+/// Returns the next status of a row that does not park.
 fn comes_to(outcome: &Outcome) -> Option<&'static str> {
     match outcome.park() {
         Some(_) => None,
@@ -171,18 +171,18 @@ fn at_us(outcome: &Outcome) -> Option<i64> {
     }
 }
 
-/// One number of each span that they wait for.
+/// Returns one number of each child range that the workflows wait for.
 fn spans<'a>(rows: &[&'a Commit], of: impl Fn([i32; 4]) -> i32) -> Parameter<'static> {
     numbers(rows, |ends: &'a JoinSets| ends.stored_spans().map(&of))
 }
 
-/// The awaited children, with the part that waits for each, counted from 1.
+/// Returns the awaited children, each with the number of its join set, counted from 1.
 fn awaited(ends: &JoinSets) -> impl Iterator<Item = (i32, InstanceId)> {
     let parts = (1..).zip(&ends.parts);
     parts.flat_map(|(number, part)| part.children.iter().map(move |child| (number, *child)))
 }
 
-/// Numbers of what they wait for, as array literals; null for who waits for no ends.
+/// Returns numbers of the join sets as array literals; null for a workflow without any.
 fn numbers<'a, N, T>(rows: &[&'a Commit], of: impl Fn(&'a JoinSets) -> N) -> Parameter<'static>
 where
     N: Iterator<Item = T>,

@@ -1,4 +1,4 @@
-//! Whether the server takes writes: rows that are written, removed and committed.
+//! Checks whether the server takes writes: writes a row, removes it, and commits.
 
 use crate::error::Failure;
 use crate::row::column;
@@ -10,8 +10,10 @@ use outlast_core::{Delays, Result, WriteCheck};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a full disk is remembered. A small write can still find room in a page that the table has, while others
-/// fail, so the failures of all verbs count.
+/// How long a full disk is remembered.
+///
+/// A small write can still find room in an existing page while others fail. So the failures of all
+/// verbs count.
 const FULL_FOR: Duration = Duration::from_secs(10);
 
 pub(crate) async fn check_writes(session: &Session) -> Result<WriteCheck> {
@@ -55,7 +57,7 @@ async fn write_and_remove(session: &Session, rows: &[Delays]) -> Result<WriteChe
     }
 }
 
-/// When the server last said that its disk is full.
+/// The time of the server's last report of a full disk.
 #[derive(Default)]
 pub(crate) struct FullDisk(Mutex<Option<Instant>>);
 

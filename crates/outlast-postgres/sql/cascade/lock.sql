@@ -1,10 +1,12 @@
--- Locks the next children that a cascade tells, in the order of their ids, and tells what they are.
+-- Locks the next page of children of a cascade by id, and returns their current state.
 --
 -- $1 cascade, locked by cascade/take.sql  $2 how many
--- locks own rows by id   index cascades_pkey, instances_children, instances_pkey   bound $2
+-- locks   own rows by id
+-- index   cascades_pkey, instances_children, instances_pkey
+-- bound   $2
 --
--- The children of these rounds are all there: the parent has ended, or a cascade is left under its lock, which a fan-out
--- holds until its children are.
+-- All children of these rounds are visible. Either the parent has finished, or the cascade was
+-- written under the parent's lock. A fan-out holds that lock until its children are committed.
 with
 page as materialized (
     select n.id, n.parent_round

@@ -1,6 +1,8 @@
--- Locks the oldest cascade that nobody else is at.
+-- Locks the oldest cascade that no other transaction works on.
 --
--- locks the cascade, skipping locked ones   index cascades_pkey   bound one row
+-- locks   the cascade, skipping locked ones
+-- index   cascades_pkey
+-- bound   one row
 select c.id, c.parent_id, c.action, c.deep, c.operator, c.reason
   from outlast.cascades c
  order by c.id

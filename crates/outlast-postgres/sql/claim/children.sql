@@ -1,10 +1,13 @@
--- The children of the current round of claimed rows, in the order they were asked for.
+-- Reads the children of the current rounds of claimed rows, ordered by id.
 --
 -- $1 parent ids  $2 their rounds
--- locks none   index instances_children   bound CHILDREN_MAX per parent
+-- locks   none
+-- index   instances_children
+-- bound   CHILDREN_MAX per parent
 --
--- A statement of its own, after the claim: a parent is released by the commit that decides its join, so whoever
--- has claimed the parent sees all the ends that decided it (I6). A workflow's are not asked for: it knows whom it waits for.
+-- A separate statement after the claim: the commit that decides a join also wakes the parent. So a
+-- later snapshot sees all finished children that decided it (I6). Not sent for workflows, which
+-- know the children they wait for.
 select c.parent_id, c.id, c.parent_round, c.parent_position, c.on_parent_close, c.held, c.machine, c.machine_version, c.run,
        c.status, c.state, c.result, c.last_error, c.finished_at
   from unnest($1::bigint[], $2::integer[]) as p (id, round)

@@ -1,21 +1,27 @@
--- Takes the most urgent eligible rows of a queue for a worker.
+-- Claims the most urgent eligible rows of a queue for a worker.
 --
--- $1 worker  $2 queue  $3 machines as 'name/version'  $4 how many rows to take  $5 how many to look at
--- guard   the worker's lease is alive (its row is locked by lease/hold.sql before), the queue is not paused
--- locks   the rows looked at, skipping locked ones; the running neighbour of a key, shared, skipping too
--- index   instances_pick for the walk, instances_pkey for the change, signals_inbox to see whether there
---         is one; for rows with a partition key instances_partition (I8) and instances_line (an older one
---         in line); workers_pkey, queues_pkey
--- bound   $5 rows, whatever stands before them: delayed rows of an urgent priority are never read, and
---         rows behind a busy key are set aside once (`blocked`) and not met again until the key is free
+-- $1 worker  $2 queue  $3 machines as 'name/version'  $4 how many rows to take
+-- $5 how many rows to look at
+-- guard   the worker's lease is alive (lease/hold.sql has locked its row), and the queue is not
+--         paused
+-- locks   the rows looked at, skipping locked ones; the executing row of a partition key, shared,
+--         skipping too
+-- index   instances_pick for the walk, instances_pkey for the update, signals_inbox to see whether
+--         there is a signal; for partition keys instances_partition (I8) and instances_line (an
+--         older row of the key); workers_pkey, queues_pkey
+-- bound   $5 rows. Delayed rows of an urgent priority are never read. Rows behind a busy key are
+--         set aside once (`blocked`) and not read again until the key is free
 --
--- Answers the claimed rows, and one more: how many were looked at and set aside, whether the queue is paused,
--- what time it is, and, when the look found an end, how long until the next row becomes eligible: one probe per
--- priority in use. What a row does not have is sent as null, which costs nothing.
+-- Answers the claimed rows and one summary row. The summary has the number of rows looked at and
+-- set aside, whether the queue is paused, and the time. If the look reached the end of the queue,
+-- it also has the time until the next row becomes eligible, by one probe per priority. Absent
+-- values are null, which costs nothing.
 with recursive
 clock as materialized (
     select outlast.now() as now
 ),
+-- The priorities in use, by one index probe each. So delayed rows of one priority are never read
+-- to reach the next.
 priorities (priority) as (
     (select i.priority
        from outlast.instances i
@@ -31,6 +37,7 @@ priorities (priority) as (
       from priorities p
      where p.priority is not null
 ),
+-- Locked before anything is decided, so that no other worker takes the same rows.
 looked_at as materialized (
     select e.*
       from priorities p
@@ -56,8 +63,8 @@ keyed as materialized (
       from looked_at l
      where l.partition_key is not null
 ),
--- Who runs under these keys and cannot stop before we commit: only behind them may a row be set aside,
--- because only then its neighbour's commit comes later and lets it through.
+-- The executing rows of these keys that cannot commit before this transaction does. Only behind
+-- such a row may another be set aside: its commit comes later and unblocks that row.
 running as materialized (
     select r.partition_key
       from (select distinct k.partition_key from keyed k) k
@@ -67,6 +74,7 @@ running as materialized (
             where i.status = 'executing' and i.partition_key = k.partition_key
               for share skip locked) r
 ),
+-- At most one row per key, and none while a row of the key executes (I8).
 first_in_line as materialized (
     select k.id, k.priority, k.eligible_at, k.partition_key
       from keyed k
@@ -74,7 +82,7 @@ first_in_line as materialized (
        and not exists (select from outlast.instances i
                         where i.status = 'executing' and i.partition_key = k.partition_key
                        offset 0)
-       -- An older one that somebody else has locked at this moment: leave this one where it is.
+       -- Another transaction has an older row of the key locked: leave this row for later.
        and not exists (select from outlast.instances i
                         where i.status = 'runnable' and i.partition_key = k.partition_key
                           and i.blocked = k.blocked and i.held is not true and i.queue = $2
@@ -125,8 +133,8 @@ select null::bigint as looked_at, null::bigint as set_aside, null::boolean as pa
        c.first_failure, c.cancel_requested_at, c.cancel_reason,
        case when c.cancel_requested_at is not null then c.cancel_answered end as cancel_answered, c.held,
        nullif(c.run, 1) as run, nullif(c.events, 0) as events, nullif(c.joining is not null, false) as is_workflow,
-       -- One that has waited: its signal may be newer than what this statement sees, when it had to wait for
-       -- the row. What it is handed is read by the next statement.
+       -- A row with `awaits` was parked. If this statement waited for its lock, its snapshot may
+       -- miss the signal that woke it. claim/inbox.sql reads the signals with a new snapshot.
        nullif(c.awaits is not null
               or exists (select from outlast.signals s
                           where s.target_id = c.id and s.consumed_at is null

@@ -1,7 +1,9 @@
--- The unconsumed signals of claimed rows, oldest first.
+-- Reads the unconsumed signals of claimed rows, oldest first.
 --
 -- $1 instance ids
--- locks none   index signals_inbox   bound INBOX_MAX per instance
+-- locks   none
+-- index   signals_inbox
+-- bound   INBOX_MAX per instance
 select s.target_id, s.id, s.name, s.payload::text as payload, s.dedup_key, s.inserted_at
   from unnest($1::bigint[]) as c (id)
  cross join lateral (

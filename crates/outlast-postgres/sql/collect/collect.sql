@@ -1,11 +1,12 @@
--- Removes instances that ended long ago, with their signals, operations and histories.
+-- Removes finished instances after their retention, with their signals, operations and histories.
 --
 -- $1 retention in µs  $2 how many
--- guard   no parent of theirs lives, whose step could still read them (docs/protocol.md, defect 6); no children are still to be
---         told of their end
--- locks   own rows by end, skipping locked ones   index instances_finished, instances_pkey, signals_inbox,
---         signals_dedup, signals_pkey, operations_instance, cascades_parent, events_pkey
--- bound   $2, and all the events of each
+-- guard   no live parent could still read the instance (docs/protocol.md, defect 6), and no
+--         cascade to its children is left
+-- locks   own rows by time of their end, skipping locked ones
+-- index   instances_finished, instances_pkey, signals_inbox, signals_dedup, signals_pkey,
+--         operations_instance, cascades_parent, events_pkey
+-- bound   $2, and all events of each
 with
 expired as materialized (
     select i.id, i.finished_at, i.run > 1 or i.events > 0 as has_history
@@ -18,6 +19,7 @@ expired as materialized (
      limit $2
        for update skip locked
 ),
+-- Tombstones too. Each branch can use one index only.
 left_over as materialized (
     select s.id
       from expired e

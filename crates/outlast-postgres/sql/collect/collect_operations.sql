@@ -1,7 +1,9 @@
--- Removes old records that no stored instance keeps: of queues, and of instances that were deleted.
+-- Removes old operations on queues and on deleted instances, which no stored instance keeps.
 --
 -- $1 retention in µs  $2 how many
--- locks own rows   index operations_stray, operations_pkey   bound $2
+-- locks   own rows, skipping locked ones
+-- index   operations_stray, operations_pkey
+-- bound   $2
 delete from outlast.operations o
  where o.id = any (array(
                 select p.id

@@ -1,15 +1,22 @@
--- Passes the places of ended children in the windows of their rounds on to those who wait for one.
+-- Passes the window slots of finished children on to siblings that wait for one.
 --
--- $1 ids  $2 the revisions the children were at before this transaction ended them
--- guard   this transaction ended them, and they had a place
--- locks   those who get a place, by parent, round and id   index instances_pkey, instances_window   bound the batch
+-- $1 ids  $2 the children's revisions before this transaction ended them
+-- guard   this transaction ended the children, and they had a slot
+-- locks   the admitted rows, by parent, round and id
+-- index   instances_pkey, instances_window
+-- bound   the batch
 --
--- Each place goes to one. Those who wait are all seen: they came with the same commit as whoever ends here. One that
--- somebody holds is waited for and looked at anew: when it has got a place from another meanwhile, or has ended,
--- the lock is not taken and the next one is tried. So of two siblings that end at once each lets in another one, and a
--- child that is cancelled while it waits leaves its turn to the next, without a lock on the parent, which may have
--- ended and be gone.
--- Before the parents: a child that ends before it got a place has locked itself, then its parent (operate/terminate.sql).
+-- Each slot goes to one sibling. All waiting siblings are visible: one commit started them
+-- together with the children that end here.
+--
+-- If another transaction has a waiting sibling locked, this statement waits and checks the row
+-- again. If the row got a slot or finished in the meantime, it no longer matches and the next row
+-- is tried. So two siblings that finish at once admit two different rows. A child that is
+-- cancelled while it waits leaves its turn to the next. No lock on the parent is needed; it may be
+-- finished and deleted.
+--
+-- Sent before the parents are locked (commit/join.sql): a terminated child that waits for a slot
+-- locks itself, then its parent (operate/terminate.sql).
 with
 ended as materialized (
     select o.parent_id, o.parent_round, count(*) as places

@@ -1,21 +1,24 @@
--- Writes outcomes that lead to another step or to the end, without waiting for anybody.
+-- Writes outcomes that go on to a step, retry, or finish.
 --
--- $1 ids, ascending  $2 revisions  $3 the status it comes to  $4 step  $5 state  $6 delay in µs  $7 result  $8 error
--- $9 whether it answers a cancel
---    with a step     it goes on to it, with a delay through its queue
---    with a delay    alone, it tries its own step again after it
---    with neither    it ends
--- guard   the fence, and that the row executes. No index fits that second condition by itself, so that the
---         planner has nothing to choose by it
--- locks   own rows in the order given, unless commit/lock.sql holds them already
--- index   instances_pkey   bound the batch
+-- $1 ids, ascending  $2 revisions  $3 the new status  $4 step  $5 state  $6 delay in µs  $7 result
+-- $8 error  $9 whether it answers a cancel
+--    with a step     the row goes on to it; with a delay it goes through its queue
+--    with a delay    and no step, the row retries its step after the delay
+--    with neither    the row finishes
+-- guard   the fence, and that the row executes. No index fits the second condition alone, so it
+--         gives the planner no choice
+-- locks   own rows in the given order, unless commit/lock.sql holds them already
+-- index   instances_pkey
+-- bound   the batch
 --
--- The statement of most steps: each row is looked up once, and answered by what its outcome does not tell. One
--- that keeps its claim changes no indexed column, so that it stays on its page (HOT).
+-- Most steps need this statement only. It looks up each row once and answers only values that the
+-- outcome does not have. A row that keeps its claim changes no indexed column, so the update stays
+-- on its page (HOT).
 --
--- A cancel that comes first is seen here: whoever asks for one holds the row, and a row that was waited for is looked at
--- anew. One that comes later finds what this has written. So no cancel falls between: of one that keeps its claim it
--- is answered, one that tries again does so at once, and any answer but another try settles it.
+-- No cancel is lost. A cancel request holds the row's lock. If it comes first, this statement
+-- waits, reads the row again and sees it. If it comes later, it finds the new row. A row that
+-- keeps its claim returns the cancel. A retry under a cancel runs at once. Any outcome but a retry
+-- settles the cancel.
 with
 clock as materialized (
     select outlast.now() as now

@@ -1,13 +1,15 @@
--- Adds events to histories, each to the one of the run that its instance is in before the outcome.
+-- Appends events to histories, in the run that the instance is in before its outcome.
 --
--- $1 ids  $2 revisions  $3 whether the outcome gives way to a cancel
--- and its events: $4 how many, and as array literals  $5 kinds  $6 calls, or null  $7 names  $8 data
--- $9 moments in µs, or null
--- guard   the fence, and that no cancel waits for an answer to which the outcome gives way
--- locks   own rows, held since commit/lock.sql   index instances_pkey   bound EVENTS_MAX for each of the batch
+-- $1 ids  $2 revisions  $3 whether the outcome yields to a cancel
+-- and the events: $4 how many, and as array literals  $5 kinds  $6 calls, or null  $7 names
+-- $8 data  $9 times in µs, or null
+-- guard   the fence, and that no unanswered cancel exists to which the outcome yields
+-- locks   own rows, held since commit/lock.sql
+-- index   instances_pkey
+-- bound   EVENTS_MAX for each row of the batch
 --
--- Before the outcomes are written, of which most know nothing of histories. What is answered is the moment of the events
--- that have none of their own.
+-- Sent before the outcomes are written: those statements do not write events. Answers the time of
+-- the events that have none.
 with
 clock as materialized (
     select outlast.now() as now

@@ -1,13 +1,15 @@
--- Empties the inboxes of instances that have ended in this transaction, or before it.
+-- Clears the inboxes of finished instances.
 --
 -- $1 ids
--- guard   they have ended: the inbox of one that has is empty, whoever ended it
--- locks   the signals   index signals_inbox, instances_pkey, signals_pkey   bound INBOX_MAX per instance
+-- guard   the instances have finished, in this transaction or before it
+-- locks   the signals
+-- index   signals_inbox, instances_pkey, signals_pkey
+-- bound   INBOX_MAX per instance
 --
--- After the statement that ended them: who delivers a signal locks the instance first, so whatever was
--- delivered before the end is seen here, and nothing is delivered after it. Most have no signals left, which
--- one look into the inbox tells. One with a dedup key stays as an empty tombstone, so that it cannot be sent
--- again (docs/protocol.md, defect 9).
+-- Sent after the statement that ended them. A delivery locks the instance first. So every signal
+-- delivered before the end is visible here, and none is delivered after it. Most instances have no
+-- signals left, which one look into the inbox shows. A signal with a dedup key stays as an empty
+-- tombstone, so that it cannot be sent again (docs/protocol.md, defect 9).
 with
 inbox as materialized (
     select c.id as target_id, s.id, s.dedup_key

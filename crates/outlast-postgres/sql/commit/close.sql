@@ -1,12 +1,18 @@
--- Leaves cascades for own rows: those that have ended with children under a policy, and those whose join was decided
--- by what it began with, when the fan-out said what becomes of the rest.
+-- Leaves cascades for finished parents and for fan-outs whose join was decided at their start.
 --
--- $1 ids  $2 the revisions they were at before this transaction wrote them
--- guard   this transaction wrote them   locks none   index instances_pkey, instances_policed   bound the batch
+-- A finished parent needs one if a child has a close policy. A decided join needs one if the
+-- fan-out has a policy for the remaining children.
 --
--- After the parents have ended: nobody but a parent starts children of it, so there will be no more of them. A child that
--- ends at this moment is told for nothing. An operator's retry of one holds the parent's lock until it is over, so
--- that it is seen, or comes after the end and is what the operator wants.
+-- $1 ids  $2 their revisions before this transaction wrote them
+-- guard   this transaction wrote them
+-- locks   none
+-- index   instances_pkey, instances_policed
+-- bound   the batch
+--
+-- Sent after the parents have finished: only a parent starts children, so no more come. A cascade
+-- may find that a child has just finished; it then does nothing. An operator's retry of a child
+-- holds the parent's lock. Either this statement sees the retried child, or the retry comes after
+-- the parent's end, as the operator wants it.
 with
 written as materialized (
     select o.*

@@ -1,9 +1,14 @@
 -- Consumes exactly the signals that steps received and progressed on.
 --
--- $1 ids  $2 revisions  $3 received signal ids as array literals  $4 whether the outcome gives way to a cancel
--- guard   the fence, and that no cancel waits for an answer to which the outcome gives way   locks the signals   index instances_pkey, signals_pkey   bound the batch
+-- $1 ids  $2 revisions  $3 received signal ids as array literals
+-- $4 whether the outcome yields to a cancel
+-- guard   the fence, and that no unanswered cancel exists to which the outcome yields
+-- locks   the signals
+-- index   instances_pkey, signals_pkey
+-- bound   the batch
 --
--- One with a dedup key stays as an empty tombstone, so that it cannot be sent again (docs/protocol.md, defect 9).
+-- A signal with a dedup key stays as an empty tombstone, so that it cannot be sent again
+-- (docs/protocol.md, defect 9).
 with
 received as materialized (
     select s.id, s.dedup_key

@@ -1,12 +1,13 @@
--- Begins new runs of workflows, and removes the histories of runs that are too old.
+-- Starts new runs of workflows, and removes the histories of the oldest runs.
 --
 -- $1 ids  $2 revisions  $3 state  $4 whether it answers a cancel  $5 how many runs are kept
--- guard   the fence, and that the row executes. No index fits that second condition by itself, so that the
---         planner has nothing to choose by it
--- locks   own rows, held since commit/lock.sql   index instances_pkey, events_pkey
--- bound   the batch, and the histories of runs that are removed: HISTORY_MAX events, for one run in most cases
+-- guard   the fence, and that the row executes. No index fits the second condition alone, so it
+--         gives the planner no choice
+-- locks   own rows, held since commit/lock.sql
+-- index   instances_pkey, events_pkey
+-- bound   the batch, and the removed histories: HISTORY_MAX events each, usually of one run
 --
--- After commit/append.sql, whose events belong to the run that ends here.
+-- Sent after commit/append.sql, whose events belong to the run that ends here.
 with
 clock as materialized (
     select outlast.now() as now

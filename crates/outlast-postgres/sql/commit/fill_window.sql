@@ -1,10 +1,13 @@
--- Gives the places of a window that are free because a child was not started to the next ones.
+-- Gives window slots of children that were not started to the next children of the round.
 --
 -- Per round with a window: $1 parent id  $2 parent revision  $3 how many run at a time
--- guard   the parent's fence   locks none new: nobody else sees these children yet
--- index   instances_pkey, instances_children, instances_window   bound CHILDREN_MAX
+-- guard   the parent's fence
+-- locks   no new rows: no other transaction sees these children yet
+-- index   instances_pkey, instances_children, instances_window
+-- bound   CHILDREN_MAX
 --
--- Sent where a child may have met an occupied key. The places were given by position before that was known.
+-- Sent if a child may have met an occupied key. commit/spawn.sql assigns the slots by position,
+-- before that is known.
 with
 free as materialized (
     select p.id, p.round + 1 as round,

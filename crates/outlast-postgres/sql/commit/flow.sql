@@ -1,21 +1,31 @@
--- Writes outcomes of workflows that park or have started children. The first of a commit's statements that write outcomes:
--- it looks at children before anything of the batch has ended, and their ends find it parked (commit/join.sql).
+-- Writes outcomes of workflows that park or have started children.
 --
--- $1 ids  $2 revisions  $3 the status it comes to, if it does not have to wait: executing or runnable; null when it parks
--- $4 whether it answers a cancel  $5 whether it has started children  $6 whether commit/report_dropped.sql has spoken
+-- It is the first statement of a commit that writes outcomes. It looks at children before any row
+-- of the batch finishes. Children that finish later in the batch find the workflow parked
+-- (commit/join.sql).
+--
+-- $1 ids  $2 revisions  $3 the new status if it does not park: executing or runnable; else null
+-- $4 whether it answers a cancel  $5 whether it has started children
+-- $6 whether commit/report_dropped.sql has run for it
 -- $7 the window of the children it has started, or null
--- and for who parks: $8 awaited names as an array literal, or null  $9 deadline in µs from now, or $10 its moment in µs
--- and for ends, as array literals or null: of each span $11 its round  $12 its part  $13 the first and $14 the last position
--- $15 how many ends of each part  $16 the children of earlier commits and $17 the part that waits for each
--- $18 whether it needs all of it: then it waits for what is missing
--- guard   the fence, and that the row executes. No index fits that second condition by itself, so that the
---         planner has nothing to choose by it. A cancel that waits for an answer comes first: nothing is written
+-- and for a park: $8 awaited names as an array literal, or null
+-- $9 deadline in µs from now, or $10 its time in µs
+-- and for join sets, as array literals or null: of each child range $11 its round
+-- $12 its join set  $13 its first and $14 its last position
+-- $15 how many children each join set awaits  $16 awaited children of earlier commits and
+-- $17 the join set of each
+-- $18 whether it needs all: then it waits for everything that is missing
+-- guard   the fence, and that the row executes. No index fits the second condition alone, so it
+--         gives the planner no choice. A row with an unanswered cancel is not written
 -- locks   own rows, held since commit/lock.sql
--- index   instances_pkey, signals_inbox   bound the batch, and CHILDREN_MAX awaited children for each of it
+-- index   instances_pkey, signals_inbox
+-- bound   the batch, and CHILDREN_MAX awaited children for each row
 --
--- Whoever ends a child locks this row before it looks who is waited for. An end that is committed is seen here, since that
--- was before commit/lock.sql; one that is not waits for that lock and finds what this has written (docs/protocol.md, defect 2).
--- A child that was not started ends badly as far as its parent is concerned, and so does one that is gone.
+-- A transaction that ends a child locks this row before it reads its join sets. If it committed
+-- before commit/lock.sql got the lock, this statement sees the finished child. Otherwise it waits
+-- for that lock and finds the row that this statement has written (docs/protocol.md, defect 2).
+--
+-- For its parent, a child that was not started counts as failed, and so does a deleted child.
 with
 clock as materialized (
     select outlast.now() as now
@@ -31,6 +41,7 @@ given as materialized (
         as c (id, revision, status, answers, starts, reported, places, names, after_us, at_us, rounds, parts, firsts,
               lasts, counts, children, awaited_by, needs_all)
 ),
+-- The fenced rows, and how many children of each join set have not finished.
 found as materialized (
     select i.id, g.revision, g.status, g.answers, g.starts, g.reported, g.places, g.names, g.after_us, g.at_us,
            g.rounds, g.parts, g.firsts, g.lasts, g.needs_all, i.cancel_requested_at,
@@ -61,6 +72,7 @@ found as materialized (
                    offset 0) as c
            offset 0) l
 ),
+-- The names still awaited. The lock has been held since commit/lock.sql, so the inbox is current.
 looked as materialized (
     select f.*,
            coalesce(timestamptz 'epoch' + f.at_us * interval '1 microsecond',
@@ -80,6 +92,8 @@ looked as materialized (
      cross join clock k
      where not f.is_cancelled
 ),
+-- The new status. A failed child wakes the workflow at once. Any awaited event does, unless it
+-- needs all.
 decided as materialized (
     select l.*,
            case when l.rounds is not null and l.is_bad then 'failure'

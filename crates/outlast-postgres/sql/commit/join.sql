@@ -1,22 +1,33 @@
--- Counts ended children off their parents, and wakes a parent whose join is decided by that.
+-- Counts finished children off their parents, and wakes a parent whose join is thereby decided.
 --
--- $1 ids  $2 the revisions the children were at before this transaction ended them
--- guard   this transaction ended them; the parent still waits, and for these very children (I6)
--- locks   parents by id   index instances_pkey   bound the batch, and the spans that each workflow waits for
+-- $1 ids  $2 the children's revisions before this transaction ended them
+-- guard   this transaction ended the children; the parent still waits, and for these children (I6)
+-- locks   parents by id
+-- index   instances_pkey
+-- bound   the batch, and the child ranges that each workflow waits for
 --
--- After the children's own rows are written: who shares a parent waits for the other's counting and its disk, and
--- not for its rows too. A parent is locked first and looked at as it is then, which is all that the count depends on: when
--- a deadline, a signal, a cancel or an end came first it waits no more, and nothing is counted; when this comes first,
--- those find a parent that is awake. So whoever decides a join is one alone.
--- A workflow is locked whether it waits or not: it may be about to park, and then has not seen these ends
--- (commit/flow.sql). A machine that does not wait never waits for children that it has already.
--- Counted per parent: `update … from` takes one source row per target, so two siblings in one batch would count once and the
--- parent would wait for ever (docs/protocol.md, defect 5). A machine waits for its present round. A workflow waits for parts: an end is
--- counted in each that has the child, and is one bad end all the same.
--- A workflow that needs more than its children waits on for the rest, which its row tells: names
--- leave `awaits` when their signals come (deliver/deliver.sql). The inbox is not looked at: this
--- statement may not see what it has waited for. Children that it was decided without are left to a
--- cascade, when the fan-out said so.
+-- Sent after the children's rows are written. So two commits with the same parent wait for each
+-- other's count only, not for each other's rows.
+--
+-- A parent is locked first and counted as it is then. If a deadline, a signal, a cancel or an end
+-- came first, the parent no longer waits and nothing is counted. If this statement comes first,
+-- those find the parent awake. So exactly one transaction decides a join.
+--
+-- A workflow is locked whether it waits or not. It may be about to park without having seen these
+-- children finish (commit/flow.sql). A machine that does not wait never waits for existing
+-- children.
+--
+-- Children are counted per parent. `update … from` takes one source row per target, so two
+-- siblings of one batch would count once. The parent would wait for ever (docs/protocol.md, defect
+-- 5).
+--
+-- A machine waits for its current round. A workflow waits for join sets. A finished child counts
+-- in each set that contains it, but a failed child counts as one failure.
+--
+-- A workflow that needs all waits on if signals or its deadline are missing. Its row shows this:
+-- deliver/deliver.sql removes received names from `awaits`. This statement must not read the
+-- inbox: if it waited for a lock, its snapshot may be too old. If a join is decided without some
+-- children, a cascade is left for them when the fan-out has a policy.
 with
 ended as materialized (
     select o.parent_id, array_agg(o.parent_round) as rounds, array_agg(o.parent_position) as positions,
@@ -30,6 +41,7 @@ ended as materialized (
      where o.parent_id is not null
      group by o.parent_id
 ),
+-- The lock waits for other transactions and then reads the row again, so the counts are current.
 parents as materialized (
     select p.id, p.status, p.round, p.joining, p.joining_part, p.joining_first, p.joining_last,
            coalesce(p.joining_left, array[p.children_pending]) as joining_left,
@@ -40,6 +52,7 @@ parents as materialized (
      order by e.parent_id
        for no key update of p
 ),
+-- Machines count the children of their round. Workflows, below, count per join set.
 awaited as materialized (
     select p.id, e.children, e.failed, e.first_failure, null::integer[] as left_over, null::integer as nearest
       from parents p
@@ -76,8 +89,9 @@ counted as (
            joining_left = e.left_over,
            (children_pending, joined, status, locked_by, eligible_at, await_deadline, correlation_guard)
                = (select d.pending, d.joined, d.status,
-                         -- Null already. What this makes of a row is checked before it is seen that another has
-                         -- written the row since, and a workflow executed then.
+                         -- It is null already. The server checks a new row's constraints before it
+                         -- notices that another transaction has changed the row. A workflow was
+                         -- executing then.
                          case when d.joined is null then p.locked_by end,
                          case when d.status = 'runnable' then outlast.now() else p.eligible_at end,
                          case when d.status <> 'runnable' then p.await_deadline end,
@@ -104,6 +118,7 @@ counted as (
     returning p.id, p.queue, p.round, p.join_rest, p.joined, p.status = 'runnable' as released,
               p.status = 'runnable' and p.children_pending > 0 and p.join_rest is not null as cascades
 ),
+-- Cascades to the children that the join was decided without.
 told as (
     insert into outlast.cascades
            (parent_id, from_round, upto_round, at_round, action, deep, operator, reason, created_at)

@@ -1,14 +1,18 @@
--- Lets the next in line of a partition key into the pick, when the one before it moves on.
+-- Unblocks the next row of a partition key when the row before it leaves `executing`.
 --
--- $1 ids of instances that left `executing`, or left the line  $2 the revisions they were at before this
--- transaction wrote them
--- guard   this transaction wrote them   locks the next in line   index instances_pkey, instances_line
--- bound   one per key and group
+-- $1 ids of instances that left `executing` or the key's line
+-- $2 their revisions before this transaction wrote them
+-- guard   this transaction wrote them
+-- locks   the unblocked rows
+-- index   instances_pkey, instances_line
+-- bound   one row per key and group
 --
--- One per (queue, machine, version): a group that nobody works on must not starve the others. Whoever set
--- a row aside held a lock on the running neighbour, so this statement, after that neighbour was written,
--- sees it (claim/claim.sql).
+-- Unblocks one row per (queue, machine, version). A group without workers must not starve the
+-- others. A claim that sets a row aside holds a lock on the executing row of the key
+-- (claim/claim.sql). So this statement, sent after the executing row was written, sees the blocked
+-- row.
 with recursive
+-- The first blocked row of each group, by one index probe per group.
 heads (id, partition_key, queue, machine, machine_version) as (
     select h.id, h.partition_key, h.queue, h.machine, h.machine_version
       from (select distinct o.partition_key

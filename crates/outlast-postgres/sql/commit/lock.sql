@@ -1,13 +1,15 @@
--- Locks the rows that outcomes are for, in the order of their ids.
+-- Locks the rows of outcomes, in the order of their ids.
 --
 -- $1 ids
--- guard   none here: every statement after this has the fence, and finds of each row what this one has locked. A row
---         whose claim was lost is locked too: a claim that a crash has forgotten can be taken anew at the same
---         revision, and what is done to the row before and after that would be half of an outcome
--- locks   own rows by id   index instances_pkey   bound the batch
+-- guard   none: every later statement has the fence. A row of a lost claim is locked too. If a
+--         server crash lost the claim, another worker can claim the row at the same revision.
+--         Between two statements of this commit that would leave half an outcome
+-- locks   own rows by id
+-- index   instances_pkey
+-- bound   the batch
 --
--- A statement of its own: what follows must see every signal that was delivered while this one waited
--- (docs/protocol.md, defect 2).
+-- A separate statement: the next ones must see every signal that was delivered while this one
+-- waited (docs/protocol.md, defect 2).
 select i.id
   from unnest($1::bigint[]) as c (id)
   join outlast.instances i on i.id = any (array[c.id])

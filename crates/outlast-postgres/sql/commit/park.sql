@@ -1,18 +1,21 @@
--- Parks instances: those that wait for signals, and those that wait for the children they have started. The last
--- statement of a commit: until here the fence still tells our rows from lost ones.
+-- Parks instances that wait for signals, or for the children they have started.
+--
+-- It is the last statement of a commit that relies on the fence.
 --
 -- $1 ids  $2 revisions  $3 whether for children  $4 step  $5 state  $6 timeout in µs
 -- $7 awaited names as an array literal  $8 received signal ids as an array literal
--- $9 whether commit/report_dropped.sql has spoken  $10 whether it answers a cancel
--- and for children: $11 how many must be done, or null  $12 whether one bad end is enough  $13 the window, or null
--- $14 what becomes of the rest, or null
--- guard   the fence, and that the row executes. No index fits that second condition by itself, so that the
---         planner has nothing to choose by it
+-- $9 whether commit/report_dropped.sql has run for it  $10 whether it answers a cancel
+-- and for children: $11 how many must be done, or null  $12 whether one failure decides the join
+-- $13 the window, or null  $14 the policy for the remaining children, or null
+-- guard   the fence, and that the row executes. No index fits the second condition alone, so it
+--         gives the planner no choice
 -- locks   own rows, held since commit/lock.sql
--- index   instances_pkey; signals_inbox for waits; instances_children for fan-outs   bound the batch
+-- index   instances_pkey; signals_inbox for waits; instances_children for fan-outs
+-- bound   the batch
 --
--- A cancel that waits for an answer keeps anybody from waiting: it came before commit/lock.sql, or it waits for that lock
--- and finds what this has written. A join may be decided by what it begins with (commit/close.sql tells the children).
+-- A row with an unanswered cancel does not wait: it becomes runnable. The cancel came before
+-- commit/lock.sql, or it waits for that lock and finds the parked row. A join may be decided at
+-- its start; commit/close.sql then leaves the cascade.
 with
 clock as materialized (
     select outlast.now() as now
@@ -45,7 +48,8 @@ decided as materialized (
     select f.*,
            case when f.is_cancelled or f.joined is not null then 'runnable'
                 when f.fans_out then 'awaiting_children'
-                -- A match that the step was not handed wakes it at once; one that it was does not (docs/protocol.md, defect 11).
+                -- A matching signal that the step did not receive wakes it at once. A received one
+                -- does not (docs/protocol.md, defect 11).
                 when exists (select from outlast.signals s
                               where s.target_id = f.id
                                 and s.name = any (f.names)

@@ -1,18 +1,19 @@
--- Writes outcomes of workflows that wait for nobody and start nobody, with the events that they add to their histories: most
--- go on, some end.
+-- Writes outcomes of workflows that go on or finish without waiting, and appends their events.
 --
--- $1 ids, ascending  $2 revisions  $3 the status it comes to  $4 whether it answers a cancel
--- $5 whether it ends, and for who does: $6 result, or null  $7 error, or null
--- and its events: $8 how many, and as array literals  $9 kinds  $10 calls, or null  $11 names  $12 data
--- $13 moments in µs, or null
--- guard   the fence, and that the row executes. No index fits that second condition by itself, so that the
---         planner has nothing to choose by it
--- locks   own rows in the order given, unless commit/lock.sql holds them already
--- index   instances_pkey   bound the batch, and EVENTS_MAX for each of it
+-- $1 ids, ascending  $2 revisions  $3 the new status  $4 whether it answers a cancel
+-- $5 whether it finishes, and then: $6 result, or null  $7 error, or null
+-- and the events: $8 how many, and as array literals  $9 kinds  $10 calls, or null  $11 names
+-- $12 data  $13 times in µs, or null
+-- guard   the fence, and that the row executes. No index fits the second condition alone, so it
+--         gives the planner no choice
+-- locks   own rows in the given order, unless commit/lock.sql holds them already
+-- index   instances_pkey
+-- bound   the batch, and EVENTS_MAX for each row
 --
--- The statement of most steps of workflows, and all of such a commit: each row is looked up once, and what it was found
--- to be is what its events are numbered by. One that keeps its claim changes no indexed column, so that it stays
--- on its page (HOT). Of a cancel that comes first, who keeps its claim is told, as in commit/advance.sql.
+-- Most steps of workflows need this statement only. It looks up each row once and numbers the
+-- events from that row. A row that keeps its claim changes no indexed column, so the update stays
+-- on its page (HOT). As in commit/advance.sql, a row that keeps its claim returns a cancel that
+-- came first.
 with
 clock as materialized (
     select outlast.now() as now
@@ -29,7 +30,7 @@ written as (
            locked_by = case when o.status = 'executing' then i.locked_by end,
            awaits = null,
            cancel_answered = i.cancel_answered or o.answers and i.cancel_requested_at is not null,
-           -- Nobody is waited for: no end is to be counted.
+           -- The workflow waits for no child, so no finished child is counted.
            joining = case when o.ends then i.joining when i.joining is not null then '{}'::integer[] end,
            joining_left = case when o.ends then i.joining_left end,
            events = i.events + o.events,

@@ -1,7 +1,10 @@
--- Gives claims back to their queues untouched.
+-- Returns claims to their queues unchanged.
 --
--- $1 ids  $2 revisions  $3 pause in µs; zero leaves the row where it was
--- guard   the fence   locks own rows, held since commit/lock.sql   index instances_pkey   bound the batch
+-- $1 ids  $2 revisions  $3 pause in µs; zero keeps the row's place in the queue
+-- guard   the fence
+-- locks   own rows, held since commit/lock.sql
+-- index   instances_pkey
+-- bound   the batch
 update outlast.instances i
    set status = 'runnable',
        revision = i.revision + 1,

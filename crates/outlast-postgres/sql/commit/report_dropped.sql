@@ -1,11 +1,14 @@
--- Records on a parent which of the children of a round were not started because their key was occupied.
+-- Records on a parent the children that were not started because their key was occupied.
 --
--- Per child with a key: $1 parent id  $2 parent revision  $3 position  $4 machine  $5 correlation key
--- $6 whether the parent answers a cancel
--- guard   the parent's fence, and that no cancel of it waits for an answer (commit/spawn.sql)   locks none new   index instances_pkey, instances_correlation
+-- Per child with a key: $1 parent id  $2 parent revision  $3 position  $4 machine
+-- $5 correlation key  $6 whether the parent answers a cancel
+-- guard   the parent's fence, and that it has no unanswered cancel (commit/spawn.sql)
+-- locks   no new rows
+-- index   instances_pkey, instances_correlation
 -- bound   CHILDREN_MAX
 --
--- Of children of one outcome with the same key only the first can have been started, and it was if it is there.
+-- If children of one outcome share a key, only the first can have been started. It was if its row
+-- exists.
 with
 given as materialized (
     select c.*,

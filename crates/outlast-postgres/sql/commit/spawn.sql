@@ -1,15 +1,17 @@
 -- Inserts the children of fan-outs and of workflows.
 --
--- $1 parent ids  $2 parent revisions, and per child: $3 machine  $4 version  $5 step  $6 state  $7 queue
--- $8 priority  $9 delay in µs  $10 moment in µs, or null  $11 partition key  $12 correlation key
--- $13 scope as an array literal  $14 trace  $15 position  $16 policy, or null  $17 whether it waits for a place in a
--- window, or null  $18 whether the parent answers a cancel
--- guard   the parent's fence, and that no cancel of it waits for an answer   locks keys, in their order
--- index   instances_pkey, instances_correlation   bound CHILDREN_MAX
+-- $1 parent ids  $2 parent revisions, and per child: $3 machine  $4 version  $5 step  $6 state
+-- $7 queue  $8 priority  $9 delay in µs  $10 time in µs, or null  $11 partition key
+-- $12 correlation key  $13 scope as an array literal  $14 trace  $15 position  $16 policy, or null
+-- $17 whether it waits for a slot in a window, or null  $18 whether the parent answers a cancel
+-- guard   the parent's fence, and that it has no unanswered cancel
+-- locks   correlation keys, in their order
+-- index   instances_pkey, instances_correlation
+-- bound   CHILDREN_MAX
 --
--- Ids are given in the caller's order before anything is sorted, so that children are known by it.
--- The parent is locked since commit/lock.sql: a cancel that came before is seen, and nothing of the old course begins
--- any more; one that comes later waits, and finds a parent that has these children.
+-- Ids are assigned in the caller's order before the rows are sorted, so that the ids identify the
+-- children. commit/lock.sql has locked the parent. A cancel that came before is visible, and no
+-- child is started. A later cancel waits, and finds the parent with these children.
 with
 clock as materialized (
     select outlast.now() as now

@@ -1,13 +1,17 @@
--- Inserts the children of fan-outs and of workflows that differ in nothing but their parent, their place and their state, and have no
--- correlation key.
+-- Inserts children that differ only in their parent, position and state, without correlation keys.
 --
--- Per child: $1 parent id  $2 parent revision  $3 state  $4 position  $5 whether it waits for a place in a window, or
--- null  $6 whether the parent answers a cancel;  for all: $7 machine  $8 version  $9 step  $10 queue  $11 priority
--- $12 delay in µs  $13 moment in µs, or null  $14 partition key  $15 trace  $16 policy, or null
--- guard   the parent's fence, and that no cancel of it waits for an answer (commit/spawn.sql)   locks none   index instances_pkey   bound CHILDREN_MAX
+-- Per child: $1 parent id  $2 parent revision  $3 state  $4 position
+-- $5 whether it waits for a slot in a window, or null  $6 whether the parent answers a cancel;
+-- for all: $7 machine  $8 version  $9 step  $10 queue  $11 priority  $12 delay in µs
+-- $13 time in µs, or null  $14 partition key  $15 trace  $16 policy, or null
+-- guard   the parent's fence, and that it has no unanswered cancel (commit/spawn.sql)
+-- locks   none
+-- index   instances_pkey
+-- bound   CHILDREN_MAX
 --
--- What most fan-outs are, and what insert/alike.sql is to insert/insert.sql: nothing can be in the way of such
--- rows. Ids are given in the caller's order, so that children are known by it. Answers one row.
+-- Most fan-outs use this statement. Such rows cannot conflict, so it needs less than
+-- commit/spawn.sql, as insert/alike.sql needs less than insert/insert.sql. Ids are assigned in the
+-- caller's order, so that they identify the children. Answers one row.
 with
 clock as materialized (
     select outlast.now() as now

@@ -1,21 +1,25 @@
--- Puts signals into inboxes and wakes who waits for them, or hands those that can be to a worker.
+-- Inserts signals into inboxes, and wakes their waiting targets or claims them for a worker.
 --
--- Per signal: $1 target id  $2 machine and $3 correlation key it was addressed by, or null  $4 name
+-- Per signal: $1 target id  $2 machine and $3 correlation key of the address, or null  $4 name
 -- $5 payload  $6 dedup key;  $7 how many unconsumed signals an inbox may hold
 -- $8 the worker to claim for, or null, with  $9 its queues  $10 its machines as 'name/version'
--- $11 how many that hold or held a key are compared with a signal by key and with a dedup key
--- guard   the target has not ended and still holds the key it was addressed by; with a worker: its lease is
---         alive (its row is locked by deliver/lock.sql before)
--- locks   own rows, held since deliver/lock.sql: every writer of an inbox holds its instance's lock
+-- $11 how many holders and former holders of a key are searched for a dedup key
+-- guard   the target has not finished and still holds the key of the address; with a worker: its
+--         lease is alive (deliver/lock.sql has locked its row)
+-- locks   own rows, held since deliver/lock.sql: every writer of an inbox holds its instance's
+--         lock
 -- index   instances_pkey, instances_keys, signals_dedup, signals_inbox, workers_pkey, queues_pkey
--- bound   BATCH_MAX, and HOLDERS_MAX per signal by key and with a dedup key
+-- bound   BATCH_MAX, and HOLDERS_MAX per signal with a key and a dedup key
 --
--- Answers in the caller's order: delivered, duplicate, inbox_full, no_target; or vanished when the instance
--- that was found by its key has let go of it since. A known dedup key is a duplicate also after the end, and by key
--- also for the next holder. That is looked for under the holder's lock: whatever was sent to a former one by this key
--- was committed before that one let go.
--- Of a workflow that needs all of what it waits for, a signal takes its name off `awaits`; the one
--- that completes it wakes.
+-- Answers in the caller's order: delivered, duplicate, inbox_full or no_target. The answer is
+-- vanished if the instance that was found by its key has released the key since.
+--
+-- A known dedup key is a duplicate even after the target has finished. For a signal by key, it is
+-- one even for the next holder. The search runs under the holder's lock. A signal that a former
+-- holder received by this key was committed before that holder released the key.
+--
+-- A signal to a workflow that needs all removes its name from `awaits`. The signal that completes
+-- the set wakes the workflow.
 with
 clock as materialized (
     select outlast.now() as now
@@ -40,7 +44,7 @@ addressed as materialized (
            (i.needs_all_revision = i.revision) is true as needs_all, i.awaits,
            i.status = 'awaiting_children'
                or (i.await_deadline > (select now from clock)) is true as lacks_more,
-           -- What the worker could claim at once, without children to be loaded.
+           -- The worker can claim the row at once, without loading children.
            $8::bigint is not null
                and i.queue = any ($9::text[])
                and i.machine || '/' || i.machine_version = any ($10::text[])
@@ -68,7 +72,7 @@ addressed as materialized (
       from given g
       left join outlast.instances i on i.id = any (array[g.target_id])
 ),
--- Which of them are new to a living target, and how full its inbox is before the first.
+-- Whether a signal is new to a live target, and how full the inbox is before the first signal.
 judged as materialized (
     select a.*,
            a.found and not a.ended and a.known_in is null
@@ -82,7 +86,7 @@ judged as materialized (
                over (partition by a.target_id) as pending
       from addressed a
 ),
--- The place each new one takes, counted as if they came one by one.
+-- Whether each new signal fits, counted as if they came one by one.
 placed as materialized (
     select j.*,
            j.is_new
@@ -104,7 +108,7 @@ matched as materialized (
      where p.fits and p.matches
      group by p.target_id, p.name, p.needs_all, p.awaits, p.lacks_more, p.claimable
 ),
--- Whom they reach: with the signal that wakes it, or null, and what it still awaits.
+-- The targets, each with the signal that wakes it, or null, and the names it still awaits.
 waking as materialized (
     select m.target_id, r.awaits, c.signal_id, c.signal_id is not null and m.claimable as is_taken,
            case when m.claimable then 'executing' else 'runnable' end as comes_to

@@ -1,13 +1,16 @@
--- Locks the targets of signals, in the order of their ids, after the worker that may be handed some.
+-- Locks the targets of signals by id, after the worker that may claim some of them.
 --
 -- $1 target ids  $2 the worker to claim for, or null
--- guard   with a worker: it is there; nothing is locked otherwise
--- locks   the worker's row, shared, so that it is not reaped before its claims are there; own rows by id
--- index   instances_pkey, workers_pkey   bound BATCH_MAX
+-- guard   with a worker: its row exists; otherwise no target is locked
+-- locks   the worker's row, shared, so that it is not reaped before its claims are written; own
+--         rows by id
+-- index   instances_pkey, workers_pkey
+-- bound   BATCH_MAX
 --
--- A statement of its own: what follows must see a park that was committed while this one waited, and
--- nobody may park or end while it looks (docs/protocol.md, defects 2 and 10). All is locked whether the worker's lease is alive or
--- not: it may be renewed before deliver/deliver.sql, which decides by what it finds then.
+-- A separate statement: the next one must see a park that was committed while this one waited. No
+-- target may park or finish while it looks (docs/protocol.md, defects 2 and 10). The rows are
+-- locked even if the lease has expired. It may be renewed before deliver/deliver.sql, which checks
+-- it again.
 with
 worker as materialized (
     select w.id

@@ -1,12 +1,14 @@
--- What a delivery handed to its worker: the rows, and after them their unconsumed signals, oldest first.
+-- Reads the rows that a delivery claimed for its worker, then their unconsumed signals, oldest
+-- first.
 --
 -- $1 target ids, each once
--- locks   none: the rows are held since deliver/lock.sql   index instances_pkey, signals_inbox
+-- locks   none: the rows are held since deliver/lock.sql
+-- index   instances_pkey, signals_inbox
 -- bound   CLAIM_MAX rows, INBOX_MAX signals per row
 --
--- A statement of its own, after deliver/deliver.sql: it sees what that wrote. A row that executes and was
--- written by this transaction is one that the delivery handed over; others that execute ran before.
--- Signals have a target, rows have none; what either does not have is sent as null, which costs nothing.
+-- A separate statement after deliver/deliver.sql, so that it sees what that wrote. The delivery
+-- claimed an executing row if this transaction wrote it. Other executing rows ran before. Signals
+-- have a target and claimed rows have none. Absent values are null, which costs nothing.
 with
 taken as materialized (
     select i.*

@@ -1,5 +1,8 @@
--- Who keeps a transaction or a snapshot open in this database, the longest first: while they do, versions of rows that
--- nobody needs any more cannot be removed. A role without pg_read_all_stats sees only its own sessions.
+-- Lists sessions, prepared transactions and slots with an open transaction or snapshot, oldest
+-- first.
+--
+-- While they are open, vacuum cannot remove dead row versions. A role without pg_read_all_stats
+-- sees only its own sessions.
 --
 -- $1 how many
 select h.kind, h.name, h.seconds, h.is_idle, h.keeps_rows

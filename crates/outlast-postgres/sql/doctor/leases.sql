@@ -1,7 +1,9 @@
--- Claims of workers whose lease is over.
+-- Counts claims of workers whose lease has expired.
 --
 -- $1 how many claims are counted at most
--- locks none   index instances_locked   bound $1 claims of the workers there are
+-- locks   none
+-- index   instances_locked
+-- bound   $1 claims of the registered workers
 select count(*) as claims,
        count(distinct held.worker) as workers,
        (extract(epoch from outlast.now() - min(held.lease_expires_at)) * 1000000)::bigint as longest_us

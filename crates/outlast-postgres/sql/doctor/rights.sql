@@ -1,2 +1,2 @@
--- Whether the role may write.
+-- Returns whether the role may write.
 select has_table_privilege('outlast.delays', 'insert') as may_write

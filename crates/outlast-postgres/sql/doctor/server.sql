@@ -1,4 +1,4 @@
--- The server, and the settings that a new session of this role would have.
+-- Returns facts about the server, and the settings of a new session of this role.
 select current_setting('server_version_num')::integer as version,
        current_setting('server_version') as version_text,
        pg_is_in_recovery() as is_standby,

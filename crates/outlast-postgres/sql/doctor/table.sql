@@ -1,4 +1,4 @@
--- How much of the instances' table and its indexes is of use.
+-- Returns how much of the instances table and its indexes is in use.
 select greatest(s.n_live_tup, 0) as live,
        greatest(s.n_dead_tup, 0) as dead,
        extract(epoch from clock_timestamp() - greatest(s.last_autovacuum, s.last_vacuum))::float8 as vacuumed_seconds,

@@ -1,7 +1,9 @@
--- Waits that should have been woken longer ago than timers take.
+-- Counts waits that are overdue by more than the timers' usual delay.
 --
--- $1 how many are counted at most   $2 how long they may take, in microseconds
--- locks none   index instances_deadline   bound $1
+-- $1 how many are counted at most  $2 the usual delay, in microseconds
+-- locks   none
+-- index   instances_deadline
+-- bound   $1
 select count(*) as instances,
        (extract(epoch from outlast.now() - min(late.await_deadline)) * 1000000)::bigint as longest_us
   from (select i.await_deadline

@@ -1,11 +1,14 @@
--- Times that the clock has not reached, and times that no caller may give. Among the newest instances, and of all workers.
+-- Counts times in the future of the clock and times out of range, in new instances and all
+-- workers.
 --
--- $1 how many instances are looked at   $2 how far ahead a time may be, in microseconds
--- locks none   index instances_pkey   bound $1
+-- $1 how many instances are read  $2 how far ahead a time may be, in microseconds
+-- locks   none
+-- index   instances_pkey
+-- bound   $1
 select count(*) as looked,
        count(*) filter (where t.written > t.ahead) as ahead,
        (extract(epoch from max(least(t.written, t.now + interval '1000 years')) - max(t.now)) * 1000000)::bigint as furthest_us,
-       -- Runnable at once by the clock that wrote it.
+       -- By the clock that wrote the row, it was runnable at once.
        count(*) filter (where t.status = 'runnable' and t.eligible_at > t.ahead
                           and t.eligible_at <= t.written) as waiting,
        count(*) filter (where t.latest > '9999-12-31 23:59:59+00'

@@ -1,13 +1,17 @@
--- Wakes waits, joins and parks of workflows whose deadline has come.
+-- Wakes waits, joins and parks of workflows whose deadline has passed.
 --
 -- $1 how many
--- locks own rows by deadline, skipping locked ones   index instances_deadline, instances_pkey   bound $1
+-- locks   own rows by deadline, skipping locked ones
+-- index   instances_deadline, instances_pkey
+-- bound   $1
 --
--- A join is decided by it, and so is the wait of a workflow for ends. A child that ends at this moment holds the parent, which is skipped, or waits for it, and
--- finds that it waits no more (commit/join.sql). Children that it was decided without are left to a cascade, when the
--- fan-out said so.
--- A workflow that needs all of what it waits for, and lacks children or signals, waits on without
--- the deadline: it is not woken and not answered.
+-- The deadline decides a join, and the wait of a workflow for children. A child that finishes at
+-- the same time holds the parent's lock, and the parent is skipped. Or the child waits for the
+-- lock and finds that the parent no longer waits (commit/join.sql). A cascade is left for the
+-- remaining children when the fan-out has a policy.
+--
+-- A workflow that needs all and still lacks children or signals waits on without the deadline. It
+-- is neither woken nor answered.
 with
 due as materialized (
     select i.id, i.await_deadline, i.status = 'awaiting_children' as is_join,
@@ -34,6 +38,7 @@ woken as (
               not d.lacks and d.is_join and i.children_pending > 0
                   and i.join_rest is not null as cascades
 ),
+-- Cascades to the children that the join was decided without.
 told as (
     insert into outlast.cascades
            (parent_id, from_round, upto_round, at_round, action, deep, operator, reason, created_at)

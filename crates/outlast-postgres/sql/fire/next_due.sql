@@ -1,6 +1,8 @@
--- How long until the next deadline; not more than zero when one has come.
+-- Returns the time until the next deadline; zero or less if one has passed.
 --
--- locks none   index instances_deadline   bound one row
+-- locks   none
+-- index   instances_deadline
+-- bound   one row
 select (extract(epoch from i.await_deadline - outlast.now()) * 1000000)::bigint as due_us
   from outlast.instances i
  where i.await_deadline is not null

@@ -1,12 +1,14 @@
--- Brings in instances that differ in nothing but their state, and have no correlation key.
+-- Inserts instances that differ only in their state and have no correlation key.
 --
 -- $1 states;  for all: $2 machine  $3 version  $4 step  $5 queue  $6 priority  $7 delay in µs
--- $8 moment in µs, or null  $9 partition key  $10 trace
--- locks   none   index none   bound BATCH_MAX
+-- $8 time in µs, or null  $9 partition key  $10 trace
+-- locks   none
+-- index   none
+-- bound   BATCH_MAX
 --
--- What most batches are. Nothing can be in the way of such rows, so they need none of what insert/insert.sql
--- does for the others: no order of keys, and no second record of each row in the log for the case of a
--- conflict. Ids are given in the caller's order, before anything is written. Answers one row, with all of them.
+-- Most batches use this statement. Such rows cannot conflict. So it needs no order of keys, and no
+-- second WAL record per row for the case of a conflict, as insert/insert.sql does. Ids are
+-- assigned in the caller's order before anything is written. Answers one row with all ids.
 with
 clock as materialized (
     select outlast.now() as now

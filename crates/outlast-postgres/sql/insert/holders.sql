@@ -1,7 +1,9 @@
--- Who holds correlation keys.
+-- Finds the holders of correlation keys.
 --
 -- $1 machine  $2 correlation keys
--- locks none   index instances_correlation   bound BATCH_MAX
+-- locks   none
+-- index   instances_correlation
+-- bound   BATCH_MAX
 select k.place, i.id
   from unnest($1::text[], $2::text[]) with ordinality as k (machine, correlation_key, place)
  cross join lateral (

@@ -1,14 +1,16 @@
--- Brings instances in.
+-- Inserts instances.
 --
--- $1 the worker to claim for, or null, and per row: $2 machine  $3 version  $4 step  $5 state  $6 queue
--- $7 priority  $8 delay in µs  $9 moment in µs, or null  $10 partition key  $11 correlation key
--- $12 scope as an array literal  $13 trace
+-- $1 the worker to claim for, or null, and per row: $2 machine  $3 version  $4 step  $5 state
+-- $6 queue  $7 priority  $8 delay in µs  $9 time in µs, or null  $10 partition key
+-- $11 correlation key  $12 scope as an array literal  $13 trace
 -- guard   with a worker: its lease is alive
--- locks   the worker's row, shared, so that it is not reaped before its claims are there; keys, in their order, so
---         that two batches of the same keys cannot deadlock (docs/protocol.md, defect 7)
--- index   instances_correlation, workers_pkey, queues_pkey   bound BATCH_MAX
+-- locks   the worker's row, shared, so that it is not reaped before its claims are written; keys,
+--         in their order, so that two batches of the same keys cannot deadlock (docs/protocol.md,
+--         defect 7)
+-- index   instances_correlation, workers_pkey, queues_pkey
+-- bound   BATCH_MAX
 --
--- Ids are given in the caller's order before anything is sorted. Answers in that order.
+-- Ids are assigned in the caller's order before the rows are sorted. Answers in that order.
 with
 clock as materialized (
     select outlast.now() as now
@@ -29,7 +31,7 @@ given as materialized (
               correlation_key, scope, trace)
      where $1 is null or exists (select from worker)
 ),
--- Rows that the worker may run at once: eligible, and nobody else's turn to decide about.
+-- Rows that the worker may run at once: eligible, without a partition key, and in an active queue.
 placed as materialized (
     select g.*,
            $1 is not null

@@ -1,10 +1,13 @@
--- The children of an instance, of one round or of all, in the order of their ids.
+-- Lists the children of an instance, of one round or of all, ordered by id.
 --
--- $1 parent  $2 round, or null  $3 after this id  $4 how many, and one more  $5 how many bytes their values may have
--- locks none   index instances_children, instances_pkey   bound $4, and $5 bytes of values
+-- $1 parent  $2 round, or null  $3 after this id  $4 how many, plus one
+-- $5 how many bytes their values may have
+-- locks   none
+-- index   instances_children, instances_pkey
+-- bound   $4, and $5 bytes of values
 --
--- `fits` is false for the rows beyond the bound in bytes, which come without values. The first row always fits. Values are
--- measured row by row, so that none beyond the bound is read but one.
+-- `fits` is false for rows beyond the bound in bytes, which come without values. The first row
+-- always fits. Values are measured row by row, so at most one value beyond the bound is read.
 with recursive
 page as materialized (
     select c.id, c.parent_round, c.parent_position, c.on_parent_close, c.held, c.machine, c.machine_version, c.run,

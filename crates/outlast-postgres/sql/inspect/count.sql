@@ -1,11 +1,13 @@
--- How many instances fit a filter, up to a bound. A filter that is null lets everything pass.
+-- Counts the instances that match a filter, up to a bound. A null parameter filters nothing.
 --
--- $1 machine  $2 version  $3 step  $4 statuses  $5 queue  $6 correlation key  $7 partition key  $8 parent
--- $9 inserted from, $10 until  $11 part of the error  $12 attempts from  $13 waits without a deadline
--- $14 deadline before  $15 ended from, $16 until
--- $17 of those that are stored as awaiting a signal: only the sleeping, only the others, or with null all
+-- $1 machine  $2 version  $3 step  $4 statuses  $5 queue  $6 correlation key  $7 partition key
+-- $8 parent  $9 inserted from, $10 until  $11 part of the error  $12 attempts from
+-- $13 waits without a deadline  $14 deadline before  $15 finished from, $16 until
+-- $17 of rows stored as awaiting a signal: only sleeping ones, only the others, or with null all
 -- $18 where to stop
--- locks none   index the one of a filter, if any   bound $18 rows, and the statement timeout
+-- locks   none
+-- index   the index of a filter, if any
+-- bound   $18 rows, and the statement timeout
 select count(*) as instances
   from (select
           from outlast.instances i

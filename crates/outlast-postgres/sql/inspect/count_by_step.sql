@@ -1,8 +1,12 @@
--- A slice of all instances in the order of their ids, counted by where they stand.
+-- Counts a slice of all instances, ordered by id, by machine, version, step and status.
 --
--- $1 after this id  $2 how many to look at  $3 how long past a deadline is overdue, in µs  $4 how many retries alarm
--- $5 how the error of a blocked workflow begins  $6 how that of an instance begins that commits without progress
--- locks none   index instances_pkey   bound $2
+-- $1 after this id  $2 how many to read  $3 how long past its deadline a wait is overdue, in µs
+-- $4 from how many retries an instance counts as retrying
+-- $5 the prefix of the error of a blocked workflow
+-- $6 the prefix of the error of an instance that commits without progress
+-- locks   none
+-- index   instances_pkey
+-- bound   $2
 select s.machine, s.machine_version, s.step, s.status,
        count(*) as instances,
        count(*) filter (where s.status in ('awaiting_signal', 'sleeping') and s.await_deadline is null)

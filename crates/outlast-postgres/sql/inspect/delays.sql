@@ -1,7 +1,9 @@
--- How long steps had waited since a minute, the newest first.
+-- Lists how long steps had waited for a worker, per minute, newest first.
 --
 -- $1 since  $2 how many
--- locks none   index delays_pkey   bound $2
+-- locks   none
+-- index   delays_pkey
+-- bound   $2
 select d.minute, d.queue, d.bin, d.count
   from outlast.delays d
  where d.minute >= $1

@@ -1,9 +1,11 @@
--- How an instance and all that descend from it stand, by status, as far as the bound goes.
+-- Counts an instance and its descendants by status, up to a bound.
 --
 -- $1 id  $2 how many
--- locks none   index instances_pkey, instances_children   bound $2, and one more
+-- locks   none
+-- index   instances_pkey, instances_children
+-- bound   $2, plus one
 --
--- Read as far as it is asked for: children are found where the count comes to them.
+-- The limit stops the recursion: children are read only when the count reaches them.
 with recursive
 family (id, status) as (
     select i.id,

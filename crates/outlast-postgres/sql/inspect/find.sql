@@ -1,7 +1,9 @@
--- The instance that holds a correlation key, else the latest that held it.
+-- Returns the instance that holds a correlation key, else the latest that held it.
 --
 -- $1 machine  $2 correlation key
--- locks none   index instances_correlation, instances_keys, instances_pkey   bound one row
+-- locks   none
+-- index   instances_correlation, instances_keys, instances_pkey
+-- bound   one row
 select i.id, i.machine, i.machine_version, i.step, i.state::text as state, i.status, i.revision, i.result::text as result,
        i.last_error, i.queue, i.priority, i.eligible_at, i.attempt, i.crashes, i.partition_key, i.locked_by,
        i.awaits, i.await_deadline, i.parent_id, i.parent_round, i.round, i.children_pending,

@@ -1,9 +1,11 @@
--- The runs of a workflow whose history is stored, in their order.
+-- Lists the runs of a workflow whose history is stored, in order.
 --
 -- $1 instance  $2 how many runs are kept
--- locks none   index instances_pkey, events_pkey   bound $2
+-- locks   none
+-- index   instances_pkey, events_pkey
+-- bound   $2
 --
--- Events are counted from 1 without gaps, so that the last one tells how many there are.
+-- Events are numbered from 1 without gaps, so the last number is the number of events.
 select g.run, l.seq as events, f.at as started_at, l.at as last_at, l.kind as last
   from (select greatest(i.run - $2::integer, 0) as before, i.run as upto
           from outlast.instances i

@@ -1,10 +1,14 @@
--- Events of one run of a workflow, in their order.
+-- Lists events of one run of a workflow, in order.
 --
--- $1 instance  $2 run  $3 after this one  $4 how many, and one more  $5 how many bytes their data may have
--- locks none   index events_pkey   bound $4, and $5 bytes of data
+-- $1 instance  $2 run  $3 after this event  $4 how many, plus one
+-- $5 how many bytes their data may have
+-- locks   none
+-- index   events_pkey
+-- bound   $4, and $5 bytes of data
 --
--- `fits` is false for the first row beyond the bound in bytes, which comes without its data and is the last. The first row
--- always fits. The data of a run are bounded, so that the sizes are added in one pass.
+-- `fits` is false for the first row beyond the bound in bytes. That row comes without its data and
+-- is the last. The first row always fits. The data of a run are bounded, so one pass adds up the
+-- sizes.
 select v.run, v.seq, v.at, v.kind, v.call, v.name, e.fits, case when e.fits then v.data::text else 'null' end as data
   from (select r.run, r.seq, r.at, r.kind, r.call, r.name, r.data, row_number() over growing as place,
                sum(octet_length(r.data::text)) over growing as bytes

@@ -1,18 +1,23 @@
--- A page of instances, newest first, found by reading instances in the order of their ids. A filter that is null lets
--- everything pass.
+-- Returns a page of instances, newest first, by reading instances in the order of their ids.
 --
--- $1 machine  $2 version  $3 step  $4 statuses  $5 queue  $6 correlation key  $7 partition key  $8 parent
--- $9 inserted from, $10 until  $11 part of the error  $12 attempts from  $13 waits without a deadline
--- $14 deadline before  $15 ended from, $16 until
--- $17 of those that are stored as awaiting a signal: only the sleeping, only the others, or with null all
--- $18 before this id  $19 how many, and one more  $20 how many to read
+-- A null parameter filters nothing.
+--
+-- $1 machine  $2 version  $3 step  $4 statuses  $5 queue  $6 correlation key  $7 partition key
+-- $8 parent  $9 inserted from, $10 until  $11 part of the error  $12 attempts from
+-- $13 waits without a deadline  $14 deadline before  $15 finished from, $16 until
+-- $17 of rows stored as awaiting a signal: only sleeping ones, only the others, or with null all
+-- $18 before this id  $19 how many, plus one  $20 how many to read
 -- $21 whether states, results and dropped children are read  $22 how many bytes they may have
--- locks none   index instances_pkey   bound $20 rows, and $19 of them answered; $22 bytes of values
+-- locks   none
+-- index   instances_pkey
+-- bound   $20 rows read, $19 rows answered, $22 bytes of values
 --
--- One row always, with what was read in `read_to`: when the page is not full and something is left, the last id that
--- was read. Reading stops where the page is full, so that only a page that few fit pays for all of the bound.
--- Without $21 no value is read. With it, `fits` is false for the rows beyond the bound in bytes, which come without values. The
--- first row always fits.
+-- Answers at least one row. `read_to` is the last id read, if the page is not full and rows are
+-- left. Reading stops when the page is full. So only a filter with few matches reads up to the
+-- bound.
+--
+-- Without $21 no value is read. With it, `fits` is false for rows beyond the bound in bytes, which
+-- come without values. The first row always fits.
 with recursive
 page as materialized (
     select i.id, i.machine, i.machine_version, i.step, i.state, i.status, i.revision, i.result, i.last_error, i.queue,
@@ -45,7 +50,7 @@ page as materialized (
      order by i.id desc
      limit $19
 ),
--- The last of those that were read, and with it the first that was not.
+-- The last row that was read, and with it the first that was not.
 edge as materialized (
     select r.id
       from outlast.instances r
@@ -57,7 +62,7 @@ edge as materialized (
 listed as materialized (
     select array_agg(p.id order by p.id desc) as ids from page p where $21::boolean
 ),
--- How many bytes the values of the first rows have, row by row: no value beyond the bound is read but one.
+-- The bytes of the first rows' values, row by row: at most one value beyond the bound is read.
 fitting (place, bytes) as (
     select 1, s.bytes
       from (select octet_length(i.state::text)::bigint + coalesce(octet_length(i.result::text), 0)

@@ -1,20 +1,24 @@
--- A page of instances, newest first, found by the index that one filter has of its own. A filter that is null lets
--- everything pass.
+-- Returns a page of instances, newest first, by the index of one filter.
 --
--- $1 machine  $2 version  $3 step  $4 statuses  $5 queue  $6 correlation key  $7 partition key  $8 parent
--- $9 inserted from, $10 until  $11 part of the error  $12 attempts from  $13 waits without a deadline
--- $14 deadline before  $15 ended from, $16 until
--- $17 of those that are stored as awaiting a signal: only the sleeping, only the others, or with null all
--- $18 before this id  $19 how many, and one more
--- $20 how many to find, and one more  $21 the way: parent, deadline, ended or executing
+-- A null parameter filters nothing.
+--
+-- $1 machine  $2 version  $3 step  $4 statuses  $5 queue  $6 correlation key  $7 partition key
+-- $8 parent  $9 inserted from, $10 until  $11 part of the error  $12 attempts from
+-- $13 waits without a deadline  $14 deadline before  $15 finished from, $16 until
+-- $17 of rows stored as awaiting a signal: only sleeping ones, only the others, or with null all
+-- $18 before this id  $19 how many, plus one
+-- $20 how many to find, plus one  $21 the filter to use: parent, deadline, ended or executing
 -- $22 whether states, results and dropped children are read  $23 how many bytes they may have
--- locks none   index instances_children, instances_deadline, instances_finished, instances_locked, instances_pkey
--- bound $20 rows, and $19 of them answered; $23 bytes of values
+-- locks   none
+-- index   instances_children, instances_deadline, instances_finished, instances_locked,
+--         instances_pkey
+-- bound   $20 rows found, $19 rows answered, $23 bytes of values
 --
--- One row always, with how many were found in `found`: with $20 of them there are too many to look at, and inspect/list.sql
--- is to be asked instead.
--- Without $22 no value is read. With it, `fits` is false for the rows beyond the bound in bytes, which come without values. The
--- first row always fits.
+-- Answers at least one row, with the number of rows found in `found`. If that is $20, there are
+-- too many, and the caller uses inspect/list.sql instead.
+--
+-- Without $22 no value is read. With it, `fits` is false for rows beyond the bound in bytes, which
+-- come without values. The first row always fits.
 with recursive
 found as materialized (
     (select r.id from outlast.instances r where $21 = 'parent' and r.parent_id = $8 limit $20)
@@ -28,7 +32,7 @@ found as materialized (
         and r.finished_at < coalesce($16::timestamptz, 'infinity')
       limit $20)
     union all
-    -- Compared, not asked whether it is there: that leaves no other index to find it by. Ids of workers begin at 1.
+    -- A comparison, not `is not null`, so that no other index fits. Worker ids begin at 1.
     (select r.id from outlast.instances r where $21 = 'executing' and r.locked_by > 0 limit $20)
 ),
 page as materialized (
@@ -71,7 +75,7 @@ page as materialized (
 listed as materialized (
     select array_agg(p.id order by p.id desc) as ids from page p where $22::boolean
 ),
--- How many bytes the values of the first rows have, row by row: no value beyond the bound is read but one.
+-- The bytes of the first rows' values, row by row: at most one value beyond the bound is read.
 fitting (place, bytes) as (
     select 1, s.bytes
       from (select octet_length(i.state::text)::bigint + coalesce(octet_length(i.result::text), 0)

@@ -1,2 +1,2 @@
--- The store's present moment.
+-- Returns the store's current time.
 select outlast.now() as now

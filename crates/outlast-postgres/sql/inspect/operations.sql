@@ -1,7 +1,9 @@
--- What operators did, newest first: to one instance, or to anything.
+-- Lists operators' actions, newest first: on one instance, or on all.
 --
 -- $1 instance, or null  $2 how many
--- locks none   index operations_instance, operations_pkey   bound $2
+-- locks   none
+-- index   operations_instance, operations_pkey
+-- bound   $2
 select o.id, o.verb, o.instance_id, o.cause_id, o.queue, o.operator, o.reason, o.status_before, o.at
   from outlast.operations o
  where $1::bigint is null or o.instance_id = $1

@@ -1,11 +1,14 @@
--- Every queue that has runnable or executing instances or is paused, with depths counted up to a bound.
+-- Lists queues that have runnable or executing instances or are paused, with bounded counts.
 --
 -- $1 where to stop counting
--- locks none   index instances_pick, instances_locked, instances_line   bound $1 rows per queue and count, and the statement timeout
+-- locks   none
+-- index   instances_pick, instances_locked, instances_line
+-- bound   $1 rows per queue and count, and the statement timeout
 with recursive
 clock as materialized (
     select outlast.now() as now
 ),
+-- The queues with runnable rows, by one index probe each.
 waiting (name) as (
     (select i.queue from outlast.instances i
       where i.status = 'runnable' and not i.blocked

@@ -1,7 +1,9 @@
--- How the children of an instance stand, by round and status, the newest rounds first as far as the bound goes.
+-- Counts the children of an instance by round and status, newest rounds first, up to a bound.
 --
 -- $1 parent  $2 how many children
--- locks none   index instances_children   bound $2
+-- locks   none
+-- index   instances_children
+-- bound   $2
 select c.parent_round, c.status, count(*) as children
   from (select i.parent_round,
                case when i.status = 'awaiting_signal' and coalesce(cardinality(i.awaits), 0) = 0 then 'sleeping'

@@ -1,7 +1,9 @@
--- What was run since a minute, the newest first.
+-- Lists the counts of runs per minute, newest first.
 --
 -- $1 since  $2 how many
--- locks none   index runs_pkey   bound $2
+-- locks   none
+-- index   runs_pkey
+-- bound   $2
 select r.minute, r.machine, r.machine_version, r.step, r.outcome, r.next_step, r.count, r.micros
   from outlast.runs r
  where r.minute >= $1

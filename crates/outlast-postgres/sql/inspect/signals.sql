@@ -1,10 +1,13 @@
--- The signals of an instance with the tombstones, oldest first.
+-- Lists the signals of an instance, including tombstones, oldest first.
 --
--- $1 instance  $2 after this id  $3 how many, and one more  $4 how many bytes the payloads may have
--- locks none   index signals_inbox, signals_dedup   bound $3, and $4 bytes of payloads
+-- $1 instance  $2 after this id  $3 how many, plus one  $4 how many bytes the payloads may have
+-- locks   none
+-- index   signals_inbox, signals_dedup
+-- bound   $3, and $4 bytes of payloads
 --
--- `fits` is false for the rows beyond the bound in bytes, which come without a payload. The first row always fits. Payloads
--- are measured row by row, by the place of the row in the table, so that none beyond the bound is read but one.
+-- `fits` is false for rows beyond the bound in bytes, which come without a payload. The first row
+-- always fits. Payloads are measured row by row and found by `ctid`, so at most one payload beyond
+-- the bound is read.
 with recursive
 page as materialized (
     select s.ctid as place, s.id, s.target_id, s.name, s.payload, s.dedup_key, s.inserted_at, s.consumed_at

@@ -1,4 +1,4 @@
--- Every registered worker.
+-- Lists the registered workers.
 --
 -- $1 how many
 select w.id, w.name, w.host, w.version, w.queues, w.machines::text as machines,

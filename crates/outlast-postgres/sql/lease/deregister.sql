@@ -1,7 +1,9 @@
--- Ends a lease: the worker is removed when it holds no claims, and counts as expired otherwise.
+-- Removes a worker without claims, and expires the lease of a worker with claims.
 --
 -- $1 worker
--- locks the worker's row   index workers_pkey, instances_locked   bound one row
+-- locks   the worker's row
+-- index   workers_pkey, instances_locked
+-- bound   one row
 with
 held as materialized (
     select exists (select from outlast.instances i where i.status = 'executing' and i.locked_by = $1) as any_claim

@@ -1,10 +1,11 @@
--- Keeps a worker from being reaped while it claims, and says whether its lease is alive.
+-- Keeps a worker from being reaped while it claims, and returns whether its lease is alive.
 --
 -- $1 worker
--- locks the worker's row, shared: heartbeats go on, the reaper's lock does not   index workers_pkey
+-- locks   the worker's row, shared: heartbeats do not wait for it, and the reaper skips it
+-- index   workers_pkey
 --
--- Locked whether the lease is alive or not: it may be renewed before claim/claim.sql, which decides by what it
--- finds then, and what it takes must not be reaped either.
+-- The row is locked even if the lease has expired. It may be renewed before claim/claim.sql, which
+-- checks it again, and the rows claimed then must not be reaped either.
 select w.lease_expires_at > outlast.now() as is_alive
   from outlast.workers w
  where w.id = $1

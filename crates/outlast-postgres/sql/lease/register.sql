@@ -1,4 +1,4 @@
--- Registers a worker, whose lease runs from now.
+-- Registers a worker with a lease from now.
 --
 -- $1 name  $2 host  $3 version  $4 queues  $5 lease in µs  $6 machines (JSON)
 insert into outlast.workers (name, host, version, queues, machines, started_at, heartbeat_at, lease_expires_at)

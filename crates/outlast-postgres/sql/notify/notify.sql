@@ -1,5 +1,6 @@
--- Tells everybody who listens on a channel, when the transaction commits.
+-- Notifies all listeners of a channel when the transaction commits.
 --
 -- $1 channel  $2 message
--- locks   the server's queue of notifications, for the commit alone   bound one message
+-- locks   the server's notification queue, during the commit only
+-- bound   one message
 select pg_notify($1, $2)

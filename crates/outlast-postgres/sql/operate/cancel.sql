@@ -1,12 +1,14 @@
--- Asks instances to end.
+-- Requests the cancel of instances.
 --
 -- $1 ids  $2 revisions  $3 reason
--- guard the fence, read under the lock   locks own rows, held since operate/lock.sql
--- index instances_pkey   bound BATCH_MAX
+-- guard   the fence, read under the lock
+-- locks   own rows, held since operate/lock.sql
+-- index   instances_pkey
+-- bound   BATCH_MAX
 --
--- One that waits is woken, one that is to start later starts now; of one that executes nothing else changes, and its
--- outcome meets the cancel: it is written after this, or was written before and is what the lock has found. The
--- revision stays.
+-- A waiting instance is woken, and a delayed one starts now. An executing row changes in nothing
+-- else. Its outcome is written after this statement and sees the cancel. Or it was written before,
+-- and the lock has found the new row. The revision stays.
 update outlast.instances i
    set cancel_requested_at = outlast.now(),
        cancel_reason = $3,

@@ -1,11 +1,13 @@
--- Removes ended instances with their signals, operations and histories, unless their parent may still read them, or their
--- children are still to be told of their end.
+-- Deletes finished instances with their signals, operations and histories.
+--
+-- Skips an instance that its parent may still read, or whose children a cascade must still handle.
 --
 -- $1 ids
--- guard   ended; the parent does not live; no cascade is left   locks own rows by id
--- bound   BATCH_MAX, and all the events of each
--- index   instances_pkey, signals_inbox, signals_dedup, signals_pkey, operations_instance, cascades_parent,
---         events_pkey
+-- guard   finished; the parent is not live; no cascade is left
+-- locks   own rows by id
+-- index   instances_pkey, signals_inbox, signals_dedup, signals_pkey, operations_instance,
+--         cascades_parent, events_pkey
+-- bound   BATCH_MAX, and all events of each
 with
 given as materialized (
     select i.id, i.status, i.run > 1 or i.events > 0 as has_history, p.id as parent_id,
@@ -18,6 +20,7 @@ doomed as materialized (
     select g.id, g.has_history from given g
      where g.parent_id is null and g.status in ('done', 'failed', 'cancelled') and not g.is_cascading
 ),
+-- Tombstones too. Each branch can use one index only.
 left_over as materialized (
     select s.id
       from doomed d

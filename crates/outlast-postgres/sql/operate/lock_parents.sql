@@ -1,9 +1,12 @@
--- Locks the parents of instances that are to start again, in the order of their ids.
+-- Locks the parents of instances that are retried, by id.
 --
 -- $1 ids, locked since operate/lock.sql
--- locks parents by id   index instances_pkey   bound BATCH_MAX
+-- locks   parents by id
+-- index   instances_pkey
+-- bound   BATCH_MAX
 --
--- Before the instances are written: a parent that is released meanwhile has not waited for them.
+-- Sent before the instances are written: a parent that wakes in the meantime did not wait for
+-- them.
 select p.id
   from (select distinct o.parent_id
           from (select i.parent_id

@@ -1,7 +1,9 @@
--- Stops a queue from giving out work, and records it when that changed anything.
+-- Pauses a queue, and records it if the queue was active.
 --
 -- $1 queue  $2 operator  $3 reason
--- locks the queue's row   index queues_pkey   bound one row
+-- locks   the queue's row
+-- index   queues_pkey
+-- bound   one row
 with
 paused as (
     insert into outlast.queues (name, paused_at) values ($1, outlast.now())

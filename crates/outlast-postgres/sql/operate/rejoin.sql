@@ -1,12 +1,13 @@
--- Counts retried children for their parents again, where the parent still waits for their round.
+-- Counts retried children for their parents again, if the parent still waits for their round.
 --
 -- $1 ids  $2 revisions of the children
--- guard   the children's fence; the parent waits, and for this very round (I6). A workflow does not: it was woken by the
---         bad end, or has not waited for this child
--- locks   parents, held since operate/lock_parents.sql   index instances_pkey, instances_children
+-- guard   the children's fence; the parent waits, and for this round (I6). A workflow never does:
+--         the failure has woken it, or it did not wait for this child
+-- locks   parents, held since operate/lock_parents.sql
+-- index   instances_pkey, instances_children
 -- bound   BATCH_MAX; CHILDREN_MAX for a parent whose first failure is retried
 --
--- A sibling that fails at this moment waits for the parent to be counted, and is not seen here.
+-- A sibling that fails at the same time waits for the parent's lock and is not visible here.
 with
 retried as materialized (
     select o.parent_id, o.parent_round, count(*)::integer as children
@@ -19,7 +20,7 @@ retried as materialized (
 )
 update outlast.instances p
    set children_pending = p.children_pending + r.children,
-       -- Failures from before there was a count of them are not in it.
+       -- Older versions did not count failures, so the count may be too low.
        children_failed = greatest(p.children_failed - r.children, 0),
        first_failure = case when p.first_failure = any ($1) then
                            (select c.id

@@ -1,7 +1,9 @@
--- Lets a queue give out work again, and records it when that changed anything.
+-- Resumes a queue, and records it if the queue was paused.
 --
 -- $1 queue  $2 operator  $3 reason
--- locks the queue's row   index queues_pkey   bound one row
+-- locks   the queue's row
+-- index   queues_pkey
+-- bound   one row
 with
 resumed as (
     delete from outlast.queues q where q.name = $1 returning q.name

@@ -1,9 +1,13 @@
--- Starts failed or cancelled instances again. A key that was released stays released (docs/protocol.md, defect 4); a cancel that was
--- asked for is forgotten.
+-- Restarts failed or cancelled instances.
+--
+-- A released key stays released (docs/protocol.md, defect 4). An earlier cancel request is
+-- cleared.
 --
 -- $1 ids  $2 revisions
--- guard the fence, read under the lock   locks own rows, held since operate/lock.sql
--- index instances_pkey   bound BATCH_MAX
+-- guard   the fence, read under the lock
+-- locks   own rows, held since operate/lock.sql
+-- index   instances_pkey
+-- bound   BATCH_MAX
 update outlast.instances i
    set status = 'runnable',
        revision = i.revision + 1,

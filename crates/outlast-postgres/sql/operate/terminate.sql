@@ -1,8 +1,10 @@
--- Ends instances as cancelled, whatever they do.
+-- Ends instances as cancelled, in any status.
 --
 -- $1 ids  $2 revisions  $3 error
--- guard the fence, read under the lock   locks own rows, held since operate/lock.sql
--- index instances_pkey   bound BATCH_MAX
+-- guard   the fence, read under the lock
+-- locks   own rows, held since operate/lock.sql
+-- index   instances_pkey
+-- bound   BATCH_MAX
 update outlast.instances i
    set status = 'cancelled',
        revision = i.revision + 1,

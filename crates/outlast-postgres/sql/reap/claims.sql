@@ -1,7 +1,9 @@
 -- Locks the claims of dead workers.
 --
 -- $1 workers, locked by reap/workers.sql  $2 how many
--- locks own rows, skipping those that are just being committed   index instances_locked   bound $2
+-- locks   own rows, skipping rows whose commit is in progress
+-- index   instances_locked
+-- bound   $2
 select i.id, i.revision, i.crashes, i.crashes_counted, i.locked_by, i.step, i.round, i.held
   from outlast.instances i
  where i.status = 'executing' and i.locked_by = any ($1)

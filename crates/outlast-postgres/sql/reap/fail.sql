@@ -1,7 +1,10 @@
--- Fails instances whose step took its worker down too often.
+-- Fails instances whose step has crashed its worker too often.
 --
 -- $1 ids  $2 revisions  $3 errors  $4 crashes that count
--- guard the fence   locks own rows, held since reap/claims.sql   index instances_pkey   bound the batch
+-- guard   the fence
+-- locks   own rows, held since reap/claims.sql
+-- index   instances_pkey
+-- bound   the batch
 update outlast.instances i
    set status = 'failed',
        revision = i.revision + 1,

@@ -1,7 +1,10 @@
--- Returns claims of dead workers to their queues, where they were.
+-- Returns claims of dead workers to their queues, at their old place.
 --
 -- $1 ids  $2 revisions  $3 crashes that count
--- guard the fence   locks own rows, held since reap/claims.sql   index instances_pkey   bound the batch
+-- guard   the fence
+-- locks   own rows, held since reap/claims.sql
+-- index   instances_pkey
+-- bound   the batch
 update outlast.instances i
    set status = 'runnable',
        revision = i.revision + 1,

@@ -1,7 +1,9 @@
--- Frees instances set aside behind a partition key although nobody runs or stands in line before them.
+-- Unblocks instances behind a partition key that has no executing row and no unblocked row.
 --
 -- $1 ids
--- locks own rows   index instances_pkey, instances_partition, instances_line   bound the page
+-- locks   own rows
+-- index   instances_pkey, instances_partition, instances_line
+-- bound   the page
 update outlast.instances i
    set blocked = false
  where i.id = any ($1)

@@ -1,12 +1,17 @@
--- Mends parents whose count of children does not fit, and wakes those whose join is decided, and workflows that wait for a
--- part of which nobody lives.
+-- Repairs the child counts of parents, and wakes parents whose join is decided.
+--
+-- Also wakes workflows that wait for a join set without a live child.
 --
 -- $1 ids, locked by deliver/lock.sql
--- locks own rows, held   index instances_pkey, instances_children   bound the page, and for each of it the children of the
---       rounds that it waits for, as often as there are parts
+-- locks   own rows, held
+-- index   instances_pkey, instances_children
+-- bound   the page, and for each row the children of the rounds that it waits for, once per join
+--         set
 --
--- Failures are counted since there is a count of them: for fan-outs that know how many children they started.
+-- Older versions did not count failures. So they are checked only for fan-outs that recorded how
+-- many children they started.
 with
+-- Machines whose counts are wrong, or whose join is decided although they still wait.
 counted as materialized (
     select p.id, c.pending, c.failed, c.first_failure, p.children_failed,
            outlast.joined(p.join_needs, p.join_fails_fast, p.children_started, c.pending, c.failed) as joined
@@ -24,7 +29,8 @@ counted as materialized (
             or p.children_failed <> c.failed and p.children_started > 0
             or outlast.joined(p.join_needs, p.join_fails_fast, p.children_started, c.pending, c.failed) is not null)
 ),
--- What a workflow waits for is not in its spans alone, so that its counts are left as they are: it looks itself.
+-- A workflow also waits for children outside these ranges. So its counts stay as they are: once
+-- woken, it looks for itself.
 alone as materialized (
     select p.id
       from outlast.instances p
@@ -72,6 +78,7 @@ mended as (
     returning p.id, p.queue, p.round, p.join_rest, p.joined, p.status = 'runnable' as released,
               p.status = 'runnable' and p.children_pending > 0 and p.join_rest is not null as cascades
 ),
+-- Cascades to the children that the join was decided without.
 told as (
     insert into outlast.cascades
            (parent_id, from_round, upto_round, at_round, action, deep, operator, reason, created_at)

@@ -1,7 +1,9 @@
--- The ids of one page, and which of them join or wait for a place in a window.
+-- Lists the ids of one page, and whether each row joins or waits for a slot in a window.
 --
 -- $1 after this id  $2 how many
--- locks none   index instances_pkey   bound $2
+-- locks   none
+-- index   instances_pkey
+-- bound   $2
 select i.id, i.status = 'awaiting_children' as joins, i.held is true as is_held
   from outlast.instances i
  where i.id > $1

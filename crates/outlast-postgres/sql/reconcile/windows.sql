@@ -1,10 +1,12 @@
--- Lets the first of a round into its window when nobody runs there.
+-- Admits the first waiting child of a round into its window if no child runs there.
 --
--- $1 ids of instances that wait for a place
--- locks those who get one   index instances_pkey, instances_window   bound the page
+-- $1 ids of instances that wait for a slot
+-- locks   the admitted rows
+-- index   instances_pkey, instances_window
+-- bound   the page
 --
--- Who ends passes the place on in the same transaction, so that at no moment a round with somebody waiting has nobody
--- running.
+-- A finished child passes its slot on in the same transaction (commit/admit.sql). So a round with
+-- waiting children always has a running one.
 with
 rounds as materialized (
     select distinct o.parent_id, o.parent_round

@@ -1,7 +1,9 @@
--- Removes the oldest counts of what was run.
+-- Removes the oldest counts of runs.
 --
--- $1 how long they are kept in µs  $2 how many
--- locks own rows by minute, skipping locked ones   index runs_pkey   bound $2
+-- $1 retention in µs  $2 how many
+-- locks   own rows by minute, skipping locked ones
+-- index   runs_pkey
+-- bound   $2
 delete from outlast.runs r
  where r.ctid = any (array(
                 select o.ctid

@@ -1,8 +1,11 @@
--- Starts one instance inside the caller's own transaction. Answers its id, or who holds its correlation key.
+-- Starts one instance in the caller's transaction. Answers its id, or the holder of its key.
 --
--- $1 machine  $2 version  $3 step  $4 state  $5 queue  $6 priority  $7 delay in µs  $8 moment in µs, or null
--- $9 partition key  $10 correlation key  $11 scope as an array literal  $12 trace
--- locks   the key, until the caller's transaction ends   index instances_correlation   bound one row
+-- $1 machine  $2 version  $3 step  $4 state  $5 queue  $6 priority  $7 delay in µs
+-- $8 time in µs, or null  $9 partition key  $10 correlation key  $11 scope as an array literal
+-- $12 trace
+-- locks   the key, until the caller's transaction ends
+-- index   instances_correlation
+-- bound   one row
 select id, holder
   from outlast.insert_one($1::text, $2::integer, $3::text, $4::text::json, $5::text, $6::smallint,
                           $7::bigint, $8::bigint, $9::text, $10::text, $11::text::text[], $12::text)

@@ -1,23 +1,23 @@
-//! What is found good, and what is not: facts in, findings out.
+//! Judging the doctor's facts: facts in, findings out, without I/O.
 
 use super::apart;
 use outlast_core::{Finding, Timestamp, size, span};
 use std::time::{Duration, SystemTime};
 
-/// A transaction of our own takes milliseconds, and one of a user seconds.
+/// The store's transactions take milliseconds, and those of its users seconds.
 const OPEN_MAX: Duration = Duration::from_secs(300);
-/// After this the table has grown for as long as nothing was removed from it.
+/// After this time the table has grown noticeably, because vacuum could remove nothing.
 const OPEN_SERIOUS: Duration = Duration::from_secs(3_600);
-/// Whoever sits idle in a transaction also holds its locks.
+/// A session that is idle in a transaction also holds its locks.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// Clocks within this are as good as the same: nothing is decided by the other's.
+/// A smaller difference between two clocks does no harm: no decision mixes them.
 const CLOCKS_MAX: Duration = Duration::from_secs(2);
-/// At two thousand million transactions the server stops to protect what is stored.
+/// At two billion transactions the server stops, to protect the stored data.
 const TRANSACTIONS_MAX: i64 = 500_000_000;
 const TRANSACTIONS_SERIOUS: i64 = 1_500_000_000;
-/// Below this the table is small whatever part of it is dead.
+/// A table with fewer dead rows is small, whatever their share.
 const DEAD_MIN: i64 = 10_000;
-/// The indexes of an instance take some hundred bytes.
+/// The indexes of an instance take a few hundred bytes.
 const INDEX_BYTES_PER_INSTANCE_MAX: u64 = 4_096;
 const INDEX_BYTES_MIN: u64 = 64 * 1024 * 1024;
 
@@ -34,7 +34,7 @@ pub(super) struct Server {
     pub(super) autovacuum: bool,
     pub(super) connections: i64,
     pub(super) connections_max: i64,
-    /// Since the oldest row that was not frozen.
+    /// The age of the oldest row that is not frozen.
     pub(super) transactions: i64,
     pub(super) clock: Timestamp,
 }
@@ -153,12 +153,12 @@ impl Server {
     }
 }
 
-/// Somebody who keeps a transaction or a snapshot open.
+/// A session, prepared transaction or slot that keeps a transaction or a snapshot open.
 pub(super) struct Holder {
-    /// A session, a prepared transaction or a replication slot.
+    /// The kind: a session, a prepared transaction or a replication slot.
     pub(super) kind: String,
     pub(super) name: String,
-    /// For how long; a slot does not say.
+    /// How long it has been open. A slot has no such time.
     pub(super) open: Option<Duration>,
     pub(super) is_idle: bool,
     pub(super) keeps_rows: bool,
@@ -168,7 +168,7 @@ pub(super) fn holders(holders: &[Holder]) -> [Finding; 2] {
     [old_snapshots(holders), idle_transactions(holders)]
 }
 
-/// A slot is only among the holders when it is far behind.
+/// Judges the oldest snapshots. A slot is among the holders only if it is far behind.
 fn old_snapshots(holders: &[Holder]) -> Finding {
     const CHECK: &str = "old_snapshots";
     let is_old =
@@ -227,7 +227,7 @@ fn others(all: usize) -> String {
     }
 }
 
-/// How much of the table is of use.
+/// How much of the table is in use.
 pub(super) struct Space {
     pub(super) live: i64,
     pub(super) dead: i64,
@@ -282,7 +282,7 @@ impl Space {
     }
 }
 
-/// The server's clock, asked for between two moments of ours.
+/// Judges the server's clock, which was read between two local times.
 pub(super) fn clocks(from: SystemTime, to: SystemTime, clock: Timestamp) -> Finding {
     const CHECK: &str = "clocks";
     let apart = apart(from, to, clock);

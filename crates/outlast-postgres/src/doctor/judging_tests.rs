@@ -1,4 +1,4 @@
-//! Good and bad facts, and what is found.
+//! Good and bad facts, and the findings about them.
 
 use super::*;
 use outlast_core::Severity::{self, Fine, Serious, Warning};
@@ -35,7 +35,7 @@ fn a_good_server_is_fine_in_everything() {
     }
 }
 
-/// A check, how to spoil what it looks at, and what it finds then.
+/// The name of a check, a change that makes it fail, and the expected severity.
 type Case = (&'static str, fn(&mut Server), Severity);
 
 #[test]

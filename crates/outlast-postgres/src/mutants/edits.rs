@@ -1,16 +1,18 @@
-//! The statements' defects of docs/protocol.md, each as a change to the text as it is: for `scripts/mutants.sh`, and
-//! for the interleavings, which show in every run that they catch them.
+//! The defects of docs/protocol.md, each as a change to the text of a statement.
+//!
+//! `scripts/mutants.sh` uses them, and the interleaving tests prove in every run that they catch
+//! them.
 
-/// The mutant, the statement, what its text says, and what it says with the defect.
+/// The mutant, the statement, a text of it, and the defective text.
 #[rustfmt::skip]
 pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
-    // Defect 1: a statement whose types do not fit; children without their version.
+    // Defect 1: parameters with the wrong types; children without their version.
     ("statement-does-not-run", "reap/fail",
         "attempt = i.attempt + 1", "attempt = case when true then c.error end"),
     ("children-without-version", "commit/spawn", "g.machine, g.machine_version,", "g.machine, 1,"),
     ("children-without-version", "commit/spawn_alike", "$7, $8::integer,", "$7, least($8::integer, 1),"),
 
-    // Defect 2: who parks and who wakes must lock before they look.
+    // Defect 2: a park and a wake must lock before they look.
     ("park-does-not-lock", "commit/lock", "for no key update of i", ""),
     ("park-locks-where-it-looks", "commit/lock", "for no key update of i", ""),
     ("park-locks-where-it-looks", "commit/park", "offset 0) f\n", "offset 0) f for no key update of i\n"),
@@ -35,7 +37,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
         "on i.id = any (array[c.id])", "on i.id = any (array[c.id]) and i.status = 'executing'"),
     ("lost-claim-is-handed-out", "claim/held", "and i.revision = c.revision and i.status = 'executing'", ""),
 
-    // Defect 4: a key that was released comes back, and may collide; keys of another machine.
+    // Defect 4: a released key comes back and may collide; keys of another machine.
     ("key-comes-back", "reap/return", "then i.correlation_guard end", "then i.correlation_key end"),
     ("key-comes-back", "operate/retry", "then i.correlation_guard end", "then i.correlation_key end"),
     ("key-of-another-machine", "insert/holders", "i.machine = k.machine and ", ""),
@@ -43,7 +45,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     // Defect 5: `update … from` takes one row per parent.
     ("siblings-count-once", "commit/join", "count(*)::integer as children", "1 as children"),
 
-    // Defect 6: what becomes of children.
+    // Defect 6: children that are removed, not counted or counted in the wrong round.
     ("live-child-is-deleted", "operate/delete",
         "g.parent_id is null and g.status in ('done', 'failed', 'cancelled') and not g.is_cascading", "true"),
     ("child-is-deleted-before-the-join", "operate/delete", "g.parent_id is null and ", ""),
@@ -55,7 +57,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("retried-child-is-not-counted", "operate/rejoin", "+ r.children", "+ 0"),
     ("reconciler-mends-no-join", "reconcile/joins", "and p.status = 'awaiting_children'", "and false"),
 
-    // Defect 7: locks in the order of the caller, and maintenance that waits.
+    // Defect 7: locks in the caller's order, and maintenance that waits for locks.
     ("rows-in-the-order-given", "commit/lock", "order by c.id", ""),
     ("parents-in-the-order-given", "commit/join", "as c (id, revision)", "with ordinality as c (id, revision, place)"),
     ("parents-in-the-order-given", "commit/join", "(select i.id, i.parent_id", "(select c.place, i.id, i.parent_id"),
@@ -71,7 +73,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("parent-by-foreign-key", "migration 1", "parent_id         bigint,",
         "parent_id         bigint references outlast.instances on delete set null,"),
 
-    // Defect 8: one of a partition key at a time, in order.
+    // Defect 8: one running instance per partition key, in order.
     ("two-of-a-key", "migration 1", "create unique index instances_partition", "create index instances_partition"),
     ("two-of-a-key", "claim/claim",
         "where i.status = 'executing' and i.partition_key = k.partition_key\n                       offset 0)",
@@ -81,35 +83,36 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("hand-over-does-not-wait", "commit/let_through", "(select h.id from heads h)",
         "(select n.id from outlast.instances n where n.id = any (array(select h.id from heads h)) for no key update skip locked)"),
 
-    // Defect 9: a consumed dedup key is free again.
+    // Defect 9: a consumed dedup key can be used again.
     ("consumed-dedup-key-is-free", "commit/consume", "and r.dedup_key is not null", "and false"),
     ("consumed-dedup-key-is-free", "commit/consume", "and r.dedup_key is null", ""),
     ("consumed-dedup-key-is-free", "commit/clear", "and l.dedup_key is not null", "and false"),
     ("consumed-dedup-key-is-free", "commit/clear", "and l.dedup_key is null", ""),
 
-    // Defect 10: whoever has ended takes signals.
+    // Defect 10: a finished instance takes signals.
     ("signal-to-the-ended", "deliver/deliver", "i.finished_at is not null as ended", "false as ended"),
 
-    // Defect 11: what the step was handed wakes it again; a highest-id mark misses what came out of order.
+    // Defect 11: received signals wake the step again; a highest-id mark misses late commits.
     ("wakes-on-what-it-was-handed", "commit/park", "and s.id not in (select unnest(f.received))", ""),
     ("highest-id-mark", "commit/park", "and s.id not in (select unnest(f.received))",
         "and s.id > coalesce((select max(r) from unnest(f.received) r), 0)"),
 
-    // Defect 13: a delivery beside which a dead lease is renewed.
+    // Defect 13: an expired lease is renewed during a delivery.
     ("delivery-for-a-dead-lease-locks-nothing", "deliver/lock",
         "where w.id = $2::bigint", "where w.id = $2::bigint and w.lease_expires_at > outlast.now()"),
 
     // Defect 14: a step that kills its worker runs for ever.
     ("crashes-are-not-counted", "reap/return", "crashes = i.crashes + 1", "crashes = i.crashes"),
 
-    // Defect 15: a worker claims what it does not have.
+    // Defect 15: a worker claims machines that it does not have.
     ("claims-any-machine", "claim/claim", "and i.machine || '/' || i.machine_version = any ($3)", ""),
 
     // Defect 16: a clock that stands still while a transaction waits.
     ("clock-of-the-transaction", "migration 10", "select statement_timestamp()", "select transaction_timestamp()"),
 
-    // Families: failures are counted once per batch; a place is not waited for; a cancel, an end or a join that nobody
-    // hears of; a cascade that stops half-way; a retry of somebody who is still asked to end.
+    // Families: failures counted once per batch; no wait for a locked row of a window; a lost
+    // cancel, finished child or join; a cascade that stops half-way; a retried instance that stays
+    // cancelled.
     ("failures-count-once", "commit/join", "count(*) filter (where e.is_bad)::integer as failed",
         "least(count(*) filter (where e.is_bad), 1)::integer as failed"),
     ("place-is-not-waited-for", "commit/admit", "for no key update) n", "for no key update skip locked) n"),
@@ -125,8 +128,9 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("cascade-forgets-the-rest", "cascade/move", "set at_round = $2,", "set at_round = $2::integer * 0,"),
     ("retry-keeps-the-cancel", "operate/retry", "cancel_requested_at = null,", ""),
 
-    // Workflows: a history that says what did not happen; a park and an end that do not see each other; ends of several
-    // rounds, or of one that nobody waits for; a cancel that a park does not meet; a history without its instance.
+    // Workflows: events of a lost claim; a park and a finishing child that miss each other;
+    // children of several rounds, or of a round that is not awaited; a park that ignores a cancel;
+    // a history without its instance.
     ("events-without-fence", "commit/append", "and i.revision = o.revision and i.status = 'executing'", ""),
     ("park-overlooks-ended-children", "commit/flow",
         "select n.id, n.status, n.finished_at", "select n.id, 'runnable' as status, null::timestamptz as finished_at"),
@@ -139,9 +143,8 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("parts-are-counted-together", "commit/join", "where t.part = c.part", ""),
     ("flow-ignores-a-cancel", "commit/flow",
         "not i.cancel_answered and not g.answers as is_cancelled", "false as is_cancelled"),
-    // Of all that a workflow needs: a signal that stays awaited; one thing that wakes for all; a
-    // look at the inbox in the statement that may have waited for it; a need that outlives its
-    // park.
+    // Parks that need all: a signal that stays awaited; one event that wakes for all; a look at
+    // the inbox by the statement that may have waited; a need that outlives its park.
     ("signal-is-not-taken-off", "deliver/deliver", "awaits = w.awaits,", "awaits = i.awaits,"),
     ("ends-complete-a-group", "commit/join",
         "j.joined = 'all' and p.needs_all_revision = p.revision", "j.joined = 'all' and false"),

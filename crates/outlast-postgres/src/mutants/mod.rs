@@ -1,4 +1,4 @@
-//! Known defects that can be put back: only in builds for `scripts/mutants.sh`.
+//! Known defects that can be put back. Only in builds for `scripts/mutants.sh`.
 
 mod edits;
 
@@ -11,14 +11,16 @@ use outlast_core::{Inserted, Inserts, NewInstance};
 use std::fmt::Write;
 use tokio_postgres::types::{ToSql, Type};
 
-/// A migration with the defect that is on, if it is one of the schema.
+/// Returns a migration with the active defect, if the defect is one of this migration.
 pub(crate) fn defective_migration(version: usize, text: &'static str) -> &'static str {
     let name = format!("migration {version}");
     outlast_core::mutant::reached(EDITS, &name);
     outlast_core::mutant::edited(EDITS, &name, text)
 }
 
-/// Defect 18: rows that are alike, with parameters of its own for each. The protocol counts them in 16 bits.
+/// Defect 18: inserts many alike rows with separate parameters for each.
+///
+/// The protocol counts parameters in 16 bits.
 pub(crate) async fn insert_as_values(
     session: &Session,
     rows: &[NewInstance],

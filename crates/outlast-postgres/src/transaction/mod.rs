@@ -1,7 +1,8 @@
-//! Starting and signalling instances inside your own transaction: together with your rows, or not at all.
+//! Starts and signals instances inside your own transaction, together with your own rows.
 //!
-//! There is a module for each driver, behind a feature of its name: `sqlx_0_8`, `sqlx_0_9` and
-//! `tokio_postgres`. Each has the verbs `insert` and `signal`, which answer what the store's verbs answer.
+//! Each driver has a module behind a feature of its name: `sqlx_0_8`, `sqlx_0_9` and
+//! `tokio_postgres`. Each module has the verbs `insert` and `signal`. They answer as the store's
+//! verbs do.
 //!
 #![cfg_attr(
     feature = "tokio-postgres",
@@ -22,34 +23,36 @@ tx.commit().await?;
 ```"
 )]
 //!
-//! The second argument says in which [`Schema`] the instances are: a store says it, and a program that has
-//! none (a web node that only takes orders) names it, which needs no connection and no second pool.
+//! The second argument is the [`Schema`] of the instances. A store can stand for it. A program
+//! without a store, such as a web node that only takes orders, names it. That needs no connection
+//! and no second pool.
 //!
 //! # What to know
 //!
-//! - **Nothing happens before you commit**, and nothing has happened when you roll back. A worker sees the
-//!   instance, or the signal, with your commit.
-//! - **No hint is sent.** A notification inside your transaction would put your commit in line behind
-//!   everybody else's; so workers find the instance at their next poll. Who wants it sooner tells them after
-//!   the commit, as the engine's `Client::wake` does.
-//! - **Your transaction holds locks until it ends**: `insert` the correlation key, `signal` the instance. A
-//!   step of that instance cannot be committed meanwhile, so keep the transaction short, and let these be
-//!   its last statements where you can. Several signals in one transaction are best sent in the order of
-//!   their instances' ids, the order in which everybody else takes locks; else the server may find a
-//!   deadlock.
-//! - **An error ends your transaction**, as any error of PostgreSQL does: roll it back. One of kind
-//!   [`Transient`](outlast_core::ErrorKind::Transient) is worth another try of the whole transaction; in
-//!   isolation levels above *read committed* that includes failures to serialise, which are usual there.
-//!   What is [`Invalid`](outlast_core::ErrorKind::Invalid) is refused before anything is sent.
-//! - **Time is the server's.** A store's own [`clock`](crate::Options::clock) is not asked.
-//! - **Behind a pooler** in transaction mode nothing is special: a verb is one statement.
+//! - **Nothing happens before you commit**, and a rollback undoes everything. Workers see the
+//!   instance or the signal after your commit.
+//! - **No hint is sent.** A notification would make your commit wait for all other notifying
+//!   commits. So workers find the instance at their next poll. To wake them sooner, notify them
+//!   after the commit, as the engine's `Client::wake` does.
+//! - **Your transaction holds locks until it ends**: `insert` locks the correlation key, `signal`
+//!   the instance. No step of that instance can commit in the meantime. Keep the transaction
+//!   short, and make these its last statements if you can. Send several signals in the order of
+//!   their instances' ids. Outlast takes locks in that order; another order may deadlock.
+//! - **An error ends your transaction**, as any error of PostgreSQL does: roll it back. After an
+//!   error of kind [`Transient`](outlast_core::ErrorKind::Transient), retry the whole transaction.
+//!   In isolation levels above *read committed* that includes serialization failures, which are
+//!   common there. A value that is [`Invalid`](outlast_core::ErrorKind::Invalid) is refused before
+//!   anything is sent.
+//! - **Time is the server's.** A store's own [`clock`](crate::Options::clock) is not used.
+//! - **A pooler** in transaction mode makes no difference: a verb is one statement.
 //!
 //! # Other drivers
 //!
-//! Each verb is one published statement, [`Schema::insert_statement`] and [`Schema::signal_statement`], with
-//! parameters of plain types. Check what you send with [`NewInstance::check`] and [`NewSignal::check`]: the
-//! statements refuse what does not pass, and that ends your transaction. Other languages use the SQL functions `outlast.insert` and `outlast.signal`, which
-//! check everything themselves.
+//! Each verb is one published statement, [`Schema::insert_statement`] and
+//! [`Schema::signal_statement`], with parameters of plain types. Check your values with
+//! [`NewInstance::check`] and [`NewSignal::check`]. The statements refuse values that do not pass,
+//! and that ends your transaction. Other languages use the SQL functions `outlast.insert` and
+//! `outlast.signal`, which check everything themselves.
 
 #[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
 mod sqlx;

@@ -1,5 +1,6 @@
-//! The verbs with sqlx, written once: its versions have the same types under other names, and differ in how a
-//! statement is said to be safe.
+//! The verbs for sqlx, included once per version of sqlx.
+//!
+//! The versions have the same types under other names, and mark a statement as safe differently.
 
 macro_rules! verbs {
     ($core:ident, $postgres:ident, $safe:path) => {
@@ -91,7 +92,9 @@ macro_rules! verbs {
             read.map_err(|error| unreadable(operation, error.into()))
         }
 
-        /// What the server said, sorted as the store sorts it; what it did not say is the connection's trouble.
+        /// Classifies an error as the store does.
+        ///
+        /// An error that did not come from the server is transient.
         fn failed(operation: &'static str, error: SqlxError) -> Error {
             let said = error.as_database_error().map(|said| {
                 (

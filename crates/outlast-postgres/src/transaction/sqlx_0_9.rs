@@ -1,4 +1,4 @@
-//! With `sqlx` 0.9: on a connection that has a transaction open, `&mut *tx` for one of sqlx's own.
+//! For `sqlx` 0.9, on a connection with an open transaction: `&mut *tx` for sqlx's own type.
 //!
 //! ```no_run
 //! # use sqlx_core_0_9 as sqlx_core;

@@ -1,4 +1,4 @@
-//! With `tokio-postgres` 0.7: inside its `Transaction`, or any client with a transaction open.
+//! For `tokio-postgres` 0.7: its `Transaction`, or any client with an open transaction.
 
 use super::Schema;
 use super::verbs::{DeliveredRow, InsertedRow, checked, unreadable};
@@ -53,7 +53,7 @@ where
     answer.answer()
 }
 
-/// Typed, so that it is one round trip and nothing is left prepared on somebody else's connection.
+/// Sends a typed query: one round trip, and nothing stays prepared on the caller's connection.
 async fn ask<C: GenericClient + Sync>(
     client: &C,
     operation: &'static str,

@@ -1,4 +1,4 @@
-//! What the drivers' adapters share: the statements, their parameters, and their answers.
+//! The statements, parameters and answers that the drivers' adapters share.
 
 use crate::insert::{delay_us, moment_us, scope_literal};
 use crate::options::check_schema_name;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The schema that holds the instances, and the statements for it. Cheap to clone.
 ///
-/// A [`Postgres`](crate::Postgres) stands for its own. The default is `outlast`.
+/// A [`Postgres`](crate::Postgres) stands for its own schema. Default: `outlast`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
     name: Arc<str>,
@@ -21,13 +21,13 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// The schema of this name, which must be one that a store can have.
+    /// Returns the schema of this name, or an error if a store cannot have that name.
     pub fn new(name: &str) -> Result<Schema, Invalid> {
         check_schema_name(name)?;
         Ok(Schema::of(name))
     }
 
-    /// For a name that has been checked.
+    /// Returns the schema of a name that has been checked.
     pub(crate) fn of(name: &str) -> Schema {
         Schema {
             name: name.into(),
@@ -36,20 +36,23 @@ impl Schema {
         }
     }
 
-    /// Its name.
+    /// Returns the name of the schema.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The statement that starts an instance. Its header says what the parameters are; one row answers,
-    /// with the new `id`, or with the `holder` of the correlation key.
+    /// Returns the statement that starts an instance.
+    ///
+    /// Its header lists the parameters. It answers one row, with the new `id` or with the `holder`
+    /// of the correlation key.
     pub fn insert_statement(&self) -> &str {
         &self.insert
     }
 
-    /// The statement that sends a signal. Its header says what the parameters are; one row answers, with
-    /// the `answer` in a word, the signal's `id`, the `instance`, whether it `woke`, and then its
-    /// `queue`.
+    /// Returns the statement that sends a signal.
+    ///
+    /// Its header lists the parameters. It answers one row: the `answer` in a word, the signal's
+    /// `id`, the `instance`, whether it `woke`, and its `queue` if it did.
     pub fn signal_statement(&self) -> &str {
         &self.signal
     }
@@ -70,7 +73,7 @@ impl AsRef<Schema> for Schema {
 /// The last parameter of a signal.
 pub(crate) const SIGNAL_MAX: i64 = INBOX_MAX as i64;
 
-/// The parameters that are not fields as they are.
+/// The parameters that need a conversion.
 pub(crate) struct Values<'a> {
     pub(crate) delay_us: i64,
     pub(crate) at_us: Option<i64>,
@@ -89,7 +92,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// The id, the machine and the key that address a signal.
+    /// Returns the id, the machine and the key that address a signal.
     pub(crate) fn address(target: &Target) -> (Option<i64>, Option<&str>, Option<&str>) {
         match target {
             Target::Id(id) => (Some(id.0), None, None),
@@ -143,7 +146,7 @@ impl DeliveredRow {
     }
 }
 
-/// An answer that this version's function could not have given.
+/// Returns the error for an answer that this version of the function cannot give.
 pub(crate) fn unreadable(operation: &'static str, source: Source) -> Error {
     Error::Corrupt {
         operation,
@@ -159,7 +162,7 @@ pub(super) use checking::checked;
 mod checking {
     use outlast_core::{Error, Invalid, NewInstance, NewSignal};
 
-    /// What can be sent, checked before it is.
+    /// Values that are checked before they are sent.
     pub(crate) trait Checked: Sized {
         const OPERATION: &'static str;
         fn check(&self) -> Result<(), Invalid>;
@@ -179,7 +182,7 @@ mod checking {
         }
     }
 
-    /// Turns what the caller gave into what is sent.
+    /// Converts the caller's value and checks it.
     pub(crate) fn checked<T: Checked, G>(given: G) -> Result<T, Error>
     where
         G: TryInto<T>,
