@@ -42,8 +42,8 @@
 //!
 //! **Time** is the machine's, or that of the [`clock`](Options::clock) a test sets.
 //!
-//! The statements are in `sql/`, one per file, and the schema is in `migrations/`. Both are written
-//! to be read.
+//! The statements are in `sql/`, one per file, and the schema is in `migrations/`. Both are
+//! written to be read.
 
 mod cascade;
 mod claim;

@@ -1,4 +1,4 @@
-//! Starts and signals instances inside your own transaction: together with your rows, or not at all.
+//! Starts and signals instances inside your transaction: together with your rows, or not at all.
 //!
 //! ```
 //! use outlast_core::{Json, NewInstance};
@@ -30,8 +30,8 @@
 //!   only its own writes. Your transaction goes on, unless SQLite has rolled back all of it.
 //! - **Begin immediately.** A transaction that reads before it writes may find that another
 //!   connection has written since. It can then only be rolled back and begun again.
-//! - **Your transaction is the one writer while it is open.** The store and other processes wait for
-//!   it, up to their busy timeout. Keep it short, and set a
+//! - **Your transaction is the one writer while it is open.** The store and other processes wait
+//!   for it, up to their busy timeout. Keep it short, and set a
 //!   [`busy_timeout`](rusqlite::Connection::busy_timeout) on your connection.
 //! - **No hint is sent.** Workers find the instance at their next poll. Call the engine's
 //!   `Client::wake` after the commit to notify them at once.

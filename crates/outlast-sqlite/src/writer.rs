@@ -39,7 +39,7 @@ pub(crate) enum Waits {
     /// Waits for nothing this time. The next commit that waits for the disk makes this one durable
     /// too, because both are in one log.
     NotNow,
-    /// Never waits: the store was opened with `Synchronous::Normal` or `Off`.
+    /// Never waits: the store is in memory, or was opened with `Synchronous::Normal` or `Off`.
     Never,
 }
 
