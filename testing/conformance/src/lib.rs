@@ -4,7 +4,8 @@
 //!
 //! - [`Model`], the contract of [`outlast_core::Store`] in its plainest form;
 //! - the [`suite`]: one function per rule, its name a sentence, run by [`conformance_suite!`];
-//! - [`sequences`]: random verbs sent to the model and to a store, answers and whole state compared.
+//! - [`sequences`]: random verbs sent to the model and to a store, with answers and whole states
+//!   compared.
 //!
 //! A store's crate runs all of it in an integration test. The test opens an empty store that takes
 //! its time from a [`ManualClock`](outlast_core::ManualClock); the rest is one line each. This
