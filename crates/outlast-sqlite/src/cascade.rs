@@ -63,8 +63,9 @@ impl CascadeRow {
         })
     }
 
-    /// Makes a cascade over all present descendants; `None` when the instance has never fanned
-    /// out.
+    /// Makes a cascade over all present descendants.
+    ///
+    /// `None` when the instance has never fanned out.
     pub(crate) fn of_tree(
         parent: InstanceId,
         round: i32,

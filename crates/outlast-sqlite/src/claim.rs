@@ -26,8 +26,9 @@ const TAKE: &str = include_str!("../sql/claim/take.sql");
 const FAIL_UNREADABLE: &str = include_str!("../sql/claim/fail_unreadable.sql");
 const CHILDREN: &str = include_str!("../sql/claim/children.sql");
 
-/// Rows that a claim examines beyond ten per requested row. After that it answers that there may
-/// be more.
+/// Rows that a claim examines beyond ten per requested row.
+///
+/// After that it answers that there may be more.
 const EXAMINED_MIN: usize = 1_000;
 
 /// The smallest number of rows to fetch at a time.
@@ -91,8 +92,9 @@ pub(crate) fn take_woken(
     Ok((load_all(tx, taken)?, left))
 }
 
-/// Returns the claim on a woken row, or why the row cannot be read. `None` when this worker cannot
-/// run it.
+/// Returns the claim on a woken row, or why the row cannot be read.
+///
+/// `None` when this worker cannot run it.
 fn woken_claim(
     tx: &Tx<'_>,
     id: InstanceId,
@@ -219,8 +221,9 @@ enum Stopped {
 struct Candidate {
     position: Position,
     partition_key: Option<String>,
-    /// The claim that taking the row gives, or why it cannot be read. `None` when the worker lacks
-    /// its machine.
+    /// The claim that taking the row gives, or why it cannot be read.
+    ///
+    /// `None` when the worker lacks its machine.
     claim: Option<Result<Found, String>>,
 }
 
@@ -233,8 +236,9 @@ struct Taken {
 /// The claim on a row, without its inbox and children.
 struct Found {
     claim: Claim,
-    /// Whether it belongs to a workflow that has started children. A workflow loads its children
-    /// itself.
+    /// Whether it belongs to a workflow that has started children.
+    ///
+    /// A workflow loads its children itself.
     is_flow: bool,
 }
 
@@ -353,8 +357,7 @@ impl<'a, 'c> Walk<'a, 'c> {
         })
     }
 
-    /// Takes a row, holds it behind its partition key, or leaves it to a worker that has its
-    /// machine.
+    /// Takes a row, holds it behind its key, or leaves it to a worker that has its machine.
     fn consider(&mut self, row: Candidate) -> Result<(), Fault> {
         let Some(mut claim) = row.claim else {
             return Ok(());
@@ -482,8 +485,7 @@ fn load(tx: &Tx<'_>, found: Found, has_inbox: bool) -> Result<Result<Claim, Stri
     Ok(readable(loaded)?.map(|()| claim))
 }
 
-/// Fails an instance that cannot be decoded, alone and with its reason (docs/protocol.md, defect
-/// 12).
+/// Fails an instance that cannot be decoded, with the reason (docs/protocol.md, defect 12).
 fn fail_unreadable(
     tx: &Tx<'_>,
     id: InstanceId,

@@ -229,8 +229,9 @@ fn write(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Faul
     })
 }
 
-/// Advances an instance that keeps its claim. Sets `cancel` to a cancel that has arrived
-/// meanwhile.
+/// Advances an instance that keeps its claim.
+///
+/// Sets `cancel` to a cancel that has arrived meanwhile.
 ///
 /// Cancels are rare, so the write is tried without reading the row first.
 fn keep_claim(
@@ -306,11 +307,11 @@ fn retry(
     fenced.leave_for(tx, Status::Runnable, eligible_at, &mut batch.effects.woken)
 }
 
-/// Parks an instance on signals.
+/// Parks an instance on signals, or makes it runnable instead.
 ///
-/// Makes it runnable instead when its inbox has a match that the step did not receive
-/// (docs/protocol.md, defects 2 and 11), or when a cancel is pending. With one writer, no signal
-/// can arrive between the check and the park.
+/// It becomes runnable when a cancel is pending, or when the inbox has a match that the step did
+/// not receive (docs/protocol.md, defects 2 and 11). With one writer, no signal can arrive between
+/// the check and the park.
 fn wait(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Option<Status>, Fault> {
     let Outcome::Wait {
         names,

@@ -61,7 +61,7 @@ pub(crate) fn instance(row: &Row<'_>) -> rusqlite::Result<Instance> {
     })
 }
 
-/// Whether the present park needs all. The stored revision tells it apart from earlier parks.
+/// Whether the present park needs all. The stored revision excludes earlier parks.
 fn needs_all(row: &Row<'_>) -> rusqlite::Result<bool> {
     let parked: Option<i64> = row.get("needs_all_revision")?;
     let revision: i64 = row.get("revision")?;

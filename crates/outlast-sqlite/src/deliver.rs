@@ -46,8 +46,7 @@ pub(crate) fn deliver(
     Ok(delivered)
 }
 
-/// Signals the holder of a key, or starts an instance with the signal in its inbox when there is
-/// none.
+/// Signals the holder of a key, or starts one with the signal in its inbox.
 ///
 /// A finished instance that still occupies its key is a holder (I9), but no target.
 pub(crate) fn signal_or_insert(

@@ -25,7 +25,7 @@ const ROOM_SERIOUS: u64 = 64 * 1024 * 1024;
 /// The largest value that is stored.
 const ROOM_TO_WRITE: u64 = 1024 * 1024;
 
-/// The path and the settings that the database cannot tell about itself.
+/// The path and the settings, which the database itself does not know.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// The file; `None` in memory.

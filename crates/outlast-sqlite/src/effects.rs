@@ -49,8 +49,9 @@ pub(crate) struct Place {
 }
 
 impl Ended {
-    /// Decodes a row as it was before or after it finished. A row with a place in a window keeps
-    /// it.
+    /// Decodes a row as it was before or after it finished.
+    ///
+    /// A row with a place in a window keeps it.
     pub(crate) fn decode(row: &Row<'_>) -> rusqlite::Result<Ended> {
         Ok(Ended {
             id: InstanceId(row.get("id")?),
@@ -85,8 +86,8 @@ impl Effects {
 
     /// Applies the effects.
     ///
-    /// Cascades are stored in an order that the contract fixes: for the verb's own rows by id,
-    /// then for trees, then for joined parents by id.
+    /// The contract fixes the order of the cascades: the verb's own rows by id, then trees, then
+    /// joined parents by id.
     pub(crate) fn settle(&mut self, tx: &Tx<'_>) -> Result<(), Fault> {
         let ended = mem::take(&mut self.ended);
         let mut words = mem::take(&mut self.decided);

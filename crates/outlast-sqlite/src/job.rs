@@ -13,8 +13,9 @@ use tokio::sync::oneshot;
 pub(crate) enum Promise {
     /// The write is on the disk.
     Durable,
-    /// A loss of power may undo the write. It also ends the worker that got the answer, and
-    /// another worker repeats the claim.
+    /// A loss of power may undo the write.
+    ///
+    /// It also stops the worker that got the answer, and another worker repeats the claim.
     Forgettable,
 }
 

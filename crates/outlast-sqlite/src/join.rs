@@ -84,8 +84,9 @@ impl Barrier {
         self.until.decided(self.started, self.pending, self.failed)
     }
 
-    /// Wakes the parent if the join is decided. A group that still lacks a signal or a deadline
-    /// stays parked.
+    /// Wakes the parent if the join is decided.
+    ///
+    /// A group that still lacks a signal or a deadline stays parked.
     ///
     /// Returns the cascade over the children that the join was decided without.
     pub(crate) fn decide(
@@ -220,8 +221,9 @@ pub(crate) fn wake(tx: &Tx<'_>, parent: InstanceId, joined: Joined) -> Result<()
     Ok(())
 }
 
-/// Makes the cascade over the children that a join was decided without, if its policy acts on
-/// them.
+/// Makes the cascade over the children that a join was decided without.
+///
+/// `None` when there are none, or when the policy leaves them alone.
 pub(crate) fn of_rest(
     parent: InstanceId,
     round: i32,

@@ -15,8 +15,9 @@ const WAITING_MAX: usize = 1_024;
 
 pub(crate) type Jobs = mpsc::Receiver<Box<dyn Work>>;
 
-/// The sending side of a mailbox. After it is dropped, the threads finish the waiting jobs and
-/// end.
+/// The sending side of a mailbox.
+///
+/// After it is dropped, the threads finish the waiting jobs and end.
 pub(crate) struct ThreadMailbox {
     /// `None` once closed. The threads end when the last sender is dropped.
     entry: Mutex<Option<mpsc::Sender<Box<dyn Work>>>>,

@@ -13,8 +13,9 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The first SQLite version that cannot lose writes when the log is reset (docs/protocol.md,
-/// defect 19).
+/// The first SQLite version without the WAL-reset bug (docs/protocol.md, defect 19).
+///
+/// Older versions can lose writes when the log is reset.
 const VERSION_MIN: (i32, &str) = (3_051_003, "3.51.3");
 
 /// Prepared statements that a connection keeps: all of this crate, and some filters.
@@ -26,8 +27,9 @@ const WRITER_CACHE_KIB: i64 = 64 * 1024;
 /// The size to which SQLite truncates the log after writing it back.
 const LOG_KEPT_BYTES: i64 = 64 * 1024 * 1024;
 
-/// The connections of a store. In memory there are no readers: no second connection can see the
-/// data.
+/// The connections of a store.
+///
+/// In memory there are no readers: no second connection can see the data.
 pub(crate) struct Connections {
     pub(crate) writer: Connection,
     pub(crate) readers: Vec<Connection>,

@@ -98,8 +98,9 @@ fn leave_for_trees(
     Ok(())
 }
 
-/// Requests the cancel of an instance. An instance that waits for a place in a window ends at
-/// once: it has not begun.
+/// Requests the cancel of an instance.
+///
+/// An instance that waits for a place in a window has not begun, and is finished at once.
 pub(crate) fn request_cancel(
     tx: &Tx<'_>,
     row: &TargetRow,

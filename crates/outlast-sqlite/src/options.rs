@@ -33,15 +33,18 @@ pub struct Options {
 /// What survives a loss of power.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Synchronous {
-    /// A commit waits for the disk. A loss of power can undo only claims, which workers then
-    /// repeat.
+    /// A commit waits for the disk.
+    ///
+    /// A loss of power can undo only claims, which workers then repeat.
     #[default]
     Full,
-    /// A commit survives the death of the process. A loss of power may undo the last moments,
-    /// acknowledged inserts and outcomes among them.
+    /// A commit survives the death of the process.
+    ///
+    /// A loss of power may undo the last moments, acknowledged inserts and outcomes among them.
     Normal,
-    /// A commit waits for nothing. A loss of power may leave the file unreadable. Only for data
-    /// that can be recreated.
+    /// A commit waits for nothing.
+    ///
+    /// A loss of power may leave the file unreadable. Only for data that can be recreated.
     Off,
 }
 

@@ -70,8 +70,9 @@ fn reap_one(
     Ok(())
 }
 
-/// Fails an instance whose step crashes every worker; it would run for ever (docs/protocol.md,
-/// defect 14).
+/// Fails an instance whose step crashes its workers (docs/protocol.md, defect 14).
+///
+/// It would run for ever otherwise.
 fn give_up(
     tx: &Tx<'_>,
     lost: &LostClaim,

@@ -48,8 +48,9 @@ struct Inner {
     place: String,
     /// The path and the settings that `doctor` cannot read from the database.
     examined: crate::doctor::Place,
-    /// Closed and dropped before the writer. The writer must release the file last, so that it can
-    /// write the log back.
+    /// Closed and dropped before the writer.
+    ///
+    /// The writer must release the file last, so that it can write the log back.
     readers: Option<ThreadMailbox>,
     writer: ThreadMailbox,
     transactions: Arc<AtomicU64>,
@@ -76,8 +77,7 @@ impl Sqlite {
         Options::default()
     }
 
-    /// Returns the schema migrations that [`open`](Sqlite::open) applies, oldest first, for
-    /// review.
+    /// Returns the migrations that [`open`](Sqlite::open) applies, oldest first, for review.
     pub fn migrations() -> &'static [Migration] {
         MIGRATIONS
     }

@@ -12,8 +12,9 @@ use std::ops::{Deref, DerefMut};
 pub(crate) struct Tx<'c> {
     pub(crate) connection: &'c Connection,
     pub(crate) now: Timestamp,
-    /// Prepared statements that are not in use, most recently used last. Bounded by the number of
-    /// statements in this crate.
+    /// Prepared statements that are not in use, most recently used last.
+    ///
+    /// Bounded by the number of statements in this crate.
     ready: RefCell<Vec<Ready<'c>>>,
 }
 
@@ -31,11 +32,10 @@ impl<'c> Tx<'c> {
         }
     }
 
-    /// Returns a statement of `sql/`, prepared once per connection and found by the address of its
-    /// text.
+    /// Returns a statement of `sql/`, prepared once per connection.
     ///
-    /// The connection's own cache compares the whole text twice at each use. That takes longer
-    /// than many a statement.
+    /// Finds it by the address of its text. The connection's own cache compares the whole text
+    /// twice at each use. That takes longer than many a statement.
     pub(crate) fn prepare(&self, sql: &'static str) -> rusqlite::Result<Prepared<'_, 'c>> {
         #[cfg(outlast_mutants)]
         let sql = crate::mutants::text(sql);

@@ -36,8 +36,10 @@ pub(crate) struct Writer<'c> {
 pub(crate) enum Waits {
     /// Waits for the disk.
     ForTheDisk,
-    /// Waits for nothing this time. The next commit that waits for the disk makes this one durable
-    /// too, because both are in one log.
+    /// Waits for nothing this time.
+    ///
+    /// The next commit that waits for the disk makes this one durable too, because both are in one
+    /// log.
     NotNow,
     /// Never waits: the store is in memory, or was opened with `Synchronous::Normal` or `Off`.
     Never,
@@ -175,8 +177,9 @@ impl Writer<'_> {
         }
     }
 
-    /// Fails all waiting jobs when the lock could not be taken, so that each does not wait for it
-    /// again.
+    /// Fails all waiting jobs when the lock could not be taken.
+    ///
+    /// Otherwise each of them would wait for the lock again.
     fn refuse_waiting(
         &mut self,
         first: Box<dyn Work>,

@@ -76,8 +76,9 @@ pub(super) fn fan_out(
     fenced.leave_for(tx, status, tx.now, &mut batch.effects.woken)
 }
 
-/// Inserts the children of a round. Returns how many were started, and the children whose key is
-/// occupied.
+/// Inserts the children of a round.
+///
+/// Returns how many were started, and the children whose key is occupied.
 ///
 /// With a window, only as many of them as it has places can be claimed.
 pub(super) fn spawn(

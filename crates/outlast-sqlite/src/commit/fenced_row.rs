@@ -97,6 +97,8 @@ impl Left {
         })
     }
 
+    /// Does the follow-up work of a row that left its claim.
+    ///
     /// Adds a hint if the row can be claimed at once, and lets the next row of its partition key
     /// through.
     pub(crate) fn follow(

@@ -77,8 +77,9 @@ impl Tables {
             .collect()
     }
 
-    /// Returns the runnable rows of a queue. A row that waits for a place in a window is not in
-    /// its queue yet.
+    /// Returns the runnable rows of a queue.
+    ///
+    /// A row that waits for a place in a window is not in its queue yet.
     fn runnable_in<'a>(&'a self, queue: &'a str) -> impl Iterator<Item = &'a Instance> {
         let rows = self.instances.values().filter(|row| is_in_line(row));
         rows.filter(move |row| row.queue == queue)

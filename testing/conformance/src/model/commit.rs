@@ -171,8 +171,9 @@ impl Tables {
         }
     }
 
-    /// Parks, unless there is an unanswered cancel, or a signal that the step did not receive
-    /// (docs/protocol.md, defect 11).
+    /// Parks, unless a cancel is pending or an unreceived signal matches.
+    ///
+    /// See docs/protocol.md, defect 11.
     #[allow(clippy::too_many_arguments, reason = "the fields of one outcome")]
     fn park(
         &mut self,
@@ -252,8 +253,9 @@ impl Tables {
         }
     }
 
-    /// Inserts the children of a round. Returns how many were started, and the children whose key
-    /// is occupied.
+    /// Inserts the children of a round.
+    ///
+    /// Returns how many were started, and the children whose key is occupied.
     pub(super) fn spawn(
         &mut self,
         parent: Parent,
@@ -330,8 +332,9 @@ impl Tables {
     }
 }
 
-/// Moves to another step and resets attempts and errors. The revision is already that of this
-/// commit.
+/// Moves to another step and resets attempts and errors.
+///
+/// The revision is already that of this commit.
 fn progress(row: &mut Instance, (step, state): (String, Json)) {
     row.step = step;
     row.entered = row.revision;

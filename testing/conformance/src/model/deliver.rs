@@ -123,8 +123,7 @@ impl Tables {
         Delivery::Delivered { id, instance, woke }
     }
 
-    /// Returns the target of a signal: none once the instance has finished (docs/protocol.md,
-    /// defect 10).
+    /// Returns the target of a signal; `None` once it has finished (docs/protocol.md, defect 10).
     fn target(&self, target: &Target) -> Option<InstanceId> {
         let row = match target {
             Target::Id(id) => self.instances.get(id),

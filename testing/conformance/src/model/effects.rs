@@ -37,8 +37,8 @@ pub(super) struct Settled {
 impl Tables {
     /// Applies the effects.
     ///
-    /// Cascades are stored in an order that the contract fixes: for the verb's own rows by id,
-    /// then for trees, then for joined parents by id. The oldest runs first.
+    /// The contract fixes the order of the cascades: the verb's own rows by id, then trees, then
+    /// joined parents by id. The oldest runs first.
     pub(super) fn settle(&mut self, effects: Effects, now: Timestamp) -> Settled {
         let Effects {
             mut woken,
@@ -94,8 +94,9 @@ impl Tables {
         decided
     }
 
-    /// Whether a finished child counts. A machine waits for its present round, a workflow for its
-    /// join sets.
+    /// Whether a finished child counts.
+    ///
+    /// A machine waits for its present round, a workflow for its join sets.
     fn waits_for(&self, Parent { id, round }: Parent, position: Option<i32>) -> bool {
         let joins = |row: &&Instance| row.status == Status::AwaitingChildren;
         let parent = self.instances.get(&id).filter(joins);
@@ -200,10 +201,9 @@ pub(super) fn ended_badly(row: &Instance) -> bool {
     matches!(row.status, Status::Failed | Status::Cancelled)
 }
 
-/// Counts finished children in every join set that contains them, and returns the smallest number
-/// of pending ones.
+/// Counts finished children in every join set that contains them.
 ///
-/// More children may finish than a join set waits for.
+/// Returns the smallest number of pending children. More may finish than a join set waits for.
 fn count_off(parts: &mut [JoinProgress], places: &[(i32, i32)]) -> i32 {
     for part in &mut *parts {
         for &(round, position) in places {

@@ -32,8 +32,9 @@ impl Tables {
         })
     }
 
-    /// Returns whether the deadline woke the row. A row that needs all and lacks more stays
-    /// parked.
+    /// Returns whether the deadline woke the row.
+    ///
+    /// A row that needs all and lacks more stays parked.
     fn time_is_up(&mut self, id: InstanceId, now: Timestamp, effects: &mut Effects) -> bool {
         let Some(row) = self.instances.get_mut(&id) else {
             return false;
@@ -53,8 +54,9 @@ impl Tables {
         true
     }
 
-    /// Returns the deadlines of all waits and joins, earliest first. Every end of a wait clears
-    /// its deadline.
+    /// Returns the deadlines of all waits and joins, earliest first.
+    ///
+    /// Every end of a wait clears its deadline.
     fn deadlines(&self) -> Vec<(Timestamp, InstanceId)> {
         let mut deadlines: Vec<_> = self
             .instances

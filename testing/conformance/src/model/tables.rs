@@ -25,8 +25,7 @@ pub(crate) struct Tables {
     pub(crate) cascades: BTreeMap<i64, Cascade>,
     /// Each key once and in order.
     pub(crate) stats: RunStats,
-    /// One counter for rows of all kinds, so that an id used for the wrong kind of row is never
-    /// valid.
+    /// One counter for rows of all kinds: an id used for the wrong kind of row is never valid.
     last_id: i64,
 }
 
@@ -59,8 +58,10 @@ impl Tables {
             .filter(move |signal| signal.target == id && signal.consumed_at.is_none())
     }
 
-    /// Consumes signals of `id`. A signal with a dedup key stays as a tombstone, so that it is not
-    /// accepted again (docs/protocol.md, defect 9).
+    /// Consumes signals of `id`.
+    ///
+    /// A signal with a dedup key stays as a tombstone, so that it is not accepted again
+    /// (docs/protocol.md, defect 9).
     pub(super) fn consume(&mut self, id: InstanceId, signals: &[SignalId], now: Timestamp) {
         for signal in signals {
             let Some(row) = self.signals.get_mut(signal) else {
@@ -78,8 +79,9 @@ impl Tables {
         }
     }
 
-    /// Finishes `id`: no claim, no wait, no inbox. [`settle`](Tables::settle) applies the effects
-    /// on other rows.
+    /// Finishes `id`: no claim, no wait, no inbox.
+    ///
+    /// [`settle`](Tables::settle) applies the effects on other rows.
     pub(super) fn end(
         &mut self,
         id: InstanceId,
@@ -131,8 +133,9 @@ pub(super) fn make_runnable(row: &mut Instance, now: Timestamp, woken: &mut Queu
     woken.insert(row.queue.clone());
 }
 
-/// Moves `row` to `status`. Leaving the scope releases the correlation key for good
-/// (docs/protocol.md, defect 4).
+/// Moves `row` to `status`.
+///
+/// Leaving the scope releases the correlation key for good (docs/protocol.md, defect 4).
 pub(super) fn change_status(row: &mut Instance, status: Status) {
     row.status = status;
     row.needs_all &= status.is_parked();

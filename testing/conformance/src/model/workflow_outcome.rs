@@ -109,8 +109,7 @@ impl Tables {
         }
     }
 
-    /// Checks the awaited children of earlier commits, before any outcome of this batch finishes
-    /// one.
+    /// Checks the awaited children, before any outcome of this batch finishes one.
     fn look_at(&self, ends: &JoinSets) -> Seen {
         let mut seen = Seen::default();
         for id in ends.children() {
@@ -193,8 +192,9 @@ pub(super) fn least(parts: &[JoinProgress]) -> i32 {
     left.min().unwrap_or_default()
 }
 
-/// Sets the counts of a park, and decides its join at once when a join set is complete or a child
-/// failed.
+/// Sets the counts of a park.
+///
+/// Decides its join at once when a join set is complete or a child has failed.
 fn await_ends(row: &mut Instance, seen: Seen, ends: JoinSets, is_short: bool, window: Option<u32>) {
     let started = ends.least();
     let parts = ends.parts.into_iter().zip(seen.ended);

@@ -406,8 +406,9 @@ pub(super) fn sort_operations(operations: &mut [Operation]) {
     });
 }
 
-/// Reads all operations that a parent caused, page by page. Each page continues after the previous
-/// one.
+/// Reads all operations that a parent caused, page by page.
+///
+/// Each page continues after the previous one.
 async fn close_actions(store: &dyn Database, parent: InstanceId) -> Result<Vec<Operation>> {
     let mut all: Vec<Operation> = Vec::new();
     loop {

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// Describes how the store's answer differs from the model's. `after` is the model's state after
-/// the verb.
+/// Describes how the store's answer differs from the model's.
+///
+/// `after` is the model's state after the verb.
 pub(super) fn answers(
     call: &Call,
     model: &Reply,

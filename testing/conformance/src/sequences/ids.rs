@@ -77,8 +77,9 @@ fn extend(known: &mut BTreeMap<i64, i64>, from: Vec<i64>, to: Vec<i64>) {
     known.extend(from.into_iter().zip(to));
 }
 
-/// Returns the counterpart of an id. Without one, returns an id that no side uses, so that it
-/// shows as a difference.
+/// Returns the counterpart of an id.
+///
+/// Without one, returns an id that no side uses, so that it shows as a difference.
 fn counterpart(ids: &BTreeMap<i64, i64>, id: i64) -> i64 {
     ids.get(&id).copied().unwrap_or(-id.abs() - 1_000_000)
 }

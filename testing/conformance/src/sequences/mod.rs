@@ -11,9 +11,11 @@
 //! | `OUTLAST_SEED=42` | runs this one sequence, as a failure has printed it |
 //! | `OUTLAST_SEQUENCE_MINUTES=120` | runs fresh sequences for 120 minutes, reports each minute |
 //!
-//! Two things are compared only after every eighth verb and at the end: signals of instances that
-//! have none on either side, and histories of instances that the verb has not touched. Everything
-//! else is compared after every verb.
+//! Everything is compared after every verb, with two exceptions. They are compared after every
+//! eighth verb and at the end:
+//!
+//! - signals of instances that have none on either side;
+//! - histories of instances that the verb has not touched.
 
 mod calls;
 mod compare;

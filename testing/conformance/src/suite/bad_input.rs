@@ -1,5 +1,6 @@
-//! Input that can never be stored is refused with a reason, and leaves nothing half-done
-//! (docs/protocol.md, defect 12).
+//! Input that can never be stored is refused with a reason (docs/protocol.md, defect 12).
+//!
+//! Nothing half-done is left.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -161,8 +162,9 @@ pub async fn a_stale_outcome_that_cannot_be_stored_changes_nothing(subject: &Sub
     subject.assert_unchanged(&row).await;
 }
 
-/// An error text is cleaned, never refused. Refusing the report of a failure would hide the
-/// failure.
+/// An error text is cleaned, never refused.
+///
+/// Refusing the report of a failure would hide the failure.
 pub async fn error_texts_are_cleaned(subject: &Subject) {
     let nasty = format!("nul \u{0} bell \u{7} line\nend {}", "é".repeat(10_000));
     let clean = limits::clean_error(&nasty);
@@ -340,8 +342,7 @@ pub async fn what_is_just_allowed_is_stored(subject: &Subject) {
     );
 }
 
-/// Names with a meaning in SQL, array and composite literals, patterns, formats, JSON, shells or
-/// terminals.
+/// Names with a meaning in SQL, in literals, patterns, formats, JSON, shells or terminals.
 pub(super) const ODD_NAMES: &[&str] = &[
     "'; drop table instances; --",
     "\"quoted\"",

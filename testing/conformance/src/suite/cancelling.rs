@@ -1,5 +1,6 @@
-//! Cancel: a request that the machine answers. It wakes a parked instance and keeps a running
-//! claim.
+//! Cancel: a request that the machine answers.
+//!
+//! It wakes a parked instance and keeps a running claim.
 
 use crate::Subject;
 use crate::vocabulary::*;

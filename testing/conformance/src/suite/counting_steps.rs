@@ -126,8 +126,8 @@ pub async fn workflows_whose_code_does_not_fit_their_history_are_counted(subject
         delay: seconds(0),
         error: Some(format!("{error}the history has another call")),
     };
-    // Four cases: a workflow that is blocked, a workflow with the word elsewhere in its error, a
-    // machine with the word, and a machine without progress.
+    // Two are blocked: a workflow with the prefix, and a machine without progress. Two are not:
+    // the word elsewhere in the error, and a machine with the prefix.
     let said = [
         (BLOCKED, 1),
         ("was blocked: ", 1),

@@ -59,8 +59,7 @@ pub async fn a_park_says_every_part_that_it_waits_for(subject: &Subject) {
     subject.assert_sound().await;
 }
 
-/// The defect: one count for all, so that a thousand children of a group wake a workflow that
-/// waits for a single child.
+/// The defect: with one count for all, children of a group wake a workflow that waits for one.
 pub async fn ends_of_one_part_do_not_wake_for_another(subject: &Subject) {
     let (_, id, children) = a_group_and_a_lone_child(subject).await;
     for (ended, expected) in [(0, [2, 1]), (2, [1, 1])] {
@@ -245,8 +244,9 @@ pub async fn a_child_that_was_not_started_wakes_whichever_part_waits_for_it(subj
     assert_eq!(joined(&row), Some(Joined::Failure));
 }
 
-/// The park does not see the finished children of its batch. They are counted after it, each in
-/// its join set.
+/// The park does not see the finished children of its batch.
+///
+/// They are counted after it, each in its join set.
 pub async fn a_park_and_ends_of_its_parts_in_one_batch_meet_once(subject: &Subject) {
     for park_first in [true, false] {
         let (worker, claim) = subject.flowing(tasks(5)).await;

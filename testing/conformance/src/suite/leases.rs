@@ -144,8 +144,9 @@ pub async fn deregistering_does_not_lengthen_a_lease(subject: &Subject) {
     assert_eq!(row.lease_expires_at, expired);
 }
 
-/// The fence of an outcome is the revision, not the lease. A late outcome counts until its claim
-/// is reaped.
+/// The fence of an outcome is the revision, not the lease.
+///
+/// A late outcome counts until its claim is reaped.
 pub async fn an_expired_worker_may_still_commit_what_was_not_reaped(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     subject.pass(LEASE + seconds(1));

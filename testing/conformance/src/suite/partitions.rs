@@ -1,5 +1,6 @@
-//! Partition keys: one row at a time, in order, without blocking other keys (docs/protocol.md, I8
-//! and defect 8).
+//! Partition keys: one row at a time, in order (docs/protocol.md, I8 and defect 8).
+//!
+//! A busy key must not block other keys.
 
 use crate::Subject;
 use crate::vocabulary::*;

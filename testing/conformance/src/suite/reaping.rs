@@ -1,5 +1,6 @@
-//! Reaping: claims of dead workers return, and late outcomes of those workers change nothing
-//! (docs/protocol.md, defect 3).
+//! Reaping: claims of dead workers return to their queues.
+//!
+//! Late outcomes of those workers change nothing (docs/protocol.md, defect 3).
 
 use crate::Subject;
 use crate::vocabulary::*;

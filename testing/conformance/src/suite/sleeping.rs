@@ -1,5 +1,4 @@
-//! Sleeping: an instance that waits only for time has another status than one that waits for a
-//! signal.
+//! Sleeping: the status of an instance that waits only for time, not for a signal.
 //!
 //! Answers, lists and counts all report it.
 

@@ -7,8 +7,9 @@ use outlast_core::{
     TerminateAnswer, Until, Verb, WorkerId,
 };
 
-/// A tree. Every node has the same number of children, and all but the last generation wait for
-/// theirs.
+/// A tree.
+///
+/// Every node has the same number of children, and all but the last generation wait for theirs.
 struct Tree {
     worker: WorkerId,
     /// The generations, from the root down.

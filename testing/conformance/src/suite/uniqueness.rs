@@ -1,5 +1,6 @@
-//! Correlation keys: which instance holds one and for how long. A released key never comes back
-//! (docs/protocol.md, I9 and defect 4).
+//! Correlation keys: which instance holds one and for how long.
+//!
+//! A released key never comes back (docs/protocol.md, I9 and defect 4).
 
 use crate::Subject;
 use crate::vocabulary::*;

@@ -177,8 +177,7 @@ impl Subject {
         self.commit_all(commits).await.answers.remove(0)
     }
 
-    /// Makes a worker, and the claim of a workflow that has started these children and kept its
-    /// claim.
+    /// Makes a worker, and the claim of a workflow that has started these children.
     pub(crate) async fn flowing(&self, children: Vec<NewInstance>) -> (WorkerId, Claim) {
         let (worker, claim) = self.running(task()).await;
         let status = self.commit(&claim, start(children)).await;

@@ -156,10 +156,9 @@ impl Place {
     }
 }
 
-/// Divides children into up to three join sets, in blocks or in turn, so that their ranges
-/// overlap.
+/// Divides children into up to three join sets, in blocks or in turn.
 ///
-/// Sometimes all of them also contain the same child.
+/// In turn, their ranges overlap. Sometimes all of them also contain the same child.
 fn divided(places: &[Place], how: Pick) -> Vec<Vec<Place>> {
     let n = 1 + how % 3;
     let mut parts = vec![Vec::new(); n];
