@@ -106,6 +106,7 @@ pub(crate) fn cascade(tx: &Tx<'_>, request: CascadeRequest) -> Result<Cascaded, 
         return Ok(cascaded);
     };
     let batch = children(tx, &left, request.max)?;
+    // In the transaction of the batch, so that a crash undoes both.
     move_on(tx, &left, &batch, request.max)?;
     let mut effects = Effects::default();
     let mut standings = Vec::with_capacity(batch.len());

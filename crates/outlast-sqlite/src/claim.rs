@@ -266,6 +266,8 @@ impl<'a, 'c> Walk<'a, 'c> {
         if self.wanted() == 0 || self.registered.is_empty() {
             return Ok(false);
         }
+        // Half of the bound is for the head, half for the rest. Every claim then sees new urgent
+        // rows at the head.
         let examined_max = (10 * self.request.max + EXAMINED_MIN) / 2;
         let stopped = match self.walk(Position::HEAD, examined_max)? {
             Stopped::Full(_) => return Ok(false),
@@ -305,6 +307,7 @@ impl<'a, 'c> Walk<'a, 'c> {
                     Some(priority) => at = Position::before(priority),
                     None => return Ok(Stopped::AtEnd),
                 }
+                // A skip counts as a row, so that many priorities stay within the bound too.
                 left = left.saturating_sub(1);
             }
             if left == 0 {

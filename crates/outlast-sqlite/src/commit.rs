@@ -42,6 +42,7 @@ pub(crate) fn commit(
     commits: &[Commit],
     answers: Vec<Option<Answer>>,
 ) -> Result<Committed, Fault> {
+    // One savepoint for the whole batch first: rows that cannot be written are rare.
     tx.execute("savepoint batch")?;
     let fault = match write_all(tx, commits, answers.clone(), write) {
         Ok(committed) => {
@@ -218,6 +219,7 @@ fn write(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Faul
     if commit.outcome.consumes() {
         inbox::consume(tx, claim.id, &commit.received)?;
     }
+    // A retried answer is no answer yet: the next attempt must receive the cancel again.
     if commit.answers_cancel && !matches!(commit.outcome, Outcome::Retry { .. }) {
         tx.prepare(ANSWER_CANCEL)?.execute([claim.id.0])?;
     }

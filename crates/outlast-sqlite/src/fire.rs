@@ -14,6 +14,7 @@ const NEXT_DEADLINE: &str = include_str!("../sql/fire/next_deadline.sql");
 /// A deadline wakes an instance with the same statement as a signal.
 const WAKE: &str = include_str!("../sql/deliver/wake.sql");
 
+/// Wakes up to `max` parked instances whose deadline has passed, earliest first.
 pub(crate) fn fire(tx: &Tx<'_>, max: usize) -> Result<Fired, Fault> {
     let mut fired = Fired::default();
     let mut effects = Effects::default();

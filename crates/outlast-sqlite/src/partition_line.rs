@@ -32,6 +32,7 @@ pub(crate) fn let_through(
         return Ok(freed);
     }
     let mut before = Group::default();
+    // One index lookup per group, however long the line is.
     while let Some(held) = first_held(tx, key, &before)? {
         if goes_first(tx, key, &held)? {
             tx.prepare(LET_THROUGH)?.execute([held.id.0])?;

@@ -23,6 +23,7 @@ pub(crate) fn reap(tx: &Tx<'_>, request: ReapRequest) -> Result<Reaped, Fault> {
         left -= claims.len();
         let mut scene = CrashScene::default();
         claims.iter().for_each(|lost| scene.add(lost.crashes));
+        // At the limit, claims of this worker may be missing. No single step can be blamed then.
         if left == 0 {
             scene.set_partial();
         }
@@ -30,6 +31,7 @@ pub(crate) fn reap(tx: &Tx<'_>, request: ReapRequest) -> Result<Reaped, Fault> {
             let crash = Crash::of(&scene, lost.crashes, lost.counted, request.crashes_max);
             reap_one(tx, &lost, crash, &mut effects, &mut reaped)?;
         }
+        // A worker with claims beyond the limit stays, for the next call.
         if lease::remove_idle(tx, worker)? {
             reaped.removed.push(worker);
         }

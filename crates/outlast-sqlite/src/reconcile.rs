@@ -16,6 +16,7 @@ const CHILDREN: &str = include_str!("../sql/reconcile/children.sql");
 const LIVES: &str = include_str!("../sql/reconcile/lives.sql");
 const MEND_JOIN: &str = include_str!("../sql/reconcile/mend_join.sql");
 
+/// Checks one page of instances, and repairs joins, held rows and windows.
 pub(crate) fn reconcile(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Reconciled, Fault> {
     let page = page(tx, request)?;
     let mut found = Reconciled {
@@ -42,6 +43,7 @@ pub(crate) fn reconcile(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Reconc
         }
         windows.extend(row.held_in);
     }
+    // Many rows of a page share a window, so each window is checked once.
     for round in windows {
         if !window::is_used(tx, round)? {
             found

@@ -127,6 +127,7 @@ impl Writer<'_> {
                 return done;
             }
             let rows = self.tx.connection.total_changes() - before;
+            // A durable verb must not join a commit that does not wait for the disk.
             let full =
                 done.len() == GROUP_MAX || rows > GROUP_ROWS_MAX || self.waits == Waits::NotNow;
             next = if full {
