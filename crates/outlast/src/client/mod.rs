@@ -1,4 +1,6 @@
-//! Starting instances, sending signals, waiting, looking: everything that needs no worker.
+//! The client: starts, signals, waits for and queries instances. It needs no worker.
+//!
+//! Applications and the HTTP API call it. It never runs a step.
 //!
 //! ```
 //! use outlast::prelude::*;

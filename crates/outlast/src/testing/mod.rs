@@ -1,7 +1,8 @@
-//! Testing machines without waiting for anything.
+//! Tests of machines without waiting.
 //!
-//! A [`Harness`] runs machines in the calling task, one step after another, on a store whose time stands still
-//! until the test moves it. The engine's own parts do the work, so what a test sees is what happens.
+//! A [`Harness`] runs machines in the calling task, one step after another. The time of its store
+//! stands still until the test moves it. The harness uses the engine's own components, so a test
+//! sees the real behaviour.
 //!
 //! ```
 //! use outlast::prelude::*;
@@ -60,8 +61,8 @@
 //! # }
 //! ```
 //!
-//! The harness brings its own SQLite in memory; [`Harness::on`] takes any store with a clock that the test
-//! holds.
+//! The harness has an SQLite database in memory. [`Harness::on`] takes any store with a clock that
+//! the test holds.
 
 mod expect;
 mod harness;
