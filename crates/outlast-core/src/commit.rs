@@ -117,8 +117,8 @@ impl Links {
 ///
 /// **A flow** leaves `step`, `state` and `entered` unchanged. With children it begins a round.
 /// Nothing joins that round unless the flow parks for it. For a flow that parks with join sets, a
-/// child that was not started counts as a failed one. A flow that parks or starts children and
-/// meets a cancel that it does not answer is not written: the answer is [`Answer::Cancel`], and
+/// child that was not started counts as a failed one. Suppose a flow parks or starts children, and
+/// does not answer a pending cancel. Then it is not written: the answer is [`Answer::Cancel`], and
 /// the claim is kept. A flow that continues without children is written; the answer carries the
 /// cancel if the claim is kept.
 ///
@@ -396,8 +396,9 @@ impl Outcome {
         Some(park)
     }
 
-    /// Returns the signal names it waits for. A wait without names is a sleep, or waits for
-    /// children.
+    /// Returns the signal names it waits for.
+    ///
+    /// A wait without names is a sleep, or waits for children.
     pub fn awaited_names(&self) -> &[String] {
         match self {
             Outcome::Wait { names, .. } => names,

@@ -1,5 +1,4 @@
-//! Parents and children: when a fan-out wakes its parent, what happens to children that are still
-//! live, and how a cascade carries that down a tree.
+//! Parents and children: joins, policies for children that are still live, and cascades.
 //!
 //! The engine and both stores use it. Nothing here reads a store.
 
@@ -106,15 +105,15 @@ pub enum Until {
     All,
     /// Every child has finished, or one of them has failed or was cancelled.
     FailFast,
-    /// This many children are done, or this many can no longer be done.
+    /// This many children are done, or can no longer be done because too many have ended
+    /// otherwise.
     Quorum(u32),
 }
 
 impl Until {
-    /// Decides the join of `started` children, of which `pending` are live and `failed` have
-    /// failed or were cancelled.
+    /// Decides the join of `started` children, and returns the reason when it is decided.
     ///
-    /// Returns the reason when it is decided.
+    /// `pending` of them are live, and `failed` have failed or were cancelled.
     pub fn decided(self, started: i32, pending: i32, failed: i32) -> Option<Joined> {
         match self {
             Until::FailFast if failed > 0 => Some(Joined::Failure),
@@ -144,7 +143,7 @@ pub enum Joined {
     Failure,
     /// Enough children are done.
     Quorum,
-    /// Enough children can no longer be done.
+    /// Too many children have ended otherwise: the quorum can no longer be reached.
     Impossible,
     /// The deadline has passed.
     Deadline,
@@ -283,8 +282,9 @@ impl CascadeAction {
         }
     }
 
-    /// Returns the action for the children that a join did not wait for; `None` when they
-    /// continue.
+    /// Returns the action for children that a join did not wait for.
+    ///
+    /// `None` when they continue.
     pub fn of_rest(rest: ClosePolicy) -> Option<CascadeAction> {
         match rest {
             ClosePolicy::Abandon => None,
@@ -339,7 +339,8 @@ pub struct Cascaded {
     pub requested: Vec<InstanceId>,
     /// Children that were terminated, by id.
     pub ended: Vec<InstanceId>,
-    /// Those of both that a worker was running, by id: the engine notifies that worker.
+    /// The children of both lists that a worker was running, by id: the engine notifies that
+    /// worker.
     pub running: Vec<InstanceId>,
     /// Queues in which an instance may have become claimable.
     pub woken: QueueNames,

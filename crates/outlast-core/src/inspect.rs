@@ -37,8 +37,7 @@ pub trait Inspect: Send + Sync + 'static {
     /// Counts the instances that fit, up to [`COUNT_MAX`](crate::limits::COUNT_MAX).
     async fn count(&self, filter: Filter) -> Result<Count>;
 
-    /// Returns the stored signals of an instance, oldest first, with the tombstones of consumed
-    /// ones.
+    /// Returns the stored signals of an instance, oldest first, including tombstones.
     ///
     /// At most [`PAGE_MAX`](crate::limits::PAGE_MAX) after `after`, and at most
     /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX) bytes of payloads. One signal always
@@ -65,14 +64,15 @@ pub trait Inspect: Send + Sync + 'static {
     /// Returns every registered worker, by id.
     async fn workers(&self) -> Result<Vec<Worker>>;
 
-    /// Returns the recorded operations, newest first: of one instance, or all. At most
-    /// [`PAGE_MAX`](crate::limits::PAGE_MAX).
+    /// Returns the recorded operations, newest first: of one instance, or all.
+    ///
+    /// At most [`PAGE_MAX`](crate::limits::PAGE_MAX).
     async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>>;
 
-    /// Returns the operations that an instance caused on its children: by its end, its join, or a
-    /// tree.
+    /// Returns the operations that an instance caused on its children.
     ///
-    /// In the order of their ids, at most [`PAGE_MAX`](crate::limits::PAGE_MAX) after `after`.
+    /// The cause is its end, its join, or a tree. In the order of their ids, at most
+    /// [`PAGE_MAX`](crate::limits::PAGE_MAX) after `after`.
     async fn close_actions(
         &self,
         parent: InstanceId,
@@ -90,8 +90,7 @@ pub trait Inspect: Send + Sync + 'static {
     /// first.
     async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>>;
 
-    /// Returns events of one run of a workflow, or of a machine that records its history, in
-    /// order.
+    /// Returns events of one run of a workflow or a recorded machine, in order.
     ///
     /// At most [`HISTORY_PAGE_MAX`](crate::limits::HISTORY_PAGE_MAX) events, and at most
     /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX) bytes of their data. One event always
@@ -431,11 +430,11 @@ pub struct Rows<T> {
 }
 
 impl<T> Rows<T> {
-    /// Cuts rows to a page: at most `limit` rows and
-    /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX) bytes.
+    /// Cuts rows to a page by number and by size.
     ///
-    /// `bytes` returns the size of a row. The first row always fits. Reads at most one row beyond
-    /// the page.
+    /// A page has at most `limit` rows and [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX)
+    /// bytes. `bytes` returns the size of a row. The first row always fits. Reads at most one row
+    /// beyond the page.
     pub fn cut<E>(
         rows: impl IntoIterator<Item = Result<T, E>>,
         limit: usize,

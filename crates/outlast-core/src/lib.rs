@@ -12,12 +12,12 @@
 //! ```
 //! use outlast_core::{Json, NewInstance, Outcome, Status};
 //!
-//! // What a client inserts …
+//! // A client inserts an instance …
 //! let order = NewInstance::new("checkout", "start", Json::parse(r#"{"number":42}"#).unwrap())
 //!     .correlation_key("order:42");
 //! assert!(order.check().is_ok());
 //!
-//! // … and what a worker commits for it.
+//! // … and a worker commits an outcome for it.
 //! let parked = Outcome::Wait {
 //!     names: vec!["payment_confirmed".into()],
 //!     step: "ship".into(),

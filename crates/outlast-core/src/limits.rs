@@ -294,8 +294,9 @@ pub fn clean_error(text: &str) -> String {
     format!("{}{CUT}", &clean[..end])
 }
 
-/// Shows the size of an error text in `Debug`. User code writes the text and may quote payloads,
-/// which must not reach a log.
+/// Shows the size of an error text in `Debug`.
+///
+/// User code writes the text and may quote payloads, which must not reach a log.
 pub(crate) struct Hidden<'a>(pub(crate) &'a str);
 
 impl fmt::Debug for Hidden<'_> {
@@ -330,8 +331,9 @@ fn check_text(what: &'static str, text: &str, max: usize) -> Result<(), Invalid>
     Ok(())
 }
 
-/// Refuses invisible and bidirectional characters: they make two names look the same, or reverse a
-/// line.
+/// Refuses invisible and bidirectional characters.
+///
+/// They make two names look the same, or reverse a line.
 fn check_shown(what: &'static str, text: &str) -> Result<(), Invalid> {
     #[cfg(outlast_mutants)]
     if crate::mutant::is("names-are-not-checked") {

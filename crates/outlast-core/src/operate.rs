@@ -30,8 +30,9 @@ impl Note {
         self
     }
 
-    /// Checks whether it can be stored. The reason is cleaned like an error text, and never
-    /// refused.
+    /// Checks whether it can be stored.
+    ///
+    /// The reason is cleaned like an error text, and never refused.
     pub fn check(&self) -> Result<(), Invalid> {
         limits::check_new_name("operator", &self.by)
     }

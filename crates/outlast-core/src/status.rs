@@ -44,8 +44,9 @@ impl Status {
         Status::Cancelled,
     ];
 
-    /// Returns the word used in JSON, the command line and the dashboard. SQL has the word of
-    /// [`stored`](Status::stored).
+    /// Returns the word used in JSON, the command line and the dashboard.
+    ///
+    /// SQL has the word of [`stored`](Status::stored).
     pub fn as_str(self) -> &'static str {
         match self {
             Status::Runnable => "runnable",

@@ -38,8 +38,9 @@ pub struct StepCounts {
 }
 
 impl StepCounts {
-    /// Sorts the counts of a store. `last` is the last instance of the slice, `limit` its
-    /// requested size.
+    /// Sorts the counts of a store.
+    ///
+    /// `last` is the last instance of the slice, `limit` its requested size.
     pub fn of(mut groups: Vec<StepCount>, last: Option<InstanceId>, limit: usize) -> StepCounts {
         groups.sort_by(|a, b| a.place().cmp(&b.place()));
         let seen: u64 = groups.iter().map(|group| group.instances).sum();

@@ -45,9 +45,8 @@ pub type QueueNames = BTreeSet<String>;
 /// Maintenance verbs skip rows that another transaction has locked. Stores retry a transaction
 /// that the database reports as a deadlock, a bounded number of times.
 ///
-/// **Lock, then read.** A verb that parks or wakes an instance locks it first, in a separate
-/// statement, and reads it only then (docs/protocol.md, defect 2). So no wake-up is lost between
-/// the two.
+/// **Lock, then read.** A verb that parks or wakes an instance locks it in one statement and reads
+/// it in the next (docs/protocol.md, defect 2). So no wake-up is lost between the two.
 ///
 /// **Bounds** are in [`limits`](crate::limits). `insert` and `deliver` refuse a whole batch that
 /// has one bad row, and name the row. `commit` isolates the bad row and writes the others.
@@ -87,9 +86,8 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// Takes runnable rows of the registered machines whose `eligible_at` has passed (I10). Their
     /// order is priority, then `eligible_at`, then id. They become executing, with `revision + 1`.
-    /// Of the rows that share a partition key it takes only the first in that order, and only when
-    /// none of that key is executing (I8). The other rows of the key do not block the rows behind
-    /// them.
+    /// Of the rows that share a partition key it takes only the first. It takes none while a row
+    /// of that key is executing (I8). The other rows of the key do not block the rows behind them.
     ///
     /// *Atomic*. *Fence*: the worker's lease must be valid, else
     /// [`LeaseExpired`](crate::Error::LeaseExpired). *Locks*: the worker's row, shared; the
@@ -215,9 +213,10 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// Their instances become runnable at the same step, with `attempt + 1`, `crashes + 1` and
     /// `revision + 1`; `awaits` is kept. An instance fails with [`gave_up`](crate::gave_up) after
-    /// more than `crashes_max` counted crashes in a row ([`Crash`](crate::Crash)). A crash counts
-    /// when its worker held no other claim, or no other suspect. Claims are returned in the order
-    /// of their ids. A worker without claims is removed.
+    /// more than `crashes_max` counted crashes in a row ([`Crash`](crate::Crash)), with the
+    /// effects of [`Outcome::Fail`](crate::Outcome::Fail). A crash counts when its worker held no
+    /// other claim, or no other suspect. Claims are returned in the order of their ids. A worker
+    /// without claims is removed.
     ///
     /// *Atomic*. *Locks*: the worker's row, own rows, parents, next in line; skips locked rows.
     /// *Bound*: `max` claims. *Idempotent*.
@@ -247,10 +246,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Checks one page of instances for wrong waits, and repairs them.
     ///
-    /// It looks for joins that miscount, for workflows that still wait after all children of a
-    /// join set have finished, and for holds that nothing would end. It should never find any. It
-    /// wakes such a workflow with [`Joined::All`](crate::Joined::All); its counters are left
-    /// unchanged.
+    /// It looks for joins that miscount, and for holds that nothing would end. It also looks for
+    /// workflows that still wait after all children of a join set have finished. It should never
+    /// find any. It wakes such a workflow with [`Joined::All`](crate::Joined::All); its counters
+    /// are left unchanged.
     ///
     /// *Atomic*. *Locks*: own rows by id. *Bound*: `max`. *Idempotent*.
     async fn reconcile(&self, request: ReconcileRequest) -> Result<Reconciled>;
@@ -287,9 +286,9 @@ pub trait Store: Send + Sync + 'static {
     /// Ends instances as cancelled, in any status.
     ///
     /// The fence drops the outcome of a running step. The effects are those of
-    /// [`Outcome::Cancel`](crate::Outcome::Cancel): `revision + 1`, the inbox is emptied, the
-    /// parent's join counts the end, the place in a window passes on, and children under a policy
-    /// get a cascade. Instances end in the order of their ids.
+    /// [`Outcome::Cancel`](crate::Outcome::Cancel): `revision + 1`, an empty inbox, a join of the
+    /// parent, a free place in the window, and a cascade to the children under a policy. Instances
+    /// end in the order of their ids.
     ///
     /// With [`Extent::Tree`] the [`cascade`](Store::cascade) also ends the descendants, even when
     /// the instance had finished before.
@@ -374,8 +373,9 @@ pub trait Store: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Receives the hints of other nodes. `None` when this store has no notifications: then every
-    /// node polls.
+    /// Receives the hints of other nodes.
+    ///
+    /// `None` when this store has no notifications: then every node polls.
     async fn listen(&self) -> Result<Option<Box<dyn Listen>>> {
         Ok(None)
     }

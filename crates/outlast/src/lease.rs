@@ -45,14 +45,16 @@ impl Covered {
 }
 
 impl Coverage {
-    /// Returns the current epoch. Read it before requesting a claim: the claim belongs to that
-    /// epoch.
+    /// Returns the current epoch.
+    ///
+    /// Read it before requesting a claim: the claim belongs to that epoch.
     pub(crate) fn epoch(&self) -> Epoch {
         Epoch(self.epoch.load(Ordering::SeqCst))
     }
 
-    /// Extends the coverage after a heartbeat that was sent at `sent`. The lease counts from then,
-    /// because the answer may have taken long.
+    /// Extends the coverage after a heartbeat that was sent at `sent`.
+    ///
+    /// The lease counts from then, because the answer may have taken long.
     pub(crate) fn renewed(&self, sent: Duration, lease: Duration) {
         if nanos(sent) >= self.until_ns.load(Ordering::SeqCst) {
             self.epoch.fetch_add(1, Ordering::SeqCst);
@@ -77,8 +79,9 @@ impl Coverage {
     }
 }
 
-/// Returns the time since the host was started. It advances while the process is stopped, and
-/// while the host sleeps.
+/// Returns the time since the host was started.
+///
+/// It advances while the process is stopped, and while the host sleeps.
 #[cfg(target_os = "linux")]
 pub(crate) fn now() -> Duration {
     use rustix::time::{ClockId, clock_gettime};

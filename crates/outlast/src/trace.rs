@@ -9,8 +9,8 @@
 //! use outlast::prelude::*;
 //! use outlast::trace::Propagator;
 //!
-//! /// With OpenTelemetry, `current` would inject the current context and `attach` would set the span's
-//! /// parent to the extracted one.
+//! /// With OpenTelemetry, `current` would inject the current context, and `attach` would set the
+//! /// span's parent to the extracted one.
 //! struct Fixed;
 //!
 //! impl Propagator for Fixed {

@@ -7,12 +7,11 @@ use outlast_core::{
 };
 
 impl Client {
-    /// Cancels an instance. Its machine decides how it ends, in
-    /// [`on_cancel`](crate::Machine::on_cancel).
+    /// Cancels an instance. Its machine decides how it ends.
     ///
-    /// By default the machine ends it as cancelled. A waiting instance is woken for it; a running
-    /// step is notified through [`Context::cancelled`](crate::Context::cancelled). A second cancel
-    /// changes nothing.
+    /// By default [`on_cancel`](crate::Machine::on_cancel) ends it as cancelled. A waiting
+    /// instance is woken for it; a running step is notified through
+    /// [`Context::cancelled`](crate::Context::cancelled). A second cancel changes nothing.
     ///
     /// Takes an id or `Machine::key(..)`. A key is looked up once: it addresses the holder, or
     /// else the latest instance that held it. That one is [already
@@ -28,13 +27,12 @@ impl Client {
         self.ask_to_end(ids, Extent::One, note).await
     }
 
-    /// Like [`cancel`](Client::cancel), for an instance and its descendants, whatever their
-    /// policies.
+    /// Like [`cancel`](Client::cancel), for an instance and its descendants.
     ///
-    /// The answer is that of the instance. Engines with the maintenance role cancel the
-    /// descendants afterwards, also when the instance has finished. [`family`](Client::family)
-    /// counts the affected instances. [`close_actions`](Client::close_actions) lists the affected
-    /// children of a parent.
+    /// The policies of the descendants do not matter. The answer is that of the instance. Engines
+    /// with the maintenance role cancel the descendants afterwards, also when the instance has
+    /// finished. [`family`](Client::family) counts the affected instances.
+    /// [`close_actions`](Client::close_actions) lists the affected children of a parent.
     pub async fn cancel_tree(&self, root: impl Into<Target>, note: Note) -> Result<CancelAnswer> {
         let ids = self.resolve(root.into()).await?.into_iter().collect();
         let answers = self.ask_to_end(ids, Extent::Tree, note).await?;
@@ -67,8 +65,9 @@ impl Client {
         self.end(ids, Extent::One, note).await
     }
 
-    /// Like [`terminate`](Client::terminate), for an instance and its descendants; see
-    /// [`cancel_tree`](Client::cancel_tree).
+    /// Like [`terminate`](Client::terminate), for an instance and its descendants.
+    ///
+    /// See [`cancel_tree`](Client::cancel_tree).
     pub async fn terminate_tree(
         &self,
         root: impl Into<Target>,

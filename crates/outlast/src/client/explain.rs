@@ -33,8 +33,9 @@ impl Client {
         self.explain_with(instance, waits).await
     }
 
-    /// Like [`explain`](Client::explain), for a caller that has already read [the waits of a
-    /// workflow](Client::waits).
+    /// Like [`explain`](Client::explain), with waits that the caller has read.
+    ///
+    /// [`waits`](Client::waits) reads the waits of a workflow.
     pub async fn explain_with(&self, instance: &Instance, waits: Option<Waits>) -> Result<String> {
         let around = self.around(instance).await?;
         Ok(sentence(instance, &Surroundings { waits, ..around }))

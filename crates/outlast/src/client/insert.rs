@@ -110,10 +110,10 @@ impl Client {
         Ok(answers.into_iter().map(Inserted::read).collect())
     }
 
-    /// Like [`insert_many`](Client::insert_many), for callers without types: other languages, the
-    /// command line.
+    /// Like [`insert_many`](Client::insert_many), for callers without types.
     ///
-    /// Rows that were [prepared](Client::prepare) with this client's codec are inserted unchanged.
+    /// Other languages and the command line use it. Rows that were [prepared](Client::prepare)
+    /// with this client's codec are inserted unchanged.
     pub async fn insert_rows(&self, mut rows: Vec<NewInstance>) -> Result<Vec<Answer>> {
         if !self.coding.is_none() {
             let encoded = rows.into_iter().enumerate();
@@ -140,8 +140,9 @@ impl Client {
         Ok(answers)
     }
 
-    /// Inserts one transaction. A single row goes straight into a free slot of an engine in this
-    /// process.
+    /// Inserts one transaction.
+    ///
+    /// A single row goes straight into a free slot of an engine in this process.
     async fn insert_chunk(&self, mut rows: Vec<NewInstance>) -> Result<Inserts> {
         if let [row] = rows.as_slice()
             && let Some(reservation) = self.hub.reserve_for(row)
@@ -169,8 +170,10 @@ impl Client {
     }
 }
 
-/// Returns the hints for rows that start later. Only the database can compare an absolute moment:
-/// the hint makes the picker look now, and the claim answers how long to wait.
+/// Returns the hints for rows that start later.
+///
+/// Only the database can compare an absolute moment: the hint makes the picker look now, and the
+/// claim answers how long to wait.
 fn later(rows: &[NewInstance]) -> Hints {
     let mut hints = Hints::default();
     for row in rows {

@@ -21,8 +21,9 @@ impl Client {
         Ok(retried.answers)
     }
 
-    /// Deletes a finished instance. Takes an id or `Machine::key(..)`, like
-    /// [`retry`](Client::retry).
+    /// Deletes a finished instance.
+    ///
+    /// Takes an id or `Machine::key(..)`, like [`retry`](Client::retry).
     pub async fn delete(&self, target: impl Into<Target>, note: Note) -> Result<DeleteAnswer> {
         let ids = self.resolve(target.into()).await?.into_iter().collect();
         let answers = self.delete_all(ids, note).await?;

@@ -51,8 +51,9 @@ impl Client {
         self.children_in(id, None).await
     }
 
-    /// Reads every stored child of one fan-out, in the order of the fan-out. Fan-outs are counted
-    /// from 1.
+    /// Reads every stored child of one fan-out, in the order of the fan-out.
+    ///
+    /// Fan-outs are counted from 1.
     pub async fn children_of(&self, id: InstanceId, round: i32) -> Result<Vec<Child>> {
         self.children_in(id, Some(round)).await
     }
@@ -71,8 +72,9 @@ impl Client {
         }
     }
 
-    /// Reads a page of the signals of an instance after `after`, oldest first. [`Rows::more`] says
-    /// whether more follow.
+    /// Reads a page of the signals of an instance after `after`, oldest first.
+    ///
+    /// [`Rows::more`] says whether more follow.
     pub async fn signals(
         &self,
         id: InstanceId,
@@ -93,8 +95,9 @@ impl Client {
         Ok(signals)
     }
 
-    /// Reads events of one run of a workflow, or of a machine that [records its
-    /// history](crate::Machine::HISTORY), in order.
+    /// Reads events of one run of a workflow or a recorded machine, in order.
+    ///
+    /// A machine is recorded when its [`HISTORY`](crate::Machine::HISTORY) says so.
     ///
     /// [`EventDetail`](crate::workflow::EventDetail) decodes them. [`Rows::more`] says whether
     /// more follow: a page with large data is shorter than its `max`.
@@ -131,9 +134,10 @@ impl Client {
 
     /// Checks whether a queue of this name exists; suggests other names when it does not.
     ///
-    /// A queue exists when it has instances, is paused, is served by a live worker, is the default
-    /// queue of a worker's machine, or is `default`. Then the answer is `None`. Otherwise the
-    /// answer lists existing queues, the most similar first, because the name may be mistyped.
+    /// A queue exists when it has instances, is paused, or is served by a live worker. The default
+    /// queue of a worker's machine and the queue `default` also exist. Then the answer is `None`.
+    /// Otherwise the answer lists existing queues, the most similar first, because the name may be
+    /// mistyped.
     pub async fn missing_queue(&self, name: &str) -> Result<Option<Vec<String>>> {
         let mut names: Vec<String> = self.queues().await?.into_iter().map(|it| it.name).collect();
         let workers = self.store.workers().await?;
@@ -210,8 +214,7 @@ impl Client {
         self.store.count_by_step(request).await
     }
 
-    /// Reads the run counts and start delays of all engines since the minute of `since`, by the
-    /// minute.
+    /// Reads run counts and start delays of all engines since `since`, by the minute.
     ///
     /// They are kept for a day and are a few seconds old. The counts of the last seconds before a
     /// crash are missing.
@@ -219,16 +222,18 @@ impl Client {
         self.store.run_stats(since).await
     }
 
-    /// Checks the database: settings, space, obstacles. It also reports the checks without a
-    /// problem.
+    /// Checks the database: settings, space, obstacles.
+    ///
+    /// It also reports the checks without a problem.
     ///
     /// It runs many queries, so call it rarely.
     pub async fn doctor(&self) -> Result<Vec<Finding>> {
         self.store.doctor().await
     }
 
-    /// Checks whether the database accepts writes now, with a small write that leaves nothing
-    /// behind.
+    /// Checks whether the database accepts writes now.
+    ///
+    /// It commits a small write that leaves nothing behind.
     ///
     /// Each call writes, so reuse an answer for some seconds.
     pub async fn check_writes(&self) -> Result<WriteCheck> {

@@ -209,8 +209,9 @@ fn due(instance: &Instance, around: &Surroundings) -> String {
     format!("is due in queue {queue} since {since}; {workers} that queue")
 }
 
-/// Says what the instance needs and no worker has. A worker that does not list its machines may
-/// have all of them.
+/// Says what the instance needs and no worker has.
+///
+/// A worker that does not list its machines may have all of them.
 fn lack(instance: &Instance, serving: &[&Worker]) -> Option<String> {
     if serving.iter().any(|worker| worker.machines.is_empty()) {
         return None;
@@ -420,8 +421,9 @@ fn flowing(instance: &Instance, waits: &Waits, now: Timestamp) -> Option<String>
     Some(format!("waits for {phrases}{cut}"))
 }
 
-/// Says the first of several waits, of which `open` are open. A timer among them is the deadline
-/// of the others.
+/// Says a wait for the first of several calls, of which `open` are open.
+///
+/// A timer among them is the deadline of the others.
 fn selected(members: &[&OpenWait], open: usize, now: Timestamp) -> String {
     let (timers, others): (Vec<&OpenWait>, Vec<&OpenWait>) =
         members.iter().partition(|it| it.kind == "timer");
@@ -448,8 +450,9 @@ fn listed(waits: &[&OpenWait], last: &str, now: Timestamp) -> String {
     enumerated(&nouns, last).unwrap_or_default()
 }
 
-/// `child label 43 (call 3)`, `signal approved (call 5)`, `a timer (call 6) until 15:04:05 UTC (in
-/// 12 min)`.
+/// Names a wait: `child label 43 (call 3)`, `signal approved (call 5)`.
+///
+/// A timer has its deadline: `a timer (call 6) until 15:04:05 UTC (in 12 min)`.
 fn noun(wait: &OpenWait, now: Timestamp) -> String {
     let OpenWait {
         kind, name, call, ..
@@ -541,8 +544,9 @@ fn moment(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// Converts a day counted from 1970 to year, month and day. Years begin in March here, so that a
-/// leap day is the last of a year.
+/// Converts a day counted from 1970 to year, month and day.
+///
+/// Years begin in March here, so that a leap day is the last of a year.
 fn date(days_since_1970: i64) -> (i64, i64, i64) {
     const DAYS_PER_400_YEARS: i64 = 146_097;
     const DAYS_FROM_MARCH_OF_YEAR_0: i64 = 719_468;

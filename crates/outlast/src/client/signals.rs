@@ -48,8 +48,9 @@ impl Client {
         encoded.map_err(|unwritable| unwritable.during("signal", place))
     }
 
-    /// Sends untyped signals, in order, at most [`BATCH_MAX`](outlast_core::limits::BATCH_MAX) at
-    /// once.
+    /// Sends untyped signals, in order.
+    ///
+    /// At most [`BATCH_MAX`](outlast_core::limits::BATCH_MAX) at once.
     ///
     /// Signals that were [prepared](Client::prepare_signal) with this client's codec are sent
     /// unchanged.
@@ -66,8 +67,10 @@ impl Client {
         Ok(delivered.answers)
     }
 
-    /// Delivers one transaction. An instance that a single signal wakes may go straight into a
-    /// free slot of an engine in this process.
+    /// Delivers one transaction.
+    ///
+    /// An instance that a single signal wakes may go straight into a free slot of an engine in
+    /// this process.
     async fn deliver(&self, mut signals: Vec<NewSignal>) -> Result<Delivered> {
         if signals.len() == 1
             && let Some(reservation) = self.hub.reserve_for_woken()
@@ -78,10 +81,10 @@ impl Client {
         self.store.deliver(signals, None).await
     }
 
-    /// Sends a signal to the holder of the key of `new`, or starts `new` with the signal in its
-    /// inbox.
+    /// Sends a signal to the holder of the key of `new`, or starts `new` with it.
     ///
-    /// It is one transaction. `new` needs a [`key`](New::key).
+    /// A new instance has the signal in its inbox. It is one transaction. `new` needs a
+    /// [`key`](New::key).
     pub fn signal_or_insert<M: Machine, S: Signal>(
         &self,
         new: New<M>,
@@ -114,8 +117,9 @@ pub struct Signalling<'a> {
 }
 
 impl Signalling<'_> {
-    /// Sets the dedup key: the signal is delivered at most once under it, while the instance is
-    /// stored.
+    /// Sets the dedup key.
+    ///
+    /// The signal is delivered at most once under it, while the instance is stored.
     pub fn dedup(mut self, key: impl Into<String>) -> Self {
         self.signal = self.signal.map(|signal| signal.dedup_key(key));
         self
@@ -144,8 +148,9 @@ pub struct SignallingOrInserting<'a, M> {
 }
 
 impl<M> SignallingOrInserting<'_, M> {
-    /// Sets the dedup key: the signal is delivered at most once under it, while the instance is
-    /// stored.
+    /// Sets the dedup key.
+    ///
+    /// The signal is delivered at most once under it, while the instance is stored.
     pub fn dedup(mut self, key: impl Into<String>) -> Self {
         if let Ok(request) = &mut self.request {
             request.dedup_key = Some(key.into());

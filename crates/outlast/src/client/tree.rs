@@ -49,8 +49,9 @@ impl Default for TreeLimits {
 }
 
 impl Client {
-    /// Reads an instance and its descendants, within `limits`; `None` when there is no such
-    /// instance.
+    /// Reads an instance and its descendants, within `limits`.
+    ///
+    /// `None` when there is no such instance.
     ///
     /// Each member is read at a different moment.
     pub async fn tree(

@@ -89,8 +89,9 @@ impl Client {
         self.hub.flushed().await;
     }
 
-    /// Waits until the instance has finished, successfully or not, at most this long. A key is
-    /// looked up once, as by [`wait`](Client::wait).
+    /// Waits until the instance has finished, successfully or not, at most this long.
+    ///
+    /// A key is looked up once, as by [`wait`](Client::wait).
     pub async fn wait_ended(
         &self,
         target: impl Into<Target>,
@@ -135,8 +136,9 @@ impl Client {
         }
     }
 
-    /// Polls the store after each hint, until the condition is met. Accepts an end that this
-    /// process reported without a query.
+    /// Polls the store after each hint, until the condition is met.
+    ///
+    /// Accepts an end that this process reported without a query.
     async fn look_until<T>(
         &self,
         id: InstanceId,

@@ -32,8 +32,9 @@ impl Coding {
 
 /// Writing.
 impl Coding {
-    /// Encodes a row for the store. A prepared row is already encoded; it passes only if this
-    /// codec can read it.
+    /// Encodes a row for the store.
+    ///
+    /// A prepared row is already encoded; it passes only if this codec can read it.
     pub(crate) fn encode_row(&self, mut row: NewInstance) -> Result<NewInstance, Unwritable> {
         let Some(codec) = &self.0 else {
             return Ok(row);
@@ -208,8 +209,9 @@ impl Coding {
         Ok(events)
     }
 
-    /// Encodes the children that an outcome of this claim starts, each bound to its position. A
-    /// prepared child is bound again.
+    /// Encodes the children that an outcome of this claim starts, each bound to its position.
+    ///
+    /// A prepared child is bound again.
     fn encode_children(
         &self,
         claim: &Claim,
@@ -251,8 +253,9 @@ impl Coding {
 /// fail. A changed value will never be readable: it is refused in its place, and does not hide the
 /// others.
 impl Coding {
-    /// Decodes everything in a claim. A claim is useless without its state, so a state is never
-    /// refused in place.
+    /// Decodes everything in a claim.
+    ///
+    /// A claim is useless without its state, so a state is never refused in place.
     pub(crate) fn decode_claim(&self, claim: &mut Claim) -> Result<(), Unreadable> {
         let Some(codec) = &self.0 else {
             return refuse_encoded(claim);
@@ -290,8 +293,9 @@ impl Coding {
         Ok(instance)
     }
 
-    /// Decodes the instances of a page, with states and results if `values` is set. A changed
-    /// value is refused in its place.
+    /// Decodes the instances of a page, with states and results if `values` is set.
+    ///
+    /// A changed value is refused in its place.
     pub(crate) fn decode_page(
         &self,
         instances: &mut [Instance],
@@ -349,8 +353,7 @@ impl Coding {
         Ok(())
     }
 
-    /// Whether one of these signals is bound to a correlation key, which the reader must then
-    /// supply.
+    /// Whether the reader must know the correlation key of one of these signals.
     pub(crate) fn needs_key(&self, signals: &[SignalRow]) -> bool {
         let mut payloads = signals.iter().filter_map(|signal| signal.payload.as_ref());
         let is_bound = |payload: &Json| {
@@ -537,8 +540,9 @@ fn refuse_encoded(claim: &Claim) -> Result<(), Unreadable> {
     Ok(())
 }
 
-/// Prepares an outcome for the store without a codec: a plain error text must not begin like an
-/// encoded one.
+/// Prepares an outcome for the store without a codec.
+///
+/// A plain error text must not begin like an encoded one.
 pub(crate) fn plain_outcome(mut outcome: Outcome) -> Outcome {
     match &mut outcome {
         Outcome::Fail { reason } | Outcome::Cancel { reason } => mark_plain(reason),

@@ -153,8 +153,9 @@ pub(super) fn refused(error: &CodecError) -> Json {
     Json::encoded(envelope).unwrap_or_else(|_| Json::null())
 }
 
-/// Returns why a value was refused. A value that is still encoded because there is no codec counts
-/// too.
+/// Returns why a value was refused.
+///
+/// A value that is still encoded because there is no codec counts too.
 pub(super) fn refusal(value: &Json) -> Option<CodecError> {
     Some(match value.as_encoded()? {
         "0:plain" => CodecError::NotEncoded,

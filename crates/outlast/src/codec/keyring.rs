@@ -85,8 +85,10 @@ impl Keyring {
         self
     }
 
-    /// Refuses plain values like [`require_encoded`](Keyring::require_encoded), and values that an
-    /// older build encrypted without binding them to their place.
+    /// Refuses plain values, and encrypted ones that are not bound to their place.
+    ///
+    /// Older builds encrypted without that binding. [`require_encoded`](Keyring::require_encoded)
+    /// refuses plain values alone.
     ///
     /// An attacker could exchange such values within one instance.
     ///

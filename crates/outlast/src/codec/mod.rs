@@ -74,7 +74,7 @@ use outlast_core::{EventKind, InstanceId};
 /// ```
 /// use outlast::codec::{Codec, CodecError, Encoded, Place};
 ///
-/// /// No secret at all; it shows the shape.
+/// /// Keeps nothing secret; it only shows the interface.
 /// struct Backwards;
 ///
 /// impl Codec for Backwards {
@@ -98,16 +98,18 @@ pub trait Codec: Send + Sync + 'static {
     /// Decodes a value that was encoded for this place. Must fail for any other place.
     fn decode(&self, encoded: &Encoded, place: &Place<'_>) -> Result<Vec<u8>, CodecError>;
 
-    /// Whether plain values are accepted. They were written before there was a codec, or by the
-    /// SQL functions.
+    /// Whether plain values are accepted.
+    ///
+    /// They were written before there was a codec, or by the SQL functions.
     ///
     /// If not, an instance with a plain state fails.
     fn accepts_plain(&self) -> bool {
         true
     }
 
-    /// Whether values are accepted that an older build encoded without their exact place
-    /// ([`Place::spot`]).
+    /// Whether values of the older form are accepted.
+    ///
+    /// Older builds encoded values without their exact place ([`Place::spot`]).
     ///
     /// If not, an instance with such a state fails.
     fn accepts_old_form(&self) -> bool {

@@ -194,8 +194,9 @@ impl<'a> Value<'a> {
             .map_err(|error| Invalid::new(self.kind.as_str(), error.to_string()))
     }
 
-    /// Encodes an error text. A long text is cut until it fits: a report of a failure must never
-    /// be refused.
+    /// Encodes an error text.
+    ///
+    /// A long text is cut until it fits: a report of a failure must never be refused.
     pub(super) fn encode_text(&self, codec: &dyn Codec, text: &str) -> Result<String, Unwritable> {
         const CUT: &str = "… (cut)";
         let mut plain = limits::clean_error(text);
@@ -360,8 +361,9 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns the place of a value with this form and binding. A value that is bound to a fact
-    /// which the reader lacks belongs to another place.
+    /// Returns the place of a value with this form and binding.
+    ///
+    /// A value that is bound to a fact which the reader lacks belongs to another place.
     fn place(&self, form: Form, binding: Binding) -> Result<Place<'a>, CodecError> {
         let instance = match binding {
             Binding::Instance => Some(self.instance.ok_or(CodecError::Changed)?),
@@ -601,8 +603,7 @@ mod tests {
         }
     }
 
-    /// The header of a state distinguishes its place from others by the facts that its reader
-    /// knows.
+    /// The header of a state must match the facts that its reader knows.
     #[test]
     fn a_state_is_read_only_where_all_that_its_reader_knows_fits() {
         let keys = Keyring::new("k1", &[1; 32]).unwrap();

@@ -60,8 +60,9 @@ impl<M: Machine> ChildOf<M> {
     }
 }
 
-/// Returns a value, unless the codec refused it: it was changed in the database, or is plain where
-/// only encoded values are accepted.
+/// Returns a value, unless the codec refused it.
+///
+/// It refuses a changed value, and a plain one where only encoded values are accepted.
 pub(super) fn readable<'a>(value: &'a Json, what: &str) -> Result<&'a Json, Invalid> {
     match refusal(value) {
         Some(refused) => Err(Invalid::new(what, refused.to_string())),

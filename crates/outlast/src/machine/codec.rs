@@ -40,8 +40,9 @@ pub(super) fn decode<T: DeserializeOwned>(step: &str, state: &Json) -> Result<T,
         .map_err(|error| Invalid::new("state", format!("of step {step} does not decode: {error}")))
 }
 
-/// The two columns as the map that an adjacently tagged enum reads. The tag comes first, so that
-/// serde reads the state's text straight into its variant.
+/// The two columns as the map that an adjacently tagged enum reads.
+///
+/// The tag comes first, so that serde reads the state's text straight into its variant.
 struct Stored<'a> {
     step: &'a str,
     state: &'a Json,

@@ -274,8 +274,9 @@ impl Context {
             || self.surroundings.lost.is_cancelled()
     }
 
-    /// Waits until [`is_cancelled`](Context::is_cancelled) is true: for a `select` beside the work
-    /// of a long step.
+    /// Waits until the step is cancelled: for a `select` beside the work of a long step.
+    ///
+    /// [`is_cancelled`](Context::is_cancelled) is true afterwards.
     ///
     /// A cancel from this process arrives at once, one from another node with its hint. A cancel
     /// whose hint was lost arrives within a third of the lease.
@@ -288,7 +289,7 @@ impl Context {
     /// # async fn step(&self, state: Film, cx: &Context) -> StepResult<Self> {
     /// tokio::select! {
     ///     fetched = download() => fetched?,
-    ///     // Nothing is to be fetched any more; on_cancel runs next.
+    ///     // The rest need not be fetched; on_cancel runs next.
     ///     () = cx.cancelled() => return Ok(Outcome::requeue(state)),
     /// }
     /// # Ok(Outcome::next(Film::Cut)) } }

@@ -28,8 +28,9 @@ impl StepError {
         }
     }
 
-    /// Creates an error that fails the instance without
-    /// [`on_failure`](super::Machine::on_failure).
+    /// Creates a fatal error, which fails the instance.
+    ///
+    /// The engine does not call [`on_failure`](super::Machine::on_failure).
     pub fn fatal(error: impl Into<Box<dyn Error + Send + Sync>>) -> StepError {
         StepError {
             source: error.into(),
@@ -123,8 +124,9 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The error of an attempt that exceeded its time limit. It becomes [`Failure::Timeout`], like the
-/// engine's limit.
+/// The error of an attempt that exceeded its time limit.
+///
+/// It becomes [`Failure::Timeout`], like the engine's limit.
 #[derive(Debug, thiserror::Error)]
 #[error("the step took longer than {0:?}")]
 pub(crate) struct TimedOut(pub(crate) Duration);

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// |---|---|
 /// | when every child has finished, successfully or not (the default) | [`.all()`](FanOut::all) |
 /// | as soon as a child has failed or was cancelled | [`.fail_fast()`](FanOut::fail_fast) |
-/// | when `k` children are done, or `k` can no longer be done | [`.quorum(k)`](FanOut::quorum) |
+/// | when `k` children are done, or can no longer be done | [`.quorum(k)`](FanOut::quorum) |
 /// | when one child is done, or none can be done any more | [`.any()`](FanOut::any) |
 /// | after this long at the latest, with the children so far | [`.deadline(d)`](FanOut::deadline) |
 ///
@@ -90,10 +90,10 @@ impl FanOut {
         self.until(Until::FailFast, "fail_fast")
     }
 
-    /// Waits until `k` children are done, or until so many have ended otherwise that `k` can no
-    /// longer be done.
+    /// Waits until `k` children are done, or can no longer be done.
     ///
-    /// A child that was not started because its key was occupied counts as not done.
+    /// `k` can no longer be done when too many children have ended otherwise. A child that was not
+    /// started because its key was occupied counts as ended otherwise.
     pub fn quorum(self, k: u32) -> FanOut {
         self.until(Until::Quorum(k), "quorum")
     }
@@ -103,8 +103,9 @@ impl FanOut {
         self.until(Until::Quorum(1), "any")
     }
 
-    /// Waits no longer than this, counted from the fan-out. The step then sees the children so
-    /// far.
+    /// Waits no longer than this, counted from the fan-out.
+    ///
+    /// The step then sees the children so far.
     pub fn deadline(mut self, deadline: Duration) -> FanOut {
         self.deadline = Some(deadline);
         self
@@ -119,8 +120,9 @@ impl FanOut {
         self
     }
 
-    /// Cancels the children that are still live when this instance is woken; see
-    /// [`on_cancel`](super::Machine::on_cancel).
+    /// Cancels the children that are still live when this instance is woken.
+    ///
+    /// Their machines decide how they end, in [`on_cancel`](super::Machine::on_cancel).
     pub fn cancel_rest(self) -> FanOut {
         self.rest(ClosePolicy::RequestCancel)
     }
@@ -165,8 +167,9 @@ impl FanOut {
         self.mistake.get_or_insert_with(mistake);
     }
 
-    /// Returns the children and the join for the store. Children without a trace get their
-    /// parent's.
+    /// Returns the children and the join for the store.
+    ///
+    /// Children without a trace get their parent's.
     pub(super) fn record(mut self, cx: &Context) -> Result<(Vec<NewInstance>, Join), Invalid> {
         let join = self.join()?;
         let policy = self.policy;

@@ -176,8 +176,9 @@ pub enum Perform<A> {
     },
 }
 
-/// The retry policy of a job that a workflow has scheduled. It is fixed then, so that later builds
-/// do not change it.
+/// The retry policy of a job that a workflow has scheduled.
+///
+/// It is fixed then, so that later builds do not change it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RetryPolicy {
     /// The largest number of attempts.

@@ -185,8 +185,10 @@ impl<W: Workflow> Run for Replayed<W> {
     }
 }
 
-/// Decodes the state. A state that does not decode fails the instance with the reason. An operator
-/// can retry it with a build that reads it.
+/// Decodes the state.
+///
+/// A state that does not decode fails the instance with the reason. An operator can retry it with
+/// a build that reads it.
 fn state_of<M: Machine>(cx: &Context) -> Result<M::State, Trouble> {
     codec::decode(cx.step(), &cx.claim().state)
         .map_err(|invalid| Trouble::Undecodable(invalid.to_string()))
@@ -220,8 +222,9 @@ impl Registry {
         versions.into()
     }
 
-    /// Returns the machines for the worker's registration. They are for people to read, so only as
-    /// many as fit are sent.
+    /// Returns the machines for the worker's registration.
+    ///
+    /// They are for people to read, so only as many as fit are sent.
     pub(crate) fn offers(&self) -> Vec<MachineOffer> {
         let mut room = limits::OFFER_BYTES_MAX;
         let mut offers: Vec<_> = self.machines.values().map(Registered::offer).collect();

@@ -6,8 +6,9 @@ use outlast_core::{Instance, Status};
 use std::fmt::{self, Debug};
 use std::marker::PhantomData;
 
-/// An instance to compare with the expectations of a test; made by
-/// [`Harness::expect`](super::Harness::expect).
+/// An instance to compare with the expectations of a test.
+///
+/// [`Harness::expect`](super::Harness::expect) creates it.
 pub struct Expected<M> {
     instance: Instance,
     machine: PhantomData<fn() -> M>,

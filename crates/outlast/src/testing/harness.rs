@@ -144,8 +144,9 @@ impl Harness {
         self.watched().steps.clear();
     }
 
-    /// Moves the time forward, and wakes the instances that wait until then. None runs before the
-    /// next [`run`](Harness::run).
+    /// Moves the time forward, and wakes the instances that wait until then.
+    ///
+    /// None runs before the next [`run`](Harness::run).
     pub async fn advance(&mut self, by: Duration) {
         self.move_time(by);
         self.fire().await;
@@ -347,15 +348,17 @@ impl HarnessBuilder {
         self
     }
 
-    /// Sets how many steps of one instance run in a row; as
-    /// [`EngineBuilder::run_ahead`](crate::EngineBuilder::run_ahead).
+    /// Sets how many steps of one instance run in a row.
+    ///
+    /// As [`EngineBuilder::run_ahead`](crate::EngineBuilder::run_ahead).
     pub fn run_ahead(mut self, steps: u32) -> HarnessBuilder {
         self.run_ahead = steps;
         self
     }
 
-    /// Sets how often [`run_all`](Harness::run_all) moves the time before the run counts as
-    /// endless. Default: 1,000.
+    /// Sets how often [`run_all`](Harness::run_all) may move the time. Default: 1,000.
+    ///
+    /// A run with more counts as endless.
     pub fn jumps_max(mut self, jumps: u32) -> HarnessBuilder {
         self.jumps_max = jumps;
         self
@@ -421,8 +424,9 @@ impl Watch {
 }
 
 impl Watched {
-    /// Counts an outcome, and answers whether the worker crashes here. The error names an instance
-    /// that loops.
+    /// Counts an outcome, and answers whether the worker crashes here.
+    ///
+    /// The error names an instance that loops.
     fn hear(&mut self, moment: &Moment<'_>) -> Result<bool, String> {
         if let (Point::AfterCommit, Some(outcome)) = (moment.point, moment.outcome) {
             self.tally.count(outcome);

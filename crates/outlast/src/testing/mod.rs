@@ -34,7 +34,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut harness = Harness::builder().machine(Checkout).build().await?;
 //!
-//! // It waits for its payment, and the worker that ships it dies once.
+//! // The order waits for its payment, and the worker that ships it crashes once.
 //! let paid = harness.insert(New::<Checkout>(Order::Start { number: 1 })).await?;
 //! harness.run().await;
 //! harness.expect(paid).await.awaits(["payment_confirmed"]).at_step("ship");
@@ -44,14 +44,14 @@
 //! assert_eq!((tally.crashes, tally.done), (1, 1));
 //! harness.expect(paid).await.is_done_with(&100);
 //!
-//! // An hour is over at once.
+//! // The wait times out after an hour, without waiting.
 //! let unpaid = harness.insert(New::<Checkout>(Order::Start { number: 2 })).await?;
 //! harness.run().await;
 //! harness.advance(Duration::from_secs(3600)).await;
 //! harness.run().await;
 //! harness.expect(unpaid).await.is_failed_with("payment never came");
 //!
-//! // Somebody does not want it any more, and its machine says how it ends.
+//! // An operator cancels the order, and its machine decides how it ends.
 //! let unwanted = harness.insert(New::<Checkout>(Order::Start { number: 3 })).await?;
 //! harness.run().await;
 //! harness.cancel(unwanted.id().unwrap(), Note::by("ada").because("too dear")).await?;

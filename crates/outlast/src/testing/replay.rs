@@ -4,14 +4,15 @@ use crate::workflow::{ExportedRun, Session, Workflow};
 use outlast_core::Invalid;
 use std::fmt;
 
-/// Replays a history that `outlast export` wrote against the code of a workflow, and reports where
-/// they differ.
+/// Replays an exported history against the code of a workflow.
+///
+/// `outlast export` writes such histories. The error says where code and history differ.
 ///
 /// Use it in tests, so that a change does not break running instances. It runs no step, and sends
 /// and stores nothing.
 ///
-/// It compares kind, name and order of the calls, the arguments of children and timers, and the
-/// end of the run: done, failed, cancelled or continued as new.
+/// It compares kind, name and order of the calls, and the arguments of children and timers. It
+/// also compares the end of the run: done, failed, cancelled or continued as new.
 ///
 /// ```
 /// use outlast::prelude::*;
