@@ -87,18 +87,23 @@ impl Links {
 ///
 /// | outcome | status | `attempt` | `eligible_at` | `awaits` | inbox |
 /// |---|---|---|---|---|---|
-/// | `Next`, keep the claim | executing | 0 | unchanged | cleared | the received are consumed |
-/// | `Next`, requeue | runnable | 0 | now | cleared | the received are consumed |
+/// | `Next`, keep the claim | executing | 0 | unchanged | cleared | received consumed |
+/// | `Next`, requeue | runnable | 0 | now | cleared | received consumed |
 /// | `Retry` | runnable | + 1 | now + delay | kept | kept |
-/// | `Wait` | awaiting signal, or sleeping without names; runnable when an unreceived match is in the inbox | unchanged | now | the names | kept |
-/// | `FanOut` | awaiting children; runnable when none was started | 0 | now | cleared | the received are consumed |
-/// | `Flow`, keep the claim | executing | 0 | unchanged | cleared | the received are consumed |
-/// | `Flow`, requeue | runnable | 0 | now | cleared | the received are consumed |
-/// | `Flow`, park | awaiting children with join sets, else awaiting signal, or sleeping without names; runnable when an awaited signal or child is there | 0 | now | the names | the received are consumed |
-/// | `ContinueAsNew` | runnable | 0 | now | cleared | the received are consumed |
+/// | `Wait` | awaiting signal, sleeping or runnable (1) | unchanged | now | the names | kept |
+/// | `FanOut` | awaiting children or runnable (2) | 0 | now | cleared | received consumed |
+/// | `Flow`, keep the claim | executing | 0 | unchanged | cleared | received consumed |
+/// | `Flow`, requeue | runnable | 0 | now | cleared | received consumed |
+/// | `Flow`, park | parked or runnable (3) | 0 | now | the names | received consumed |
+/// | `ContinueAsNew` | runnable | 0 | now | cleared | received consumed |
 /// | `Done` | done | unchanged | unchanged | cleared | emptied |
 /// | `Fail` | failed | unchanged | unchanged | cleared | emptied |
 /// | `Cancel` | cancelled | unchanged | unchanged | cleared | emptied |
+///
+/// 1. Sleeping without names. Runnable when an unreceived match is in the inbox.
+/// 2. Runnable when no child was started.
+/// 3. Awaiting children with join sets, otherwise awaiting signal, or sleeping without names.
+///    Runnable when an awaited signal or child is there.
 ///
 /// Every outcome sets `crashes` to 0 and `updated_at` to now, adds one to `revision`, and gives up
 /// the claim unless it keeps it. `Done`, `Fail` and `Cancel` leave `step` and `state` unchanged,
@@ -127,12 +132,16 @@ impl Links {
 /// ([`JoinSets`](crate::JoinSets)). An awaited signal or child that is already there prevents the
 /// park. A cancel that the flow answers does not.
 ///
-/// | a park with join sets | `joining` | `children_pending` | `Barrier::started` | `failed` | `joined` |
-/// |---|---|---|---|---|---|
-/// | waits | the join sets | the remaining count | the count | 0 | none |
-/// | continues: a child failed, was cancelled, is gone, or was not started | the join sets | the remaining count | the count | the failed | failure |
-/// | continues: enough children of a join set have finished | the join sets | 0 | the count | 0 | all |
-/// | continues: only a signal is there | the join sets | the remaining count | the count | 0 | none |
+/// A park with join sets writes them to `joining`, and the count to `Barrier::started`:
+///
+/// | the park | `children_pending` | `failed` | `joined` |
+/// |---|---|---|---|
+/// | waits | the remaining count | 0 | none |
+/// | continues: a child failed (4) | the remaining count | the failed | failure |
+/// | continues: enough children of a join set have finished | 0 | 0 | all |
+/// | continues: only a signal is there | the remaining count | 0 | none |
+///
+/// 4. Or it was cancelled, is gone, or was not started.
 ///
 /// **A park that [needs all](crate::Park::needs_all)** continues only when everything is there, or
 /// when a child has failed, was cancelled, is gone or was not started. Otherwise it awaits

@@ -324,8 +324,8 @@ pub enum Due {
 /// The finished children that wake a workflow: one failed child, or the count of one join set.
 ///
 /// A workflow may wait for several things at a time, each with different children: a group beside
-/// a single child, the members of a selection. Each has a join set with a separate count. So many
-/// finished children of one join set do not wake a workflow that needs a few of another.
+/// a single child, the members of a selection. Each has a join set with a separate count. Then
+/// many finished children of one join set do not wake a workflow that needs a few of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinSets {
     /// The join sets. A child may be in several of them.

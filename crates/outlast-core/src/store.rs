@@ -267,7 +267,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// | status | effect |
     /// |---|---|
-    /// | awaiting signals or children, sleeping | becomes runnable, eligible now; `awaits` is kept, the deadline is cleared |
+    /// | parked | becomes runnable, eligible now; `awaits` is kept, the deadline is cleared |
     /// | runnable | becomes eligible now; it keeps its place behind a partition key |
     /// | executing | unchanged; its next outcome meets the cancel ([`Outcome`](crate::Outcome)) |
     /// | waiting for a place in a window | ends at once |
@@ -313,7 +313,7 @@ pub trait Store: Send + Sync + 'static {
     ///   ([`NewInstance::on_parent_close`](crate::NewInstance::on_parent_close)). The note is
     ///   [`ended_note`](crate::ended_note). It covers all rounds so far.
     /// - A join is decided while some of its children live, and its [`rest`](crate::Join::rest) is
-    ///   a policy. The note is [`joined_note`](crate::joined_note). It covers the round of the
+    ///   not to abandon. The note is [`joined_note`](crate::joined_note). It covers the round of the
     ///   join.
     /// - An operator uses [`Extent::Tree`]. The note is the operator's. It covers all rounds up to
     ///   the current one.

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// | as soon as a child has failed or was cancelled | [`.fail_fast()`](FanOut::fail_fast) |
 /// | when `k` children are done, or can no longer be done | [`.quorum(k)`](FanOut::quorum) |
 /// | when one child is done, or none can be done any more | [`.any()`](FanOut::any) |
-/// | after this long at the latest, with the children so far | [`.deadline(d)`](FanOut::deadline) |
+/// | after this long at the latest | [`.deadline(d)`](FanOut::deadline) |
 ///
 /// [`Context::joined`] gives the reason to the woken step. Children that are still live continue.
 /// [`.cancel_rest()`](FanOut::cancel_rest) and [`.terminate_rest()`](FanOut::terminate_rest)
