@@ -1,4 +1,6 @@
-//! Taking work: the right to run one step of an instance.
+//! Claims: the right to run one step of an instance, with the data of that step.
+//!
+//! Pickers request claims; stores answer them. A claim never outlives its worker's lease.
 
 use crate::limits::{self, CLAIM_MAX, Hidden, MACHINES_MAX, QUEUES_MAX};
 use crate::{
@@ -10,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A machine in one version: what a worker can run.
+/// One version of a machine that a worker can run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MachineVersion {
     /// The machine's name.
@@ -20,7 +22,7 @@ pub struct MachineVersion {
 }
 
 impl MachineVersion {
-    /// `machine` in `version`.
+    /// Creates a reference to `machine` in `version`.
     pub fn new(machine: impl Into<String>, version: i32) -> MachineVersion {
         MachineVersion {
             machine: machine.into(),
@@ -35,21 +37,21 @@ impl fmt::Display for MachineVersion {
     }
 }
 
-/// What a worker asks for.
+/// A worker's request for claims.
 #[derive(Clone, Debug)]
 pub struct ClaimRequest {
-    /// Who claims; its lease must be alive.
+    /// The worker; its lease must be valid.
     pub worker: WorkerId,
-    /// From which queue.
+    /// The queue to claim from.
     pub queue: String,
-    /// What it can run; rows of anything else are not touched.
+    /// The machines it can run; rows of other machines are left alone.
     pub machines: Arc<[MachineVersion]>,
-    /// How many at most.
+    /// The largest number of claims.
     pub max: usize,
 }
 
 impl ClaimRequest {
-    /// Whether it can be answered.
+    /// Checks whether a store can answer it.
     pub fn check(&self) -> Result<(), Invalid> {
         limits::check_name("queue", &self.queue)?;
         limits::check_batch("claim", self.max, CLAIM_MAX)?;
@@ -57,19 +59,19 @@ impl ClaimRequest {
     }
 }
 
-/// A worker that takes at once what a verb makes claimable.
+/// A worker's offer to claim at once the rows that a verb makes claimable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimOffer {
-    /// Who claims; its lease must be alive.
+    /// The worker; its lease must be valid.
     pub worker: WorkerId,
-    /// From which queues.
+    /// The queues to claim from.
     pub queues: Vec<String>,
-    /// What it can run.
+    /// The machines it can run.
     pub machines: Arc<[MachineVersion]>,
 }
 
 impl ClaimOffer {
-    /// Whether a verb that makes at most `rows` claimable can be asked for their claims.
+    /// Checks the offer for a verb that makes at most `rows` rows claimable.
     pub fn check(&self, rows: usize) -> Result<(), Invalid> {
         limits::check_batch("claim", rows, CLAIM_MAX)?;
         limits::check_batch("queues", self.queues.len(), QUEUES_MAX)?;
@@ -85,86 +87,91 @@ impl ClaimOffer {
 pub struct Claimed {
     /// The claims, most urgent first.
     pub claims: Vec<Claim>,
-    /// How long until the next row of this queue becomes eligible. `None` when nothing is scheduled,
-    /// and when `more` says to ask again at once.
+    /// How long until the next row of this queue becomes eligible. `None` when no row is
+    /// scheduled, and when `more` is set.
     pub next_due_in: Option<Duration>,
-    /// Whether asking again at once may bring more.
+    /// Whether another request may find more at once.
     pub more: bool,
-    /// Whether the queue is paused, so that nothing was given.
+    /// Whether the queue is paused. A paused queue grants no claims.
     pub paused: bool,
 }
 
-/// The right to run one step, with everything the step may look at.
+/// The right to run one step, with the data that the step may read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The instance.
     pub id: InstanceId,
     /// The fence: an outcome must name it.
     pub revision: Revision,
-    /// Which machine.
+    /// The machine's name.
     pub machine: String,
-    /// In which version.
+    /// The machine's version.
     pub version: i32,
-    /// Which step.
+    /// The step to run.
     pub step: String,
-    /// With which state.
+    /// The state of that step.
     pub state: Json,
-    /// The queue it came from.
+    /// The queue it was claimed from.
     pub queue: String,
-    /// Its priority there.
+    /// Its priority in that queue.
     pub priority: i16,
-    /// The revision at which the instance came to this step; 0 when it was inserted there. Retries,
-    /// releases and reaps leave it alone, so that with the id and the step it names one visit of the
-    /// step however often that is run.
+    /// The revision at which the instance entered this step; 0 when it was inserted there.
+    ///
+    /// Retries, releases and reaps leave it unchanged. So id, step and this revision identify one
+    /// visit of the step, however often it runs.
     pub entered: Revision,
     /// The trace it belongs to.
     pub trace: Option<String>,
     /// How often this step was tried before.
     pub attempt: i32,
-    /// How many of those tries ended with the death of the worker.
+    /// How many of those attempts ended with the death of the worker.
     pub crashes: i32,
     /// Its partition key.
     pub partition_key: Option<String>,
     /// Its correlation key, held or released.
     pub correlation_key: Option<String>,
-    /// Who spawned it.
+    /// The parent that started it.
     pub parent: Option<Parent>,
     /// Its position in its parent's fan-out, counted from 0.
     pub position: Option<i32>,
     /// How many fan-outs it has made.
     pub round: i32,
-    /// Which run of a workflow it is, counted from 1; 1 for others.
+    /// The run of a workflow, counted from 1; 1 for other machines.
     pub run: i32,
     /// How many events the history of that run has.
     pub events: i32,
-    /// The names of the wait that led here; empty when it was none. Of a wait that [needed
-    /// all](crate::Park::needs_all), those that had not come.
+    /// The names of the wait before this step; empty without one. After a wait that [needed
+    /// all](crate::Park::needs_all): the names that are still missing.
     pub awaits: Vec<String>,
-    /// Every signal it has not consumed, oldest first.
+    /// Every unconsumed signal, oldest first.
     pub inbox: Vec<Signal>,
-    /// The children of the current round, in the order they were asked for, as they stand after this
-    /// claim. A workflow's are not here: it knows whom it waits for and asks for those. They have ended, unless the join was decided without them, a cancel came first, or an operator retried
-    /// one of them.
+    /// The children of the current round, in the order of the fan-out, as of this claim.
+    ///
+    /// Empty for a workflow, which reads the children it awaits itself. All have finished, with
+    /// three exceptions: the join was decided without them, a cancel came first, or an operator
+    /// retried them.
     pub children: Vec<Child>,
     /// Children of the current round that were not started because their key was occupied.
     pub dropped: Vec<DroppedChild>,
-    /// Why the join of the current round woke the instance. It stays until the next fan-out; `None` when nothing was
-    /// joined, and when a cancel came first.
+    /// Why the join of the current round woke the instance.
+    ///
+    /// It stays until the next fan-out. `None` without a join, and when a cancel came first.
     pub joined: Option<Joined>,
-    /// The child of the current round whose bad end was counted first ([`Barrier::first_failure`](crate::Barrier)).
+    /// The child of the current round whose failure was counted first
+    /// ([`Barrier::first_failure`](crate::Barrier)).
     pub first_failure: Option<InstanceId>,
-    /// The cancel that was requested, answered or not.
+    /// The requested cancel, answered or not.
     pub cancel: Option<CancelRequest>,
-    /// Whether it has a place in a window of its parent's children, for which others wait.
+    /// Whether it has a place in a window of its parent's children, for which siblings wait.
     pub windowed: bool,
-    /// How long it had been eligible when it was claimed, with the wait for a partition key or for a place in a window.
+    /// How long it was eligible before the claim, including waits for a partition key or a window.
     pub waited: Duration,
-    /// When that was, by the store's clock; `None` where nobody was told, at an insert that handed it over.
+    /// When it was claimed, by the store's clock. `None` for a claim made by an insert.
     pub claimed_at: Option<Timestamp>,
 }
 
 impl Claim {
-    /// The claim on a row that a store inserted and handed over in one.
+    /// Creates the claim on a row that a store inserted and claimed in one statement.
     pub fn at_insert(row: NewInstance, id: InstanceId, revision: Revision) -> Claim {
         Claim {
             id,
@@ -199,7 +206,7 @@ impl Claim {
         }
     }
 
-    /// What an outcome of this claim must name.
+    /// Returns the reference that an outcome of this claim must name.
     pub fn reference(&self) -> ClaimRef {
         ClaimRef {
             id: self.id,
@@ -207,7 +214,7 @@ impl Claim {
         }
     }
 
-    /// What it is tied to, for its commit.
+    /// Returns the links of the instance, for its commit.
     pub fn links(&self) -> Links {
         Links {
             parent: self.parent.is_some(),
@@ -217,12 +224,12 @@ impl Claim {
         }
     }
 
-    /// Whether the machine is to decide about a cancel, instead of running its step.
+    /// Whether the machine must answer a cancel instead of running its step.
     pub fn is_to_answer_cancel(&self) -> bool {
         self.cancel.as_ref().is_some_and(|cancel| !cancel.answered)
     }
 
-    /// The signals the wait was for: those of the inbox whose name was awaited.
+    /// Returns the awaited signals: those of the inbox whose name was awaited.
     pub fn awaited(&self) -> impl Iterator<Item = &Signal> {
         self.inbox
             .iter()
@@ -230,31 +237,31 @@ impl Claim {
     }
 }
 
-/// A claim as the store has it for its worker.
+/// A claim as the store records it for its worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldClaim {
-    /// Which claim.
+    /// The claim.
     pub claim: ClaimRef,
-    /// A cancel that was requested and is not answered yet.
+    /// The requested cancel, if it is not answered yet.
     pub cancel: Option<CancelRequest>,
 }
 
-/// A signal that waits to be consumed.
+/// An unconsumed signal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signal {
     /// Its id.
     pub id: SignalId,
     /// Its name.
     pub name: String,
-    /// What it carries.
+    /// Its payload.
     pub payload: Json,
-    /// The sender's key against doubles.
+    /// The sender's key against duplicates.
     pub dedup_key: Option<String>,
     /// When it arrived.
     pub inserted_at: Timestamp,
 }
 
-/// Who spawned an instance, and in which of its fan-outs.
+/// The parent of an instance, and the fan-out that started it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parent {
     /// The parent.
@@ -272,17 +279,17 @@ pub struct Child {
     pub round: i32,
     /// Its position in that fan-out, counted from 0.
     pub position: i32,
-    /// What becomes of it when its parent ends before it does.
+    /// What happens to it when its parent ends first.
     pub on_parent_close: ClosePolicy,
-    /// Whether it waits for a place in the window of its round: it has not started.
+    /// Whether it waits for a place in the window of its round and has not started.
     pub held: bool,
     /// Its machine.
     pub machine: String,
     /// Its machine's version.
     pub version: i32,
-    /// Which run of a workflow it is in; 1 for others.
+    /// The run of a workflow; 1 for other machines.
     pub run: i32,
-    /// Where it stands; terminal for the children of a round that has joined.
+    /// Its status; terminal for the children of a round that has joined.
     pub status: Status,
     /// Its last state.
     pub state: Json,
@@ -295,7 +302,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// How many bytes its values have, as they count towards a page.
+    /// Returns the size of its values in bytes, as counted towards a page.
     pub fn bytes(&self) -> usize {
         let result = self.result.as_ref().map_or(0, |it| it.as_str().len());
         let error = self.last_error.as_ref().map_or(0, String::len);
@@ -332,6 +339,6 @@ pub struct DroppedChild {
     pub machine: String,
     /// The occupied key.
     pub key: String,
-    /// Who holds the key; `None` when the holder ended while the fan-out looked.
+    /// The instance that holds the key; `None` when it ended while the fan-out looked.
     pub holder: Option<InstanceId>,
 }

@@ -1,8 +1,8 @@
-//! Time: a moment in microseconds, and where it comes from.
+//! Time: moments in microseconds, and the clocks that give them.
 //!
-//! A store decides by **one** clock: PostgreSQL by the server's, SQLite by the machine's. Verbs take
-//! and answer durations relative to that clock, so that a worker whose own clock is wrong neither
-//! wakes anything early nor sleeps too long. Tests set the time with a [`ManualClock`].
+//! A store uses **one** clock: PostgreSQL the server's, SQLite the host's. Verbs take and return
+//! durations relative to that clock. So a worker with a wrong clock neither wakes an instance
+//! early nor sleeps too long. Tests set the time with a [`ManualClock`].
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A moment, in microseconds since 1970: the precision both databases keep.
+/// A moment, in microseconds since 1970: the precision of both databases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// How long from `earlier` to here; zero when `earlier` is later.
+    /// Returns the time since `earlier`; zero when `earlier` is later.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -59,18 +59,18 @@ impl From<Timestamp> for SystemTime {
     }
 }
 
-/// A duration in the unit the stores keep; anything longer than fits is the longest there is.
+/// Converts a duration to microseconds, the unit of the stores. Saturates at the largest value.
 pub fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Tells the time.
+/// A source of the current time.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// The current moment.
+    /// Returns the current moment.
     fn now(&self) -> Timestamp;
 }
 
-/// The machine's clock.
+/// The clock of the host.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -80,7 +80,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when told to. Clones share the time.
+/// A clock that moves only by its methods. Clones share the time.
 ///
 /// ```
 /// use outlast_core::{Clock, ManualClock};
@@ -95,7 +95,7 @@ impl Clock for SystemClock {
 pub struct ManualClock(Arc<AtomicI64>);
 
 impl ManualClock {
-    /// A clock that stands at `now`.
+    /// Creates a clock that shows `now`.
     pub fn at(now: Timestamp) -> ManualClock {
         ManualClock(Arc::new(AtomicI64::new(now.0)))
     }
@@ -112,7 +112,7 @@ impl ManualClock {
 }
 
 impl Default for ManualClock {
-    /// Stands at the first second of 2026, so that dumps read as dates.
+    /// Starts at the first second of 2026, so that dumps read as dates.
     fn default() -> ManualClock {
         ManualClock::at(Timestamp(1_767_225_600_000_000))
     }

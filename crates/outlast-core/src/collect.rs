@@ -1,20 +1,20 @@
-//! Removing what ended long ago.
+//! Removal of finished instances after their retention: the request and answer of `collect`.
 
 use crate::limits::{self, BATCH_MAX};
 use crate::{InstanceId, Invalid};
 use std::time::Duration;
 
-/// What a collector asks for.
+/// A request to remove finished instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectRequest {
-    /// How long an ended instance is kept.
+    /// How long a finished instance is kept.
     pub retention: Duration,
-    /// How many to remove at most.
+    /// The largest number of instances.
     pub max: usize,
 }
 
 impl CollectRequest {
-    /// Whether it can be answered.
+    /// Checks whether a store can answer it.
     pub fn check(&self) -> Result<(), Invalid> {
         limits::check_delay("retention", self.retention)?;
         limits::check_batch("collect", self.max, BATCH_MAX)
@@ -24,8 +24,8 @@ impl CollectRequest {
 /// The answer to a collect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// What was removed, earliest end first.
+    /// The removed instances, earliest end first.
     pub removed: Vec<InstanceId>,
-    /// Whether asking again at once may remove more.
+    /// Whether another request may remove more at once.
     pub more: bool,
 }

@@ -1,4 +1,7 @@
-//! Writing what a step decided, and giving back what was not run.
+//! Outcomes to commit and claims to release: the requests and answers of both verbs.
+//!
+//! The engine builds them; the stores write them. A store never writes an outcome whose fence does
+//! not match.
 
 use crate::limits::{self, AWAITED_NAMES_MAX, BATCH_MAX, CHILDREN_MAX, Hidden};
 use crate::{
@@ -9,62 +12,69 @@ use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
-/// A claim as an outcome names it: the instance, and the one moment of it that was claimed.
+/// A claim as an outcome names it: the instance and the revision that was claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClaimRef {
     /// The instance.
     pub id: InstanceId,
-    /// The fence.
+    /// The fence: the revision of the claim.
     pub revision: Revision,
 }
 
 /// One outcome to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
-    /// Whose outcome it is.
+    /// The claim that the outcome belongs to.
     pub claim: ClaimRef,
-    /// The awaited signals that were handed to the step ([`Claim::awaited`](crate::Claim::awaited)).
-    /// Progress consumes exactly these; a wait is not woken by them again (docs/protocol.md, defect 11).
+    /// The awaited signals that the step was given ([`Claim::awaited`](crate::Claim::awaited)).
+    ///
+    /// Progress consumes exactly these. A wait is not woken by them again (docs/protocol.md,
+    /// defect 11).
     pub received: Vec<SignalId>,
-    /// What the step decided.
+    /// The step's decision.
     pub outcome: Outcome,
-    /// Whether it is what the machine decided about a cancel ([`Claim::is_to_answer_cancel`]). Any outcome but a retry
-    /// then settles that cancel: what comes after is what was decided.
+    /// Whether this is the machine's answer to a cancel ([`Claim::is_to_answer_cancel`]).
+    ///
+    /// Any outcome but a retry settles that cancel: later steps run as the machine decided.
     pub answers_cancel: bool,
-    /// What the instance is tied to, from its claim.
+    /// The links of the instance, from its claim.
     pub links: Links,
-    /// What is added to the history of the run that the instance is in before this outcome, with it or not at all.
+    /// Events for the history of the current run, written with this outcome or not at all.
     pub events: Vec<NewEvent>,
-    /// Where that history stands, from the claim.
+    /// The position in that history, from the claim.
     pub mark: Option<HistoryPosition>,
 }
 
-/// Where the history of a run stands. Only outcomes add to it, so whoever has the claim knows, and a commit need not look; one
-/// that is wrong is looked for.
+/// The position in the history of a run.
+///
+/// Only outcomes append to a history, so the claim carries the position and a commit need not read
+/// it. A store reads the position when the given one is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryPosition {
     /// The run.
     pub run: i32,
-    /// How many events its history has.
+    /// The number of events in its history.
     pub events: i32,
 }
 
-/// What else of the store an instance is tied to. It was fixed when the instance was inserted, so whoever has
-/// the claim knows, and a commit need not look for what is not there.
+/// Which other rows of the store an instance may be linked to.
+///
+/// The links are fixed when the instance is inserted. The claim carries them, so that a commit
+/// need not look for rows that do not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Links {
-    /// It may have a parent, which counts its end.
+    /// It may have a parent, whose join counts its end.
     pub parent: bool,
-    /// It may have a partition key, behind which others wait.
+    /// It may have a partition key, behind which other instances wait.
     pub partition_key: bool,
-    /// It may have children, who are told of its end.
+    /// It may have children, which a cascade cancels or ends with it.
     pub children: bool,
-    /// It may have a place in a window of its parent's children, for which others wait.
+    /// It may have a place in a window of its parent's children, for which siblings wait.
     pub window: bool,
 }
 
 impl Links {
-    /// Nothing is known: everything is looked for.
+    /// Nothing is known: the store looks for every link.
     pub const UNKNOWN: Links = Links {
         parent: true,
         partition_key: true,
@@ -73,141 +83,159 @@ impl Links {
     };
 }
 
-/// What a step decided.
+/// The decision of a step.
 ///
 /// | outcome | status | `attempt` | `eligible_at` | `awaits` | inbox |
 /// |---|---|---|---|---|---|
-/// | `Next`, keep the claim | executing | 0 | as it was | cleared | the received are consumed |
-/// | `Next`, requeue | runnable | 0 | now | cleared | the received are consumed |
+/// | `Next`, keep the claim | executing | 0 | unchanged | cleared | received consumed |
+/// | `Next`, requeue | runnable | 0 | now | cleared | received consumed |
 /// | `Retry` | runnable | + 1 | now + delay | kept | kept |
-/// | `Wait` | awaiting signal, or sleeping without names; runnable when an unreceived match is in the inbox | as it was | now | the names | kept |
-/// | `FanOut` | awaiting children; runnable when none was started | 0 | now | cleared | the received are consumed |
-/// | `Flow`, keep the claim | executing | 0 | as it was | cleared | the received are consumed |
-/// | `Flow`, requeue | runnable | 0 | now | cleared | the received are consumed |
-/// | `Flow`, park | awaiting children when ends are awaited, else awaiting signal, or sleeping without names; runnable when one of what it waits for is there | 0 | now | the names | the received are consumed |
-/// | `Renew` | runnable | 0 | now | cleared | the received are consumed |
-/// | `Done` | done | as it was | as it was | cleared | emptied |
-/// | `Stop` | failed | as it was | as it was | cleared | emptied |
-/// | `Cancel` | cancelled | as it was | as it was | cleared | emptied |
+/// | `Wait` | awaiting signal, sleeping or runnable (1) | unchanged | now | the names | kept |
+/// | `FanOut` | awaiting children or runnable (2) | 0 | now | cleared | received consumed |
+/// | `Flow`, keep the claim | executing | 0 | unchanged | cleared | received consumed |
+/// | `Flow`, requeue | runnable | 0 | now | cleared | received consumed |
+/// | `Flow`, park | parked or runnable (3) | 0 | now | the names | received consumed |
+/// | `ContinueAsNew` | runnable | 0 | now | cleared | received consumed |
+/// | `Done` | done | unchanged | unchanged | cleared | emptied |
+/// | `Fail` | failed | unchanged | unchanged | cleared | emptied |
+/// | `Cancel` | cancelled | unchanged | unchanged | cleared | emptied |
 ///
-/// All of them set `crashes` to 0 and `updated_at` to now, add one to `revision`, and give up the
-/// claim unless it is kept. `Done`, `Stop` and `Cancel` leave `step` and `state` as they were, set
-/// `finished_at`, and join the parent. `last_error` is the reason of `Stop` and `Cancel`; a `Retry`
-/// with an error sets it, one without keeps it; the others clear it.
+/// 1. Sleeping without names. Runnable when an unreceived match is in the inbox.
+/// 2. Runnable when no child was started.
+/// 3. Awaiting children with join sets, otherwise awaiting signal, or sleeping without names.
+///    Runnable when an awaited signal or child is there.
 ///
-/// **A cancel that is not answered yet** changes what an outcome does that does not answer it: a `Wait` and a `FanOut`
-/// lead to runnable, eligible now, and the fan-out starts no children (it counts as a round all the same); a `Retry` is
-/// eligible now. Nothing of the old course begins any more; what the machine decides about the cancel comes next. A `Next`
-/// that keeps its claim keeps it, and the answer tells the cancel.
+/// Every outcome sets `crashes` to 0 and `updated_at` to now, adds one to `revision`, and gives up
+/// the claim unless it keeps it. `Done`, `Fail` and `Cancel` leave `step` and `state` unchanged,
+/// set `finished_at`, and join the parent. `Fail` and `Cancel` write their reason to `last_error`.
+/// A `Retry` with an error sets `last_error`, a `Retry` without one keeps it, every other outcome
+/// clears it.
 ///
-/// **A fan-out** that starts children parks until its [`Join`] is decided: by what it starts with (a quorum of more than
-/// were started), by ends of children, by its deadline, or by a cancel. The woken step sees why ([`Claim::joined`]).
+/// **An unanswered cancel** changes an outcome that does not answer it. A `Wait` and a `FanOut`
+/// lead to runnable, eligible now. The fan-out starts no children, but still counts as a round. A
+/// `Retry` is eligible now. So no new work begins before the machine has decided about the cancel.
+/// A `Next` that keeps its claim keeps it, and the answer carries the cancel.
 ///
-/// **A flow** leaves `step`, `state` and `entered` as they were; with children it begins a round. Its round is joined by
-/// nobody unless it parks for it. A flow that parks and expects ends is woken by a child that was not started as by a bad
-/// end. One that meets a cancel which it does not answer is not written when it parks or starts children: the answer is
-/// [`Answer::Cancel`], and the claim is kept. One that goes on without children is written, and the answer tells the cancel
-/// if the claim is kept.
+/// **A fan-out** that starts children parks until its [`Join`] is decided. Four things decide it:
+/// the number of started children (a quorum above it), finished children, the deadline, or a
+/// cancel. [`Claim::joined`] gives the woken step the reason.
 ///
-/// A park looks once, when what was received is consumed and the children are started: at the inbox, and at the awaited
-/// children of earlier commits as they were before this batch ([`JoinSets`](crate::JoinSets)). What it finds there keeps it from
-/// parking. A cancel that it answers does not.
+/// **A flow** leaves `step`, `state` and `entered` unchanged. With children it begins a round.
+/// Nothing joins that round unless the flow parks for it. For a flow that parks with join sets, a
+/// child that was not started counts as a failed one. Suppose a flow parks or starts children, and
+/// does not answer a pending cancel. Then it is not written: the answer is [`Answer::Cancel`], and
+/// the claim is kept. A flow that continues without children is written; the answer carries the
+/// cancel if the claim is kept.
 ///
-/// | a park for ends | `joining` | `children_pending` | `Barrier::started` | `failed` | `joined` |
-/// |---|---|---|---|---|---|
-/// | waits | the parts | what is left | the count | 0 | none |
-/// | goes on: one has ended badly, is gone, or was not started | the parts | what is left | the count | the bad | failure |
-/// | goes on: enough of a part have ended | the parts | 0 | the count | 0 | all |
-/// | goes on: only a signal is there | the parts | what is left | the count | 0 | none |
+/// A park checks once, after the received signals are consumed and the children are started. It
+/// checks the inbox, and the awaited children of earlier commits as they were before this batch
+/// ([`JoinSets`](crate::JoinSets)). An awaited signal or child that is already there prevents the
+/// park. A cancel that the flow answers does not.
 ///
-/// **A park that [needs all](crate::Park::needs_all)** goes on only when all of it is there, or a
-/// child has ended badly, is gone or was not started. Else it awaits children while ends are
-/// missing, and signals after that. `awaits` are the names that are not in the inbox, and a moment
-/// that has passed is no deadline. `joined` is all from the last end on.
+/// A park with join sets writes them to `joining`, and the count to `Barrier::started`:
 ///
-/// Each part has what is left of its own count, at least 0. `children_pending` is the least of these, and the count is the
-/// least of theirs: what is nearest wakes. An end is counted in every part that has the child, and is one bad end all the
-/// same.
+/// | the park | `children_pending` | `failed` | `joined` |
+/// |---|---|---|---|
+/// | waits | the remaining count | 0 | none |
+/// | continues: a child failed (4) | the remaining count | the failed | failure |
+/// | continues: enough children of a join set have finished | 0 | 0 | all |
+/// | continues: only a signal is there | the remaining count | 0 | none |
 ///
-/// In all of these `first_failure` is none, `rest` is to abandon, `until` is [`FailFast`](crate::Until::FailFast), and the
-/// `window` is that of the children this very commit starts. Any other flow leaves the barrier and `children_pending` as
-/// they were (a barrier of nobody, if there was none and it starts children); its `joining` is empty when it starts children
-/// or has one, so that ends it does not wait for are not counted. A machine's fan-out has no `joining`, whatever was there.
+/// 4. Or it was cancelled, is gone, or was not started.
 ///
-/// **A renewal** begins a run: `run + 1` with an empty history; the histories of all but the last
-/// [`RUNS_KEPT`](crate::limits::RUNS_KEPT) runs are removed, the present one included in the count. It begins a visit of its
-/// step (`entered`). Children, rounds and `joining` stay as they are. A cancel that it does not answer comes next.
+/// **A park that [needs all](crate::Park::needs_all)** continues only when everything is there, or
+/// when a child has failed, was cancelled, is gone or was not started. Otherwise it awaits
+/// children while some are missing, and signals after that. `awaits` lists the names that are not
+/// in the inbox. A moment that has passed is no deadline. `joined` is all after the last child has
+/// finished.
+///
+/// Each join set keeps its remaining count, at least 0. `children_pending` is the smallest
+/// remaining count, and the count is the smallest one: the join set that is nearest to complete
+/// wakes the workflow. A finished child counts in every join set that contains it, but a failed
+/// one counts as one failure.
+///
+/// In all these cases `first_failure` is none, `rest` is to abandon, and `until` is
+/// [`FailFast`](crate::Until::FailFast). The `window` is that of the children that this commit
+/// starts. Any other flow leaves the barrier and `children_pending` unchanged. A flow without a
+/// barrier that starts children gets one that joins nothing. Its `joining` is emptied when it
+/// starts children or has a barrier, so that children it does not wait for are not counted. A
+/// machine's fan-out clears `joining`.
+///
+/// **`ContinueAsNew`** begins a run: `run + 1` with an empty history. The store keeps the
+/// histories of the last [`RUNS_KEPT`](crate::limits::RUNS_KEPT) runs, the current one included,
+/// and removes the others. It begins a new visit of its step (`entered`). Children, rounds and
+/// `joining` are unchanged. A cancel that it does not answer comes next.
 ///
 /// `Debug` shows neither states, results nor reasons.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// On to another step.
+    /// Goes to another step.
     Next {
         /// The step.
         step: String,
-        /// The state it takes.
+        /// The state of that step.
         state: Json,
-        /// Whether the worker goes on itself.
+        /// Whether this worker runs the next step.
         proceed: Proceed,
     },
-    /// The same step again.
+    /// Runs the same step again.
     Retry {
-        /// The state to try it with.
+        /// The state for the next attempt.
         state: Json,
-        /// How long to wait before.
+        /// The delay before the next attempt.
         delay: Duration,
-        /// Why, for people to read.
+        /// The reason, for people to read.
         error: Option<String>,
     },
-    /// Park until a signal of one of these names arrives, then go to `step`.
+    /// Parks until a signal of one of these names arrives, then goes to `step`.
     Wait {
-        /// The names; with none the wait is a sleep and needs a timeout.
+        /// The names. Without names the wait is a sleep and needs a timeout.
         names: Vec<String>,
-        /// The step to go to, whether a signal came or the time was up.
+        /// The step to go to, after a signal and after a timeout.
         step: String,
-        /// The state it takes.
+        /// The state of that step.
         state: Json,
-        /// How long to wait at most.
+        /// The longest wait.
         timeout: Option<Duration>,
     },
-    /// Start children and park until their join is decided, then go to `step`.
+    /// Starts children and parks until their join is decided, then goes to `step`.
     FanOut {
-        /// The children, in the order the step will see them.
+        /// The children, in the order in which the step will see them.
         children: Vec<NewInstance>,
-        /// What wakes the instance.
+        /// The condition that wakes the instance.
         join: Join,
         /// The step to go to.
         step: String,
-        /// The state it takes.
+        /// The state of that step.
         state: Json,
     },
-    /// A workflow goes on or waits, where it is.
+    /// A workflow continues or waits. Step and state are unchanged.
     Flow {
-        /// The children it starts, as a round of their own; none begins no round.
+        /// The children to start, as one round. Without children no round begins.
         children: Vec<NewInstance>,
         /// How many of them run at a time; `None` starts all of them.
         window: Option<u32>,
-        /// What comes next.
+        /// What the workflow does next.
         then: Flowing,
     },
-    /// A workflow begins anew, as the same instance: at the same step, with another state and an empty history.
+    /// A workflow restarts as the same instance, with a new state and an empty history.
     ContinueAsNew {
-        /// The state it begins with.
+        /// The state of the new run.
         state: Json,
     },
-    /// The end, well.
+    /// Ends the instance as done.
     Done {
         /// The result.
         result: Json,
     },
-    /// The end, badly.
+    /// Ends the instance as failed.
     Fail {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The end, because it was wished.
+    /// Ends the instance as cancelled.
     Cancel {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -286,17 +314,17 @@ impl fmt::Debug for Outcome {
     }
 }
 
-/// Who runs the next step.
+/// Which worker runs the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proceed {
     /// This worker, on the same claim (run-ahead). The status stays `executing`.
     KeepClaim,
-    /// Whoever claims it next.
+    /// The next worker that claims the instance.
     Requeue,
 }
 
 impl Outcome {
-    /// The end it leads to, if it is one.
+    /// Returns the terminal status it leads to, if any.
     pub fn end(&self) -> Option<Status> {
         match self {
             Outcome::Done { .. } => Some(Status::Done),
@@ -311,7 +339,7 @@ impl Outcome {
         }
     }
 
-    /// Whether it consumes the signals the step received.
+    /// Whether it consumes the signals that the step received.
     pub fn consumes(&self) -> bool {
         match self {
             Outcome::Next { .. }
@@ -326,7 +354,7 @@ impl Outcome {
         }
     }
 
-    /// The state that it leads to; an end, and a workflow that goes on, leave the one that was there.
+    /// Returns the state it writes. An end, and a workflow that continues, keep the stored state.
     pub fn state(&self) -> Option<&Json> {
         match self {
             Outcome::Next { state, .. }
@@ -346,7 +374,7 @@ impl Outcome {
         matches!(self, Outcome::FanOut { .. })
     }
 
-    /// The children it starts.
+    /// Returns the children it starts.
     pub fn children(&self) -> &[NewInstance] {
         match self {
             Outcome::FanOut { children, .. } | Outcome::Flow { children, .. } => children,
@@ -365,7 +393,7 @@ impl Outcome {
         self.is_fan_out() || !self.children().is_empty()
     }
 
-    /// What a workflow waits for, if it is one that does.
+    /// Returns the park of a workflow that waits.
     pub fn park(&self) -> Option<&crate::Park> {
         let Outcome::Flow {
             then: Flowing::Park(park),
@@ -377,7 +405,9 @@ impl Outcome {
         Some(park)
     }
 
-    /// The signals that it waits for. A wait without any is a sleep, or waits for ends of children.
+    /// Returns the signal names it waits for.
+    ///
+    /// A wait without names is a sleep, or waits for children.
     pub fn awaited_names(&self) -> &[String] {
         match self {
             Outcome::Wait { names, .. } => names,
@@ -399,7 +429,7 @@ impl Outcome {
         }
     }
 
-    /// Whether the claim lives on.
+    /// Whether it keeps the claim.
     pub fn keeps_claim(&self) -> bool {
         matches!(
             self,
@@ -413,8 +443,10 @@ impl Outcome {
         )
     }
 
-    /// Whether it can be stored. A store answers [`Answer::Rejected`] for one that cannot, and writes
-    /// its neighbours.
+    /// Checks whether it can be stored.
+    ///
+    /// A store answers [`Answer::Rejected`] for an invalid outcome, and writes the rest of the
+    /// batch.
     pub fn check(&self) -> Result<(), Invalid> {
         match self {
             Outcome::Next { step, .. } => limits::check_name("step", step),
@@ -493,7 +525,7 @@ fn check_children(children: &[NewInstance]) -> Result<(), Invalid> {
 }
 
 impl Commit {
-    /// The outcome of a claim whose step was handed all that it awaited.
+    /// Creates the commit of a claim whose step received every awaited signal.
     pub fn of(claim: &Claim, outcome: Outcome) -> Commit {
         Commit {
             claim: claim.reference(),
@@ -509,19 +541,21 @@ impl Commit {
         }
     }
 
-    /// Whether it can be stored.
+    /// Checks whether it can be stored.
     pub fn check(&self) -> Result<(), Invalid> {
         self.outcome.check()?;
         NewEvent::check_all(&self.events)
     }
 
-    /// Whether a batch of this size can be taken.
+    /// Checks the size of a batch.
     pub fn check_batch(commits: &[Commit]) -> Result<(), Invalid> {
         limits::check_batch("commit", commits.len(), BATCH_MAX)
     }
 
-    /// What can be answered without looking at the store: an outcome that cannot be stored is rejected,
-    /// and a claim that was named before in the batch is lost.
+    /// Returns the answers that need no look at the store.
+    ///
+    /// An outcome that cannot be stored is rejected. A claim that occurred before in the batch is
+    /// lost.
     pub fn foregone(commits: &[Commit]) -> Vec<Option<Answer>> {
         let mut named = HashSet::with_capacity(commits.len());
         commits
@@ -535,66 +569,70 @@ impl Commit {
     }
 }
 
-/// What became of one outcome.
+/// The result of one outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is durable.
+    /// The outcome is durable.
     Committed {
-        /// The revision it led to: the fence of a kept claim.
+        /// The new revision: the fence of a kept claim.
         revision: Revision,
-        /// The status it led to.
+        /// The new status.
         status: Status,
-        /// When the claim is kept: a cancel that came meanwhile and is to be answered next.
+        /// With a kept claim: a cancel that arrived meanwhile and must be answered next.
         cancel: Option<CancelRequest>,
-        /// When it was written, by the store's clock: the moment of its events that have none of their own.
+        /// When it was written, by the store's clock: the time of its events that carry none.
         at: Timestamp,
     },
-    /// A cancel came first that a workflow's outcome does not answer. Nothing was written, and the claim is kept: the
-    /// workflow is to be told, and comes to another outcome.
+    /// A cancel arrived first, and the workflow's outcome does not answer it.
+    ///
+    /// Nothing was written, and the claim is kept. The engine passes the cancel to the workflow,
+    /// which decides on another outcome.
     Cancel(CancelRequest),
-    /// The claim was no longer this worker's; nothing was written. The same answer comes when an
-    /// outcome is sent again after its first try succeeded unseen (docs/protocol.md, defect 13).
+    /// The worker no longer held the claim; nothing was written.
+    ///
+    /// An outcome that is sent again after an unnoticed success gets the same answer
+    /// (docs/protocol.md, defect 13).
     Lost,
-    /// It can never be written; the claim is still held, so that another outcome can be.
+    /// The outcome can never be written. The claim is kept for another outcome.
     Rejected(Invalid),
 }
 
 /// The answer to a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Committed {
-    /// One per outcome, in the caller's order.
+    /// One answer per outcome, in the caller's order.
     pub answers: Vec<Answer>,
-    /// The queues in which something may now be claimed: own requeues, children, parents released,
-    /// neighbours of a partition key.
+    /// Queues in which an instance may have become claimable: requeued instances, children,
+    /// parents, and the next in line of a partition key.
     pub woken: QueueNames,
-    /// Whether children are to be told of an end or of a join: [`cascade`](crate::Store::cascade) has something to do.
+    /// Whether an end or a join left work for [`cascade`](crate::Store::cascade).
     pub cascades: bool,
 }
 
-/// A claim to give back untouched.
+/// A claim to release unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// Which claim.
+    /// The claim.
     pub claim: ClaimRef,
-    /// How long nobody should take it: zero puts it back exactly where it was, anything else makes it
-    /// eligible that long from now (docs/protocol.md, defect 15).
+    /// How long no worker may claim it. Zero keeps its position in the queue; any other value
+    /// makes it eligible that long from now (docs/protocol.md, defect 15).
     pub pause: Duration,
 }
 
-/// What became of one claim given back.
+/// The result of one release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseAnswer {
-    /// It is in its queue again.
+    /// The instance is in its queue again.
     Released,
-    /// It was no longer this worker's.
+    /// The worker no longer held the claim.
     Lost,
 }
 
 /// The answer to a release.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Released {
-    /// One per claim, in the caller's order.
+    /// One answer per claim, in the caller's order.
     pub answers: Vec<ReleaseAnswer>,
-    /// The queues in which something may now be claimed.
+    /// Queues in which an instance may have become claimable.
     pub woken: QueueNames,
 }

@@ -1,4 +1,4 @@
-//! Sending signals.
+//! Signals to deliver: the requests and answers of `deliver` and `signal_or_insert`.
 
 use crate::limits::{self, BATCH_MAX};
 use crate::{Claim, ClaimOffer, InstanceId, Invalid, Json, NewInstance, QueueNames, SignalId};
@@ -6,18 +6,20 @@ use crate::{Claim, ClaimOffer, InstanceId, Invalid, Json, NewInstance, QueueName
 /// A signal to deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewSignal {
-    /// To whom.
+    /// The instance it is for.
     pub target: Target,
     /// Its name.
     pub name: String,
-    /// What it carries.
+    /// Its payload.
     pub payload: Json,
-    /// A key that makes sending it again harmless, for as long as the instance is stored, also after its end. By key:
-    /// for as long as any of the latest [`HOLDERS_MAX`](crate::limits::HOLDERS_MAX) that held the key is stored.
+    /// A key that makes sending it again harmless.
+    ///
+    /// It works while the instance is stored, also after its end. For a signal by key: while one
+    /// of the latest [`HOLDERS_MAX`](crate::limits::HOLDERS_MAX) holders of the key is stored.
     pub dedup_key: Option<String>,
 }
 
-/// Whom a signal is for.
+/// The address of a signal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The instance with this id.
@@ -31,7 +33,7 @@ pub enum Target {
     },
 }
 
-/// What became of one signal.
+/// The result of one signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// It is in the inbox.
@@ -43,16 +45,17 @@ pub enum Delivery {
         /// Whether it woke the instance.
         woke: bool,
     },
-    /// The instance was already sent a signal with this dedup key, consumed or not, ended or not. By key: an instance
-    /// that holds or held the key was.
+    /// The instance was sent a signal with this dedup key before. The signal may have been
+    /// consumed and the instance may have finished. By key: an instance that holds or held the key
+    /// was sent it.
     Duplicate {
-        /// The instance that was sent the signal.
+        /// The instance that was sent the first signal.
         instance: InstanceId,
     },
-    /// There is no such instance, or it has ended, and it was never sent a signal with this dedup key: nothing would
-    /// ever read the signal.
+    /// There is no such instance, or it has finished. It was never sent a signal with this dedup
+    /// key.
     NoTarget,
-    /// The instance holds as many unconsumed signals as it may.
+    /// The inbox of the instance has reached its bound.
     InboxFull {
         /// The instance.
         instance: InstanceId,
@@ -62,41 +65,44 @@ pub enum Delivery {
 /// The answer to a delivery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delivered {
-    /// One per signal, in the caller's order.
+    /// One answer per signal, in the caller's order.
     pub answers: Vec<Delivery>,
-    /// The queues in which something may now be claimed.
+    /// Queues in which an instance may have become claimable.
     pub woken: QueueNames,
-    /// What was woken and handed to the worker that was named, by id. Empty when none was.
+    /// The woken instances that the offered worker claimed, by id. Empty without an offer.
     pub claims: Vec<Claim>,
 }
 
-/// A signal for whoever holds a correlation key, and the instance to start when nobody does.
+/// A signal to the holder of a correlation key, and the instance to start when there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignalOrInsert {
-    /// What to start; its machine and correlation key, which it must have, are the signal's target.
+    /// The instance to start. Its machine and its correlation key, which is required, address the
+    /// signal.
     pub row: NewInstance,
     /// The signal's name.
     pub name: String,
-    /// What it carries.
+    /// Its payload.
     pub payload: Json,
-    /// A key that makes sending it again harmless, for as long as the instance is stored, also after its end. By key:
-    /// for as long as any of the latest [`HOLDERS_MAX`](crate::limits::HOLDERS_MAX) that held the key is stored.
+    /// A key that makes sending it again harmless.
+    ///
+    /// It works while the instance is stored, also after its end. For a signal by key: while one
+    /// of the latest [`HOLDERS_MAX`](crate::limits::HOLDERS_MAX) holders of the key is stored.
     pub dedup_key: Option<String>,
 }
 
-/// What became of a signal that may start its target.
+/// The result of a signal that may start its target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignalledOrInserted {
-    /// The instance that was started, if nobody held the key.
+    /// The instance that was started, if there was no holder.
     pub inserted: Option<InstanceId>,
-    /// What became of the signal: in the inbox of the holder, or of the new instance.
+    /// The delivery to the holder or to the new instance.
     pub delivery: Delivery,
-    /// The queues in which something may now be claimed.
+    /// Queues in which an instance may have become claimable.
     pub woken: QueueNames,
 }
 
 impl SignalOrInsert {
-    /// The key that addresses the signal.
+    /// Returns the key that addresses the signal.
     pub fn key(&self) -> Result<&str, Invalid> {
         match &self.row.correlation {
             Some(correlation) => Ok(&correlation.key),
@@ -107,7 +113,7 @@ impl SignalOrInsert {
         }
     }
 
-    /// The signal alone.
+    /// Returns the signal without the instance.
     pub fn signal(&self) -> Result<NewSignal, Invalid> {
         Ok(NewSignal {
             target: Target::Key {
@@ -120,7 +126,7 @@ impl SignalOrInsert {
         })
     }
 
-    /// Whether it can be stored.
+    /// Checks whether it can be stored.
     pub fn check(&self) -> Result<(), Invalid> {
         self.row.check()?;
         self.signal()?.check()
@@ -128,7 +134,7 @@ impl SignalOrInsert {
 }
 
 impl NewSignal {
-    /// A signal for `target` without a dedup key.
+    /// Creates a signal for `target` without a dedup key.
     pub fn new(target: Target, name: impl Into<String>, payload: Json) -> NewSignal {
         NewSignal {
             target,
@@ -138,13 +144,13 @@ impl NewSignal {
         }
     }
 
-    /// Delivered at most once under this key.
+    /// Sets the dedup key: the signal is delivered at most once under it.
     pub fn dedup_key(mut self, key: impl Into<String>) -> NewSignal {
         self.dedup_key = Some(key.into());
         self
     }
 
-    /// Whether it can be stored.
+    /// Checks whether it can be stored.
     pub fn check(&self) -> Result<(), Invalid> {
         limits::check_new_name("signal", &self.name)?;
         if let Target::Key { machine, key } = &self.target {
@@ -157,7 +163,7 @@ impl NewSignal {
         }
     }
 
-    /// Whether all of `signals` can be delivered together; names the first that cannot.
+    /// Checks whether all `signals` can be delivered together; names the first that cannot.
     pub fn check_all(signals: &[NewSignal]) -> Result<(), Invalid> {
         limits::check_batch("deliver", signals.len(), BATCH_MAX)?;
         for (position, signal) in signals.iter().enumerate() {
@@ -168,7 +174,7 @@ impl NewSignal {
         Ok(())
     }
 
-    /// Whether all of `signals` can be delivered together, and what they wake be claimed.
+    /// Checks whether all `signals` can be delivered together, and the woken instances claimed.
     pub fn check_delivery(
         signals: &[NewSignal],
         claim_for: Option<&ClaimOffer>,

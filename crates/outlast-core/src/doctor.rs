@@ -1,22 +1,25 @@
-//! What a store finds when it is asked how it is.
+//! Findings of the doctor: what a store reports about itself and its database.
+//!
+//! Stores create findings; the command line and the HTTP API show them. A check never repairs
+//! anything.
 
 use crate::Count;
 use std::cmp::Ordering;
 use std::time::Duration;
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// As it should be.
+    /// No problem.
     Fine,
-    /// It works, and will not for ever, or not as fast as it could.
+    /// It works now, but will stop working or is slower than it could be.
     Warning,
-    /// It does not work, or what is committed may be lost.
+    /// It does not work, or committed data may be lost.
     Serious,
 }
 
 impl Severity {
-    /// The word for it, the same everywhere.
+    /// Returns the word for it, the same in every interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Severity::Fine => "fine",
@@ -26,34 +29,35 @@ impl Severity {
     }
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at: a short stable name in lower case, such as `old_snapshots`.
+    /// The name of the check: short, stable, in lower case, such as `old_snapshots`.
     pub check: &'static str,
-    /// How much it matters.
+    /// The severity.
     pub severity: Severity,
-    /// What was found, in one sentence with its figures.
+    /// The result, in one sentence with its figures.
     pub found: String,
-    /// What to do about it, in one sentence; empty when it is fine.
+    /// What to do about it, in one sentence; empty when there is no problem.
     pub remedy: String,
 }
 
-/// What a write to the database has come to; see [`Store::check_writes`](crate::Store::check_writes).
+/// The result of [`Store::check_writes`](crate::Store::check_writes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteCheck {
     /// The database has committed a write.
     Works,
-    /// The database answers, and the role has no right to write.
+    /// The database answers, but the role may not write.
     NoRight,
     /// The database, its server or its file is read-only.
     ReadOnly,
-    /// The disk of the database is full or nearly full, or the database has reached its size limit.
+    /// The disk of the database is full or nearly full, or the database has reached its size
+    /// limit.
     DiskFull,
 }
 
 impl Finding {
-    /// What is as it should be.
+    /// Creates a finding without a problem.
     pub fn fine(check: &'static str, found: impl Into<String>) -> Finding {
         Finding {
             check,
@@ -63,7 +67,7 @@ impl Finding {
         }
     }
 
-    /// What will not work for ever, or not as fast as it could.
+    /// Creates a finding that will stop working, or is slower than it could be.
     pub fn warning(
         check: &'static str,
         found: impl Into<String>,
@@ -77,7 +81,7 @@ impl Finding {
         }
     }
 
-    /// What does not work, or may lose what is committed.
+    /// Creates a finding that does not work, or may lose committed data.
     pub fn serious(
         check: &'static str,
         found: impl Into<String>,
@@ -89,8 +93,9 @@ impl Finding {
         }
     }
 
-    /// Claims of workers whose lease is over: how many, of how many workers, and for how long the first of these
-    /// leases has been over.
+    /// Reports claims of workers whose lease has expired.
+    ///
+    /// `longest` is the time since the first of these leases expired.
     pub fn stuck_leases(claims: Count, workers: u64, longest: Duration) -> Finding {
         const CHECK: &str = "stuck_leases";
         if workers == 0 {
@@ -114,8 +119,9 @@ impl Finding {
         Finding::warning(CHECK, found, remedy)
     }
 
-    /// Waits whose deadline was more than [`OVERDUE_AFTER`](crate::OVERDUE_AFTER) ago, and for how long the first
-    /// has been waiting to be woken.
+    /// Reports waits whose deadline passed more than [`OVERDUE_AFTER`](crate::OVERDUE_AFTER) ago.
+    ///
+    /// `longest` is the time since the first of these deadlines.
     pub fn overdue_timers(overdue: Count, longest: Duration) -> Finding {
         const CHECK: &str = "overdue_timers";
         if overdue == Count::Exactly(0) {
@@ -130,7 +136,7 @@ impl Finding {
         Finding::warning(CHECK, found, remedy)
     }
 
-    /// The version of the schema, and the one that this program works with.
+    /// Reports the version of the schema, and the version that this program needs.
     pub fn schema_version(found: u64, known: u64) -> Finding {
         const CHECK: &str = "schema_version";
         match found.cmp(&known) {
@@ -151,26 +157,27 @@ impl Finding {
     }
 }
 
-/// What an examination has seen of the times that are stored.
+/// What the doctor found about stored times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoredTimes {
-    /// Instances that were looked at, the newest.
+    /// Instances that were read, the newest.
     pub looked: u64,
-    /// Instances that were written at a time that the clock has not reached.
+    /// Instances with a write time that is ahead of the clock.
     pub ahead: u64,
-    /// How far the clock is from the last of these times.
+    /// The largest distance of these times from the clock.
     pub furthest: Duration,
-    /// Instances that were runnable at once by the clock that wrote them, and are not by this one.
+    /// Instances that were eligible by the clock that wrote them, but are not by this one.
     pub waiting: u64,
     /// Instances with a time outside [`MOMENT_MIN`](crate::limits::MOMENT_MIN) and
     /// [`MOMENT_MAX`](crate::limits::MOMENT_MAX).
     pub strange: u64,
-    /// Workers whose last heartbeat lies ahead: what they held is not given back before their leases are over.
+    /// Workers whose last heartbeat is ahead of the clock: their claims are returned only when
+    /// their leases expire.
     pub workers: u64,
 }
 
 impl StoredTimes {
-    /// What there is to say about it.
+    /// Returns the finding.
     pub fn finding(&self) -> Finding {
         const CHECK: &str = "times";
         #[cfg(outlast_mutants)]
@@ -217,10 +224,11 @@ impl StoredTimes {
     }
 }
 
-/// A reaper comes round every few seconds: what is over for less than this is about to be given back.
+/// The reaper runs every few seconds, so it is about to return claims whose lease expired less
+/// than this ago.
 const LEASES_MAY_BE_OVER: Duration = Duration::from_secs(30);
 
-/// A number of things, as a sentence has it.
+/// Formats a count with its noun.
 fn counted(count: Count, thing: &str) -> String {
     match count {
         Count::Exactly(1) => format!("1 {thing}"),
@@ -229,7 +237,7 @@ fn counted(count: Count, thing: &str) -> String {
     }
 }
 
-/// A duration as people say it: one number, one unit.
+/// Formats a duration as one number and one unit.
 pub fn span(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
@@ -241,7 +249,7 @@ pub fn span(duration: Duration) -> String {
     }
 }
 
-/// A size as people say it.
+/// Formats a size in bytes.
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let (mut value, mut unit) = (bytes as f64, 0);

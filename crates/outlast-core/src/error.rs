@@ -1,12 +1,14 @@
-//! What can go wrong, sorted by what the caller should do about it.
+//! Errors of a store, sorted by what the caller should do about them.
+//!
+//! Stores create them; the engine's loops decide by [`Error::kind`].
 
 use crate::WorkerId;
 use std::error::Error as StdError;
 
-/// The cause of an error, as a driver gave it.
+/// The cause of an error, as the driver reported it.
 pub type Source = Box<dyn StdError + Send + Sync>;
 
-/// What a store answers with.
+/// The result of a store's verb.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of a store. Loops decide by [`Error::kind`], never by the text.
@@ -15,41 +17,45 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The database could not do it now: unreachable, overloaded, restarting, out of space, or two
-    /// transactions in each other's way for longer than the bounded retries last.
+    /// The database cannot do it now.
+    ///
+    /// It is unreachable, overloaded, restarting or out of space, or two transactions conflicted
+    /// for longer than the bounded retries.
     #[error("{operation}: {reason}")]
     Transient {
-        /// The verb that was tried.
+        /// The verb that failed.
         operation: &'static str,
-        /// What happened, and what to do about it where something can be done.
+        /// What happened, and what to do about it where possible.
         reason: String,
         /// The driver's error.
         #[source]
         source: Option<Source>,
     },
-    /// The lease of this worker has run out, so it must not claim: register again.
+    /// The lease of this worker has expired. It must register again before it claims.
     #[error(
         "{operation}: the lease of worker {worker} has expired or was given up; register again before claiming"
     )]
     LeaseExpired {
-        /// The verb that was tried.
+        /// The verb that failed.
         operation: &'static str,
-        /// The worker that holds no lease any more.
+        /// The worker without a valid lease.
         worker: WorkerId,
     },
-    /// The caller asked for something that can never work; nothing was written.
+    /// The request can never work; nothing was written.
     #[error("{operation}: {invalid}")]
     Invalid {
-        /// The verb that was tried.
+        /// The verb that failed.
         operation: &'static str,
-        /// What was wrong, and where.
+        /// What is wrong, and where.
         invalid: Invalid,
     },
-    /// The database cannot be used as it is: a wrong password, a missing database, a file that is not
-    /// SQLite, a schema of a newer version. The reason says what to do.
+    /// The database cannot be used in its present form.
+    ///
+    /// Examples: a wrong password, a missing database, a file that is not SQLite, a newer schema.
+    /// The reason says what to do.
     #[error("{operation}: {reason}")]
     Unusable {
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
         /// What is wrong, and what to do.
         reason: String,
@@ -57,10 +63,10 @@ pub enum Error {
         #[source]
         source: Option<Source>,
     },
-    /// The database holds something that this version could not have written.
+    /// The database holds data that this version cannot have written.
     #[error("{operation}: {reason}")]
     Corrupt {
-        /// The verb that was tried.
+        /// The verb that failed.
         operation: &'static str,
         /// What was found.
         reason: String,
@@ -71,7 +77,7 @@ pub enum Error {
     /// The store has been closed.
     #[error("{operation}: the store is closed")]
     Closed {
-        /// The verb that was tried.
+        /// The verb that failed.
         operation: &'static str,
     },
 }
@@ -79,20 +85,20 @@ pub enum Error {
 /// What to do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// Try again later: nothing is wrong with the request.
+    /// Try again later: the request is correct.
     Transient,
-    /// Somebody else was there first: look again before going on.
+    /// Another caller was first: read again before continuing.
     Conflict,
-    /// Never works as it is: mend the request or the configuration.
+    /// The request can never succeed: correct it or the configuration.
     Invalid,
-    /// The data does not make sense: a person must look.
+    /// The data is inconsistent: a person must look.
     Corrupt,
-    /// The store was closed by its owner.
+    /// The owner has closed the store.
     Closed,
 }
 
 impl Error {
-    /// What to do about it.
+    /// Returns what to do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Transient { .. } => ErrorKind::Transient,
@@ -104,18 +110,18 @@ impl Error {
     }
 }
 
-/// Input that can never be stored: what it was and why not.
+/// Input that can never be stored, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {reason}")]
 pub struct Invalid {
-    /// The part that is wrong, with its position in the batch where there is one.
+    /// The part that is wrong, with its position in the batch if there is one.
     pub what: String,
-    /// Why it is refused and how to mend it.
+    /// Why it is refused and how to correct it.
     pub reason: String,
 }
 
 impl Invalid {
-    /// `what` is wrong for this `reason`; the two read as one sentence.
+    /// Creates an error; `what` and `reason` read as one sentence.
     pub fn new(what: impl Into<String>, reason: impl Into<String>) -> Invalid {
         Invalid {
             what: what.into(),
@@ -123,7 +129,7 @@ impl Invalid {
         }
     }
 
-    /// The same, inside `outer`: `row 3: state is too deep`.
+    /// Adds the enclosing part: `row 3: state is too deep`.
     pub fn within(self, outer: impl std::fmt::Display) -> Invalid {
         Invalid {
             what: format!("{outer}: {}", self.what),
@@ -131,7 +137,7 @@ impl Invalid {
         }
     }
 
-    /// The same, as the error of `operation`.
+    /// Turns it into an error of `operation`.
     pub fn during(self, operation: &'static str) -> Error {
         Error::Invalid {
             operation,
@@ -141,7 +147,7 @@ impl Invalid {
 }
 
 impl From<std::convert::Infallible> for Invalid {
-    /// What needs no conversion cannot fail to convert.
+    /// An infallible conversion never fails.
     fn from(never: std::convert::Infallible) -> Invalid {
         match never {}
     }

@@ -1,5 +1,6 @@
-//! What parents and children are to each other beside the join of everybody: when a fan-out wakes its parent, what
-//! becomes of those that still live, and how that is carried down a tree.
+//! Parents and children: joins, policies for children that are still live, and cascades.
+//!
+//! The engine and both stores use it. Nothing here reads a store.
 
 use crate::limits::{self, BATCH_MAX};
 use crate::{InstanceId, Invalid, Note, QueueNames, Status, Timestamp};
@@ -8,16 +9,16 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What becomes of a child that still lives: when its parent ends, or when its parent's join was decided without it.
+/// What happens to a live child when its parent ends, or joins without it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClosePolicy {
-    /// It goes on.
+    /// The child continues.
     #[default]
     Abandon,
-    /// It is asked to end, and decides itself how.
+    /// The child receives a cancel and decides how it ends.
     RequestCancel,
-    /// It is ended.
+    /// The child is terminated.
     Terminate,
 }
 
@@ -29,7 +30,7 @@ impl ClosePolicy {
         ClosePolicy::Terminate,
     ];
 
-    /// The word used in SQL, JSON, the command line and the dashboard.
+    /// Returns the word used in SQL, JSON, the command line and the dashboard.
     pub fn as_str(self) -> &'static str {
         match self {
             ClosePolicy::Abandon => "abandon",
@@ -61,21 +62,21 @@ impl FromStr for ClosePolicy {
     }
 }
 
-/// How a fan-out joins.
+/// The join of a fan-out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Join {
-    /// What wakes the parent.
+    /// The condition that wakes the parent.
     pub until: Until,
-    /// How long it waits at most, from the fan-out on.
+    /// The longest wait, counted from the fan-out.
     pub deadline: Option<Duration>,
     /// How many of the children run at a time; `None` starts all of them.
     pub window: Option<u32>,
-    /// What becomes of the children that still live when the parent is woken without them.
+    /// What happens to the children that are still live when the parent is woken.
     pub rest: ClosePolicy,
 }
 
 impl Join {
-    /// Whether it can be waited for.
+    /// Checks whether a fan-out can join like this.
     pub fn check(&self) -> Result<(), Invalid> {
         if self.until == Until::Quorum(0) {
             return Err(Invalid::new(
@@ -96,21 +97,23 @@ impl Join {
     }
 }
 
-/// What wakes a parent that has fanned out.
+/// The condition that wakes a parent after a fan-out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Until {
-    /// Every child has ended, well or badly.
+    /// Every child has finished, successfully or not.
     #[default]
     All,
-    /// Every child has ended, or one of them badly.
+    /// Every child has finished, or one of them has failed or was cancelled.
     FailFast,
-    /// So many children are done, or so many can no longer be.
+    /// This many children are done, or can no longer be done because too many have ended
+    /// otherwise.
     Quorum(u32),
 }
 
 impl Until {
-    /// Whether a join is decided, and why, when of `started` children `pending` still live and `failed` have failed
-    /// or were cancelled.
+    /// Decides the join of `started` children, and returns the reason when it is decided.
+    ///
+    /// `pending` of them are live, and `failed` have failed or were cancelled.
     pub fn decided(self, started: i32, pending: i32, failed: i32) -> Option<Joined> {
         match self {
             Until::FailFast if failed > 0 => Some(Joined::Failure),
@@ -134,15 +137,15 @@ impl Until {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Joined {
-    /// Every child has ended.
+    /// Every child has finished.
     All,
     /// A child has failed or was cancelled.
     Failure,
     /// Enough children are done.
     Quorum,
-    /// Enough children can no longer be done.
+    /// Too many children have ended otherwise: the quorum can no longer be reached.
     Impossible,
-    /// The time was up.
+    /// The deadline has passed.
     Deadline,
 }
 
@@ -156,7 +159,7 @@ impl Joined {
         Joined::Deadline,
     ];
 
-    /// The word used in SQL, JSON, the command line and the dashboard.
+    /// Returns the word used in SQL, JSON, the command line and the dashboard.
     pub fn as_str(self) -> &'static str {
         match self {
             Joined::All => "all",
@@ -185,36 +188,38 @@ impl FromStr for Joined {
     }
 }
 
-/// How the last fan-out of an instance stands.
+/// The state of an instance's last join.
 ///
-/// It is counted while the parent waits for it: what ends after the parent was woken changes nothing here.
+/// It counts only while the parent waits. Children that finish after the parent was woken do not
+/// change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Barrier {
-    /// What wakes the parent.
+    /// The condition that wakes the parent.
     pub until: Until,
     /// How many of the children run at a time.
     pub window: Option<u32>,
-    /// What becomes of the children that still live when it is woken.
+    /// What happens to the children that are still live when it is woken.
     pub rest: ClosePolicy,
     /// How many children were started.
     pub started: i32,
     /// How many of them have failed or were cancelled.
     pub failed: i32,
-    /// The child whose end was the first bad one to be counted; of several in one transaction, the first in the order
-    /// they were asked for. Once there, it stays (unless an operator retries that very child while the parent waits).
+    /// The child whose failure was counted first. Of several in one transaction, the first in the
+    /// order of the fan-out. It never changes, unless an operator retries that child while the
+    /// parent waits.
     pub first_failure: Option<InstanceId>,
     /// Why the parent was woken; `None` while it waits, and when a cancel woke it.
     pub joined: Option<Joined>,
 }
 
-/// A wish that an instance ends.
+/// A request to cancel an instance.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CancelRequest {
-    /// Who wished it and why: [`Note::cancellation`].
+    /// The operator and the reason: [`Note::cancellation`].
     pub reason: String,
-    /// Since when.
+    /// When it was requested.
     pub requested_at: Timestamp,
-    /// Whether the machine has decided what to do about it. What it does now is what it decided.
+    /// Whether the machine has answered it. The later steps follow from that answer.
     pub answered: bool,
 }
 
@@ -228,47 +233,47 @@ impl fmt::Debug for CancelRequest {
     }
 }
 
-/// Whom a cancel or a terminate is for.
+/// Which instances a cancel or a terminate affects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extent {
     /// The instance.
     #[default]
     One,
-    /// The instance and all that descend from it, whatever their policies say. The descendants are told by
-    /// [`cascade`](crate::Store::cascade).
+    /// The instance and all its descendants, whatever their policies.
+    /// [`cascade`](crate::Store::cascade) cancels or ends the descendants.
     Tree,
 }
 
-/// What the children of an ended parent are told with.
+/// Returns the note of a cascade that follows the end of `parent`.
 pub fn ended_note(parent: InstanceId, status: Status) -> Note {
     Note::by("parent").because(format!("parent {parent} ended as {status}"))
 }
 
-/// Whether somebody was told with [`ended_note`]: because `parent` has ended, and not by a join or an operator.
+/// Whether an operation has the [`ended_note`] of `parent`, and no note of a join or an operator.
 pub fn is_ended_note(parent: InstanceId, by: &str, reason: Option<&str>) -> bool {
     let ends = Status::ALL.into_iter().filter(|it| it.is_terminal());
     let mut notes = ends.map(|status| ended_note(parent, status));
     notes.any(|note| note.by == by && note.reason.as_deref() == reason)
 }
 
-/// What the children that a join was decided without are told with.
+/// Returns the note of a cascade that follows a join of `parent`.
 pub fn joined_note(parent: InstanceId, joined: Joined) -> Note {
     Note::by("parent").because(format!("the join of parent {parent} was decided: {joined}"))
 }
 
-/// What the children that a cascade is for are told.
+/// What a cascade does to its children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CascadeAction {
-    /// Each what its own policy says.
+    /// Applies the policy of each child.
     Policy,
-    /// All of them to decide how to end.
+    /// Cancels all of them.
     Cancel,
-    /// All of them that they have ended.
+    /// Terminates all of them.
     Terminate,
 }
 
 impl CascadeAction {
-    /// The word used in SQL.
+    /// Returns the word used in SQL.
     pub fn as_str(self) -> &'static str {
         match self {
             CascadeAction::Policy => "policy",
@@ -277,7 +282,9 @@ impl CascadeAction {
         }
     }
 
-    /// What a join leaves for those that it was decided without; `None` when they go on.
+    /// Returns the action for children that a join did not wait for.
+    ///
+    /// `None` when they continue.
     pub fn of_rest(rest: ClosePolicy) -> Option<CascadeAction> {
         match rest {
             ClosePolicy::Abandon => None,
@@ -286,7 +293,7 @@ impl CascadeAction {
         }
     }
 
-    /// What becomes of a child that is under this policy.
+    /// Returns what happens to a child with this policy.
     pub fn for_child(self, policy: ClosePolicy) -> ClosePolicy {
         match self {
             CascadeAction::Policy => policy,
@@ -311,15 +318,15 @@ impl FromStr for CascadeAction {
     }
 }
 
-/// What a cascade asks for.
+/// A request for one step of a cascade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CascadeRequest {
-    /// How many children to look at, at most.
+    /// The largest number of children.
     pub max: usize,
 }
 
 impl CascadeRequest {
-    /// Whether it can be answered.
+    /// Checks whether a store can answer it.
     pub fn check(&self) -> Result<(), Invalid> {
         limits::check_batch("cascade", self.max, BATCH_MAX)
     }
@@ -328,29 +335,30 @@ impl CascadeRequest {
 /// The answer to a cascade.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cascaded {
-    /// Children that were asked to end, by id.
+    /// Children that received a cancel, by id.
     pub requested: Vec<InstanceId>,
-    /// Children that were ended, by id.
+    /// Children that were terminated, by id.
     pub ended: Vec<InstanceId>,
-    /// Of both, those that a worker was running, by id: for that worker to be told.
+    /// The children of both lists that a worker was running, by id: the engine notifies that
+    /// worker.
     pub running: Vec<InstanceId>,
-    /// The queues in which something may now be claimed.
+    /// Queues in which an instance may have become claimable.
     pub woken: QueueNames,
-    /// Whether asking again at once finds more to do.
+    /// Whether another request finds more work at once.
     pub more: bool,
 }
 
-/// How an instance and all that descend from it stand.
+/// An instance and its descendants, counted by status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Family {
-    /// How many of each status there are, in the order of the statuses; those that there are none of are left out.
+    /// The count of each status, in the order of the statuses; zero counts are left out.
     pub members: Vec<(Status, u64)>,
-    /// Whether all of them were counted: counting stops at [`COUNT_MAX`](crate::limits::COUNT_MAX).
+    /// Whether all were counted: counting stops at [`COUNT_MAX`](crate::limits::COUNT_MAX).
     pub complete: bool,
 }
 
 impl Family {
-    /// How many have not ended.
+    /// Returns how many have not ended.
     pub fn live(&self) -> u64 {
         let live = self
             .members

@@ -1,4 +1,4 @@
-//! Waking waits whose deadline has come.
+//! Wake-ups of waits whose deadline has passed: the answer of `fire`.
 
 use crate::{InstanceId, QueueNames};
 use std::time::Duration;
@@ -8,10 +8,11 @@ use std::time::Duration;
 pub struct Fired {
     /// The instances that were woken, earliest deadline first.
     pub woken_instances: Vec<InstanceId>,
-    /// The queues in which something may now be claimed.
+    /// Queues in which an instance may have become claimable.
     pub woken: QueueNames,
-    /// Whether children are to be told that their join was decided without them.
+    /// Whether a join that was decided by its deadline left work for
+    /// [`cascade`](crate::Store::cascade).
     pub cascades: bool,
-    /// How long until the next deadline; zero when one has already come.
+    /// The time until the next deadline; zero when one has already passed.
     pub next_due_in: Option<Duration>,
 }

@@ -1,27 +1,27 @@
-//! What nodes tell each other so that nobody has to poll. Nothing is lost when a hint is.
+//! Hints that nodes send each other to avoid polling. Correctness never depends on a hint.
 
 use crate::{InstanceId, QueueNames, Result};
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What may have become worth looking at.
+/// Rows that may have become worth a look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
-    /// Queues in which something may be claimed, and in how long at the earliest.
+    /// Queues in which an instance may be claimable, with the delay until the earliest.
     pub queues: BTreeMap<String, Duration>,
-    /// How long until the earliest deadline of a new wait.
+    /// The time until the earliest deadline of a new wait.
     pub deadline: Option<Duration>,
-    /// Instances that ended: for whoever waits for them.
+    /// Instances that ended, for clients that wait for them.
     pub ended: Vec<InstanceId>,
-    /// Instances that were asked to end or were ended while a worker ran them: for that worker.
+    /// Instances that were cancelled or terminated while a worker ran them, for that worker.
     pub told: Vec<InstanceId>,
-    /// Whether children are to be told of their parents' ends.
+    /// Whether there is work for [`cascade`](crate::Store::cascade).
     pub cascades: bool,
 }
 
 impl Hints {
-    /// That these queues have something now.
+    /// Creates a hint that these queues have claimable instances now.
     pub fn now(queues: QueueNames) -> Hints {
         Hints {
             queues: queues
@@ -32,7 +32,7 @@ impl Hints {
         }
     }
 
-    /// Whether there is nothing to tell.
+    /// Whether the hint is empty.
     pub fn is_empty(&self) -> bool {
         self.queues.is_empty()
             && self.deadline.is_none()
@@ -41,7 +41,7 @@ impl Hints {
             && !self.cascades
     }
 
-    /// That this queue has something in `due_in`.
+    /// Adds a hint that this queue has a claimable instance in `due_in`.
     pub fn queue(&mut self, queue: &str, due_in: Duration) {
         match self.queues.get_mut(queue) {
             Some(earliest) => *earliest = due_in.min(*earliest),
@@ -51,7 +51,7 @@ impl Hints {
         }
     }
 
-    /// That a wait ends in `due_in`.
+    /// Adds a hint that a wait ends in `due_in`.
     pub fn deadline(&mut self, due_in: Duration) {
         self.deadline = Some(
             self.deadline
@@ -59,7 +59,7 @@ impl Hints {
         );
     }
 
-    /// Takes in what somebody else has to tell.
+    /// Merges the hints of another sender.
     pub fn merge(&mut self, other: Hints) {
         for (queue, due_in) in other.queues {
             self.queue(&queue, due_in);
@@ -73,9 +73,9 @@ impl Hints {
     }
 }
 
-/// Hints from other nodes, one after another.
+/// A stream of hints from other nodes.
 #[async_trait]
 pub trait Listen: Send {
-    /// Waits for the next hints. After an error, listen anew; what was told in between is lost.
+    /// Waits for the next hints. After an error, listen anew; hints sent in between are lost.
     async fn next(&mut self) -> Result<Hints>;
 }

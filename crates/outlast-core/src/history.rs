@@ -1,8 +1,10 @@
-//! The history of a workflow: what its code asked for and what came of it, in the order in which that was committed. Or that of
-//! a machine, where it is recorded: the outcomes of its steps.
+//! Histories. The history of a workflow holds the calls of its code and their results, in commit
+//! order. A machine that records its history has one event for each outcome of a step.
 //!
-//! It is written in the same commit as the row it explains and never edited. A workflow that is claimed again is run
-//! from the start against it, so every answer that its code was given is in it. A machine never reads its own: that is for people.
+//! The commit that changes a row also writes its events; no verb edits them later. A workflow that
+//! is claimed again replays its code from the start against its history. So the history must
+//! contain every answer that the code was given. A machine never reads its history: it is for
+//! people.
 
 use crate::limits::{self, CHILDREN_MAX, EVENTS_MAX};
 use crate::{InstanceId, Invalid, Json, Timestamp};
@@ -12,17 +14,20 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How the error of a workflow begins whose code does not fit its history. It is kept, and tried again by other builds.
+/// The prefix of the error of a workflow whose code does not fit its history. Such a workflow is
+/// kept, and other builds try it again.
 pub const BLOCKED: &str = "blocked: ";
 
-/// How the error of an instance begins that has committed again and again without progress
-/// ([`COMMITS_WITHOUT_PROGRESS_MAX`](limits::COMMITS_WITHOUT_PROGRESS_MAX)). It is kept, and tried again after a pause.
+/// The prefix of the error of an instance that commits again and again without progress
+/// ([`COMMITS_WITHOUT_PROGRESS_MAX`](limits::COMMITS_WITHOUT_PROGRESS_MAX)). Such an instance is
+/// kept, and tried again after a pause.
 pub const CIRCLES: &str = "blocked: goes in circles: ";
 
-/// Kinds of events, with the word that SQL, JSON, the command line and the dashboard use.
+/// Defines the kinds of events with the word that SQL, JSON, the command line and the dashboard
+/// use.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $word:literal,)*) => {
-        /// What an event says.
+        /// The kind of an event.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum EventKind {
@@ -33,7 +38,7 @@ macro_rules! kinds {
             /// Every kind.
             pub const ALL: &'static [EventKind] = &[$(EventKind::$kind,)*];
 
-            /// The word used in SQL, JSON, the command line and the dashboard.
+            /// Returns the word used in SQL, JSON, the command line and the dashboard.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(EventKind::$kind => $word,)*
@@ -44,72 +49,72 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A run began: the first event of each.
+    /// A run began: the first event of each run.
     RunStarted = "run_started",
-    /// A step in a group is to be run here.
+    /// A step in a group was scheduled to run in this worker.
     StepScheduled = "step_scheduled",
-    /// A step has its result.
+    /// A step returned its result.
     StepCompleted = "step_completed",
-    /// A step has failed.
+    /// A step failed.
     StepFailed = "step_failed",
     /// A job was started as a child.
     ActivityScheduled = "activity_scheduled",
-    /// The job is done.
+    /// The job finished successfully.
     ActivityCompleted = "activity_completed",
-    /// The job has failed.
+    /// The job failed.
     ActivityFailed = "activity_failed",
     /// The job was cancelled.
     ActivityCancelled = "activity_cancelled",
     /// A workflow or a machine was started as a child.
     ChildScheduled = "child_scheduled",
-    /// The child was seen alive, in this run of it.
+    /// The child was seen running, in this run of it.
     ChildStarted = "child_started",
-    /// The child is done.
+    /// The child finished successfully.
     ChildCompleted = "child_completed",
-    /// The child has failed.
+    /// The child failed.
     ChildFailed = "child_failed",
     /// The child was cancelled.
     ChildCancelled = "child_cancelled",
     /// The child was terminated.
     ChildTerminated = "child_terminated",
-    /// A child was sent a signal, or was asked to end.
+    /// A child was sent a signal or a cancel.
     ChildTold = "child_told",
-    /// A group is waited for that has children which were started before it, or signals and cancels to children. The events
-    /// of its other calls tell what any other group consists of.
+    /// The workflow waits for a group that contains earlier children, or signals and cancels to
+    /// children. Any other group follows from the events of its calls.
     GroupAwaited = "group_awaited",
-    /// A group is complete, or one of it has failed.
+    /// A group is complete, or one of its members has failed.
     GroupResolved = "group_resolved",
-    /// The same, of a selection.
+    /// The workflow waits for a selection with such members.
     SelectionAwaited = "selection_awaited",
-    /// One of several was the first.
+    /// A member of a selection finished first.
     SelectionResolved = "selection_resolved",
-    /// A timer runs.
+    /// A timer was started.
     TimerScheduled = "timer_scheduled",
-    /// A timer's time has come.
+    /// A timer fired.
     TimerFired = "timer_fired",
-    /// Nobody waits for a timer any more.
+    /// A timer was cancelled because the workflow no longer waits for it.
     TimerCancelled = "timer_cancelled",
-    /// A signal is waited for.
+    /// The workflow waits for a signal.
     SignalAwaited = "signal_awaited",
-    /// A signal was taken out of the inbox.
+    /// A signal was taken from the inbox.
     SignalConsumed = "signal_consumed",
-    /// The code asked which form of a change this run has.
+    /// The code asked which version of a change this run has.
     VersionMarked = "version_marked",
-    /// The workflow was told that it is to end.
+    /// The workflow received a cancel.
     CancelRequested = "cancel_requested",
-    /// A failure was caught, and the workflow went on.
+    /// The code caught a failure and continued.
     FailureHandled = "failure_handled",
     /// The code did not fit the history.
     ReplayBlocked = "replay_blocked",
-    /// The run ended, and another one begins.
+    /// The run ended and another one began.
     ContinuedAsNew = "continued_as_new",
-    /// The run ended well.
+    /// The run finished successfully.
     RunCompleted = "run_completed",
-    /// The run ended badly.
+    /// The run failed.
     RunFailed = "run_failed",
-    /// The run ended because it was wished.
+    /// The run was cancelled.
     RunCancelled = "run_cancelled",
-    /// A step of a machine came to its outcome. Machines that record their history have these and no others.
+    /// A step of a machine produced an outcome. Histories of machines have only this kind.
     Transitioned = "transitioned",
 }
 
@@ -130,24 +135,24 @@ impl FromStr for EventKind {
     }
 }
 
-/// An event to append to the history of the instance's present run.
+/// An event to append to the history of the current run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEvent {
-    /// What it says.
+    /// The kind.
     pub kind: EventKind,
-    /// The call of the workflow it belongs to, counted from 1 in each run.
+    /// The call of the workflow, counted from 1 in each run.
     pub call: Option<i32>,
-    /// What that call names: a step, a job, a workflow, a signal, a change; empty when nothing. Of a transition the step that
-    /// it leads from.
+    /// The name of the call: a step, job, workflow, signal or change; empty without one. For a
+    /// transition, the step before it.
     pub name: String,
-    /// What else there is to say.
+    /// Further data, by kind.
     pub data: Json,
-    /// When it happened, if that was before it is written; else the moment of the commit.
+    /// When it happened, if that was before the commit; otherwise the time of the commit.
     pub at: Option<Timestamp>,
 }
 
 impl NewEvent {
-    /// Whether it can be stored.
+    /// Checks whether it can be stored.
     pub fn check(&self) -> Result<(), Invalid> {
         if !self.name.is_empty() {
             limits::check_name("event", &self.name)?;
@@ -161,7 +166,7 @@ impl NewEvent {
         }
     }
 
-    /// Whether one commit can write these.
+    /// Checks whether one commit can write these events.
     pub fn check_all(events: &[NewEvent]) -> Result<(), Invalid> {
         limits::check_batch("events", events.len(), EVENTS_MAX)?;
         for (position, event) in events.iter().enumerate() {
@@ -178,42 +183,42 @@ impl NewEvent {
 pub struct Event {
     /// The run it belongs to.
     pub run: i32,
-    /// Its place in the history of that run, counted from 1 without gaps.
+    /// Its position in the history of that run, counted from 1 without gaps.
     pub seq: i32,
     /// When it happened.
     pub at: Timestamp,
-    /// What it says.
+    /// The kind.
     pub kind: EventKind,
     /// The call it belongs to.
     pub call: Option<i32>,
-    /// What that call names; empty when nothing. Of a transition the step that it leads from.
+    /// The name of the call; empty without one. For a transition, the step before it.
     pub name: String,
-    /// What else there is to say.
+    /// Further data, by kind.
     pub data: Json,
 }
 
 impl Event {
-    /// How many bytes its data has.
+    /// Returns the size of its data in bytes.
     pub fn bytes(&self) -> usize {
         self.data.as_str().len()
     }
 }
 
-/// Which events to read: of one run, in their order.
+/// A request for events of one run, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryRequest {
-    /// Whose.
+    /// The instance.
     pub id: InstanceId,
-    /// Of which run.
+    /// The run.
     pub run: i32,
-    /// Those after this one; 0 starts at the beginning.
+    /// Events after this position; 0 starts at the beginning.
     pub after: i32,
-    /// How many at most.
+    /// The largest number of events.
     pub max: usize,
 }
 
 impl HistoryRequest {
-    /// Whether it can be answered.
+    /// Checks whether a store can answer it.
     pub fn check(&self) -> Result<(), Invalid> {
         limits::check_batch("history", self.max, limits::HISTORY_PAGE_MAX)
     }
@@ -222,48 +227,49 @@ impl HistoryRequest {
 /// A run whose history is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunSummary {
-    /// Which run, counted from 1.
+    /// The run, counted from 1.
     pub run: i32,
     /// How many events it has.
     pub events: i32,
     /// When its first event happened.
     pub started_at: Timestamp,
-    /// When its last one did.
+    /// When its last event happened.
     pub last_at: Timestamp,
-    /// What its last one says.
+    /// The kind of its last event.
     pub last: EventKind,
 }
 
-/// What a workflow does after its history has grown.
+/// What a workflow does after its events are appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flowing {
-    /// It goes on: here on the same claim, or through its queue.
+    /// It continues: in this worker on the same claim, or through its queue.
     Proceed(crate::Proceed),
     /// It waits.
     Park(Park),
 }
 
-/// What wakes a workflow that waits: whatever comes first, or [all of it](Park::needs_all).
+/// The conditions that wake a workflow: the first of them, or [all of them](Park::needs_all).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Park {
     /// A signal of one of these names.
     pub names: Vec<String>,
-    /// A moment.
+    /// A deadline.
     pub deadline: Option<Due>,
-    /// JoinSets of children.
+    /// Finished children.
     pub ends: Option<JoinSets>,
-    /// Whether nothing wakes it before all of it is there: a signal of every name, the moment, and
-    /// as many ends as its one part waits for. A bad end and a cancel wake it at once all the
-    /// same.
+    /// Whether the workflow is woken only when everything is there.
     ///
-    /// What is there is taken off the row: a name leaves `awaits` when its signal is in the inbox,
-    /// the deadline is cleared when it has come, and after the last end the status is
-    /// [`AwaitingSignal`](crate::Status::AwaitingSignal).
+    /// That is a signal of every name, the deadline, and the count of its one join set. A failed
+    /// or cancelled child and a cancel still wake it at once.
+    ///
+    /// Conditions that are met are removed from the row. A name leaves `awaits` when its signal is
+    /// in the inbox. The deadline is cleared when it has passed. After the last child has
+    /// finished, the status is [`AwaitingSignal`](crate::Status::AwaitingSignal).
     pub needs_all: bool,
 }
 
 impl Park {
-    /// Whether it can be waited for.
+    /// Checks whether a workflow can wait for it.
     pub fn check(&self) -> Result<(), Invalid> {
         limits::check_batch("wait", self.names.len(), limits::AWAITED_NAMES_MAX)?;
         for name in &self.names {
@@ -287,7 +293,7 @@ impl Park {
         }
     }
 
-    /// Whether all of it can be waited for: each thing is counted once.
+    /// Checks a park that needs all: it may count each condition only once.
     fn check_all(&self) -> Result<(), Invalid> {
         if self.ends.as_ref().is_some_and(|ends| ends.parts.len() > 1) {
             return Err(Invalid::new(
@@ -306,56 +312,61 @@ impl Park {
     }
 }
 
-/// A moment, told by how long it is until then or by itself.
+/// A moment, relative to the commit or absolute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// So long after the commit.
+    /// This long after the commit.
     After(Duration),
-    /// Then; what has passed wakes at once.
+    /// At this moment; a past moment wakes at once.
     At(Timestamp),
 }
 
-/// JoinSets of children that wake a workflow: one bad one, or as many of one part as that waits for.
+/// The finished children that wake a workflow: one failed child, or the count of one join set.
 ///
-/// What a workflow waits for at a time may be several things, each with children of its own: a group beside a lone child, the
-/// members of a selection. Each is a part and has its own count, so that the many ends of one do not wake whoever waits for
-/// the few of another.
+/// A workflow may wait for several things at a time, each with different children: a group beside
+/// a single child, the members of a selection. Each has a join set with a separate count. Then
+/// many finished children of one join set do not wake a workflow that needs a few of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinSets {
-    /// The parts. A child may be awaited by several of them.
+    /// The join sets. A child may be in several of them.
     pub parts: Vec<JoinSet>,
 }
 
-/// Children that are waited for together.
+/// Children that are awaited together.
 ///
-/// An end that is counted is one of a child in these spans. It wakes no later than the awaited ones say, and perhaps
-/// earlier, when children of these spans end that are not awaited: the workflow looks and waits again.
+/// A finished child counts when it is in these ranges. The ranges may contain children that are
+/// not awaited, so the workflow may wake early. It then checks and parks again. It never wakes
+/// late.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinSet {
-    /// Where the awaited children stand, ascending and apart from each other; some are of the round that this commit starts
-    /// when its children are awaited.
+    /// The ranges of the awaited children, ascending and disjoint. They may include children that
+    /// this commit starts.
     pub spans: Vec<ChildRange>,
-    /// The awaited children of earlier commits that had not ended when the workflow last looked, each once. Those that
-    /// have ended meanwhile count at once: well, as one less to wait for; badly, or no longer stored, as a bad end. They
-    /// are looked at as they were before the batch that parks: what ends in that same batch is counted after it.
+    /// The awaited children of earlier commits that were live at the workflow's last check, each
+    /// once.
+    ///
+    /// A child that has finished meanwhile counts at once. A failed, cancelled or deleted child
+    /// counts as a failure. The store reads them as they were before the batch that parks;
+    /// children that finish in the same batch are counted after it.
     pub children: Vec<InstanceId>,
-    /// How many ends wake it. At most as many as there are awaited children, those that this commit starts included.
+    /// How many finished children wake the workflow. At most the number of awaited children,
+    /// including those that this commit starts.
     pub count: i32,
 }
 
-/// Children of one round that follow each other.
+/// Consecutive children of one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChildRange {
     /// The round.
     pub round: i32,
-    /// The position of the first, counted from 0.
+    /// The position of the first child, counted from 0.
     pub first: i32,
-    /// The position of the last.
+    /// The position of the last child.
     pub last: i32,
 }
 
 impl ChildRange {
-    /// All children of a round.
+    /// Returns the range of all children of a round.
     pub fn whole(round: i32) -> ChildRange {
         ChildRange {
             round,
@@ -364,25 +375,25 @@ impl ChildRange {
         }
     }
 
-    /// Whether a child is among them.
+    /// Whether a child is in the range.
     pub fn has(&self, round: i32, position: i32) -> bool {
         self.round == round && (self.first..=self.last).contains(&position)
     }
 }
 
 impl JoinSets {
-    /// One thing that is waited for, and nothing beside it.
+    /// Creates a set of one join set.
     pub fn one(part: JoinSet) -> JoinSets {
         JoinSets { parts: vec![part] }
     }
 
-    /// Whether children of this round are awaited.
+    /// Whether it awaits children of this round.
     pub fn awaits_round(&self, round: i32) -> bool {
         let mut spans = self.parts.iter().flat_map(|part| &part.spans);
         spans.any(|span| span.round == round)
     }
 
-    /// Every awaited child of earlier commits once, however many parts wait for it.
+    /// Returns every awaited child of earlier commits once, also when several join sets await it.
     pub fn children(&self) -> Vec<InstanceId> {
         let children = self.parts.iter().flat_map(|part| &part.children);
         let mut children: Vec<InstanceId> = children.copied().collect();
@@ -391,13 +402,13 @@ impl JoinSets {
         children
     }
 
-    /// How many ends the part waits for that waits for the fewest.
+    /// Returns the smallest count of all join sets.
     pub fn least(&self) -> i32 {
         let counts = self.parts.iter().map(|part| part.count);
         counts.min().unwrap_or_default()
     }
 
-    /// The spans as they are stored: part (counted from 1), round, first and last.
+    /// Returns the ranges as stored: join set (counted from 1), round, first and last.
     pub fn stored_spans(&self) -> impl Iterator<Item = [i32; 4]> {
         (1..).zip(&self.parts).flat_map(|(part, awaited)| {
             let spans = awaited.spans.iter();
@@ -456,23 +467,25 @@ fn nobody_awaited() -> Invalid {
     )
 }
 
-/// How a part stands that a workflow waits for, or has last waited for.
+/// The progress of a join set of the current or last wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinProgress {
-    /// Where its children stand.
+    /// The ranges of its children.
     pub spans: Vec<ChildRange>,
-    /// How many ends are still to come.
+    /// How many finished children are still missing.
     pub left: i32,
 }
 
 impl JoinProgress {
-    /// Whether the end of a child is counted.
+    /// Whether it counts a child.
     pub fn has(&self, round: i32, position: i32) -> bool {
         self.spans.iter().any(|span| span.has(round, position))
     }
 
-    /// The parts of a row, from what is stored of them: spans as part (counted from 1), round, first and last, and what is
-    /// left of each part.
+    /// Reads the join sets of a row from its columns.
+    ///
+    /// `spans` holds join set (counted from 1), round, first and last; `left` holds the remaining
+    /// count of each join set.
     pub fn stored(spans: &[[i32; 4]], left: &[i32]) -> Vec<JoinProgress> {
         let parts = (1..).zip(left);
         let parts = parts.map(|(part, &left)| JoinProgress {

@@ -1,4 +1,4 @@
-//! Identifiers. All are given by the store, grow, and may have gaps.
+//! Identifiers. The store assigns them; they grow and may have gaps.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -21,7 +21,7 @@ macro_rules! id {
 }
 
 id! {
-    /// One run of a machine. Ids of one batch are given in the caller's order.
+    /// One run of a machine. Ids of one batch grow in the caller's order.
     InstanceId
 }
 id! {
@@ -29,7 +29,7 @@ id! {
     SignalId
 }
 id! {
-    /// One record of what an operator did, or a parent to its children.
+    /// One recorded operation of an operator, or of a parent on its children.
     OperationId
 }
 id! {
@@ -37,13 +37,15 @@ id! {
     WorkerId
 }
 id! {
-    /// The fence of an instance: grows by one at every claim, commit, release, reap and
-    /// operator's verb, so that a claim names exactly one moment of the row (I3).
+    /// The fence of an instance.
+    ///
+    /// It grows by one at every claim, commit, release, reap and operator's verb, so that a claim
+    /// names exactly one version of the row (I3).
     Revision
 }
 
 impl Revision {
-    /// The revision after one more change.
+    /// Returns the revision after one more change.
     pub fn next(self) -> Revision {
         Revision(self.0 + 1)
     }

@@ -1,10 +1,12 @@
-//! Bringing instances into the store.
+//! Instances to insert: the requests and answers of `insert`.
+//!
+//! Clients and fan-outs create them. Nothing here reads a store.
 
 use crate::limits::{self, BATCH_MAX};
 use crate::{ClosePolicy, InstanceId, Invalid, Json, QueueNames, Revision, Scope, Timestamp};
 use std::time::Duration;
 
-/// An instance to insert, or a child to spawn.
+/// An instance to insert, or a child to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewInstance {
     /// The machine's name.
@@ -13,29 +15,31 @@ pub struct NewInstance {
     pub version: i32,
     /// The step it starts at.
     pub step: String,
-    /// The state that step takes.
+    /// The state of that step.
     pub state: Json,
-    /// Where it waits for a worker.
+    /// The queue in which it waits for a worker.
     pub queue: String,
-    /// Its rank in the queue; lower is more urgent.
+    /// Its priority in the queue; lower is more urgent.
     pub priority: i16,
     /// When it may first be claimed.
     pub start: Start,
-    /// Instances that share one never execute at the same time (I8).
+    /// The partition key. Instances that share one never execute at the same time (I8).
     pub partition_key: Option<String>,
-    /// Its business key, unique among the machine's holders (I9).
+    /// Its business key, unique among the holders of the machine (I9).
     pub correlation: Option<Correlation>,
-    /// The trace it belongs to, a W3C `traceparent`: kept verbatim and handed to every claim, so that
-    /// one trace spans all its steps and those of its children.
+    /// The trace it belongs to, a W3C `traceparent`.
+    ///
+    /// It is stored verbatim and passed to every claim, so that one trace spans its steps and its
+    /// children.
     pub trace: Option<String>,
-    /// Of a child: what becomes of it when its parent ends before it does. It means nothing for others.
+    /// What happens to a child when its parent ends first. Unused for other instances.
     pub on_parent_close: ClosePolicy,
 }
 
-/// A correlation key and how long it is occupied.
+/// A correlation key and the statuses in which it is occupied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Correlation {
-    /// The key, kept verbatim.
+    /// The key, stored verbatim.
     pub key: String,
     /// The statuses in which it is occupied.
     pub scope: Scope,
@@ -47,32 +51,32 @@ pub enum Start {
     /// At once.
     #[default]
     Now,
-    /// After a delay, counted by the store's clock.
+    /// After a delay, by the store's clock.
     After(Duration),
-    /// At a moment; one in the past means at once, ahead of what became eligible later.
+    /// At a moment. A past moment means at once, ahead of instances that became eligible later.
     At(Timestamp),
 }
 
-/// What became of one row of an insert.
+/// The result of one row of an insert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inserted {
     /// It is in the store.
     New {
-        /// The id it was given.
+        /// Its id.
         id: InstanceId,
-        /// The claim on it, when the caller asked for one and this row could be handed over.
+        /// The revision of its claim, when the caller asked for one and this row was claimable.
         claimed: Option<Revision>,
     },
-    /// Its correlation key is occupied, by another instance or by an earlier row of the batch;
-    /// nothing was written for it.
+    /// Its correlation key is occupied by another instance or by an earlier row of the batch.
+    /// Nothing was written for it.
     Duplicate {
-        /// Who holds the key; `None` when the holder ended while the insert looked.
+        /// The instance that holds the key; `None` when it ended while the insert looked.
         holder: Option<InstanceId>,
     },
 }
 
 impl Inserted {
-    /// The id of the new instance, if there is one.
+    /// Returns the id of the new instance, if any.
     pub fn new_id(&self) -> Option<InstanceId> {
         match self {
             Inserted::New { id, .. } => Some(*id),
@@ -84,14 +88,14 @@ impl Inserted {
 /// The answer to an insert.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inserts {
-    /// One per row, in the caller's order.
+    /// One answer per row, in the caller's order.
     pub rows: Vec<Inserted>,
-    /// The queues in which something may now be claimed.
+    /// Queues in which an instance may have become claimable.
     pub woken: QueueNames,
 }
 
 impl NewInstance {
-    /// An instance of `machine`, version 1, in queue `default`, starting now.
+    /// Creates an instance of `machine`: version 1, queue `default`, starting now.
     pub fn new(machine: impl Into<String>, step: impl Into<String>, state: Json) -> NewInstance {
         NewInstance {
             machine: machine.into(),
@@ -108,42 +112,42 @@ impl NewInstance {
         }
     }
 
-    /// With this version of the machine.
+    /// Sets the version of the machine.
     pub fn version(mut self, version: i32) -> NewInstance {
         self.version = version;
         self
     }
 
-    /// In this queue.
+    /// Sets the queue.
     pub fn queue(mut self, queue: impl Into<String>) -> NewInstance {
         self.queue = queue.into();
         self
     }
 
-    /// With this priority; lower is more urgent.
+    /// Sets the priority; lower is more urgent.
     pub fn priority(mut self, priority: i16) -> NewInstance {
         self.priority = priority;
         self
     }
 
-    /// Not before this.
+    /// Sets the earliest start.
     pub fn start(mut self, start: Start) -> NewInstance {
         self.start = start;
         self
     }
 
-    /// Never at the same time as others with this key.
+    /// Sets the partition key: instances that share one never execute at the same time.
     pub fn partition_key(mut self, key: impl Into<String>) -> NewInstance {
         self.partition_key = Some(key.into());
         self
     }
 
-    /// Known by this key while it lives.
+    /// Sets the correlation key, occupied until the instance ends.
     pub fn correlation_key(self, key: impl Into<String>) -> NewInstance {
         self.correlation(key, Scope::LIVE)
     }
 
-    /// Known by this key while its status is in `scope`.
+    /// Sets the correlation key, occupied while the status is in `scope`.
     pub fn correlation(mut self, key: impl Into<String>, scope: Scope) -> NewInstance {
         self.correlation = Some(Correlation {
             key: key.into(),
@@ -152,19 +156,19 @@ impl NewInstance {
         self
     }
 
-    /// Belonging to this trace: a W3C `traceparent`.
+    /// Sets the trace: a W3C `traceparent`.
     pub fn trace(mut self, trace: impl Into<String>) -> NewInstance {
         self.trace = Some(trace.into());
         self
     }
 
-    /// As a child, treated like this when its parent ends before it does.
+    /// Sets what happens to a child when its parent ends first.
     pub fn on_parent_close(mut self, policy: ClosePolicy) -> NewInstance {
         self.on_parent_close = policy;
         self
     }
 
-    /// Whether it can be stored.
+    /// Checks whether it can be stored.
     pub fn check(&self) -> Result<(), Invalid> {
         limits::check_new_machine(&self.machine)?;
         limits::check_version(self.version)?;
@@ -183,13 +187,13 @@ impl NewInstance {
             limits::check_new_key("correlation key", &correlation.key)?;
         }
         if let Some(trace) = &self.trace {
-            // A child has the trace of its parent, which may have been stored long ago.
+            // A child has the trace of its parent, which may have been stored by an older version.
             limits::check_key("trace", trace)?;
         }
         Ok(())
     }
 
-    /// Whether all of `rows` can be inserted together; names the first that cannot.
+    /// Checks whether all `rows` can be inserted together; names the first that cannot.
     pub fn check_all(rows: &[NewInstance]) -> Result<(), Invalid> {
         limits::check_batch("insert", rows.len(), BATCH_MAX)?;
         for (position, row) in rows.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Looking without touching: what the HTTP API, the dashboard and the command line ask.
+//! Queries of the HTTP API, the dashboard and the command line. They never write.
 
 use crate::limits::{self, Hidden, PAGE_MAX};
 use crate::{
@@ -10,37 +10,45 @@ use crate::{
 use async_trait::async_trait;
 use std::fmt;
 
-/// Questions about what a store holds.
+/// Queries about the data of a store.
 ///
-/// Reads are bounded and never wait for a row that somebody writes. Each answer is one consistent
-/// moment; two answers may be two moments.
+/// Reads are bounded and never wait for a row lock. Each answer shows one consistent moment; two
+/// answers may show two moments.
 #[async_trait]
 pub trait Inspect: Send + Sync + 'static {
-    /// One instance, or `None` when there is none with this id.
+    /// Returns one instance, or `None` when there is none with this id.
     async fn get(&self, id: InstanceId) -> Result<Option<Instance>>;
 
-    /// The instance of `machine` that holds the correlation key `key` now; else the latest that held it, which is the
-    /// one with the highest id. `None` when no stored instance holds or held it.
+    /// Finds the instance of `machine` with the correlation key `key`.
+    ///
+    /// Prefers the holder of the key; otherwise the one with the highest id that held it. `None`
+    /// when no stored instance holds or held the key.
     async fn find(&self, machine: &str, key: &str) -> Result<Option<Instance>>;
 
-    /// A page of instances, newest first. It reads at most [`SCAN_MAX`](crate::limits::SCAN_MAX) instances, so a
-    /// page whose filter few of them fit may be short, even empty, and say where to go on. With
-    /// [`values`](ListRequest::values) it ends as well when these have
-    /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX) bytes; one instance always fits. Without, states, results and
-    /// dropped children are not read from the database.
+    /// Returns a page of instances, newest first.
+    ///
+    /// It reads at most [`SCAN_MAX`](crate::limits::SCAN_MAX) instances. So a page with a
+    /// selective filter may be short, even empty, and still name a next page. With
+    /// [`values`](ListRequest::values) it also ends at
+    /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX) bytes of values; one instance always
+    /// fits. Without values, the query does not read states, results and dropped children.
     async fn list(&self, request: ListRequest) -> Result<Page>;
 
-    /// How many instances fit, counted up to [`COUNT_MAX`](crate::limits::COUNT_MAX).
+    /// Counts the instances that fit, up to [`COUNT_MAX`](crate::limits::COUNT_MAX).
     async fn count(&self, filter: Filter) -> Result<Count>;
 
-    /// Every signal of an instance that is stored, oldest first, with the tombstones of consumed
-    /// ones; at most [`PAGE_MAX`](crate::limits::PAGE_MAX) after `after`, and at most
-    /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX) bytes of payloads. One signal always fits.
+    /// Returns the stored signals of an instance, oldest first, including tombstones.
+    ///
+    /// At most [`PAGE_MAX`](crate::limits::PAGE_MAX) after `after`, and at most
+    /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX) bytes of payloads. One signal always
+    /// fits.
     async fn signals(&self, id: InstanceId, after: Option<SignalId>) -> Result<Rows<SignalRow>>;
 
-    /// The children of an instance, of every round or of one, in the order of their ids; at most
-    /// [`PAGE_MAX`](crate::limits::PAGE_MAX) after `after`, and at most
-    /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX) bytes of states, results and errors. One child always fits.
+    /// Returns the children of an instance, of every round or of one, by id.
+    ///
+    /// At most [`PAGE_MAX`](crate::limits::PAGE_MAX) after `after`, and at most
+    /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX) bytes of states, results and errors. One
+    /// child always fits.
     async fn children(
         &self,
         id: InstanceId,
@@ -48,56 +56,68 @@ pub trait Inspect: Send + Sync + 'static {
         after: Option<InstanceId>,
     ) -> Result<Rows<Child>>;
 
-    /// Every queue that has runnable or executing instances, or is paused, by name. Depths are counted
-    /// up to [`COUNT_MAX`](crate::limits::COUNT_MAX) each.
+    /// Returns every queue that is paused or has runnable or executing instances, by name.
+    ///
+    /// Counts each depth up to [`COUNT_MAX`](crate::limits::COUNT_MAX).
     async fn queues(&self) -> Result<Vec<QueueSummary>>;
 
-    /// Every registered worker, by id.
+    /// Returns every registered worker, by id.
     async fn workers(&self) -> Result<Vec<Worker>>;
 
-    /// What operators did, newest first: to one instance, or to anything. At most
-    /// [`PAGE_MAX`](crate::limits::PAGE_MAX).
+    /// Returns the recorded operations, newest first: of one instance, or all.
+    ///
+    /// At most [`PAGE_MAX`](crate::limits::PAGE_MAX).
     async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>>;
 
-    /// What was done to the children of an instance because of it: its end, its join, or a tree that was ended. In the
-    /// order it was done, at most [`PAGE_MAX`](crate::limits::PAGE_MAX) after `after`.
+    /// Returns the operations that an instance caused on its children.
+    ///
+    /// The cause is its end, its join, or a tree. In the order of their ids, at most
+    /// [`PAGE_MAX`](crate::limits::PAGE_MAX) after `after`.
     async fn close_actions(
         &self,
         parent: InstanceId,
         after: Option<OperationId>,
     ) -> Result<Vec<Operation>>;
 
-    /// How an instance and all that descend from it stand; `None` when there is no such instance. Counted up to
-    /// [`COUNT_MAX`](crate::limits::COUNT_MAX) in all.
+    /// Counts an instance and its descendants by status; `None` when there is no such instance.
+    ///
+    /// Counts up to [`COUNT_MAX`](crate::limits::COUNT_MAX) in all.
     async fn family(&self, id: InstanceId) -> Result<Option<Family>>;
 
-    /// How the children of an instance stand, by round. Counted up to [`COUNT_MAX`](crate::limits::COUNT_MAX)
-    /// children in all, the newest rounds first; answered in the order of the rounds.
+    /// Counts the children of an instance by round and status, in the order of the rounds.
+    ///
+    /// Counts up to [`COUNT_MAX`](crate::limits::COUNT_MAX) children in all, the newest rounds
+    /// first.
     async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>>;
 
-    /// Events of one run of a workflow, or of a machine that records its history, in their order; at most
-    /// [`HISTORY_PAGE_MAX`](crate::limits::HISTORY_PAGE_MAX), and at most
-    /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX) bytes of their data. One event always fits. None when there
-    /// is no such instance or run.
+    /// Returns events of one run of a workflow or a recorded machine, in order.
+    ///
+    /// At most [`HISTORY_PAGE_MAX`](crate::limits::HISTORY_PAGE_MAX) events, and at most
+    /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX) bytes of their data. One event always
+    /// fits. Empty when there is no such instance or run.
     async fn history(&self, request: HistoryRequest) -> Result<Rows<Event>>;
 
-    /// The runs whose history is stored, in their order; one without events is not there. A machine has one run.
+    /// Returns the runs that have stored events, in order. A machine has one run.
     async fn histories(&self, id: InstanceId) -> Result<Vec<RunSummary>>;
 
-    /// Counts a slice of all instances, in the order of their ids, by where they stand. Each slice is a moment
-    /// of its own; a walk over all of them counts no instance twice.
+    /// Counts a slice of all instances, in the order of their ids, by step and status.
+    ///
+    /// Each slice shows a different moment. A walk over all slices counts no instance twice.
     async fn count_by_step(&self, request: StepCountRequest) -> Result<StepCounts>;
 
-    /// What engines have run since the minute of `since`, summed over all of them: in the order of the fields, at
-    /// most [`TRAFFIC_MAX`](crate::limits::TRAFFIC_MAX) of each kind, the newest.
+    /// Returns the run counts of all engines since the minute of `since`, summed.
+    ///
+    /// In the order of the fields, at most [`TRAFFIC_MAX`](crate::limits::TRAFFIC_MAX) of each
+    /// kind, the newest.
     async fn run_stats(&self, since: Timestamp) -> Result<RunStats>;
 
-    /// How the store and its database are: settings, space, what stands in the way. Each check that can be made is
-    /// answered, also what is fine; one that the role may not make is left out.
+    /// Checks the store and its database: settings, space, obstacles.
+    ///
+    /// Reports every check that the role may make, including those without a problem.
     async fn doctor(&self) -> Result<Vec<Finding>>;
 }
 
-/// The one step of every workflow.
+/// The only step of every workflow.
 pub const WORKFLOW_STEP: &str = "run";
 
 /// A whole row. `Debug` shows neither state, result nor error.
@@ -126,31 +146,33 @@ pub struct Instance {
     pub partition_key: Option<String>,
     pub locked_by: Option<WorkerId>,
     pub awaits: Option<Vec<String>>,
-    /// Until when it waits at most: for a signal, or for its children. Where it [needs
-    /// all](Instance::needs_all), until when it waits at least.
+    /// The latest end of its wait for a signal or for children. With
+    /// [`needs_all`](Instance::needs_all): the earliest end.
     pub await_deadline: Option<Timestamp>,
-    /// Whether it is parked until all of it is there
-    /// ([`Park::needs_all`](crate::Park::needs_all)): `awaits`, the deadline and the children are
-    /// then what is missing.
+    /// Whether it is parked until everything is there
+    /// ([`Park::needs_all`](crate::Park::needs_all)). Then `awaits`, the deadline and the children
+    /// are the missing ones.
     pub needs_all: bool,
     pub parent: Option<Parent>,
     /// Its position in its parent's fan-out.
     pub position: Option<i32>,
-    /// What becomes of it when its parent ends before it does.
+    /// What happens to it when its parent ends first.
     pub on_parent_close: ClosePolicy,
-    /// Whether it waits for a place in the window of its parent's fan-out; `None` when that has no window.
+    /// Whether it waits for a place in the window of its parent's fan-out; `None` without a
+    /// window.
     pub held: Option<bool>,
     pub cancel: Option<CancelRequest>,
     pub round: i32,
-    /// Which run of a workflow it is in; 1 for others.
+    /// The run of a workflow; 1 for other machines.
     pub run: i32,
     /// How many events the history of that run has.
     pub events: i32,
-    /// What a workflow waits for of its children's ends, part by part, or when it last waited for some. `None` for who is
-    /// none, and for one that has started no children.
+    /// The join sets of a workflow's last wait for children. `None` for other machines, and for a
+    /// workflow that has started no children.
     pub joining: Option<Vec<JoinProgress>>,
     pub children_pending: i32,
-    /// How its last fan-out joins, or its last park for ends; `None` when it has begun no round.
+    /// The join of its last fan-out, or of its last park with join sets. `None` before the first
+    /// round.
     pub barrier: Option<Barrier>,
     pub dropped: Vec<DroppedChild>,
     pub correlation_key: Option<String>,
@@ -163,7 +185,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// How many bytes its values have, as they count towards a page.
+    /// Returns the size of its values in bytes, as counted towards a page.
     pub fn bytes(&self) -> usize {
         let result = self.result.as_ref().map_or(0, |it| it.as_str().len());
         let error = self.last_error.as_ref().map_or(0, String::len);
@@ -172,14 +194,17 @@ impl Instance {
         self.state.as_str().len() + result + error + reason + keys.sum::<usize>()
     }
 
-    /// Whether it has a history: it is a workflow, or a machine that records its transitions. One that has never been claimed
-    /// has none yet.
+    /// Whether it has a history: it is a workflow, or a machine that records its transitions.
+    ///
+    /// An instance that was never claimed has none yet.
     pub fn has_history(&self) -> bool {
         self.run > 1 || self.events > 0
     }
 
-    /// Whether it is known to be a workflow: it has a history, and stands where all of them stand. A machine that records
-    /// its transitions looks like one at a step with that very name; only its events tell then.
+    /// Whether it is known to be a workflow: it has a history and is at the step of all workflows.
+    ///
+    /// A machine that records its transitions looks the same at a step of that name. Then only its
+    /// events show the difference.
     pub fn is_workflow(&self) -> bool {
         self.has_history() && self.step == WORKFLOW_STEP
     }
@@ -231,7 +256,7 @@ impl fmt::Debug for Instance {
     }
 }
 
-/// Which instances.
+/// A filter for instances.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Of this machine.
@@ -240,7 +265,8 @@ pub struct Filter {
     pub version: Option<i32>,
     /// At this step.
     pub step: Option<String>,
-    /// In one of these statuses; empty means any. [`Status::AwaitingSignal`] leaves out what sleeps.
+    /// In one of these statuses; empty means any. [`Status::AwaitingSignal`] excludes sleeping
+    /// instances.
     pub statuses: Vec<Status>,
     /// In this queue.
     pub queue: Option<String>,
@@ -248,35 +274,37 @@ pub struct Filter {
     pub correlation_key: Option<String>,
     /// With this partition key.
     pub partition_key: Option<String>,
-    /// Spawned by this instance.
+    /// Started by this instance.
     pub parent: Option<InstanceId>,
-    /// Inserted at or after this.
+    /// Inserted at or after this moment.
     pub inserted_from: Option<Timestamp>,
-    /// Inserted before this.
+    /// Inserted before this moment.
     pub inserted_until: Option<Timestamp>,
-    /// Ended at or after this. What has not ended does not fit.
+    /// Finished at or after this moment. Live instances do not fit.
     pub ended_from: Option<Timestamp>,
-    /// Ended before this. What has not ended does not fit.
+    /// Finished before this moment. Live instances do not fit.
     pub ended_until: Option<Timestamp>,
-    /// Its last error contains this, in the same letters. What a codec has encoded is not found.
+    /// Its last error contains this text, case-sensitive. Errors that a codec has encoded do not
+    /// match.
     pub error: Option<String>,
-    /// It has been retried at least so often at its step.
+    /// It has been retried at least this often at its step.
     pub attempts_from: Option<i32>,
-    /// It waits for a signal or sleeps: with no deadline, or with one before this moment.
+    /// It waits for a signal or sleeps, without a deadline or with one before this moment.
     pub deadline: Option<Deadline>,
 }
 
 /// A page to fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListRequest {
-    /// Which instances.
+    /// The filter.
     pub filter: Filter,
-    /// Only instances with a lower id: what the page before gave as [`next`](Page::next).
+    /// Only instances with a lower id: the [`next`](Page::next) of the page before.
     pub before: Option<InstanceId>,
-    /// How many at most. Default: [`PAGE_DEFAULT`](crate::limits::PAGE_DEFAULT).
+    /// The largest number of instances. Default: [`PAGE_DEFAULT`](crate::limits::PAGE_DEFAULT).
     pub limit: usize,
-    /// Whether to read states, results and dropped children. Without them [`state`](Instance::state) is `null`,
-    /// [`result`](Instance::result) is `None` and [`dropped`](Instance::dropped) is empty. Default: false.
+    /// Whether to read states, results and dropped children. Without them
+    /// [`state`](Instance::state) is `null`, [`result`](Instance::result) is `None` and
+    /// [`dropped`](Instance::dropped) is empty. Default: false.
     pub values: bool,
 }
 
@@ -292,7 +320,7 @@ impl Default for ListRequest {
 }
 
 impl ListRequest {
-    /// Whether it can be answered.
+    /// Checks whether a store can answer it.
     pub fn check(&self) -> Result<(), Invalid> {
         self.filter.check()?;
         limits::check_batch("page", self.limit, PAGE_MAX)
@@ -300,8 +328,10 @@ impl ListRequest {
 }
 
 impl Filter {
-    /// Whether it names what could be stored. What could not is refused by the database of one store and never found by
-    /// that of another.
+    /// Checks whether its values could be stored.
+    ///
+    /// One database refuses a value that could not, and the other never finds it. The check makes
+    /// both stores refuse it.
     pub fn check(&self) -> Result<(), Invalid> {
         let names = [
             ("machine", &self.machine),
@@ -340,7 +370,7 @@ impl Filter {
         Ok(())
     }
 
-    /// The statuses as they are stored, each once; empty means any.
+    /// Returns the statuses as stored, each once; empty means any.
     pub fn stored_statuses(&self) -> Vec<Status> {
         let mut stored: Vec<Status> = self.statuses.iter().map(|it| it.stored()).collect();
         stored.sort_unstable();
@@ -348,57 +378,63 @@ impl Filter {
         stored
     }
 
-    /// Which of the rows that are stored as awaiting a signal fit: only those that sleep, only those that do not, or
-    /// with `None` all of them.
+    /// Selects among the rows that are stored as awaiting a signal.
+    ///
+    /// `true` selects sleeping instances, `false` the others, `None` both.
     pub fn asleep(&self) -> Option<bool> {
         let sleeping = self.statuses.contains(&Status::Sleeping);
         let awaiting = self.statuses.contains(&Status::AwaitingSignal);
         (sleeping != awaiting).then_some(sleeping)
     }
 
-    /// Whether an instance could be found by this machine and correlation key.
+    /// Checks a machine name and a correlation key for a lookup.
     pub fn check_holder(machine: &str, key: &str) -> Result<(), Invalid> {
         limits::check_name("machine", machine)?;
         limits::check_key("correlation key", key)
     }
 }
 
-/// What is asked of the deadline of instances that wait for a signal or sleep.
+/// A condition on the deadline of instances that wait for a signal or sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
-    /// There is none.
+    /// There is no deadline.
     None,
-    /// It is before this.
+    /// The deadline is before this moment.
     Before(Timestamp),
 }
 
 /// A page of instances.
 ///
-/// **A short page is not the end, and neither is an empty one.** The end is where [`next`](Page::next) is `None`: a page
-/// ends as well when it has read its bound, and most of what it read may not have fitted the filter.
+/// **A short page is not the end, and neither is an empty one.** The last page has
+/// [`next`](Page::next) `None`. A page also ends when it has read its bound, and most rows that it
+/// read may not fit the filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     /// The instances, newest first.
     pub instances: Vec<Instance>,
-    /// What to ask the next page with, as [`before`](ListRequest::before); `None` when this was the last.
+    /// The [`before`](ListRequest::before) of the next page; `None` on the last page.
     pub next: Option<InstanceId>,
 }
 
 /// A page of rows that belong to one instance.
 ///
-/// It reads like the `Vec` of its rows. **A short page is not the end**: a page ends as well when its values have
-/// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX) bytes. [`more`](Rows::more) tells.
+/// It dereferences to the `Vec` of its rows. **A short page is not the end**: a page also ends
+/// when its values have [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX) bytes.
+/// [`more`](Rows::more) says whether rows follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rows<T> {
-    /// The rows, in their order.
+    /// The rows, in order.
     pub rows: Vec<T>,
     /// Whether rows follow the last one of this page.
     pub more: bool,
 }
 
 impl<T> Rows<T> {
-    /// Cuts rows to a page: at most `limit` rows and at most [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX) bytes, of
-    /// which each row has as many as `bytes` says. The first row always fits. Reads no row beyond the page but one.
+    /// Cuts rows to a page by number and by size.
+    ///
+    /// A page has at most `limit` rows and [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX)
+    /// bytes. `bytes` returns the size of a row. The first row always fits. Reads at most one row
+    /// beyond the page.
     pub fn cut<E>(
         rows: impl IntoIterator<Item = Result<T, E>>,
         limit: usize,
@@ -467,12 +503,12 @@ impl<T: PartialEq, const N: usize> PartialEq<[T; N]> for Rows<T> {
     }
 }
 
-/// How many there are.
+/// A count with a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// Exactly so many.
+    /// The exact number.
     Exactly(u64),
-    /// At least so many: counting stopped there.
+    /// At least this number: counting stopped at the bound.
     AtLeast(u64),
 }
 
@@ -481,42 +517,42 @@ pub enum Count {
 pub struct SignalRow {
     /// Its id.
     pub id: SignalId,
-    /// Whom it was sent to.
+    /// The instance it was sent to.
     pub target: InstanceId,
     /// Its name.
     pub name: String,
-    /// What it carries; gone from a tombstone.
+    /// Its payload; a tombstone has none.
     pub payload: Option<Json>,
-    /// The sender's key against doubles.
+    /// The sender's key against duplicates.
     pub dedup_key: Option<String>,
     /// When it arrived.
     pub inserted_at: Timestamp,
-    /// When it was consumed or dropped: then it is a tombstone that only remembers the dedup key.
+    /// When it was consumed or dropped. It is then a tombstone that only keeps the dedup key.
     pub consumed_at: Option<Timestamp>,
 }
 
 impl SignalRow {
-    /// How many bytes its payload has.
+    /// Returns the size of its payload in bytes.
     pub fn bytes(&self) -> usize {
         self.payload.as_ref().map_or(0, |it| it.as_str().len())
     }
 }
 
-/// A queue at a glance.
+/// The depth and state of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueSummary {
     /// Its name.
     pub name: String,
-    /// Whether it gives out work.
+    /// Whether it is paused.
     pub paused: bool,
-    /// How many are runnable and due, those behind a partition key among them. Children that wait for a place in a
-    /// window are in no queue yet.
+    /// How many are runnable and due, including those behind a partition key. Children that wait
+    /// for a place in a window are not in a queue yet.
     pub eligible: Count,
-    /// How many wait for their time.
+    /// How many are runnable but not due yet.
     pub delayed: Count,
     /// How many are executing.
     pub executing: Count,
-    /// Since when the longest-waiting eligible one could have been claimed.
+    /// Since when the longest-waiting eligible instance has been claimable.
     pub oldest_eligible_at: Option<Timestamp>,
 }
 
@@ -531,37 +567,37 @@ pub struct Worker {
     pub host: String,
     /// Its program's version.
     pub version: String,
-    /// The queues it works on.
+    /// The queues it claims from.
     pub queues: Vec<String>,
     /// The machines it runs.
     pub machines: Vec<MachineOffer>,
     /// When it registered.
     pub started_at: Timestamp,
-    /// When it was last heard of.
+    /// When it last sent a heartbeat.
     pub heartbeat_at: Timestamp,
-    /// Until when it counts as alive.
+    /// When its lease expires.
     pub lease_expires_at: Timestamp,
 }
 
-/// Something an operator did, or a parent to its children.
+/// A recorded operation of an operator, or of a parent on its children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Its id; they grow.
+    /// Its id; ids grow.
     pub id: OperationId,
-    /// What.
+    /// The verb.
     pub verb: Verb,
-    /// To which instance.
+    /// The instance, if it was done to one.
     pub instance: Option<InstanceId>,
-    /// To which queue.
+    /// The queue, if it was done to one.
     pub queue: Option<String>,
-    /// Who.
+    /// The person or parent that did it.
     pub by: String,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
-    /// The parent because of which it was done, when it was done by a cascade.
+    /// The parent that caused it, when a cascade did it.
     pub cause: Option<InstanceId>,
-    /// What the instance was before.
+    /// The status of the instance before.
     pub status_before: Option<Status>,
-    /// When.
+    /// When it was done.
     pub at: Timestamp,
 }

@@ -1,4 +1,4 @@
-//! JSON that can be stored.
+//! JSON documents that both databases can store.
 
 use crate::Invalid;
 use crate::limits::{JSON_BYTES_MAX, JSON_DEPTH_MAX};
@@ -9,16 +9,16 @@ use std::cell::Cell;
 use std::fmt;
 use std::io;
 
-/// How a document begins that a codec has encoded, and no other does: [`Json::of`], [`Json::written`] and
-/// [`Json::parse`] refuse it.
+/// The prefix of a document that a codec has encoded. [`Json::of`], [`Json::written`] and
+/// [`Json::parse`] refuse it, so that no plain document has it.
 const ENCODED_HEAD: &str = r#"{"outlast:encoded":""#;
 const ENCODED_TAIL: &str = r#""}"#;
 
-/// One JSON document, kept as text: it is parsed where it is used and nowhere on the way.
+/// One JSON document, kept as text. It is parsed only where it is used.
 ///
-/// Made by [`Json::of`] or [`Json::parse`], it is known to be storable: within the bounds of
-/// [`limits`](crate::limits), without the escape `\u0000` and without lone surrogates, which
-/// PostgreSQL cannot hold (docs/protocol.md, defect 12). `Debug` shows its size, not its content.
+/// [`Json::of`] and [`Json::parse`] create only storable documents. These are within the bounds of
+/// [`limits`](crate::limits), and have neither the escape `\u0000` nor lone surrogates, which
+/// PostgreSQL cannot hold (docs/protocol.md, defect 12). `Debug` shows the size, not the content.
 ///
 /// ```
 /// use outlast_core::Json;
@@ -36,8 +36,10 @@ impl Json {
         Json::around(value).and_then(|it| Json::written(it.0))
     }
 
-    /// Encodes something that documents are in which are known to be storable, and nothing else that might not be. The whole
-    /// may be a little larger and deeper than each of them may.
+    /// Encodes a value that wraps storable documents.
+    ///
+    /// The wrapper itself must be storable. The whole may be a little larger and deeper than each
+    /// document.
     pub fn around<T: Serialize + ?Sized>(value: &T) -> Result<Json, Invalid> {
         let mut small = Small(SCRATCH.take());
         let document = match serde_json::to_writer(&mut small, value) {
@@ -51,29 +53,31 @@ impl Json {
             .map_err(|error| Invalid::new("value", format!("cannot be written as JSON: {error}")))
     }
 
-    /// Takes what serde has written or read: only whether it can be stored is still to be checked.
+    /// Takes a document that serde wrote or read, and checks only whether it can be stored.
     pub fn written(document: Box<RawValue>) -> Result<Json, Invalid> {
         check_storable(document.get())?;
         Ok(Json(document))
     }
 
-    /// Takes text that somebody else encoded, and checks all of it.
+    /// Takes text that another program encoded, and checks all of it.
     pub fn parse(text: impl Into<String>) -> Result<Json, Invalid> {
         let text = text.into();
         check_storable(&text)?;
         Json::stored(text)
     }
 
-    /// Takes text that comes from a store: only its syntax is checked, since a document that an
-    /// older version accepted must still be readable.
+    /// Takes text that comes from a store, and checks only its syntax.
+    ///
+    /// A document that an older version accepted must stay readable.
     pub fn stored(text: String) -> Result<Json, Invalid> {
         RawValue::from_string(text)
             .map(Json)
             .map_err(|error| Invalid::new("JSON", format!("is malformed: {error}")))
     }
 
-    /// The document that stands for a value which a codec has encoded, with what the codec made of it. It has
-    /// one member, in a form that is kept for this.
+    /// Creates the document that stands for an encoded value, from the output of the codec.
+    ///
+    /// It has one member, whose name is reserved for this.
     ///
     /// ```
     /// use outlast_core::Json;
@@ -91,19 +95,19 @@ impl Json {
         Json::stored(format!("{ENCODED_HEAD}{envelope}{ENCODED_TAIL}"))
     }
 
-    /// What a codec made of the value, when this document stands for an encoded one.
+    /// Returns the codec's output, when this document stands for an encoded value.
     pub fn as_encoded(&self) -> Option<&str> {
         let rest = self.as_str().strip_prefix(ENCODED_HEAD)?;
-        // Whatever begins like this is no plain value, however it ends.
+        // A document with this prefix is never a plain value, whatever its end.
         Some(rest.strip_suffix(ENCODED_TAIL).unwrap_or_default())
     }
 
-    /// The document `null`.
+    /// Creates the document `null`.
     pub fn null() -> Json {
         Json(RawValue::NULL.to_owned())
     }
 
-    /// The document's text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         self.0.get()
     }
@@ -116,15 +120,15 @@ impl Json {
 }
 
 thread_local! {
-    /// Where small documents are written before it is known how small they are.
+    /// A reused buffer for documents whose size is not known yet.
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Documents up to this size are written here and then copied into a block that fits. Serde itself writes into a larger block
-/// and gives the rest of it back, which leaves the allocator a splinter each time.
+/// The largest document that is written to the buffer and then copied into a block that fits.
+/// Serde itself writes into a larger block and shrinks it, which fragments the heap each time.
 const SMALL_MAX: usize = 4096;
 
-/// A document that turns out to be small, or does not.
+/// A writer for a document that may turn out to be small.
 struct Small(Vec<u8>);
 
 impl Small {
@@ -133,7 +137,7 @@ impl Small {
         Ok(document.to_owned())
     }
 
-    /// The empty room, for the next one.
+    /// Returns the empty buffer, for the next document.
     fn into_scratch(mut self) -> Vec<u8> {
         self.0.clear();
         self.0
@@ -154,8 +158,9 @@ impl io::Write for Small {
     }
 }
 
-/// What serde has to say about a document, without the part of the document that it quotes: what was expected, what kind of
-/// value was found, and where.
+/// Returns serde's message without the part that quotes the document.
+///
+/// It keeps what was expected, which kind of value was found, and the position.
 fn unquoted(error: &serde_json::Error) -> String {
     let said = error.to_string();
     let (line, column) = (error.line(), error.column());
@@ -175,7 +180,7 @@ fn unquoted(error: &serde_json::Error) -> String {
     .find(|kind| said.starts_with(kind));
     match (kind, expected) {
         (Some(kind), Some(expected)) => format!("{kind}, expected {expected}, {place}"),
-        // The names of fields are the program's own.
+        // Field names come from the program, not from the document.
         _ if said.starts_with("missing field") || said.starts_with("duplicate field") => said,
         _ if error.is_data() => format!("the value is refused {place}"),
         _ => said,
@@ -183,7 +188,7 @@ fn unquoted(error: &serde_json::Error) -> String {
 }
 
 impl PartialEq for Json {
-    /// Equal as text: the stores give back what they were given.
+    /// Compares the texts: stores return documents verbatim.
     fn eq(&self, other: &Json) -> bool {
         self.as_str() == other.as_str()
     }
@@ -192,7 +197,7 @@ impl PartialEq for Json {
 impl Eq for Json {}
 
 impl fmt::Debug for Json {
-    /// Payloads do not belong in logs.
+    /// Shows only the size: payloads do not belong in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Json({} bytes)", self.as_str().len())
     }
@@ -211,7 +216,7 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-/// Whether a document is small and shallow enough, and without what PostgreSQL does not take.
+/// Checks size, depth, and the escapes that PostgreSQL refuses.
 fn check_storable(text: &str) -> Result<(), Invalid> {
     #[cfg(outlast_mutants)]
     if crate::mutant::is("json-without-bounds") {
@@ -233,8 +238,8 @@ fn check_storable(text: &str) -> Result<(), Invalid> {
     check_depth_and_escapes(text)
 }
 
-/// One pass over the text: nesting, and the escapes no database holds. Syntax is serde_json's to
-/// check, so this only has to be right about documents that serde_json accepts.
+/// Checks nesting and escapes in one pass. serde_json checks the syntax, so this need only be
+/// right for documents that serde_json accepts.
 fn check_depth_and_escapes(text: &str) -> Result<(), Invalid> {
     let bytes = text.as_bytes();
     let (mut depth, mut in_string, mut at) = (0usize, false, 0);
@@ -259,7 +264,7 @@ fn check_depth_and_escapes(text: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// The position of the last byte of the escape that starts at `at`, if it can be stored.
+/// Returns the position of the last byte of the escape that starts at `at`, if it can be stored.
 fn check_escape(bytes: &[u8], at: usize) -> Result<usize, Invalid> {
     #[cfg(outlast_mutants)]
     if crate::mutant::is("escapes-are-not-checked") {
@@ -394,7 +399,7 @@ mod tests {
             let message = refused.unwrap_err().to_string();
             assert!(message.contains("kept for encoded values"), "{message}");
         }
-        // Any other spelling is a plain value, when it is written and when it is read.
+        // Any other spelling is a plain value, both when it is written and when it is read.
         for plain in [
             r#"{ "outlast:encoded":"x"}"#,
             r#"{"outlast:encoded": "x"}"#,

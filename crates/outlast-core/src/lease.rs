@@ -1,29 +1,30 @@
-//! Being alive: one lease per worker.
+//! Workers and their leases: registration and heartbeat. A worker has one lease for all its
+//! claims.
 
 use crate::Invalid;
 use crate::limits;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A worker that registers.
+/// A worker to register.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewWorker {
-    /// A name for people, not necessarily unique.
+    /// A name for people; it need not be unique.
     pub name: String,
-    /// The machine it runs on.
+    /// The host it runs on.
     pub host: String,
     /// The version of the program.
     pub version: String,
-    /// The queues it works on.
+    /// The queues it claims from.
     pub queues: Vec<String>,
     /// The machines it runs.
     pub machines: Vec<MachineOffer>,
-    /// How long it counts as alive without a heartbeat.
+    /// How long its lease lasts without a heartbeat.
     pub lease: Duration,
 }
 
 impl NewWorker {
-    /// Whether it can be registered.
+    /// Checks whether it can be registered.
     pub fn check(&self) -> Result<(), Invalid> {
         limits::check_new_name("worker name", &self.name)?;
         limits::check_new_name("worker host", &self.host)?;
@@ -44,22 +45,23 @@ impl NewWorker {
     }
 }
 
-/// A machine as a worker has it.
+/// A machine as a worker offers it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineOffer {
     /// Its name.
     pub name: String,
     /// Its version.
     pub version: i32,
-    /// The queue its instances wait in unless they say otherwise.
+    /// The queue of its instances that name no other.
     pub queue: String,
-    /// Every step there is, in the order in which they were written down.
+    /// Every step, in the order of declaration.
     pub steps: Vec<String>,
 }
 
 impl MachineOffer {
-    /// What `workers` say of a machine: of this version, or of the newest that any has. Fills in what a caller leaves
-    /// out, such as the queue.
+    /// Finds a machine among `workers`: this version, or the newest that any of them has.
+    ///
+    /// It supplies values that a caller leaves out, such as the queue.
     pub fn among<'a>(
         workers: &'a [crate::Worker],
         machine: &str,
@@ -72,8 +74,9 @@ impl MachineOffer {
         offers.filter(fits).max_by_key(|offer| offer.version)
     }
 
-    /// How many bytes it is written with, about, which together with those of others are bounded by
-    /// [`OFFER_BYTES_MAX`](limits::OFFER_BYTES_MAX).
+    /// Returns its approximate size as stored, in bytes.
+    ///
+    /// [`OFFER_BYTES_MAX`](limits::OFFER_BYTES_MAX) bounds the sum over all machines of a worker.
     pub fn bytes(&self) -> usize {
         const FIELDS: usize = 60;
         const QUOTES_AND_COMMA: usize = 3;
@@ -92,11 +95,11 @@ impl MachineOffer {
     }
 }
 
-/// What a heartbeat found.
+/// The result of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heartbeat {
-    /// The lease runs again from now.
+    /// The lease runs from now.
     Renewed,
-    /// The worker was declared dead and its claims were taken: register again.
+    /// The worker was removed and its claims were returned: register again.
     Gone,
 }

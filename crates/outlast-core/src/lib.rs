@@ -1,23 +1,23 @@
-//! The contract of Outlast: what an instance is, how it moves, and what a store must do.
+//! The contract of Outlast: what an instance is, how its status changes, and what a store must do.
 //!
-//! This crate has no runtime and no SQL. It holds the words that the engine, the stores, the HTTP
-//! API and the command line share, and the two traits a database implements: [`Store`], the verbs
-//! the engine calls, and [`Inspect`], the questions people ask. `outlast-postgres` and
-//! `outlast-sqlite` implement them; `outlast-conformance` holds both to the same meaning.
+//! This crate has no runtime and no SQL. It holds the types that the engine, the stores, the HTTP
+//! API and the command line share. A database implements its two traits: [`Store`], the verbs that
+//! the engine calls, and [`Inspect`], the queries for people. `outlast-postgres` and
+//! `outlast-sqlite` implement them. `outlast-conformance` tests that both behave alike.
 //!
-//! Read [`Store`] first: it says of each verb what is atomic, what is fenced, which locks are taken in
-//! which order, what bounds it, and what may be repeated. Each verb's request and answer live in the
-//! module of its name; the stores have files of the same names.
+//! Read [`Store`] first. For each verb it says what is atomic and fenced, which locks it takes in
+//! which order, its bound, and whether it may be repeated. The request and the answer of a verb
+//! are in the module of the same name. The stores use the same file names.
 //!
 //! ```
 //! use outlast_core::{Json, NewInstance, Outcome, Status};
 //!
-//! // What a client inserts …
+//! // A client inserts an instance …
 //! let order = NewInstance::new("checkout", "start", Json::parse(r#"{"number":42}"#).unwrap())
 //!     .correlation_key("order:42");
 //! assert!(order.check().is_ok());
 //!
-//! // … and what a worker commits for it.
+//! // … and a worker commits an outcome for it.
 //! let parked = Outcome::Wait {
 //!     names: vec!["payment_confirmed".into()],
 //!     step: "ship".into(),

@@ -1,163 +1,169 @@
-//! Every bound of the system, each with its reason, and the checks that hold input to them.
+//! Every bound of the system, each with its reason, and the checks that apply them.
 //!
-//! Whatever enters a store passes through here first, so that both stores refuse the same things
-//! with the same words, and nothing that cannot be written ever reaches a statement
-//! (docs/protocol.md, defect 12).
+//! Clients and stores check all input here first. So both stores refuse the same input with the
+//! same text, and no invalid value reaches a statement (docs/protocol.md, defect 12).
 
 use crate::text::{is_format, is_plain};
 use crate::{Invalid, Timestamp};
 use std::fmt;
 use std::time::Duration;
 
-/// Names of machines, queues, steps and signals: long enough to be a sentence, short enough that an
-/// index entry stays small.
+/// Names of machines, queues, steps and signals: long enough for a sentence, short enough to keep
+/// index entries small.
 pub const NAME_BYTES_MAX: usize = 200;
 
 /// Correlation, partition and dedup keys. PostgreSQL refuses index entries over 2,704 bytes; a key
-/// of this size fits with room for the other columns.
+/// of this size leaves room for the other columns.
 pub const KEY_BYTES_MAX: usize = 512;
 
-/// One state, result or payload. Every commit rewrites the state, so what is larger belongs in a
-/// store for large things, with its address in the state.
+/// One state, result or payload. Every commit rewrites the state, so larger values belong in an
+/// object store, with their address in the state.
 pub const JSON_BYTES_MAX: usize = 1024 * 1024;
 
-/// One state, result or payload as a codec has encoded it. The plain value has its own bound; this one is wide
-/// enough for the largest of them as base64 with what encryption adds.
+/// One state, result or payload as a codec has encoded it. The largest plain value fits as base64
+/// with the overhead of encryption.
 pub const ENCODED_BYTES_MAX: usize = 2 * JSON_BYTES_MAX;
 
-/// Nesting of a JSON document. serde_json reads 128 levels; the rest is room for the envelopes that
-/// states and results travel in.
+/// Nesting of a JSON document. serde_json reads 128 levels; the difference is for the envelopes of
+/// states and results.
 pub const JSON_DEPTH_MAX: usize = 100;
 
 /// An error text. Enough for a message with its causes; a stack trace belongs in the log.
 pub const ERROR_BYTES_MAX: usize = 8 * 1024;
 
-/// How many names one wait may list: each is compared with every signal that arrives.
+/// Names in one wait: every arriving signal is compared with each.
 pub const AWAITED_NAMES_MAX: usize = 100;
 
-/// How many parts a park may have: things that a workflow waits for at a time and that each need ends of children of
-/// their own. Every end is held against each of them.
+/// Join sets in one park. Every finished child is compared with each.
 pub const AWAITED_PARTS_MAX: usize = 100;
 
-/// Commits in a row that may change nothing of an instance but its revision. Code that means to go on has changed its
-/// step, its state or its history long before; without an end, such an instance would keep a slot and the disk busy.
+/// Commits in a row that change nothing but the revision. Working code changes its step, state or
+/// history long before that. Without a bound such an instance would keep a slot and the disk busy.
 pub const COMMITS_WITHOUT_PROGRESS_MAX: u32 = 1_000;
 
-/// Signals an instance may hold unconsumed. A claim loads the whole inbox, so it must have an end.
+/// Unconsumed signals of an instance. A claim loads the whole inbox, so it needs a bound.
 pub const INBOX_MAX: usize = 10_000;
 
-/// Instances that a signal by key with a dedup key is compared with: the latest that held the key. Each is one look-up.
+/// Instances that a signal by key with a dedup key is compared with: the latest holders. Each
+/// costs one lookup.
 pub const HOLDERS_MAX: usize = 100;
 
-/// Children one fan-out may start: they are inserted in the parent's own transaction.
+/// Children of one fan-out: they are inserted in the parent's transaction.
 pub const CHILDREN_MAX: usize = 100_000;
 
-/// Rows one verb takes: one transaction, whose locks everybody else waits for.
+/// Rows of one verb. They are one transaction, and other transactions wait for its locks.
 pub const BATCH_MAX: usize = 100_000;
 
-/// Instances one claim may take: they are locked, and then loaded, together.
+/// Instances of one claim: they are locked, and then loaded, together.
 pub const CLAIM_MAX: usize = 10_000;
 
-/// Machine versions one worker may name in a claim: each eligible row is compared with all of them.
+/// Machine versions that one worker names in a claim: every eligible row is compared with each.
 pub const MACHINES_MAX: usize = 1_000;
 
-/// Queues one worker may name for what a delivery wakes: each woken row is compared with all of them.
+/// Queues that one worker names in a delivery: every woken row is compared with each.
 pub const QUEUES_MAX: usize = 1_000;
 
-/// Rows of one page of a list.
+/// Rows of one page.
 pub const PAGE_MAX: usize = 1_000;
 
-/// Rows of a page when the request names no limit.
+/// Rows of a page without a requested limit.
 pub const PAGE_DEFAULT: usize = 50;
 
-/// Bytes of the values on one page: states, results, payloads, data of events, errors. A page with large values has fewer
-/// rows than its limit, and at least one. Without this bound a page of the largest values would take gigabytes.
+/// Bytes of the values on one page: states, results, payloads, event data, errors. A page with
+/// large values has fewer rows than its limit, and at least one. Without this bound a page of the
+/// largest values would take gigabytes.
 pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// How far a count counts before it answers "at least this many": counting reads what it counts.
+/// The largest exact count. Beyond it the answer is "at least this many", because counting reads
+/// every row.
 pub const COUNT_MAX: u64 = 100_000;
 
-/// Rows one page of a list reads at most, whether they fit its filter or not: a filter that nothing fits would
-/// otherwise read everything there is.
+/// Rows that one page reads, whether they fit its filter or not. Without this bound a filter that
+/// fits nothing would read the whole table.
 pub const SCAN_MAX: usize = 20_000;
 
-/// Instances in one slice of a survey: some milliseconds of reading, after which others have their turn.
+/// Instances in one slice of a count by step: some milliseconds of reading, so that other queries
+/// are not held up.
 pub const STEP_COUNT_MAX: usize = 20_000;
 
-/// Counts that are added at once, and of each kind those that are answered.
+/// Run counts that one call adds, and that one answer returns of each kind.
 pub const TRAFFIC_MAX: usize = 10_000;
 
-/// The largest count that is added at once. Eight million of them in one minute still fit the databases' integers.
+/// The largest count that one call adds. Eight million of them in one minute still fit the
+/// databases' integers.
 pub const TRAFFIC_COUNT_MAX: u64 = 1 << 40;
 
-/// The longest time that is added at once, in microseconds: 35 years.
+/// The longest time that one call adds, in microseconds: 35 years.
 pub const TRAFFIC_MICROS_MAX: u64 = 1 << 50;
 
-/// How long the counts of what engines have run are kept.
+/// How long run counts are kept.
 pub const TRAFFIC_KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// Steps of a machine that a worker names when it registers.
+/// Steps of a machine in a worker's registration.
 pub const STEPS_MAX: usize = 1_000;
 
-/// Bytes of all that a worker says of its machines when it registers: whoever looks at the workers reads those of each.
+/// Bytes of all machines in a worker's registration: every query for workers reads them.
 pub const OFFER_BYTES_MAX: usize = 256 * 1024;
 
-/// Longest delay or timeout: ten years. Both databases compute such a moment without overflow.
+/// The longest delay or timeout: ten years. Both databases compute such a moment without overflow.
 pub const DELAY_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
-/// The first moment that anything may be given: before it no clock has ever stood.
+/// The earliest moment that a caller may give.
 pub const MOMENT_MIN: Timestamp = Timestamp(0);
 
-/// The last moment that anything may be given, the end of the year 9999: both databases and every client can show it.
+/// The latest moment that a caller may give, the end of the year 9999: both databases and every
+/// client can show it.
 pub const MOMENT_MAX: Timestamp = Timestamp(253_402_300_799_000_000);
 
-/// How far a stored time may be ahead of the clock before it counts as written by another clock: clocks that are in step
-/// differ by less.
+/// How far a stored time may be ahead of the clock. A larger difference means that another clock
+/// wrote it; synchronised clocks differ by less.
 pub const AHEAD_MAX: Duration = Duration::from_secs(60);
 
-/// Instances whose times an examination looks at, the newest first: about half a second of reading.
+/// Instances whose times a doctor run reads, the newest first: about half a second of reading.
 pub const EXAMINED_MAX: usize = 200_000;
 
-/// Longest lease: a dead worker's claims wait this long before they run again.
+/// The longest lease: the claims of a dead worker wait this long before they run again.
 pub const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Shortest lease: below it an ordinary pause of the process would look like a death.
+/// The shortest lease: with less, an ordinary pause of the process would look like its death.
 pub const LEASE_MIN: Duration = Duration::from_millis(100);
 
-/// Events of one commit: what a fan-out of the largest size leaves, twice.
+/// Events of one commit: twice what the largest fan-out needs.
 pub const EVENTS_MAX: usize = 2 * CHILDREN_MAX;
 
-/// Events of one run of a workflow: more take too long to run against. Whoever comes here is to
-/// begin a new run.
+/// Events of one run of a workflow: replaying more takes too long. The workflow must continue as
+/// new before that.
 pub const HISTORY_MAX: usize = 50_000;
 
-/// From so many events on a workflow is told that its history is long.
+/// Number of events from which a workflow learns that its history is long.
 pub const HISTORY_LONG: usize = 10_000;
 
-/// Bytes of one run's history, in what its events carry.
+/// Bytes of the event data of one run.
 pub const HISTORY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Events read at a time.
+/// Events of one page of a history.
 pub const HISTORY_PAGE_MAX: usize = 10_000;
 
-/// Transitions that the history of a machine has at most: it may go on for ever, its history may not. The last one says that
-/// it is.
+/// Transitions in the history of a machine. The machine may run for ever, its history may not grow
+/// for ever. The last event says that it is full.
 pub const TRANSITIONS_MAX: usize = 10_000;
 
-/// The largest state that is kept with a transition: each is written a second time with the outcome it belongs to.
+/// The largest state that is kept with a transition: it is written a second time beside the row.
 pub const TRANSITION_STATE_BYTES_MAX: usize = 256 * 1024;
 
-/// Bytes of the state that is kept with the transition at this place of a history, counted from 1. The further it goes the
-/// less: so all of them have an end, some 20 MiB, without anybody counting what came before.
+/// Returns how many bytes of state are kept at this position of a history, counted from 1.
+///
+/// The bound shrinks with the position. So the sum is bounded, at some 20 MiB, and the engine need
+/// not sum up the earlier states.
 pub fn transition_state_bytes(place: usize) -> usize {
     let share = HISTORY_BYTES_MAX / 32 / place.max(1);
     share.min(TRANSITION_STATE_BYTES_MAX)
 }
 
-/// Runs of a workflow whose history is kept, the present one included.
+/// Runs of a workflow whose history is kept, including the current one.
 pub const RUNS_KEPT: i32 = 10;
 
-/// Checks a name of a machine: it is part of addresses, so it is plain text without separators.
+/// Checks a machine name. It is part of URLs, so it is plain text without separators.
 pub fn check_machine(name: &str) -> Result<(), Invalid> {
     check_name("machine", name)?;
     if name.contains('/') {
@@ -169,13 +175,13 @@ pub fn check_machine(name: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Checks a name of a machine that is to be stored.
+/// Checks a machine name that is to be stored.
 pub fn check_new_machine(name: &str) -> Result<(), Invalid> {
     check_machine(name)?;
     check_shown("machine", name)
 }
 
-/// Checks a version of a machine.
+/// Checks a machine version.
 pub fn check_version(version: i32) -> Result<(), Invalid> {
     if version < 1 {
         return Err(Invalid::new(
@@ -196,8 +202,9 @@ pub fn check_key(what: &'static str, key: &str) -> Result<(), Invalid> {
     check_text(what, key, KEY_BYTES_MAX)
 }
 
-/// Checks a name that is to be stored: more is refused than when something is looked up, since what is stored already must
-/// be found.
+/// Checks a name that is to be stored.
+///
+/// It refuses more than a lookup does, because names that are already stored must still be found.
 pub fn check_new_name(what: &'static str, name: &str) -> Result<(), Invalid> {
     check_name(what, name)?;
     check_shown(what, name)
@@ -236,7 +243,7 @@ pub fn check_moment(what: &'static str, at: Timestamp) -> Result<(), Invalid> {
     Err(Invalid::new(what, "is not between the years 1970 and 9999"))
 }
 
-/// Checks how long a lease is to last.
+/// Checks the duration of a lease.
 pub fn check_lease(lease: Duration) -> Result<(), Invalid> {
     if (LEASE_MIN..=LEASE_MAX).contains(&lease) {
         return Ok(());
@@ -247,7 +254,7 @@ pub fn check_lease(lease: Duration) -> Result<(), Invalid> {
     ))
 }
 
-/// Checks how many rows a verb was given.
+/// Checks the number of rows of a verb.
 pub fn check_batch(what: &'static str, rows: usize, max: usize) -> Result<(), Invalid> {
     if rows > max {
         return Err(Invalid::new(
@@ -258,10 +265,11 @@ pub fn check_batch(what: &'static str, rows: usize, max: usize) -> Result<(), In
     Ok(())
 }
 
-/// An error text that can be stored everywhere: control characters other than line breaks and tabs
-/// become the replacement character, and what is too long is cut with a mark.
+/// Makes an error text storable in both databases.
 ///
-/// An error text is cleaned and not refused: refusing the report of a failure would hide it.
+/// Replaces control characters other than line breaks and tabs, and cuts a long text with a mark.
+///
+/// It never refuses a text, because that would hide the failure that the text reports.
 pub fn clean_error(text: &str) -> String {
     #[cfg(outlast_mutants)]
     if crate::mutant::is("errors-are-not-cleaned") {
@@ -286,8 +294,9 @@ pub fn clean_error(text: &str) -> String {
     format!("{}{CUT}", &clean[..end])
 }
 
-/// An error text in `Debug`: its size. It is written by user code and may quote what the instance carries, so it
-/// belongs in logs as little as a payload does.
+/// Shows the size of an error text in `Debug`.
+///
+/// User code writes the text and may quote payloads, which must not reach a log.
 pub(crate) struct Hidden<'a>(pub(crate) &'a str);
 
 impl fmt::Debug for Hidden<'_> {
@@ -322,7 +331,9 @@ fn check_text(what: &'static str, text: &str, max: usize) -> Result<(), Invalid>
     Ok(())
 }
 
-/// Refuses what does not show as what it is: two names that look the same, or a line that is turned around.
+/// Refuses invisible and bidirectional characters.
+///
+/// They make two names look the same, or reverse a line.
 fn check_shown(what: &'static str, text: &str) -> Result<(), Invalid> {
     #[cfg(outlast_mutants)]
     if crate::mutant::is("names-are-not-checked") {

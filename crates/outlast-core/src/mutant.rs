@@ -1,21 +1,22 @@
-//! Known defects, put back on purpose to see that the tests find them (`scripts/mutants.sh`).
+//! Known defects, restored on purpose to prove that the tests find them (`scripts/mutants.sh`).
 //!
-//! Only in builds with `--cfg outlast_mutants`. Which defect is on is the value of `OUTLAST_MUTANT` when the
-//! process starts, so that one build serves all of them. A defect whose code ran leaves its name in the file
-//! that `OUTLAST_MUTANT_REACHED` names: one that is never reached must not count as harmless.
+//! Only in builds with `--cfg outlast_mutants`. The environment variable `OUTLAST_MUTANT` selects
+//! the defect when the process starts, so that one build serves all of them. A defect whose code
+//! ran writes its name to the file `OUTLAST_MUTANT_REACHED`. So a defect that is never reached
+//! does not count as harmless.
 
 use std::collections::HashMap;
 use std::env;
 use std::fs;
 use std::sync::{LazyLock, Mutex, Once, PoisonError};
 
-/// A defect in a statement: the mutant, the statement, what its text says, and what it says with the defect.
+/// A defect in a statement: the mutant, the statement, its text, and the text with the defect.
 pub type Edit = (&'static str, &'static str, &'static str, &'static str);
 
-/// The defect that is on.
+/// The selected defect.
 static ON: LazyLock<Option<String>> = LazyLock::new(|| env::var("OUTLAST_MUTANT").ok());
 
-/// Whether this defect is on, asked where it would act.
+/// Whether this defect is selected. Called at the place where it would act.
 pub fn is(name: &str) -> bool {
     let on = is_on(name);
     if on {
@@ -24,13 +25,13 @@ pub fn is(name: &str) -> bool {
     on
 }
 
-/// The text of a statement, with the defect that is on if it is one of this statement.
+/// Returns the text of a statement, with the selected defect if it is in this statement.
 ///
 /// # Panics
 ///
-/// When the text does not say what the defect would change.
+/// When the text does not contain the part that the defect would change.
 pub fn edited(edits: &[Edit], statement: &str, text: &'static str) -> &'static str {
-    // Texts live as long as the program: a statement has one text, wherever it is asked for.
+    // The edited text must be `'static`. The map leaks it once per statement, not once per call.
     static TEXTS: LazyLock<Mutex<HashMap<String, &'static str>>> = LazyLock::new(Mutex::default);
     if !is_of(edits, statement) {
         return text;
@@ -52,7 +53,7 @@ pub fn edited(edits: &[Edit], statement: &str, text: &'static str) -> &'static s
     })
 }
 
-/// Marks the defect that is on as reached, if it is one of this statement.
+/// Marks the selected defect as reached, if it is in this statement.
 pub fn reached(edits: &[Edit], statement: &str) {
     if is_of(edits, statement) {
         mark(ON.as_deref().unwrap_or_default());

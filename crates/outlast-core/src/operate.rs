@@ -1,4 +1,4 @@
-//! What people do to instances and queues. Each act is recorded beside its effect, in one transaction.
+//! Operations on instances and queues. The transaction of an operation also records it.
 
 use crate::limits;
 use crate::{InstanceId, Invalid, QueueNames, Status};
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Who acts, and why: what is recorded with an operator's verb.
+/// The operator and the reason, recorded with an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Who.
+    /// The operator.
     pub by: String,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
 }
 
 impl Note {
-    /// By `by`, for a reason nobody asked for.
+    /// Creates a note of `by` without a reason.
     pub fn by(by: impl Into<String>) -> Note {
         Note {
             by: by.into(),
@@ -24,23 +24,25 @@ impl Note {
         }
     }
 
-    /// With a reason.
+    /// Adds a reason.
     pub fn because(mut self, reason: impl Into<String>) -> Note {
         self.reason = Some(reason.into());
         self
     }
 
-    /// Whether it can be stored. The reason is an error text and is cleaned instead.
+    /// Checks whether it can be stored.
+    ///
+    /// The reason is cleaned like an error text, and never refused.
     pub fn check(&self) -> Result<(), Invalid> {
         limits::check_new_name("operator", &self.by)
     }
 
-    /// The reason of a cancel with this note, and the error of an instance that ends by it.
+    /// Returns the reason of a cancel with this note: the error of an instance that ends by it.
     pub fn cancellation(&self) -> String {
         self.said("cancelled")
     }
 
-    /// The error of an instance that was terminated with this note.
+    /// Returns the error of an instance that is terminated with this note.
     pub fn termination(&self) -> String {
         self.said("terminated")
     }
@@ -52,7 +54,7 @@ impl Note {
         }
     }
 
-    /// The reason as it is recorded.
+    /// Returns the reason as recorded.
     pub fn clean_reason(&self) -> Option<String> {
         self.reason.as_deref().map(limits::clean_error)
     }
@@ -62,22 +64,22 @@ impl Note {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verb {
-    /// An instance was asked to end.
+    /// An instance received a cancel.
     Cancel,
-    /// An instance was ended.
+    /// An instance was terminated.
     Terminate,
-    /// A failed or cancelled instance was started again.
+    /// A failed or cancelled instance was restarted.
     Retry,
-    /// A queue stopped giving out work.
+    /// A queue was paused.
     Pause,
-    /// A queue gives out work again.
+    /// A queue was resumed.
     Resume,
-    /// An ended instance was removed.
+    /// A finished instance was deleted.
     Delete,
 }
 
 impl Verb {
-    /// The word used in SQL and JSON.
+    /// Returns the word used in SQL and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Verb::Cancel => "cancel",
@@ -114,17 +116,17 @@ impl FromStr for Verb {
     }
 }
 
-/// What a cancel found.
+/// The result of a cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelAnswer {
-    /// It is asked to end; this is what it was.
+    /// The cancel was requested; the instance had this status.
     Requested(Status),
-    /// It has been asked before, and has not ended yet; nothing was written.
+    /// A cancel was requested before and the instance has not ended yet; nothing was written.
     AlreadyRequested(Status),
-    /// It is cancelled: it still waited for a place in the window of its parent's children, so nothing of it has run
-    /// and nothing is to be decided.
+    /// The instance is cancelled. It waited for a place in a window and had run no code, so its
+    /// machine had nothing to decide.
     NeverStarted,
-    /// It had already ended like this; nothing was written.
+    /// The instance had already ended with this status; nothing was written.
     AlreadyEnded(Status),
     /// There is no such instance.
     NotFound,
@@ -133,20 +135,20 @@ pub enum CancelAnswer {
 /// The answer to a cancel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cancelled {
-    /// One per id, in the caller's order.
+    /// One answer per id, in the caller's order.
     pub answers: Vec<CancelAnswer>,
-    /// The queues in which something may now be claimed.
+    /// Queues in which an instance may have become claimable.
     pub woken: QueueNames,
-    /// Whether descendants are to be told: [`cascade`](crate::Store::cascade) has something to do.
+    /// Whether the cancel left work for [`cascade`](crate::Store::cascade).
     pub cascades: bool,
 }
 
-/// What a terminate found.
+/// The result of a terminate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TerminateAnswer {
-    /// It is cancelled; this is what it was.
+    /// The instance is cancelled; it had this status.
     Terminated(Status),
-    /// It had already ended like this; nothing was written.
+    /// The instance had already ended with this status; nothing was written.
     AlreadyEnded(Status),
     /// There is no such instance.
     NotFound,
@@ -155,20 +157,20 @@ pub enum TerminateAnswer {
 /// The answer to a terminate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terminated {
-    /// One per id, in the caller's order.
+    /// One answer per id, in the caller's order.
     pub answers: Vec<TerminateAnswer>,
-    /// The queues in which something may now be claimed.
+    /// Queues in which an instance may have become claimable.
     pub woken: QueueNames,
-    /// Whether children are to be told: [`cascade`](crate::Store::cascade) has something to do.
+    /// Whether the end left work for [`cascade`](crate::Store::cascade).
     pub cascades: bool,
 }
 
-/// What a retry found.
+/// The result of a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryAnswer {
-    /// It is runnable again.
+    /// The instance is runnable again.
     Retried,
-    /// It has not failed and was not cancelled; nothing was written.
+    /// The instance has neither failed nor was it cancelled; nothing was written.
     NotEndedBadly(Status),
     /// There is no such instance.
     NotFound,
@@ -177,22 +179,23 @@ pub enum RetryAnswer {
 /// The answer to a retry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retried {
-    /// One per id, in the caller's order.
+    /// One answer per id, in the caller's order.
     pub answers: Vec<RetryAnswer>,
-    /// The queues in which something may now be claimed.
+    /// Queues in which an instance may have become claimable.
     pub woken: QueueNames,
 }
 
-/// What a delete found.
+/// The result of a delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeleteAnswer {
-    /// It is gone.
+    /// The instance was deleted.
     Deleted,
-    /// It has not ended; nothing was written.
+    /// The instance has not ended; nothing was written.
     NotEnded(Status),
-    /// Its parent lives and may still read its result; nothing was written.
+    /// The parent is live and may still read the result; nothing was written.
     ParentLives(InstanceId),
-    /// Its children are still to be told of its end ([`cascade`](crate::Store::cascade)); nothing was written.
+    /// The cascade of its end has not reached all children yet
+    /// ([`cascade`](crate::Store::cascade)); nothing was written.
     Cascading,
     /// There is no such instance.
     NotFound,

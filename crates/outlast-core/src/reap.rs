@@ -1,32 +1,35 @@
-//! Returning the claims of dead workers.
+//! Claims of dead workers: the request and answer of `reap`, and the rules for counting crashes.
 
 use crate::limits::{self, BATCH_MAX};
 use crate::{InstanceId, Invalid, QueueNames, WorkerId};
 
-/// What a reaper asks for.
+/// A request to return claims of dead workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReapRequest {
-    /// How many claims to return at most.
+    /// The largest number of claims.
     pub max: usize,
-    /// How many [counted](Crash::of) crashes in a row an instance survives (docs/protocol.md, defect 14).
+    /// How many [counted](Crash::of) crashes in a row an instance survives (docs/protocol.md,
+    /// defect 14).
     pub crashes_max: i32,
 }
 
 impl ReapRequest {
-    /// Whether it can be answered.
+    /// Checks whether a store can answer it.
     pub fn check(&self) -> Result<(), Invalid> {
         limits::check_batch("reap", self.max, BATCH_MAX)
     }
 }
 
-/// An instance with this many crashes in a row is a suspect. Workers bound how many suspects run at a time.
+/// The crashes in a row that make an instance a suspect. Workers bound how many suspects run at a
+/// time.
 ///
-/// Two lost machines in a row are ordinary, and innocent steps that ran there must run again at full speed.
+/// Two lost hosts in a row are ordinary. Healthy steps that ran there must run again at full
+/// speed.
 pub const SUSPECT_AFTER: i32 = 3;
 
-/// How many crashes in a row an instance survives for each one that `crashes_max` allows, counted or not.
+/// Crashes in a row, counted or not, that an instance survives for each one of `crashes_max`.
 ///
-/// Keeps a step finite whose crashes are never counted, since other suspects run beside it each time.
+/// It bounds a step whose crashes never count because other suspects always run beside it.
 const CRASHES_PER_COUNTED: i32 = 20;
 
 /// The claims that one dead worker held.
@@ -51,7 +54,7 @@ impl CrashScene {
         self.is_partial = true;
     }
 
-    /// Whether the crash can be blamed on one claim: the only one, or the only suspect.
+    /// Whether one claim must have caused the crash: the only one, or the only suspect.
     fn blames(&self, crashes: i32) -> bool {
         #[cfg(outlast_mutants)]
         if crate::mutant::is("every-crash-is-counted") {
@@ -62,10 +65,10 @@ impl CrashScene {
     }
 }
 
-/// What one more crash means for an instance.
+/// The effect of one more crash on an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crash {
-    /// Crashes in a row, with this one.
+    /// Crashes in a row, including this one.
     pub crashes: i32,
     /// How many of them count towards `crashes_max`.
     pub counted: i32,
@@ -74,11 +77,13 @@ pub struct Crash {
 }
 
 impl Crash {
-    /// Judges a crash of a worker that held `scene`, for an instance with `crashes` in a row before, `counted` of them.
+    /// Judges the crash of a worker that held `scene`.
     ///
-    /// A crash counts when the instance was the only claim of its worker, or the only suspect among them. A busy worker
-    /// that is killed again and again therefore fails none of its healthy instances. `counted` is out of date
-    /// after an outcome, which resets only `crashes`.
+    /// The instance had `crashes` in a row before; `counted` of them counted.
+    ///
+    /// A crash counts when the instance was the only claim of its worker, or the only suspect
+    /// among them. So a busy worker that is killed again and again fails none of its healthy
+    /// instances. `counted` is stale after an outcome, which resets only `crashes`.
     pub fn of(scene: &CrashScene, crashes: i32, counted: i32, crashes_max: i32) -> Crash {
         let before = if crashes > 0 { counted } else { 0 };
         let counted = before.saturating_add(i32::from(scene.blames(crashes)));
@@ -95,21 +100,21 @@ impl Crash {
 /// The answer to a reap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reaped {
-    /// Returned to their queues, by id.
+    /// Instances returned to their queues, by id.
     pub returned: Vec<InstanceId>,
-    /// Failed because they crashed too often, by id.
+    /// Instances that failed because they crashed too often, by id.
     pub failed: Vec<InstanceId>,
-    /// Workers that were removed because nothing of theirs is left, by id.
+    /// Workers that were removed because they hold no claims, by id.
     pub removed: Vec<WorkerId>,
-    /// The queues in which something may now be claimed.
+    /// Queues in which an instance may have become claimable.
     pub woken: QueueNames,
-    /// Whether children of those that failed are to be told.
+    /// Whether the failed instances left work for [`cascade`](crate::Store::cascade).
     pub cascades: bool,
-    /// Whether asking again at once may find more.
+    /// Whether another request may find more at once.
     pub more: bool,
 }
 
-/// The error of an instance that crashed too often.
+/// Returns the error of an instance that crashed too often.
 pub fn gave_up(crashes: i32, step: &str) -> String {
     format!(
         "gave up: step {step} took its worker down {crashes} times in a row; mend it, then retry the instance"

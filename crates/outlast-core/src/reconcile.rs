@@ -1,19 +1,21 @@
-//! Looking for what should not exist: parks and holds that nothing would ever end.
+//! Repair of waits and holds that nothing would ever end: the request and answer of `reconcile`.
+//!
+//! The reconciler calls it. A healthy database never needs a repair.
 
 use crate::limits::{self, BATCH_MAX};
 use crate::{InstanceId, Invalid, QueueNames};
 
-/// What a reconciler asks for: one page of instances, by id.
+/// A request to check one page of instances, by id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReconcileRequest {
     /// Start after this id; `None` starts from the beginning.
     pub after: Option<InstanceId>,
-    /// How many instances to look at.
+    /// How many instances to check.
     pub max: usize,
 }
 
 impl ReconcileRequest {
-    /// Whether it can be answered.
+    /// Checks whether a store can answer it.
     pub fn check(&self) -> Result<(), Invalid> {
         limits::check_batch("reconcile", self.max, BATCH_MAX)
     }
@@ -22,14 +24,14 @@ impl ReconcileRequest {
 /// The answer to a reconcile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reconciled {
-    /// Parents whose count of children did not fit and was mended, by id. Finding one is a fault of
-    /// this software and worth a report.
+    /// Parents whose count of children was wrong and was repaired, by id. Each is a bug in Outlast
+    /// and worth a report.
     pub joins: Vec<InstanceId>,
-    /// Instances held behind a partition key that nobody uses, or for a place in a window in which nobody runs, freed,
-    /// by id. Likewise a fault.
+    /// Instances that waited for a free partition key or an empty window, and were released, by
+    /// id. Each is a bug too.
     pub holds: Vec<InstanceId>,
-    /// The queues in which something may now be claimed.
+    /// Queues in which an instance may have become claimable.
     pub woken: QueueNames,
-    /// Where the next page starts; `None` when this was the last.
+    /// The start of the next page; `None` after the last page.
     pub next: Option<InstanceId>,
 }

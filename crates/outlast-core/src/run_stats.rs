@@ -1,28 +1,28 @@
-//! What engines have run, counted by the minute.
+//! Run counts of the engines, by the minute.
 //!
-//! Every engine counts in memory and adds its counts to the store's every few seconds. A crash loses the counts of
-//! those seconds and nothing else: no decision depends on them.
+//! Every engine counts in memory and adds its counts to the store every few seconds. A crash loses
+//! the counts of those seconds. No decision may depend on them.
 
 use crate::limits::{self, TRAFFIC_COUNT_MAX, TRAFFIC_MAX, TRAFFIC_MICROS_MAX};
 use crate::{Invalid, Timestamp};
 use std::process;
 use std::time::{Duration, SystemTime};
 
-/// How many delays there are to tell apart, see [`Delays`].
+/// The number of delay bins of [`Delays`].
 pub const DELAY_BINS: usize = 24;
 
 const MINUTE_MICROS: i64 = 60_000_000;
 
-/// Counts to be added.
+/// Counts to add.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunStats {
-    /// Steps that were run.
+    /// Steps that ran.
     pub runs: Vec<Runs>,
-    /// How long they had waited.
+    /// How long they waited before.
     pub delays: Vec<Delays>,
 }
 
-/// Steps that were run within a minute and came to the same outcome.
+/// Steps that ran within one minute with the same outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runs {
     /// When the minute began.
@@ -33,31 +33,33 @@ pub struct Runs {
     pub version: i32,
     /// The step that was run.
     pub step: String,
-    /// What it came to, in the words of the metrics: next, retry, wait, fan_out, done, stop, cancel.
+    /// The outcome, in the words of the metrics: next, retry, wait, fan_out, flow,
+    /// continue_as_new, done, fail, cancel.
     pub outcome: String,
-    /// The step that follows; empty when none does.
+    /// The next step; empty without one.
     pub next: String,
     /// How many.
     pub count: u64,
-    /// How long they ran, taken together, in microseconds.
+    /// The sum of their run times, in microseconds.
     pub micros: u64,
 }
 
-/// Steps that were started within a minute from one queue, after about the same delay.
+/// Steps of one queue that started within one minute, after about the same delay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delays {
     /// When the minute began.
     pub minute: Timestamp,
     /// The queue.
     pub queue: String,
-    /// From eligible to started: bin 0 is below 1 ms, bin `n` is from 2ⁿ⁻¹ to below 2ⁿ ms, and the last has no end.
+    /// The time from eligible to started. Bin 0 is below 1 ms, bin `n` is from 2ⁿ⁻¹ to below 2ⁿ
+    /// ms, the last bin is open.
     pub bin: u8,
     /// How many.
     pub count: u64,
 }
 
 impl RunStats {
-    /// Whether it can be stored.
+    /// Checks whether it can be stored.
     pub fn check(&self) -> Result<(), Invalid> {
         limits::check_batch(
             "run_stats",
@@ -68,8 +70,9 @@ impl RunStats {
         self.delays.iter().try_for_each(Delays::check)
     }
 
-    /// The same counts, each key once and in the order of the keys. Whoever adds them takes the rows in this order,
-    /// so that two engines do not wait for each other.
+    /// Merges counts with the same key and sorts them by key.
+    ///
+    /// A store locks the rows in this order, so that two engines cannot deadlock.
     pub fn in_order(mut self) -> RunStats {
         self.runs.sort_by(|a, b| a.key().cmp(&b.key()));
         self.runs.dedup_by(|next, first| {
@@ -98,7 +101,7 @@ impl RunStats {
 }
 
 impl Runs {
-    /// What tells it from others.
+    /// Returns the key of the count.
     pub fn key(&self) -> (Timestamp, &str, i32, &str, &str, &str) {
         let Runs {
             minute,
@@ -128,23 +131,26 @@ impl Runs {
 }
 
 impl Delays {
-    /// What tells it from others.
+    /// Returns the key of the count.
     pub fn key(&self) -> (Timestamp, &str, u8) {
         (self.minute, &self.queue, self.bin)
     }
 
-    /// The bin of a delay.
+    /// Returns the bin of a delay.
     pub fn bin_of(delay: Duration) -> u8 {
         let millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         let bin = u64::BITS - millis.leading_zeros();
         bin.min(DELAY_BINS as u32 - 1) as u8
     }
 
-    /// How many rows a [check of writes](crate::Store::check_writes) writes. They take more than one page.
+    /// How many rows a [check of writes](crate::Store::check_writes) writes. They take more than
+    /// one page.
     pub const PROBE_MAX: usize = 64;
 
-    /// The rows of a check of writes. Their minute is over for so long that they are the first to be removed. Two
-    /// processes write different rows, so that neither waits for the other.
+    /// Creates the rows of a check of writes.
+    ///
+    /// Their minute is so old that they are the first to be removed. Two processes write different
+    /// rows, so that neither waits for the other's lock.
     pub fn probes() -> Vec<Delays> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let writer = (process::id(), now.map_or(0, |now| now.as_nanos()));
@@ -169,7 +175,7 @@ impl Delays {
     }
 }
 
-/// The minute that a moment belongs to.
+/// Returns the minute of a moment.
 pub fn minute_of(moment: Timestamp) -> Timestamp {
     Timestamp(moment.0 - moment.0.rem_euclid(MINUTE_MICROS))
 }

@@ -1,4 +1,4 @@
-//! Where an instance stands, and which moves between the statuses are legal.
+//! The statuses of an instance, and the legal transitions between them.
 
 use crate::Invalid;
 use serde::{Deserialize, Serialize};
@@ -9,29 +9,30 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// In a queue; claimed once `eligible_at` has come.
+    /// In a queue; claimable when `eligible_at` has passed.
     Runnable,
     /// Claimed by a worker.
     Executing,
-    /// Parked until a signal of an awaited name arrives or the deadline comes; a workflow also
-    /// until both have.
+    /// Parked until a signal of an awaited name arrives or the deadline passes. A workflow may
+    /// wait until both have.
     AwaitingSignal,
-    /// Parked until the deadline comes: it waits for the time alone.
+    /// Parked until the deadline passes; it waits for nothing else.
     ///
-    /// Stores keep such a row as `awaiting_signal` without names, and derive this status when they read it.
+    /// Stores keep such a row as `awaiting_signal` without names, and derive this status when they
+    /// read it.
     Sleeping,
-    /// Parked until every child of the current round has ended.
+    /// Parked until the join of the current round is decided.
     AwaitingChildren,
-    /// Ended well, with a result.
+    /// Finished successfully, with a result.
     Done,
-    /// Ended badly, with an error.
+    /// Finished unsuccessfully, with an error.
     Failed,
-    /// Ended by an operator or by its own wish, with a reason.
+    /// Cancelled by an operator, its parent or its machine, with a reason.
     Cancelled,
 }
 
 impl Status {
-    /// Every status, in the order of a life.
+    /// Every status, in the order of an instance's life.
     pub const ALL: [Status; 8] = [
         Status::Runnable,
         Status::Executing,
@@ -43,7 +44,9 @@ impl Status {
         Status::Cancelled,
     ];
 
-    /// The word used in JSON, the command line and the dashboard. SQL has the word of [`stored`](Status::stored).
+    /// Returns the word used in JSON, the command line and the dashboard.
+    ///
+    /// SQL has the word of [`stored`](Status::stored).
     pub fn as_str(self) -> &'static str {
         match self {
             Status::Runnable => "runnable",
@@ -57,7 +60,7 @@ impl Status {
         }
     }
 
-    /// The status as it is stored: `AwaitingSignal` for `Sleeping`, every other one itself.
+    /// Returns the status as stored: `AwaitingSignal` for `Sleeping`, otherwise itself.
     pub fn stored(self) -> Status {
         match self {
             Status::Sleeping => Status::AwaitingSignal,
@@ -71,7 +74,9 @@ impl Status {
         }
     }
 
-    /// The status of a row that is stored with this one: `Sleeping` for `AwaitingSignal` without awaited names.
+    /// Returns the status of a row that is stored with this one.
+    ///
+    /// It is `Sleeping` for `AwaitingSignal` without awaited names.
     pub fn derived(self, awaits_names: bool) -> Status {
         match self {
             Status::AwaitingSignal if !awaits_names => Status::Sleeping,
@@ -106,13 +111,13 @@ impl Status {
         )
     }
 
-    /// Whether an instance may go from this status to `to`.
+    /// Whether an instance may change from this status to `to`.
     ///
-    /// `Executing → Executing` is a run-ahead commit, `AwaitingSignal → Executing` a delivery that hands what
-    /// it wakes to a worker. `AwaitingChildren → AwaitingSignal` is a workflow that needs more
-    /// than its children, all of which have ended ([`Park::needs_all`](crate::Park::needs_all)).
-    /// The only ways out of an end are an operator's recorded retry of a failed or cancelled
-    /// instance (I4).
+    /// `Executing → Executing` is a run-ahead commit. `AwaitingSignal → Executing` is a delivery
+    /// that claims the woken instance for a worker. `AwaitingChildren → AwaitingSignal` is a
+    /// workflow whose children have all finished and that needs more
+    /// ([`Park::needs_all`](crate::Park::needs_all)). Only an operator's recorded retry leaves a
+    /// terminal status, and only failed or cancelled (I4).
     pub fn may_become(self, to: Status) -> bool {
         use Status::*;
         match self {
@@ -154,21 +159,24 @@ impl FromStr for Status {
 
 /// The statuses in which an instance occupies its correlation key.
 ///
-/// A scope always contains [`Status::Runnable`]: an instance starts there, and a key that is not
-/// held from the start would have to be taken later, where a second holder could already be
-/// (docs/protocol.md, defect 4). Once an instance leaves its scope the key is free for good, even if it comes
-/// back. [`Status::AwaitingSignal`] stands for [`Status::Sleeping`] too: a scope goes by what is stored.
+/// A scope always contains [`Status::Runnable`], the first status of an instance. A key that is
+/// not held from the start would be taken later, when another instance may already hold it
+/// (docs/protocol.md, defect 4). An instance that leaves its scope frees the key for good, even if
+/// it returns to the scope. [`Status::AwaitingSignal`] includes [`Status::Sleeping`], because a
+/// scope uses the stored status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Status>", into = "Vec<Status>")]
 pub struct Scope(u8);
 
 impl Scope {
-    /// Occupied until the instance ends. The default.
+    /// Occupied until the instance ends. This is the default.
     pub const LIVE: Scope = Scope(0b0001_0111);
     /// Occupied until the instance is collected or deleted.
     pub const FOREVER: Scope = Scope(0b1111_0111);
 
-    /// A scope of exactly these statuses; `runnable` must be one of them, and `sleeping` none.
+    /// Creates a scope of exactly these statuses.
+    ///
+    /// `runnable` must be one of them, `sleeping` must not.
     pub fn of(statuses: impl IntoIterator<Item = Status>) -> Result<Scope, Invalid> {
         let statuses: Vec<Status> = statuses.into_iter().collect();
         if statuses.contains(&Status::Sleeping) {
@@ -196,7 +204,7 @@ impl Scope {
         self.0 & bit(status) != 0
     }
 
-    /// The statuses of the scope, in the order of [`Status::ALL`].
+    /// Returns the statuses of the scope, in the order of [`Status::ALL`].
     pub fn statuses(self) -> impl Iterator<Item = Status> {
         let stored = Status::ALL.into_iter().filter(|s| *s == s.stored());
         stored.filter(move |s| self.contains(*s))

@@ -1,41 +1,46 @@
-//! Counting everything without reading everything at once: a survey walks the table in slices.
+//! Counts by machine, step and status: the request and answer of `count_by_step`.
+//!
+//! A caller walks the table in slices, so that no query reads the whole table at once.
 
 use crate::limits::{self, STEP_COUNT_MAX};
 use crate::{InstanceId, Invalid, Status, Timestamp};
 use std::time::Duration;
 
-/// How often a step has been retried when it counts as one that does not get on.
+/// Retries from which a step counts as making no progress.
 pub const RETRIES_ALARMING: i32 = 5;
-/// How long a deadline may be past before it counts as overdue: timers fire at the due time, not at a sweep.
+/// How long a deadline may be past before it counts as overdue. Timers fire when they are due, so
+/// a delay of this size is a fault.
 pub const OVERDUE_AFTER: Duration = Duration::from_secs(10);
 
-/// Which slice to look at.
+/// The slice to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepCountRequest {
-    /// Where the slice before this one ended; `None` begins a new round.
+    /// The end of the previous slice; `None` starts from the beginning.
     pub after: Option<InstanceId>,
-    /// How many instances to look at, at most [`STEP_COUNT_MAX`].
+    /// How many instances to read, at most [`STEP_COUNT_MAX`].
     pub limit: usize,
 }
 
 impl StepCountRequest {
-    /// Whether it can be asked.
+    /// Checks whether a store can answer it.
     pub fn check(&self) -> Result<(), Invalid> {
         limits::check_batch("count_by_step", self.limit, STEP_COUNT_MAX)
     }
 }
 
-/// The instances of one slice, in the order of their ids, counted by where they stand.
+/// The counts of one slice of instances, in the order of their ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepCounts {
-    /// Where they stand, in the order of the fields.
+    /// The counts, in the order of the fields.
     pub groups: Vec<StepCount>,
-    /// Where to go on; `None` when everything has been seen.
+    /// The start of the next slice; `None` at the end of the table.
     pub next: Option<InstanceId>,
 }
 
 impl StepCounts {
-    /// What a store has counted, put in order. `last` is the last instance of the slice, whose `limit` was asked for.
+    /// Sorts the counts of a store.
+    ///
+    /// `last` is the last instance of the slice, `limit` its requested size.
     pub fn of(mut groups: Vec<StepCount>, last: Option<InstanceId>, limit: usize) -> StepCounts {
         groups.sort_by(|a, b| a.place().cmp(&b.place()));
         let seen: u64 = groups.iter().map(|group| group.instances).sum();
@@ -47,40 +52,43 @@ impl StepCounts {
     }
 }
 
-/// Instances of one machine's version that stand at the same step with the same status.
+/// A count of instances with the same machine, version, step and status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepCount {
     /// The machine.
     pub machine: String,
     /// Its version.
     pub version: i32,
-    /// The step; of what has ended, the last one.
+    /// The step; for finished instances the last one.
     pub step: String,
     /// The status.
     pub status: Status,
     /// How many.
     pub instances: u64,
-    /// Of those that wait for a signal, how many have no deadline.
+    /// Instances that wait for a signal without a deadline.
     pub without_deadline: u64,
-    /// Of those that wait for a signal or sleep, how many should have been woken more than [`OVERDUE_AFTER`] ago.
+    /// Instances that wait for a signal or sleep, and should have been woken more than
+    /// [`OVERDUE_AFTER`] ago.
     pub overdue: u64,
-    /// Of the runnable and executing, how many have been retried [`RETRIES_ALARMING`] times or more.
+    /// Runnable and executing instances that were retried [`RETRIES_ALARMING`] times or more.
     pub retrying: u64,
-    /// Of the runnable and executing, how many are blocked. The error of a workflow whose code does not fit its history begins
-    /// with [`BLOCKED`](crate::BLOCKED); that of any instance that commits without progress begins with
-    /// [`CIRCLES`](crate::CIRCLES). What a codec has encoded is not counted.
+    /// Runnable and executing instances that are blocked.
+    ///
+    /// The error of a workflow whose code does not fit its history begins with
+    /// [`BLOCKED`](crate::BLOCKED). The error of an instance that commits without progress begins
+    /// with [`CIRCLES`](crate::CIRCLES). Errors that a codec has encoded are not counted.
     pub blocked: u64,
-    /// Since when the longest-standing of them has not moved.
+    /// The earliest last change of these instances.
     pub oldest_updated_at: Timestamp,
 }
 
 impl StepCount {
-    /// What its instances have in common.
+    /// Returns the key of the count: machine, version, step and status.
     pub fn place(&self) -> (&str, i32, &str, Status) {
         (&self.machine, self.version, &self.step, self.status)
     }
 
-    /// Adds instances of the same place, from another slice.
+    /// Adds a count with the same key, from another slice.
     pub fn add(&mut self, more: &StepCount) {
         self.instances += more.instances;
         self.without_deadline += more.without_deadline;
@@ -96,13 +104,12 @@ impl StepCount {
 pub struct RoundSummary {
     /// The round, from 1.
     pub round: i32,
-    /// How many children of each status are stored, in the order of the statuses; those that there are none of are
-    /// left out.
+    /// The count of each status, in the order of the statuses; zero counts are left out.
     pub children: Vec<(Status, u64)>,
 }
 
 impl RoundSummary {
-    /// Puts counts of (round, status, children) together, in any order.
+    /// Groups counts of (round, status, children) by round. They may come in any order.
     pub fn of(mut counts: Vec<(i32, Status, u64)>) -> Vec<RoundSummary> {
         counts.sort_unstable();
         let rounds = counts.chunk_by(|one, next| one.0 == next.0);

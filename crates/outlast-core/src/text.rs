@@ -1,12 +1,13 @@
-//! Characters that do not show as what they are, and text that is safe to show.
+//! Characters that are invisible or change the text around them, and text that is safe to show.
 //!
-//! Names are refused when they contain such a character, and every output escapes them: a terminal obeys control
-//! characters, and a format character makes two names look the same or turns a line around.
+//! Checks refuse names with such a character, and every output escapes them. A terminal obeys
+//! control characters. A format character makes two names look the same, or reverses a line.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// The format characters of Unicode 16 (general category Cf), and the line and paragraph separators (Zl, Zp).
+/// The format characters of Unicode 16 (general category Cf), and the line and paragraph
+/// separators (Zl, Zp).
 const FORMAT: &[(char, char)] = &[
     ('\u{ad}', '\u{ad}'),
     ('\u{600}', '\u{605}'),
@@ -30,7 +31,7 @@ const FORMAT: &[(char, char)] = &[
     ('\u{e0020}', '\u{e007f}'),
 ];
 
-/// Whether a character controls how the text around it is shown and shows nothing itself.
+/// Whether a character is invisible and controls how the text around it is shown.
 ///
 /// ```
 /// use outlast_core::text::is_format;
@@ -45,12 +46,12 @@ pub fn is_format(c: char) -> bool {
             .any(|&(first, last)| (first..=last).contains(&c))
 }
 
-/// Whether a character is to be escaped wherever text is shown: a control or a format character.
+/// Whether every output must escape a character: a control or a format character.
 pub fn is_unsafe(c: char) -> bool {
     c.is_control() || is_format(c)
 }
 
-/// A text with every control and format character escaped, as `\u{202e}`. Borrowed when there is none.
+/// Escapes every control and format character, as `\u{202e}`. Borrows the text when there is none.
 ///
 /// ```
 /// use outlast_core::text::escaped;
@@ -62,7 +63,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     escaped_but(text, |_| false)
 }
 
-/// The same, but for line breaks and tabs, which a text of several lines keeps.
+/// Escapes like [`escaped`], but keeps line breaks and tabs.
 pub fn escaped_lines(text: &str) -> Cow<'_, str> {
     escaped_but(text, |c| matches!(c, '\n' | '\t'))
 }
@@ -81,8 +82,9 @@ fn escaped_but(text: &str, keeps: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// A JSON document with every such character in the form `\u202e`: the same document, safe to show. Borrowed when
-/// there is none. Line breaks and tabs between values stay.
+/// Escapes every such character of a JSON document as `\u202e`: the same document, safe to show.
+///
+/// Borrows the text when there is none. Keeps line breaks and tabs between values.
 ///
 /// ```
 /// use outlast_core::text::escaped_json;
@@ -95,7 +97,7 @@ pub fn escaped_json(document: &str) -> Cow<'_, str> {
     }
     let mut shown = String::with_capacity(document.len() + 8);
     for c in document.chars() {
-        // Inside a string JSON itself allows none of those below the space: these stand between values.
+        // JSON allows no character below the space inside a string, so these are between values.
         if c < ' ' || !is_unsafe(c) {
             shown.push(c);
             continue;
@@ -108,7 +110,7 @@ pub fn escaped_json(document: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Most texts are plain, which is seen at once.
+/// Whether a text needs no further check. Most texts are plain, so this is the fast path.
 pub(crate) fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }

@@ -1,7 +1,7 @@
--- The machine of an instance is called machine, as everywhere else.
+-- Renames fsm to machine, the word that the API, the command line and the metrics use.
 --
--- Renaming a column changes the schema only: rows and indexes stay, and their definitions follow.
--- Processes of older builds name the old columns: stop them before this runs.
+-- A rename changes the schema only. Rows and indexes stay, and SQLite updates the definitions.
+-- Processes of older builds use the old column names: stop them before this runs.
 
 alter table instances rename column fsm to machine;
 alter table instances rename column fsm_version to machine_version;

@@ -1,7 +1,8 @@
-//! Telling children what became of their parent.
+//! Cascades: a parent's end, a decided join or an operator acts on the children of an instance.
 //!
-//! An end, a join and a tree leave a word behind, which is one row however many children there are ([`leave`]). Each
-//! call of the verb takes the oldest and tells some of them.
+//! The verb that causes a cascade inserts one row, however many children there are ([`leave`]).
+//! Each call of [`cascade`] takes the oldest row and acts on a batch of its children. No
+//! transaction ever touches all children of a large parent at once.
 
 use crate::decode;
 use crate::effects::Effects;
@@ -21,19 +22,19 @@ const MOVE_ON: &str = include_str!("../sql/cascade/move_on.sql");
 const REMOVE: &str = include_str!("../sql/cascade/remove.sql");
 const ANY: &str = include_str!("../sql/cascade/any.sql");
 
-/// CascadeRow for the children of some rounds.
+/// A cascade over the children of some rounds.
 pub(crate) struct CascadeRow {
     pub(crate) parent: InstanceId,
     from_round: i32,
     upto_round: i32,
     action: CascadeAction,
-    /// Whether what descends from the children is told too.
+    /// Whether the cascade also reaches the descendants of the children.
     extent: Extent,
     note: Note,
 }
 
 impl CascadeRow {
-    /// For all children so far, to be told as their policies say.
+    /// Makes a cascade over all present children that follows their close policies.
     pub(crate) fn by_policy(parent: InstanceId, round: i32, note: Note) -> CascadeRow {
         CascadeRow {
             parent,
@@ -45,7 +46,7 @@ impl CascadeRow {
         }
     }
 
-    /// For the children of one round that its join was decided without.
+    /// Makes a cascade over the children of a round that its join was decided without.
     pub(crate) fn of_rest(
         parent: InstanceId,
         round: i32,
@@ -62,7 +63,9 @@ impl CascadeRow {
         })
     }
 
-    /// For all that descend from an instance so far; nobody does when it has never fanned out.
+    /// Makes a cascade over all present descendants.
+    ///
+    /// `None` when the instance has never fanned out.
     pub(crate) fn of_tree(
         parent: InstanceId,
         round: i32,
@@ -80,7 +83,7 @@ impl CascadeRow {
     }
 }
 
-/// Leaves word for children, to be told by the verb.
+/// Stores a cascade, for the cascade verb to run.
 pub(crate) fn leave(tx: &Tx<'_>, word: &CascadeRow) -> Result<(), Fault> {
     tx.prepare(LEAVE)?.execute(params![
         word.parent.0,
@@ -96,13 +99,14 @@ pub(crate) fn leave(tx: &Tx<'_>, word: &CascadeRow) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Tells some of the children that the oldest word is for.
+/// Acts on the next batch of children of the oldest cascade.
 pub(crate) fn cascade(tx: &Tx<'_>, request: CascadeRequest) -> Result<Cascaded, Fault> {
     let mut cascaded = Cascaded::default();
     let Some(left) = oldest(tx)? else {
         return Ok(cascaded);
     };
     let batch = children(tx, &left, request.max)?;
+    // In the transaction of the batch, so that a crash undoes both.
     move_on(tx, &left, &batch, request.max)?;
     let mut effects = Effects::default();
     let mut standings = Vec::with_capacity(batch.len());
@@ -125,7 +129,7 @@ pub(crate) fn cascade(tx: &Tx<'_>, request: CascadeRequest) -> Result<Cascaded, 
     Ok(cascaded)
 }
 
-/// CascadeRow that was left, and for whom it still is: those before this (round, id).
+/// A stored cascade. `before` is its position: the children before this (round, id) remain.
 struct Left {
     id: i64,
     parent: InstanceId,
@@ -162,7 +166,7 @@ fn oldest(tx: &Tx<'_>) -> Result<Option<Left>, Fault> {
     Ok(left)
 }
 
-/// Who is still to be told, with their rounds: the latest first.
+/// Returns the next children of a cascade with their rounds, latest first.
 fn children(tx: &Tx<'_>, left: &Left, max: usize) -> Result<Vec<(i32, InstanceId)>, Fault> {
     let (round, id) = left.before;
     let values = params![left.parent.0, left.from_round, round, id, max as i64];

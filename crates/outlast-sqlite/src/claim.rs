@@ -1,4 +1,7 @@
-//! Taking work.
+//! The claim verb: hands eligible instances of a queue to a worker, most urgent first.
+//!
+//! Inserts and signals also call it for instances that a worker can start at once. A claim must
+//! never read delayed rows (I10), nor take two rows of one partition key (I8).
 
 use crate::decode::Columns;
 use crate::effects::{Effects, Ended};
@@ -23,13 +26,15 @@ const TAKE: &str = include_str!("../sql/claim/take.sql");
 const FAIL_UNREADABLE: &str = include_str!("../sql/claim/fail_unreadable.sql");
 const CHILDREN: &str = include_str!("../sql/claim/children.sql");
 
-/// Rows a claim looks at beyond ten for each it may take, before it says that there may be more.
+/// Rows that a claim examines beyond ten per requested row.
+///
+/// After that it answers that there may be more.
 const EXAMINED_MIN: usize = 1_000;
 
-/// Rows fetched at a time, at least.
+/// The smallest number of rows to fetch at a time.
 const CHUNK_MIN: usize = 16;
 
-/// Takes the most urgent eligible instances of a queue.
+/// Claims the most urgent eligible instances of a queue.
 pub(crate) fn claim(
     tx: &Tx<'_>,
     unfinished: &UnfinishedWalks,
@@ -59,8 +64,9 @@ pub(crate) fn claim(
     })
 }
 
-/// Takes those of the rows just woken that the worker could claim at once, by id; the queues of the others are
-/// answered beside.
+/// Claims the just woken instances that the worker can start at once, by id.
+///
+/// Returns the queues of the others.
 pub(crate) fn take_woken(
     tx: &Tx<'_>,
     offer: &ClaimOffer,
@@ -86,7 +92,9 @@ pub(crate) fn take_woken(
     Ok((load_all(tx, taken)?, left))
 }
 
-/// What taking the row would give, or why it cannot be read. `None` when it is not for this worker.
+/// Returns the claim on a woken row, or why the row cannot be read.
+///
+/// `None` when this worker cannot run it.
 fn woken_claim(
     tx: &Tx<'_>,
     id: InstanceId,
@@ -112,12 +120,12 @@ fn woken_claim(
     readable(claim).map(Some)
 }
 
-/// Whether `queue` gives out no work.
+/// Whether `queue` is paused.
 pub(crate) fn is_paused(tx: &Tx<'_>, queue: &str) -> Result<bool, Fault> {
     Ok(tx.prepare(PAUSED)?.exists([queue])?)
 }
 
-/// The first priority of `queue` after `priority` that has anything to give, now or later.
+/// Returns the next priority of `queue` after `priority` that has claimable or delayed rows.
 pub(crate) fn next_priority(tx: &Tx<'_>, queue: &str, priority: i64) -> Result<Option<i64>, Fault> {
     let next = tx
         .prepare(NEXT_PRIORITY)?
@@ -126,7 +134,7 @@ pub(crate) fn next_priority(tx: &Tx<'_>, queue: &str, priority: i64) -> Result<O
     Ok(next)
 }
 
-/// Comes before every priority.
+/// A value before every priority.
 pub(crate) const BEFORE_PRIORITIES: i64 = i16::MIN as i64 - 1;
 
 fn next_due_in(tx: &Tx<'_>, queue: &str) -> Result<Option<Duration>, Fault> {
@@ -145,14 +153,16 @@ fn next_due_in(tx: &Tx<'_>, queue: &str) -> Result<Option<Duration>, Fault> {
     Ok(earliest.map(|due| due.since(tx.now)))
 }
 
-/// Where walks stopped that had looked at as much as one claim may: the worker's next claim on that
-/// queue goes on there, after another look at the head. Without it, more rows of machines that the
-/// worker does not have than one claim looks at would hide everything behind them.
+/// The positions where claims stopped at their bound.
+///
+/// The worker's next claim on that queue looks at the head again and then continues from the
+/// position. Otherwise a long run of rows of machines that the worker lacks would hide all rows
+/// behind it.
 #[derive(Debug, Default)]
 pub(crate) struct UnfinishedWalks(Mutex<HashMap<(WorkerId, String), Position>>);
 
 impl UnfinishedWalks {
-    /// Walks remembered at most. Forgetting one means that it starts again.
+    /// The number of positions to keep. A lost position only means that the walk starts again.
     const MAX: usize = 1_000;
 
     fn get(&self, request: &ClaimRequest) -> Option<Position> {
@@ -177,7 +187,7 @@ impl UnfinishedWalks {
     }
 }
 
-/// A place in the order of a queue.
+/// A position in the order of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Position {
     priority: i64,
@@ -197,13 +207,13 @@ impl Position {
     }
 }
 
-/// Why a walk went no further.
+/// Why a walk stopped.
 enum Stopped {
-    /// It has taken as many as were asked for.
+    /// It has taken the requested number of rows.
     Full(Position),
-    /// It has looked at as many as it may.
+    /// It has examined as many rows as one claim may.
     Tired(Position),
-    /// There is nothing behind it.
+    /// There are no more rows.
     AtEnd,
 }
 
@@ -211,7 +221,9 @@ enum Stopped {
 struct Candidate {
     position: Position,
     partition_key: Option<String>,
-    /// What would be claimed, or why it cannot be read. `None` when the worker does not have its machine.
+    /// The claim that taking the row gives, or why it cannot be read.
+    ///
+    /// `None` when the worker lacks its machine.
     claim: Option<Result<Found, String>>,
 }
 
@@ -221,10 +233,12 @@ struct Taken {
     claim: Result<Found, String>,
 }
 
-/// The claim that taking a row gives.
+/// The claim on a row, without its inbox and children.
 struct Found {
     claim: Claim,
-    /// Whether it is a workflow's that has started children: it knows whom it waits for and asks for those.
+    /// Whether it belongs to a workflow that has started children.
+    ///
+    /// A workflow loads its children itself.
     is_flow: bool,
 }
 
@@ -245,12 +259,15 @@ impl<'a, 'c> Walk<'a, 'c> {
         }
     }
 
-    /// Walks from the head and then from where the last walk stopped. Answers whether it stopped
-    /// before the end without having taken all it may.
+    /// Walks from the head, and then from where the last walk stopped.
+    ///
+    /// Returns whether it stopped before the end without having taken all it may.
     fn take_most_urgent(&mut self, unfinished: &UnfinishedWalks) -> Result<bool, Fault> {
         if self.wanted() == 0 || self.registered.is_empty() {
             return Ok(false);
         }
+        // Half of the bound is for the head, half for the rest. Every claim then sees new urgent
+        // rows at the head.
         let examined_max = (10 * self.request.max + EXAMINED_MIN) / 2;
         let stopped = match self.walk(Position::HEAD, examined_max)? {
             Stopped::Full(_) => return Ok(false),
@@ -269,7 +286,7 @@ impl<'a, 'c> Walk<'a, 'c> {
         Ok(tired)
     }
 
-    /// Walks on from `from`, priority by priority, and in each only over what is eligible.
+    /// Walks on from `from`, priority by priority, and in each only over eligible rows.
     fn walk(&mut self, from: Position, examined_max: usize) -> Result<Stopped, Fault> {
         let mut at = from;
         let mut left = examined_max;
@@ -290,6 +307,7 @@ impl<'a, 'c> Walk<'a, 'c> {
                     Some(priority) => at = Position::before(priority),
                     None => return Ok(Stopped::AtEnd),
                 }
+                // A skip counts as a row, so that many priorities stay within the bound too.
                 left = left.saturating_sub(1);
             }
             if left == 0 {
@@ -342,13 +360,14 @@ impl<'a, 'c> Walk<'a, 'c> {
         })
     }
 
-    /// Takes a row, or holds it behind its partition key, or leaves it to a worker that has its machine.
+    /// Takes a row, holds it behind its key, or leaves it to a worker that has its machine.
     fn consider(&mut self, row: Candidate) -> Result<(), Fault> {
         let Some(mut claim) = row.claim else {
             return Ok(());
         };
         let id = InstanceId(row.position.id);
-        // One that this claim has taken executes by now, so this also finds the key's second (I8).
+        // Rows that this claim has taken already execute, so the check also finds a second row of
+        // one key (I8).
         if let Some(key) = &row.partition_key
             && partition_line::is_busy(self.tx, key)?
         {
@@ -370,8 +389,9 @@ fn registered(machines: &[MachineVersion]) -> HashSet<(&str, i32)> {
         .collect()
 }
 
-/// The claim that taking the row gives, whose columns from its revision on are still to be read. The inbox and
-/// the children come when it was taken.
+/// Reads the claim from the columns that start at the revision.
+///
+/// The inbox and the children are loaded only after the row was taken.
 fn claim_of(
     tx: &Tx<'_>,
     queue: &str,
@@ -415,8 +435,9 @@ fn claim_of(
     Ok(Found { claim, is_flow })
 }
 
-/// What else the steps may look at. Read when everything is taken: a claim may have taken a parent together
-/// with a child that was retried.
+/// Loads the inboxes and the children of the claims.
+///
+/// Runs after all rows are taken: one claim may take both a parent and its retried child.
 fn load_all(tx: &Tx<'_>, taken: Vec<Taken>) -> Result<Vec<Claim>, Fault> {
     let owners = inbox::owners(tx, taken.iter().map(|taken| taken.id))?;
     let mut claims = Vec::with_capacity(taken.len());
@@ -435,7 +456,7 @@ fn load_all(tx: &Tx<'_>, taken: Vec<Taken>) -> Result<Vec<Claim>, Fault> {
     Ok(claims)
 }
 
-/// The value, or why its row cannot be read; other faults are not the row's.
+/// Separates an undecodable row, as a reason, from other faults.
 fn readable<T>(read: rusqlite::Result<T>) -> Result<Result<T, String>, Fault> {
     read.map(Ok).or_else(|error| {
         let fault = Fault::from(error);
@@ -467,7 +488,7 @@ fn load(tx: &Tx<'_>, found: Found, has_inbox: bool) -> Result<Result<Claim, Stri
     Ok(readable(loaded)?.map(|()| claim))
 }
 
-/// A row that cannot be decoded fails alone, with its reason (docs/protocol.md, defect 12).
+/// Fails an instance that cannot be decoded, with the reason (docs/protocol.md, defect 12).
 fn fail_unreadable(
     tx: &Tx<'_>,
     id: InstanceId,

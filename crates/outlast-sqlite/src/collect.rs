@@ -1,4 +1,6 @@
-//! Removing what ended long ago.
+//! The collector's verb: removes instances that finished before the retention limit.
+//!
+//! A child must outlive its parent's join, and a parent its cascades.
 
 use crate::error::Fault;
 use crate::tx::Tx;
@@ -32,7 +34,7 @@ pub(crate) fn collect(tx: &Tx<'_>, request: CollectRequest) -> Result<Collected,
     })
 }
 
-/// Takes an ended instance out with everything that hangs on it.
+/// Removes a finished instance with its signals, events and operations.
 pub(crate) fn remove(tx: &Tx<'_>, id: InstanceId) -> Result<(), Fault> {
     tx.prepare(REMOVE_SIGNALS)?.execute([id.0])?;
     tx.prepare(REMOVE_EVENTS)?.execute([id.0])?;

@@ -1,4 +1,7 @@
-//! Writing outcomes.
+//! The commit verb: writes the outcomes of steps.
+//!
+//! The engine's committer sends batches of outcomes. No outcome may be written unless its claim
+//! still holds (I3).
 
 mod continue_as_new;
 mod fan_out;
@@ -30,13 +33,16 @@ const WAIT: &str = include_str!("../sql/commit/wait.sql");
 const END: &str = include_str!("../sql/commit/end.sql");
 const ANSWER_CANCEL: &str = include_str!("../sql/commit/answer_cancel.sql");
 
-/// Writes the outcomes that have no answer yet. When one cannot be written, all are written again, each in a
-/// savepoint of its own, so that only that one is rejected.
+/// Writes the outcomes that have no answer yet.
+///
+/// When one of them cannot be written, all are rolled back and written again, each in a savepoint.
+/// Then only that one is rejected.
 pub(crate) fn commit(
     tx: &Tx<'_>,
     commits: &[Commit],
     answers: Vec<Option<Answer>>,
 ) -> Result<Committed, Fault> {
+    // One savepoint for the whole batch first: rows that cannot be written are rare.
     tx.execute("savepoint batch")?;
     let fault = match write_all(tx, commits, answers.clone(), write) {
         Ok(committed) => {
@@ -55,15 +61,19 @@ pub(crate) fn commit(
 
 type Write = fn(&Tx<'_>, &Commit, &mut Batch) -> Result<Answer, Fault>;
 
-/// What the outcomes of a batch share.
+/// State that the outcomes of a batch share.
 struct Batch {
-    /// Whose inbox is not empty, of those that end or wait.
+    /// The finishing or waiting instances of the batch whose inbox is not empty.
     owners: HashSet<InstanceId>,
     effects: Effects,
 }
 
-/// Who starts children goes first: a key that another outcome of the batch releases is still occupied for them. Then
-/// who waits for ends: those of the batch are counted with it once all is written, so that it must not see them before.
+/// Writes the outcomes of a batch in three turns.
+///
+/// 1. Outcomes that start children. Keys that the batch releases must still be occupied for them.
+/// 2. Outcomes that wait for children. Children that finish in this batch are counted once all is
+///    written, so the park must not see them before.
+/// 3. All others.
 fn write_all(
     tx: &Tx<'_>,
     commits: &[Commit],
@@ -89,7 +99,7 @@ fn write_all(
     })
 }
 
-/// When an outcome of a batch is written.
+/// The turn in which an outcome of a batch is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     StartsChildren,
@@ -115,7 +125,7 @@ impl Turn {
     }
 }
 
-/// Whose outcome it is, when what is in the inbox matters to it.
+/// Returns the instance of an outcome that depends on its inbox.
 fn looks_into_inbox(commit: &Commit) -> Option<InstanceId> {
     let looks = match &commit.outcome {
         Outcome::Wait { .. }
@@ -131,7 +141,7 @@ fn looks_into_inbox(commit: &Commit) -> Option<InstanceId> {
     looks.then_some(commit.claim.id)
 }
 
-/// Writes an outcome with all that follows from it, or nothing of either.
+/// Writes an outcome and its effects, or neither.
 fn write_alone(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Fault> {
     tx.execute("savepoint outcome")?;
     let written = write(tx, commit, batch).and_then(|answer| {
@@ -157,7 +167,7 @@ fn write_alone(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer
     Ok(answer)
 }
 
-/// Writes one outcome with everything that belongs to it, if the fence still stands (I3).
+/// Writes one outcome and everything that belongs to it, if its claim still holds (I3).
 fn write(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Fault> {
     let claim = commit.claim;
     let mut cancel = None;
@@ -195,7 +205,7 @@ fn write(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Faul
         return Ok(cancel.map_or(Answer::Lost, Answer::Cancel));
     };
     match &commit.outcome {
-        // They write their events themselves.
+        // These outcomes write their events themselves.
         Outcome::Flow { .. }
         | Outcome::ContinueAsNew { .. }
         | Outcome::Done { .. }
@@ -209,6 +219,7 @@ fn write(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Faul
     if commit.outcome.consumes() {
         inbox::consume(tx, claim.id, &commit.received)?;
     }
+    // A retried answer is no answer yet: the next attempt must receive the cancel again.
     if commit.answers_cancel && !matches!(commit.outcome, Outcome::Retry { .. }) {
         tx.prepare(ANSWER_CANCEL)?.execute([claim.id.0])?;
     }
@@ -220,8 +231,11 @@ fn write(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Faul
     })
 }
 
-/// Goes on with the claim. `cancel` becomes the cancel that came meanwhile: a rare thing, so that the write is tried
-/// without a look first.
+/// Advances an instance that keeps its claim.
+///
+/// Sets `cancel` to a cancel that has arrived meanwhile.
+///
+/// Cancels are rare, so the write is tried without reading the row first.
 fn keep_claim(
     tx: &Tx<'_>,
     commit: &Commit,
@@ -266,7 +280,7 @@ fn requeue(
     fenced.leave_for(tx, Status::Runnable, tx.now, &mut batch.effects.woken)
 }
 
-/// The same step again. One that is asked to end does not wait for it.
+/// Requeues the same step. With a pending cancel the delay is dropped.
 fn retry(
     tx: &Tx<'_>,
     commit: &Commit,
@@ -295,8 +309,11 @@ fn retry(
     fenced.leave_for(tx, Status::Runnable, eligible_at, &mut batch.effects.woken)
 }
 
-/// Parks, or goes straight on when a match is in the inbox that the step was not handed (docs/protocol.md,
-/// defects 2 and 11), or when it is asked to end. One writer: nothing can arrive between the look and the park.
+/// Parks an instance on signals, or makes it runnable instead.
+///
+/// It becomes runnable when a cancel is pending, or when the inbox has a match that the step did
+/// not receive (docs/protocol.md, defects 2 and 11). With one writer, no signal can arrive between
+/// the check and the park.
 fn wait(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Option<Status>, Fault> {
     let Outcome::Wait {
         names,
@@ -332,7 +349,7 @@ fn wait(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Option<Status
     fenced.leave_for(tx, status, tx.now, &mut batch.effects.woken)
 }
 
-/// Whether a signal of one of these names is in the inbox that the step was not handed.
+/// Whether the inbox has a signal of one of these names that the step did not receive.
 fn has_match(tx: &Tx<'_>, commit: &Commit, names: &str, batch: &Batch) -> Result<bool, Fault> {
     let id = commit.claim.id;
     if !batch.owners.contains(&id) {
@@ -381,7 +398,7 @@ fn end(
     Ok(Some(status))
 }
 
-/// A list as the statements take it.
+/// Encodes a list as the JSON array that the statements expect.
 pub(crate) fn array<T: serde::Serialize>(values: &[T]) -> String {
     serde_json::to_string(values).expect("names, ids and dropped children are plain JSON")
 }

@@ -1,4 +1,6 @@
-//! From columns to the contract's types.
+//! Decodes rows into the contract's types. Every verb that reads rows uses it.
+//!
+//! A column that does not decode is an error of that row, never a panic.
 
 use crate::effects::Place;
 use outlast_core::{
@@ -59,7 +61,7 @@ pub(crate) fn instance(row: &Row<'_>) -> rusqlite::Result<Instance> {
     })
 }
 
-/// Whether the park that it is in needs all: what an earlier one needed says nothing of this one.
+/// Whether the present park needs all. The stored revision excludes earlier parks.
 fn needs_all(row: &Row<'_>) -> rusqlite::Result<bool> {
     let parked: Option<i64> = row.get("needs_all_revision")?;
     let revision: i64 = row.get("revision")?;
@@ -85,7 +87,7 @@ pub(crate) fn child(row: &Row<'_>) -> rusqlite::Result<Child> {
     })
 }
 
-/// A cancel that was requested, answered or not.
+/// Decodes a requested cancel, answered or not.
 pub(crate) fn cancel(row: &Row<'_>) -> rusqlite::Result<Option<CancelRequest>> {
     let requested_at = optional_timestamp(row, "cancel_requested_at")?;
     let Some(requested_at) = requested_at else {
@@ -98,21 +100,21 @@ pub(crate) fn cancel(row: &Row<'_>) -> rusqlite::Result<Option<CancelRequest>> {
     }))
 }
 
-/// What a workflow waits for, part by part, or has last waited for.
+/// Decodes the join sets that a workflow waits for, or has last waited for.
 pub(crate) fn joining(row: &Row<'_>) -> rusqlite::Result<Option<Vec<JoinProgress>>> {
     let spans: Option<Vec<[i32; 4]>> = decoded(row, "joining")?;
     let left: Vec<i32> = list(row, "joining_left")?;
     Ok(spans.map(|spans| JoinProgress::stored(&spans, &left)))
 }
 
-/// The place of a child in its parent's round.
+/// Decodes the position of a child in its parent's round.
 pub(crate) fn place(row: &Row<'_>) -> rusqlite::Result<Option<Place>> {
     let position: Option<i32> = row.get("parent_position")?;
     let place = parent(row)?.zip(position);
     Ok(place.map(|(parent, position)| Place { parent, position }))
 }
 
-/// How the last fan-out stands, or the last park for ends; `None` before the first.
+/// Decodes the progress of the last fan-out or join; `None` before the first.
 fn barrier(row: &Row<'_>) -> rusqlite::Result<Option<Barrier>> {
     let joining: Option<String> = row.get("joining")?;
     if row.get::<_, i32>("round")? == 0 && joining.is_none() {
@@ -129,7 +131,7 @@ fn barrier(row: &Row<'_>) -> rusqlite::Result<Option<Barrier>> {
     }))
 }
 
-/// What wakes a parent that has fanned out.
+/// Decodes the condition that wakes a parent that has fanned out.
 pub(crate) fn until(row: &Row<'_>) -> rusqlite::Result<Until> {
     let needed: Option<u32> = row.get("join_needs")?;
     let fails_fast: bool = row.get("join_fails_fast")?;
@@ -140,12 +142,12 @@ pub(crate) fn until(row: &Row<'_>) -> rusqlite::Result<Until> {
     })
 }
 
-/// A policy; the default is stored as none.
+/// Decodes a close policy. The default is stored as null.
 pub(crate) fn policy(row: &Row<'_>, column: &str) -> rusqlite::Result<ClosePolicy> {
     Ok(optional_word(row, column)?.unwrap_or_default())
 }
 
-/// The word of a policy as it is stored.
+/// Encodes a close policy. The default is stored as null.
 pub(crate) fn stored(policy: ClosePolicy) -> Option<&'static str> {
     match policy {
         ClosePolicy::Abandon => None,
@@ -224,8 +226,9 @@ pub(crate) fn parent(row: &Row<'_>) -> rusqlite::Result<Option<Parent>> {
         .map(|(id, round)| Parent { id, round }))
 }
 
-/// The columns of a row in the order of its statement: on the hot path, to look each up by its name would
-/// take longer than to read it.
+/// Reads the columns of a row in the order of the statement.
+///
+/// For the hot path: looking a column up by name would take longer than reading it.
 pub(crate) struct Columns<'a, 's> {
     row: &'a Row<'s>,
     read: usize,
@@ -242,7 +245,7 @@ impl<'a, 's> Columns<'a, 's> {
         value
     }
 
-    /// A text, where it lies.
+    /// Reads a text without copying it.
     pub(crate) fn next_str(&mut self) -> rusqlite::Result<&'a str> {
         let position = self.read;
         self.read += 1;
@@ -255,7 +258,7 @@ impl<'a, 's> Columns<'a, 's> {
         Json::stored(text).map_err(|error| conversion(self.read - 1, error))
     }
 
-    /// The place of a child in its parent's round.
+    /// Reads the position of a child in its parent's round.
     pub(crate) fn next_place(&mut self) -> rusqlite::Result<Option<Place>> {
         let (parent, position): (Option<Parent>, Option<i32>) = (self.next_parent()?, self.next()?);
         let place = parent.zip(position);
@@ -270,7 +273,7 @@ impl<'a, 's> Columns<'a, 's> {
         }))
     }
 
-    /// A cancel that was requested, answered or not.
+    /// Reads a requested cancel, answered or not.
     pub(crate) fn next_cancel(&mut self) -> rusqlite::Result<Option<CancelRequest>> {
         let (requested_at, reason): (Option<i64>, Option<String>) = (self.next()?, self.next()?);
         let answered = self.next()?;
@@ -281,7 +284,7 @@ impl<'a, 's> Columns<'a, 's> {
         }))
     }
 
-    /// A word, if there is one.
+    /// Reads an enum that is stored as a word, or null.
     pub(crate) fn next_word<T>(&mut self) -> rusqlite::Result<Option<T>>
     where
         T: FromStr<Err: Error + Send + Sync + 'static>,
@@ -293,7 +296,7 @@ impl<'a, 's> Columns<'a, 's> {
             .map_err(|error| conversion(position, error))
     }
 
-    /// A list as JSON; empty when there is none.
+    /// Reads a list stored as JSON. Null is an empty list.
     pub(crate) fn next_list<T: DeserializeOwned>(&mut self) -> rusqlite::Result<Vec<T>> {
         let position = self.read;
         self.read += 1;
@@ -311,7 +314,7 @@ fn conversion(position: usize, error: impl Error + Send + Sync + 'static) -> rus
     rusqlite::Error::FromSqlConversionFailure(position, Type::Text, Box::new(error))
 }
 
-/// A status or a verb.
+/// Decodes an enum that is stored as a word, such as a status or a verb.
 pub(crate) fn word<T>(row: &Row<'_>, column: &str) -> rusqlite::Result<T>
 where
     T: FromStr<Err: Error + Send + Sync + 'static>,
@@ -330,7 +333,7 @@ where
         .map_err(|error| unreadable(row, column, error))
 }
 
-/// How many there are of something.
+/// Decodes a count.
 pub(crate) fn count(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
     Ok(row.get::<_, i64>(column)?.unsigned_abs())
 }
@@ -339,7 +342,7 @@ pub(crate) fn json(row: &Row<'_>, column: &str) -> rusqlite::Result<Json> {
     Json::stored(row.get(column)?).map_err(|error| unreadable(row, column, error))
 }
 
-/// A column of JSON as a value; the default when there is none.
+/// Decodes a list stored as JSON. Null is an empty list.
 pub(crate) fn list<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::Result<Vec<T>> {
     Ok(decoded(row, column)?.unwrap_or_default())
 }

@@ -1,4 +1,6 @@
-//! Putting signals into inboxes, and waking who waits for them.
+//! The signal verbs: put signals into inboxes and wake the instances that wait for them.
+//!
+//! A finished instance must never receive a signal, nor a live one the same dedup key twice (I7).
 
 use crate::error::Fault;
 use crate::insert::{self, Added};
@@ -20,8 +22,9 @@ const SIGNAL: &str = include_str!("../sql/deliver/signal.sql");
 const ARRIVED: &str = include_str!("../sql/deliver/arrived.sql");
 const WAKE: &str = include_str!("../sql/deliver/wake.sql");
 
-/// Delivers signals in the caller's order, as if sent one by one; then hands to `claim_for` what of the woken
-/// it could claim at once.
+/// Delivers signals in the caller's order, as if sent one by one.
+///
+/// Then claims for `claim_for` the woken instances that it can start at once.
 pub(crate) fn deliver(
     tx: &Tx<'_>,
     signals: &[NewSignal],
@@ -43,8 +46,9 @@ pub(crate) fn deliver(
     Ok(delivered)
 }
 
-/// Signals who holds a key; starts an instance that does, with the signal in its inbox, when nobody is. An
-/// ended holder that occupies its key still is one (I9), and no target.
+/// Signals the holder of a key, or starts one with the signal in its inbox.
+///
+/// A finished instance that still occupies its key is a holder (I9), but no target.
 pub(crate) fn signal_or_insert(
     tx: &Tx<'_>,
     request: &SignalOrInsert,
@@ -52,7 +56,8 @@ pub(crate) fn signal_or_insert(
     let signal = request
         .signal()
         .map_err(|invalid| invalid.during("signal_or_insert"))?;
-    // Asked before the insert: a signal that is sent again after the end of its target starts nothing.
+    // Checked before the insert: a signal sent again after its target finished must not start an
+    // instance.
     if let Some(instance) = known(tx, &signal)? {
         return Ok(SignalledOrInserted {
             inserted: None,
@@ -78,10 +83,10 @@ pub(crate) fn signal_or_insert(
     })
 }
 
-/// How much each inbox of this verb holds: counted once, so that filling one takes no time squared.
+/// The size of each inbox in this verb. Counted once, so that filling an inbox takes linear time.
 type InboxSizes = HashMap<InstanceId, usize>;
 
-/// Who was woken, and in which queue.
+/// The woken instances and their queues.
 type Woken = BTreeMap<InstanceId, String>;
 
 fn deliver_one(
@@ -114,8 +119,9 @@ fn deliver_one(
     Ok(Delivery::Delivered { id, instance, woke })
 }
 
-/// Takes the name of a signal off what a workflow awaits that needs all of it: whether nothing is
-/// missing any more.
+/// Removes a name from the awaited names of a workflow that needs all.
+///
+/// Returns whether the workflow lacks nothing more.
 fn completes(tx: &Tx<'_>, instance: InstanceId, name: &str) -> Result<bool, Fault> {
     let values = params![instance.0, name, tx.now.0];
     let is_complete = tx
@@ -126,13 +132,13 @@ fn completes(tx: &Tx<'_>, instance: InstanceId, name: &str) -> Result<bool, Faul
     Ok(is_complete)
 }
 
-/// An instance that may still read a signal.
+/// A live instance that is the target of a signal.
 struct Receiver {
     id: InstanceId,
     queue: String,
     /// Whether it is parked on this name.
     waits: bool,
-    /// Whether it is parked until all that it waits for is there.
+    /// Whether it is parked until its whole group is complete.
     needs_all: bool,
 }
 
@@ -159,7 +165,7 @@ impl Receiver {
     }
 }
 
-/// The instance that was sent this dedup key before, whatever became of it since (I7).
+/// Returns the instance that has received this dedup key before, live or finished (I7).
 fn known(tx: &Tx<'_>, signal: &NewSignal) -> Result<Option<InstanceId>, Fault> {
     let Some(dedup_key) = &signal.dedup_key else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! How the file and its database are.
+//! The health checks of the file and the database, for `outlast doctor`. They only read.
 
 use crate::error::Fault;
 use crate::inspect::{COUNTED_MAX, counted};
@@ -14,7 +14,7 @@ const STUCK_LEASES: &str = include_str!("../sql/doctor/stuck_leases.sql");
 const OVERDUE_TIMERS: &str = include_str!("../sql/doctor/overdue_timers.sql");
 const TIMES: &str = include_str!("../sql/doctor/times.sql");
 
-/// A log is written back at a few megabytes; one of this size is kept by a reader.
+/// SQLite writes a log back at a few megabytes. A log of this size is kept by a long reader.
 const LOG_MAX: u64 = 256 * 1024 * 1024;
 /// Reading every page of a larger file takes longer than a question may.
 const CHECKED_MAX: u64 = 256 * 1024 * 1024;
@@ -25,18 +25,19 @@ const ROOM_SERIOUS: u64 = 64 * 1024 * 1024;
 /// The largest value that is stored.
 const ROOM_TO_WRITE: u64 = 1024 * 1024;
 
-/// What the database cannot say about itself.
+/// The path and the settings, which the database itself does not know.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    /// Where it is; `None` in memory.
+    /// The file; `None` in memory.
     pub(crate) file: Option<PathBuf>,
     /// What a commit of the writer waits for.
     pub(crate) synchronous: Synchronous,
 }
 
 impl Place {
-    /// Whether the disk has so little room that the next writes fail. The write-ahead log may have room for a small
-    /// write when the disk has none.
+    /// Whether the disk has so little space that the next writes fail.
+    ///
+    /// The write-ahead log may still have space for a small write when the disk has none.
     pub(crate) fn is_nearly_full(&self) -> bool {
         let free = self.file.as_deref().and_then(free_bytes);
         free.is_some_and(|free| free < ROOM_TO_WRITE)
@@ -65,7 +66,7 @@ pub(crate) fn examine_database(tx: &Tx<'_>, place: &Place) -> Result<Vec<Finding
 }
 
 fn library() -> Finding {
-    // An older one with the known fault is refused when a store is opened.
+    // A version with the known fault is refused when a store is opened.
     let found = format!(
         "the library is SQLite {}, without the fault that loses what was written when the log is reset",
         rusqlite::version()
@@ -111,7 +112,7 @@ fn durability(place: &Place) -> Finding {
     }
 }
 
-/// How large the file is, and what of it is unused.
+/// The size of the file, and its unused part.
 struct Pages {
     bytes: u64,
     unused_bytes: u64,
@@ -217,7 +218,7 @@ fn schema_version(connection: &Connection) -> Result<Finding, Fault> {
     ))
 }
 
-/// SQLite keeps its log beside the file, so the directory counts as well.
+/// Checks the file and its directory, because SQLite keeps its log beside the file.
 fn writable(file: &Path) -> Finding {
     const CHECK: &str = "writable";
     let folder = file.parent().filter(|it| !it.as_os_str().is_empty());
@@ -244,7 +245,7 @@ fn may_write(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| !found.permissions().readonly())
 }
 
-/// None when it cannot be seen, as it is not there while nobody writes.
+/// Returns `None` without a log: the log is absent while no process writes.
 fn log_size(file: &Path) -> Option<Finding> {
     const CHECK: &str = "log_size";
     let mut name = file.as_os_str().to_owned();

@@ -1,8 +1,8 @@
-//! What follows from a verb once all of its own rows are written: children to be told, parents joined, places in
-//! windows passed on, the next in line let through.
+//! The effects of a verb on other rows, applied after all of its own rows are written.
 //!
-//! It follows from all of them together. Siblings that end in one verb are counted in one go, so what decides a join
-//! does not depend on which of them was written first.
+//! Effects are cascades, joins, places in windows, and the next rows of partition keys. They are
+//! applied together: siblings that finish in one verb are counted at once. The decision of a join
+//! then does not depend on which of them was written first.
 
 use crate::cascade::{self, CascadeRow};
 use crate::error::Fault;
@@ -16,21 +16,21 @@ use std::mem;
 
 const POLICED: &str = include_str!("../sql/commit/policed.sql");
 
-/// What a verb has done to its own rows that others are to hear of.
+/// The changes of a verb that affect other rows.
 #[derive(Default)]
 pub(crate) struct Effects {
-    /// The queues in which something may now be claimed.
+    /// The queues in which an instance may have become claimable.
     pub(crate) woken: QueueNames,
-    /// Whether children are to be told.
+    /// Whether the verb has left a cascade to run.
     pub(crate) cascades: bool,
     ended: Vec<Ended>,
-    /// For the children that joins of own rows were decided without.
+    /// Cascades over the children that joins of the verb's rows were decided without.
     decided: Vec<CascadeRow>,
-    /// For what descends from own rows, in the order in which it is to be told.
+    /// Cascades over descendants of the verb's rows, in the order to run them.
     trees: Vec<CascadeRow>,
 }
 
-/// A row that has just ended.
+/// A row that has just finished.
 pub(crate) struct Ended {
     pub(crate) id: InstanceId,
     pub(crate) status: Status,
@@ -41,7 +41,7 @@ pub(crate) struct Ended {
     pub(crate) round: i32,
 }
 
-/// Where a child stands with its parent.
+/// The position of a child in its parent's round.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) parent: Parent,
@@ -49,7 +49,9 @@ pub(crate) struct Place {
 }
 
 impl Ended {
-    /// From what a row was, or is now: nobody that has a place ends without one.
+    /// Decodes a row as it was before or after it finished.
+    ///
+    /// A row with a place in a window keeps it.
     pub(crate) fn decode(row: &Row<'_>) -> rusqlite::Result<Ended> {
         Ok(Ended {
             id: InstanceId(row.get("id")?),
@@ -75,15 +77,17 @@ impl Effects {
         self.trees.push(word);
     }
 
-    /// Forgets what was taken back.
+    /// Forgets the changes that were rolled back.
     pub(crate) fn forget(&mut self) {
         self.ended.clear();
         self.decided.clear();
         self.trees.clear();
     }
 
-    /// Does what follows. Words are left for the verb's own rows first, by id; then for trees; then for the parents
-    /// that were joined, by id: who is told first is part of the contract.
+    /// Applies the effects.
+    ///
+    /// The contract fixes the order of the cascades: the verb's own rows by id, then trees, then
+    /// joined parents by id.
     pub(crate) fn settle(&mut self, tx: &Tx<'_>) -> Result<(), Fault> {
         let ended = mem::take(&mut self.ended);
         let mut words = mem::take(&mut self.decided);
@@ -113,7 +117,7 @@ impl Effects {
     }
 }
 
-/// The end of an instance concerns its live children that have a policy.
+/// Makes the cascade of a finished instance, if it has live children with a close policy.
 fn of_end(tx: &Tx<'_>, parent: &Ended) -> Result<Option<CascadeRow>, Fault> {
     let concerns = tx.prepare(POLICED)?.exists([parent.id.0])?;
     Ok(concerns.then(|| {
@@ -138,7 +142,7 @@ fn by_parent(ended: &[Ended]) -> BTreeMap<InstanceId, Vec<ChildEnd>> {
     parents
 }
 
-/// How many places were left in each window.
+/// Counts the places that became free in each window.
 fn places(ended: &[Ended]) -> BTreeMap<(InstanceId, i32), i64> {
     let mut places = BTreeMap::new();
     for child in ended.iter().filter(|it| it.had_place) {

@@ -1,4 +1,4 @@
-//! What SQLite reports, in the words of the contract: what happened, and what to do about it.
+//! Translates SQLite's errors into the contract's: what happened, and what to do about it.
 
 use outlast_core::{Error, Source};
 use rusqlite::ErrorCode;
@@ -6,7 +6,7 @@ use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What stops a verb: SQLite, or the contract.
+/// Why a verb failed: an error of SQLite or of the contract.
 #[derive(Debug)]
 pub(crate) enum Fault {
     Sqlite(rusqlite::Error),
@@ -26,7 +26,7 @@ impl From<Error> for Fault {
 }
 
 impl Fault {
-    /// The error that the caller of `operation` sees.
+    /// Returns the error that the caller of `operation` sees.
     pub(crate) fn during(self, operation: &'static str) -> Error {
         match self {
             Fault::Sqlite(error) => explain(operation, Arc::new(error)),
@@ -34,7 +34,7 @@ impl Fault {
         }
     }
 
-    /// Why this one row could not be written, when it was the row and not the database.
+    /// Returns why this row could not be written, if the row was the cause and not the database.
     pub(crate) fn refused_row(&self) -> Option<String> {
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("bad-row-fails-its-batch") {
@@ -46,7 +46,7 @@ impl Fault {
         }
     }
 
-    /// Why this one row could not be decoded, when that is what happened.
+    /// Returns why this row could not be decoded, if that is the fault.
     pub(crate) fn unreadable_row(&self) -> Option<String> {
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("unreadable-row-stops-its-queue") {
@@ -59,7 +59,7 @@ impl Fault {
     }
 }
 
-/// What SQLite said, where an error of the running store is of SQLite.
+/// Returns SQLite's code, if SQLite caused the error.
 pub(crate) fn code(error: &Error) -> Option<ErrorCode> {
     let (Error::Transient { source, .. } | Error::Unusable { source, .. }) = error else {
         return None;
@@ -68,7 +68,7 @@ pub(crate) fn code(error: &Error) -> Option<ErrorCode> {
     cause.sqlite_error_code()
 }
 
-/// An error of the running store.
+/// Makes an error of the running store.
 pub(crate) fn explain(operation: &'static str, cause: Arc<rusqlite::Error>) -> Error {
     let source: Option<Source> = Some(Box::new(cause.clone()));
     let transient = |reason: &str| Error::Transient {
@@ -114,7 +114,7 @@ pub(crate) fn explain(operation: &'static str, cause: Arc<rusqlite::Error>) -> E
     }
 }
 
-/// An error of opening the file at `path`, or the memory.
+/// Makes an error of opening the file at `path`, or a database in memory.
 pub(crate) fn unopened(path: Option<&Path>, cause: rusqlite::Error) -> Error {
     let name = path.map_or("the database in memory".into(), |path| {
         path.display().to_string()
@@ -157,7 +157,7 @@ pub(crate) fn unopened(path: Option<&Path>, cause: rusqlite::Error) -> Error {
     }
 }
 
-/// The file at `name` can be read and not written.
+/// Makes the error of a file at `name` that can be read but not written.
 pub(crate) fn read_only(name: &str, cause: Option<rusqlite::Error>) -> Error {
     Error::Unusable {
         operation: "open",
@@ -168,7 +168,7 @@ pub(crate) fn read_only(name: &str, cause: Option<rusqlite::Error>) -> Error {
     }
 }
 
-/// The error of a verb whose transaction SQLite rolled back because of another verb in it.
+/// Makes the error of a verb whose transaction SQLite rolled back because of another verb.
 pub(crate) fn transaction_lost(operation: &'static str) -> Error {
     Error::Transient {
         operation,
@@ -178,7 +178,7 @@ pub(crate) fn transaction_lost(operation: &'static str) -> Error {
     }
 }
 
-/// The error of a verb that panicked.
+/// Makes the error of a verb that panicked.
 pub(crate) fn panicked(operation: &'static str, panic: &(dyn Any + Send)) -> Error {
     let text = panic
         .downcast_ref::<&str>()
@@ -192,7 +192,7 @@ pub(crate) fn panicked(operation: &'static str, panic: &(dyn Any + Send)) -> Err
     }
 }
 
-/// The message without the statement, which can be pages long.
+/// Returns the message without the statement, which can be pages long.
 fn message(error: &rusqlite::Error) -> String {
     if let rusqlite::Error::SqlInputError { msg, .. } = error {
         return msg.clone();

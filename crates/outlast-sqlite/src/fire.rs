@@ -1,4 +1,4 @@
-//! Waking waits and joins whose deadline has come.
+//! The timer verb: wakes parked instances whose deadline has passed.
 
 use crate::cascade::CascadeRow;
 use crate::effects::Effects;
@@ -11,9 +11,10 @@ use rusqlite::{OptionalExtension, params};
 const DUE: &str = include_str!("../sql/fire/due.sql");
 const PASSED: &str = include_str!("../sql/fire/passed.sql");
 const NEXT_DEADLINE: &str = include_str!("../sql/fire/next_deadline.sql");
-/// A deadline wakes exactly as a signal does.
+/// A deadline wakes an instance with the same statement as a signal.
 const WAKE: &str = include_str!("../sql/deliver/wake.sql");
 
+/// Wakes up to `max` parked instances whose deadline has passed, earliest first.
 pub(crate) fn fire(tx: &Tx<'_>, max: usize) -> Result<Fired, Fault> {
     let mut fired = Fired::default();
     let mut effects = Effects::default();
@@ -44,13 +45,13 @@ pub(crate) fn fire(tx: &Tx<'_>, max: usize) -> Result<Fired, Fault> {
     Ok(fired)
 }
 
-/// An instance whose time is up.
+/// An instance whose deadline has passed.
 struct Due {
     id: InstanceId,
     queue: String,
-    /// Whether it needs all of what it waits for, and lacks more than this moment.
+    /// Whether it needs all of its group and lacks more than the deadline.
     lacks_more: bool,
-    /// When it waits for children: for which.
+    /// Its join, when it waits for children.
     joins: Option<Joins>,
 }
 

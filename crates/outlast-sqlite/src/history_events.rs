@@ -1,4 +1,6 @@
-//! The histories of workflows: what a commit adds to the one of the present run, and reading them.
+//! Histories of workflows: appends the events of a commit, and reads them.
+//!
+//! Events must be written in the transaction of their outcome, after its fence held.
 
 use crate::decode;
 use crate::error::Fault;
@@ -16,12 +18,12 @@ const FORGET: &str = include_str!("../sql/history/forget.sql");
 const HISTORY: &str = include_str!("../sql/inspect/history.sql");
 const HISTORIES: &str = include_str!("../sql/inspect/histories.sql");
 
-/// Writes the events that a history was counted longer by: with its outcome, whose fence stood.
+/// Writes events that the row's event count already includes, with the outcome whose fence held.
 pub(crate) fn write(tx: &Tx<'_>, id: InstanceId, events: &[NewEvent]) -> Result<(), Fault> {
     write_after(tx, id, None, events)
 }
 
-/// The same, where it is known how the history stood before.
+/// Writes events like [`write`], at a history position that the caller may know.
 pub(crate) fn write_after(
     tx: &Tx<'_>,
     id: InstanceId,
@@ -51,7 +53,7 @@ pub(crate) fn write_after(
     Ok(())
 }
 
-/// How a history stood before it was counted longer by so many.
+/// Returns the history position before the last `new` events were counted.
 fn mark_before(tx: &Tx<'_>, id: InstanceId, new: usize) -> Result<HistoryPosition, Fault> {
     let place = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let (run, last): (i32, i32) = tx.prepare(PLACE)?.query_row([id.0], place)?;
@@ -61,7 +63,7 @@ fn mark_before(tx: &Tx<'_>, id: InstanceId, new: usize) -> Result<HistoryPositio
     })
 }
 
-/// Adds to the history of an instance whose outcome was written, or whose fence was found standing.
+/// Adds to the history of an instance whose outcome was written, or whose fence holds.
 pub(crate) fn append(tx: &Tx<'_>, id: InstanceId, events: &[NewEvent]) -> Result<(), Fault> {
     if events.is_empty() {
         return Ok(());

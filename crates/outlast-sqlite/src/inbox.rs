@@ -1,4 +1,4 @@
-//! What instances were sent and have not consumed.
+//! The inbox of an instance: its received and unconsumed signals.
 
 use crate::decode;
 use crate::error::Fault;
@@ -14,8 +14,10 @@ const CONSUME_TOMBSTONE: &str = include_str!("../sql/commit/consume_tombstone.sq
 const EMPTY_INBOX_DELETE: &str = include_str!("../sql/commit/empty_inbox_delete.sql");
 const EMPTY_INBOX_TOMBSTONE: &str = include_str!("../sql/commit/empty_inbox_tombstone.sql");
 
-/// Which of these instances have anything in their inbox. One look when none has: each look skips to the
-/// next instance that does.
+/// Returns the instances whose inbox is not empty.
+///
+/// Each lookup skips to the next instance with a signal, so that one lookup is enough when none
+/// has any.
 pub(crate) fn owners(
     tx: &Tx<'_>,
     ids: impl Iterator<Item = InstanceId>,
@@ -42,14 +44,14 @@ pub(crate) fn owners(
     Ok(owners)
 }
 
-/// Everything in an inbox, oldest first.
+/// Returns all signals of an inbox, oldest first.
 pub(crate) fn read(tx: &Tx<'_>, id: InstanceId) -> rusqlite::Result<Vec<Signal>> {
     let mut statement = tx.prepare(INBOX)?;
     let signals = statement.query_map([id.0], decode::signal)?;
     signals.collect()
 }
 
-/// Consumes exactly what the step received (I7).
+/// Consumes exactly the signals that the step received (I7).
 pub(crate) fn consume(tx: &Tx<'_>, id: InstanceId, received: &[SignalId]) -> Result<(), Fault> {
     for signal in received {
         let deleted = tx
@@ -63,7 +65,7 @@ pub(crate) fn consume(tx: &Tx<'_>, id: InstanceId, received: &[SignalId]) -> Res
     Ok(())
 }
 
-/// Empties the inbox of an instance that has ended.
+/// Empties the inbox of a finished instance.
 pub(crate) fn empty(tx: &Tx<'_>, id: InstanceId) -> Result<(), Fault> {
     tx.prepare(EMPTY_INBOX_DELETE)?.execute([id.0])?;
     tx.prepare(EMPTY_INBOX_TOMBSTONE)?

@@ -1,4 +1,4 @@
-//! Bringing instances in, from callers and from fan-outs.
+//! The insert verb, and the insertion of children by fan-outs.
 
 use crate::error::Fault;
 use crate::tx::Tx;
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 const INSTANCE: &str = include_str!("../sql/insert/instance.sql");
 const HOLDER: &str = include_str!("../sql/insert/holder.sql");
 
-/// Brings instances in; hands to `claim_for` what it could claim at once.
+/// Inserts instances, and claims for `claim_for` those that it can start at once.
 pub(crate) fn insert(
     tx: &Tx<'_>,
     rows: &[NewInstance],
@@ -44,14 +44,14 @@ pub(crate) fn insert(
     Ok(answer)
 }
 
-/// What became of a row.
+/// The result of inserting a row.
 pub(crate) enum Added {
     New(InstanceId),
-    /// Its correlation key is held by this instance (I9).
+    /// This instance holds its correlation key (I9).
     Occupied(Option<InstanceId>),
 }
 
-/// Where a child belongs.
+/// The parent and the position of a child.
 #[derive(Clone, Copy)]
 pub(crate) struct Birth {
     pub(crate) parent: Parent,
@@ -60,7 +60,7 @@ pub(crate) struct Birth {
     pub(crate) held: Option<bool>,
 }
 
-/// Adds one row: executing when it is for a worker, runnable otherwise.
+/// Inserts one row: executing when `worker` is given, runnable otherwise.
 pub(crate) fn add(
     tx: &Tx<'_>,
     new: &NewInstance,
@@ -105,7 +105,7 @@ pub(crate) fn add(
     Ok(Added::Occupied(holder))
 }
 
-/// Whether it could be claimed at once.
+/// Whether the instance is eligible at once.
 pub(crate) fn is_eligible(tx: &Tx<'_>, new: &NewInstance) -> bool {
     eligible_at(tx, new) <= tx.now
 }
@@ -118,7 +118,7 @@ fn eligible_at(tx: &Tx<'_>, new: &NewInstance) -> Timestamp {
     }
 }
 
-/// Which queues were found paused in this verb.
+/// The queues that this verb has checked, and whether each is paused.
 type Paused = HashMap<String, bool>;
 
 fn can_be_handed_over(tx: &Tx<'_>, new: &NewInstance, paused: &mut Paused) -> Result<bool, Fault> {
@@ -137,7 +137,7 @@ fn can_be_handed_over(tx: &Tx<'_>, new: &NewInstance, paused: &mut Paused) -> Re
     Ok(!found)
 }
 
-/// The scope as the statements look into it: a JSON array of the statuses' words.
+/// Encodes a scope as a JSON array of status words, which the statements search.
 fn words(scope: Scope) -> String {
     let words: Vec<String> = scope
         .statuses()

@@ -1,4 +1,4 @@
-//! Looking without touching.
+//! The questions of `Inspect`. They run on readers and must never write.
 
 use crate::claim::{self, BEFORE_PRIORITIES};
 use crate::decode;
@@ -35,7 +35,7 @@ pub(crate) fn get(tx: &Tx<'_>, id: InstanceId) -> Result<Option<Instance>, Fault
     Ok(statement.query_row([id.0], decode::instance).optional()?)
 }
 
-/// An instance of a page; without `values` its state, result and dropped children are not read.
+/// Returns an instance of a page. Without `values`, skips its state, result and dropped children.
 pub(crate) fn get_listed(
     tx: &Tx<'_>,
     id: InstanceId,
@@ -146,7 +146,7 @@ fn skip_over_queues(tx: &Tx<'_>, next: &'static str) -> Result<Vec<String>, Faul
     }
 }
 
-/// How much is runnable in a queue, each counted a little beyond what is told.
+/// The runnable rows of a queue, counted a little beyond the reported maximum.
 #[derive(Default)]
 struct Depth {
     eligible: i64,
@@ -177,7 +177,7 @@ impl Depth {
         Ok(held)
     }
 
-    /// Priority by priority, so that counting what is eligible does not walk what is delayed.
+    /// Counts one priority, so that counting eligible rows does not walk delayed ones.
     fn add_priority(&mut self, tx: &Tx<'_>, queue: &str, priority: i64) -> Result<(), Fault> {
         let (eligible, first) = tx
             .prepare(COUNT_ELIGIBLE)?
@@ -197,7 +197,7 @@ impl Depth {
     }
 }
 
-/// One more than is told, to know whether there are more.
+/// One more than the reported maximum, to detect that there are more.
 pub(crate) const COUNTED_MAX: i64 = COUNT_MAX as i64 + 1;
 
 pub(crate) fn counted(count: i64) -> Count {

@@ -1,4 +1,6 @@
-//! One verb on its way to a thread and back.
+//! A job: one verb on its way to a thread, and its answer on the way back.
+//!
+//! `store.rs` makes jobs; the writer and the readers run and answer them.
 
 use crate::error::{self, Fault};
 use crate::tx::Tx;
@@ -6,28 +8,31 @@ use outlast_core::{Clock, Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tokio::sync::oneshot;
 
-/// What an answer promises.
+/// What the answer of a job guarantees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Promise {
-    /// It is on the disk.
+    /// The write is on the disk.
     Durable,
-    /// A loss of power may take it back. Then nobody is left who was told, and somebody does it again.
+    /// A loss of power may undo the write.
+    ///
+    /// It also stops the worker that got the answer, and another worker repeats the claim.
     Forgettable,
 }
 
-/// A verb with its answer, whatever their types.
+/// A verb with its answer, without their types.
 pub(crate) trait Work: Send {
-    /// What its answer promises.
+    /// Returns what its answer guarantees.
     fn promise(&self) -> Promise;
 
-    /// Runs the verb at the clock's moment. Answers whether what it wrote is to stay.
+    /// Runs the verb at the clock's present time. Returns whether to keep its writes.
     fn run(&mut self, tx: &mut Tx<'_>, clock: &dyn Clock) -> bool;
 
-    /// Takes back an answer whose transaction came to nothing. One that had failed by itself keeps its
-    /// own error.
+    /// Replaces the answer with an error, because the transaction was rolled back.
+    ///
+    /// A verb that had already failed keeps its error.
     fn undo(&mut self, reason: &dyn Fn(&'static str) -> Error);
 
-    /// Tells whoever asked.
+    /// Sends the answer to the caller.
     fn answer(self: Box<Self>);
 }
 
@@ -39,7 +44,7 @@ struct Job<T, F> {
     reply: oneshot::Sender<Result<T>>,
 }
 
-/// A job, and where its answer arrives.
+/// Makes a job, and the receiver of its answer.
 pub(crate) fn job<T, F>(
     operation: &'static str,
     promise: Promise,
@@ -70,14 +75,15 @@ where
     }
 
     fn run(&mut self, tx: &mut Tx<'_>, clock: &dyn Clock) -> bool {
-        // Nobody waits any more: a claim that nobody receives would only lie there until it is reaped.
+        // The caller is gone. Skip the verb: an unreceived claim would stay with the worker until
+        // it is reaped.
         if self.reply.is_closed() {
             return false;
         }
         let Some(verb) = self.verb.take() else {
             return false;
         };
-        // A panic undoes this verb and no other, and the thread lives on.
+        // Catches a panic, which then undoes only this verb. The thread goes on.
         let run = || {
             tx.now = clock.now();
             verb(tx)
@@ -97,7 +103,7 @@ where
     }
 
     fn answer(self: Box<Self>) {
-        // An asker that went away needs no answer.
+        // The caller may have gone away, and then needs no answer.
         let _ = self.reply.send(self.result);
     }
 }

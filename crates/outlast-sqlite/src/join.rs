@@ -1,4 +1,7 @@
-//! Joins: counting ended children with the parent that waits for them, and waking it when that decides.
+//! Joins: counts finished children for the waiting parent, and wakes it when the join is decided.
+//!
+//! `effects.rs` calls it once per parent and verb. A child must count only for a parent that waits
+//! for its round (I6).
 
 use crate::cascade::CascadeRow;
 use crate::commit::array;
@@ -15,7 +18,7 @@ const JOIN_PARTS: &str = include_str!("../sql/commit/join_parts.sql");
 const CHILDREN_ENDED: &str = include_str!("../sql/commit/children_ended.sql");
 const JOINED: &str = include_str!("../sql/commit/joined.sql");
 
-/// The end of a child, as its parent sees it.
+/// A finished child, as its parent counts it.
 #[derive(Clone, Copy)]
 pub(crate) struct ChildEnd {
     pub(crate) id: InstanceId,
@@ -24,12 +27,12 @@ pub(crate) struct ChildEnd {
     pub(crate) is_bad: bool,
 }
 
-/// How many children ended together.
+/// The count of children that finished together.
 #[derive(Default)]
 struct EndedChildren {
     ended: i32,
     failed: i32,
-    /// Of those that ended badly, the first in the order they were asked for.
+    /// The first failed or cancelled child, in the order the parent started them.
     first_failure: Option<InstanceId>,
 }
 
@@ -48,7 +51,7 @@ impl EndedChildren {
     }
 }
 
-/// A parent that waits for children, and how its join stands.
+/// A parent that waits for children, and the progress of its join.
 pub(crate) struct Barrier {
     pub(crate) parent: InstanceId,
     pub(crate) queue: String,
@@ -58,7 +61,7 @@ pub(crate) struct Barrier {
     pub(crate) started: i32,
     pub(crate) pending: i32,
     pub(crate) failed: i32,
-    /// Whether it is a workflow that needs more than its children, and lacks some of that.
+    /// Whether it is a workflow whose group needs more than the children, and is incomplete.
     pub(crate) lacks_more: bool,
 }
 
@@ -81,8 +84,11 @@ impl Barrier {
         self.until.decided(self.started, self.pending, self.failed)
     }
 
-    /// Wakes the parent if the join is decided and all children were not only a part of what it
-    /// needs. Answers word for the children it was decided without.
+    /// Wakes the parent if the join is decided.
+    ///
+    /// A group that still lacks a signal or a deadline stays parked.
+    ///
+    /// Returns the cascade over the children that the join was decided without.
     pub(crate) fn decide(
         self,
         tx: &Tx<'_>,
@@ -108,7 +114,7 @@ impl Barrier {
     }
 }
 
-/// Counts ended children with their parent, and then looks whether that decides its join.
+/// Counts finished children for their parent, and decides its join if possible.
 pub(crate) fn join(
     tx: &Tx<'_>,
     parent: InstanceId,
@@ -125,7 +131,7 @@ pub(crate) fn join(
     }
 }
 
-/// Counts ended children with a machine, if it waits for one of their rounds (I6).
+/// Counts finished children for a machine that waits for one of their rounds (I6).
 fn count_round(
     tx: &Tx<'_>,
     parent: InstanceId,
@@ -153,8 +159,9 @@ fn count_round(
     Ok(None)
 }
 
-/// Counts ended children with a workflow, in every part of what it waits for that has them (I6). More may end than it
-/// waits for.
+/// Counts finished children for a workflow, in every join set that contains them (I6).
+///
+/// More children may finish than a join set waits for.
 fn count_parts(
     tx: &Tx<'_>,
     parent: InstanceId,
@@ -198,7 +205,7 @@ fn count_parts(
     }))
 }
 
-/// Whether the end of a child is one that a part waits for.
+/// Whether a join set contains the child.
 fn counts(part: &JoinProgress, child: &ChildEnd) -> bool {
     #[cfg(outlast_mutants)]
     if outlast_core::mutant::is("parts-are-counted-together") {
@@ -214,7 +221,9 @@ pub(crate) fn wake(tx: &Tx<'_>, parent: InstanceId, joined: Joined) -> Result<()
     Ok(())
 }
 
-/// CascadeRow for the children that a join was decided without, if there are any and they are to be told.
+/// Makes the cascade over the children that a join was decided without.
+///
+/// `None` when there are none, or when the policy leaves them alone.
 pub(crate) fn of_rest(
     parent: InstanceId,
     round: i32,

@@ -1,4 +1,4 @@
-//! Being alive: one lease per worker.
+//! Leases: one per worker. Registers workers, extends their leases, and ends them.
 
 use crate::decode;
 use crate::error::Fault;
@@ -52,7 +52,7 @@ pub(crate) fn deregister(tx: &Tx<'_>, worker: WorkerId) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Fails unless the lease of `worker` runs: only then may it be given claims.
+/// Fails unless the lease of `worker` is valid. Only then may it receive claims.
 pub(crate) fn require_alive(
     tx: &Tx<'_>,
     operation: &'static str,
@@ -64,12 +64,12 @@ pub(crate) fn require_alive(
     Err(Error::LeaseExpired { operation, worker }.into())
 }
 
-/// Removes a worker that holds nothing. Answers whether it did.
+/// Removes a worker without claims. Returns whether it did.
 pub(crate) fn remove_idle(tx: &Tx<'_>, worker: WorkerId) -> Result<bool, Fault> {
     Ok(tx.prepare(REMOVE_IDLE)?.execute([worker.0])? == 1)
 }
 
-/// Everything `worker` holds, by id.
+/// Returns the claims of `worker`, by id.
 pub(crate) fn claims(tx: &Tx<'_>, worker: WorkerId) -> Result<Vec<HeldClaim>, Fault> {
     let mut statement = tx.prepare(CLAIMS)?;
     let claims = statement.query_map([worker.0], |row| {

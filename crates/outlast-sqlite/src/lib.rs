@@ -1,4 +1,4 @@
-//! The SQLite store of Outlast: nothing to install, one file, the same meaning as PostgreSQL.
+//! The SQLite store of Outlast: nothing to install, one file, the same semantics as PostgreSQL.
 //!
 //! ```
 //! use outlast_core::{Inspect, Json, NewInstance, Status, Store};
@@ -22,27 +22,28 @@
 //!
 //! # How it works
 //!
-//! **One writer thread** takes whatever verbs are waiting into one transaction: while one group is
-//! being made durable, the next one gathers, so that many verbs share one wait for the disk. Each
-//! verb runs in a savepoint of its own; one that fails is undone alone. Nobody is answered before the
-//! commit has succeeded. A claim that comes alone does not wait for the disk: a loss of power takes the
-//! worker along with the claim, and whoever comes after it claims the step again.
+//! **One writer thread** runs all waiting verbs in one transaction. While one group is being made
+//! durable, the next one collects, so that many verbs share one wait for the disk. Each verb runs
+//! in a savepoint, and a failed verb is undone alone. No verb is answered before its transaction
+//! has committed. A claim that comes alone does not wait for the disk. A loss of power ends the
+//! worker together with the claim, and another worker claims the step again.
 //!
-//! **Readers beside it** answer the questions of [`Inspect`](outlast_core::Inspect), each in a
-//! transaction of its own: they see one consistent moment and never wait for the writer. In memory
-//! there is one connection, and questions go through the writer.
+//! **Reader threads** answer the questions of [`Inspect`](outlast_core::Inspect), each in a read
+//! transaction. They see one consistent moment and never wait for the writer. A store in memory
+//! has one connection, and its questions go through the writer.
 //!
-//! **Several processes** may use one file. Write transactions begin immediately, so they queue for the
-//! lock instead of failing half-way; one that waits longer than
-//! [`busy_timeout`](Options::busy_timeout) is a transient error. All of them must be on one machine:
-//! SQLite's locks do not work over a network file system.
+//! **Several processes** may use one file. Write transactions begin immediately, so they queue for
+//! the lock instead of failing half-way. A wait longer than
+//! [`busy_timeout`](Options::busy_timeout) is a transient error. All processes must be on one
+//! machine: SQLite's locks do not work over a network file system.
 //!
-//! **Your own transaction** can start and signal instances together with your own rows: [`transaction`].
+//! **Your own transaction** can start and signal instances together with your own rows:
+//! [`transaction`].
 //!
 //! **Time** is the machine's, or that of the [`clock`](Options::clock) a test sets.
 //!
-//! The statements are in `sql/`, one per file, and the schema is in `migrations/`; both are meant to be
-//! read.
+//! The statements are in `sql/`, one per file, and the schema is in `migrations/`. Both are
+//! written to be read.
 
 mod cascade;
 mod claim;

@@ -1,6 +1,7 @@
-//! Pages of instances, and how many there are.
+//! Pages of instances and counts, by filter.
 //!
-//! These statements are put together: only the columns named here, their values bound.
+//! The only statements that are built at run time. They use only the columns named here, and bind
+//! every value.
 
 use crate::error::Fault;
 use crate::inspect::{self, COUNTED_MAX, all, counted};
@@ -12,8 +13,10 @@ use outlast_core::{
 use rusqlite::params_from_iter;
 use rusqlite::types::Value;
 
-/// By the index of a filter where there is one that finds few, else in the order of the ids. Only ids are read first:
-/// the whole of an instance is worth reading when it fits.
+/// Returns a page of instances.
+///
+/// Uses the index of a filter that finds few rows, and otherwise scans in the order of the ids.
+/// Reads only ids first, and whole instances only for the rows that match.
 pub(crate) fn list(tx: &Tx<'_>, request: &ListRequest) -> Result<Page, Fault> {
     let mut fitting = match few(tx, &request.filter)? {
         Some(way) => find(tx, request, way)?,
@@ -39,14 +42,14 @@ pub(crate) fn list(tx: &Tx<'_>, request: &ListRequest) -> Result<Page, Fault> {
     })
 }
 
-/// Those that fit, newest first, one more than the page holds if there is one.
+/// The matching ids, newest first. One more than the page holds, if there is one.
 struct Fitting {
     ids: Vec<InstanceId>,
-    /// The last that was read, when more are left that were not.
+    /// The last id that was read, when unread rows remain.
     read_to: Option<InstanceId>,
 }
 
-/// Reads in the order of the ids until enough fit.
+/// Scans in the order of the ids until the page is full.
 fn scan(tx: &Tx<'_>, request: &ListRequest) -> Result<Fitting, Fault> {
     let mut conditions = Conditions::new(request.before);
     let fits = conditions.of(&request.filter);
@@ -75,7 +78,7 @@ fn scan(tx: &Tx<'_>, request: &ListRequest) -> Result<Fitting, Fault> {
     Ok(Fitting { ids, read_to: None })
 }
 
-/// Reads all that an index finds.
+/// Reads all rows that an index finds.
 fn find(tx: &Tx<'_>, request: &ListRequest, way: Way) -> Result<Fitting, Fault> {
     let mut conditions = Conditions::new(request.before);
     let found = way.condition(&mut conditions);
@@ -91,7 +94,7 @@ fn find(tx: &Tx<'_>, request: &ListRequest, way: Way) -> Result<Fitting, Fault> 
     Ok(Fitting { ids, read_to: None })
 }
 
-/// The index of a filter, if it does not find more than a page may read.
+/// Returns the index of a filter, if it finds no more rows than a page may read.
 fn few(tx: &Tx<'_>, filter: &Filter) -> Result<Option<Way>, Fault> {
     let Some(way) = Way::of(filter) else {
         return Ok(None);
@@ -120,7 +123,7 @@ pub(crate) fn count(tx: &Tx<'_>, filter: &Filter) -> Result<Count, Fault> {
     Ok(counted(count))
 }
 
-/// A filter that has an index of its own.
+/// A filter with an index.
 #[derive(Clone, Copy)]
 enum Way {
     Parent(InstanceId),
@@ -176,7 +179,7 @@ impl Way {
     }
 }
 
-/// The values of a statement. The first is always the id that those asked for are below.
+/// The bound values of a statement. The first is always the id below which rows are wanted.
 struct Conditions {
     values: Vec<Value>,
 }
@@ -189,13 +192,13 @@ impl Conditions {
         }
     }
 
-    /// Adds a value and answers its place in the statement.
+    /// Binds a value and returns its placeholder.
     fn bind(&mut self, value: impl Into<Value>) -> String {
         self.values.push(value.into());
         format!("?{}", self.values.len())
     }
 
-    /// A filter as one condition.
+    /// Returns a filter as one condition.
     fn of(&mut self, filter: &Filter) -> String {
         let mut parts = vec!["true".to_owned()];
         let mut add = |comparison: &str, value: Option<Value>| {

@@ -1,4 +1,7 @@
-//! A lane: a bounded queue of jobs and the threads that do them.
+//! A mailbox: a bounded queue of jobs, and the threads that run them.
+//!
+//! The writer has one and the readers share one. A full mailbox makes its senders wait; it never
+//! drops a job.
 
 use crate::job::Work;
 use outlast_core::{Error, Result};
@@ -7,22 +10,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use tokio::sync::{mpsc, watch};
 
-/// Jobs that may wait before whoever sends the next has to wait too.
+/// Jobs that may wait before the next sender has to wait too.
 const WAITING_MAX: usize = 1_024;
 
 pub(crate) type Jobs = mpsc::Receiver<Box<dyn Work>>;
 
-/// Where jobs go in. Dropping it lets the threads finish what is waiting and end.
+/// The sending side of a mailbox.
+///
+/// After it is dropped, the threads finish the waiting jobs and end.
 pub(crate) struct ThreadMailbox {
-    /// `None` once closed. The threads end when the last sender is gone.
+    /// `None` once closed. The threads end when the last sender is dropped.
     entry: Mutex<Option<mpsc::Sender<Box<dyn Work>>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Closed by the end of the last thread.
+    /// Closed when the last thread ends.
     ended: watch::Receiver<()>,
 }
 
 impl ThreadMailbox {
-    /// Starts one thread per body. `bodies` makes them, given the jobs.
+    /// Starts one thread per body. `bodies` makes the bodies from the receiving side.
     pub(crate) fn start<B>(
         name: &'static str,
         bodies: impl FnOnce(Jobs) -> Vec<B>,
@@ -49,7 +54,7 @@ impl ThreadMailbox {
         })
     }
 
-    /// Puts a job in, and waits while the lane is full.
+    /// Sends a job, and waits while the mailbox is full.
     pub(crate) async fn put(&self, operation: &'static str, job: Box<dyn Work>) -> Result<()> {
         let entry = lock(&self.entry).clone();
         let entry = entry.ok_or(Error::Closed { operation })?;
@@ -63,11 +68,11 @@ impl ThreadMailbox {
         lock(&self.entry).is_none()
     }
 
-    /// Lets nothing more in and waits until the threads have done what was waiting.
+    /// Closes the mailbox, and waits until the threads have finished the waiting jobs.
     pub(crate) async fn close(&self) {
         drop(lock(&self.entry).take());
         let mut ended = self.ended.clone();
-        // Nothing is ever sent: this ends when the last thread does.
+        // No value is ever sent: the loop ends when the last thread drops its sender.
         while ended.changed().await.is_ok() {}
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {

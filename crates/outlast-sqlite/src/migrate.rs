@@ -1,10 +1,12 @@
-//! Bringing the schema up to date.
+//! Schema migrations: the list, and the code that applies it when a store is opened.
+//!
+//! It must never touch a database of another program or of a newer version.
 
 use crate::error::Fault;
 use outlast_core::Error;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
-/// Every change of the schema, oldest first. One that was released is never edited again.
+/// Every schema migration, oldest first. A released migration never changes its effect.
 pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration {
         version: 1,
@@ -58,19 +60,19 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     },
 ];
 
-/// One change of the schema.
+/// One schema migration.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Migration {
-    /// The version it leads to; they go up by one.
+    /// The version that it leads to. Versions increase by one.
     pub version: i64,
-    /// What it brings.
+    /// A short name of the change.
     pub name: &'static str,
     /// The statements.
     pub sql: &'static str,
 }
 
-/// Fails when the database was written by a newer version, or by another program. Changes nothing.
+/// Fails when a newer version or another program has written the database. Changes nothing.
 pub(crate) fn check(connection: &mut Connection) -> Result<(), MigrateError> {
     let moment = connection.transaction()?;
     let found = version(&moment)?;
@@ -78,8 +80,10 @@ pub(crate) fn check(connection: &mut Connection) -> Result<(), MigrateError> {
     refuse_foreign(&moment, found)
 }
 
-/// Applies what is missing, in one transaction. Any number of processes may do this at once: the first
-/// to get the lock migrates, the others look again and find nothing to do.
+/// Applies the missing migrations, in one transaction.
+///
+/// Several processes may call it at once. The first to get the lock migrates; the others check
+/// again and find nothing to do.
 pub(crate) fn migrate(connection: &mut Connection) -> Result<(), MigrateError> {
     if version(connection)? == newest() {
         return Ok(());
@@ -107,7 +111,7 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<(), MigrateError> {
     Ok(())
 }
 
-/// Fails when the database on `connection` does not have exactly this version's schema.
+/// Fails unless the database on `connection` has exactly this version's schema.
 pub(crate) fn check_current(operation: &'static str, connection: &Connection) -> Result<(), Error> {
     let found = version(connection).map_err(|error| Fault::from(error).during(operation))?;
     let known = newest();
@@ -128,7 +132,7 @@ pub(crate) fn check_current(operation: &'static str, connection: &Connection) ->
     })
 }
 
-/// What stops a migration.
+/// Why a migration failed.
 pub(crate) enum MigrateError {
     Sqlite(rusqlite::Error),
     Unusable(Error),
@@ -144,7 +148,7 @@ pub(crate) fn newest() -> i64 {
     MIGRATIONS.last().map_or(0, |migration| migration.version)
 }
 
-/// The version of the schema; 0 when there is none yet.
+/// Returns the schema version; 0 before the first migration.
 pub(crate) fn version(connection: &Connection) -> rusqlite::Result<i64> {
     if tables(connection, "meta")?.is_empty() {
         return Ok(0);
@@ -159,7 +163,7 @@ pub(crate) fn version(connection: &Connection) -> rusqlite::Result<i64> {
     Ok(version.unwrap_or(0))
 }
 
-/// Those of our tables that are there whose name fits `pattern`.
+/// Returns those tables with one of our names that match `pattern`.
 fn tables(connection: &Connection, pattern: &str) -> rusqlite::Result<Vec<String>> {
     connection
         .prepare(
@@ -171,7 +175,7 @@ fn tables(connection: &Connection, pattern: &str) -> rusqlite::Result<Vec<String
         .collect()
 }
 
-/// Without a version, tables of our names are somebody else's.
+/// Refuses a database that has tables of our names but no version: another program made them.
 fn refuse_foreign(connection: &Connection, found: i64) -> Result<(), MigrateError> {
     if found > 0 {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The statements' defects of docs/protocol.md, each as a change to the text as it is: for `scripts/mutants.sh`.
+//! The statement defects of docs/protocol.md as edits of the statements, for `scripts/mutants.sh`.
 
 macro_rules! sql {
     ($statement:literal) => {
@@ -6,13 +6,14 @@ macro_rules! sql {
     };
 }
 
-/// The mutant, the statement's text, what it says, and what it says with the defect.
+/// The mutant, the statement's text, the text to replace, and its defective replacement.
 #[rustfmt::skip]
 const EDITS: &[outlast_core::mutant::Edit] = &[
     // Defect 1
     ("statement-does-not-run", sql!("reap/give_up"), "attempt = attempt + 1", "attempts = attempt + 1"),
 
-    // Defect 2: one writer cannot be overtaken between its look and its park, but it can forget to look.
+    // Defect 2: with one writer no signal comes between check and park, but the check can be
+    // missing.
     ("park-does-not-look", sql!("commit/matches"), "where consumed_at is null", "where false"),
 
     // Defect 3
@@ -36,7 +37,7 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     ("retried-child-is-not-counted", sql!("operate/count_again"), "children_pending + 1", "children_pending + 0"),
     ("reconciler-mends-no-join", sql!("reconcile/mend_join"), "where id = ?1", "where false and id = ?1"),
 
-    // Defect 6, of joins that are decided early
+    // Defect 6, for joins that are decided early
     ("latest-failure-is-the-first", sql!("commit/join"), "coalesce(first_failure, ?5)", "coalesce(?5, first_failure)"),
     ("late-end-is-counted", sql!("commit/join"), "and status = 'awaiting_children'", "and finished_at is null"),
 
@@ -95,11 +96,12 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     // Defect 14
     ("crashes-are-not-counted", sql!("reap/return"), "crashes = crashes + 1", "crashes = crashes"),
 
-    // Defect 19: a transaction that begins by reading cannot write when another process has written since.
+    // Defect 19: a transaction that begins by reading cannot write after another process has
+    // written.
     ("deferred-transaction", "begin immediate", "immediate", "deferred"),
 ];
 
-/// The statement of this text, with the defect that is on if it is one of this statement.
+/// Returns the statement, with the active defect if that is a defect of this statement.
 pub(crate) fn text(sql: &'static str) -> &'static str {
     outlast_core::mutant::reached(EDITS, sql);
     outlast_core::mutant::edited(EDITS, sql, sql)

@@ -1,4 +1,7 @@
-//! Opening connections: checks before anything is written, then the settings each connection needs.
+//! Opens connections: checks the file before the first write, then sets the pragmas.
+//!
+//! `Options::open` calls it once for each store. A file of another program or of a newer version
+//! must never be changed.
 
 use crate::Options;
 use crate::error;
@@ -10,27 +13,29 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The first version of SQLite without the fault that could lose what was written when the log was
-/// reset (docs/protocol.md, defect 19).
+/// The first SQLite version without the WAL-reset bug (docs/protocol.md, defect 19).
+///
+/// Older versions can lose writes when the log is reset.
 const VERSION_MIN: (i32, &str) = (3_051_003, "3.51.3");
 
-/// Statements a connection keeps prepared: all there are, and some filters.
+/// Prepared statements that a connection keeps: all of this crate, and some filters.
 const STATEMENTS_KEPT: usize = 192;
 
-/// How much of the file the writer keeps in memory at most: a large batch that does not fit is written
-/// to the log twice.
+/// The page cache of the writer. SQLite writes a batch that does not fit to the log twice.
 const WRITER_CACHE_KIB: i64 = 64 * 1024;
 
-/// How large the log may stay after it was written back.
+/// The size to which SQLite truncates the log after writing it back.
 const LOG_KEPT_BYTES: i64 = 64 * 1024 * 1024;
 
-/// What a store works with. In memory there are no readers: no second connection can see it.
+/// The connections of a store.
+///
+/// In memory there are no readers: no second connection can see the data.
 pub(crate) struct Connections {
     pub(crate) writer: Connection,
     pub(crate) readers: Vec<Connection>,
 }
 
-/// Opens the file at `path`, or the memory, and brings its schema up to date.
+/// Opens the file at `path`, or a database in memory, and migrates its schema.
 pub(crate) fn open(options: &Options, path: Option<&Path>) -> Result<Connections> {
     check_library(rusqlite::version_number(), rusqlite::version())?;
     let path = file(path);
@@ -52,7 +57,7 @@ pub(crate) fn open(options: &Options, path: Option<&Path>) -> Result<Connections
     Ok(Connections { writer, readers })
 }
 
-/// The version of the schema in a file that is there.
+/// Returns the schema version of an existing file.
 pub(crate) fn schema_version(path: &Path) -> Result<i64> {
     let connection = open_to_look(path, &Options::default());
     connection
@@ -60,7 +65,9 @@ pub(crate) fn schema_version(path: &Path) -> Result<i64> {
         .map_err(|error| error::unopened(Some(path), error))
 }
 
-/// Opens a file that need not be writable, and changes nothing. What writes gets a connection that SQLite lets write nothing.
+/// Opens a file that need not be writable, and changes nothing.
+///
+/// The writer gets a connection on which SQLite refuses every write.
 fn open_read_only(options: &Options, path: &Path) -> Result<Connections> {
     let connect = || {
         let connection = open_to_look(path, options)?;
@@ -75,14 +82,16 @@ fn open_read_only(options: &Options, path: &Path) -> Result<Connections> {
     Ok(Connections { writer, readers })
 }
 
-/// A connection that only reads. SQLite keeps an index of the log beside the file. Where it cannot, since the directory is
-/// read-only, and there is no log either, nobody writes to the file, and it can be read as it is.
+/// Opens a connection that only reads.
+///
+/// SQLite keeps an index of the log beside the file. In a read-only directory it cannot create
+/// one. If there is no log either, no process writes, and the file is safe to read as immutable.
 fn open_to_look(path: &Path, options: &Options) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let read = |connection: rusqlite::Result<Connection>| {
         let connection = connection?;
         connection.busy_timeout(options.busy_timeout)?;
-        // Only now is the file looked at.
+        // SQLite opens the file only here, at the first read.
         migrate::version(&connection)?;
         Ok(connection)
     };
@@ -100,14 +109,14 @@ fn is_without_index(error: &rusqlite::Error) -> bool {
     matches!(code, Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
 }
 
-/// Whether there is a log with something in it.
+/// Whether there is a log that is not empty.
 fn has_log(path: &Path) -> bool {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     std::fs::metadata(log).is_ok_and(|log| log.len() > 0)
 }
 
-/// The address of a file that nobody changes.
+/// Returns the URI that opens a file as immutable.
 fn immutable(path: &Path) -> String {
     let mut address = "file:".to_owned();
     for c in path.to_string_lossy().chars() {
@@ -119,7 +128,7 @@ fn immutable(path: &Path) -> String {
     address + "?immutable=1"
 }
 
-/// The path of a file, or none for the name that SQLite gives to the memory.
+/// Returns the path of a file, or `None` for SQLite's name of a database in memory.
 pub(crate) fn file(path: Option<&Path>) -> Option<&Path> {
     path.filter(|path| *path != Path::new(":memory:"))
 }
@@ -154,8 +163,10 @@ fn check_path(path: Option<&Path>) -> Result<()> {
     }
 }
 
-/// Looks at what is there before it changes anything: a file of somebody else, or of a newer version,
-/// is left as it is.
+/// Opens the connection of the writer.
+///
+/// Checks the database before it changes anything: a file of another program, or of a newer
+/// version, stays as it is.
 fn open_writer(options: &Options, path: Option<&Path>) -> Result<Connection, MigrateError> {
     let mut connection = match path {
         Some(path) => {
@@ -195,15 +206,17 @@ fn open_reader(options: &Options, path: &Path) -> rusqlite::Result<Connection> {
 
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
-    // Plans depend on nothing that is bound: otherwise SQLite prepares a statement again, at every use,
-    // when one of its values could have told it more.
+    // Fixes query plans independently of bound values. Otherwise SQLite prepares a statement again
+    // at every use whose values could change its plan.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    // What a savepoint would undo fits in memory, and need not survive.
+    // The journal of a savepoint fits in memory and need not survive a crash.
     connection.pragma_update(None, "temp_store", "memory")
 }
 
-/// Switches the file to a write-ahead log. That takes the file for itself for a moment, and SQLite does
-/// not wait for it: processes that start together have to try again.
+/// Switches the file to a write-ahead log.
+///
+/// The switch needs an exclusive lock, and SQLite's busy timeout does not cover it. Processes that
+/// start together have to retry here.
 fn use_log(connection: &Connection, path: &Path, timeout: Duration) -> Result<(), MigrateError> {
     const PAUSE: Duration = Duration::from_millis(5);
     let began = Instant::now();

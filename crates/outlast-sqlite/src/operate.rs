@@ -1,4 +1,4 @@
-//! What people do to instances and queues, each act recorded beside its effect.
+//! The operators' verbs on instances and queues. Each records an operation with its effect.
 
 use crate::cascade::CascadeRow;
 use crate::effects::{Effects, Ended, Place};
@@ -26,7 +26,7 @@ const RECORD: &str = include_str!("../sql/operate/record.sql");
 const PAUSE: &str = include_str!("../sql/operate/pause.sql");
 const RESUME: &str = include_str!("../sql/operate/resume.sql");
 
-/// Asks instances to end.
+/// Requests the cancel of instances.
 pub(crate) fn cancel(
     tx: &Tx<'_>,
     ids: &[InstanceId],
@@ -47,7 +47,7 @@ pub(crate) fn cancel(
     })
 }
 
-/// JoinSets instances as cancelled.
+/// Finishes instances as cancelled, without asking their machines.
 pub(crate) fn terminate(
     tx: &Tx<'_>,
     ids: &[InstanceId],
@@ -75,7 +75,7 @@ pub(crate) fn terminate(
     })
 }
 
-/// CascadeRow for what descends from the instances: each tree once, by id, ended or not.
+/// Makes the cascades over the descendants of instances: each tree once, by id, finished or not.
 fn leave_for_trees(
     tx: &Tx<'_>,
     ids: &[InstanceId],
@@ -98,7 +98,9 @@ fn leave_for_trees(
     Ok(())
 }
 
-/// Asks an instance to end. One that waits for a place in a window has not begun, and ends at once.
+/// Requests the cancel of an instance.
+///
+/// An instance that waits for a place in a window has not begun, and is finished at once.
 pub(crate) fn request_cancel(
     tx: &Tx<'_>,
     row: &TargetRow,
@@ -124,7 +126,7 @@ pub(crate) fn request_cancel(
     Ok(answer)
 }
 
-/// Lets an instance that nobody runs come to its answer.
+/// Wakes an instance that is not executing, so that it answers its cancel.
 fn hasten(tx: &Tx<'_>, row: &TargetRow, effects: &mut Effects) -> Result<(), Fault> {
     let waits = match row.status {
         Status::AwaitingSignal | Status::Sleeping | Status::AwaitingChildren => true,
@@ -136,14 +138,14 @@ fn hasten(tx: &Tx<'_>, row: &TargetRow, effects: &mut Effects) -> Result<(), Fau
     }
     tx.prepare(HASTEN)?.execute(params![row.id.0, tx.now.0])?;
     effects.woken.insert(row.queue.clone());
-    // It may have become the first of its line.
+    // The earlier eligible_at may make it the first row of its partition key.
     if let Some(key) = row.partition_key.as_ref().filter(|_| row.blocked) {
         partition_line::let_through(tx, key, &mut effects.woken)?;
     }
     Ok(())
 }
 
-/// JoinSets an instance as cancelled, whatever it does.
+/// Finishes an instance as cancelled, in any status.
 pub(crate) fn put_an_end(
     tx: &Tx<'_>,
     row: &TargetRow,
@@ -182,7 +184,7 @@ fn end(tx: &Tx<'_>, row: &TargetRow, error: String, effects: &mut Effects) -> Re
     Ok(())
 }
 
-/// Starts failed and cancelled instances again.
+/// Restarts failed and cancelled instances.
 pub(crate) fn retry(tx: &Tx<'_>, ids: &[InstanceId], note: &Note) -> Result<Retried, Fault> {
     let mut woken = QueueNames::new();
     let answers = by_id(ids, |id| retry_one(tx, id, note, &mut woken))?;
@@ -214,7 +216,7 @@ fn retry_one(
     Ok(RetryAnswer::Retried)
 }
 
-/// Counts a child again with its parent, if that waits for this very round (I6).
+/// Counts a retried child as pending again, if its parent waits for that round (I6).
 fn count_again(tx: &Tx<'_>, child: InstanceId, parent: Parent) -> Result<(), Fault> {
     let first_failure: Option<Option<i64>> = tx
         .prepare(COUNT_AGAIN)?
@@ -230,7 +232,7 @@ fn count_again(tx: &Tx<'_>, child: InstanceId, parent: Parent) -> Result<(), Fau
     Ok(())
 }
 
-/// Who of a round ended badly first, of those that still have.
+/// Returns the first child of a round that failed or was cancelled, and was not retried since.
 pub(crate) fn first_to_fail(tx: &Tx<'_>, round: Parent) -> Result<Option<InstanceId>, Fault> {
     let first = tx
         .prepare(FIRST_FAILURE)?
@@ -241,7 +243,7 @@ pub(crate) fn first_to_fail(tx: &Tx<'_>, round: Parent) -> Result<Option<Instanc
     Ok(first)
 }
 
-/// Removes ended instances; the record of that stays.
+/// Removes finished instances. The recorded operation stays.
 pub(crate) fn delete(
     tx: &Tx<'_>,
     ids: &[InstanceId],
@@ -272,7 +274,7 @@ fn delete_one(tx: &Tx<'_>, id: InstanceId, note: &Note) -> Result<DeleteAnswer, 
     Ok(DeleteAnswer::Deleted)
 }
 
-/// Stops a queue from giving out work. Answers whether that changed anything.
+/// Pauses a queue. Returns whether that changed anything.
 pub(crate) fn pause(tx: &Tx<'_>, queue: &str, note: &Note) -> Result<bool, Fault> {
     let changed = tx.prepare(PAUSE)?.execute(params![queue, tx.now.0])? == 1;
     if changed {
@@ -281,7 +283,7 @@ pub(crate) fn pause(tx: &Tx<'_>, queue: &str, note: &Note) -> Result<bool, Fault
     Ok(changed)
 }
 
-/// Lets a queue give out work again. Answers whether that changed anything.
+/// Resumes a queue. Returns whether that changed anything.
 pub(crate) fn resume(tx: &Tx<'_>, queue: &str, note: &Note) -> Result<bool, Fault> {
     let changed = tx.prepare(RESUME)?.execute([queue])? == 1;
     if changed {
@@ -290,7 +292,7 @@ pub(crate) fn resume(tx: &Tx<'_>, queue: &str, note: &Note) -> Result<bool, Faul
     Ok(changed)
 }
 
-/// Acts on each id, lowest first, and answers in the caller's order.
+/// Acts on each id, lowest first, and returns the answers in the caller's order.
 fn by_id<A>(
     ids: &[InstanceId],
     mut act: impl FnMut(InstanceId) -> Result<A, Fault>,
@@ -305,12 +307,12 @@ fn by_id<A>(
     Ok(answers.into_iter().map(|(_, answer)| answer).collect())
 }
 
-/// Where an instance stands, and what it is tied to.
+/// The status of an instance, and its links to other rows.
 pub(crate) struct TargetRow {
     pub(crate) id: InstanceId,
     pub(crate) status: Status,
     pub(crate) round: i32,
-    /// What becomes of it when its parent ends.
+    /// The action on it when its parent finishes.
     pub(crate) on_parent_close: ClosePolicy,
     partition_key: Option<String>,
     place: Option<Place>,
@@ -318,7 +320,7 @@ pub(crate) struct TargetRow {
     queue: String,
     eligible_at: Timestamp,
     blocked: bool,
-    /// Whether it was asked to end before.
+    /// Whether a cancel was requested before.
     is_cancelled: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How a store is opened.
+//! The settings of a store, and the entry points that open it with them.
 
 use crate::Sqlite;
 use outlast_core::{Clock, Result, SystemClock};
@@ -30,67 +30,78 @@ pub struct Options {
     pub(crate) read_only: bool,
 }
 
-/// How far an answer can be trusted when the machine loses power.
+/// What survives a loss of power.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Synchronous {
-    /// What was answered is on the disk. Only claims may be forgotten, and are then made again.
+    /// A commit waits for the disk.
+    ///
+    /// A loss of power can undo only claims, which workers then repeat.
     #[default]
     Full,
-    /// What was answered survives the death of the process. A loss of power may take the last moments
-    /// with it: acknowledged inserts and outcomes among them.
+    /// A commit survives the death of the process.
+    ///
+    /// A loss of power may undo the last moments, acknowledged inserts and outcomes among them.
     Normal,
-    /// Nothing is waited for. A loss of power may leave the file unreadable; for data that can be made
-    /// again.
+    /// A commit waits for nothing.
+    ///
+    /// A loss of power may leave the file unreadable. Only for data that can be recreated.
     Off,
 }
 
 impl Options {
-    /// What a commit waits for. Default: [`Synchronous::Full`].
+    /// Sets what a commit waits for. Default: [`Synchronous::Full`].
     pub fn synchronous(mut self, synchronous: Synchronous) -> Options {
         self.synchronous = synchronous;
         self
     }
 
-    /// Where the store takes its time from. Default: the machine's clock.
+    /// Sets the clock of the store. Default: the machine's clock.
     pub fn clock(mut self, clock: impl Clock) -> Options {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// How long a verb waits while another process writes to the file. Default: 5 seconds.
+    /// Sets how long a verb waits while another process writes to the file. Default: 5 s.
     pub fn busy_timeout(mut self, timeout: Duration) -> Options {
         self.busy_timeout = timeout;
         self
     }
 
-    /// How many questions are answered at a time; each takes a thread and a connection. Default: 4, at
-    /// least 1. In memory there are none: questions go through the writer.
+    /// Sets how many questions are answered at a time. Default: 4. Minimum: 1.
+    ///
+    /// Each reader takes a thread and a connection. A store in memory has no readers: its
+    /// questions go through the writer.
     pub fn readers(mut self, readers: usize) -> Options {
         self.readers = readers.max(1);
         self
     }
 
-    /// How large the database may grow, not counting its write-ahead log. A verb that needs more answers
-    /// a transient error, as on a full disk; removing instances makes room again. Default: no limit.
+    /// Limits the size of the database, without its write-ahead log. Default: no limit.
+    ///
+    /// A verb that needs more space returns a transient error, as on a full disk. Removing
+    /// instances makes room again.
     pub fn size_max_bytes(mut self, bytes: u64) -> Options {
         self.size_max_bytes = Some(bytes);
         self
     }
 
-    /// Opens a file only to look at it, also where it cannot be written: questions are answered, and verbs that write fail.
-    /// The file must be there and have this version's schema. Default: off.
+    /// Opens the file only for reading, also where it cannot be written. Default: off.
+    ///
+    /// Questions are answered, and verbs that write fail. The file must exist and have this
+    /// version's schema.
     pub fn read_only(mut self) -> Options {
         self.read_only = true;
         self
     }
 
-    /// Opens the file at `path`, creates it if there is none, and brings its schema up to date. Blocks
-    /// for a moment.
+    /// Opens the file at `path`, creates it if it does not exist, and migrates its schema.
+    ///
+    /// Blocks the calling thread for a moment.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Sqlite> {
         Sqlite::start(self, Some(path.as_ref()))
     }
 
-    /// A store that lives as long as its last handle.
+    /// Opens a store in memory that lives as long as its last handle.
     pub fn in_memory(self) -> Result<Sqlite> {
         Sqlite::start(self, None)
     }

@@ -1,12 +1,14 @@
-//! The line behind a partition key: who was held by a claim, and who is let through next.
+//! The line behind a partition key: which rows are held, and which row may run next.
 //!
-//! A claim that meets an eligible row whose key is in use holds it ([`hold`]): the row leaves the pick
-//! index, and ten thousand rows behind one busy key cost later claims nothing. What must hold (I8):
-//! **while nobody executes under a key, the first of each group in its line is not held.** A group is
-//! what one worker would take in order: queue, machine, version, priority. Groups keep a line that
-//! nobody works on from stopping the others.
+//! A claim that meets an eligible row whose key is in use holds it ([`hold`]). The row leaves the
+//! pick index, so that ten thousand rows behind one busy key cost later claims nothing.
 //!
-//! So whoever ends the use of a key, or takes the first of a line away, calls [`let_through`].
+//! The invariant (I8): **while no row of a key executes, the first row of each group in its line
+//! is not held.** A group is the set of rows that one worker would take in order: queue, machine,
+//! version, priority. Without groups, a line that no worker can run would stop the others.
+//!
+//! Every verb that ends the use of a key, or removes the first row of a line, must call
+//! [`let_through`].
 
 use crate::error::Fault;
 use crate::tx::Tx;
@@ -19,7 +21,7 @@ const FIRST_HELD: &str = include_str!("../sql/line/first_held.sql");
 const FIRST_FREE: &str = include_str!("../sql/line/first_free.sql");
 const LET_THROUGH: &str = include_str!("../sql/line/let_through.sql");
 
-/// Lets the first of each group in the line of `key` through, unless the key is in use. Answers whom.
+/// Lets the first row of each group of `key` through, unless the key is in use. Returns their ids.
 pub(crate) fn let_through(
     tx: &Tx<'_>,
     key: &str,
@@ -30,6 +32,7 @@ pub(crate) fn let_through(
         return Ok(freed);
     }
     let mut before = Group::default();
+    // One index lookup per group, however long the line is.
     while let Some(held) = first_held(tx, key, &before)? {
         if goes_first(tx, key, &held)? {
             tx.prepare(LET_THROUGH)?.execute([held.id.0])?;
@@ -43,7 +46,7 @@ pub(crate) fn let_through(
     Ok(freed)
 }
 
-/// Whether somebody executes under this key.
+/// Whether a row of this key executes.
 pub(crate) fn is_busy(tx: &Tx<'_>, key: &str) -> Result<bool, Fault> {
     Ok(tx.prepare(KEY_BUSY)?.exists([key])?)
 }
@@ -54,7 +57,7 @@ pub(crate) fn hold(tx: &Tx<'_>, id: InstanceId) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The default is before every group: no name is empty.
+/// A group of a line. The default sorts before every group, because no name is empty.
 #[derive(Default)]
 struct Group {
     queue: String,
@@ -99,7 +102,7 @@ fn held(row: &Row<'_>) -> rusqlite::Result<Held> {
     })
 }
 
-/// Whether no row of its group that is not held goes before it.
+/// Whether no row of its group that is not held comes before it.
 fn goes_first(tx: &Tx<'_>, key: &str, held: &Held) -> Result<bool, Fault> {
     let Group {
         queue,

@@ -1,4 +1,4 @@
-//! The readers: each answers one question at a time, on a connection that cannot write.
+//! The reader threads: each answers one question at a time, on a connection that cannot write.
 
 use crate::error;
 use crate::job::Work;
@@ -43,13 +43,13 @@ impl Reader<'_> {
         }
     }
 
-    /// The reader that waits for the next job holds the lock; the others queue behind it.
+    /// Waits for the next job. One reader holds the lock while it waits; others queue behind it.
     fn next(&self) -> Option<Box<dyn Work>> {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         jobs.blocking_recv()
     }
 
-    /// One transaction, so that an answer of several statements is one moment.
+    /// Answers a question in one transaction, so that all its statements see the same moment.
     fn read(&mut self, work: &mut dyn Work) {
         if let Err(cause) = self.tx.execute("begin") {
             let cause = Arc::new(cause);

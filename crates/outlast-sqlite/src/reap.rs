@@ -1,4 +1,4 @@
-//! Returning the claims of dead workers.
+//! The reaper's verb: returns the claims of dead workers to their queues.
 
 use crate::commit::Left;
 use crate::effects::{Effects, Ended};
@@ -13,7 +13,7 @@ const CLAIMS: &str = include_str!("../sql/reap/claims.sql");
 const RETURN: &str = include_str!("../sql/reap/return.sql");
 const GIVE_UP: &str = include_str!("../sql/reap/give_up.sql");
 
-/// Returns claims of workers whose lease has expired, worker by worker.
+/// Returns the claims of workers whose lease has expired, worker by worker.
 pub(crate) fn reap(tx: &Tx<'_>, request: ReapRequest) -> Result<Reaped, Fault> {
     let mut reaped = Reaped::default();
     let mut effects = Effects::default();
@@ -23,6 +23,7 @@ pub(crate) fn reap(tx: &Tx<'_>, request: ReapRequest) -> Result<Reaped, Fault> {
         left -= claims.len();
         let mut scene = CrashScene::default();
         claims.iter().for_each(|lost| scene.add(lost.crashes));
+        // At the limit, claims of this worker may be missing. No single step can be blamed then.
         if left == 0 {
             scene.set_partial();
         }
@@ -30,6 +31,7 @@ pub(crate) fn reap(tx: &Tx<'_>, request: ReapRequest) -> Result<Reaped, Fault> {
             let crash = Crash::of(&scene, lost.crashes, lost.counted, request.crashes_max);
             reap_one(tx, &lost, crash, &mut effects, &mut reaped)?;
         }
+        // A worker with claims beyond the limit stays, for the next call.
         if lease::remove_idle(tx, worker)? {
             reaped.removed.push(worker);
         }
@@ -42,7 +44,7 @@ pub(crate) fn reap(tx: &Tx<'_>, request: ReapRequest) -> Result<Reaped, Fault> {
     Ok(reaped)
 }
 
-/// A claim whose worker is dead.
+/// A claim of a dead worker.
 struct LostClaim {
     id: InstanceId,
     crashes: i32,
@@ -70,7 +72,9 @@ fn reap_one(
     Ok(())
 }
 
-/// A step that takes its worker down each time would run for ever (docs/protocol.md, defect 14).
+/// Fails an instance whose step crashes its workers (docs/protocol.md, defect 14).
+///
+/// It would run for ever otherwise.
 fn give_up(
     tx: &Tx<'_>,
     lost: &LostClaim,

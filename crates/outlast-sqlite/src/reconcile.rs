@@ -1,4 +1,6 @@
-//! Looking for what should not exist, and mending it.
+//! The reconciler's verb: finds rows that break an invariant, and repairs them.
+//!
+//! It reads one page of instances per call. It finds nothing while the other verbs are correct.
 
 use crate::effects::Effects;
 use crate::error::Fault;
@@ -14,6 +16,7 @@ const CHILDREN: &str = include_str!("../sql/reconcile/children.sql");
 const LIVES: &str = include_str!("../sql/reconcile/lives.sql");
 const MEND_JOIN: &str = include_str!("../sql/reconcile/mend_join.sql");
 
+/// Checks one page of instances, and repairs joins, held rows and windows.
 pub(crate) fn reconcile(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Reconciled, Fault> {
     let page = page(tx, request)?;
     let mut found = Reconciled {
@@ -40,6 +43,7 @@ pub(crate) fn reconcile(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Reconc
         }
         windows.extend(row.held_in);
     }
+    // Many rows of a page share a window, so each window is checked once.
     for round in windows {
         if !window::is_used(tx, round)? {
             found
@@ -58,12 +62,12 @@ pub(crate) fn reconcile(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Reconc
 
 struct Suspect {
     id: InstanceId,
-    /// How its join stands, when it waits for children.
+    /// The progress of its join, when it waits for children.
     joins: Option<Barrier>,
-    /// The spans of children that it waits for, when it is a workflow (JSON), and of how many parts they are.
+    /// The child ranges that a workflow waits for (JSON), and the number of its join sets.
     joining: Option<String>,
     parts: usize,
-    /// The partition key it is held behind.
+    /// The partition key that it is held behind.
     held_behind: Option<String>,
     /// The parent and the round in whose window it waits for a place.
     held_in: Option<(InstanceId, i32)>,
@@ -94,8 +98,9 @@ fn page(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Vec<Suspect>, Fault> {
     Ok(page.collect::<rusqlite::Result<_>>()?)
 }
 
-/// A parent waits for exactly the children of its round that have not ended (I6), and only while they can still
-/// decide its join.
+/// Repairs a join. A parent waits for exactly the live children of its round (I6).
+///
+/// It waits only while they can still decide its join.
 fn mend_join(
     tx: &Tx<'_>,
     mut barrier: Barrier,
@@ -125,8 +130,9 @@ fn mend_join(
     Ok(())
 }
 
-/// A workflow waits only while a child of each part lives. Its counts are of ends that it expects, not of children, so
-/// there is nothing to compare them with.
+/// Wakes a workflow that waits for a join set without a live child.
+///
+/// Its counts cannot be checked: they count children that it expects, not stored ones.
 fn mend_wait(
     tx: &Tx<'_>,
     barrier: Barrier,

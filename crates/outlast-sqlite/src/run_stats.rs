@@ -1,4 +1,4 @@
-//! What engines have run, by the minute.
+//! Run statistics: counts by the minute of the steps that engines have run.
 
 use crate::decode;
 use crate::error::Fault;
@@ -15,7 +15,7 @@ const FORGET_DELAYS: &str = include_str!("../sql/run_stats/forget_delays.sql");
 const RUNS_SINCE: &str = include_str!("../sql/inspect/runs.sql");
 const DELAYS_SINCE: &str = include_str!("../sql/inspect/delays.sql");
 
-/// How many old rows of each kind go with every record. Engines record every few seconds, and add fewer.
+/// Old rows of each kind that every flush removes. Engines flush every few seconds, and add fewer.
 const FORGOTTEN_MAX: i64 = 1_000;
 
 pub(crate) fn add(tx: &Tx<'_>, stats: &RunStats) -> Result<(), Fault> {
@@ -67,18 +67,20 @@ fn forget(tx: &Tx<'_>, statement: &'static str, max: i64) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Writes rows of a minute that is long over, and removes them again.
+/// Writes rows for a minute long past and removes them again. Probes that writes work.
 pub(crate) fn write_and_remove(tx: &Tx<'_>) -> Result<(), Fault> {
     add_delays(tx, &Delays::probes())?;
     forget(tx, FORGET_DELAYS, Delays::PROBE_MAX as i64)
 }
 
-/// A count that was checked, and added to others of its key.
+/// Converts a count that was already checked.
 fn stored(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// The newest come first from the statements, so that the bound leaves out the oldest.
+/// Returns the statistics since a minute.
+///
+/// The statements return the newest rows first, so that the bound leaves out the oldest.
 pub(crate) fn since(tx: &Tx<'_>, since: Timestamp) -> Result<RunStats, Fault> {
     let since = minute_of(since).0;
     let newest = params![since, TRAFFIC_MAX as i64];

@@ -1,4 +1,4 @@
-//! Counting everything, slice by slice, and the family of one instance.
+//! Counts all instances by step, slice by slice, and the family of one instance.
 
 use crate::decode;
 use crate::error::Fault;
@@ -53,7 +53,7 @@ fn standing(row: &Row<'_>) -> rusqlite::Result<StepCount> {
     })
 }
 
-/// How an instance and all that descend from it stand.
+/// Counts an instance and its descendants by status.
 pub(crate) fn family(tx: &Tx<'_>, id: InstanceId) -> Result<Option<Family>, Fault> {
     let statuses = all(tx, FAMILY, params![id.0, COUNTED_MAX], |row| {
         decode::word::<Status>(row, "status")

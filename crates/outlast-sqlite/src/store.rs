@@ -1,4 +1,7 @@
-//! The store: what its handles share, and the verbs as the contract names them.
+//! `Sqlite`, the handle of a store, and its implementation of the contract's traits.
+//!
+//! Each method checks its request, sends a job to the writer thread or to a reader, and awaits the
+//! answer. No method here runs a statement: callers may be on an async runtime's threads.
 
 use crate::claim::{self, UnfinishedWalks};
 use crate::error::{self, Fault};
@@ -33,8 +36,8 @@ use std::time::Duration;
 
 /// A store in an SQLite file, or in memory. Clones share it.
 ///
-/// It needs no particular runtime. Dropping the last handle lets its threads finish what is waiting and
-/// end; [`close`](Store::close) also waits for them.
+/// It needs no particular runtime. After the last handle is dropped, its threads finish the
+/// waiting jobs and end. [`close`](Store::close) also waits for them.
 #[derive(Clone)]
 pub struct Sqlite {
     inner: Arc<Inner>,
@@ -43,10 +46,11 @@ pub struct Sqlite {
 struct Inner {
     clock: Arc<dyn Clock>,
     place: String,
-    /// What an examination cannot ask the database.
+    /// The path and the settings that `doctor` cannot read from the database.
     examined: crate::doctor::Place,
-    /// Closed first, and dropped first: the writer is the last to let go of the file, so that it can
-    /// write the log back.
+    /// Closed and dropped before the writer.
+    ///
+    /// The writer must release the file last, so that it can write the log back.
     readers: Option<ThreadMailbox>,
     writer: ThreadMailbox,
     transactions: Arc<AtomicU64>,
@@ -54,34 +58,38 @@ struct Inner {
 }
 
 impl Sqlite {
-    /// Opens the file at `path`, creates it if there is none, and brings its schema up to date. Blocks
-    /// for a moment.
+    /// Opens the file at `path`, creates it if it does not exist, and migrates its schema.
+    ///
+    /// Blocks the calling thread for a moment.
     pub fn open(path: impl AsRef<Path>) -> Result<Sqlite> {
         Sqlite::options().open(path)
     }
 
-    /// A store that lives as long as its last handle: for tests, and for work that may be lost.
+    /// Opens a store in memory that lives as long as its last handle.
+    ///
+    /// For tests, and for work that may be lost.
     pub fn in_memory() -> Result<Sqlite> {
         Sqlite::options().in_memory()
     }
 
-    /// How to open a store otherwise.
+    /// Returns options to open a store with other settings.
     pub fn options() -> Options {
         Options::default()
     }
 
-    /// The changes of the schema that [`open`](Sqlite::open) applies, oldest first: for review.
+    /// Returns the migrations that [`open`](Sqlite::open) applies, oldest first, for review.
     pub fn migrations() -> &'static [Migration] {
         MIGRATIONS
     }
 
-    /// The version of the schema in the file at `path`; 0 when there is none in it. Changes nothing.
+    /// Returns the schema version of the file at `path`; 0 when it has no schema. Changes nothing.
     pub fn schema_version(path: impl AsRef<Path>) -> Result<i64> {
         open::schema_version(path.as_ref())
     }
 
-    /// How many transactions this store has committed since it was opened. Verbs that wait together
-    /// share one.
+    /// Returns how many transactions this store has committed since it was opened.
+    ///
+    /// Verbs that wait together share a transaction.
     pub fn transactions(&self) -> u64 {
         self.inner.transactions.load(Ordering::Relaxed)
     }
@@ -128,7 +136,7 @@ impl Sqlite {
         ask(&self.inner.writer, operation, Promise::Durable, verb).await
     }
 
-    /// Runs `question` beside the writer, or in its turn where there is only one connection.
+    /// Runs `question` on a reader, or on the writer where there is only one connection.
     async fn read<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -138,7 +146,7 @@ impl Sqlite {
         ask(mailbox, operation, Promise::Forgettable, question).await
     }
 
-    /// Fails when the store is closed, or the request can never be answered.
+    /// Fails when the store is closed, or when the request breaks a limit of the contract.
     fn admit(
         &self,
         operation: &'static str,
@@ -162,7 +170,9 @@ async fn ask<T: Send + 'static>(
     answer.await.map_err(|_| Error::Closed { operation })?
 }
 
-/// The name of the database at `path`, however the path was written; each one in memory has its own.
+/// Returns the identity of the database at `path`.
+///
+/// Two spellings of one path give one identity. Each store in memory has a different one.
 fn place(path: Option<&Path>) -> Result<String> {
     static IN_MEMORY: AtomicU64 = AtomicU64::new(0);
     let Some(path) = open::file(path) else {
@@ -246,7 +256,7 @@ impl Store for Sqlite {
         if commits.is_empty() {
             return Ok(Committed::default());
         }
-        // Looked at here, so that the one writer has less to do.
+        // Decided here, on the caller's thread, so that the one writer has less to do.
         let answers = Commit::foregone(&commits);
         self.write("commit", move |tx| commit::commit(tx, &commits, answers))
             .await
@@ -264,7 +274,7 @@ impl Store for Sqlite {
     async fn claims_of(&self, worker: WorkerId) -> Result<Vec<HeldClaim>> {
         self.admit("claims_of", || Ok(()))?;
         let question = move |tx: &Tx<'_>| lease::claims(tx, worker);
-        // In the writer's turn: a claim that was asked for before comes first.
+        // Queued behind the writer's jobs: a claim that was requested before must run first.
         let writer = &self.inner.writer;
         ask(writer, "claims_of", Promise::Forgettable, question).await
     }

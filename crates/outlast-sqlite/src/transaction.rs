@@ -1,4 +1,4 @@
-//! Starting and signalling instances inside your own transaction: together with your rows, or not at all.
+//! Starts and signals instances inside your transaction: together with your rows, or not at all.
 //!
 //! ```
 //! use outlast_core::{Json, NewInstance};
@@ -21,23 +21,24 @@
 //! # }
 //! ```
 //!
-//! The connection is your own, to the file of a store, and has a transaction open: rusqlite's
-//! `Transaction` or `Savepoint`, or a connection that was told to begin. It is a connection of the version
-//! of rusqlite that this crate was built with; any from 0.32 to 0.41 can be chosen that brings SQLite
-//! 3.51.3 or later.
+//! The connection is yours, to the file of a store, and has an open transaction: rusqlite's
+//! `Transaction` or `Savepoint`, or a connection after `begin`. It must come from the version of
+//! rusqlite that this crate was built with. Versions 0.32 to 0.41 work if they bring SQLite 3.51.3
+//! or later.
 //!
-//! - **Nothing happens before you commit**, and nothing has happened when you roll back. What failed is
-//!   undone by itself; your transaction goes on, unless SQLite has rolled back all of it.
-//! - **Begin immediately.** A transaction that has read before it writes may find that somebody else has
-//!   written since, and then can only be rolled back and begun anew.
-//! - **It is the one writer while it is open**: the store and other processes wait for it, up to their busy
-//!   timeout. Keep it short. Set a [`busy_timeout`](rusqlite::Connection::busy_timeout) of your own.
-//! - **No hint is sent**: workers find the instance at their next poll, or when they are told after the
-//!   commit, as the engine's `Client::wake` does.
-//! - **Time is the machine's.** For a store with a clock of its own, as in tests, there are [`insert_by`]
-//!   and [`signal_by`].
+//! - **Nothing happens before you commit**, and a rollback undoes everything. A failed call undoes
+//!   only its own writes. Your transaction goes on, unless SQLite has rolled back all of it.
+//! - **Begin immediately.** A transaction that reads before it writes may find that another
+//!   connection has written since. It can then only be rolled back and begun again.
+//! - **Your transaction is the one writer while it is open.** The store and other processes wait
+//!   for it, up to their busy timeout. Keep it short, and set a
+//!   [`busy_timeout`](rusqlite::Connection::busy_timeout) on your connection.
+//! - **No hint is sent.** Workers find the instance at their next poll. Call the engine's
+//!   `Client::wake` after the commit to notify them at once.
+//! - **Time is the machine's.** For a store with another clock, as in tests, use [`insert_by`] and
+//!   [`signal_by`].
 //!
-//! A store in memory cannot be reached in this way: nobody else has a connection to it.
+//! It does not work for a store in memory: no other connection can open that.
 
 use crate::error::Fault;
 use crate::tx::Tx;
@@ -48,7 +49,7 @@ use outlast_core::{
 use rusqlite::Connection;
 use rusqlite::ffi::SQLITE_BUSY_SNAPSHOT;
 
-/// Starts an instance in the transaction that is open on `connection`.
+/// Starts an instance in the open transaction of `connection`.
 pub fn insert<N>(connection: &Connection, new: N) -> Result<Inserted>
 where
     N: TryInto<NewInstance>,
@@ -57,7 +58,7 @@ where
     insert_by(connection, &SystemClock, new)
 }
 
-/// Sends a signal in the transaction that is open on `connection`.
+/// Sends a signal in the open transaction of `connection`.
 pub fn signal<S>(connection: &Connection, signal: S) -> Result<Delivery>
 where
     S: TryInto<NewSignal>,
@@ -66,7 +67,7 @@ where
     signal_by(connection, &SystemClock, signal)
 }
 
-/// [`insert`] at the moment of a store's own clock.
+/// Starts an instance like [`insert`], at the time of `clock`.
 pub fn insert_by<N>(connection: &Connection, clock: &dyn Clock, new: N) -> Result<Inserted>
 where
     N: TryInto<NewInstance>,
@@ -79,7 +80,7 @@ where
     inserts.rows.pop().ok_or_else(|| unanswered("insert"))
 }
 
-/// [`signal`] at the moment of a store's own clock.
+/// Sends a signal like [`signal`], at the time of `clock`.
 pub fn signal_by<S>(connection: &Connection, clock: &dyn Clock, signal: S) -> Result<Delivery>
 where
     S: TryInto<NewSignal>,
@@ -106,7 +107,7 @@ where
         .map_err(|invalid| invalid.during(operation))
 }
 
-/// Runs `verb` so that it is undone alone when it fails.
+/// Runs `verb` in a savepoint, so that its failure undoes only its own writes.
 fn within<T>(
     operation: &'static str,
     connection: &Connection,
@@ -123,7 +124,7 @@ fn within<T>(
                 Ok(answer)
             }
             Err(fault) => {
-                // Where SQLite has rolled back everything by itself there is nothing left to undo.
+                // When SQLite has already rolled back the transaction, the savepoint is gone too.
                 if !connection.is_autocommit() {
                     tx.execute("rollback to outlast")?;
                     tx.execute("release outlast")?;

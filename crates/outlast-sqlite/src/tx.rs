@@ -1,15 +1,20 @@
-//! What a verb works with: a connection with its statements at hand, and the verb's moment.
+//! The transaction that a verb runs in: a connection, its prepared statements, and the time.
+//!
+//! Every verb of this crate takes a [`Tx`]. It never begins or commits: the writer, the reader or
+//! the user does.
 
 use outlast_core::Timestamp;
 use rusqlite::{CachedStatement, Connection, Statement};
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-/// The transaction a verb runs in, and its moment. A thread has one, for all its verbs.
+/// The open transaction of a verb, and the verb's time. A thread reuses one for all its verbs.
 pub(crate) struct Tx<'c> {
     pub(crate) connection: &'c Connection,
     pub(crate) now: Timestamp,
-    /// Prepared and not in use, the last used last. As many as there are statements in this crate.
+    /// Prepared statements that are not in use, most recently used last.
+    ///
+    /// Bounded by the number of statements in this crate.
     ready: RefCell<Vec<Ready<'c>>>,
 }
 
@@ -27,9 +32,10 @@ impl<'c> Tx<'c> {
         }
     }
 
-    /// A statement of `sql/`, prepared once per connection and found by the place of its text: the
-    /// connection's own cache reads all of the text twice at each use, and that takes longer than many a
-    /// statement.
+    /// Returns a statement of `sql/`, prepared once per connection.
+    ///
+    /// Finds it by the address of its text. The connection's own cache compares the whole text
+    /// twice at each use. That takes longer than many a statement.
     pub(crate) fn prepare(&self, sql: &'static str) -> rusqlite::Result<Prepared<'_, 'c>> {
         #[cfg(outlast_mutants)]
         let sql = crate::mutants::text(sql);
@@ -45,21 +51,21 @@ impl<'c> Tx<'c> {
         })
     }
 
-    /// A statement whose text was put together for this verb.
+    /// Returns a statement whose text was built for this verb.
     pub(crate) fn prepare_made(&self, sql: &str) -> rusqlite::Result<CachedStatement<'c>> {
         self.connection.prepare_cached(sql)
     }
 
-    /// Runs a statement that takes and gives nothing.
+    /// Runs a statement without parameters and rows.
     pub(crate) fn execute(&self, sql: &'static str) -> rusqlite::Result<()> {
         self.prepare(sql)?.execute([])?;
         Ok(())
     }
 }
 
-/// A statement in use; dropped, it is ready again.
+/// A statement in use. Dropping it makes it available again.
 pub(crate) struct Prepared<'a, 'c> {
-    /// There until it is dropped.
+    /// `Some` until it is dropped.
     statement: Option<Ready<'c>>,
     ready: &'a RefCell<Vec<Ready<'c>>>,
 }

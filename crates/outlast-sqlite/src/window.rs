@@ -1,7 +1,7 @@
-//! The window of a fan-out: so many of its children run at a time, and the others follow as they end.
+//! The window of a fan-out: a limited number of children run at a time, and others follow.
 //!
-//! A child that waits for a place is held: out of the pick index and out of the line of its partition key, so that
-//! a hundred thousand of them cost claims nothing.
+//! A child that waits for a place is held: out of the pick index and out of the line of its
+//! partition key. A hundred thousand of them cost claims nothing.
 
 use crate::error::Fault;
 use crate::tx::Tx;
@@ -12,7 +12,7 @@ const NEXT: &str = include_str!("../sql/window/next.sql");
 const ADMIT: &str = include_str!("../sql/window/admit.sql");
 const IS_USED: &str = include_str!("../sql/window/is_used.sql");
 
-/// Gives places to the first of a round that wait for one. Answers to whom.
+/// Gives places to the next children of a round. Returns their ids.
 pub(crate) fn admit(
     tx: &Tx<'_>,
     (parent, round): (InstanceId, i32),
@@ -37,7 +37,7 @@ pub(crate) fn admit(
     Ok(admitted)
 }
 
-/// Whether anybody has a place in the window of a round.
+/// Whether a live child has a place in the window of a round.
 pub(crate) fn is_used(tx: &Tx<'_>, (parent, round): (InstanceId, i32)) -> Result<bool, Fault> {
     Ok(tx.prepare(IS_USED)?.exists(params![parent.0, round])?)
 }

@@ -1,4 +1,7 @@
-//! The one writer: takes whatever verbs are waiting into one transaction.
+//! The writer thread: runs the waiting verbs together in one transaction (group commit).
+//!
+//! `store.rs` sends it jobs through a mailbox. It must never answer a job before the transaction
+//! of that job has committed.
 
 use crate::error;
 use crate::job::{Promise, Work};
@@ -10,14 +13,16 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Verbs of one transaction: a bound on what one failed commit takes back.
+/// Verbs in one transaction: bounds the work that one failed commit undoes.
 const GROUP_MAX: usize = 256;
 
-/// Rows written by one transaction before it takes no more verbs: a bound on how long the first of them
-/// waits for the others, and other processes for the lock.
+/// Rows that a transaction writes before it takes no more verbs.
+///
+/// Bounds how long the first verb waits for the others, and how long other processes wait for the
+/// lock.
 const GROUP_ROWS_MAX: u64 = 10_000;
 
-/// Owns the connection that writes. Lives on a thread of its own.
+/// Owns the writing connection, on its own thread.
 pub(crate) struct Writer<'c> {
     tx: Tx<'c>,
     clock: Arc<dyn Clock>,
@@ -26,20 +31,22 @@ pub(crate) struct Writer<'c> {
     waits: Waits,
 }
 
-/// What a commit on the writer's connection waits for, as it is set at present.
+/// What a commit on the writer's connection waits for at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// For the disk.
+    /// Waits for the disk.
     ForTheDisk,
-    /// For nothing this time. The next commit that waits for the disk waits for this one too: both are in
-    /// one log.
+    /// Waits for nothing this time.
+    ///
+    /// The next commit that waits for the disk makes this one durable too, because both are in one
+    /// log.
     NotNow,
-    /// For nothing, ever: so it was opened.
+    /// Never waits: the store is in memory, or was opened with `Synchronous::Normal` or `Off`.
     Never,
 }
 
 impl Writer<'_> {
-    /// Starts the thread. `transactions` counts what it commits.
+    /// Starts the thread. `transactions` counts its commits.
     pub(crate) fn start(
         connection: Connection,
         clock: Arc<dyn Clock>,
@@ -69,14 +76,15 @@ impl Writer<'_> {
         }
     }
 
-    /// Runs `first` and whatever waits behind it in one transaction. What it gives back can be
-    /// answered: it is durable, or has its error.
+    /// Runs `first` and the jobs waiting behind it in one transaction.
+    ///
+    /// The returned jobs can be answered: each is durable, or has its error.
     fn group(&mut self, first: Box<dyn Work>) -> Vec<Box<dyn Work>> {
-        // A claim that comes alone need not wait for the disk. Together with others it costs no wait of its
-        // own, and apart from them it would only cost them time.
+        // A claim that comes alone need not wait for the disk. Among other verbs it shares their
+        // wait. A separate transaction for it would only delay them.
         let alone = first.promise() == Promise::Forgettable && self.jobs.is_empty();
-        // The lock is taken before the others are, so that verbs which arrive while another process
-        // writes still come along.
+        // Takes the lock before it collects the other jobs. Verbs that arrive while another
+        // process writes then still join this transaction.
         let begun = self
             .wait_for_the_disk(!alone)
             .and_then(|()| self.tx.execute("begin immediate"));
@@ -93,7 +101,7 @@ impl Writer<'_> {
         done
     }
 
-    /// Sets what the next commit waits for. SQLite allows that between transactions only.
+    /// Sets what the next commit waits for. SQLite allows the change only between transactions.
     fn wait_for_the_disk(&mut self, wait: bool) -> rusqlite::Result<()> {
         let (waits, level) = match (self.waits, wait) {
             (Waits::ForTheDisk, false) => (Waits::NotNow, "normal"),
@@ -119,6 +127,7 @@ impl Writer<'_> {
                 return done;
             }
             let rows = self.tx.connection.total_changes() - before;
+            // A durable verb must not join a commit that does not wait for the disk.
             let full =
                 done.len() == GROUP_MAX || rows > GROUP_ROWS_MAX || self.waits == Waits::NotNow;
             next = if full {
@@ -130,8 +139,10 @@ impl Writer<'_> {
         done
     }
 
-    /// Runs a verb so that it can be undone alone. Answers whether the transaction still stands: on a
-    /// full disk, among others, SQLite rolls back all of it by itself.
+    /// Runs a verb in a savepoint, so that its failure undoes only its own writes.
+    ///
+    /// Returns whether the transaction is still open. SQLite rolls all of it back by itself on a
+    /// full disk, among other errors.
     fn run_one(&mut self, work: &mut dyn Work) -> bool {
         if self.tx.execute("savepoint verb").is_err() {
             return false;
@@ -145,7 +156,7 @@ impl Writer<'_> {
     }
 
     fn commit(&self) -> rusqlite::Result<()> {
-        // Then the transaction was lost on the way, and everyone in it was told so.
+        // SQLite has rolled back the transaction, and every job in it already has that error.
         if self.tx.connection.is_autocommit() {
             return Ok(());
         }
@@ -167,7 +178,9 @@ impl Writer<'_> {
         }
     }
 
-    /// The lock could not be had: everyone who waited for it hears so, rather than each waiting anew.
+    /// Fails all waiting jobs when the lock could not be taken.
+    ///
+    /// Otherwise each of them would wait for the lock again.
     fn refuse_waiting(
         &mut self,
         first: Box<dyn Work>,
@@ -203,7 +216,7 @@ mod tests {
     use std::path::Path;
     use tokio::sync::oneshot::Receiver;
 
-    /// What SQLite calls the levels.
+    /// SQLite's numbers of the synchronous levels.
     const NORMAL: i64 = 1;
     const FULL: i64 = 2;
 
@@ -219,7 +232,7 @@ mod tests {
         .unwrap()
     }
 
-    /// A verb that answers at which level it runs.
+    /// Sends a verb that returns the synchronous level it runs at.
     async fn put(mailbox: &ThreadMailbox, promise: Promise) -> Receiver<Result<i64>> {
         let verb = |tx: &Tx<'_>| -> Result<i64, Fault> {
             let level = |row: &rusqlite::Row<'_>| row.get(0);
@@ -254,7 +267,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("outlast.db");
         let mailbox = start(&path);
-        // While another process writes, verbs gather behind the first.
+        // While another process writes, verbs collect behind the first.
         let other = Connection::open(&path).unwrap();
         other.execute_batch("begin immediate").unwrap();
         let first = put(&mailbox, Promise::Durable).await;

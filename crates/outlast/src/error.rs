@@ -1,4 +1,4 @@
-//! What can go wrong before an engine runs, and while somebody waits.
+//! Errors of starting an engine, and of waiting for an instance.
 
 use outlast_core::{Error, Instance, InstanceId, Invalid, MachineVersion, Status};
 
@@ -6,25 +6,25 @@ use outlast_core::{Error, Instance, InstanceId, Invalid, MachineVersion, Status}
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// A machine cannot be registered as it is.
+    /// A machine cannot be registered.
     #[error("machine {machine}: {invalid}")]
     Machine {
         /// Its name and version.
         machine: String,
-        /// What is wrong with it, and how to mend it.
+        /// What is wrong with it, and how to correct it.
         invalid: Invalid,
     },
-    /// Two machines have one name and version.
+    /// Two machines have the same name and version.
     #[error(
         "machine {0} is registered twice; give one of them another NAME, or the next VERSION if it replaces the other"
     )]
     MachineTwice(MachineVersion),
-    /// A worker without machines has nothing it could run.
+    /// A worker has no machines, so it could run nothing.
     #[error(
         "no machine is registered; call .machine(..), or .roles(Roles::WEB) for a node that only inserts and signals"
     )]
     NoMachines,
-    /// A worker without queues has nowhere to take work from.
+    /// A worker has no queues, so it could claim nothing.
     #[error(
         "no queue is given; call .queue(\"default\", 10), or .roles(Roles::WEB) for a node that only inserts and signals"
     )]
@@ -32,59 +32,60 @@ pub enum SetupError {
     /// A setting is out of bounds.
     #[error("{0}")]
     Setting(Invalid),
-    /// Panics end the process here, so that one bad step would take everything down.
+    /// Panics abort this program, so one bad step would end the whole process.
     #[error(
         "this program is built with panic = \"abort\": a step that panics would end the process and every step beside it; remove it from the profile in Cargo.toml"
     )]
     PanicsAbort,
-    /// The system gave no thread to the watchdog.
+    /// The system could not start the watchdog thread.
     #[error("no thread can be started: {0}")]
     Thread(#[source] std::io::Error),
-    /// The store did not let the worker in.
+    /// The store did not register the worker.
     #[error(transparent)]
     Store(#[from] Error),
 }
 
-/// Why a wait has no result to give.
+/// Why a wait has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The time was up; it goes on.
+    /// The wait timed out; the instance continues.
     #[error("instance {} is still {} at step {} when the time was up", .0.id, .0.status, .0.step)]
     TimedOut(Box<Instance>),
-    /// It failed or was cancelled.
+    /// The instance failed or was cancelled.
     #[error("instance {id} is {status}: {}", .reason.as_deref().unwrap_or("no reason given"))]
     Ended {
-        /// Which one.
+        /// The instance.
         id: InstanceId,
-        /// How it ended.
+        /// Its status.
         status: Status,
-        /// Why.
+        /// Its error.
         reason: Option<String>,
     },
-    /// There is no such instance: it never was, or it was removed after it ended. By key: no stored instance holds
-    /// or held the key.
+    /// There is no such instance: it never existed, or it was removed after its end. By key: no
+    /// stored instance holds or held the key.
     #[error("there is no such instance: it was never inserted, or was removed after it ended")]
     NotFound,
-    /// The id is of an instance of another machine, whose result this machine's `Output` must not read.
+    /// The id belongs to an instance of another machine, whose result this machine's `Output` must
+    /// not read.
     #[error("instance {id} is of machine {found}, not of {expected}")]
     OtherMachine {
-        /// Which one.
+        /// The instance.
         id: InstanceId,
-        /// The machine that was asked for.
+        /// The requested machine.
         expected: &'static str,
         /// The machine of the instance.
         found: String,
     },
-    /// Its result is not what the machine's `Output` reads.
+    /// Its result does not decode as the machine's `Output`.
     #[error("the result of instance {id} {invalid}")]
     Result {
-        /// Which one.
+        /// The instance.
         id: InstanceId,
         /// What does not fit.
         invalid: Invalid,
     },
-    /// The store could not be asked.
+    /// The store did not answer.
     #[error(transparent)]
     Store(#[from] Error),
 }

@@ -1,9 +1,9 @@
-//! Who wants to know what, in one process: hints go from whoever wrote to whoever waits.
+//! The hub of a process: passes hints from writers to the loops and clients that wait.
 //!
-//! One hub serves every client and engine of a process that use the same database. What it is told it
-//! tells the alarms here at once, and other nodes through the store, out of band: while one message is
-//! under way the next ones gather into one. Nothing rests on a hint: everybody also looks by themselves
-//! now and then.
+//! One hub serves all clients and engines of a process that use the same database. It rings local
+//! alarms at once, and sends hints to other nodes through the store, outside any transaction.
+//! While one message is being sent, the next hints are merged into one. Nothing may depend on a
+//! hint: every loop also polls.
 
 use crate::client::Backend;
 use crate::engine::{FastPath, Node, Reservation};
@@ -17,15 +17,15 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Ended instances one message names; who waits for others finds out by looking.
+/// Ended instances in one message; clients that wait for others find out by polling.
 const ENDED_MAX: usize = 500;
-/// Running instances of which something was wished, likewise.
+/// Cancelled running instances in one message; workers find the others by polling.
 const TOLD_MAX: usize = 500;
 
-/// The hubs of this process by the place of their store.
+/// The hubs of this process, by the identity of their database.
 static HUBS: Mutex<Option<HashMap<String, Weak<Hub>>>> = Mutex::new(None);
 
-/// Tells alarms and watchers what may be worth a look.
+/// Notifies alarms and watchers of rows that may be worth a look.
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     ears: Mutex<Ears>,
@@ -41,12 +41,12 @@ struct Ears {
     /// Nodes that run steps.
     runners: Vec<Weak<Node>>,
     watchers: HashMap<InstanceId, Vec<Weak<Watcher>>>,
-    /// Instances of which somebody here will tell how they go on.
+    /// Instances that run in this process: it will report how they continue.
     in_hand: HashMap<InstanceId, Known>,
     intakes: Vec<Weak<FastPath>>,
 }
 
-/// What is known of an instance that runs here, without a look into the store.
+/// What is known of an instance that runs here, without a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) machine: String,
@@ -60,7 +60,7 @@ struct Outbox {
 }
 
 impl Hub {
-    /// The hub of this place.
+    /// Returns the hub of this database, and creates it when it is missing.
     pub(crate) fn of(place: &str) -> Arc<Hub> {
         let mut hubs = lock(&HUBS);
         let hubs = hubs.get_or_insert_default();
@@ -73,7 +73,7 @@ impl Hub {
         hub
     }
 
-    /// An alarm that rings for this queue.
+    /// Returns an alarm that rings for this queue.
     pub(crate) fn queue_alarm(&self, queue: &str) -> Arc<Alarm> {
         let alarm = Arc::new(Alarm::default());
         let mut ears = lock(&self.ears);
@@ -83,7 +83,7 @@ impl Hub {
         alarm
     }
 
-    /// An alarm that rings for deadlines of waits.
+    /// Returns an alarm that rings for deadlines of waits.
     pub(crate) fn timer_alarm(&self) -> Arc<Alarm> {
         let alarm = Arc::new(Alarm::default());
         let mut ears = lock(&self.ears);
@@ -92,7 +92,7 @@ impl Hub {
         alarm
     }
 
-    /// An alarm that rings when children are to be told of their parents.
+    /// Returns an alarm that rings when there is a cascade to run.
     pub(crate) fn cascade_alarm(&self) -> Arc<Alarm> {
         let alarm = Arc::new(Alarm::default());
         let mut ears = lock(&self.ears);
@@ -101,14 +101,14 @@ impl Hub {
         alarm
     }
 
-    /// Tells this node when something is wished of what it may run, while it lives.
+    /// Registers a node: while it lives, it is notified of cancels of the instances it may run.
     pub(crate) fn tell_wishes(&self, node: &Arc<Node>) {
         let mut ears = lock(&self.ears);
         ears.runners.retain(|node| node.strong_count() > 0);
         ears.runners.push(Arc::downgrade(node));
     }
 
-    /// Lets what is inserted or woken here run at once, while the intake lives.
+    /// Registers a fast path: while it lives, inserted and woken instances may run in it at once.
     pub(crate) fn offer_intake(&self, fast_path: &Arc<FastPath>) {
         let mut ears = lock(&self.ears);
         ears.intakes
@@ -116,12 +116,12 @@ impl Hub {
         ears.intakes.push(Arc::downgrade(fast_path));
     }
 
-    /// Reservation to run this row at once in an engine of this process.
+    /// Reserves a slot for this row in an engine of this process.
     pub(crate) fn reserve_for(&self, row: &NewInstance) -> Option<Reservation> {
         self.reservation(|fast_path| fast_path.reserve_for(row))
     }
 
-    /// Reservation to run what a signal wakes at once in an engine of this process.
+    /// Reserves a slot for an instance that a signal wakes, in an engine of this process.
     pub(crate) fn reserve_for_woken(&self) -> Option<Reservation> {
         self.reservation(FastPath::reserve_for_woken)
     }
@@ -130,13 +130,13 @@ impl Hub {
         &self,
         reservation: impl Fn(&Arc<FastPath>) -> Option<Reservation>,
     ) -> Option<Reservation> {
-        // Upgraded outside the lock: the last owner of an engine may be dropped here.
+        // Upgrades outside the lock: this may drop the last owner of an engine.
         let intakes = lock(&self.ears).intakes.clone();
         let mut living = intakes.iter().filter_map(Weak::upgrade);
         living.find_map(|fast_path| reservation(&fast_path))
     }
 
-    /// Told when `id` ends or parks.
+    /// Watches `id`: the watch is notified when it ends or parks.
     pub(crate) fn watch(self: &Arc<Hub>, id: InstanceId) -> Watch {
         let watcher = Arc::<Watcher>::default();
         let mut ears = lock(&self.ears);
@@ -152,8 +152,9 @@ impl Hub {
         }
     }
 
-    /// Who watches this instance need not look before they are told: until the answer is dropped, somebody here
-    /// runs it.
+    /// Marks an instance as running in this process, until the answer is dropped.
+    ///
+    /// Its watchers need not query the store: this process notifies them.
     pub(crate) fn in_hand(self: &Arc<Hub>, claim: ClaimRef, machine: &str) -> InHand {
         let known = Known {
             machine: machine.to_owned(),
@@ -166,7 +167,7 @@ impl Hub {
         }
     }
 
-    /// Tells everybody here, and other nodes through `store`.
+    /// Notifies this process, and other nodes through `store`.
     pub(crate) fn publish(self: &Arc<Hub>, store: &Arc<dyn Backend>, hints: Hints) {
         if hints.is_empty() {
             return;
@@ -176,7 +177,7 @@ impl Hub {
         outbox.waiting.merge(hints);
         outbox.waiting.ended.truncate(ENDED_MAX);
         outbox.waiting.told.truncate(TOLD_MAX);
-        // Outside a runtime nothing can be sent: it goes with the next.
+        // Without a runtime nothing can be sent now: it goes with the next hints.
         if !outbox.sending
             && let Ok(runtime) = Handle::try_current()
         {
@@ -185,7 +186,7 @@ impl Hub {
         }
     }
 
-    /// Tells everybody here.
+    /// Notifies this process.
     pub(crate) fn hear(&self, hints: &Hints) {
         let ears = lock(&self.ears);
         for (queue, due_in) in &hints.queues {
@@ -204,7 +205,7 @@ impl Hub {
             return;
         }
         let runners = ears.runners.clone();
-        // Outside the lock: the last owner of an engine may be dropped here.
+        // Drops outside the lock: this may drop the last owner of an engine.
         drop(ears);
         let told: HashSet<InstanceId> = hints.told.iter().copied().collect();
         for node in runners.iter().filter_map(Weak::upgrade) {
@@ -212,15 +213,15 @@ impl Hub {
         }
     }
 
-    /// Tells who watches this instance here that it has moved.
+    /// Notifies the watchers of this instance that it has changed.
     pub(crate) fn moved(&self, id: InstanceId) {
         tell(&lock(&self.ears), id);
     }
 
-    /// Tells who watches this instance here how it ended: they need not look.
+    /// Passes the end of this instance to its watchers: they need not query the store.
     pub(crate) fn ended(&self, id: InstanceId, revision: Revision, outcome: &Outcome) {
         let mut ears = lock(&self.ears);
-        // Under the same lock: who begins to watch after this has to look.
+        // Under the same lock: a watcher that starts after this must query the store.
         ears.in_hand.remove(&id);
         let Some(watchers) = ears.watchers.get(&id) else {
             return;
@@ -234,7 +235,7 @@ impl Hub {
         }
     }
 
-    /// Everybody looks for themselves: hints may have been missed.
+    /// Wakes every waiter, because hints may have been lost.
     pub(crate) fn look_again(&self) {
         let ears = lock(&self.ears);
         for alarms in ears.queues.values() {
@@ -249,7 +250,7 @@ impl Hub {
         }
     }
 
-    /// Waits until nothing is on its way to other nodes.
+    /// Waits until all hints to other nodes are sent.
     pub(crate) async fn flushed(&self) {
         loop {
             let sent = self.sent.notified();
@@ -264,14 +265,14 @@ impl Hub {
         let mut sending = Sending::new(self);
         while let Some(hints) = sending.next() {
             if let Err(error) = store.notify(hints).await {
-                // Other nodes find out by looking.
+                // Other nodes find out by polling.
                 tracing::debug!(%error, "a hint to other nodes was lost");
             }
         }
     }
 }
 
-/// The one task that sends. It may be dropped with its runtime, while others go on using the hub.
+/// The one task that sends. It may be dropped with its runtime while others still use the hub.
 struct Sending {
     hub: Arc<Hub>,
     ended: bool,
@@ -282,7 +283,7 @@ impl Sending {
         Sending { hub, ended: false }
     }
 
-    /// What has gathered; with nothing, the sending has ended.
+    /// Returns the collected hints. With none left, the sender is finished.
     fn next(&mut self) -> Option<Hints> {
         let mut outbox = lock(&self.hub.outbox);
         if outbox.waiting.is_empty() {
@@ -316,10 +317,10 @@ fn tell(ears: &Ears, id: InstanceId) {
     }
 }
 
-/// How an instance ended.
+/// The end of an instance.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
-    /// The revision it came to: an operator may have revived it since.
+    /// The revision of the end: an operator may have restarted the instance since.
     pub(crate) revision: Revision,
     pub(crate) status: Status,
     pub(crate) result: Option<Json>,
@@ -327,7 +328,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// The end that an outcome is, as the store would tell it.
+    /// Returns the end that an outcome is, as the store would report it.
     fn of(revision: Revision, outcome: &Outcome) -> Option<End> {
         let (result, reason) = match outcome {
             Outcome::Done { result } => (Some(result.clone()), None),
@@ -350,7 +351,7 @@ impl End {
     }
 }
 
-/// An instance that somebody here runs.
+/// An instance that runs in this process.
 #[derive(Debug)]
 pub(crate) struct InHand {
     hub: Arc<Hub>,
@@ -358,7 +359,7 @@ pub(crate) struct InHand {
 }
 
 impl Drop for InHand {
-    /// What became of it, unless its end was told, is for everybody to look at.
+    /// Wakes the watchers: unless the end was reported, they must query the store.
     fn drop(&mut self) {
         let mut ears = lock(&self.hub.ears);
         if ears.in_hand.remove(&self.id).is_some() {
@@ -373,7 +374,7 @@ struct Watcher {
     end: Mutex<Option<End>>,
 }
 
-/// A standing wish to be told about one instance.
+/// A subscription to the changes of one instance.
 #[derive(Debug)]
 pub(crate) struct Watch {
     hub: Arc<Hub>,
@@ -383,20 +384,21 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// The machine and the revision of the instance, known without looking when somebody here runs it. Answered
-    /// once: by the next time it may have moved.
+    /// Returns machine and revision of an instance that runs here, known without a query.
+    ///
+    /// Returns them once: by the next call the instance may have changed.
     pub(crate) fn take_known(&mut self) -> Option<Known> {
         self.in_hand.take()
     }
 
-    /// How it ended after it was seen at `revision`, when that was told here.
+    /// Returns its end after `revision`, if this process reported it.
     pub(crate) fn end_after(&self, revision: Revision) -> Option<End> {
         lock(&self.watcher.end)
             .clone()
             .filter(|end| end.revision > revision)
     }
 
-    /// Waits until it has moved since the last time, as far as anybody told.
+    /// Waits until it has changed since the last call, as far as hints say.
     pub(crate) async fn moved(&self) {
         self.watcher.moved.notified().await;
     }
@@ -414,7 +416,7 @@ impl Drop for Watch {
     }
 }
 
-/// Wakes one loop: now, or at the earliest moment anybody named.
+/// Wakes one loop: now, or at the earliest requested moment.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm {
     due: Mutex<Option<Instant>>,
@@ -434,7 +436,7 @@ impl Alarm {
         }
     }
 
-    /// Waits until it rings, or until `latest`. What rang is forgotten.
+    /// Waits until it rings, or until `latest`, and resets the alarm.
     pub(crate) async fn rung(&self, latest: Instant) {
         loop {
             let due = {
@@ -454,7 +456,7 @@ impl Alarm {
     }
 }
 
-/// What these locks guard is whole between any two statements, so a panic elsewhere leaves it usable.
+/// Locks, ignoring poison: the guarded data is consistent between any two statements.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,29 +1,32 @@
-//! Whether this engine's lease surely covers a claim: asked before user code starts.
+//! Whether this engine's lease certainly covers a claim. The executor checks it before user code
+//! starts.
 //!
-//! A process that was stopped, or whose machine was suspended, goes on as if nothing had happened. Its claims may have
-//! been taken meanwhile. The fence drops late outcomes, but not the effects of steps; so none may start.
+//! A process that was stopped, or whose host was suspended, continues without noticing. Other
+//! workers may have taken its claims meanwhile. The fence drops late outcomes, but not the effects
+//! of steps. So no step may start without a lease.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The share of a lease that is not relied on: clocks differ a little, and code starts a little after the look.
+/// The fraction of a lease that is not relied on. Clocks differ a little, and code starts a little
+/// after the check.
 const MARGIN_SHARE: u32 = 20;
 
-/// The time for which this engine surely had its lease without a gap.
+/// The period for which this engine certainly held its lease without a gap.
 #[derive(Debug, Default)]
 pub(crate) struct Coverage {
-    /// Changes with every gap, and with every new worker: claims from before are not covered any more.
+    /// Changes with every gap and every new worker: earlier claims are no longer covered.
     epoch: AtomicU64,
-    /// When the lease may end, in nanoseconds of [`now`].
+    /// The end of the lease, in nanoseconds of [`now`].
     until_ns: AtomicU64,
 }
 
-/// The gapless time in which a claim was asked for, or last written.
+/// The period without a gap in which a claim was requested, or last written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Epoch(u64);
 
-/// Whether one claim is covered.
+/// The coverage of one claim.
 #[derive(Clone, Debug)]
 pub(crate) struct Covered {
     coverage: Arc<Coverage>,
@@ -35,19 +38,23 @@ impl Covered {
         Covered { coverage, epoch }
     }
 
-    /// Whether the claim is surely still this engine's.
+    /// Whether the lease certainly covers the claim now.
     pub(crate) fn is_sure(&self) -> bool {
         self.coverage.covers(self.epoch)
     }
 }
 
 impl Coverage {
-    /// The present epoch. A claim belongs to the epoch before it was asked for.
+    /// Returns the current epoch.
+    ///
+    /// Read it before requesting a claim: the claim belongs to that epoch.
     pub(crate) fn epoch(&self) -> Epoch {
         Epoch(self.epoch.load(Ordering::SeqCst))
     }
 
-    /// The lease was renewed by a call that was sent at `sent`: the answer may have taken long.
+    /// Extends the coverage after a heartbeat that was sent at `sent`.
+    ///
+    /// The lease counts from then, because the answer may have taken long.
     pub(crate) fn renewed(&self, sent: Duration, lease: Duration) {
         if nanos(sent) >= self.until_ns.load(Ordering::SeqCst) {
             self.epoch.fetch_add(1, Ordering::SeqCst);
@@ -56,13 +63,13 @@ impl Coverage {
         self.until_ns.store(nanos(until), Ordering::SeqCst);
     }
 
-    /// Covers nothing from before: this engine is another worker, or none.
+    /// Ends the coverage of all earlier claims: this engine is another worker now, or none.
     pub(crate) fn end(&self) {
         self.until_ns.store(0, Ordering::SeqCst);
         self.epoch.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether a claim of this epoch is surely still this engine's.
+    /// Whether the lease certainly covers a claim of this epoch now.
     pub(crate) fn covers(&self, epoch: Epoch) -> bool {
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("starts-without-a-lease") {
@@ -72,7 +79,9 @@ impl Coverage {
     }
 }
 
-/// The time since the machine was started. It counts while the process is stopped, and while the machine sleeps.
+/// Returns the time since the host was started.
+///
+/// It advances while the process is stopped, and while the host sleeps.
 #[cfg(target_os = "linux")]
 pub(crate) fn now() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
@@ -81,7 +90,7 @@ pub(crate) fn now() -> Duration {
     Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// The time since the first call. It counts while the process is stopped.
+/// Returns the time since the first call. It advances while the process is stopped.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn now() -> Duration {
     static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();

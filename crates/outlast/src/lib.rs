@@ -1,7 +1,8 @@
-//! State machines that outlast the process.
+//! Durable state machines and workflows on PostgreSQL and SQLite.
 //!
-//! You declare a machine as a Rust enum; the engine commits its state to PostgreSQL or SQLite before the next
-//! step runs, so an instance survives a crash, a deploy or a lost node and goes on where it was.
+//! You declare a machine as a Rust enum. The engine commits its state to PostgreSQL or SQLite
+//! before the next step runs. So an instance survives a crash, a deploy or a lost node, and
+//! continues at its last step.
 //!
 //! ```
 //! use outlast::prelude::*;
@@ -60,21 +61,24 @@
 //!
 //! # The guarantee
 //!
-//! When a step completes, its new state is committed before anything else of that instance runs. A crash
-//! before the commit runs the whole step again. Nothing is promised to happen exactly once: effects are yours
-//! to make idempotent, and [`Context::idempotency_key`] gives them a key for that.
+//! When a step completes, its new state is committed before any other code of that instance runs.
+//! After a crash before the commit the whole step runs again. Nothing runs exactly once: your
+//! effects must be idempotent, and [`Context::idempotency_key`] gives them a key for that.
 //!
 //! # Where to read on
 //!
-//! [`machine`] is what you write, [`engine`] runs it, [`client`] starts, signals and waits, [`testing`] runs
-//! machines in a test without waiting for time, [`metrics`] and [`trace`] are what can be seen of it, [`codec`]
-//! keeps payloads from the database.
+//! - [`machine`]: the traits that you implement.
+//! - [`engine`]: runs machines.
+//! - [`client`]: starts, signals and waits for instances.
+//! - [`testing`]: runs machines in a test, with a clock that the test sets.
+//! - [`metrics`] and [`trace`]: what the engine reports.
+//! - [`codec`]: encrypts payloads before they reach the database.
 //!
 //! # Features
 //!
-//! `sqlite` (default) and `postgres` bring the stores. `rusqlite`, `sqlx-0_8`, `sqlx-0_9` and `tokio-postgres`
-//! let you insert and signal inside transactions of your own ([`transaction`]). `encryption` brings the built-in
-//! [`codec`].
+//! `sqlite` (default) and `postgres` enable the stores. `rusqlite`, `sqlx-0_8`, `sqlx-0_9` and
+//! `tokio-postgres` let you insert and signal inside your transactions ([`transaction`]).
+//! `encryption` enables the built-in [`codec`].
 
 pub mod client;
 pub mod codec;
@@ -116,7 +120,7 @@ pub use workflow::{Flow, FlowError, FlowErrorKind, FlowResult, Run, Workflow};
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-/// Everything a program with machines needs.
+/// The imports of a program with machines.
 ///
 /// ```
 /// use outlast::prelude::*;

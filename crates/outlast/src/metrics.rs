@@ -1,4 +1,4 @@
-//! Every metric there is, by name. docs/metrics.md has the same table for people.
+//! Every metric, by name. docs/metrics.md has the same table for people.
 //!
 //! ```
 //! use metrics_util::debugging::DebuggingRecorder; // or an exporter
@@ -38,39 +38,43 @@
 //! # }
 //! ```
 //!
-//! They go through the `metrics` facade: without a recorder they cost next to nothing, and which exporter
-//! takes them is the program's choice. Labels are names of machines, steps and queues, never ids or payloads.
+//! They go through the `metrics` facade. Without a recorder they cost almost nothing; the program
+//! chooses the exporter. Labels are names of machines, steps and queues. They must never be ids or
+//! payloads.
 
 use metrics::SharedString;
 use outlast_core::{Count, Delivery, Inserted, Outcome, QueueSummary, Status};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Steps that were run, by `machine`, `step` and `outcome`.
+/// Steps that ran, by `machine`, `step` and `outcome`.
 pub const STEPS: &str = "outlast_steps_total";
 /// How long steps ran, by `machine` and `step`.
 pub const STEP_SECONDS: &str = "outlast_step_seconds";
-/// Failed attempts, by `machine`, `step`, `kind` (error, panic, timeout, outcome, fatal, unreadable, replay, blocked, crash)
-/// and `next` (retry, failed, cancelled, handled, blocked, told, lost).
+/// Failed attempts, by `machine`, `step`, `kind` (error, panic, timeout, outcome, fatal,
+/// unreadable, replay, blocked, crash) and `next` (retry, failed, cancelled, handled, blocked,
+/// told, lost).
 pub const FAILURES: &str = "outlast_failures_total";
-/// Replays of workflows whose code did not fit their history, by `machine`: each is tried again, so that it goes on as
-/// long as no build fits.
+/// Replays whose code did not fit the history, by `machine`. Each is tried again, so it grows
+/// until a build fits.
 pub const REPLAYS_BLOCKED: &str = "outlast_replays_blocked_total";
-/// Instances that were blocked since they committed again and again without progress, by `machine`: each is tried again.
+/// Instances that were blocked because they committed again and again without progress, by
+/// `machine`. Each is tried again.
 pub const CIRCLES: &str = "outlast_circles_total";
-/// How long steps waited from being eligible to being started, by `queue`.
+/// How long steps waited between being eligible and starting, by `queue`.
 pub const START_DELAY_SECONDS: &str = "outlast_start_delay_seconds";
-/// Claims taken, by `queue`.
+/// Claims, by `queue`.
 pub const CLAIMED: &str = "outlast_claimed_total";
-/// How many claims one ask brought, by `queue`.
+/// How many claims one request returned, by `queue`.
 pub const CLAIM_BATCH: &str = "outlast_claim_batch_size";
-/// How long asking for claims took, by `queue`.
+/// How long a claim request took, by `queue`.
 pub const CLAIM_SECONDS: &str = "outlast_claim_seconds";
-/// Claims given back unrun, by `reason` (stopping, waited, suspect, unknown_step, unreadable, grace_over).
+/// Claims released without running, by `reason` (stopping, waited, suspect, unknown_step,
+/// unreadable, grace_over).
 pub const RELEASED: &str = "outlast_released_total";
-/// Outcomes that were dropped because the claim was no longer this worker's, by `machine`.
+/// Outcomes that were dropped because the worker had lost the claim, by `machine`.
 pub const LOST: &str = "outlast_lost_claims_total";
-/// How many outcomes went in one commit.
+/// How many outcomes one commit wrote.
 pub const COMMIT_BATCH: &str = "outlast_commit_batch_size";
 /// How long a commit took.
 pub const COMMIT_SECONDS: &str = "outlast_commit_seconds";
@@ -84,30 +88,31 @@ pub const SIGNALS: &str = "outlast_signals_total";
 pub const REAPED: &str = "outlast_reaped_total";
 /// Waits woken by their deadline.
 pub const TIMEOUTS: &str = "outlast_timeouts_total";
-/// Children told of the end or the join of their parent, by `answer` (requested, ended).
+/// Children that a cascade reached after the end or the join of their parent, by `answer`
+/// (requested, ended).
 pub const CASCADED: &str = "outlast_cascaded_total";
-/// Ended instances removed after their retention.
+/// Finished instances removed after their retention.
 pub const COLLECTED: &str = "outlast_collected_total";
-/// Joins and holds that had to be mended: should stay at zero.
+/// Joins and holds that the reconciler repaired: should stay at zero.
 pub const MENDED: &str = "outlast_mended_total";
-/// Hints heard from other nodes.
+/// Hints received from other nodes.
 pub const HINTS_HEARD: &str = "outlast_hints_heard_total";
 /// Failed calls of the store, by `loop`.
 pub const STORE_ERRORS: &str = "outlast_store_errors_total";
-/// How long ago this worker's lease was renewed.
+/// The time since this worker's lease was renewed.
 pub const LEASE_AGE_SECONDS: &str = "outlast_lease_age_seconds";
 /// Runnable instances that are due, by `queue`, counted up to a bound.
 pub const QUEUE_DEPTH: &str = "outlast_queue_depth";
-/// Runnable instances whose time has not come, by `queue`, counted up to a bound.
+/// Runnable instances that are not due yet, by `queue`, counted up to a bound.
 pub const QUEUE_DELAYED: &str = "outlast_queue_delayed";
 /// Instances that are executing, by `queue`, counted up to a bound.
 pub const QUEUE_EXECUTING: &str = "outlast_queue_executing";
-/// How long the longest-waiting due instance has waited, by `queue`.
+/// How long the oldest due instance has waited, by `queue`.
 pub const OLDEST_RUNNABLE_SECONDS: &str = "outlast_oldest_runnable_seconds";
 /// Parked instances, by `status`, counted up to a bound.
 pub const PARKED: &str = "outlast_parked";
 
-/// Every metric with its kind and what it says, in the order of docs/metrics.md.
+/// Every metric with its kind and its description, in the order of docs/metrics.md.
 pub const ALL: [(&str, Kind, &str); 29] = [
     (
         STEPS,
@@ -216,27 +221,29 @@ pub const ALL: [(&str, Kind, &str); 29] = [
     (PARKED, Kind::Gauge, "parked instances, by status"),
 ];
 
-/// Bounds for the buckets of every histogram whose name ends in `_seconds`: from a millisecond to ten minutes. An exporter
-/// that is given no buckets may export summaries, which cannot be added up over nodes.
+/// Bucket bounds of every histogram whose name ends in `_seconds`: from a millisecond to ten
+/// minutes.
+///
+/// An exporter without buckets may export summaries, which cannot be summed over nodes.
 pub const SECONDS_BUCKETS: [f64; 15] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 120.0, 600.0,
 ];
 
-/// Bounds for the buckets of every histogram whose name ends in `_batch_size`.
+/// Bucket bounds of every histogram whose name ends in `_batch_size`.
 pub const BATCH_BUCKETS: [f64; 10] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0];
 
-/// What a metric is.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows.
+    /// A value that only grows.
     Counter,
-    /// Goes up and down.
+    /// A value that goes up and down.
     Gauge,
     /// A distribution.
     Histogram,
 }
 
-/// Describes every metric to the recorder that is installed. Engines do so when they start.
+/// Describes every metric to the installed recorder. Engines call it when they start.
 pub fn describe() {
     for (name, kind, text) in ALL {
         match kind {
@@ -245,7 +252,8 @@ pub fn describe() {
             Kind::Histogram => metrics::describe_histogram!(name, text),
         }
     }
-    // What should stay at zero, or is rare, is there from the start: an alert cannot watch what is absent.
+    // Metrics that stay at zero or are rare exist from the start: an alert cannot watch an absent
+    // metric.
     for name in [TIMEOUTS, COLLECTED, MENDED, HINTS_HEARD] {
         metrics::counter!(name).increment(0);
     }
@@ -283,7 +291,7 @@ pub(crate) fn started(queue: &Arc<str>, waited: Duration) {
     metrics::histogram!(START_DELAY_SECONDS, "queue" => queue.clone()).record(waited);
 }
 
-/// Up and down and never set: engines of one process add up.
+/// Increments and never sets, so that the engines of one process add up.
 pub(crate) fn slot_taken(queue: &Arc<str>) {
     metrics::gauge!(SLOTS_BUSY, "queue" => queue.clone()).increment(1.0);
 }
@@ -335,7 +343,7 @@ pub(crate) fn store_error(of: &'static str) {
     metrics::counter!(STORE_ERRORS, "loop" => of).increment(1);
 }
 
-/// The word for an outcome, as spans and metrics have it.
+/// Returns the word for an outcome, for spans and metrics.
 pub(crate) fn outcome_word(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Next { .. } => "next",

@@ -1,16 +1,16 @@
-//! One trace across waits, workers and children.
+//! Traces across waits, workers and children.
 //!
-//! An instance remembers the trace it was started in, as a W3C `traceparent`; every step's span has it, and
-//! children have their parent's. Which trace a caller is in, and how a span is put under it, is known to
-//! whatever collects the traces: a [`Propagator`] connects the two. Without one, each instance that is
-//! started outside a step starts a trace of its own.
+//! An instance stores the trace it was started in, as a W3C `traceparent`. Every span of its steps
+//! has it, and children inherit it. Only the tracing backend knows the caller's trace and how to
+//! attach a span to it. A [`Propagator`] connects it. Without a propagator, an instance that is
+//! started outside a step starts a new trace.
 //!
 //! ```
 //! use outlast::prelude::*;
 //! use outlast::trace::Propagator;
 //!
-//! /// With OpenTelemetry, `current` would inject the current context and `attach` would set the span's
-//! /// parent to the extracted one.
+//! /// With OpenTelemetry, `current` would inject the current context, and `attach` would set the
+//! /// span's parent to the extracted one.
 //! struct Fixed;
 //!
 //! impl Propagator for Fixed {
@@ -29,16 +29,16 @@
 use std::fmt;
 use tracing::Span;
 
-/// Connects the traces that are stored with instances to whatever collects them.
+/// Connects the traces that are stored with instances to a tracing backend.
 pub trait Propagator: Send + Sync + 'static {
-    /// The `traceparent` of whatever the caller is doing now, if it is in a trace.
+    /// Returns the `traceparent` of the caller, if it is in a trace.
     fn current(&self) -> Option<String>;
 
-    /// Puts the span of a step under the trace of its instance.
+    /// Attaches the span of a step to the trace of its instance.
     fn attach(&self, span: &Span, traceparent: &str);
 }
 
-/// Knows of no collector.
+/// A propagator without a backend.
 pub(crate) struct NoPropagator;
 
 impl Propagator for NoPropagator {
@@ -55,7 +55,7 @@ impl fmt::Debug for dyn Propagator {
     }
 }
 
-/// A `traceparent` of a trace that starts here. The specification forbids ids of zero.
+/// Creates a `traceparent` that starts a trace. The specification forbids ids of zero.
 pub(crate) fn new_traceparent() -> String {
     let trace = fastrand::u128(1..);
     let span = fastrand::u64(1..);

@@ -1,8 +1,8 @@
-//! Starting and signalling instances inside your own transaction: together with your rows, or not at all.
+//! Inserts and signals inside your transaction: they commit with your rows, or not at all.
 //!
-//! Each driver is a feature and a module of its name: `rusqlite` for SQLite; `sqlx-0_8`, `sqlx-0_9` and
-//! `tokio-postgres` for PostgreSQL. All have the verbs `insert` and `signal`, and answer what the client's
-//! verbs answer.
+//! Each driver is a feature and a module of the same name: `rusqlite` for SQLite; `sqlx-0_8`,
+//! `sqlx-0_9` and `tokio-postgres` for PostgreSQL. All have the verbs `insert` and `signal`, with
+//! the same answers as the client's verbs.
 //!
 #![cfg_attr(
     feature = "rusqlite",
@@ -48,7 +48,7 @@ let inserted = insert(&tx, engine.prepare(order)?)?; // with the caller's trace,
 signal(&tx, engine.prepare_signal(Checkout::key("order:42"), paid)?)?;
 tx.commit()?;
 
-// Workers look by themselves now and then; told, they look at once.
+// Workers poll now and then; a wake-up makes them look at once.
 engine.wake("default");
 let id = Id::<Checkout>::of(inserted.new_id().expect("nobody held the key"));
 assert_eq!(engine.wait(id, Duration::from_secs(10)).await?, 42);
@@ -58,12 +58,12 @@ assert_eq!(engine.wait(id, Duration::from_secs(10)).await?, 42);
 ```"#
 )]
 //!
-//! A transaction knows nothing of a client's [`codec`](crate::codec): with one, hand over only what the client has
-//! prepared ([`prepare`](crate::Client::prepare), [`prepare_signal`](crate::Client::prepare_signal)). Whatever else
-//! is handed over is stored as it is.
+//! A transaction does not know a client's [`codec`](crate::codec). With a codec, pass only rows
+//! and signals that the client has prepared ([`prepare`](crate::Client::prepare),
+//! [`prepare_signal`](crate::Client::prepare_signal)). Everything else is stored plain.
 //!
-//! The modules say what to know about locks, errors and isolation. From other languages, the SQL functions
-//! `outlast.insert` and `outlast.signal` do the same on PostgreSQL.
+//! The modules describe locks, errors and isolation. In other languages, use the SQL functions
+//! `outlast.insert` and `outlast.signal` of PostgreSQL.
 
 #[cfg(feature = "postgres")]
 pub use outlast_postgres::transaction::Schema;

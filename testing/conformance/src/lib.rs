@@ -1,14 +1,15 @@
-//! What every store of Outlast must do, as tests.
+//! The conformance tests that every store of Outlast must pass.
 //!
-//! Three things are here:
+//! The crate has three parts:
 //!
 //! - [`Model`], the contract of [`outlast_core::Store`] in its plainest form;
 //! - the [`suite`]: one function per rule, its name a sentence, run by [`conformance_suite!`];
-//! - [`sequences`]: random verbs sent to the model and to a store, answers and whole state compared.
+//! - [`sequences`]: random verbs sent to the model and to a store, with answers and whole states
+//!   compared.
 //!
-//! A store's crate tries all of it in an integration test. It says how to open an empty store that takes
-//! its time from a [`ManualClock`](outlast_core::ManualClock); the rest is one line each. The model
-//! stands in for the store here:
+//! A store's crate runs all of it in an integration test. The test opens an empty store that takes
+//! its time from a [`ManualClock`](outlast_core::ManualClock); the rest is one line each. This
+//! example uses the model as the store:
 //!
 //! ```
 //! use outlast_conformance::{Model, Subject, sequences};
@@ -30,8 +31,8 @@
 //! }
 //! ```
 //!
-//! A subject may carry a [guard](Subject::guarded_by) such as a temporary folder, and a
-//! [cleanup](Subject::cleaned_by) that is awaited when a rule has held or failed.
+//! A subject may carry a [guard](Subject::guarded_by) such as a temporary folder. It may also have
+//! a [cleanup](Subject::cleaned_by), which is awaited after a rule has held or failed.
 
 mod model;
 mod rules;

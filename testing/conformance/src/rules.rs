@@ -11,7 +11,7 @@ macro_rules! conformance_suite {
     };
 }
 
-/// What [`conformance_suite!`] expands a list of rules to.
+/// The tests that [`conformance_suite!`] makes from a list of rules.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! tests_of_rules {
@@ -36,8 +36,10 @@ macro_rules! tests_of_rules {
     };
 }
 
-/// Every rule behind a pointer. What an `async fn` does is compiled by whoever awaits it, so without this the whole suite would be
-/// compiled again by each crate that tries it.
+/// Every rule behind a pointer.
+///
+/// The crate that awaits an `async fn` compiles it. Without this module, each store's crate would
+/// compile the whole suite again.
 #[doc(hidden)]
 #[allow(missing_docs, reason = "they are the rules, and say so themselves")]
 pub mod compiled {
@@ -66,7 +68,7 @@ pub mod compiled {
     crate::every_rule! { rules_behind_pointers }
 }
 
-/// Every rule there is; a test of this crate holds the list to the sources.
+/// The list of all rules. A test of this crate compares the list with the sources.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! every_rule {

@@ -1,4 +1,4 @@
-//! What a rule is tried on, and how one rule is run.
+//! The store under test, and the runner of one rule.
 
 use futures_util::FutureExt;
 use outlast_core::{Inspect, ManualClock, Store};
@@ -14,11 +14,11 @@ pub trait Database: Store + Inspect {}
 
 impl<T: Store + Inspect> Database for T {}
 
-/// One empty store under test, with the clock it takes its time from.
+/// One empty store under test, with its clock.
 pub struct Subject {
     /// The store.
     pub store: Arc<dyn Database>,
-    /// Its time, which moves only when a rule moves it.
+    /// The store's clock, which moves only when a rule moves it.
     pub clock: ManualClock,
     guard: Option<Box<dyn Any + Send + Sync>>,
     cleanup: Option<Cleanup>,
@@ -27,7 +27,7 @@ pub struct Subject {
 type Cleanup = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 
 impl Subject {
-    /// A subject that needs nothing but to be dropped.
+    /// Makes a subject that needs no cleanup.
     pub fn new(store: impl Database, clock: ManualClock) -> Subject {
         Subject {
             store: Arc::new(store),
@@ -37,14 +37,15 @@ impl Subject {
         }
     }
 
-    /// Keeps `guard`, a temporary folder for example, for as long as the subject is used.
+    /// Keeps `guard`, a temporary folder for example, until the rule is over.
     pub fn guarded_by(mut self, guard: impl Any + Send + Sync) -> Subject {
         self.guard = Some(Box::new(guard));
         self
     }
 
-    /// Awaits `cleanup`, which drops a schema for example, when the rule has held or failed and the
-    /// store is closed.
+    /// Awaits `cleanup` after the rule has held or failed and the store is closed.
+    ///
+    /// It drops a schema, for example.
     pub fn cleaned_by(
         mut self,
         cleanup: impl Future<Output = ()> + Send + Sync + 'static,
@@ -53,7 +54,7 @@ impl Subject {
         self
     }
 
-    /// Closes the store and leaves nothing behind.
+    /// Closes the store, runs the cleanup and drops the guard.
     pub async fn finish(mut self) {
         self.store.close().await;
         if let Some(cleanup) = self.cleanup.take() {
@@ -74,14 +75,15 @@ impl fmt::Debug for Subject {
 /// How many threads a rule gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
-    /// One: what the rule does, it does in order.
+    /// One thread: the rule runs in order.
     One,
-    /// Several, for rules about doing things at once.
+    /// Several threads, for rules about concurrency.
     Several,
 }
 
-/// Tries one rule on a fresh subject and tidies up, whether it held or not. What
-/// [`conformance_suite!`](crate::conformance_suite) calls.
+/// Tries one rule on a fresh subject and cleans up, whether the rule held or not.
+///
+/// [`conformance_suite!`](crate::conformance_suite) calls it.
 pub fn try_rule<Opening: Future<Output = Subject>>(
     threads: Threads,
     open: impl FnOnce() -> Opening,

@@ -1,4 +1,4 @@
-//! The words rules are written in: small ways to say the usual things.
+//! Helpers that rules are written with: short names for common calls.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,10 +21,10 @@ use outlast_core::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the leases of [`Subject::worker`] last.
+/// The duration of the leases of [`Subject::worker`].
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
 
-/// The queue instances go to unless said otherwise.
+/// The default queue of instances.
 pub(crate) const QUEUE: &str = "default";
 
 pub(crate) fn seconds(n: u64) -> Duration {
@@ -35,24 +35,24 @@ pub(crate) fn json(text: &str) -> Json {
     Json::parse(text).expect("a rule's JSON is well-formed")
 }
 
-/// An instance of the machine every worker here can run.
+/// Makes an instance of the machine that every worker here can run.
 pub(crate) fn task() -> NewInstance {
     NewInstance::new("task", "start", json("{}"))
 }
 
-/// So many of them, told apart by their state.
+/// Makes `n` tasks that differ in their state.
 pub(crate) fn tasks(n: usize) -> Vec<NewInstance> {
     (0..n)
         .map(|i| NewInstance::new("task", "start", json(&i.to_string())))
         .collect()
 }
 
-/// What the workers here can run.
+/// The machines that the workers here can run.
 pub(crate) fn machines() -> Arc<[MachineVersion]> {
     [MachineVersion::new("task", 1)].into()
 }
 
-/// A worker that takes what is woken in the default queue.
+/// The offer of a worker that claims woken instances of the default queue.
 pub(crate) fn offer(worker: WorkerId) -> ClaimOffer {
     ClaimOffer {
         worker,
@@ -129,7 +129,7 @@ pub(crate) fn cancel() -> Outcome {
     }
 }
 
-/// The outcome of `claim`, whose step received what it awaited.
+/// Makes the commit of `claim`, whose step received the signals it awaited.
 pub(crate) fn commit_of(claim: &Claim, outcome: Outcome) -> Commit {
     Commit::of(claim, outcome)
 }
@@ -138,7 +138,7 @@ pub(crate) fn signal(target: InstanceId, name: &str) -> NewSignal {
     NewSignal::new(Target::Id(target), name, json(r#"{"v":1}"#))
 }
 
-/// `target` by its correlation key.
+/// Makes a signal to the holder of a correlation key.
 pub(crate) fn signal_to_key(key: &str, name: &str) -> NewSignal {
     let target = Target::Key {
         machine: "task".into(),
@@ -147,7 +147,7 @@ pub(crate) fn signal_to_key(key: &str, name: &str) -> NewSignal {
     NewSignal::new(target, name, json(r#"{"v":1}"#))
 }
 
-/// The names of the signals a step was handed.
+/// Returns the names of the signals that a step received.
 pub(crate) fn names_of<'a>(
     signals: impl IntoIterator<Item = &'a outlast_core::Signal>,
 ) -> Vec<&'a str> {
@@ -170,7 +170,7 @@ impl Subject {
         self.clock.advance(time);
     }
 
-    /// A worker with a lease of a minute.
+    /// Registers a worker with a lease of a minute.
     pub(crate) async fn worker(&self) -> WorkerId {
         self.worker_with(LEASE).await
     }
@@ -187,19 +187,19 @@ impl Subject {
         self.store.register(worker).await.unwrap()
     }
 
-    /// Inserts one that is no duplicate.
+    /// Inserts an instance that is no duplicate.
     pub(crate) async fn insert(&self, row: NewInstance) -> InstanceId {
         self.insert_all(vec![row]).await[0]
     }
 
-    /// Inserts several that are no duplicates.
+    /// Inserts several instances that are no duplicates.
     pub(crate) async fn insert_all(&self, rows: Vec<NewInstance>) -> Vec<InstanceId> {
         let inserts = self.store.insert(rows, None).await.unwrap();
         let id = |row: &Inserted| row.new_id().expect("the row is no duplicate");
         inserts.rows.iter().map(id).collect()
     }
 
-    /// Inserts one and says what became of it.
+    /// Inserts an instance and returns the answer.
     pub(crate) async fn try_insert(&self, row: NewInstance) -> Inserted {
         let mut inserts = self.store.insert(vec![row], None).await.unwrap();
         inserts.rows.remove(0)
@@ -220,32 +220,32 @@ impl Subject {
         self.ask(worker, QUEUE, max).await.claims
     }
 
-    /// The ids a claim from the default queue gets.
+    /// Claims from the default queue and returns the ids.
     pub(crate) async fn claim_ids(&self, worker: WorkerId, max: usize) -> Vec<InstanceId> {
         ids_of(&self.claim(worker, max).await)
     }
 
-    /// Claims the one that goes first.
+    /// Claims the first instance of the default queue.
     pub(crate) async fn claim_one(&self, worker: WorkerId) -> Claim {
         let mut claims = self.claim(worker, 1).await;
         claims.pop().expect("something can be claimed")
     }
 
-    /// Claims the one that goes first, which is `id`.
+    /// Claims the first instance of the default queue, which must be `id`.
     pub(crate) async fn claim_the(&self, worker: WorkerId, id: InstanceId) -> Claim {
         let claim = self.claim_one(worker).await;
         assert_eq!(claim.id, id, "another one goes first");
         claim
     }
 
-    /// A worker, and its claim of a new task.
+    /// Registers a worker and claims a new task for it.
     pub(crate) async fn running(&self, row: NewInstance) -> (WorkerId, Claim) {
         let worker = self.worker().await;
         let id = self.insert(row).await;
         (worker, self.claim_the(worker, id).await)
     }
 
-    /// A worker, and a new task that it has parked on `names`.
+    /// Registers a worker and parks a new task on `names`.
     pub(crate) async fn parked(&self, names: &[&str]) -> (WorkerId, InstanceId) {
         let (worker, claim) = self.running(task()).await;
         let status = self.commit(&claim, wait_for(names)).await;
@@ -253,7 +253,7 @@ impl Subject {
         (worker, claim.id)
     }
 
-    /// Commits what must be committed, and says where it led.
+    /// Commits an outcome that must be written, and returns the new status.
     pub(crate) async fn commit(&self, claim: &Claim, outcome: Outcome) -> Status {
         match self.try_commit(claim, outcome).await {
             Answer::Committed { status, .. } => status,
@@ -275,7 +275,7 @@ impl Subject {
         committed
     }
 
-    /// JoinSets all of `claims` well, in one batch.
+    /// Finishes all of `claims` as done, in one batch.
     pub(crate) async fn finish_all(&self, claims: &[Claim]) {
         let commits = claims.iter().map(|claim| commit_of(claim, done()));
         let committed = self.commit_all(commits.collect()).await;
@@ -300,7 +300,7 @@ impl Subject {
             .collect()
     }
 
-    /// The claims of the worker, with the cancels that wait to be answered.
+    /// Returns the claims of a worker with their unanswered cancels.
     pub(crate) async fn held_claims(&self, worker: WorkerId) -> Vec<HeldClaim> {
         self.store.claims_of(worker).await.unwrap()
     }
@@ -313,13 +313,13 @@ impl Subject {
             .answers[0]
     }
 
-    /// Delivers for the worker, which runs what every worker here can run, from the default queue.
+    /// Delivers signals and claims for the worker, from the default queue.
     pub(crate) async fn deliver_for(&self, worker: WorkerId, signals: Vec<NewSignal>) -> Delivered {
         let delivered = self.store.deliver(signals, Some(offer(worker))).await;
         delivered.unwrap()
     }
 
-    /// Delivers what must arrive, and says under which id and whether it woke its target.
+    /// Delivers a signal that must arrive. Returns its id and whether it woke its target.
     pub(crate) async fn arrives(&self, signal: NewSignal) -> (SignalId, bool) {
         match self.deliver(signal).await {
             Delivery::Delivered { id, woke, .. } => (id, woke),
@@ -329,7 +329,7 @@ impl Subject {
         }
     }
 
-    /// Everything expired is returned; five crashes are allowed.
+    /// Reaps all expired workers. Five crashes are allowed.
     pub(crate) async fn reap(&self) -> Reaped {
         let request = ReapRequest {
             max: 10_000,
@@ -354,7 +354,7 @@ impl Subject {
         self.store.signals(id, None).await.unwrap().rows
     }
 
-    /// The names of the signals that are stored and unconsumed.
+    /// Returns the names of the stored, unconsumed signals.
     pub(crate) async fn inbox(&self, id: InstanceId) -> Vec<String> {
         let signals = self.signals(id).await.into_iter();
         signals
@@ -363,12 +363,12 @@ impl Subject {
             .collect()
     }
 
-    /// Asserts that nothing about `before` has changed.
+    /// Asserts that the row equals `before`.
     pub(crate) async fn assert_unchanged(&self, before: &Instance) {
         assert_eq!(&self.get(before.id).await, before, "the row changed");
     }
 
-    /// Asserts that the reconciler finds nothing to mend.
+    /// Asserts that the reconciler finds nothing to repair.
     pub(crate) async fn assert_sound(&self) {
         let request = outlast_core::ReconcileRequest {
             after: None,
@@ -380,10 +380,10 @@ impl Subject {
     }
 }
 
-/// The revision a fresh row is claimed at.
+/// The revision of the first claim on a new row.
 pub(crate) const FIRST_CLAIM: Revision = Revision(1);
 
-/// Starts this much later.
+/// Delays the start of a new instance.
 pub(crate) fn later(row: NewInstance, delay: Duration) -> NewInstance {
     row.start(Start::After(delay))
 }

@@ -1,4 +1,4 @@
--- Whether anybody is still to be told.
+-- Checks whether a cascade is left to run.
 -- Bound: one row.
 select 1
 from cascades

@@ -1,5 +1,5 @@
--- Who is still to be told, the latest round and the highest id first.
--- Parameters: 1 parent, 2 from round, 3 round and 4 id of the position, 5 limit.
+-- Returns the next children of a cascade: latest round first, highest id first.
+-- Parameters: 1 parent, 2 first round, 3 round and 4 id of the position, 5 limit.
 -- Index: instances_parent.
 -- Bound: the limit.
 select id, parent_round

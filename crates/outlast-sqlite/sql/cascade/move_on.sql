@@ -1,5 +1,5 @@
--- Remembers who was told.
--- Parameters: 1 cascade, 2 round and 3 id of the last.
+-- Stores how far a cascade has come, so that the next batch starts after it.
+-- Parameters: 1 cascade, 2 round and 3 id of the last child.
 -- Index: primary key of cascades.
 -- Bound: one row.
 update cascades

@@ -1,4 +1,4 @@
--- Everybody was told.
+-- Removes a cascade that has reached every child.
 -- Parameters: 1 cascade.
 -- Index: primary key of cascades.
 -- Bound: one row.

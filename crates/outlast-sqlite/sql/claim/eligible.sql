@@ -1,5 +1,5 @@
--- Eligible rows of one priority in their order, after a position, as their steps see them. Never walks what
--- is delayed (I10).
+-- Returns eligible rows of one priority after a position, with all columns a claim needs. The
+-- range on eligible_at ends at now, so delayed rows are never read (I10).
 -- Parameters: 1 queue, 2 priority, 3 eligible_at and 4 id of the position, 5 now, 6 limit.
 -- Index: instances_pick.
 -- Bound: the limit.

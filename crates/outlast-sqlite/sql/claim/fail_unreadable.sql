@@ -1,6 +1,7 @@
--- Ends a row that was just taken and cannot be decoded, so that it does not stop its queue (docs/protocol.md, defect 12).
+-- Fails an instance that was just claimed and cannot be decoded. Without this the row would block
+-- its queue (docs/protocol.md, defect 12).
 -- Parameters: 1 id, 2 reason, 3 now.
--- Guard: it is executing.
+-- Guard: the instance is executing.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

@@ -1,6 +1,7 @@
--- Holds a row behind its partition key: it leaves the pick index until line/let_through brings it back.
+-- Holds a row behind its partition key. The row leaves the pick index until line/let_through
+-- brings it back.
 -- Parameters: 1 id.
--- Guard: it is runnable and has a key.
+-- Guard: the instance is runnable and has a partition key.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

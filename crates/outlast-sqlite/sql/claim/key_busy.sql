@@ -1,4 +1,5 @@
--- Whether an instance with this partition key is executing, in any queue, of any machine (I8).
+-- Checks whether an instance with this partition key is executing, in any queue and of any machine
+-- (I8).
 -- Parameters: 1 partition key.
 -- Index: instances_partition.
 -- Bound: one row.

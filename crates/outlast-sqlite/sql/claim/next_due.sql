@@ -1,4 +1,4 @@
--- When the next delayed row of one priority becomes eligible.
+-- Returns when the next delayed row of one priority becomes eligible.
 -- Parameters: 1 queue, 2 priority, 3 now.
 -- Index: instances_pick.
 -- Bound: one row.

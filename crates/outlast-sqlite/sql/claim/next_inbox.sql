@@ -1,4 +1,5 @@
--- The first instance from an id on that has not consumed everything: one step of a skip over the index.
+-- Returns the first instance, from an id on, with an unconsumed signal. One step of a skip scan
+-- over the index.
 -- Parameters: 1 id.
 -- Index: signals_target.
 -- Bound: one row.

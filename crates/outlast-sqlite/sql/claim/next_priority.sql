@@ -1,5 +1,6 @@
--- The next priority of a queue that has anything to give, now or later: one step of a skip over the index.
--- Parameters: 1 queue, 2 the priority before.
+-- Returns the next priority of a queue that has claimable or delayed rows. One step of a skip scan
+-- over the index.
+-- Parameters: 1 queue, 2 previous priority.
 -- Index: instances_pick.
 -- Bound: one row.
 select priority

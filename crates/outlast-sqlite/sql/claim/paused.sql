@@ -1,4 +1,4 @@
--- Whether a queue gives out no work.
+-- Checks whether a queue is paused. A queue has a row only while it is paused.
 -- Parameters: 1 queue.
 -- Index: primary key of queues.
 -- Bound: one row.

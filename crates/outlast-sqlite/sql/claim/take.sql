@@ -1,6 +1,6 @@
--- Hands a row to a worker. The key is released when its scope lacks executing (I9).
+-- Claims a row for a worker. Releases the correlation key when its scope lacks executing (I9).
 -- Parameters: 1 id, 2 worker, 3 now.
--- Guard: it is runnable.
+-- Guard: the instance is runnable.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

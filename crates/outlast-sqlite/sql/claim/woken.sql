@@ -1,6 +1,8 @@
--- A row that was just woken, as its step sees it, if it could be claimed at once without loading children.
+-- Returns a row that was just woken, with all columns a claim needs, if it can be claimed at once
+-- without loading children.
 -- Parameters: 1 id.
--- Guard: it is runnable, has no partition key (I8), has never fanned out, and its queue is not paused.
+-- Guard: the instance is runnable, has no partition key (I8), has never fanned out, and its queue
+--   is not paused.
 -- Index: primary keys of instances and queues.
 -- Bound: one row.
 select queue, priority, id, eligible_at, machine, machine_version, revision, step, state, entered_revision, trace,

@@ -1,8 +1,8 @@
--- What ended before a moment, earliest first; spared are children of a parent that lives (docs/protocol.md, defect 6), and
--- parents whose children are still to be told.
+-- Returns instances that finished before a moment, earliest first. Skips children of a live parent
+-- (docs/protocol.md, defect 6) and parents with a cascade left to run.
 -- Parameters: 1 moment, 2 limit.
 -- Index: instances_finished, cascades_parent.
--- Bound: the limit, and the spared ones before it.
+-- Bound: the limit, plus the skipped rows before it.
 select child.id
 from instances as child
 where child.finished_at is not null and child.finished_at <= ?1

@@ -1,6 +1,6 @@
--- Removes an ended instance.
+-- Removes a finished instance.
 -- Parameters: 1 id.
--- Guard: it has ended.
+-- Guard: the instance has finished.
 -- Index: primary key of instances.
 -- Bound: one row.
 delete from instances

@@ -1,4 +1,4 @@
--- Removes what was recorded of an instance.
+-- Removes the recorded operations of an instance.
 -- Parameters: 1 instance.
 -- Index: operations_instance.
 -- Bound: the operations on one instance.

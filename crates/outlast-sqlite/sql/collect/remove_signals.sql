@@ -1,4 +1,4 @@
--- Removes what is left of an inbox, tombstones included.
+-- Removes the remaining signals of an instance, tombstones included.
 -- Parameters: 1 instance.
 -- Index: signals_dedup.
 -- Bound: the signals of one instance.

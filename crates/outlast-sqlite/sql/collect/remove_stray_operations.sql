@@ -1,4 +1,5 @@
--- Removes old records that no stored instance keeps: of queues, and of instances that were deleted.
+-- Removes old operations without a stored instance: those on queues, and those that deleted an
+-- instance.
 -- Parameters: 1 moment, 2 limit.
 -- Index: operations_stray.
 -- Bound: the limit.

@@ -1,4 +1,4 @@
--- The machine has decided what to do about a cancel.
+-- Marks a cancel as answered: the machine has decided how to react to it.
 -- Parameters: 1 id.
 -- Guard: a cancel was requested.
 -- Index: primary key of instances.

@@ -1,6 +1,6 @@
--- A workflow whose children have ended waits on for the rest of what it needs.
+-- Moves a workflow whose children have finished to waiting for the rest of its group.
 -- Parameters: 1 parent, 2 now.
--- Guard: it waits for children.
+-- Guard: the instance waits for children.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

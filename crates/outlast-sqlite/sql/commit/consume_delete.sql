@@ -1,6 +1,6 @@
--- Consumes a received signal that had no dedup key: it goes.
+-- Consumes a received signal that has no dedup key, by deleting it.
 -- Parameters: 1 signal, 2 instance.
--- Guard: it belongs to the instance and is not consumed (I7).
+-- Guard: the signal belongs to the instance and is not consumed (I7).
 -- Index: primary key of signals.
 -- Bound: one row.
 delete from signals

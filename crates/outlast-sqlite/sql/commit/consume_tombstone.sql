@@ -1,6 +1,7 @@
--- Consumes a received signal that had a dedup key: it stays as a tombstone (docs/protocol.md, defect 9).
+-- Consumes a received signal that has a dedup key. The row stays as a tombstone, so that a
+-- repeated send is recognised (docs/protocol.md, defect 9).
 -- Parameters: 1 signal, 2 instance, 3 now.
--- Guard: it belongs to the instance and is not consumed (I7).
+-- Guard: the signal belongs to the instance and is not consumed (I7).
 -- Index: primary key of signals.
 -- Bound: one row.
 update signals

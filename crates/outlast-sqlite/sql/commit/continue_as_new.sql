@@ -1,4 +1,4 @@
--- A workflow begins another run, for whoever claims it.
+-- Starts the next run of a workflow and releases the claim. Any worker may claim it.
 -- Parameters: 1 id, 2 revision, 3 state, 4 now.
 -- Guard: the fence.
 -- Index: primary key of instances.

@@ -1,4 +1,4 @@
--- Empties the inbox of an instance that ended: signals without a dedup key go.
+-- Deletes the unconsumed signals without a dedup key of an instance that finished.
 -- Parameters: 1 instance.
 -- Index: signals_dedup.
 -- Bound: INBOX_MAX.

@@ -1,4 +1,5 @@
--- Empties the inbox of an instance that ended: signals with a dedup key become tombstones.
+-- Turns the unconsumed signals of an instance that finished into tombstones. Runs after
+-- empty_inbox_delete, so that all of them have a dedup key.
 -- Parameters: 1 instance, 2 now.
 -- Index: signals_target.
 -- Bound: INBOX_MAX.

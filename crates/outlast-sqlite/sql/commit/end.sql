@@ -1,5 +1,6 @@
--- The end. Leaves step and state as they were.
--- Parameters: 1 id, 2 revision, 3 status, 4 result or null, 5 error or null, 6 now, 7 events added.
+-- Finishes an instance. Leaves step and state unchanged.
+-- Parameters: 1 id, 2 revision, 3 status, 4 result or null, 5 error or null, 6 now, 7 events
+--   added.
 -- Guard: the fence.
 -- Index: primary key of instances.
 -- Bound: one row.

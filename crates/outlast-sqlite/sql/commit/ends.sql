@@ -1,4 +1,4 @@
--- Which of the children that a workflow is about to wait for have ended, and which are not stored any more.
+-- Returns the finished and the deleted children among those that a workflow is about to wait for.
 -- Parameters: 1 ids (JSON).
 -- Index: primary key of instances.
 -- Bound: CHILDREN_MAX.

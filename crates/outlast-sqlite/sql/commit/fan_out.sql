@@ -1,7 +1,9 @@
--- Parks on the children that were started; goes straight on when their join is already decided.
--- Parameters: 1 id, 2 revision, 3 step, 4 state, 5 status, 6 children started, 7 children
---   dropped (JSON), 8 now, 9 deadline or null, 10 successes needed or null, 11 whether it fails fast, 12 window or
---   null, 13 what becomes of the rest or null, 14 why it was decided or null.
+-- Parks a parent on the children it started, or makes it runnable when its join is already
+-- decided.
+-- Parameters: 1 id, 2 revision, 3 step, 4 state, 5 status, 6 children started, 7 children dropped
+--   (JSON), 8 now, 9 deadline or null, 10 successes needed or null, 11 whether it fails fast,
+--   12 window or null, 13 policy for the remaining children or null, 14 reason of the decision or
+--   null.
 -- Guard: the fence.
 -- Index: primary key of instances.
 -- Bound: one row.

@@ -1,4 +1,4 @@
--- Whether a claim still stands, and what its instance is tied to.
+-- Returns the row of a claim that still holds, and no row when the claim is lost.
 -- Parameters: 1 id, 2 revision.
 -- Guard: the fence.
 -- Index: primary key of instances.

@@ -1,9 +1,11 @@
--- A workflow waits for ends of children, and perhaps for signals or a moment; goes straight on when one of them is
--- there, or all of them when it needs all. Ends are counted as those of a fan-out that fails fast.
--- Parameters: 1 id, 2 revision, 3 status, 4 names (JSON) or null, 5 deadline or null, 6 children dropped (JSON), null
---   when no round begins, 7 events added, 8 now, 9 spans (JSON), 10 how many ends the part awaits that awaits the
---   fewest, 11 how many are to come of the nearest, 12 of those that came, the bad ones, 13 window or null, 14 why it
---   was decided or null, 15 how many are to come of each part (JSON), 16 whether it needs all.
+-- Parks a workflow on its join sets, and perhaps on signals or a moment. Makes it runnable when
+-- one of them is already complete, or all of them when the workflow needs all. Counts finished
+-- children like a fan-out that fails fast.
+-- Parameters: 1 id, 2 revision, 3 status, 4 names (JSON) or null, 5 deadline or null, 6 children
+--   dropped (JSON), null when no round begins, 7 events added, 8 now, 9 child ranges (JSON),
+--   10 size of the smallest join set, 11 children pending in the join set nearest to completion,
+--   12 children already failed or cancelled, 13 window or null, 14 reason of the decision or null,
+--   15 children pending in each join set (JSON), 16 whether it needs all.
 -- Guard: the fence.
 -- Index: primary key of instances.
 -- Bound: one row.

@@ -1,8 +1,8 @@
--- A workflow goes on with its claim and starts nobody: no indexed column changes.
--- Parameters: 1 id, 2 revision, 3 events added, 4 now, 5 whether a cancel may be pending, 6 run and 7 events before, if they
--- are thought to be known.
--- Guard: the fence. Without a look at the row nobody knows of a cancel: one that is pending stops the write. So does a history
--- that stands elsewhere than was thought.
+-- Advances a workflow that keeps its claim and starts no children. Changes no indexed column.
+-- Parameters: 1 id, 2 revision, 3 events added, 4 now, 5 whether a cancel may be pending, 6 run
+--   and 7 events before this commit, null when the caller does not know them.
+-- Guard: the fence. The caller has not read the row, so a pending cancel and a history at another
+--   position than expected both stop the write.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

@@ -1,7 +1,7 @@
--- A workflow goes on, or waits for signals or for a moment, and may have begun a round of children that it does not
--- wait for now.
--- Parameters: 1 id, 2 revision, 3 status, 4 names (JSON) or null, 5 deadline or null, 6 children dropped (JSON), null
---   when no round begins, 7 events added, 8 now, 9 whether it needs all of what it waits for.
+-- Advances a workflow, or parks it on signals or on a moment. The workflow may have begun a round
+-- of children that it does not wait for now.
+-- Parameters: 1 id, 2 revision, 3 status, 4 names (JSON) or null, 5 deadline or null, 6 children
+--   dropped (JSON), null when no round begins, 7 events added, 8 now, 9 whether it needs all.
 -- Guard: the fence.
 -- Index: primary key of instances.
 -- Bound: one row.

@@ -1,7 +1,9 @@
--- Counts the ended children of one parent and round. Writes no index: only the end that decides does.
--- Parameters: 1 parent, 2 round of the children, 3 how many ended, 4 how many of them badly, 5 the first of those or
---   null, 6 now.
--- Guard: the parent is a machine and waits for children of that round (I6). Workflows: join_parts.sql.
+-- Counts finished children of one parent and round. Changes no indexed column: only joined.sql
+-- does, when the join is decided.
+-- Parameters: 1 parent, 2 round of the children, 3 how many finished, 4 how many of those failed
+--   or were cancelled, 5 the first of the failed or null, 6 now.
+-- Guard: the parent is a machine and waits for children of that round (I6). Workflows:
+--   join_parts.sql.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

@@ -1,7 +1,9 @@
--- Counts ended children of a workflow. Writes no index: only the end that decides does.
--- Parameters: 1 parent, 2 how many ends are to come of each part (JSON), 3 and of the nearest, 4 how many ended badly,
---   5 the first of those or null, 6 now.
--- Guard: none; parts.sql has found it waiting, and there is one writer.
+-- Counts finished children of a workflow. Changes no indexed column: only joined.sql does, when
+-- the join is decided.
+-- Parameters: 1 parent, 2 children pending in each join set (JSON), 3 children pending in the join
+--   set nearest to completion, 4 how many failed or were cancelled, 5 the first of the failed or
+--   null, 6 now.
+-- Guard: none; parts.sql has found the workflow waiting, and there is one writer.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

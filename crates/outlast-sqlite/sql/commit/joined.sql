@@ -1,6 +1,6 @@
 -- Wakes a parent whose join is decided.
--- Parameters: 1 parent, 2 why, 3 now.
--- Guard: it waits for children.
+-- Parameters: 1 parent, 2 reason, 3 now.
+-- Guard: the parent waits for children.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

@@ -1,4 +1,5 @@
--- Whether a signal of one of these names is in the inbox that the step was not handed (docs/protocol.md, defect 11).
+-- Checks whether the inbox has a signal of one of these names that the step did not receive
+-- (docs/protocol.md, defect 11).
 -- Parameters: 1 id, 2 names (JSON), 3 received ids (JSON).
 -- Index: signals_target.
 -- Bound: the inbox.

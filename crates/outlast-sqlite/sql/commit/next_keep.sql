@@ -1,6 +1,6 @@
--- Next, with the claim kept (run-ahead): no indexed column changes.
+-- Advances an instance that keeps its claim (run-ahead). Changes no indexed column.
 -- Parameters: 1 id, 2 revision, 3 step, 4 state, 5 now, 6 whether a cancel may be pending.
--- Guard: the fence. Without a look at the row nobody knows of a cancel: one that is pending stops the write.
+-- Guard: the fence. The caller has not read the row, so a pending cancel stops the write.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

@@ -1,4 +1,4 @@
--- Next, for whoever claims it.
+-- Advances an instance to its next step and releases the claim. Any worker may claim it.
 -- Parameters: 1 id, 2 revision, 3 step, 4 state, 5 now.
 -- Guard: the fence.
 -- Index: primary key of instances.

@@ -1,4 +1,5 @@
--- What a workflow waits for, and whether it lacks more than children when it needs all.
+-- Returns the join sets of a waiting workflow, and whether it needs all and lacks more than
+-- children.
 -- Parameters: 1 parent, 2 now.
 -- Index: primary key of instances.
 -- Bound: one row.

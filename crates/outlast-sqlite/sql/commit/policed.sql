@@ -1,4 +1,4 @@
--- Whether an instance has live children that are to be told of its end.
+-- Checks whether a finished instance has live children with a policy for its end.
 -- Parameters: 1 parent.
 -- Index: instances_policed.
 -- Bound: one row.

@@ -1,4 +1,5 @@
--- Which of these names have a signal in the inbox that the step was not handed (docs/protocol.md, defect 11).
+-- Returns the names with a signal in the inbox that the step did not receive (docs/protocol.md,
+-- defect 11).
 -- Parameters: 1 id, 2 names (JSON), 3 received ids (JSON).
 -- Index: signals_target.
 -- Bound: the inbox.

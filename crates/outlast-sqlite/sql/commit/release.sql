@@ -1,4 +1,4 @@
--- Gives a claim back untouched.
+-- Releases a claim without an outcome. Step, state and attempt stay as they are.
 -- Parameters: 1 id, 2 revision, 3 eligible_at, 4 now.
 -- Guard: the fence.
 -- Index: primary key of instances.

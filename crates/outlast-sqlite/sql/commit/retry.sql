@@ -1,4 +1,5 @@
--- The same step again, later. Keeps what it awaited, so that the redo sees the same signals.
+-- Requeues the same step for later. Keeps awaits, so that the repeated step receives the same
+-- signals.
 -- Parameters: 1 id, 2 revision, 3 state, 4 eligible_at, 5 error or null, 6 now.
 -- Guard: the fence.
 -- Index: primary key of instances.

@@ -1,5 +1,6 @@
--- Parks on a set of names, or goes straight on.
--- Parameters: 1 id, 2 revision, 3 step, 4 state, 5 names (JSON), 6 status, 7 deadline or null, 8 now.
+-- Parks an instance on a set of names, or makes it runnable when a match is in its inbox.
+-- Parameters: 1 id, 2 revision, 3 step, 4 state, 5 names (JSON), 6 status, 7 deadline or null,
+--   8 now.
 -- Guard: the fence.
 -- Index: primary key of instances.
 -- Bound: one row.

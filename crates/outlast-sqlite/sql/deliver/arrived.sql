@@ -1,5 +1,5 @@
--- Takes a name off what a workflow awaits that needs all of it; answers whether that was the last
--- it lacked.
+-- Removes a received name from the awaited names of a workflow that needs all. Returns whether the
+-- workflow lacks nothing more.
 -- Parameters: 1 id, 2 name of the signal, 3 now.
 -- Guard: none; the target was found waiting for the name, and there is one writer.
 -- Index: primary key of instances.

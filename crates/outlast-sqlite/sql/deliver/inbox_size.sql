@@ -1,4 +1,4 @@
--- How many unconsumed signals an instance holds.
+-- Counts the unconsumed signals of an instance.
 -- Parameters: 1 instance.
 -- Index: signals_target.
 -- Bound: INBOX_MAX.

@@ -1,4 +1,5 @@
--- Whether an instance was sent this dedup key before, consumed or not, ended or not.
+-- Checks whether an instance has ever received this dedup key. Consumed signals and finished
+-- instances count too.
 -- Parameters: 1 instance, 2 dedup key.
 -- Index: signals_dedup.
 -- Bound: one row.

@@ -1,5 +1,6 @@
--- The latest instance that holds or held a correlation key and was sent this dedup key before, consumed or not.
--- Parameters: 1 machine, 2 key, 3 dedup key, 4 how many instances to look at.
+-- Returns the latest instance that holds or held a correlation key and has received this dedup
+-- key, consumed or not.
+-- Parameters: 1 machine, 2 key, 3 dedup key, 4 how many instances to examine.
 -- Index: instances_keys, signals_dedup.
 -- Bound: HOLDERS_MAX instances, one row of each.
 select h.id

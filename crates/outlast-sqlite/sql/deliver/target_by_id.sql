@@ -1,7 +1,7 @@
--- The target of a signal, whether it waits for that name, and whether it needs all that it waits
--- for. An ended one is no target (I7).
+-- Returns the target of a signal, whether it waits for that name, and whether it needs all that it
+-- waits for. A finished instance is no target (I7).
 -- Parameters: 1 id, 2 name of the signal.
--- Guard: it has not ended.
+-- Guard: the instance has not finished.
 -- Index: primary key of instances.
 -- Bound: one row.
 select id, queue,

@@ -1,7 +1,7 @@
--- The target of a signal by its correlation key, whether it waits for that name, and whether it
--- needs all that it waits for.
+-- Returns the target of a signal by correlation key, whether it waits for that name, and whether
+-- it needs all that it waits for.
 -- Parameters: 1 machine, 2 key, 3 name of the signal.
--- Guard: it holds the key and has not ended.
+-- Guard: the instance holds the key and has not finished.
 -- Index: instances_correlation.
 -- Bound: one row.
 select id, queue,

@@ -1,6 +1,7 @@
--- Wakes an instance that waits for signals, a workflow also when it waits for children beside; keeps what it awaited.
+-- Wakes an instance that waits for signals, or a workflow that also waits for children. Keeps
+-- awaits, so that the step receives the signals it waited for.
 -- Parameters: 1 id, 2 now.
--- Guard: it waits for signals, or is a workflow that waits for children.
+-- Guard: the instance waits for signals, or is a workflow that waits for children.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

@@ -1,4 +1,4 @@
--- Waits that should have been woken before a moment.
+-- Counts waits whose deadline passed before a moment, and the longest delay among them.
 -- Parameters: 1 now, 2 the moment, 3 limit.
 -- Index: instances_deadline.
 -- Bound: the limit.

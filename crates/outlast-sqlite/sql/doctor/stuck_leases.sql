@@ -1,4 +1,4 @@
--- Claims of workers whose lease is over.
+-- Counts claims of workers whose lease has expired.
 -- Parameters: 1 now, 2 limit of claims.
 -- Index: primary key of workers, instances_locked.
 -- Bound: the limit.

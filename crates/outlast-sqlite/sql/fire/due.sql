@@ -1,5 +1,5 @@
--- Waits and joins whose deadline has come, earliest first, and whether they need all and lack more
--- than that.
+-- Returns parked instances whose deadline has passed, earliest first, and whether each needs all
+-- and lacks more than the deadline.
 -- Parameters: 1 now, 2 limit.
 -- Index: instances_deadline.
 -- Bound: the limit.

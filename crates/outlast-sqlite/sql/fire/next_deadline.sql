@@ -1,4 +1,4 @@
--- The earliest deadline there is.
+-- Returns the earliest deadline.
 -- Index: instances_deadline.
 -- Bound: one row.
 select await_deadline

@@ -1,6 +1,7 @@
--- The deadline of a workflow has come that needs more: it waits on for the rest.
+-- Clears the passed deadline of a workflow that needs all and lacks more. The workflow stays
+-- parked.
 -- Parameters: 1 id, 2 now.
--- Guard: none; due.sql has found it, and there is one writer.
+-- Guard: none; due.sql has found the row, and there is one writer.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

@@ -1,5 +1,5 @@
 -- Adds an event to a history.
--- Parameters: 1 instance, 2 run, 3 its place, 4 at, 5 kind, 6 call or null, 7 name, 8 data.
+-- Parameters: 1 instance, 2 run, 3 position, 4 at, 5 kind, 6 call or null, 7 name, 8 data.
 -- Guard: events_place.
 -- Bound: one row.
 insert into events (instance_id, run, seq, at, kind, call, name, data)

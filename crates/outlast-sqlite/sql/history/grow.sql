@@ -1,6 +1,6 @@
--- Counts the events that an outcome adds to the history of its instance's present run.
--- Parameters: 1 id, 2 how many.
--- Guard: the outcome was written in this transaction, so its fence stood (I3).
+-- Adds to the event count of an instance's present run.
+-- Parameters: 1 id, 2 events added.
+-- Guard: this transaction has written the outcome, so its fence held (I3).
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

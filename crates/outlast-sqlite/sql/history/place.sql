@@ -1,10 +1,10 @@
--- Where the history of an instance stands: which run it is in, and how many events that has.
+-- Returns the present run of an instance and its number of events.
 -- Parameters: 1 id.
 -- Index: primary key of instances.
 -- Bound: one row.
 --
--- A statement of its own: what returns rows while it writes is guarded by SQLite as if it could fail half way, which costs
--- more the more the transaction has written.
+-- A separate statement, instead of `returning` on the write: SQLite guards a write that returns
+-- rows as if it could fail half-way. That guard costs more the more the transaction has written.
 select run, events
 from instances
 where id = ?1

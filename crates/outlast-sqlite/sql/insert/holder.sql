@@ -1,4 +1,4 @@
--- Who holds a correlation key.
+-- Returns the instance that holds a correlation key.
 -- Parameters: 1 machine, 2 key.
 -- Index: instances_correlation.
 -- Bound: one row.

@@ -1,8 +1,8 @@
--- One new instance. Inserts nothing when its correlation key is occupied (I9).
+-- Inserts an instance. Inserts nothing when its correlation key is occupied (I9).
 -- Parameters: 1 machine, 2 version, 3 step, 4 state, 5 status, 6 revision, 7 queue, 8 priority,
 --   9 eligible_at, 10 partition key, 11 worker, 12 parent, 13 parent's round, 14 correlation key,
---   15 correlation scope, 16 now, 17 trace, 18 position, 19 policy or null, 20 whether it waits for a place in a
---   window, null without one.
+--   15 correlation scope, 16 now, 17 trace, 18 position, 19 policy or null, 20 whether it waits
+--   for a place in a window, null without a window.
 -- Guard: instances_correlation.
 -- Bound: one row.
 insert into instances (

@@ -1,4 +1,4 @@
--- Children of an instance, of every round.
+-- Returns children of an instance, of every round.
 -- Parameters: 1 parent, 2 after this id, 3 limit.
 -- Index: instances_parent.
 -- Bound: the limit.

@@ -1,4 +1,4 @@
--- Children of an instance, of one round.
+-- Returns children of an instance, of one round.
 -- Parameters: 1 parent, 2 round, 3 after this id, 4 limit.
 -- Index: instances_parent.
 -- Bound: the limit.

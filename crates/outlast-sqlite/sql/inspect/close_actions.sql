@@ -1,4 +1,4 @@
--- What was done to children because of their parent, in the order it was done.
+-- Returns the operations that a parent caused on its children, oldest first.
 -- Parameters: 1 parent, 2 after this id, 3 limit.
 -- Index: operations_cause.
 -- Bound: the limit.

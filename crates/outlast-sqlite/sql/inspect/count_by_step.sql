@@ -1,6 +1,8 @@
--- A slice of all instances in the order of their ids, counted by where they stand.
--- Parameters: 1 after this id, 2 limit, 3 the moment before which a deadline is overdue, 4 how many retries alarm,
--- 5 how the error of a blocked workflow begins, 6 how that of an instance begins that commits without progress.
+-- Counts one slice of instances by machine, version, step and status. Slices follow the order of
+-- the ids.
+-- Parameters: 1 after this id, 2 limit, 3 the moment before which a deadline is overdue, 4 retries
+--   that raise an alarm, 5 prefix of a blocked workflow's error, 6 prefix of the error of an
+--   instance that commits without progress.
 -- Index: primary key of instances.
 -- Bound: the limit.
 select machine, machine_version, step, status,

@@ -1,4 +1,4 @@
--- How many rows of one priority wait for their time.
+-- Counts the rows of one priority that are not eligible yet.
 -- Parameters: 1 queue, 2 priority, 3 now, 4 limit.
 -- Index: instances_pick.
 -- Bound: the limit.

@@ -1,4 +1,4 @@
--- How many rows of one priority are eligible, and since when the first is.
+-- Counts the eligible rows of one priority, and returns since when the first is eligible.
 -- Parameters: 1 queue, 2 priority, 3 now, 4 limit.
 -- Index: instances_pick.
 -- Bound: the limit.

@@ -1,5 +1,6 @@
--- How many rows of a queue are held behind their partition keys: eligible ones, those that are not (the
--- clock was set back), and since when the first is eligible. Who waits for a place in a window is in no queue yet.
+-- Counts the rows of a queue that are held behind their partition keys, and returns since when the
+-- first is eligible. A held row is delayed only if the clock was set back. Rows that wait for a
+-- place in a window do not count: they are in no queue yet.
 -- Parameters: 1 queue, 2 now, 3 limit.
 -- Index: instances_held.
 -- Bound: the limit.

@@ -1,4 +1,4 @@
--- How long steps had waited since a minute, the newest first.
+-- Returns how long steps waited before they ran, since a minute, newest first.
 -- Parameters: 1 since, 2 limit.
 -- Index: primary key of delays.
 -- Bound: the limit.

@@ -1,4 +1,4 @@
--- How many instances are executing, by queue.
+-- Counts the executing instances by queue.
 -- Index: instances_locked.
 -- Bound: the claims of all workers.
 select queue, count(*)

@@ -1,4 +1,4 @@
--- Where an instance and those that descend from it stand, as far as the bound goes.
+-- Returns the statuses of an instance and its descendants, up to the limit.
 -- Parameters: 1 id, 2 limit.
 -- Index: instances_parent.
 -- Bound: the limit.

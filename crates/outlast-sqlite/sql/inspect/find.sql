@@ -1,4 +1,4 @@
--- The whole instance that holds a correlation key, else the latest that held it.
+-- Returns the whole instance that holds a correlation key, or the latest that held it.
 -- Parameters: 1 machine, 2 key.
 -- Index: instances_correlation, instances_keys, primary key of instances.
 -- Bound: one row.

@@ -1,4 +1,4 @@
--- One whole instance.
+-- Returns one whole instance.
 -- Parameters: 1 id.
 -- Index: primary key of instances.
 -- Bound: one row.

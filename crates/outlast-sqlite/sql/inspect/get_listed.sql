@@ -1,5 +1,5 @@
--- One instance of a page, with or without its values.
--- Parameters: 1 id, 2 whether state, result and dropped children are read.
+-- Returns one instance of a page, with or without its values.
+-- Parameters: 1 id, 2 whether to read state, result and dropped children.
 -- Index: primary key of instances.
 -- Bound: one row.
 select id, machine, machine_version, step, iif(?2, state, 'null') as state, status, revision,

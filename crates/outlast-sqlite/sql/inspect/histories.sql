@@ -1,5 +1,5 @@
--- The runs whose history is stored, each with its first and its last event: a skip over the key from run to run, and
--- two looks at each.
+-- Returns the runs with a stored history, each with its first and last event. Skips over the index
+-- from run to run, with two lookups for each.
 -- Parameters: 1 instance.
 -- Index: events_place.
 -- Bound: RUNS_KEPT runs.

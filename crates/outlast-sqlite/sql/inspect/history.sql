@@ -1,5 +1,5 @@
--- Events of one run, in their order.
--- Parameters: 1 instance, 2 run, 3 after this place, 4 limit.
+-- Returns the events of one run, in order.
+-- Parameters: 1 instance, 2 run, 3 after this position, 4 limit.
 -- Index: events_place.
 -- Bound: the limit.
 select run, seq, at, kind, call, name, data

@@ -1,5 +1,6 @@
--- The next queue in which something is held behind a partition key: one step of a skip over the index.
--- Parameters: 1 the queue before.
+-- Returns the next queue with a row held behind a partition key. One step of a skip scan over the
+-- index.
+-- Parameters: 1 previous queue.
 -- Index: instances_held.
 -- Bound: one row.
 select queue

@@ -1,5 +1,6 @@
--- The next queue that has anything to give, now or later: one step of a skip over the index.
--- Parameters: 1 the queue before.
+-- Returns the next queue that has claimable or delayed rows. One step of a skip scan over the
+-- index.
+-- Parameters: 1 previous queue.
 -- Index: instances_pick.
 -- Bound: one row.
 select queue

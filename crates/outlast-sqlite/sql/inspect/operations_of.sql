@@ -1,4 +1,4 @@
--- What operators did last to one instance.
+-- Returns the latest operations on one instance.
 -- Parameters: 1 instance, 2 limit.
 -- Index: operations_instance.
 -- Bound: the limit.

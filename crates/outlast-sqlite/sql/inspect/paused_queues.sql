@@ -1,5 +1,5 @@
--- The queues that are paused.
--- Bound: the paused queues there are.
+-- Returns the paused queues.
+-- Bound: the number of paused queues.
 select name
 from queues
 order by name

@@ -1,4 +1,4 @@
--- How the children of an instance stand, by round and status, the newest rounds first as far as the bound goes.
+-- Counts the children of an instance by round and status, newest rounds first, up to the limit.
 -- Parameters: 1 parent, 2 limit.
 -- Index: instances_parent.
 -- Bound: the limit.

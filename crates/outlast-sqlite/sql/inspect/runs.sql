@@ -1,4 +1,4 @@
--- What was run since a minute, the newest first.
+-- Returns the run counts since a minute, newest first.
 -- Parameters: 1 since, 2 limit.
 -- Index: primary key of runs.
 -- Bound: the limit.

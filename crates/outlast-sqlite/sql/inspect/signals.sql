@@ -1,4 +1,4 @@
--- Stored signals of an instance, oldest first, tombstones included.
+-- Returns stored signals of an instance, oldest first, tombstones included.
 -- Parameters: 1 instance, 2 after this id, 3 limit.
 -- Index: signals_dedup.
 -- Bound: the limit.

@@ -1,4 +1,4 @@
--- Whether a worker's lease runs.
+-- Checks whether a worker's lease is valid.
 -- Parameters: 1 worker, 2 now.
 -- Index: primary key of workers.
 -- Bound: one row.

@@ -1,4 +1,4 @@
--- What a worker holds, by id.
+-- Returns the claims of a worker, by id.
 -- Parameters: 1 worker.
 -- Index: instances_locked.
 -- Bound: the claims of one worker.

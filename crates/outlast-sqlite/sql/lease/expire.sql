@@ -1,4 +1,4 @@
--- Ends a lease at once.
+-- Expires a lease at once.
 -- Parameters: 1 worker, 2 now.
 -- Index: primary key of workers.
 -- Bound: one row.

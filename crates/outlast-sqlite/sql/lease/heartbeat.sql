@@ -1,4 +1,4 @@
--- Lets a lease run anew.
+-- Extends a lease.
 -- Parameters: 1 worker, 2 now, 3 end of the lease.
 -- Index: primary key of workers.
 -- Bound: one row.

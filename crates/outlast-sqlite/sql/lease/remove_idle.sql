@@ -1,6 +1,6 @@
--- Removes a worker that holds nothing.
+-- Removes a worker without claims.
 -- Parameters: 1 worker.
--- Guard: it has no claims.
+-- Guard: the worker has no claims.
 -- Index: primary key of workers, instances_locked.
 -- Bound: one row.
 delete from workers

@@ -1,4 +1,4 @@
--- The oldest row of a group that is not held.
+-- Returns the first row of a group that is not held.
 -- Parameters: 1 partition key, 2 queue, 3 machine, 4 version, 5 priority.
 -- Index: instances_line.
 -- Bound: one row.

@@ -1,6 +1,6 @@
--- The oldest held row of a key's next group: one step of a skip over the index. A group is what the same
--- worker would take in order: queue, machine, version, priority.
--- Parameters: 1 partition key, 2 queue, 3 machine, 4 version and 5 priority of the group before.
+-- Returns the first held row of a key's next group. One step of a skip scan over the index. A
+-- group is the set of rows that one worker would take in order: queue, machine, version, priority.
+-- Parameters: 1 partition key, 2 queue, 3 machine, 4 version and 5 priority of the previous group.
 -- Index: instances_line.
 -- Bound: one row.
 select id, queue, machine, machine_version, priority, eligible_at

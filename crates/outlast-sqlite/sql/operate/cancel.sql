@@ -1,6 +1,6 @@
--- Asks an instance to end. The revision stays: a claim is not lost by it.
+-- Requests the cancel of an instance. The revision stays, so that a running step keeps its claim.
 -- Parameters: 1 id, 2 reason, 3 now.
--- Guard: it has not ended and was not asked before.
+-- Guard: the instance has not finished, and no cancel was requested before.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

@@ -1,6 +1,7 @@
--- Counts a child again that was retried.
+-- Counts a retried child as pending again.
 -- Parameters: 1 parent, 2 round of the child, 3 now.
--- Guard: the parent is a machine that waits for children of that round (I6). A workflow has seen the end, or will.
+-- Guard: the parent is a machine that waits for children of that round (I6). A workflow is not
+--   counted: it has seen the child finish, or will.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

@@ -1,4 +1,5 @@
--- The child of a round that ended badly first; of several at one moment, the first in the order they were asked for.
+-- Returns the child of a round that failed or was cancelled first. Of several at one moment, the
+-- child that was started first.
 -- Parameters: 1 parent, 2 round.
 -- Index: instances_parent.
 -- Bound: CHILDREN_MAX.

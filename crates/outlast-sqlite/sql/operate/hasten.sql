@@ -1,6 +1,6 @@
--- Wakes an instance that is asked to end: it waits for nothing any more, and keeps what it awaited.
+-- Wakes an instance that has a pending cancel. It no longer waits, and keeps awaits.
 -- Parameters: 1 id, 2 now.
--- Guard: it has not ended and nobody runs it.
+-- Guard: the instance has not finished and is not executing.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

@@ -1,4 +1,4 @@
--- Whether the children of an instance are still to be told what became of it.
+-- Checks whether an instance has a cascade left to run.
 -- Parameters: 1 parent.
 -- Index: cascades_parent.
 -- Bound: one row.

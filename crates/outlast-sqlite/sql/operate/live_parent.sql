@@ -1,4 +1,4 @@
--- The parent of an instance, when it lives and may still read the child's result.
+-- Returns the live parent of an instance. That parent may still read the child's result.
 -- Parameters: 1 id.
 -- Index: primary key of instances.
 -- Bound: one row.

@@ -1,4 +1,4 @@
--- Stops a queue from giving out work.
+-- Pauses a queue: claims return no rows of it.
 -- Parameters: 1 queue, 2 now.
 -- Bound: one row.
 insert into queues (name, paused_at)

@@ -1,4 +1,4 @@
--- Lets a queue give out work again.
+-- Resumes a queue.
 -- Parameters: 1 queue.
 -- Index: primary key of queues.
 -- Bound: one row.

@@ -1,6 +1,6 @@
--- Starts an instance again at the step where it ended badly.
+-- Restarts an instance at the step where it failed or was cancelled.
 -- Parameters: 1 id, 2 now.
--- Guard: it failed or was cancelled (I4).
+-- Guard: the instance failed or was cancelled (I4).
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

@@ -1,4 +1,4 @@
--- Sets which child's bad end was the first to be counted.
+-- Sets the first failed child of a parent.
 -- Parameters: 1 parent, 2 child or null.
 -- Guard: the parent waits for children.
 -- Index: primary key of instances.

@@ -1,4 +1,4 @@
--- Where an instance stands, and what it is tied to.
+-- Returns the status of an instance and its links to other rows.
 -- Parameters: 1 id.
 -- Index: primary key of instances.
 -- Bound: one row.

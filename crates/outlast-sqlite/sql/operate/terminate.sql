@@ -1,6 +1,7 @@
--- Ends an instance as cancelled, whatever it does; the revision keeps a running step's outcome out.
+-- Finishes an instance as cancelled, in any status. The new revision rejects the outcome of a
+-- running step.
 -- Parameters: 1 id, 2 error, 3 now.
--- Guard: it has not ended (I4).
+-- Guard: the instance has not finished (I4).
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

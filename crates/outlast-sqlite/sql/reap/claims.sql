@@ -1,4 +1,4 @@
--- What a dead worker held, by id, with what decides its fate.
+-- Returns the claims of a dead worker, by id, with its crash counts.
 -- Parameters: 1 worker, 2 limit.
 -- Index: instances_locked.
 -- Bound: the limit.

@@ -1,7 +1,7 @@
--- Workers whose lease has run out, by id.
+-- Returns the workers whose lease has expired, by id.
 -- Parameters: 1 now.
 -- Index: primary key of workers.
--- Bound: the workers there are.
+-- Bound: the number of workers.
 select id
 from workers
 where lease_expires_at <= ?1

@@ -1,6 +1,6 @@
--- Fails an instance that took its workers down too often (docs/protocol.md, defect 14).
+-- Fails an instance whose step has crashed its workers too often (docs/protocol.md, defect 14).
 -- Parameters: 1 id, 2 error, 3 now, 4 crashes that count.
--- Guard: it is executing.
+-- Guard: the instance is executing.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

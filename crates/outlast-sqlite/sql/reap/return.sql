@@ -1,6 +1,7 @@
--- Puts a dead worker's claim back where it was.
+-- Returns a dead worker's claim to its queue. eligible_at stays, so that the row keeps its
+-- position.
 -- Parameters: 1 id, 2 now, 3 crashes that count.
--- Guard: it is executing.
+-- Guard: the instance is executing.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

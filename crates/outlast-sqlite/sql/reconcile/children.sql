@@ -1,4 +1,4 @@
--- How many children of a round have not ended, and how many have ended badly.
+-- Counts the live children of a round, and the children that failed or were cancelled.
 -- Parameters: 1 parent, 2 round.
 -- Index: instances_parent.
 -- Bound: CHILDREN_MAX.

@@ -1,7 +1,7 @@
--- Whether a child of one part that a workflow waits for has not ended.
--- Parameters: 1 parent, 2 spans (JSON), 3 part.
+-- Checks whether a join set of a workflow has a live child.
+-- Parameters: 1 parent, 2 child ranges (JSON), 3 join set.
 -- Index: instances_parent.
--- Bound: the children of the part's rounds.
+-- Bound: the children of the join set's rounds.
 select 1
 from json_each(?2) as span
 join instances as child

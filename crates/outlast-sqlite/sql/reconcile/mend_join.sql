@@ -1,6 +1,7 @@
--- Sets a parent's counts right.
--- Parameters: 1 id, 2 children that live, 3 children that ended badly, 4 the first of those or null, 5 now.
--- Guard: it waits for children.
+-- Corrects a parent's counts.
+-- Parameters: 1 id, 2 live children, 3 children that failed or were cancelled, 4 the first of the
+--   failed or null, 5 now.
+-- Guard: the instance waits for children.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

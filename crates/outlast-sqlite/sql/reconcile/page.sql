@@ -1,4 +1,4 @@
--- One page of instances, by id, with what could be wrong with each.
+-- Returns one page of instances, by id, with the columns that the reconciler checks.
 -- Parameters: 1 after this id, 2 limit.
 -- Index: primary key of instances.
 -- Bound: the limit.

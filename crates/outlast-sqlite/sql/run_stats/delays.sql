@@ -1,4 +1,4 @@
--- Adds to the count of how long steps had waited.
+-- Adds to the counts of how long steps waited before they ran.
 -- Parameters: 1 minute, 2 queue, 3 bin, 4 count.
 -- Bound: one row.
 insert into delays (minute, queue, bin, count)

@@ -1,4 +1,4 @@
--- Removes the oldest counts of how long steps had waited.
+-- Removes the oldest counts of how long steps waited.
 -- Parameters: 1 moment, 2 limit.
 -- Index: primary key of delays.
 -- Bound: the limit.

@@ -1,4 +1,4 @@
--- Removes the oldest counts of what was run.
+-- Removes the oldest run counts.
 -- Parameters: 1 moment, 2 limit.
 -- Index: primary key of runs.
 -- Bound: the limit.

@@ -1,6 +1,6 @@
--- Gives a child its place in the window: it can be claimed.
+-- Gives a child its place in the window. The child can then be claimed.
 -- Parameters: 1 id, 2 now.
--- Guard: it waits for one.
+-- Guard: the instance waits for a place.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

@@ -1,4 +1,4 @@
--- Whether anybody has a place in a window.
+-- Checks whether a live child has a place in a window.
 -- Parameters: 1 parent, 2 round.
 -- Index: instances_window.
 -- Bound: one row.

@@ -1,4 +1,4 @@
--- Who gets the next places in a window, in the order they were asked for.
+-- Returns the next children to get a place in a window, in the order the parent started them.
 -- Parameters: 1 parent, 2 round, 3 places.
 -- Index: instances_window.
 -- Bound: the places.

@@ -1,4 +1,4 @@
-//! Beginning another run of a workflow.
+//! The continue-as-new outcome of workflows.
 
 use super::Batch;
 use super::fenced_row::fence;
@@ -11,7 +11,7 @@ use rusqlite::params;
 
 const RENEW: &str = include_str!("../../sql/commit/continue_as_new.sql");
 
-/// JoinSets the history of the present run and begins another one. So many of the last are kept.
+/// Finishes the present run and starts the next one. Keeps the histories of the last runs only.
 pub(super) fn renew(
     tx: &Tx<'_>,
     commit: &Commit,

@@ -1,4 +1,4 @@
-//! Starting children, and parking on them.
+//! The fan-out outcome: starts children and parks the parent on them.
 
 use super::fenced_row::fence;
 use super::{Batch, array};
@@ -11,8 +11,9 @@ use rusqlite::params;
 
 const FAN_OUT: &str = include_str!("../../sql/commit/fan_out.sql");
 
-/// Starts the children, then parks the parent on those that were started: nothing of it is seen before
-/// all of it is (I6). One that is asked to end starts none.
+/// Starts the children and parks the parent on them, in one transaction (I6).
+///
+/// Starts none when a cancel is pending.
 pub(super) fn fan_out(
     tx: &Tx<'_>,
     commit: &Commit,
@@ -75,8 +76,11 @@ pub(super) fn fan_out(
     fenced.leave_for(tx, status, tx.now, &mut batch.effects.woken)
 }
 
-/// How many children were started, and which were not because their key is occupied. Of those that were, as many as
-/// the window has places can be claimed.
+/// Inserts the children of a round.
+///
+/// Returns how many were started, and the children whose key is occupied.
+///
+/// With a window, only as many of them as it has places can be claimed.
 pub(super) fn spawn(
     tx: &Tx<'_>,
     parent: Parent,

@@ -1,4 +1,4 @@
-//! Whether a claim still stands, and what follows when its instance leaves it.
+//! The fence: whether a claim still holds, and the work that follows when its instance leaves it.
 
 use crate::decode::Columns;
 use crate::effects::{Ended, Place};
@@ -10,7 +10,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 const FENCE: &str = include_str!("../../sql/commit/fence.sql");
 
-/// What is known of an instance whose claim still stands.
+/// The columns of an instance whose claim still holds.
 pub(super) struct FencedRow {
     queue: String,
     pub(super) eligible_at: Timestamp,
@@ -21,7 +21,9 @@ pub(super) struct FencedRow {
     pub(super) cancel: Option<CancelRequest>,
 }
 
-/// Looks whether a claim still stands (I3). One writer: what follows in this transaction finds it so.
+/// Returns the row if its claim still holds (I3).
+///
+/// With one writer, the answer stays true for the rest of the transaction.
 pub(super) fn fence(tx: &Tx<'_>, claim: ClaimRef) -> Result<Option<FencedRow>, Fault> {
     let fenced = tx
         .prepare(FENCE)?
@@ -44,13 +46,13 @@ impl FencedRow {
         })
     }
 
-    /// Whether a cancel is pending that the outcome does not answer: nothing of the old course begins any more.
+    /// Whether a cancel is pending that the outcome does not answer. Then nothing new may begin.
     pub(super) fn meets_cancel(&self, commit: &Commit) -> bool {
         let pending = self.cancel.as_ref().is_some_and(|cancel| !cancel.answered);
         pending && !commit.answers_cancel
     }
 
-    /// Does what follows when it is no longer executing and lives.
+    /// Runs the follow-up work of an instance that is live and no longer executing.
     pub(super) fn leave_for(
         self,
         tx: &Tx<'_>,
@@ -79,7 +81,7 @@ impl FencedRow {
     }
 }
 
-/// A row that is no longer executing and lives.
+/// A live row that is no longer executing.
 pub(crate) struct Left {
     queue: String,
     eligible_at: Timestamp,
@@ -95,7 +97,9 @@ impl Left {
         })
     }
 
-    /// What leaving brings with it: a hint when it can be claimed at once, and the next in line let
+    /// Does the follow-up work of a row that left its claim.
+    ///
+    /// Adds a hint if the row can be claimed at once, and lets the next row of its partition key
     /// through.
     pub(crate) fn follow(
         self,

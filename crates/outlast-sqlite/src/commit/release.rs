@@ -1,4 +1,4 @@
-//! Giving claims back.
+//! The release verb: returns claims without an outcome, for example at shutdown.
 
 use super::fenced_row::fence;
 use crate::error::Fault;
@@ -8,7 +8,7 @@ use rusqlite::params;
 
 const RELEASE: &str = include_str!("../../sql/commit/release.sql");
 
-/// Gives claims back untouched.
+/// Releases claims. Step, state and attempt stay as they are.
 pub(crate) fn release(tx: &Tx<'_>, releases: &[Release]) -> Result<Released, Fault> {
     let mut released = Released::default();
     for release in releases {

@@ -1,5 +1,7 @@
-//! A workflow that goes on or waits where it is: its history grows, children begin, and whatever it waits for that is
-//! already there wakes it at once.
+//! The outcome of a workflow that advances or parks.
+//!
+//! It appends to the history and starts children. A workflow whose awaited event is already there
+//! becomes runnable at once instead of parked.
 
 use super::fan_out::spawn;
 use super::fenced_row::{FencedRow, fence};
@@ -20,8 +22,10 @@ const FLOW_JOIN: &str = include_str!("../../sql/commit/flow_join.sql");
 const ENDS: &str = include_str!("../../sql/commit/ends.sql");
 const PRESENT: &str = include_str!("../../sql/commit/present.sql");
 
-/// Writes a flow. `cancel` becomes a cancel that came meanwhile: with an answer, the workflow is told of it; without
-/// one, nothing was written because of it.
+/// Writes the outcome of a workflow. Sets `cancel` to a cancel that has arrived meanwhile.
+///
+/// With a status, the outcome was written, and the answer carries the cancel. Without one, nothing
+/// was written because of the cancel.
 pub(super) fn flow(
     tx: &Tx<'_>,
     commit: &Commit,
@@ -67,8 +71,9 @@ pub(super) fn flow(
     fenced.leave_for(tx, status, tx.now, &mut batch.effects.woken)
 }
 
-/// Goes on with the claim: what a step of a workflow costs. A cancel is a rare thing, so that the write is tried
-/// without a look first.
+/// Advances a workflow that keeps its claim. This is the cost of a workflow's step.
+///
+/// Cancels are rare, so the write is tried without reading the row first.
 fn keep_claim(
     tx: &Tx<'_>,
     commit: &Commit,
@@ -94,7 +99,7 @@ fn keep_claim(
     let Some(fenced) = fence(tx, claim)? else {
         return Ok(None);
     };
-    // It may be only the history that stands elsewhere than was thought.
+    // Without a cancel, only the position of the history differed from the expected one.
     if fenced.meets_cancel(commit) {
         *cancel = fenced.cancel;
     }
@@ -103,7 +108,7 @@ fn keep_claim(
     Ok(Some(Status::Executing))
 }
 
-/// The round that a flow with children has begun.
+/// The round that an outcome with children has begun.
 struct Begun {
     round: i32,
     window: Option<u32>,
@@ -139,8 +144,9 @@ impl Begun {
     }
 }
 
-/// Waits, or goes straight on when what it waits for is there. One writer: nothing can come
-/// between the look and the park.
+/// Parks the workflow, or makes it runnable when the awaited event is already there.
+///
+/// With one writer, nothing can arrive between the check and the park.
 fn wait(
     tx: &Tx<'_>,
     commit: &Commit,
@@ -181,7 +187,7 @@ fn wait(
     Ok(waiting.reported())
 }
 
-/// What a flow comes to, and what it waits for beside ends of children.
+/// The status that an outcome leads to, and what it waits for besides children.
 struct Waiting {
     status: Status,
     /// The awaited names (JSON).
@@ -201,13 +207,13 @@ impl Waiting {
         }
     }
 
-    /// The status as readers see it: a workflow that lacks nothing but the time sleeps.
+    /// Returns the status that readers see: a workflow that lacks only its deadline is sleeping.
     fn reported(&self) -> Status {
         let awaits_names = self.names.as_deref().is_some_and(|names| names != "[]");
         self.status.derived(awaits_names)
     }
 
-    /// Whatever comes first wakes it.
+    /// Waits until the first event.
     fn for_the_first(
         tx: &Tx<'_>,
         commit: &Commit,
@@ -234,7 +240,7 @@ impl Waiting {
         })
     }
 
-    /// It waits for what is missing, and is woken by a bad end all the same.
+    /// Waits until the whole group is complete. A failed child still wakes it at once.
     fn for_all(
         tx: &Tx<'_>,
         commit: &Commit,
@@ -262,7 +268,7 @@ impl Waiting {
     }
 }
 
-/// The moment that it waits for.
+/// Returns the moment that the workflow waits for.
 fn moment(tx: &Tx<'_>, park: &Park) -> Option<Timestamp> {
     park.deadline.map(|due| match due {
         Due::After(delay) => tx.now + delay,
@@ -270,7 +276,7 @@ fn moment(tx: &Tx<'_>, park: &Park) -> Option<Timestamp> {
     })
 }
 
-/// Which of the awaited names have a signal in the inbox that the step was not handed.
+/// Returns the awaited names with a signal in the inbox that the step did not receive.
 fn present(
     tx: &Tx<'_>,
     commit: &Commit,
@@ -287,9 +293,9 @@ fn present(
     Ok(names.collect::<rusqlite::Result<_>>()?)
 }
 
-/// How the awaited ends stand when the workflow begins to wait.
+/// How far the join sets are when the workflow begins to wait.
 struct Seen {
-    /// How many of each part are still to come.
+    /// The pending children of each join set.
     left: Vec<i32>,
     bad: i32,
     /// Why there is nothing to wait for.
@@ -326,13 +332,13 @@ impl Seen {
         Ok(Seen { left, bad, joined })
     }
 
-    /// How many of the nearest part are still to come.
+    /// Returns the pending children of the join set nearest to completion.
     fn nearest(&self) -> Option<i32> {
         self.left.iter().min().copied()
     }
 }
 
-/// Writes a flow that waits for no ends.
+/// Writes an outcome that waits for no children.
 fn write_on(
     tx: &Tx<'_>,
     commit: &Commit,

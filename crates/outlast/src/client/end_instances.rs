@@ -1,4 +1,4 @@
-//! Asking instances to end, and ending them.
+//! Cancelling and terminating instances.
 
 use super::Client;
 use outlast_core::{
@@ -7,36 +7,42 @@ use outlast_core::{
 };
 
 impl Client {
-    /// Asks an instance to end. Its machine decides how: [`on_cancel`](crate::Machine::on_cancel), which ends it as
-    /// cancelled unless the machine says otherwise. One that waits is woken for it, one that runs is told
-    /// ([`Context::cancelled`](crate::Context::cancelled)). To ask again changes nothing.
+    /// Cancels an instance. Its machine decides how it ends.
     ///
-    /// By its id or by `Machine::key(..)`. A key is looked up once: the instance that holds it, else the latest that
-    /// held it, which then is [already ended](CancelAnswer::AlreadyEnded) unless it let go of the key before its end.
+    /// By default [`on_cancel`](crate::Machine::on_cancel) ends it as cancelled. A waiting
+    /// instance is woken for it; a running step is notified through
+    /// [`Context::cancelled`](crate::Context::cancelled). A second cancel changes nothing.
+    ///
+    /// Takes an id or `Machine::key(..)`. A key is looked up once: it addresses the holder, or
+    /// else the latest instance that held it. That one is [already
+    /// ended](CancelAnswer::AlreadyEnded), unless it released the key before its end.
     pub async fn cancel(&self, target: impl Into<Target>, note: Note) -> Result<CancelAnswer> {
         let ids = self.resolve(target.into()).await?.into_iter().collect();
         let answers = self.cancel_all(ids, note).await?;
         Ok(answers.into_iter().next().unwrap_or(CancelAnswer::NotFound))
     }
 
-    /// As [`cancel`](Client::cancel), for many at once.
+    /// Like [`cancel`](Client::cancel), for many instances at once.
     pub async fn cancel_all(&self, ids: Vec<InstanceId>, note: Note) -> Result<Vec<CancelAnswer>> {
         self.ask_to_end(ids, Extent::One, note).await
     }
 
-    /// As [`cancel`](Client::cancel), for an instance and all that descend from it, whatever their policies say. The
-    /// answer is the instance's own; its descendants are told after it, by engines that keep house, also when it has
-    /// ended itself. [`family`](Client::family) counts whom that meets, [`close_actions`](Client::close_actions) says of each
-    /// parent which of its children were told.
+    /// Like [`cancel`](Client::cancel), for an instance and its descendants.
+    ///
+    /// The policies of the descendants do not matter. The answer is that of the instance. Engines
+    /// with the maintenance role cancel the descendants afterwards, also when the instance has
+    /// finished. [`family`](Client::family) counts the affected instances.
+    /// [`close_actions`](Client::close_actions) lists the affected children of a parent.
     pub async fn cancel_tree(&self, root: impl Into<Target>, note: Note) -> Result<CancelAnswer> {
         let ids = self.resolve(root.into()).await?.into_iter().collect();
         let answers = self.ask_to_end(ids, Extent::Tree, note).await?;
         Ok(answers.into_iter().next().unwrap_or(CancelAnswer::NotFound))
     }
 
-    /// JoinSets an instance as cancelled now, whatever it does: nobody is asked. A step that runs is dropped where it
-    /// awaits, and its outcome with it. To do it again changes nothing. By its id or by `Machine::key(..)`, as
-    /// [`cancel`](Client::cancel).
+    /// Ends an instance as cancelled now, in any status, without asking its machine.
+    ///
+    /// A running step is dropped where it awaits, with its outcome. A second call changes nothing.
+    /// Takes an id or `Machine::key(..)`, like [`cancel`](Client::cancel).
     pub async fn terminate(
         &self,
         target: impl Into<Target>,
@@ -50,7 +56,7 @@ impl Client {
             .unwrap_or(TerminateAnswer::NotFound))
     }
 
-    /// As [`terminate`](Client::terminate), for many at once.
+    /// Like [`terminate`](Client::terminate), for many instances at once.
     pub async fn terminate_all(
         &self,
         ids: Vec<InstanceId>,
@@ -59,8 +65,9 @@ impl Client {
         self.end(ids, Extent::One, note).await
     }
 
-    /// As [`terminate`](Client::terminate), for an instance and all that descend from it; see
-    /// [`cancel_tree`](Client::cancel_tree).
+    /// Like [`terminate`](Client::terminate), for an instance and its descendants.
+    ///
+    /// See [`cancel_tree`](Client::cancel_tree).
     pub async fn terminate_tree(
         &self,
         root: impl Into<Target>,
@@ -84,7 +91,7 @@ impl Client {
         let mut hints = hints(cancelled.woken, cancelled.cascades);
         for (id, answer) in ids.into_iter().zip(&cancelled.answers) {
             match answer {
-                // Told again if it was asked before: the first hint may have been lost.
+                // Sends the hint again for a repeated cancel: the first hint may have been lost.
                 CancelAnswer::Requested(Status::Executing)
                 | CancelAnswer::AlreadyRequested(Status::Executing) => hints.told.push(id),
                 CancelAnswer::NeverStarted => hints.ended.push(id),

@@ -1,21 +1,24 @@
-//! Why an instance is where it is, in one plain sentence.
+//! Explains why an instance is where it is, in one sentence.
 
 use super::Client;
 use super::sentence::{Ahead, Surroundings, sentence};
 use crate::workflow::{BLOCKED, Waits};
 use outlast_core::{Filter, Instance, InstanceId, ListRequest, Result, Status, Timestamp};
 
-/// How many that share a partition key are looked at to find the one in front. A longer line is only said to be one.
+/// How many instances of a partition key are read to find the first. A longer line is only
+/// described as long.
 const LINE_MAX: usize = 100;
-/// How many pages are read for them: a page looks at a bounded part of the table.
+/// How many pages are read for them: a page reads a bounded part of the table.
 const LINE_PAGES_MAX: usize = 5;
 
 impl Client {
-    /// What the instance waits for and until when, in one sentence whose subject is the instance: `waits for signal
-    /// payment_confirmed until 15:04:05 UTC (in 12 min)`, `is due in queue mail, which is paused`, `done 3 min ago`.
+    /// Explains what the instance waits for and until when, in one sentence.
     ///
-    /// It is a sentence for people, and its words may change. The store is asked only for what this instance's
-    /// status makes worth knowing, and never for more than a few bounded pages.
+    /// The subject is the instance: `waits for signal payment_confirmed until 15:04:05 UTC (in 12
+    /// min)`, `is due in queue mail, which is paused`, `done 3 min ago`.
+    ///
+    /// The sentence is for people, and its words may change. It queries only what the status makes
+    /// relevant, and at most a few bounded pages.
     pub async fn explain(&self, instance: &Instance) -> Result<String> {
         let is_parked = instance.status.is_parked();
         let error = instance.last_error.as_deref().unwrap_or_default();
@@ -27,7 +30,9 @@ impl Client {
         self.explain_with(instance, waits).await
     }
 
-    /// The same, for who has looked at [what a workflow waits for](Client::waits) already.
+    /// Like [`explain`](Client::explain), with waits that the caller has read.
+    ///
+    /// [`waits`](Client::waits) reads the waits of a workflow.
     pub async fn explain_with(&self, instance: &Instance, waits: Option<Waits>) -> Result<String> {
         let around = self.around(instance).await?;
         Ok(sentence(instance, &Surroundings { waits, ..around }))
@@ -60,7 +65,7 @@ impl Client {
         })
     }
 
-    /// How many of its parent's children run at a time, when the parent still stands at that round.
+    /// Returns the window of its parent's fan-out, while the parent is still in that round.
     async fn window_of(&self, instance: &Instance) -> Result<Option<u32>> {
         let Some(parent) = instance.parent else {
             return Ok(None);
@@ -72,12 +77,12 @@ impl Client {
             .and_then(|barrier| barrier.window))
     }
 
-    /// What may keep an instance whose time has come from being claimed.
+    /// Reads what may keep a due instance from being claimed.
     async fn due(&self, instance: &Instance, now: Timestamp) -> Result<Surroundings> {
         let queues = self.store.queues().await?;
         let queue = queues.into_iter().find(|it| it.name == instance.queue);
         let is_paused = queue.as_ref().is_some_and(|queue| queue.paused);
-        // Whoever stands still because of the queue has no other reason to know.
+        // A paused queue is reason enough, so the rest is not read.
         let (workers, ahead) = match is_paused {
             true => (Vec::new(), None),
             false => (
@@ -93,7 +98,7 @@ impl Client {
         })
     }
 
-    /// Who goes first among those that share its partition key, if that is somebody else.
+    /// Finds the instance that goes before it under its partition key, if any.
     async fn in_front_of(&self, instance: &Instance) -> Result<Option<Ahead>> {
         let Some(key) = &instance.partition_key else {
             return Ok(None);
@@ -113,7 +118,7 @@ impl Client {
             .map(|first| Ahead::IsFirst(first.id)))
     }
 
-    /// Those of a partition key in one status, and whether these are all.
+    /// Reads the instances of a partition key in one status, and whether these are all.
     async fn line(&self, key: &str, status: Status, limit: usize) -> Result<(Vec<Instance>, bool)> {
         let (mut line, mut before): (Vec<Instance>, Option<InstanceId>) = (Vec::new(), None);
         for _ in 0..LINE_PAGES_MAX {

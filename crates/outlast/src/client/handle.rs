@@ -1,4 +1,4 @@
-//! The client itself.
+//! The client.
 
 use crate::codec::{Codec, Coding};
 use crate::hub::Hub;
@@ -7,27 +7,27 @@ use outlast_core::{Hints, Inspect, QueueNames, Store};
 use std::fmt;
 use std::sync::Arc;
 
-/// A store that can also be looked into.
+/// A store that can also be queried.
 pub(crate) trait Backend: Store + Inspect {}
 
 impl<T: Store + Inspect> Backend for T {}
 
-/// Starts instances, sends signals, waits, and looks. Clones are cheap and share everything.
+/// Starts instances, sends signals, waits, and queries. Clones are cheap and share everything.
 ///
-/// Clients and engines of one process that use the same database hear of each other's doings at once,
-/// whether or not they were made from one another.
+/// Clients and engines of one process that use the same database notify each other at once, even
+/// when they were created independently.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) store: Arc<dyn Backend>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) propagator: Arc<dyn Propagator>,
     pub(crate) coding: Coding,
-    /// The trace of the step this client was handed to.
+    /// The trace of the step that this client was given to.
     trace: Option<Arc<str>>,
 }
 
 impl Client {
-    /// A client of `store`: no machines, no workers.
+    /// Creates a client of `store`, without machines and workers.
     pub fn new(store: impl Store + Inspect) -> Client {
         Client::on(Arc::new(store))
     }
@@ -42,21 +42,25 @@ impl Client {
         }
     }
 
-    /// Takes the trace of what it starts from here.
+    /// Sets the propagator: it provides the trace of new instances.
     pub fn propagator(mut self, propagator: impl Propagator) -> Client {
         self.propagator = Arc::new(propagator);
         self
     }
 
-    /// Encodes what it writes and decodes what it reads: states, results, payloads of signals and error texts
-    /// ([`codec`](crate::codec)). Without one it sees what is encoded as it is stored.
+    /// Sets the codec: it encodes written and decodes read values ([`codec`](crate::codec)).
+    ///
+    /// These are states, results, payloads of signals and error texts. Without a codec the client
+    /// returns encoded values as stored.
     pub fn codec(mut self, codec: impl Codec) -> Client {
         self.coding = Coding::new(codec);
         self
     }
 
-    /// Says that something may be claimed in `queue` now. Verbs of the client say so themselves; call it
-    /// after committing a transaction of your own that inserted or signalled.
+    /// Wakes the pickers of `queue`.
+    ///
+    /// The client's verbs do so themselves. Call it after you commit a transaction that inserted
+    /// or signalled.
     pub fn wake(&self, queue: impl Into<String>) {
         self.publish([queue.into()].into());
     }
@@ -68,7 +72,7 @@ impl Client {
         }
     }
 
-    /// The trace that something started now belongs to.
+    /// Returns the trace for an instance that is started now.
     pub(super) fn current_trace(&self) -> String {
         let within = || self.trace.as_deref().map(str::to_owned);
         let current = self.propagator.current().or_else(within);

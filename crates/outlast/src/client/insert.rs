@@ -8,22 +8,22 @@ use outlast_core::{Hints, Inserted as Answer, Inserts, Invalid, NewInstance, Res
 use std::fmt;
 use std::time::Duration;
 
-/// Rows one transaction inserts: locks and the log stay small, and so do the waits of others.
+/// Rows of one transaction. It bounds the locks, the log, and how long other transactions wait.
 const CHUNK: usize = 5_000;
 
-/// What became of an instance to start.
+/// The result of starting an instance.
 pub enum Inserted<M> {
-    /// It is in the store, and runs when its turn comes.
+    /// It is stored, and runs when its turn comes.
     New(Id<M>),
     /// Its key is occupied; nothing was written.
     Duplicate {
-        /// Who holds the key; `None` when the holder ended while the insert looked.
+        /// The instance that holds the key; `None` when it ended while the insert looked.
         holder: Option<Id<M>>,
     },
 }
 
 impl<M> Inserted<M> {
-    /// The instance that goes by this key now: the new one, or the holder.
+    /// Returns the instance with this key: the new one, or the holder.
     pub fn id(&self) -> Option<Id<M>> {
         match self {
             Inserted::New(id) => Some(*id),
@@ -49,7 +49,7 @@ impl<M> Inserted<M> {
     }
 }
 
-// By hand, like the rest below: a machine need not be printable for its answers to be.
+// Implemented by hand, like the rest below: `M` need not implement `Debug`.
 impl<M> fmt::Debug for Inserted<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -78,7 +78,7 @@ impl<M> PartialEq for Inserted<M> {
 impl<M> Eq for Inserted<M> {}
 
 impl Client {
-    /// Starts an instance. When it answers, the instance is stored.
+    /// Starts an instance. It is stored when this returns.
     pub async fn insert<M: Machine>(&self, new: New<M>) -> Result<Inserted<M>> {
         let row = self.prepare(new)?;
         let mut answers = self.insert_encoded(vec![row]).await?.into_iter();
@@ -86,10 +86,10 @@ impl Client {
         Ok(Inserted::read(answer))
     }
 
-    /// Starts many instances, of any number; the answers are in the order of what was given.
+    /// Starts any number of instances; the answers are in the caller's order.
     ///
-    /// Up to 5,000 go in one transaction. After an error, those before it are in the store; give them keys
-    /// and insert all of them again.
+    /// One transaction takes up to 5,000. After an error the earlier ones are stored. To be safe,
+    /// give all of them keys and insert all of them again.
     pub async fn insert_many<M: Machine>(
         &self,
         new: impl IntoIterator<Item = New<M>>,
@@ -104,14 +104,16 @@ impl Client {
             })?;
             self.encode_row(row, || format!("instance {position}"))
         });
-        // Nothing is written unless all of it can be.
+        // Checks every row before the first write.
         let rows = rows.collect::<Result<Vec<_>>>()?;
         let answers = self.insert_encoded(rows).await?;
         Ok(answers.into_iter().map(Inserted::read).collect())
     }
 
-    /// As [`insert_many`](Client::insert_many), for callers that have no types: other languages, the command
-    /// line. Rows that were [prepared](Client::prepare) with this client's codec go in as they are.
+    /// Like [`insert_many`](Client::insert_many), for callers without types.
+    ///
+    /// Other languages and the command line use it. Rows that were [prepared](Client::prepare)
+    /// with this client's codec are inserted unchanged.
     pub async fn insert_rows(&self, mut rows: Vec<NewInstance>) -> Result<Vec<Answer>> {
         if !self.coding.is_none() {
             let encoded = rows.into_iter().enumerate();
@@ -138,7 +140,9 @@ impl Client {
         Ok(answers)
     }
 
-    /// One transaction. A single row goes straight to an engine here that has nothing else to do.
+    /// Inserts one transaction.
+    ///
+    /// A single row goes straight into a free slot of an engine in this process.
     async fn insert_chunk(&self, mut rows: Vec<NewInstance>) -> Result<Inserts> {
         if let [row] = rows.as_slice()
             && let Some(reservation) = self.hub.reserve_for(row)
@@ -149,8 +153,9 @@ impl Client {
         self.store.insert(rows, None).await
     }
 
-    /// The row that [`insert`](Client::insert) would write, with the caller's trace, encoded if this client has
-    /// a codec: for inserting it in a transaction of your own.
+    /// Creates the row that [`insert`](Client::insert) would write, for your transaction.
+    ///
+    /// It has the caller's trace, and is encoded if this client has a codec.
     pub fn prepare<M: Machine>(&self, new: New<M>) -> Result<NewInstance> {
         let row = NewInstance::try_from(new.or_trace(|| self.current_trace()))
             .map_err(|invalid: Invalid| invalid.during("insert"))?;
@@ -165,8 +170,10 @@ impl Client {
     }
 }
 
-/// When what starts later is due. A moment is the database's to compare: its queue is looked at now, and
-/// answers how long it is until then.
+/// Returns the hints for rows that start later.
+///
+/// Only the database can compare an absolute moment: the hint makes the picker look now, and the
+/// claim answers how long to wait.
 fn later(rows: &[NewInstance]) -> Hints {
     let mut hints = Hints::default();
     for row in rows {

@@ -1,4 +1,6 @@
-//! Starting instances, sending signals, waiting, looking: everything that needs no worker.
+//! The client: starts, signals, waits for and queries instances. It needs no worker.
+//!
+//! Applications and the HTTP API call it. It never runs a step.
 //!
 //! ```
 //! use outlast::prelude::*;
@@ -18,7 +20,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // A web node: it starts and signals, and others run the machines.
+//! // A web node starts and signals instances; other nodes run the machines.
 //! let client = Client::new(Sqlite::in_memory()?);
 //!
 //! let order = New::<Checkout>(Order::Start { number: 42 }).key("order:42");
@@ -31,7 +33,7 @@
 //! let delivery = client.signal(Checkout::key("order:42"), paid).dedup("evt-7").await?;
 //! assert!(matches!(delivery, Delivery::Delivered { .. }));
 //!
-//! // Sent again, it is known; sent to nobody, that is said.
+//! // The same dedup key again is a duplicate. A key without a holder has no target.
 //! let paid = PaymentConfirmed { amount: 100 };
 //! let again = client.signal(Checkout::key("order:42"), paid).dedup("evt-7").await?;
 //! assert!(matches!(again, Delivery::Duplicate { .. }));

@@ -1,4 +1,4 @@
-//! Looking without touching.
+//! Queries. They never write.
 
 use super::Client;
 use outlast_core::{
@@ -9,8 +9,9 @@ use outlast_core::{
 };
 
 impl Client {
-    /// One instance, by its id or by `Machine::key(..)`; `None` when there is none. By key it is the instance that
-    /// holds the key, else the latest that held it, for as long as that is stored.
+    /// Reads one instance, by its id or by `Machine::key(..)`; `None` when there is none.
+    ///
+    /// A key addresses its holder, or else the latest stored instance that held it.
     pub async fn get(&self, target: impl Into<Target>) -> Result<Option<Instance>> {
         let found = match target.into() {
             Target::Id(id) => self.store.get(id).await?,
@@ -20,15 +21,18 @@ impl Client {
         found.map(decode).transpose()
     }
 
-    // What a codec finds changed in the database is refused in its place where there are several, so that one
-    // does not hide the others; `docs/encryption.md` has the whole table.
+    // In an answer with several values, a codec refuses a changed value in its place, so that it
+    // does not hide the others. `docs/encryption.md` has the whole table.
 
-    /// A page of instances, newest first. [`Page::next`] is the cursor: the `before` of the next page. A page ends as
-    /// well when it has read [`SCAN_MAX`](outlast_core::limits::SCAN_MAX) instances, so one whose filter few fit may
-    /// be short, even empty: the last is the one without a `next`.
+    /// Reads a page of instances, newest first.
     ///
-    /// A page has no states and no results, since these may be large. [`ListRequest::values`] asks for them; such a page
-    /// ends as well when they have [`PAGE_BYTES_MAX`](outlast_core::limits::PAGE_BYTES_MAX) bytes.
+    /// [`Page::next`] is the cursor: the `before` of the next page. A page also ends when it has
+    /// read [`SCAN_MAX`](outlast_core::limits::SCAN_MAX) instances. So a page with a selective
+    /// filter may be short, even empty. Only the last page has no `next`.
+    ///
+    /// A page omits states and results, because they may be large. [`ListRequest::values`]
+    /// includes them; such a page also ends at
+    /// [`PAGE_BYTES_MAX`](outlast_core::limits::PAGE_BYTES_MAX) bytes of values.
     pub async fn list(&self, request: ListRequest) -> Result<Page> {
         let values = request.values;
         let mut page = self.store.list(request).await?;
@@ -37,18 +41,19 @@ impl Client {
         Ok(page)
     }
 
-    /// How many instances fit, counted up to [`COUNT_MAX`](outlast_core::limits::COUNT_MAX).
+    /// Counts the instances that fit, up to [`COUNT_MAX`](outlast_core::limits::COUNT_MAX).
     pub async fn count(&self, filter: Filter) -> Result<Count> {
         self.store.count(filter).await
     }
 
-    /// Every child of an instance that is still stored, of all rounds, oldest first.
+    /// Reads every stored child of an instance, of all rounds, oldest first.
     pub async fn children(&self, id: InstanceId) -> Result<Vec<Child>> {
         self.children_in(id, None).await
     }
 
-    /// Every child of one fan-out of an instance that is still stored, in the order they were asked for. Fan-outs are
-    /// counted from 1.
+    /// Reads every stored child of one fan-out, in the order of the fan-out.
+    ///
+    /// Fan-outs are counted from 1.
     pub async fn children_of(&self, id: InstanceId, round: i32) -> Result<Vec<Child>> {
         self.children_in(id, Some(round)).await
     }
@@ -67,14 +72,16 @@ impl Client {
         }
     }
 
-    /// A page of the signals of an instance, oldest first, after the one named. [`Rows::more`] tells whether more follow.
+    /// Reads a page of the signals of an instance after `after`, oldest first.
+    ///
+    /// [`Rows::more`] says whether more follow.
     pub async fn signals(
         &self,
         id: InstanceId,
         after: Option<SignalId>,
     ) -> Result<Rows<SignalRow>> {
         let mut signals = self.store.signals(id, after).await?;
-        // The target is read only where a payload is bound to its key.
+        // Only a payload that is bound to a key needs its target.
         let target = match self.coding.needs_key(&signals.rows) {
             true => self.store.get(id).await?,
             false => None,
@@ -88,9 +95,12 @@ impl Client {
         Ok(signals)
     }
 
-    /// Events of one run of a workflow, or of a machine that [records its history](crate::Machine::HISTORY), in their order.
-    /// [`EventDetail`](crate::workflow::EventDetail) is what each says. [`Rows::more`] tells whether more follow: a page with
-    /// large data is shorter than its `max`.
+    /// Reads events of one run of a workflow or a recorded machine, in order.
+    ///
+    /// A machine is recorded when its [`HISTORY`](crate::Machine::HISTORY) says so.
+    ///
+    /// [`EventDetail`](crate::workflow::EventDetail) decodes them. [`Rows::more`] says whether
+    /// more follow: a page with large data is shorter than its `max`.
     pub async fn history(&self, request: HistoryRequest) -> Result<Rows<Event>> {
         let mut events = self.store.history(request).await?;
         if !self.coding.is_none() && !events.is_empty() {
@@ -102,12 +112,12 @@ impl Client {
         Ok(events)
     }
 
-    /// The runs whose history is stored, in their order. A machine has one run, if it has a history.
+    /// Reads the runs whose history is stored, in order. A machine with a history has one run.
     pub async fn histories(&self, id: impl Into<InstanceId>) -> Result<Vec<RunSummary>> {
         self.store.histories(id.into()).await
     }
 
-    /// Every queue that has work, is paused or is served by a live worker, by name.
+    /// Reads every queue that has work, is paused or is served by a live worker, by name.
     pub async fn queues(&self) -> Result<Vec<QueueSummary>> {
         let mut queues = self.store.queues().await?;
         let now = self.store.now().await?;
@@ -122,9 +132,12 @@ impl Client {
         Ok(queues)
     }
 
-    /// `None` when a queue of this name exists: it has instances, is paused, is served by a live worker, is the own
-    /// queue of a machine that a worker has, or is `default`. Otherwise the names of queues that exist, the nearest
-    /// first: the name may be mistyped.
+    /// Checks whether a queue of this name exists; suggests other names when it does not.
+    ///
+    /// A queue exists when it has instances, is paused, or is served by a live worker. The default
+    /// queue of a worker's machine and the queue `default` also exist. Then the answer is `None`.
+    /// Otherwise the answer lists existing queues, the most similar first, because the name may be
+    /// mistyped.
     pub async fn missing_queue(&self, name: &str) -> Result<Option<Vec<String>>> {
         let mut names: Vec<String> = self.queues().await?.into_iter().map(|it| it.name).collect();
         let workers = self.store.workers().await?;
@@ -140,7 +153,7 @@ impl Client {
         Ok(Some(names))
     }
 
-    /// Whether an instance is in this queue, among the newest that a page reads.
+    /// Whether an instance is in this queue, among the newest that one page reads.
     async fn has_instances(&self, queue: &str) -> Result<bool> {
         let filter = Filter {
             queue: Some(queue.to_owned()),
@@ -154,18 +167,20 @@ impl Client {
         Ok(!self.store.list(request).await?.instances.is_empty())
     }
 
-    /// Every registered worker.
+    /// Reads every registered worker.
     pub async fn workers(&self) -> Result<Vec<Worker>> {
         self.store.workers().await
     }
 
-    /// What operators did, newest first: to one instance, or to anything.
+    /// Reads the recorded operations, newest first: of one instance, or all.
     pub async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>> {
         self.store.operations(instance).await
     }
 
-    /// A page of what was done to the children of an instance because of it, in the order it was done, after the one
-    /// named: by its end, by a join that was decided without them, or by a tree that was ended.
+    /// Reads a page of the operations that an instance caused on its children, after `after`.
+    ///
+    /// They are in the order of their ids. The cause is its end, a join that was decided without
+    /// them, or a tree.
     pub async fn close_actions(
         &self,
         parent: InstanceId,
@@ -174,51 +189,64 @@ impl Client {
         self.store.close_actions(parent, after).await
     }
 
-    /// How an instance and all that descend from it stand: what [`cancel_tree`](Client::cancel_tree) and
-    /// [`terminate_tree`](Client::terminate_tree) would meet. `None` when there is no such instance. Counted up to
+    /// Counts an instance and its descendants by status; `None` when there is no such instance.
+    ///
+    /// These are the instances that [`cancel_tree`](Client::cancel_tree) and
+    /// [`terminate_tree`](Client::terminate_tree) would affect. Counts up to
     /// [`COUNT_MAX`](outlast_core::limits::COUNT_MAX) in all.
     pub async fn family(&self, id: impl Into<InstanceId>) -> Result<Option<Family>> {
         self.store.family(id.into()).await
     }
 
-    /// How the children of an instance stand, by round: what a join waits for. Counted up to
-    /// [`COUNT_MAX`](outlast_core::limits::COUNT_MAX) children in all, the newest rounds first; answered in the order
-    /// of the rounds.
+    /// Counts the children of an instance by round and status, in the order of the rounds.
+    ///
+    /// Counts up to [`COUNT_MAX`](outlast_core::limits::COUNT_MAX) children in all, the newest
+    /// rounds first.
     pub async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>> {
         self.store.rounds(id).await
     }
 
-    /// Counts a slice of all instances, in the order of their ids, by machine, step and status. [`StepCounts::next`] is
-    /// where to go on; added up until it is `None`, the slices are everything.
+    /// Counts a slice of all instances, in the order of their ids, by machine, step and status.
+    ///
+    /// [`StepCounts::next`] starts the next slice. The slices up to a `next` of `None` add up to
+    /// the whole table.
     pub async fn count_by_step(&self, request: StepCountRequest) -> Result<StepCounts> {
         self.store.count_by_step(request).await
     }
 
-    /// What engines have run since the minute of `since`, and how long it had waited, by the minute. They are kept for
-    /// a day and are a few seconds behind; those of an engine that crashed in its last seconds are missing.
+    /// Reads run counts and start delays of all engines since `since`, by the minute.
+    ///
+    /// They are kept for a day and are a few seconds old. The counts of the last seconds before a
+    /// crash are missing.
     pub async fn run_stats(&self, since: Timestamp) -> Result<RunStats> {
         self.store.run_stats(since).await
     }
 
-    /// How the database is: settings, space, what stands in the way, also what is fine. For a look now and then:
-    /// it asks much.
+    /// Checks the database: settings, space, obstacles.
+    ///
+    /// It also reports the checks without a problem.
+    ///
+    /// It runs many queries, so call it rarely.
     pub async fn doctor(&self) -> Result<Vec<Finding>> {
         self.store.doctor().await
     }
 
-    /// Whether the database takes writes now: commits a small write that leaves nothing. An answer within seconds is as
-    /// good as a new one, so ask now and then only.
+    /// Checks whether the database accepts writes now.
+    ///
+    /// It commits a small write that leaves nothing behind.
+    ///
+    /// Each call writes, so reuse an answer for some seconds.
     pub async fn check_writes(&self) -> Result<WriteCheck> {
         self.store.check_writes().await
     }
 
-    /// The database's present moment.
+    /// Reads the current time of the database.
     pub async fn now(&self) -> Result<Timestamp> {
         self.store.now().await
     }
 }
 
-/// A queue with nothing in it.
+/// Creates the summary of an empty queue.
 fn idle(name: &str) -> QueueSummary {
     let none = Count::Exactly(0);
     QueueSummary {
@@ -231,7 +259,7 @@ fn idle(name: &str) -> QueueSummary {
     }
 }
 
-/// How many characters must be put in, left out or exchanged to make one name of the other.
+/// Returns the edit distance of two names.
 fn distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.chars().count()).collect();
     for (above, letter) in one.chars().enumerate() {

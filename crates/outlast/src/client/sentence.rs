@@ -1,4 +1,4 @@
-//! The words for where an instance stands: facts in, a sentence out.
+//! The sentences of `explain`: facts in, a sentence out. Nothing here reads a store.
 
 use crate::workflow::{Blocked, OpenWait, Waits, WindowWait};
 use outlast_core::{
@@ -6,44 +6,44 @@ use outlast_core::{
     Until, Worker, WorkerId, span,
 };
 
-/// How much of an error a sentence quotes.
+/// How many characters of an error a sentence quotes.
 const ERROR_CHARS_MAX: usize = 160;
 
-/// How many calls a sentence names; of more it says how many there are.
+/// How many calls a sentence names; of more it gives the number.
 const NAMED_MAX: usize = 3;
 
-/// What there is to know around an instance; what nobody asked for is empty.
+/// The facts around an instance; facts that were not read are empty.
 #[derive(Debug)]
 pub(super) struct Surroundings {
-    /// The store's present moment.
+    /// The current time of the store.
     pub(super) now: Timestamp,
     /// The queue it is in.
     pub(super) queue: Option<QueueSummary>,
     /// Every registered worker.
     pub(super) workers: Vec<Worker>,
-    /// Who of its partition key goes first.
+    /// The instance of its partition key that goes first.
     pub(super) ahead: Option<Ahead>,
     /// The children it waits for.
     pub(super) round: Option<RoundSummary>,
-    /// How many of its parent's children run at a time.
+    /// The window of its parent's fan-out.
     pub(super) window: Option<u32>,
-    /// What a workflow waits for.
+    /// The waits of a workflow.
     pub(super) waits: Option<Waits>,
 }
 
-/// Who of a partition key goes first.
+/// The instance of a partition key that goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ahead {
-    /// This one, which is executing.
+    /// This instance, which is executing.
     Runs(InstanceId),
-    /// This one, which is runnable.
+    /// This instance, which is runnable.
     IsFirst(InstanceId),
-    /// Somebody in a line that is too long to look through.
+    /// An instance in a line that is too long to read.
     Line,
 }
 
 impl Surroundings {
-    /// Nothing but the time.
+    /// Creates the facts of an instance of which only the time is known.
     pub(super) fn at(now: Timestamp) -> Surroundings {
         Surroundings {
             now,
@@ -60,7 +60,7 @@ impl Surroundings {
         worker.lease_expires_at > self.now
     }
 
-    /// The live workers that take from this queue.
+    /// Returns the live workers that claim from this queue.
     fn serving(&self, queue: &String) -> Vec<&Worker> {
         let workers = self.workers.iter();
         workers
@@ -69,7 +69,7 @@ impl Surroundings {
     }
 }
 
-/// What the instance waits for, and what was wished of it.
+/// Says what the instance waits for, and whether it was cancelled.
 pub(super) fn sentence(instance: &Instance, around: &Surroundings) -> String {
     let stands = standing(instance, around);
     match &instance.cancel {
@@ -136,7 +136,7 @@ fn held(around: &Surroundings) -> String {
     }
 }
 
-/// When it is its time, and who would be missing then.
+/// Says when it is due, and what would be missing then.
 fn later(instance: &Instance, around: &Surroundings) -> String {
     let when = delayed(instance, around.now);
     let serving = around.serving(&instance.queue);
@@ -165,7 +165,7 @@ fn delayed(instance: &Instance, now: Timestamp) -> String {
     }
 }
 
-/// A workflow has one step only, which is nothing to tell.
+/// Names the step. A workflow has only one step, so it is not named.
 fn its_step(instance: &Instance) -> String {
     match instance.is_workflow() {
         true => String::new(),
@@ -209,7 +209,9 @@ fn due(instance: &Instance, around: &Surroundings) -> String {
     format!("is due in queue {queue} since {since}; {workers} that queue")
 }
 
-/// What none of the workers has that it would take. One that does not say what it has may have everything.
+/// Says what the instance needs and no worker has.
+///
+/// A worker that does not list its machines may have all of them.
 fn lack(instance: &Instance, serving: &[&Worker]) -> Option<String> {
     if serving.iter().any(|worker| worker.machines.is_empty()) {
         return None;
@@ -297,7 +299,7 @@ fn awaiting_children(instance: &Instance, around: &Surroundings) -> String {
     }
 }
 
-/// As the parent counts them: what ended without being counted yet still keeps it waiting.
+/// Uses the parent's counts: a child that finished but is not counted yet still keeps it waiting.
 fn awaiting_quorum(instance: &Instance, barrier: &Barrier, needed: u32) -> String {
     let Barrier {
         started, failed, ..
@@ -365,7 +367,7 @@ fn ended(instance: &Instance, now: Timestamp) -> String {
     }
 }
 
-/// What a workflow waits for, or why it cannot go on; nothing when its history does not tell.
+/// Says what a workflow waits for, or why it is blocked; `None` when its history does not show it.
 fn flowing(instance: &Instance, waits: &Waits, now: Timestamp) -> Option<String> {
     if let Some(blocked) = &waits.blocked {
         return Some(stuck(instance, blocked, now));
@@ -419,7 +421,9 @@ fn flowing(instance: &Instance, waits: &Waits, now: Timestamp) -> Option<String>
     Some(format!("waits for {phrases}{cut}"))
 }
 
-/// The first of several, of which so many are open; a timer among them is until when the others are waited for.
+/// Says a wait for the first of several calls, of which `open` are open.
+///
+/// A timer among them is the deadline of the others.
 fn selected(members: &[&OpenWait], open: usize, now: Timestamp) -> String {
     let (timers, others): (Vec<&OpenWait>, Vec<&OpenWait>) =
         members.iter().partition(|it| it.kind == "timer");
@@ -446,7 +450,9 @@ fn listed(waits: &[&OpenWait], last: &str, now: Timestamp) -> String {
     enumerated(&nouns, last).unwrap_or_default()
 }
 
-/// `child label 43 (call 3)`, `signal approved (call 5)`, `a timer (call 6) until 15:04:05 UTC (in 12 min)`.
+/// Names a wait: `child label 43 (call 3)`, `signal approved (call 5)`.
+///
+/// A timer has its deadline: `a timer (call 6) until 15:04:05 UTC (in 12 min)`.
 fn noun(wait: &OpenWait, now: Timestamp) -> String {
     let OpenWait {
         kind, name, call, ..
@@ -458,7 +464,7 @@ fn noun(wait: &OpenWait, now: Timestamp) -> String {
     }
 }
 
-/// Both sides of what does not fit.
+/// Says both sides of a mismatch between code and history.
 fn stuck(instance: &Instance, blocked: &Blocked, now: Timestamp) -> String {
     let (expected, found) = (quoted(&blocked.expected), quoted(&blocked.found));
     let attempt = instance.attempt + 1;
@@ -479,7 +485,7 @@ fn stuck(instance: &Instance, blocked: &Blocked, now: Timestamp) -> String {
     format!("is blocked: its history has {expected}, and the code has {found}; {again}")
 }
 
-/// `a`, `a or b`, `a, b or c`; nothing of nothing.
+/// Formats `a`, `a or b`, `a, b or c`; `None` for an empty list.
 fn alternatives(names: &[String]) -> Option<String> {
     enumerated(names, "or")
 }
@@ -492,7 +498,7 @@ fn enumerated(names: &[String], conjunction: &str) -> Option<String> {
     })
 }
 
-/// A moment with how far it is: `until 15:04:05 UTC (in 12 min)`.
+/// Formats a moment with its distance: `until 15:04:05 UTC (in 12 min)`.
 fn until(preposition: &str, at: Timestamp, now: Timestamp) -> String {
     let moment = moment(at, now);
     match at > now {
@@ -504,7 +510,7 @@ fn until(preposition: &str, at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// The first line of an error, cut where a sentence would become a page.
+/// Returns the first line of an error, cut to the length that a sentence can quote.
 fn quoted(error: &str) -> String {
     let line = error.lines().next().unwrap_or_default();
     let mut cut: String = line.chars().take(ERROR_CHARS_MAX).collect();
@@ -514,7 +520,7 @@ fn quoted(error: &str) -> String {
     cut
 }
 
-/// The time of day, with the date unless that is today's; in UTC, which is the same for everybody who reads it.
+/// Formats the time of day in UTC, with the date unless it is today.
 fn moment(at: Timestamp, now: Timestamp) -> String {
     const SECONDS_PER_DAY: i64 = 86_400;
     let seconds = at.0.div_euclid(1_000_000);
@@ -538,14 +544,17 @@ fn moment(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// Year, month and day of a day counted from 1970. Years begin in March here, so that a leap day ends one.
+/// Converts a day counted from 1970 to year, month and day.
+///
+/// Years begin in March here, so that a leap day is the last of a year.
 fn date(days_since_1970: i64) -> (i64, i64, i64) {
     const DAYS_PER_400_YEARS: i64 = 146_097;
     const DAYS_FROM_MARCH_OF_YEAR_0: i64 = 719_468;
     let days = days_since_1970 + DAYS_FROM_MARCH_OF_YEAR_0;
     let cycle = days.div_euclid(DAYS_PER_400_YEARS);
     let day_of_cycle = days.rem_euclid(DAYS_PER_400_YEARS);
-    // Every fourth year has a day more, but not every hundredth, and again every four-hundredth.
+    // Every fourth year has one more day, except every hundredth, but including every
+    // four-hundredth.
     let year_of_cycle = (day_of_cycle - day_of_cycle / 1_460 + day_of_cycle / 36_524
         - day_of_cycle / 146_096)
         / 365;

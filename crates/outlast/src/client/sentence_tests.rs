@@ -1,4 +1,4 @@
-//! One table: what is known, and the words for it.
+//! One table of facts and the expected sentences.
 
 use super::*;
 use crate::workflow::{GroupPlace, GroupWait};
@@ -547,7 +547,7 @@ fn timer(call: i32, seconds: i64) -> OpenWait {
     }
 }
 
-/// The same calls as members of a group of so many.
+/// Turns calls into members of a group of this size.
 fn within(path: &[i32], size: usize, is_selection: bool, waits: Vec<OpenWait>) -> Vec<OpenWait> {
     let place = |index| GroupPlace {
         path: path.to_vec(),

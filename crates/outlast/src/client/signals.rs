@@ -11,8 +11,9 @@ use std::fmt;
 use std::marker::PhantomData;
 
 impl Client {
-    /// Sends a signal to an instance, by its id or by `Machine::key(..)`. Await it, with a dedup key if it
-    /// may be sent again:
+    /// Sends a signal to an instance, by its id or by `Machine::key(..)`: await it.
+    ///
+    /// Set a dedup key if it may be sent again:
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -30,8 +31,9 @@ impl Client {
         }
     }
 
-    /// The signal that [`signal`](Client::signal) would send, encoded if this client has a codec: for sending it
-    /// in a transaction of your own.
+    /// Creates the signal that [`signal`](Client::signal) would send, for your transaction.
+    ///
+    /// It is encoded if this client has a codec.
     pub fn prepare_signal<S: Signal>(
         &self,
         target: impl Into<Target>,
@@ -46,9 +48,12 @@ impl Client {
         encoded.map_err(|unwritable| unwritable.during("signal", place))
     }
 
-    /// Sends signals that have no types here, in their order. At most
-    /// [`BATCH_MAX`](outlast_core::limits::BATCH_MAX) go at once. Signals that were
-    /// [prepared](Client::prepare_signal) with this client's codec go as they are.
+    /// Sends untyped signals, in order.
+    ///
+    /// At most [`BATCH_MAX`](outlast_core::limits::BATCH_MAX) at once.
+    ///
+    /// Signals that were [prepared](Client::prepare_signal) with this client's codec are sent
+    /// unchanged.
     pub async fn signal_rows(&self, mut signals: Vec<NewSignal>) -> Result<Vec<Delivery>> {
         if !self.coding.is_none() {
             let encoded = signals.into_iter().enumerate().map(|(position, signal)| {
@@ -62,7 +67,10 @@ impl Client {
         Ok(delivered.answers)
     }
 
-    /// One transaction. What a single signal wakes runs at once in an engine here that has nothing else to do.
+    /// Delivers one transaction.
+    ///
+    /// An instance that a single signal wakes may go straight into a free slot of an engine in
+    /// this process.
     async fn deliver(&self, mut signals: Vec<NewSignal>) -> Result<Delivered> {
         if signals.len() == 1
             && let Some(reservation) = self.hub.reserve_for_woken()
@@ -73,8 +81,10 @@ impl Client {
         self.store.deliver(signals, None).await
     }
 
-    /// Sends a signal to whoever holds the key of `new`, and starts `new` with the signal in its inbox when
-    /// nobody does: one transaction. `new` needs a [`key`](New::key).
+    /// Sends a signal to the holder of the key of `new`, or starts `new` with it.
+    ///
+    /// A new instance has the signal in its inbox. It is one transaction. `new` needs a
+    /// [`key`](New::key).
     pub fn signal_or_insert<M: Machine, S: Signal>(
         &self,
         new: New<M>,
@@ -98,7 +108,7 @@ impl Client {
     }
 }
 
-/// A signal about to be sent: await it.
+/// A signal to send: await it.
 #[must_use = "a signal is sent when it is awaited"]
 #[derive(Debug)]
 pub struct Signalling<'a> {
@@ -107,7 +117,9 @@ pub struct Signalling<'a> {
 }
 
 impl Signalling<'_> {
-    /// Delivered at most once under this key, for as long as the instance is stored.
+    /// Sets the dedup key.
+    ///
+    /// The signal is delivered at most once under it, while the instance is stored.
     pub fn dedup(mut self, key: impl Into<String>) -> Self {
         self.signal = self.signal.map(|signal| signal.dedup_key(key));
         self
@@ -136,7 +148,9 @@ pub struct SignallingOrInserting<'a, M> {
 }
 
 impl<M> SignallingOrInserting<'_, M> {
-    /// Delivered at most once under this key, for as long as the instance is stored.
+    /// Sets the dedup key.
+    ///
+    /// The signal is delivered at most once under it, while the instance is stored.
     pub fn dedup(mut self, key: impl Into<String>) -> Self {
         if let Ok(request) = &mut self.request {
             request.dedup_key = Some(key.into());
@@ -145,16 +159,16 @@ impl<M> SignallingOrInserting<'_, M> {
     }
 }
 
-/// What became of a signal that may start its target.
+/// The result of a signal that may start its target.
 pub enum SignalledOrInserted<M> {
-    /// Nobody held the key: this instance was started, with the signal in its inbox.
+    /// No instance held the key: this one was started, with the signal in its inbox.
     Inserted(Id<M>),
-    /// Somebody held the key; this is what became of the signal.
+    /// An instance held the key; this is the delivery to it.
     Signalled(Delivery),
 }
 
 impl<M> SignalledOrInserted<M> {
-    /// The instance the signal is for, if there is one.
+    /// Returns the instance that the signal is for, if there is one.
     pub fn id(&self) -> Option<Id<M>> {
         let holder: InstanceId = match self {
             SignalledOrInserted::Inserted(id) => return Some(*id),
@@ -169,7 +183,7 @@ impl<M> SignalledOrInserted<M> {
     }
 }
 
-// By hand: a machine need not be printable for its answers to be.
+// Implemented by hand: `M` need not implement `Debug`.
 impl<M> fmt::Debug for SignalledOrInserted<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -187,7 +201,7 @@ impl<'a, M: Machine> IntoFuture for SignallingOrInserting<'a, M> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            // Here, where its dedup key is known.
+            // Encodes here, because the encoding includes the dedup key, which is known only now.
             let encoded = self.client.coding.encode_signal_or_insert(self.request?);
             let request = encoded.map_err(|unwritable| unwritable.during("signal", None))?;
             let answer = self.client.store.signal_or_insert(request).await?;

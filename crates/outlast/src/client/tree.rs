@@ -1,44 +1,44 @@
-//! An instance with its children and theirs.
+//! An instance with its descendants.
 
 use super::Client;
 use outlast_core::limits::PAGE_MAX;
 use outlast_core::{Filter, Instance, InstanceId, ListRequest, Result, RoundSummary};
 use std::pin::Pin;
 
-/// An instance, how its children stand, and those of them that were asked for.
+/// An instance, the counts of its children, and the children within the limits.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Tree {
-    /// The instance: with its join ([`Instance::barrier`]) and the policy it is under.
+    /// The instance, with its join ([`Instance::barrier`]) and its policy.
     pub instance: Instance,
-    /// How its children stand, by round.
+    /// Its children by round, counted by status.
     pub rounds: Vec<RoundSummary>,
-    /// The newest of its children, in the order of their ids.
+    /// The newest of its children, by id.
     pub children: Vec<Tree>,
-    /// How many more children of it are stored.
+    /// How many more children are stored.
     pub more: u64,
 }
 
 impl Tree {
-    /// How many instances it shows.
+    /// Returns how many instances it shows.
     pub fn members(&self) -> usize {
         1 + self.children.iter().map(Tree::members).sum::<usize>()
     }
 }
 
-/// How much of a family to look at: it may be larger than a memory.
+/// The limits of a tree: a family may be larger than the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeLimits {
-    /// How many generations below the root.
+    /// Generations below the root.
     pub depth: u8,
-    /// How many children of one instance, the newest.
+    /// Children of one instance, the newest.
     pub children: usize,
-    /// How many instances in all.
+    /// Instances in all.
     pub members: usize,
 }
 
 impl Default for TreeLimits {
-    /// Three generations, a hundred children each, a thousand instances in all.
+    /// Default: three generations, a hundred children each, a thousand instances in all.
     fn default() -> TreeLimits {
         TreeLimits {
             depth: 3,
@@ -49,8 +49,11 @@ impl Default for TreeLimits {
 }
 
 impl Client {
-    /// An instance with its children and theirs, as far as `limits` go; `None` when there is no such instance. Each
-    /// member is a moment of its own.
+    /// Reads an instance and its descendants, within `limits`.
+    ///
+    /// `None` when there is no such instance.
+    ///
+    /// Each member is read at a different moment.
     pub async fn tree(
         &self,
         id: impl Into<InstanceId>,
@@ -64,7 +67,7 @@ impl Client {
         tree.await.map(Some)
     }
 
-    /// Children and theirs, while there is room for more.
+    /// Adds children and their descendants, within the limits.
     fn grow<'a>(
         &'a self,
         instance: Instance,
@@ -79,7 +82,7 @@ impl Client {
                 more: 0,
                 instance,
             };
-            // Whoever never fanned out has no children to ask for.
+            // An instance that never fanned out has no children, so it needs no query.
             if tree.instance.round == 0 {
                 return Ok(tree);
             }

@@ -9,12 +9,12 @@ use std::convert::Infallible;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// First and longest pause between two looks. Hints make most of them unnecessary; a client on a node
-/// without an engine hears none from other nodes.
+/// The first and the longest pause between two polls. Hints make most polls unnecessary, but a
+/// node without an engine receives no hints from other nodes.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// An instance of `M` that can be waited for: an [`Id`], a [`Key`], or what an insert answered.
+/// An instance of `M` to wait for: an [`Id`], a [`Key`], or the answer of an insert.
 pub struct Awaited<M> {
     target: Option<Target>,
     machine: std::marker::PhantomData<fn() -> M>,
@@ -52,12 +52,14 @@ impl<M> From<Inserted<M>> for Awaited<M> {
 }
 
 impl Client {
-    /// Waits until the instance has ended, at most this long, and gives its output. One that failed or was
-    /// cancelled is a [`WaitError::Ended`]; when the time is up it goes on, and
-    /// [`WaitError::TimedOut`] has it as it was. An id of another machine is a [`WaitError::OtherMachine`].
+    /// Waits until the instance has finished, at most this long, and returns its output.
     ///
-    /// A key is looked up once, when the wait begins: the instance that holds it, else the latest that held it. An
-    /// instance that takes the key afterwards is not waited for.
+    /// A failed or cancelled instance is a [`WaitError::Ended`]. A timeout is a
+    /// [`WaitError::TimedOut`] with the instance, which continues. An id of another machine is a
+    /// [`WaitError::OtherMachine`].
+    ///
+    /// A key is looked up once, when the wait begins: the holder, or else the latest instance that
+    /// held it. The wait ignores an instance that takes the key later.
     pub async fn wait<M: Machine>(
         &self,
         awaited: impl Into<Awaited<M>>,
@@ -79,14 +81,17 @@ impl Client {
         }
     }
 
-    /// Waits until other nodes have been told what this client did: for a program that ends at once. Whoever is not told
-    /// finds out by looking, a running step that was asked to end within a third of its lease.
+    /// Waits until the hints of this client are sent: for a program that exits at once.
+    ///
+    /// A node without the hint finds out by polling; a cancelled running step within a third of
+    /// its lease.
     pub async fn wait_told(&self) {
         self.hub.flushed().await;
     }
 
-    /// Waits until the instance has ended, well or badly, at most this long. A key is looked up once, as by
-    /// [`wait`](Client::wait).
+    /// Waits until the instance has finished, successfully or not, at most this long.
+    ///
+    /// A key is looked up once, as by [`wait`](Client::wait).
     pub async fn wait_ended(
         &self,
         target: impl Into<Target>,
@@ -96,8 +101,9 @@ impl Client {
             .await
     }
 
-    /// Waits until the instance has ended or parked: until nothing happens to it any more without a signal,
-    /// a child or the time. At most this long.
+    /// Waits until the instance has finished or parked, at most this long.
+    ///
+    /// A parked instance changes only after a signal, a child or its deadline.
     pub async fn wait_settled(
         &self,
         target: impl Into<Target>,
@@ -130,8 +136,9 @@ impl Client {
         }
     }
 
-    /// Looks into the store whenever there may be something new, until that is reached; or takes for it what
-    /// somebody here told.
+    /// Polls the store after each hint, until the condition is met.
+    ///
+    /// Accepts an end that this process reported without a query.
     async fn look_until<T>(
         &self,
         id: InstanceId,
@@ -144,7 +151,8 @@ impl Client {
         let mut watch = self.hub.watch(id);
         let mut pause = FIRST_PAUSE;
         loop {
-            // What runs here has not come to rest, and tells when it does.
+            // An instance that runs here has not finished or parked yet, and the hub reports when
+            // it does.
             let revision = match watch.take_known() {
                 Some(known) => {
                     check_machine(id, machine, &known.machine)?;
@@ -165,7 +173,7 @@ impl Client {
                 }
             };
             let next_look = (Instant::now() + pause).min(deadline);
-            // When the time is up there is nothing to do but look.
+            // A timeout means only that it is time to poll.
             let _ = tokio::time::timeout_at(next_look, watch.moved()).await;
             if let Some(told) = told(&watch, revision) {
                 return Ok(Seen::Told(told));
@@ -178,7 +186,7 @@ impl Client {
         self.resolve(target).await?.ok_or(WaitError::NotFound)
     }
 
-    /// The instance that is meant: by key the one that holds it now, else the latest that held it.
+    /// Finds the instance: by key the holder, or else the latest that held it.
     pub(super) async fn resolve(
         &self,
         target: Target,
@@ -208,11 +216,11 @@ fn check_machine(
     }
 }
 
-/// How a wait came to its end.
+/// How a wait ended.
 enum Seen<T> {
-    /// By looking into the store.
+    /// By a query.
     Stored(Box<Instance>),
-    /// By hearing it.
+    /// By the report of this process.
     Told(T),
 }
 

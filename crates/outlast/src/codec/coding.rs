@@ -1,8 +1,10 @@
-//! Where values are encoded on their way to the store, and decoded on their way back.
+//! Encodes values on their way to the store, and decodes them on their way back.
 //!
-//! Whatever waits or travels between the two is in its encoded form: rows and signals on their way through an
-//! engine's intake, outcomes in the committer, ends that the hub tells. So it does not matter who of this process
-//! has which codec: each decodes for itself.
+//! The client and the engine call it at the store's boundary.
+//!
+//! Between the two, values stay encoded: rows and signals on the fast path, outcomes in the
+//! committer, ends in the hub. So clients and engines of one process may have different codecs:
+//! each decodes its own values.
 
 use super::envelope::{self, Envelope};
 use super::value::{Sent, Unreadable, Unwritable, Value, Visit};
@@ -13,7 +15,7 @@ use outlast_core::{
 };
 use std::sync::Arc;
 
-/// A codec, or none: then values pass as they are.
+/// A codec, or none: then values pass unchanged.
 #[derive(Clone, Default)]
 pub(crate) struct Coding(Option<Arc<dyn Codec>>);
 
@@ -22,7 +24,7 @@ impl Coding {
         Coding(Some(Arc::new(codec)))
     }
 
-    /// Whether there is nothing to do.
+    /// Whether there is no codec.
     pub(crate) fn is_none(&self) -> bool {
         self.0.is_none()
     }
@@ -30,8 +32,9 @@ impl Coding {
 
 /// Writing.
 impl Coding {
-    /// A row as it is stored. One that was prepared before is encoded already, and looked at: only what this codec
-    /// reads passes.
+    /// Encodes a row for the store.
+    ///
+    /// A prepared row is already encoded; it passes only if this codec can read it.
     pub(crate) fn encode_row(&self, mut row: NewInstance) -> Result<NewInstance, Unwritable> {
         let Some(codec) = &self.0 else {
             return Ok(row);
@@ -45,7 +48,7 @@ impl Coding {
         Ok(row)
     }
 
-    /// A signal as it is stored; see [`encode_row`](Coding::encode_row).
+    /// Encodes a signal for the store; see [`encode_row`](Coding::encode_row).
     pub(crate) fn encode_signal(&self, mut signal: NewSignal) -> Result<NewSignal, Unwritable> {
         let Some(codec) = &self.0 else {
             return Ok(signal);
@@ -67,7 +70,7 @@ impl Coding {
         Ok(signal)
     }
 
-    /// Both as they are stored. The row may have been prepared before, the payload not.
+    /// Encodes both for the store. The row may be prepared, the payload not.
     pub(crate) fn encode_signal_or_insert(
         &self,
         mut request: SignalOrInsert,
@@ -91,7 +94,7 @@ impl Coding {
         Ok(request)
     }
 
-    /// What an instance failed with, as it is stored.
+    /// Encodes the error of an instance for the store.
     pub(crate) fn encode_error(
         &self,
         machine: &str,
@@ -104,7 +107,7 @@ impl Coding {
         }
     }
 
-    /// An outcome of this claim as it is stored.
+    /// Encodes an outcome of this claim for the store.
     pub(crate) fn encode_outcome(
         &self,
         claim: &Claim,
@@ -118,7 +121,7 @@ impl Coding {
             let visit = visit(step, claim.version, run, entered);
             Value::state(machine, id, visit).encode(codec, &state)
         };
-        // The revision of the commit is the one at which it comes to its next step.
+        // The instance enters its next step at the revision of the commit.
         let next = claim.revision.next();
         let state_of = |step: &str, state| state_at(step, claim.run, next, state);
         let text = |text: String| Value::error(machine, id).encode_text(codec, &text);
@@ -187,8 +190,10 @@ impl Coding {
         })
     }
 
-    /// Events that an outcome of this claim adds to the history, as they are stored: what they carry, and not what they
-    /// are about. The claim is fenced, so that nobody else can have added to the history that it has seen.
+    /// Encodes the data of the events that an outcome of this claim appends.
+    ///
+    /// Kind, call and name stay readable. Positions are known because the fence excludes other
+    /// writers.
     pub(crate) fn encode_events(
         &self,
         claim: &Claim,
@@ -204,8 +209,9 @@ impl Coding {
         Ok(events)
     }
 
-    /// Children that an outcome of this claim starts, each bound to its position. One that was prepared before is bound
-    /// again.
+    /// Encodes the children that an outcome of this claim starts, each bound to its position.
+    ///
+    /// A prepared child is bound again.
     fn encode_children(
         &self,
         claim: &Claim,
@@ -243,10 +249,13 @@ impl Coding {
 
 /// Reading.
 ///
-/// A value whose key is not here yet may be read by somebody else, or later: then nothing of the whole is read.
-/// One that was changed never will be: it is refused in its place, and its neighbours are not held up by it.
+/// A value whose key is missing may be readable elsewhere or later, so it makes the whole read
+/// fail. A changed value will never be readable: it is refused in its place, and does not hide the
+/// others.
 impl Coding {
-    /// Decodes everything in a claim. Without its state a claim is of no use, so that is never refused in place.
+    /// Decodes everything in a claim.
+    ///
+    /// A claim is useless without its state, so a state is never refused in place.
     pub(crate) fn decode_claim(&self, claim: &mut Claim) -> Result<(), Unreadable> {
         let Some(codec) = &self.0 else {
             return refuse_encoded(claim);
@@ -269,7 +278,7 @@ impl Coding {
         Ok(())
     }
 
-    /// An instance as its machine sees it.
+    /// Decodes an instance.
     pub(crate) fn decode_instance(
         &self,
         mut instance: Instance,
@@ -284,7 +293,9 @@ impl Coding {
         Ok(instance)
     }
 
-    /// Instances of a page, with states and results where `values` says so; what was changed in one of them is refused in its place.
+    /// Decodes the instances of a page, with states and results if `values` is set.
+    ///
+    /// A changed value is refused in its place.
     pub(crate) fn decode_page(
         &self,
         instances: &mut [Instance],
@@ -299,7 +310,7 @@ impl Coding {
                 true => decode_instance(&**codec, instance, |value, codec, json| {
                     value.read_or_refuse(codec, json)
                 }),
-                // There is no state that was read.
+                // The state was not read.
                 false => decode_error(&**codec, instance),
             };
             decoded.map_err(|unreadable| unreadable.during(operation))?;
@@ -307,7 +318,7 @@ impl Coding {
         Ok(())
     }
 
-    /// Children as their parent sees them.
+    /// Decodes children.
     pub(crate) fn decode_children(
         &self,
         parent: InstanceId,
@@ -324,7 +335,7 @@ impl Coding {
         Ok(())
     }
 
-    /// Events as the workflow has made them. One that was changed in the database is refused in its place.
+    /// Decodes events. A changed event is refused in its place.
     pub(crate) fn decode_events(
         &self,
         machine: &str,
@@ -342,7 +353,7 @@ impl Coding {
         Ok(())
     }
 
-    /// Whether one of these signals was sent to a correlation key, which its reader must know then.
+    /// Whether the reader must know the correlation key of one of these signals.
     pub(crate) fn needs_key(&self, signals: &[SignalRow]) -> bool {
         let mut payloads = signals.iter().filter_map(|signal| signal.payload.as_ref());
         let is_bound = |payload: &Json| {
@@ -353,7 +364,7 @@ impl Coding {
         self.0.is_some() && payloads.any(is_bound)
     }
 
-    /// Signals as they were sent. `key` has machine and correlation key of their target.
+    /// Decodes signals. `key` is the machine and the correlation key of their target.
     pub(crate) fn decode_signals(
         &self,
         signals: &mut [SignalRow],
@@ -378,7 +389,7 @@ impl Coding {
         Ok(())
     }
 
-    /// A result that somebody told.
+    /// Decodes a result that the hub reported.
     pub(crate) fn decode_result(
         &self,
         machine: &str,
@@ -393,7 +404,7 @@ impl Coding {
         }
     }
 
-    /// A reason that somebody told.
+    /// Decodes a reason that the hub reported.
     pub(crate) fn decode_reason(
         &self,
         machine: &str,
@@ -449,7 +460,7 @@ fn decode_child(
     child: &mut Child,
 ) -> Result<(), Unreadable> {
     let (machine, id) = (&child.machine, Some(child.id));
-    // A parent knows neither at which step its child stands nor under which key.
+    // A parent knows neither the step nor the key of its child, so these are not compared.
     let visit = Visit {
         version: Some(child.version),
         run: Some(child.run),
@@ -467,7 +478,7 @@ fn decode_child(
     Ok(())
 }
 
-/// Where a state belongs that an outcome writes.
+/// Returns the position of a state that an outcome writes.
 fn visit(step: &str, version: i32, run: i32, entered: Revision) -> Visit<'_> {
     Visit {
         step: Some(step),
@@ -478,7 +489,7 @@ fn visit(step: &str, version: i32, run: i32, entered: Revision) -> Visit<'_> {
     }
 }
 
-/// Where the state of a row belongs that is to be inserted.
+/// Returns the position of the state of a row to insert.
 fn inserted(row: &NewInstance) -> Visit<'_> {
     Visit {
         step: Some(&row.step),
@@ -490,7 +501,7 @@ fn inserted(row: &NewInstance) -> Visit<'_> {
     }
 }
 
-/// Where the state of a claim belongs.
+/// Returns the position of the state of a claim.
 fn claimed(claim: &Claim) -> Visit<'_> {
     let parent = claim.parent.zip(claim.position);
     Visit {
@@ -503,7 +514,7 @@ fn claimed(claim: &Claim) -> Visit<'_> {
     }
 }
 
-/// Without a codec nothing that is encoded can be run.
+/// Refuses encoded values: without a codec they cannot be used.
 fn refuse_encoded(claim: &Claim) -> Result<(), Unreadable> {
     let refuse = |value: &Value<'_>, envelope: &str| {
         let key = envelope::key_of(envelope);
@@ -529,7 +540,9 @@ fn refuse_encoded(claim: &Claim) -> Result<(), Unreadable> {
     Ok(())
 }
 
-/// An outcome as it is stored without a codec: a plain error text never begins as an encoded one does.
+/// Prepares an outcome for the store without a codec.
+///
+/// A plain error text must not begin like an encoded one.
 pub(crate) fn plain_outcome(mut outcome: Outcome) -> Outcome {
     match &mut outcome {
         Outcome::Fail { reason } | Outcome::Cancel { reason } => mark_plain(reason),
@@ -550,7 +563,7 @@ fn mark_plain(text: &mut String) {
     }
 }
 
-/// Why a value was refused in its place, if it was.
+/// Returns why a value was refused in its place, if it was.
 pub(crate) fn refusal(value: &Json) -> Option<CodecError> {
     envelope::refusal(value)
 }

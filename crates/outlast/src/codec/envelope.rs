@@ -1,22 +1,23 @@
-//! What stands in the database for an encoded value: `2:i:2026-11:pVtY…`.
+//! The stored form of an encoded value: `2:i:2026-11:pVtY…`.
 //!
-//! It has four parts: the version of the form, the letter of the [`Binding`], the id of the key, and the bytes as base64.
-//! In a JSON column it is the one member of an object ([`Json::encoded`]); in a text it follows [`TEXT_HEAD`].
+//! It has four parts: the version of the form, the letter of the [`Binding`], the id of the key,
+//! and the bytes as base64. In a JSON column it is the only member of an object
+//! ([`Json::encoded`]). In a text it follows [`TEXT_HEAD`].
 //!
-//! Form 1 binds a value to its kind, its machine or signal, and its instance. Form 2 binds it to its exact place
-//! ([`Spot`](super::Spot)). Form 1 is read and no longer written.
+//! Form 1 binds a value to its kind, its machine or signal, and its instance. Form 2 binds it to
+//! its exact place ([`Spot`](super::Spot)). This build reads form 1 and writes form 2.
 
 use super::{CodecError, Encoded};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use outlast_core::Json;
 
-/// How an error text begins that is encoded; a plain one is never written so.
+/// The prefix of an encoded error text. A plain error text is never stored with it.
 pub(super) const TEXT_HEAD: &str = "outlast:encoded:";
 
 const KEY_BYTES_MAX: usize = 64;
 
-/// What stands in the database.
+/// The stored form of an encoded value.
 pub(super) struct Envelope {
     pub(super) encoded: Encoded,
     pub(super) form: Form,
@@ -26,22 +27,22 @@ pub(super) struct Envelope {
 /// The version of the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Older builds have written it.
+    /// Older builds wrote it.
     First,
     /// This build writes it.
     Second,
 }
 
-/// What a value was bound to when it was written.
+/// What a value is bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Binding {
     /// One instance.
     Instance,
     /// A child that had no id yet: its parent, its round and its position.
     Child,
-    /// Whichever instance holds a correlation key.
+    /// The holder of a correlation key.
     Key,
-    /// No instance: there was none yet.
+    /// No instance: it did not exist yet.
     Nothing,
 }
 
@@ -55,7 +56,7 @@ impl Form {
         }
     }
 
-    /// Whether a value of this form can have been bound so.
+    /// Whether a value of this form can have this binding.
     fn has(self, binding: Binding) -> bool {
         match (self, binding) {
             (Form::Second, _) | (Form::First, Binding::Instance | Binding::Nothing) => true,
@@ -83,7 +84,7 @@ impl Binding {
 }
 
 impl Envelope {
-    /// Whether a key may be called this.
+    /// Whether this is a valid key id.
     pub(super) fn accepts_key(key: &str) -> bool {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         (1..=KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(is_plain)
@@ -97,7 +98,7 @@ impl Envelope {
         text
     }
 
-    /// Reads it back. What no codec could have written was changed.
+    /// Parses an envelope. A text that no codec could have written counts as changed.
     pub(super) fn parse(text: &str) -> Result<Envelope, CodecError> {
         let mut parts = text.splitn(4, ':');
         let mut part = || parts.next().ok_or(CodecError::Changed);
@@ -127,19 +128,19 @@ impl Envelope {
     }
 }
 
-/// The id of the key that an envelope names, for messages.
+/// Returns the key id of an envelope, for messages.
 pub(super) fn key_of(envelope: &str) -> String {
     let key = envelope.split(':').nth(2).unwrap_or_default();
     let is_known = Envelope::accepts_key(key);
     if is_known { key } else { "unknown" }.to_owned()
 }
 
-/// The envelope in a text, if it is encoded.
+/// Returns the envelope in a text, if it is encoded.
 pub(super) fn in_text(text: &str) -> Option<&str> {
     text.strip_prefix(TEXT_HEAD)
 }
 
-/// What stands in the place of a value that is refused, so that it is never taken for one.
+/// Creates the document that replaces a refused value, so that it is never mistaken for a value.
 pub(super) fn refused(error: &CodecError) -> Json {
     let envelope = match error {
         CodecError::NotEncoded => "0:plain",
@@ -152,7 +153,9 @@ pub(super) fn refused(error: &CodecError) -> Json {
     Json::encoded(envelope).unwrap_or_else(|_| Json::null())
 }
 
-/// Why a value was refused, if this stands for one, or is still encoded where no codec is set.
+/// Returns why a value was refused.
+///
+/// A value that is still encoded because there is no codec counts too.
 pub(super) fn refusal(value: &Json) -> Option<CodecError> {
     Some(match value.as_encoded()? {
         "0:plain" => CodecError::NotEncoded,

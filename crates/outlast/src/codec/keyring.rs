@@ -1,4 +1,4 @@
-//! The built-in codec.
+//! The built-in codec: encryption with one or several keys.
 
 use super::envelope::Envelope;
 use super::{Codec, CodecError, Encoded, Place};
@@ -11,9 +11,9 @@ const NONCE_BYTES: usize = 24;
 
 /// Encrypts with XChaCha20-Poly1305, with a random nonce for every value.
 ///
-/// It has one key or several, each with an id. The first one writes, all of them read: to change keys, put the
-/// new one first and leave the old one behind it until nothing is stored that needs it. Roll a new key out to
-/// every node as a second key first, then let it write.
+/// It has one or several keys, each with an id. The first key writes, all keys read. To rotate
+/// keys, add the new key to every node as a second key, then put it first. Keep the old key until
+/// no stored value needs it.
 ///
 /// ```
 /// use outlast::codec::Keyring;
@@ -26,8 +26,8 @@ const NONCE_BYTES: usize = 24;
 /// # }
 /// ```
 ///
-/// A key is 32 random bytes, from a key service or `openssl rand -base64 32`; a passphrase is none. Keys are
-/// overwritten when the keyring is dropped, and never shown.
+/// A key is 32 random bytes, from a key service or `openssl rand -base64 32`. A passphrase is not
+/// a key. Keys are overwritten when the keyring is dropped, and never shown.
 pub struct Keyring {
     keys: Vec<Key>,
     accepts_plain: bool,
@@ -36,13 +36,14 @@ pub struct Keyring {
 
 struct Key {
     id: String,
-    /// Overwrites its key when it is dropped.
+    /// It overwrites its key when it is dropped.
     cipher: Box<XChaCha20Poly1305>,
 }
 
 impl Keyring {
-    /// A keyring with the key that writes. Its id is stored beside everything it encrypts: 1 to 64 letters,
-    /// digits, `-`, `_` and `.`.
+    /// Creates a keyring with the key that writes.
+    ///
+    /// Its id is stored beside every value it encrypts: 1 to 64 letters, digits, `-`, `_` and `.`.
     pub fn new(id: impl Into<String>, key: &[u8]) -> Result<Keyring, Invalid> {
         let keyring = Keyring {
             keys: Vec::new(),
@@ -52,7 +53,7 @@ impl Keyring {
         keyring.and(id, key)
     }
 
-    /// One more key that reads.
+    /// Adds a key that reads.
     pub fn and(mut self, id: impl Into<String>, key: &[u8]) -> Result<Keyring, Invalid> {
         let id = id.into();
         if !Envelope::accepts_key(&id) {
@@ -74,18 +75,25 @@ impl Keyring {
         Ok(self)
     }
 
-    /// Refuses what is not encrypted: states, results and payloads that were written before there were keys, or
-    /// by somebody who has none. Error texts of the store's own are still shown.
+    /// Refuses states, results and payloads that are not encrypted.
+    ///
+    /// They were written before there were keys, or by a client without one. Plain error texts of
+    /// the store are still shown.
     #[must_use]
     pub fn require_encoded(mut self) -> Keyring {
         self.accepts_plain = false;
         self
     }
 
-    /// Refuses what is not encrypted, as [`require_encoded`](Keyring::require_encoded) does, and what an older build has
-    /// encrypted without its exact place. Such values could be exchanged with others of the same instance.
+    /// Refuses plain values, and encrypted ones that are not bound to their place.
     ///
-    /// Set it when every node runs this build and no row of an older one is left: `docs/encryption.md` has the query.
+    /// Older builds encrypted without that binding. [`require_encoded`](Keyring::require_encoded)
+    /// refuses plain values alone.
+    ///
+    /// An attacker could exchange such values within one instance.
+    ///
+    /// Set it when every node runs this build and no older row is left: `docs/encryption.md` has
+    /// the query.
     #[must_use]
     pub fn require_bound(mut self) -> Keyring {
         self.accepts_plain = false;
@@ -104,7 +112,8 @@ impl Codec for Keyring {
         let Some(key) = self.keys.first() else {
             return Err(unavailable("the keyring is empty".into()));
         };
-        // Random, since nobody counts across nodes; of 192 bits no two are ever alike.
+        // Random, because nodes share no counter. With 192 bits a collision is practically
+        // impossible.
         let nonce = XNonce::try_generate().map_err(|error| {
             unavailable(format!("there are no random bytes to be had: {error}"))
         })?;
@@ -147,7 +156,7 @@ impl Codec for Keyring {
     }
 }
 
-/// The place, and the key's id, so that it cannot be passed off as written by another key.
+/// Returns the place and the key id, so that a value cannot be attributed to another key.
 fn associated_data(key: &str, place: &Place<'_>) -> Vec<u8> {
     let mut data = place.associated_data();
     data.extend_from_slice(b" key ");

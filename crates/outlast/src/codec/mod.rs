@@ -1,9 +1,9 @@
-//! Encoding what is stored, so that the database never sees it: encryption above all.
+//! Encoding of stored values, mainly encryption, so that the database never sees them.
 //!
-//! A [`Codec`] turns states, results, payloads of signals and error texts into bytes before they leave the
-//! process, and back after they come in. It is set once: [`Client::codec`](crate::Client::codec),
+//! A [`Codec`] turns states, results, payloads of signals and error texts into bytes before they
+//! leave the process, and back. Set it once: [`Client::codec`](crate::Client::codec),
 //! [`EngineBuilder::codec`](crate::EngineBuilder::codec),
-//! [`HarnessBuilder::codec`](crate::testing::HarnessBuilder::codec). Machines know nothing of it.
+//! [`HarnessBuilder::codec`](crate::testing::HarnessBuilder::codec). Machines do not see it.
 //!
 #![cfg_attr(
     all(feature = "encryption", feature = "sqlite"),
@@ -27,7 +27,7 @@ use outlast::prelude::*;
 # #[tokio::main(flavor = "current_thread")]
 # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 # let (new_key, old_key) = ([1; 32], [2; 32]);
-// The first key writes, all of them read.
+// The first key writes, all keys read.
 let keys = Keyring::new("2026-11", &new_key)?.and("2026-05", &old_key)?;
 let store = Sqlite::in_memory()?;
 let engine = Engine::builder(store.clone())
@@ -40,7 +40,7 @@ let order = New::<Checkout>(Order::Start { card: "4111".into() });
 let id = engine.insert(order).await?.id().ok_or("its key is free")?;
 assert_eq!(engine.wait(id, Duration::from_secs(10)).await?, "4111");
 
-// Who has no key sees that there is something, and no more.
+// A client without the key sees only that there is a value.
 let stored = Client::new(store).get(id).await?.ok_or("it is stored")?;
 assert!(stored.state.as_encoded().is_some_and(|it| it.starts_with("2:-:2026-11:")));
 # engine.shutdown().await;
@@ -49,8 +49,8 @@ assert!(stored.state.as_encoded().is_some_and(|it| it.starts_with("2:-:2026-11:"
 ```"#
 )]
 //!
-//! What is encoded, what stays readable, how keys are changed, and what a database that is not trusted can still
-//! do is in the guide `docs/encryption.md`.
+//! The guide `docs/encryption.md` says what is encoded, what stays readable, how to rotate keys,
+//! and what an untrusted database can still do.
 
 mod coding;
 mod envelope;
@@ -68,13 +68,13 @@ use outlast_core::{EventKind, InstanceId};
 
 /// Turns values into bytes that may be stored, and back.
 ///
-/// It is called on the threads that run the steps, once for every value that is written or read, and must not
-/// block them: one that asks a key service keeps the answer.
+/// The engine calls it on the threads that run steps, once for every value. It must not block
+/// them: a codec that asks a key service must cache the answer.
 ///
 /// ```
 /// use outlast::codec::{Codec, CodecError, Encoded, Place};
 ///
-/// /// No secret at all; it shows the shape.
+/// /// Keeps nothing secret; it only shows the interface.
 /// struct Backwards;
 ///
 /// impl Codec for Backwards {
@@ -95,55 +95,62 @@ pub trait Codec: Send + Sync + 'static {
     /// Encodes a value for this place.
     fn encode(&self, plain: &[u8], place: &Place<'_>) -> Result<Encoded, CodecError>;
 
-    /// Decodes what was encoded, for this place and no other.
+    /// Decodes a value that was encoded for this place. Must fail for any other place.
     fn decode(&self, encoded: &Encoded, place: &Place<'_>) -> Result<Vec<u8>, CodecError>;
 
-    /// Whether a value that is not encoded is read as it is: one that was written before there was a codec, or
-    /// by the SQL functions. When it is not, such a state fails its instance.
+    /// Whether plain values are accepted.
+    ///
+    /// They were written before there was a codec, or by the SQL functions.
+    ///
+    /// If not, an instance with a plain state fails.
     fn accepts_plain(&self) -> bool {
         true
     }
 
-    /// Whether a value is read that an older build has encoded without its exact place ([`Place::spot`]). When it is not,
-    /// such a state fails its instance.
+    /// Whether values of the older form are accepted.
+    ///
+    /// Older builds encoded values without their exact place ([`Place::spot`]).
+    ///
+    /// If not, an instance with such a state fails.
     fn accepts_old_form(&self) -> bool {
         true
     }
 }
 
-/// What a codec made of a value.
+/// An encoded value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
-    /// What is needed to read it again: the id of a key, most of the time. It stands beside the bytes for
-    /// everybody to read: 1 to 64 letters, digits, `-`, `_` and `.`.
+    /// What is needed to decode it, usually the id of a key.
+    ///
+    /// It is stored readable beside the bytes: 1 to 64 letters, digits, `-`, `_` and `.`.
     pub key: String,
-    /// What is stored.
+    /// The bytes to store.
     pub bytes: Vec<u8>,
 }
 
-/// Where a value belongs: what is known of it both when it is written and when it is read.
+/// The place of a value: what both its writer and its reader know about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Place<'a> {
-    /// What kind of value it is.
+    /// The kind of the value.
     pub kind: Kind,
     /// The machine of a state, result or error; the name of a signal.
     pub name: &'a str,
-    /// The instance it belongs to, if that was known when it was written: an instance that is about to be
-    /// inserted has no id yet, and neither has one that a signal finds by its key.
+    /// The instance it belongs to, if its writer knew it. A new instance has no id yet, and a
+    /// signal by key does not know the id of its target.
     pub instance: Option<InstanceId>,
-    /// The exact place in that instance. `None` for a value that an older build has encoded.
+    /// The exact place in that instance. `None` for a value that an older build encoded.
     pub spot: Option<Spot<'a>>,
 }
 
 /// The exact place of a value in its instance.
 ///
-/// What else is known of a state or a signal only when it is written is encoded with the value and compared when it is
-/// read: step, version, run and visit of a state, the dedup key of a signal.
+/// Some facts are known only to the writer: step, version, run and visit of a state, the dedup key
+/// of a signal. They are encoded with the value and compared when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Spot<'a> {
-    /// Its instance has one value of this kind.
+    /// The only value of this kind in its instance.
     Whole,
     /// The state of a child, as its parent starts it.
     Child {
@@ -154,7 +161,7 @@ pub enum Spot<'a> {
         /// The position in that fan-out, counted from 0.
         position: i32,
     },
-    /// A signal to whichever instance holds a correlation key.
+    /// A signal to the holder of a correlation key.
     Key {
         /// The machine of that instance.
         machine: &'a str,
@@ -165,34 +172,34 @@ pub enum Spot<'a> {
     Event {
         /// The run.
         run: i32,
-        /// The place in the history of the run, counted from 1.
+        /// The position in the history of the run, counted from 1.
         seq: i32,
-        /// What the event says.
+        /// The kind of the event.
         kind: EventKind,
         /// The call it belongs to.
         call: Option<i32>,
-        /// What that call names.
+        /// The name of the call.
         name: &'a str,
     },
 }
 
-/// What kind of value is encoded.
+/// The kind of an encoded value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The state of an instance, with the step it belongs to.
     State,
-    /// What an instance led to.
+    /// The result of an instance.
     Result,
-    /// What a signal carries.
+    /// The payload of a signal.
     Signal,
     /// Why a step failed, or an instance ended.
     Error,
-    /// What an event of a workflow's history carries.
+    /// The data of an event.
     Event,
 }
 
 impl Kind {
-    /// The word for it.
+    /// Returns the word for it.
     pub fn as_str(self) -> &'static str {
         match self {
             Kind::State => "state",
@@ -205,8 +212,10 @@ impl Kind {
 }
 
 impl Place<'_> {
-    /// The place as bytes, no two alike: what an authenticated cipher takes as associated data, so that what was
-    /// encoded for one place is not accepted at another.
+    /// Returns the place as bytes; different places give different bytes.
+    ///
+    /// An authenticated cipher takes them as associated data. So a value that was encoded for one
+    /// place is refused at another.
     pub fn associated_data(&self) -> Vec<u8> {
         let form: &[u8] = match self.spot {
             None => b"outlast 1 ",
@@ -230,7 +239,7 @@ impl Place<'_> {
 }
 
 impl Spot<'_> {
-    /// Adds the spot to associated data: a letter for its kind, then its parts in their order.
+    /// Appends the spot: a letter for its kind, then its fields in order.
     fn put(self, data: &mut Vec<u8>) {
         match self {
             Spot::Whole => data.push(b'w'),
@@ -257,7 +266,7 @@ impl Spot<'_> {
                 name,
             } => {
                 data.push(b'e');
-                // No call is below 1.
+                // Calls are counted from 1, so 0 means none.
                 for number in [run, seq, call.unwrap_or(0)] {
                     data.extend_from_slice(&number.to_be_bytes());
                 }
@@ -268,7 +277,7 @@ impl Spot<'_> {
     }
 }
 
-/// Adds a text with its length before it, so that no two lists of texts are alike.
+/// Appends a text after its length, so that different lists of texts give different bytes.
 fn put_text(data: &mut Vec<u8>, text: &str) {
     data.extend_from_slice(&(text.len() as u64).to_be_bytes());
     data.extend_from_slice(text.as_bytes());
@@ -278,40 +287,41 @@ fn put_text(data: &mut Vec<u8>, text: &str) {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// It was encoded with a key that is not here. It may be during a rollout, so what is encoded is left alone
-    /// until somebody has the key.
+    /// This node lacks the key. During a rollout another node may have it, so the value is left
+    /// unchanged until then.
     #[error("is encoded with key {key:?}, which is not among the keys here")]
     UnknownKey {
         /// The key's id.
         key: String,
     },
-    /// It is encoded, and there is no codec here at all.
+    /// The value is encoded, and this client has no codec.
     #[error("is encoded with key {key:?}, and no codec is set here")]
     NoCodec {
         /// The key's id.
         key: String,
     },
-    /// It was changed, cut, or moved from another place since it was encoded.
+    /// The value was changed, cut, or moved from another place.
     #[error("was changed, or moved from elsewhere, since it was encoded")]
     Changed,
-    /// It is plain, and the codec accepts only what is encoded.
+    /// The value is plain, and the codec accepts only encoded values.
     #[error("is not encoded, and nothing plain is accepted here")]
     NotEncoded,
-    /// An older build has encoded it without its exact place, and the codec refuses such values.
+    /// An older build encoded the value without its exact place, and the codec refuses such
+    /// values.
     #[error(
         "is encoded in the older form, which does not bind it to its place, and that is not accepted here"
     )]
     OldForm,
-    /// The codec cannot do it now; trying again may help.
+    /// The codec cannot do it now; a retry may succeed.
     #[error("cannot be encoded or decoded now: {reason}")]
     Unavailable {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
 impl CodecError {
-    /// Whether trying again, here or elsewhere, may lead to something else.
+    /// Whether a retry, here or on another node, may succeed.
     pub fn may_pass(&self) -> bool {
         match self {
             CodecError::UnknownKey { .. }

@@ -1,4 +1,4 @@
-//! One value on its way through the codec: framed, bound to its place, and why it could not be read or written.
+//! One value on its way through the codec: its frame, its binding to a place, and its errors.
 
 use super::envelope::{self, Binding, Envelope, Form};
 use super::{Codec, CodecError, Kind, Place, Spot};
@@ -9,13 +9,14 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What separates a header from its value in what is encoded. No step's name has it, and no header in JSON.
+/// Separates the header from the value in the encoded bytes. Neither step names nor JSON headers
+/// contain it.
 const HEADER_END: char = '\n';
 
-/// How often an error text is shortened until it fits when it is encoded.
+/// How often an error text is shortened until its encoded form fits.
 const SHORTENINGS: usize = 4;
 
-/// Where a value belongs, as its writer or its reader knows it.
+/// The place of a value, as its writer or its reader knows it.
 pub(super) struct Value<'a> {
     kind: Kind,
     name: &'a str,
@@ -25,28 +26,29 @@ pub(super) struct Value<'a> {
 
 /// What is known of the exact place of a value.
 enum Exact<'a> {
-    /// Results and errors: an instance has one.
+    /// A result or an error: an instance has one.
     Whole,
     State(Visit<'a>),
     Signal(Sent<'a>),
     Event(Spot<'a>),
 }
 
-/// Where a state belongs. What a reader does not know is not compared.
+/// The place of a state. Facts that the reader does not know are not compared.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Visit<'a> {
     pub(super) step: Option<&'a str>,
     pub(super) version: Option<i32>,
     pub(super) run: Option<i32>,
-    /// The revision at which the instance came to its step.
+    /// The revision at which the instance entered its step.
     pub(super) entered: Option<i64>,
-    /// The correlation key, if there is one. It tells inserted states apart, which are bound to no instance.
+    /// The correlation key, if there is one. It distinguishes inserted states, which are bound to
+    /// no instance.
     pub(super) key: Option<Option<&'a str>>,
-    /// Of a child: its parent, its round and its position.
+    /// For a child: its parent, its round and its position.
     pub(super) child: Option<(InstanceId, i32, i32)>,
 }
 
-/// Where a signal belongs.
+/// The place of a signal.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Sent<'a> {
     /// Machine and correlation key of its target.
@@ -54,7 +56,7 @@ pub(super) struct Sent<'a> {
     pub(super) dedup_key: Option<&'a str>,
 }
 
-/// What is encoded before a state: a line of JSON.
+/// The header of a state: a line of JSON.
 #[derive(Serialize, Deserialize)]
 struct StateHeader<'a>(
     #[serde(borrow)] Cow<'a, str>,
@@ -64,7 +66,7 @@ struct StateHeader<'a>(
     #[serde(borrow)] Option<Cow<'a, str>>,
 );
 
-/// What is encoded before the payload of a signal: a line of JSON.
+/// The header of a signal's payload: a line of JSON.
 #[derive(Serialize, Deserialize)]
 struct SignalHeader<'a>(#[serde(borrow)] [Option<Cow<'a, str>>; 1]);
 
@@ -109,7 +111,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// What a stored event carries.
+    /// Creates the place of a stored event.
     pub(super) fn event(machine: &'a str, instance: InstanceId, event: &'a Event) -> Value<'a> {
         Value {
             kind: Kind::Event,
@@ -125,7 +127,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// What an event carries that is written at this place.
+    /// Creates the place of an event that is written at this position.
     pub(super) fn new_event(
         machine: &'a str,
         instance: InstanceId,
@@ -172,7 +174,7 @@ impl<'a> Value<'a> {
         Ok(encoded)
     }
 
-    /// What is encoded before the value.
+    /// Returns the header of the value.
     fn header(&self) -> Result<Option<String>, Invalid> {
         let header = match &self.exact {
             Exact::Whole | Exact::Event(_) => return Ok(None),
@@ -192,7 +194,9 @@ impl<'a> Value<'a> {
             .map_err(|error| Invalid::new(self.kind.as_str(), error.to_string()))
     }
 
-    /// An error text that fits when it is encoded: a report of a failure is cut, never refused.
+    /// Encodes an error text.
+    ///
+    /// A long text is cut until it fits: a report of a failure must never be refused.
     pub(super) fn encode_text(&self, codec: &dyn Codec, text: &str) -> Result<String, Unwritable> {
         const CUT: &str = "… (cut)";
         let mut plain = limits::clean_error(text);
@@ -214,7 +218,7 @@ impl<'a> Value<'a> {
         Err(self.unreadable(CodecError::Unavailable { reason }).into())
     }
 
-    /// Reads a value; a plain one is itself, if plain ones are accepted.
+    /// Reads a value. A plain value is returned unchanged, if plain values are accepted.
     pub(super) fn read(&self, codec: &dyn Codec, value: &Json) -> Result<Json, Unreadable> {
         if value.as_encoded().is_some() {
             return self.decode(codec, value);
@@ -225,7 +229,7 @@ impl<'a> Value<'a> {
         Err(self.unreadable(CodecError::NotEncoded))
     }
 
-    /// As [`read`](Value::read); what never can be read is refused in its place.
+    /// Reads like [`read`](Value::read), but replaces a value that can never be read by a refusal.
     pub(super) fn read_or_refuse(
         &self,
         codec: &dyn Codec,
@@ -239,8 +243,10 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Reads an error text. Plain ones are accepted always, since the store has words of its own; a changed one
-    /// is replaced by that, since a report of a failure should not hide it.
+    /// Reads an error text.
+    ///
+    /// Plain texts are always accepted, because the store writes some itself. A changed text is
+    /// replaced by that fact, so that it does not hide the failure.
     pub(super) fn read_text(&self, codec: &dyn Codec, text: String) -> Result<String, Unreadable> {
         let Some(envelope) = envelope::in_text(&text) else {
             return Ok(text);
@@ -255,7 +261,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Reads an encoded value.
+    /// Decodes an encoded value.
     pub(super) fn decode(&self, codec: &dyn Codec, value: &Json) -> Result<Json, Unreadable> {
         let envelope = value.as_encoded().unwrap_or_default();
         let plain = Envelope::parse(envelope).and_then(|envelope| {
@@ -268,7 +274,7 @@ impl<'a> Value<'a> {
         plain.map_err(|error| self.unreadable(error))
     }
 
-    /// The text of the value; none when its header is that of another place.
+    /// Returns the text of the value; `None` when its header names another place.
     fn unframed<'b>(&self, envelope: &Envelope, bytes: &'b [u8]) -> Option<&'b str> {
         let text = std::str::from_utf8(bytes).ok()?;
         match (&self.exact, envelope.form) {
@@ -293,14 +299,14 @@ impl<'a> Value<'a> {
             (Exact::Signal(sent), Form::Second) => {
                 let (header, payload) = text.split_once(HEADER_END)?;
                 let SignalHeader([dedup_key]) = serde_json::from_str(header).ok()?;
-                // A signal that was prepared may have got its dedup key afterwards.
+                // A prepared signal may have got its dedup key afterwards.
                 let fits = dedup_key.is_none() || dedup_key.as_deref() == sent.dedup_key;
                 fits.then_some(payload)
             }
         }
     }
 
-    /// Has the codec encode, whatever it does.
+    /// Calls the codec to encode, and catches its panics.
     fn seal(&self, codec: &dyn Codec, plain: &[u8]) -> Result<String, Unwritable> {
         let binding = self.binding();
         let place = self
@@ -308,7 +314,7 @@ impl<'a> Value<'a> {
             .map_err(|error| self.unreadable(error))?;
         let encode = || codec.encode(plain, &place);
         let encoded = catch_unwind(AssertUnwindSafe(encode)).unwrap_or_else(|_| Err(panicked()));
-        // Whatever is in its way when it writes, it is the codec's and not the value's.
+        // Any failure to write is the codec's and not the value's.
         let unavailable = |reason| self.unreadable(CodecError::Unavailable { reason });
         let encoded = encoded.map_err(|error| match error {
             CodecError::Unavailable { reason } => unavailable(reason),
@@ -330,12 +336,12 @@ impl<'a> Value<'a> {
         Ok(envelope.to_text())
     }
 
-    /// Has the codec decode an envelope.
+    /// Calls the codec to decode an envelope.
     fn open(&self, codec: &dyn Codec, envelope: &str) -> Result<Vec<u8>, CodecError> {
         self.open_envelope(codec, &Envelope::parse(envelope)?)
     }
 
-    /// Has the codec decode, whatever it does.
+    /// Calls the codec to decode, and catches its panics.
     fn open_envelope(&self, codec: &dyn Codec, envelope: &Envelope) -> Result<Vec<u8>, CodecError> {
         if envelope.form == Form::First && !codec.accepts_old_form() {
             return Err(CodecError::OldForm);
@@ -345,7 +351,7 @@ impl<'a> Value<'a> {
         catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err(panicked()))
     }
 
-    /// The closest that the value can be bound to, by what its writer knows.
+    /// Returns the tightest binding that the writer's knowledge allows.
     fn binding(&self) -> Binding {
         match &self.exact {
             _ if self.instance.is_some() => Binding::Instance,
@@ -355,8 +361,9 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The place that a value of this form and binding has. A value that is bound to what its reader does not have belongs
-    /// elsewhere.
+    /// Returns the place of a value with this form and binding.
+    ///
+    /// A value that is bound to a fact which the reader lacks belongs to another place.
     fn place(&self, form: Form, binding: Binding) -> Result<Place<'a>, CodecError> {
         let instance = match binding {
             Binding::Instance => Some(self.instance.ok_or(CodecError::Changed)?),
@@ -412,7 +419,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Whether what was written is what is expected, if something is.
+/// Whether the written fact matches the expected one, if any is expected.
 fn fits<T: PartialEq>(expected: Option<T>, written: T) -> bool {
     expected.is_none_or(|expected| expected == written)
 }
@@ -423,19 +430,19 @@ fn panicked() -> CodecError {
     }
 }
 
-/// A value that could not be read: which one, and why.
+/// A value that could not be read, and the reason.
 #[derive(Clone, Debug)]
 pub(crate) struct Unreadable {
     pub(crate) what: String,
     pub(crate) error: CodecError,
 }
 
-/// Why something cannot be written in its encoded form.
+/// Why a value cannot be encoded.
 #[derive(Debug)]
 pub(crate) enum Unwritable {
-    /// It never can.
+    /// It can never be encoded.
     Invalid(Invalid),
-    /// The codec does not work, or does not know what is encoded already.
+    /// The codec fails, or does not know the key of an already encoded value.
     Codec(Unreadable),
 }
 
@@ -446,7 +453,7 @@ impl Display for Unreadable {
 }
 
 impl Unreadable {
-    /// The same, as the error of `operation`.
+    /// Turns it into an error of `operation`.
     pub(crate) fn during(self, operation: &'static str) -> Error {
         let reason = self.to_string();
         let source = None;
@@ -481,7 +488,7 @@ impl Unwritable {
         }
     }
 
-    /// The same, as the error of `operation`, for what stands at this place of a batch.
+    /// Turns it into an error of `operation`, for this row of a batch.
     pub(crate) fn during(self, operation: &'static str, place: Option<&str>) -> Error {
         let placed = match place {
             Some(place) => self.within(place),
@@ -491,7 +498,7 @@ impl Unwritable {
             Unwritable::Invalid(invalid) => invalid.during(operation),
             Unwritable::Codec(unreadable) => match unreadable.error {
                 CodecError::Unavailable { .. } => unreadable.during(operation),
-                // It was encoded before it came here, and not by this codec, or for another place.
+                // The value was encoded before, by another codec or for another place.
                 CodecError::UnknownKey { .. }
                 | CodecError::NoCodec { .. }
                 | CodecError::Changed
@@ -516,7 +523,7 @@ mod tests {
     use super::*;
     use crate::codec::Keyring;
 
-    /// Written by the first version with key `[1; 32]`; whoever changes the form keeps reading it.
+    /// Written by the first version with key `[1; 32]`. A change of the form must still read it.
     #[test]
     fn what_the_first_version_wrote_is_still_read() {
         let keys = || Keyring::new("k1", &[1; 32]).unwrap();
@@ -551,7 +558,7 @@ mod tests {
             assert_eq!(value.read(&keys, &stored).unwrap(), plain);
             let refused = value.read(&strict, &stored).unwrap_err();
             assert_eq!(refused.error, CodecError::OldForm);
-            // What is written again is bound, whoever reads it.
+            // A value that is written again is bound to its place.
             let bound = value.encode(&keys, &plain).unwrap();
             assert_eq!(value.read(&strict, &bound).unwrap(), plain);
         }
@@ -563,7 +570,7 @@ mod tests {
         assert!(refused.contains("older form"), "{refused}");
     }
 
-    /// An event as builds before this one have written it: bound to its machine and its instance alone.
+    /// An event of form 1 is bound only to its machine and its instance.
     #[test]
     fn an_event_of_the_first_form_is_read_at_any_place_of_its_instance_unless_that_is_refused() {
         let keys = || Keyring::new("k1", &[1; 32]).unwrap();
@@ -596,7 +603,7 @@ mod tests {
         }
     }
 
-    /// The header of a state tells what its reader knows of it from what belongs elsewhere.
+    /// The header of a state must match the facts that its reader knows.
     #[test]
     fn a_state_is_read_only_where_all_that_its_reader_knows_fits() {
         let keys = Keyring::new("k1", &[1; 32]).unwrap();

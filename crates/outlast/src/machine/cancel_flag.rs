@@ -1,11 +1,14 @@
-//! A cancel that may come while a step runs.
+//! The flag that a cancel sets while a step runs.
+//!
+//! The cancel watcher sets it; the step reads it through its context.
 
 use outlast_core::CancelRequest;
 use std::sync::OnceLock;
 use tokio::sync::Notify;
 
-/// Whether the instance of a step that runs was asked to end since it was claimed. Every step has one, and few are ever
-/// told: it takes no more room than it must.
+/// Whether the instance of a running step was cancelled since its claim.
+///
+/// Every step has a flag and few are ever set, so it is kept small.
 #[derive(Debug, Default)]
 pub(crate) struct CancelFlag {
     request: OnceLock<CancelRequest>,
@@ -13,21 +16,21 @@ pub(crate) struct CancelFlag {
 }
 
 impl CancelFlag {
-    /// It was asked. To be told twice is to be told.
+    /// Sets the flag. A second cancel changes nothing.
     pub(crate) fn tell(&self, request: CancelRequest) {
-        // First what, then that: who is woken asks why.
+        // The request before the wake-up: a woken task reads the request.
         let _ = self.request.set(request);
         self.came.notify_waiters();
     }
 
-    /// What was wished, once it is known.
+    /// Returns the cancel, once it is known.
     pub(crate) fn request(&self) -> Option<&CancelRequest> {
         self.request.get()
     }
 
-    /// Waits until it is.
+    /// Waits until the flag is set.
     pub(crate) async fn came(&self) {
-        // Before looking: who is told in between is woken.
+        // Subscribes before it reads, so that a cancel in between still wakes this task.
         let came = self.came.notified();
         if self.request().is_none() {
             came.await;

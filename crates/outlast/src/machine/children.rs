@@ -1,4 +1,4 @@
-//! Children as their parent's steps see and reach them.
+//! Children as the steps of their parent see and reach them.
 
 use super::{Context, Id, Machine, Signal, StepError};
 use crate::client::{Client, Signalling};
@@ -13,13 +13,13 @@ use std::sync::{Mutex, PoisonError};
 /// A child of machine `M`, as its parent sees it.
 #[non_exhaustive]
 pub struct ChildOf<M: Machine> {
-    /// The child.
+    /// The child's id.
     pub id: Id<M>,
-    /// Its position among all that its fan-out was given, counted from 0.
+    /// Its position among all children of its fan-out, counted from 0.
     pub position: u32,
-    /// Where it stands: how it ended, unless the join did not wait for it.
+    /// Its status; terminal, unless the join did not wait for it.
     pub status: Status,
-    /// What it led to, when it is done.
+    /// Its output, when it is done.
     pub output: Option<M::Output>,
     /// Its error, when it failed or was cancelled.
     pub error: Option<String>,
@@ -47,7 +47,7 @@ impl<M: Machine> ChildOf<M> {
         })
     }
 
-    /// What it led to, or an error that says how it ended instead, or that it has not.
+    /// Returns its output, or an error that says that it ended otherwise or is still live.
     pub fn into_output(self) -> Result<M::Output, StepError> {
         let (id, status) = (self.id, self.status);
         self.output.ok_or_else(|| match status.is_terminal() {
@@ -60,8 +60,9 @@ impl<M: Machine> ChildOf<M> {
     }
 }
 
-/// A value, unless it was refused: it was changed in the database, or is plain where only encoded ones are
-/// accepted.
+/// Returns a value, unless the codec refused it.
+///
+/// It refuses a changed value, and a plain one where only encoded values are accepted.
 pub(super) fn readable<'a>(value: &'a Json, what: &str) -> Result<&'a Json, Invalid> {
     match refusal(value) {
         Some(refused) => Err(Invalid::new(what, refused.to_string())),
@@ -79,7 +80,7 @@ impl<M: Machine> fmt::Debug for ChildOf<M> {
     }
 }
 
-/// A child that its parent's step can reach; made by [`Context::child`].
+/// A child that a step of its parent can reach; made by [`Context::child`].
 #[derive(Clone, Copy, Debug)]
 pub struct ChildHandle<'a> {
     cx: &'a Context,
@@ -92,31 +93,33 @@ impl<'a> ChildHandle<'a> {
         ChildHandle { cx, id, round }
     }
 
-    /// The child.
+    /// Returns the child's id.
     pub fn id(&self) -> InstanceId {
         self.id
     }
 
-    /// The fan-out that started it, counted from 1.
+    /// Returns the fan-out that started it, counted from 1.
     pub fn round(&self) -> u32 {
         self.round.try_into().unwrap_or(0)
     }
 
-    /// The child as it is now. It is there for as long as its parent lives, unless an operator deleted it.
+    /// Reads the child. It is stored while its parent lives, unless an operator deletes it.
     pub async fn get(&self) -> Result<Option<Instance>, Error> {
         self.client().get(self.id).await
     }
 
-    /// Where it stands now; `None` when an operator deleted it.
+    /// Reads its status; `None` when an operator deleted it.
     pub async fn status(&self) -> Result<Option<Status>, Error> {
-        // Its values need not be readable for this.
+        // The status needs no decoding, so this skips the codec.
         let found = self.client().store.get(self.id).await?;
         Ok(found.map(|instance| instance.status))
     }
 
-    /// Sends it a signal: await it. A step that is run again sends the same signals under the same keys, so that each
-    /// arrives once. Signals of one name are told apart by their order; a step that may send others when it is run
-    /// again gives them [keys of its own](Signalling::dedup).
+    /// Sends it a signal: await it.
+    ///
+    /// A step that runs again sends the same signals under the same keys, so that each arrives
+    /// once. The order distinguishes signals of one name. A step that may send different signals
+    /// when it runs again must [set the keys](Signalling::dedup).
     pub fn signal<S: Signal>(&self, signal: S) -> Signalling<'a> {
         let earlier = self.cx.sent().count(self.id, S::NAME);
         let visit = self.cx.idempotency_key();
@@ -124,12 +127,12 @@ impl<'a> ChildHandle<'a> {
         self.client().signal(self.id, signal).dedup(key)
     }
 
-    /// Asks it to end; see [`Client::cancel`]. To ask again is harmless.
+    /// Cancels it; see [`Client::cancel`]. A second cancel is harmless.
     pub async fn cancel(&self, reason: impl fmt::Display) -> Result<CancelAnswer, Error> {
         self.client().cancel(self.id, self.note(reason)).await
     }
 
-    /// JoinSets it; see [`Client::terminate`]. To do it again is harmless.
+    /// Terminates it; see [`Client::terminate`]. A second call is harmless.
     pub async fn terminate(&self, reason: impl fmt::Display) -> Result<TerminateAnswer, Error> {
         self.client().terminate(self.id, self.note(reason)).await
     }
@@ -143,12 +146,12 @@ impl<'a> ChildHandle<'a> {
     }
 }
 
-/// How many signals of which names one run of a step has sent to which child.
+/// Counts the signals that one run of a step has sent, by child and name.
 #[derive(Debug, Default)]
 pub(super) struct Sent(Mutex<HashMap<(InstanceId, &'static str), u32>>);
 
 impl Sent {
-    /// How many there were before this one.
+    /// Counts one signal, and returns how many came before it.
     fn count(&self, child: InstanceId, name: &'static str) -> u32 {
         let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let earlier = sent.entry((child, name)).or_default();

@@ -1,4 +1,4 @@
-//! Between a state enum and the two columns `step` and `state`.
+//! Conversion between a state enum and the two columns `step` and `state`.
 
 use outlast_core::{Invalid, Json};
 use serde::de::value::StrDeserializer;
@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
 
-/// What a state enum must be tagged with.
+/// The serde tag and content of every state enum.
 const FIELDS: [&str; 2] = ["step", "state"];
 
-/// The step a state belongs to, and what it carries there.
+/// Returns the step of a state, and its JSON.
 pub(super) fn encode<T: Serialize>(state: &T) -> Result<(String, Json), Invalid> {
     #[derive(Deserialize)]
     struct Columns<'a> {
@@ -26,7 +26,7 @@ pub(super) fn encode<T: Serialize>(state: &T) -> Result<(String, Json), Invalid>
     let columns: Columns<'_> = serde_json::from_str(&text).map_err(|_| {
         Invalid::new("state", "is not written as a step and its state; derive Serialize with #[serde(tag = \"step\", content = \"state\")]")
     })?;
-    // A step that carries nothing has no content at all.
+    // A step without fields has no content.
     let state = match columns.state {
         Some(raw) => Json::written(raw.to_owned()).map_err(|invalid| invalid.within("state"))?,
         None => Json::null(),
@@ -34,14 +34,15 @@ pub(super) fn encode<T: Serialize>(state: &T) -> Result<(String, Json), Invalid>
     Ok((columns.step.into_owned(), state))
 }
 
-/// The state that `step` takes, from what is stored.
+/// Reads the state of `step` from its JSON.
 pub(super) fn decode<T: DeserializeOwned>(step: &str, state: &Json) -> Result<T, Invalid> {
     T::deserialize(Stored { step, state })
         .map_err(|error| Invalid::new("state", format!("of step {step} does not decode: {error}")))
 }
 
-/// The two columns as the map that an adjacently tagged enum reads, the tag first: so the state's text is
-/// read straight into its variant.
+/// The two columns as the map that an adjacently tagged enum reads.
+///
+/// The tag comes first, so that serde reads the state's text straight into its variant.
 struct Stored<'a> {
     step: &'a str,
     state: &'a Json,
@@ -94,8 +95,9 @@ impl<'de> MapAccess<'de> for Columns<'de> {
     }
 }
 
-/// The steps of a state enum, in the order they are declared, read from serde itself: a step that cannot
-/// exist is refused with the list of those that do.
+/// Lists the steps of a state enum, in the order of declaration.
+///
+/// serde provides the list: it names all variants when it refuses an unknown one.
 pub(super) fn steps<T: DeserializeOwned>() -> Result<&'static [&'static str], Invalid> {
     match T::deserialize(Probe) {
         Err(Found::Steps(steps)) if !steps.is_empty() => Ok(steps),
@@ -116,10 +118,10 @@ fn not_a_machine(what: &str) -> Invalid {
     )
 }
 
-/// Offers a made-up step, and notices what the type asks for before it finds out.
+/// A deserializer that offers an unknown step, and records what the type asks for.
 struct Probe;
 
-/// What the probe finds, by way of an error.
+/// What the probe found, returned as an error.
 #[derive(Debug)]
 enum Found {
     Steps(&'static [&'static str]),
@@ -212,7 +214,7 @@ impl<'de> MapAccess<'de> for MadeUp {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Found> {
-        // No step can have this name: control characters are refused everywhere.
+        // No step can have this name: control characters are refused in every name.
         seed.deserialize(StrDeserializer::new("\u{0}"))
     }
 }

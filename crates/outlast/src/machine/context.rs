@@ -1,4 +1,4 @@
-//! What a step may look at.
+//! The context of a step: what it may read and reach.
 
 use super::cancel_flag::CancelFlag;
 use super::children::{ChildHandle, ChildOf, Sent, readable};
@@ -12,27 +12,27 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
-/// What a step may look at: its instance, its inbox, its children.
+/// The context of a step: its instance, its inbox, its children.
 #[derive(Debug)]
 pub struct Context {
     claim: Box<Claim>,
     surroundings: Surroundings,
-    /// What this run of the step has sent to its children.
+    /// The signals that this run of the step has sent to its children.
     sent: Sent,
 }
 
-/// What the engine hands to a step beside its claim.
+/// The engine's part of a context, beside the claim.
 #[derive(Clone, Debug)]
 pub(crate) struct Surroundings {
     pub(crate) client: Client,
     pub(crate) span: Span,
-    /// The claim is known to be lost.
+    /// Cancelled when the claim is known to be lost.
     pub(crate) lost: CancellationToken,
-    /// Whether the claim is surely still this worker's.
+    /// Whether the lease certainly covers the claim.
     pub(crate) covered: Covered,
-    /// A cancel that comes while the step runs.
+    /// The flag that a cancel sets while the step runs.
     pub(crate) cancel_flag: Arc<CancelFlag>,
-    /// The engine is about to stop.
+    /// Cancelled when the engine is about to stop.
     pub(crate) stopping: CancellationToken,
 }
 
@@ -49,8 +49,10 @@ impl Context {
         &self.claim
     }
 
-    /// Comes back only while the claim is surely this worker's. To be awaited before more user code starts: past the
-    /// lease the claim is lost, and the engine drops what runs for it.
+    /// Returns only while the lease certainly covers the claim.
+    ///
+    /// The engine awaits it before it starts more user code. Past the lease the claim is lost, and
+    /// the engine drops the code that runs for it.
     pub(crate) async fn stay_covered(&self) {
         if !self.surroundings.covered.is_sure() {
             self.surroundings.lost.cancel();
@@ -62,69 +64,73 @@ impl Context {
         self.claim
     }
 
-    /// The instance.
+    /// Returns the id of the instance.
     pub fn id(&self) -> InstanceId {
         self.claim.id
     }
 
-    /// Its machine's name.
+    /// Returns the name of its machine.
     pub fn machine(&self) -> &str {
         &self.claim.machine
     }
 
-    /// Its machine's version.
+    /// Returns the version of its machine.
     pub fn version(&self) -> i32 {
         self.claim.version
     }
 
-    /// The step that runs.
+    /// Returns the step that runs.
     pub fn step(&self) -> &str {
         &self.claim.step
     }
 
-    /// How often this step was tried before: by a retry, or by a worker that died. A wait leaves it alone, so
-    /// the step after a wait also counts the retries of the step before.
+    /// Returns how often this step was tried before: after a retry or the death of a worker.
+    ///
+    /// A wait does not reset it, so the step after a wait also counts the retries of the step
+    /// before.
     pub fn attempt(&self) -> u32 {
         self.claim.attempt.try_into().unwrap_or(0)
     }
 
-    /// How many of those tries ended with the death of the worker.
+    /// Returns how many of those attempts ended with the death of the worker.
     pub fn crashes(&self) -> u32 {
         self.claim.crashes.try_into().unwrap_or(0)
     }
 
-    /// The queue it came from.
+    /// Returns the queue it was claimed from.
     pub fn queue(&self) -> &str {
         &self.claim.queue
     }
 
-    /// Its correlation key, held or released.
+    /// Returns its correlation key, held or released.
     pub fn key(&self) -> Option<&str> {
         self.claim.correlation_key.as_deref()
     }
 
-    /// Its partition key.
+    /// Returns its partition key.
     pub fn partition_key(&self) -> Option<&str> {
         self.claim.partition_key.as_deref()
     }
 
-    /// Who started it by a fan-out.
+    /// Returns the parent that started it by a fan-out.
     pub fn parent(&self) -> Option<Parent> {
         self.claim.parent
     }
 
-    /// The trace it belongs to: a W3C `traceparent`.
+    /// Returns the trace it belongs to: a W3C `traceparent`.
     pub fn trace(&self) -> Option<&str> {
         self.claim.trace.as_deref()
     }
 
-    /// A key for effects that must not happen twice: the same however often this visit of the step is run,
-    /// by retries or after a crash, and another one when the instance comes to the step again, and in `on_cancel`.
+    /// Returns a key for effects that must not happen twice.
+    ///
+    /// The key is the same however often this visit of the step runs, after retries and crashes.
+    /// It differs when the instance comes to the step again, and in `on_cancel`.
     pub fn idempotency_key(&self) -> String {
         let Claim {
             id, step, entered, ..
         } = &*self.claim;
-        // What undoes a step's effect is not that effect.
+        // Undoing the effect of a step is another effect, so it has another key.
         let answer = match self.claim.is_to_answer_cancel() {
             true => ":cancel",
             false => "",
@@ -132,24 +138,24 @@ impl Context {
         format!("{id}:{step}:{entered}{answer}")
     }
 
-    /// The signals that the wait before this step was for, oldest first. Empty after a wait means that its
-    /// time was up.
+    /// Returns the signals of the wait before this step, oldest first. Empty after a timeout.
     pub fn awaited(&self) -> impl Iterator<Item = &Message> {
         self.claim.awaited()
     }
 
-    /// Every signal that had not been consumed when the instance was claimed, oldest first, awaited or not. A
-    /// payload that a [`codec`](crate::codec) refuses stands there as such, and no type reads it.
+    /// Returns every signal that was unconsumed at the claim, oldest first, awaited or not.
+    ///
+    /// A payload that a [`codec`](crate::codec) refuses appears as refused; no type reads it.
     pub fn inbox(&self) -> &[Message] {
         &self.claim.inbox
     }
 
-    /// The oldest awaited signal of this type, if one came.
+    /// Returns the oldest awaited signal of this type, if one arrived.
     pub fn received<S: Signal>(&self) -> Result<Option<S>, StepError> {
         self.received_messages::<S>().next().transpose()
     }
 
-    /// Every awaited signal of this type, oldest first.
+    /// Returns every awaited signal of this type, oldest first.
     pub fn received_all<S: Signal>(&self) -> Result<Vec<S>, StepError> {
         self.received_messages::<S>().collect()
     }
@@ -166,56 +172,63 @@ impl Context {
         })
     }
 
-    /// The children of machine `M` that the last fan-out started, in the order they were asked for. Those that
-    /// still live are among them when the join did not wait for them.
+    /// Returns the children of machine `M` of the last fan-out, in the order of the fan-out.
+    ///
+    /// Live children are included when the join did not wait for them.
     pub fn children<M: Machine>(&self) -> Result<Vec<ChildOf<M>>, StepError> {
         typed(&self.claim.children)
     }
 
-    /// The children of machine `M` that one fan-out of this instance started, counted from 1, in the order they were
-    /// asked for, as they are now.
+    /// Reads the children of machine `M` of one fan-out, in the order of the fan-out.
+    ///
+    /// Fan-outs are counted from 1. The children are as they are now.
     pub async fn children_of<M: Machine>(&self, round: u32) -> Result<Vec<ChildOf<M>>, StepError> {
         let round = round.try_into().unwrap_or(i32::MAX);
         let client = &self.surroundings.client;
         typed(&client.children_of(self.id(), round).await?)
     }
 
-    /// Every child of this round, whatever its machine, in the order they were asked for.
+    /// Returns every child of this round, of any machine, in the order of the fan-out.
     pub fn round(&self) -> &[Child] {
         &self.claim.children
     }
 
-    /// How many fan-outs this instance has made; the last of them is the present round.
+    /// Returns how many fan-outs this instance has made; the last of them is the current round.
     pub fn round_number(&self) -> u32 {
         self.claim.round.try_into().unwrap_or(0)
     }
 
-    /// Every child that is still stored, of all rounds, oldest first.
+    /// Reads every child that is still stored, of all rounds, oldest first.
     pub async fn all_children(&self) -> Result<Vec<Child>, Error> {
         self.surroundings.client.children(self.id()).await
     }
 
-    /// Children of this round that were not started because somebody else held their key.
+    /// Returns the children of this round that were not started because their key was occupied.
     pub fn dropped(&self) -> &[DroppedChild] {
         &self.claim.dropped
     }
 
-    /// Why the join of the present round woke this instance. `None` before the first fan-out, and when a cancel came
-    /// first. It does not change when the step is run again, whatever has ended since.
+    /// Returns why the join of the current round woke this instance.
+    ///
+    /// `None` before the first fan-out, and when a cancel came first. It stays the same when the
+    /// step runs again, whatever has finished since.
     pub fn joined(&self) -> Option<Joined> {
         self.claim.joined
     }
 
-    /// The child of the present round whose bad end was written first; of several in one transaction, the first in
-    /// the order they were asked for. It is the same one when the step is run again, unless an operator retried that
-    /// child while this instance still waited.
+    /// Returns the child of the current round whose failure was written first.
+    ///
+    /// Of several in one transaction it is the first in the order of the fan-out. It stays the
+    /// same when the step runs again, unless an operator retried that child while this instance
+    /// waited.
     pub fn first_failure(&self) -> Option<&Child> {
         let first = self.claim.first_failure?;
         self.claim.children.iter().find(|child| child.id == first)
     }
 
-    /// One of this instance's own children, of any round: to look at, to signal, to cancel. Any other instance is an
-    /// error that says so; the [`client`](Context::client) reaches those.
+    /// Returns a handle to a child of this instance, of any round: to read, signal or cancel it.
+    ///
+    /// Any other instance is an error; use the [`client`](Context::client) for those.
     pub async fn child(&self, id: impl Into<InstanceId>) -> Result<ChildHandle<'_>, StepError> {
         let id = id.into();
         if self.claim.children.iter().any(|child| child.id == id) {
@@ -239,28 +252,34 @@ impl Context {
         &self.sent
     }
 
-    /// A client whose inserts belong to the trace of this instance.
+    /// Returns a client whose inserts belong to the trace of this instance.
     pub fn client(&self) -> &Client {
         &self.surroundings.client
     }
 
-    /// Whether the instance was asked to end and its machine has not decided about that yet: before the step, which
-    /// means that this is [`on_cancel`](Machine::on_cancel), or while it runs. Long steps may look, or wait for
-    /// [`cancelled`](Context::cancelled), and return early: whatever they return, `on_cancel` comes next. In the steps
-    /// that `on_cancel` leads to it is false again, since they are what was decided.
+    /// Whether a cancel was requested that the machine has not answered yet.
     ///
-    /// It is true as well when the claim is no longer this worker's, because the instance was terminated or the
-    /// worker's lease has ended. A step is then dropped where it awaits, so only one that does not await sees it.
+    /// The cancel came before the step, which makes this [`on_cancel`](Machine::on_cancel), or
+    /// while the step runs. A long step may check this, or wait for
+    /// [`cancelled`](Context::cancelled), and return early. Whatever it returns, `on_cancel` runs
+    /// next. In the steps after `on_cancel` it is false again, because they follow from the
+    /// answer.
+    ///
+    /// It is also true when this worker has lost the claim, because the instance was terminated or
+    /// the lease expired. The engine drops such a step at its next await, so only a step that does
+    /// not await sees it.
     pub fn is_cancelled(&self) -> bool {
         self.claim.is_to_answer_cancel()
             || self.surroundings.cancel_flag.request().is_some()
             || self.surroundings.lost.is_cancelled()
     }
 
-    /// Waits until [`is_cancelled`](Context::is_cancelled) says yes: for a `select` beside what a long step waits for.
+    /// Waits until the step is cancelled: for a `select` beside the work of a long step.
     ///
-    /// A cancel from this process is known at once, one from another node as soon as its hint arrives, and one whose
-    /// hint was lost within a third of the lease.
+    /// [`is_cancelled`](Context::is_cancelled) is true afterwards.
+    ///
+    /// A cancel from this process arrives at once, one from another node with its hint. A cancel
+    /// whose hint was lost arrives within a third of the lease.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -270,7 +289,7 @@ impl Context {
     /// # async fn step(&self, state: Film, cx: &Context) -> StepResult<Self> {
     /// tokio::select! {
     ///     fetched = download() => fetched?,
-    ///     // Nothing is to be fetched any more; on_cancel runs next.
+    ///     // The rest need not be fetched; on_cancel runs next.
     ///     () = cx.cancelled() => return Ok(Outcome::requeue(state)),
     /// }
     /// # Ok(Outcome::next(Film::Cut)) } }
@@ -285,20 +304,21 @@ impl Context {
         }
     }
 
-    /// Who asked it to end and why, once it was asked: `cancelled by ada: ordered twice`. It stays through the steps
-    /// that [`on_cancel`](Machine::on_cancel) leads to.
+    /// Returns the operator and the reason of a cancel: `cancelled by ada: ordered twice`.
+    ///
+    /// It stays through the steps after [`on_cancel`](Machine::on_cancel).
     pub fn cancel_reason(&self) -> Option<&str> {
         let known = self.claim.cancel.as_ref();
         let request = known.or_else(|| self.surroundings.cancel_flag.request());
         request.map(|request| request.reason.as_str())
     }
 
-    /// Whether the engine is about to stop: a long step had better come to an end.
+    /// Whether the engine is about to stop: a long step should come to an end.
     pub fn is_stopping(&self) -> bool {
         self.surroundings.stopping.is_cancelled()
     }
 
-    /// The span of this step.
+    /// Returns the span of this step.
     pub fn span(&self) -> &Span {
         &self.surroundings.span
     }

@@ -1,4 +1,4 @@
-//! What a machine is.
+//! The traits that users implement: machines and signals.
 
 use super::{Context, Failure, History, Key, Outcome, StepError};
 use outlast_core::{Invalid, Json, NewSignal, Target};
@@ -6,76 +6,89 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
-/// What a step returns.
+/// The result of a step.
 pub type StepResult<M> = Result<Outcome<M>, StepError>;
 
-/// A machine: a name, a version, and what each of its steps does.
+/// A machine: a name, a version, and the code of its steps.
 ///
-/// The value itself holds what the steps need: clients, pools, settings. It is shared by all steps that
-/// run, so it changes nothing but through its own locks.
+/// The value holds what the steps need: clients, pools, settings. All running steps share it, so
+/// it may change only through locks.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a machine nor a job",
     label = "implement `outlast::Machine` (several steps) or `outlast::Job` (one) for it",
     note = "a workflow is started with `Run::<W>(input)` and registered with `.workflow(..)`"
 )]
 pub trait Machine: Sized + Send + Sync + 'static {
-    /// What instances of it are called in the database, the API and the dashboard. It never changes once
+    /// The name of the machine in the database, the API and the dashboard. It must not change once
     /// there are instances.
     const NAME: &'static str;
 
-    /// Which form of the machine this is. An instance stays with the version it was started with: when
-    /// its steps or their states change in a way that old rows do not fit, register the new form with the
-    /// next version beside the old one.
+    /// The version of the machine.
+    ///
+    /// An instance stays with the version it was started with. When old rows no longer fit changed
+    /// steps or states, register the new form with the next version beside the old one.
     const VERSION: i32 = 1;
 
-    /// The queue its instances wait in, unless [`New::queue`](super::New::queue) says otherwise.
+    /// The queue of its instances. [`New::queue`](super::New::queue) overrides it.
     const QUEUE: &'static str = "default";
 
-    /// How long one run of a step may take. Then it is dropped where it awaits, and
-    /// [`on_failure`](Machine::on_failure) decides. A step that blocks its thread cannot be dropped: its instance fails a
-    /// few seconds later without `on_failure`, and the thread is lost until the process ends.
+    /// How long one run of a step may take. Default: 300 s.
+    ///
+    /// Then the engine drops the step where it awaits, and [`on_failure`](Machine::on_failure)
+    /// decides. A step that blocks its thread cannot be dropped. Its instance fails a few seconds
+    /// later without `on_failure`, and the thread is lost until the process ends.
     const STEP_TIMEOUT: Duration = Duration::from_secs(300);
 
-    /// Whether the worker that ran a step also runs the next one at once, without giving the instance
-    /// back to its queue. The state is committed in between all the same.
+    /// Whether the worker runs the next step at once, without returning the instance to its queue.
+    /// Default: true.
+    ///
+    /// The state is committed between the two steps in either case.
     const RUN_AHEAD: bool = true;
 
-    /// What is recorded of the way its instances take, for people to read: nothing, every outcome, or every outcome with
-    /// the state it led to. An event is written in the commit of its outcome, so a history has no gaps, and what was not
-    /// committed is not in it. It is kept for as long as the instance is. The machine itself never reads it, so this may
-    /// be changed at any time: instances go on with what they have.
+    /// What the history of its instances records, for people to read. Default: nothing.
     ///
-    /// **What it costs**: a step that does nothing costs about twice as much on PostgreSQL, and some one and three quarters as
-    /// much on SQLite. Small states add next to nothing to that; large ones what it takes to write them a second time. A
-    /// machine that waits for others is not held up: an event goes in the transaction and round trip of its outcome.
+    /// It can record every outcome, or every outcome with its state. The commit of an outcome
+    /// writes its event, so a history has no gaps and nothing uncommitted. It is kept as long as
+    /// the instance. The machine never reads it, so this may change at any time: instances
+    /// continue with the history they have.
     ///
-    /// A history is bounded, and never a reason for an instance to fail. It has at most
-    /// [`TRANSITIONS_MAX`](outlast_core::limits::TRANSITIONS_MAX) events, the last of which says that nothing more is
-    /// recorded. The state of its *n*th event is kept when it has at most 2 MiB / *n*, and never more than 256 KiB; of a larger
-    /// one the size is told.
+    /// **Cost**: an empty step takes about twice as long on PostgreSQL, and about 1.75 times as
+    /// long on SQLite. Small states add almost nothing to that; large states are written twice. A
+    /// machine that waits is not delayed: an event needs no extra transaction and no extra round
+    /// trip.
+    ///
+    /// A history is bounded, and an instance never fails because of it. It has at most
+    /// [`TRANSITIONS_MAX`](outlast_core::limits::TRANSITIONS_MAX) events; the last one says that
+    /// recording has ended. The *n*th event keeps a state of at most 2 MiB / *n*, and never more
+    /// than 256 KiB. Of a larger state it keeps the size.
     const HISTORY: History = History::Off;
 
-    /// Its steps with what each needs: an enum with
-    /// `#[serde(tag = "step", content = "state", rename_all = "snake_case")]`.
+    /// Its steps with the data of each: an enum with `#[serde(tag = "step", content = "state",
+    /// rename_all = "snake_case")]`.
     type State: Serialize + DeserializeOwned + Send + 'static;
 
-    /// What it leads to.
+    /// Its output.
     type Output: Serialize + DeserializeOwned + Send + 'static;
 
-    /// Runs one step. It may run again when its worker dies before the outcome is committed, so its
-    /// effects must bear repeating; [`Context::idempotency_key`] helps with that.
+    /// Runs one step.
+    ///
+    /// It may run again when its worker dies before the outcome is committed, so its effects must
+    /// be idempotent; [`Context::idempotency_key`] provides a key.
     fn step(
         &self,
         state: Self::State,
         cx: &Context,
     ) -> impl Future<Output = StepResult<Self>> + Send;
 
-    /// Decides what happens after a step that returned an error, panicked, ran out of time, or whose
-    /// outcome cannot be stored. The default stops the instance. When this fails itself, the instance
-    /// fails with both reasons.
+    /// Decides what happens after a step failed.
     ///
-    /// A failure of [`on_cancel`](Machine::on_cancel) comes here too; then [`Context::is_cancelled`] says so, and what is
-    /// decided here is the answer to the cancel. A worker that dies does not come here: its step simply runs again.
+    /// The step returned an error, panicked, timed out, or returned an outcome that cannot be
+    /// stored. By default the instance fails. When this method fails too, the instance fails with
+    /// both reasons.
+    ///
+    /// A failure of [`on_cancel`](Machine::on_cancel) comes here too. Then
+    /// [`Context::is_cancelled`] is true, and the decision is the answer to the cancel. The death
+    /// of a worker does not come here: the step runs again.
     fn on_failure(
         &self,
         state: Self::State,
@@ -86,17 +99,19 @@ pub trait Machine: Sized + Send + Sync + 'static {
         async move { Ok(Outcome::fail(failure)) }
     }
 
-    /// Decides what becomes of an instance that was asked to end ([`Client::cancel`](crate::Client::cancel), or a parent
-    /// that ended): called instead of the step it stood at, with that step's state, when nothing of it runs any more. The
-    /// default ends it as cancelled at once.
+    /// Decides what happens to a cancelled instance. By default it ends as cancelled at once.
     ///
-    /// Whatever it decides settles the cancel, but for a retry, after which it is asked again. To undo what was done, it
-    /// goes on to steps that do so and end with [`Outcome::cancelled`]; they may wait and fan out like any others. It may
-    /// also go on as if nothing had been wished. When it fails itself, [`on_failure`](Machine::on_failure) decides, as after a
-    /// step.
+    /// A cancel comes from [`Client::cancel`](crate::Client::cancel) or from a parent that ended.
+    /// The engine calls this instead of the current step, with the state of that step, when no
+    /// code of the instance runs.
     ///
-    /// What was awaited is not lost: signals that had come are in [`Context::inbox`], and children of the present round
-    /// are in [`Context::round`], ended or not.
+    /// Any decision but a retry settles the cancel; after a retry the engine calls this again. To
+    /// undo earlier effects, go to steps that undo them and end with [`Outcome::cancelled`]. They
+    /// may wait and fan out like any others. A machine may also ignore the cancel and continue.
+    /// When this method fails, [`on_failure`](Machine::on_failure) decides, as after a step.
+    ///
+    /// Nothing awaited is lost: [`Context::inbox`] has the signals that have arrived, and
+    /// [`Context::round`] the children of the current round, finished or not.
     fn on_cancel(
         &self,
         state: Self::State,
@@ -107,13 +122,13 @@ pub trait Machine: Sized + Send + Sync + 'static {
         async move { Ok(Outcome::cancelled(reason)) }
     }
 
-    /// The instance of this machine that holds the correlation key `key`: an address for signals.
+    /// Creates the address of the instance that holds the correlation key `key`, for signals.
     fn key(key: impl Into<String>) -> Key<Self> {
         Key::new(key)
     }
 }
 
-/// A durable message to an instance: its type is what it carries.
+/// A durable message to an instance; the type is its payload.
 ///
 /// ```
 /// use outlast::prelude::*;
@@ -128,16 +143,18 @@ pub trait Machine: Sized + Send + Sync + 'static {
 /// }
 /// ```
 pub trait Signal: Serialize + DeserializeOwned + Send + 'static {
-    /// What a wait names, and what senders in other languages send.
+    /// The name that waits list, and that senders in other languages use.
     const NAME: &'static str;
 
-    /// What it carries, as it is stored.
+    /// Encodes the payload for the store.
     fn payload(&self) -> Result<Json, Invalid> {
         Json::of(self).map_err(|invalid| invalid.within(format_args!("signal {}", Self::NAME)))
     }
 
-    /// The signal as it is sent to `target`, plain: for sending it in a transaction of your own. A client with a
-    /// codec encodes it: [`Client::prepare_signal`](crate::Client::prepare_signal).
+    /// Creates the signal to `target`, plain, for sending it in your transaction.
+    ///
+    /// A client with a codec encodes it:
+    /// [`Client::prepare_signal`](crate::Client::prepare_signal).
     fn to(&self, target: impl Into<Target>) -> Result<NewSignal, Invalid> {
         Ok(NewSignal::new(target.into(), Self::NAME, self.payload()?))
     }

@@ -1,4 +1,4 @@
-//! What goes wrong in a step.
+//! Failures of a step: errors, panics, timeouts, and outcomes that cannot be stored.
 
 use outlast_core::Invalid;
 use std::any::Any;
@@ -6,18 +6,21 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// The error of a step. `?` makes one of any error, of `anyhow::Error`, of `Box<dyn Error + Send + Sync>` and of a text.
-/// Its text has the causes too.
+/// The error of a step.
 ///
-/// It goes to [`Machine::on_failure`](super::Machine::on_failure); a fatal one stops the instance without asking.
-/// It does not implement [`std::error::Error`] itself, so that every error can become one.
+/// `?` converts any error, `anyhow::Error`, `Box<dyn Error + Send + Sync>` and text. Its text
+/// includes the causes.
+///
+/// It goes to [`Machine::on_failure`](super::Machine::on_failure). A fatal error fails the
+/// instance without that call. It does not implement [`std::error::Error`], so that every error
+/// can be converted.
 pub struct StepError {
     source: Box<dyn Error + Send + Sync>,
     fatal: bool,
 }
 
 impl StepError {
-    /// An error from a text, a boxed error, or whatever becomes one.
+    /// Creates an error from a text, a boxed error, or any convertible value.
     pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> StepError {
         StepError {
             source: error.into(),
@@ -25,8 +28,9 @@ impl StepError {
         }
     }
 
-    /// An error that stops the instance: nothing that [`on_failure`](super::Machine::on_failure) could do would
-    /// help.
+    /// Creates a fatal error, which fails the instance.
+    ///
+    /// The engine does not call [`on_failure`](super::Machine::on_failure).
     pub fn fatal(error: impl Into<Box<dyn Error + Send + Sync>>) -> StepError {
         StepError {
             source: error.into(),
@@ -34,18 +38,18 @@ impl StepError {
         }
     }
 
-    /// Whether it stops the instance.
+    /// Whether it fails the instance without `on_failure`.
     pub fn is_fatal(&self) -> bool {
         self.fatal
     }
 
-    /// The error it was made from, to look at by type.
+    /// Returns the original error, if it is of this type.
     pub fn downcast_ref<E: Error + 'static>(&self) -> Option<&E> {
         self.source.downcast_ref()
     }
 }
 
-/// Any error, a boxed one, an `anyhow::Error`, a text.
+/// Converts any error, a boxed error, an `anyhow::Error` or a text.
 impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for StepError {
     fn from(error: E) -> StepError {
         StepError::new(error)
@@ -64,8 +68,9 @@ impl fmt::Debug for StepError {
     }
 }
 
-/// An error with its causes, the way people read them: `charge: connect: refused`. A cause that its
-/// error already quotes is not told twice.
+/// Writes an error with its causes: `charge: connect: refused`.
+///
+/// Skips a cause that its error already quotes.
 pub(crate) fn write_chain(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut told = error.to_string();
     write!(f, "{told}")?;
@@ -90,12 +95,12 @@ pub enum Failure {
     Panic(String),
     /// It took longer than this.
     Timeout(Duration),
-    /// Its outcome cannot be stored: it does not serialise, is too large, or asks for the impossible.
+    /// Its outcome cannot be stored: it does not serialise, is too large, or violates a limit.
     Outcome(Invalid),
 }
 
 impl Failure {
-    /// One word for it, as metrics and logs have it.
+    /// Returns one word for it, for metrics and logs.
     pub fn kind(&self) -> &'static str {
         match self {
             Failure::Error(_) => "error",
@@ -119,7 +124,9 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The error of a try that took longer than its own limit. It becomes [`Failure::Timeout`], as the engine's limit does.
+/// The error of an attempt that exceeded its time limit.
+///
+/// It becomes [`Failure::Timeout`], like the engine's limit.
 #[derive(Debug, thiserror::Error)]
 #[error("the step took longer than {0:?}")]
 pub(crate) struct TimedOut(pub(crate) Duration);
@@ -127,17 +134,18 @@ pub(crate) struct TimedOut(pub(crate) Duration);
 /// Why user code has no outcome to commit.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// To be decided by `on_failure`.
+    /// `on_failure` decides about it.
     Failure(Failure),
-    /// The end, with this reason: nobody is asked.
+    /// The instance fails with this reason, without `on_failure`.
     Fatal(String),
-    /// The end, since the state does not decode. The reason quotes the state.
+    /// The instance fails because its state does not decode. The reason quotes the state.
     Undecodable(String),
-    /// The store could not be asked what the code has to know: somebody else may, or later.
+    /// The store did not answer a query that the code needs. Another worker may try, or this one
+    /// later.
     Store(outlast_core::Error),
 }
 
-/// What a panic says.
+/// Returns the message of a panic.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())

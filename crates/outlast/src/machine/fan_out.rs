@@ -1,27 +1,28 @@
-//! Starting children, and what wakes their parent.
+//! Fan-out: starting children, and the conditions that wake their parent.
 
 use super::{Context, Machine, Outcome};
 use outlast_core::limits::CHILDREN_MAX;
 use outlast_core::{ClosePolicy, Invalid, Join, NewInstance, Until};
 use std::time::Duration;
 
-/// Children that still need to know who joins them; made by [`fan_out`].
+/// Children without a joining step yet; made by [`fan_out`].
 ///
-/// | to go on | write |
+/// | to continue | write |
 /// |---|---|
-/// | when all have ended, well or badly (unless said otherwise) | [`.all()`](FanOut::all) |
-/// | as soon as one has ended badly | [`.fail_fast()`](FanOut::fail_fast) |
-/// | when so many are done, or so many can no longer be | [`.quorum(k)`](FanOut::quorum) |
-/// | when one is done, or none can be any more | [`.any()`](FanOut::any) |
-/// | after this long at the latest, with what there is | [`.deadline(d)`](FanOut::deadline) |
+/// | when every child has finished, successfully or not (the default) | [`.all()`](FanOut::all) |
+/// | as soon as a child has failed or was cancelled | [`.fail_fast()`](FanOut::fail_fast) |
+/// | when `k` children are done, or can no longer be done | [`.quorum(k)`](FanOut::quorum) |
+/// | when one child is done, or none can be done any more | [`.any()`](FanOut::any) |
+/// | after this long at the latest | [`.deadline(d)`](FanOut::deadline) |
 ///
-/// [`Context::joined`] says why the step was woken. Children that still live then go on, unless
-/// [`.cancel_rest()`](FanOut::cancel_rest) or [`.terminate_rest()`](FanOut::terminate_rest) says otherwise.
+/// [`Context::joined`] gives the reason to the woken step. Children that are still live continue.
+/// [`.cancel_rest()`](FanOut::cancel_rest) and [`.terminate_rest()`](FanOut::terminate_rest)
+/// change that.
 #[must_use = "say with `then` which step joins the children"]
 #[derive(Debug)]
 pub struct FanOut {
     children: Vec<Result<NewInstance, Invalid>>,
-    /// What was said of the join. Nothing is taken back: what is said twice is a mistake that the outcome tells.
+    /// The chosen condition and its method. A second choice is a mistake that the outcome reports.
     until: Option<(Until, &'static str)>,
     rest: Option<ClosePolicy>,
     deadline: Option<Duration>,
@@ -30,7 +31,9 @@ pub struct FanOut {
     mistake: Option<Invalid>,
 }
 
-/// Starts children and parks the instance until all of them have ended, well or badly, or as is said.
+/// Starts children and parks the instance until every child has finished, successfully or not.
+///
+/// The methods of [`FanOut`] change that condition.
 ///
 /// ```
 /// # use outlast::prelude::*;
@@ -65,7 +68,7 @@ where
 }
 
 impl FanOut {
-    /// More children, of another machine perhaps. They are all one round.
+    /// Adds children, perhaps of another machine. All of them are one round.
     pub fn and<C>(mut self, children: impl IntoIterator<Item = C>) -> FanOut
     where
         C: TryInto<NewInstance>,
@@ -77,59 +80,68 @@ impl FanOut {
         self
     }
 
-    /// Waits for all of them, well or badly ended. It is so unless another is said.
+    /// Waits until every child has finished, successfully or not. This is the default.
     pub fn all(self) -> FanOut {
         self.until(Until::All, "all")
     }
 
-    /// Waits for all of them, or for the first that fails or is cancelled.
+    /// Waits until every child has finished, or until one fails or is cancelled.
     pub fn fail_fast(self) -> FanOut {
         self.until(Until::FailFast, "fail_fast")
     }
 
-    /// Waits until `k` of them are done, or until so many have ended otherwise that `k` can no longer be. Children that
-    /// were not started because their key was occupied count as such.
+    /// Waits until `k` children are done, or can no longer be done.
+    ///
+    /// `k` can no longer be done when too many children have ended otherwise. A child that was not
+    /// started because its key was occupied counts as ended otherwise.
     pub fn quorum(self, k: u32) -> FanOut {
         self.until(Until::Quorum(k), "quorum")
     }
 
-    /// Waits until one of them is done, or until none can be any more: a quorum of one.
+    /// Waits until one child is done, or until none can be done any more: a quorum of one.
     pub fn any(self) -> FanOut {
         self.until(Until::Quorum(1), "any")
     }
 
-    /// Waits no longer than this, counted from the fan-out on. The step then sees what there is.
+    /// Waits no longer than this, counted from the fan-out.
+    ///
+    /// The step then sees the children so far.
     pub fn deadline(mut self, deadline: Duration) -> FanOut {
         self.deadline = Some(deadline);
         self
     }
 
-    /// Runs no more than `n` of them at a time, in their order: the next one starts when one of them has ended. A child
-    /// that waits for a signal or for children of its own has its place all the while.
+    /// Runs at most `n` of the children at a time, in order.
+    ///
+    /// The next child starts when a running one finishes. A child keeps its place while it waits
+    /// for a signal or for its children.
     pub fn window(mut self, n: usize) -> FanOut {
         self.window = Some(n);
         self
     }
 
-    /// Asks those that still live when this instance is woken to end; see
-    /// [`on_cancel`](super::Machine::on_cancel).
+    /// Cancels the children that are still live when this instance is woken.
+    ///
+    /// Their machines decide how they end, in [`on_cancel`](super::Machine::on_cancel).
     pub fn cancel_rest(self) -> FanOut {
         self.rest(ClosePolicy::RequestCancel)
     }
 
-    /// JoinSets those that still live when this instance is woken.
+    /// Terminates the children that are still live when this instance is woken.
     pub fn terminate_rest(self) -> FanOut {
         self.rest(ClosePolicy::Terminate)
     }
 
-    /// What becomes of those that still live when this instance ends, for all of the children; unless said otherwise
-    /// they go on. A child with a [policy of its own](super::New::on_parent_close) other than to go on keeps it.
+    /// Sets what happens to live children when this instance ends. Default: they continue.
+    ///
+    /// A child whose [own policy](super::New::on_parent_close) is not to continue keeps that
+    /// policy.
     pub fn on_parent_close(mut self, policy: ClosePolicy) -> FanOut {
         self.policy = policy;
         self
     }
 
-    /// The step that joins them, with its state.
+    /// Goes to this step, with its state, when the join is decided.
     pub fn then<M: Machine>(self, state: M::State) -> Outcome<M> {
         Outcome::fan_out(self, state)
     }
@@ -155,8 +167,9 @@ impl FanOut {
         self.mistake.get_or_insert_with(mistake);
     }
 
-    /// The children and the join as the store takes them. Children without a trace of their own belong to their
-    /// parent's.
+    /// Returns the children and the join for the store.
+    ///
+    /// Children without a trace get their parent's.
     pub(super) fn record(mut self, cx: &Context) -> Result<(Vec<NewInstance>, Join), Invalid> {
         let join = self.join()?;
         let policy = self.policy;

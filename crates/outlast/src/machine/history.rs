@@ -1,4 +1,6 @@
-//! What a machine's history tells: one event for each outcome, written in the commit of that outcome.
+//! The history of a machine: one event for each outcome, written in the commit of that outcome.
+//!
+//! The executor records it. A machine never reads it.
 
 use crate::metrics::outcome_word;
 use outlast_core::limits::{TRANSITIONS_MAX, clean_error, transition_state_bytes};
@@ -7,47 +9,49 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// What is recorded of the way that instances of a machine take. See [`Machine::HISTORY`](super::Machine::HISTORY).
+/// What the history of a machine records. See [`Machine::HISTORY`](super::Machine::HISTORY).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum History {
-    /// Nothing: an instance has its present state and no past.
+    /// Nothing: only the current state of an instance is stored.
     #[default]
     Off,
-    /// Every outcome: which step came to what, and where that led.
+    /// Every outcome, with its step and the step after it.
     Transitions,
-    /// The same, and the state it led to: for stepping through the past.
+    /// Every outcome with the state it led to: for stepping through the past.
     States,
 }
 
-/// One outcome of a step of a machine, as its history tells it. The step is the name of the event, and what the outcome
-/// waits for or was troubled by is as it was committed.
+/// One outcome of a step, as its history records it.
+///
+/// The name of the event is the step. Waits and errors are as they were committed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Transition {
-    /// `next`, `retry`, `wait`, `fan_out`, `done`, `stop` or `cancel`.
+    /// `next`, `retry`, `wait`, `fan_out`, `done`, `fail` or `cancel`.
     pub outcome: Cow<'static, str>,
-    /// The step that it leads to; none at an end.
+    /// The next step; none at an end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// Which attempt it was, counted from 0, as [`Context::attempt`](super::Context::attempt) told the step.
+    /// The attempt, counted from 0, as in [`Context::attempt`](super::Context::attempt).
     #[serde(skip_serializing_if = "is_zero")]
     pub attempt: i32,
-    /// How many tries before it had ended with the death of the worker.
+    /// How many earlier attempts ended with the death of the worker.
     #[serde(skip_serializing_if = "is_zero")]
     pub crashes: i32,
-    /// What the step was woken by, where the claim tells. One that follows a fan-out was woken by its join.
+    /// What woke the step, where the claim says so. A step after a fan-out was woken by its join.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub woken_by: Option<WokenBy>,
-    /// The names of the awaited signals that the step was handed; the first few.
+    /// The names of the awaited signals that the step received; the first few.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<String>,
     /// The names of the signals that it waits for; the first few.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub awaits: Vec<String>,
-    /// How long a wait, a join or the pause before another try lasts at most, from the event on.
+    /// The longest duration of a wait, a join or the pause before the next attempt, from the event
+    /// on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after_us: Option<i64>,
-    /// How many children a fan-out asks for.
+    /// How many children a fan-out starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub children: Option<usize>,
     /// Why it is tried again, has failed or was cancelled; the beginning of a long text.
@@ -56,31 +60,31 @@ pub struct Transition {
     /// With [`History::States`], in the first event: the state of the step when recording began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub began: Option<Json>,
-    /// With [`History::States`]: the state that it leads to. An end leaves the state as it was.
+    /// With [`History::States`]: the state it leads to. An end leaves the state unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<Json>,
-    /// The bytes of that state, when it is left out because it is too large to be kept here.
+    /// The size of that state in bytes, when it is too large to be kept here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_out: Option<usize>,
-    /// Whether the history is full: what came after this is not recorded.
+    /// Whether the history is full: later outcomes are not recorded.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_last: bool,
 }
 
-/// What wakes a step.
+/// What woke a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WokenBy {
-    /// A signal that it waited for.
+    /// An awaited signal.
     Signal,
-    /// The end of its patience with them.
+    /// The timeout of its wait.
     Timeout,
-    /// Somebody who wants the instance to end: what was run is [`on_cancel`](super::Machine::on_cancel).
+    /// A cancel: the code that ran is [`on_cancel`](super::Machine::on_cancel).
     Cancel,
 }
 
 impl WokenBy {
-    /// The word used in JSON, the command line and the dashboard.
+    /// Returns the word used in JSON, the command line and the dashboard.
     pub fn as_str(self) -> &'static str {
         match self {
             WokenBy::Signal => "signal",
@@ -90,13 +94,15 @@ impl WokenBy {
     }
 }
 
-/// Names that one transition tells of, and the length of its error. With both bounded a history without states is, too.
+/// The names in one transition, and the length of its error. The two bounds keep a history without
+/// states bounded.
 const NAMES_TOLD: usize = 5;
 const ERROR_BYTES_TOLD: usize = 1024;
 
 impl History {
-    /// The event that tells this outcome of the claim, if it is to be told. Never a reason for an outcome not to be written:
-    /// what does not fit is left out.
+    /// Creates the event of this outcome, if the machine records it.
+    ///
+    /// It never prevents the outcome from being written: parts that do not fit are left out.
     pub(crate) fn event(self, claim: &Claim, outcome: &Outcome) -> Option<NewEvent> {
         let has_states = match self {
             History::Off => return None,
@@ -112,13 +118,14 @@ impl History {
         if has_states {
             told.add_states(claim, outcome, place);
         }
-        // One with a state can be too deep, nested as it is here.
+        // A state can be too deep when it is nested in an event.
         let data = Json::of(&told).or_else(|_| Json::of(&told.without_states()));
         Some(NewEvent {
             kind: EventKind::Transitioned,
             call: None,
             name: claim.step.clone(),
-            // What cannot be written even so has names that cannot: its outcome will be refused.
+            // If it cannot be written even then, its names cannot, and the store will refuse the
+            // outcome.
             data: data.ok()?,
             at: None,
         })
@@ -174,12 +181,12 @@ impl Transition {
                 ..told
             },
             Outcome::Done { .. } => told,
-            // What workflows come to, which have a history of their own.
+            // Outcomes of workflows, whose events the replay writes.
             Outcome::Flow { .. } | Outcome::ContinueAsNew { .. } => told,
         }
     }
 
-    /// Adds what there is room for. One that was not decoded is nobody's to show.
+    /// Adds the states that fit. An undecoded state is not shown.
     fn add_states(&mut self, claim: &Claim, outcome: &Outcome, place: usize) {
         let room = transition_state_bytes(place);
         let fits = |state: &&Json| state.as_str().len() <= room && state.as_encoded().is_none();
@@ -214,7 +221,7 @@ fn woken_by(claim: &Claim) -> Option<WokenBy> {
     })
 }
 
-/// The first few different ones.
+/// Returns the first few distinct names.
 fn names<'a>(all: impl Iterator<Item = &'a String>) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
     for name in all {

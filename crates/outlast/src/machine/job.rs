@@ -1,4 +1,4 @@
-//! The one-step form of a machine.
+//! Jobs: machines of one step.
 
 use super::failure::{TimedOut, write_chain};
 use super::{Context, Failure, History, Machine, Outcome, StepResult};
@@ -8,10 +8,11 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// A machine of one step that is tried until it works.
+/// A machine of one step that is retried until it succeeds.
 ///
-/// One that is [cancelled](crate::Client::cancel) ends as cancelled instead of being tried again; a try that runs is told
-/// ([`Context::cancelled`]), and what it returns counts if it is an end. A job with something to undo is a [`Machine`].
+/// A [cancelled](crate::Client::cancel) job ends as cancelled and is not retried. A running
+/// attempt is notified through [`Context::cancelled`]; its result counts if it is an end. A job
+/// with effects to undo should be a [`Machine`].
 ///
 /// ```
 /// use outlast::prelude::*;
@@ -49,40 +50,43 @@ use std::time::Duration;
 /// # Ok(())
 /// # }
 /// ```
-// Who is neither is told so here: every job is a machine, so the compiler looks for a job last.
+// The compiler reports a type that is neither here: every job is a machine, so it looks for a job
+// last.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a machine nor a job",
     label = "implement `outlast::Machine` (several steps) or `outlast::Job` (one) for it",
     note = "a workflow is started with `Run::<W>(input)` and registered with `.workflow(..)`"
 )]
 pub trait Job: Send + Sync + 'static {
-    /// What it is called; see [`Machine::NAME`].
+    /// The name of the job; see [`Machine::NAME`].
     const NAME: &'static str;
-    /// Which form of the job this is; see [`Machine::VERSION`].
+    /// The version of the job; see [`Machine::VERSION`].
     const VERSION: i32 = 1;
-    /// The queue it waits in.
+    /// The queue of its instances.
     const QUEUE: &'static str = "default";
-    /// How often it is tried at most.
+    /// How often it is tried at most. Default: 20.
     const MAX_ATTEMPTS: u32 = 20;
-    /// How long one try may take.
+    /// How long one attempt may take. Default: 300 s.
     const TIMEOUT: Duration = Duration::from_secs(300);
-    /// What is recorded of its tries; see [`Machine::HISTORY`].
+    /// What is recorded of its attempts; see [`Machine::HISTORY`].
     const HISTORY: History = History::Off;
 
-    /// What it needs.
+    /// Its arguments.
     type Args: Serialize + DeserializeOwned + Send + 'static;
-    /// What it leads to.
+    /// Its output.
     type Output: Serialize + DeserializeOwned + Send + 'static;
 
-    /// Does it.
+    /// Performs the job.
     fn perform(
         &self,
         args: Self::Args,
         cx: &Context,
     ) -> impl Future<Output = Result<Self::Output, JobError>> + Send;
 
-    /// How long to wait after the try with this number, counted from 1. The default doubles from one second
-    /// to one hour, give or take a tenth so that jobs which failed together do not come back together.
+    /// Returns the delay after an attempt, counted from 1.
+    ///
+    /// The default doubles from one second to one hour, with a jitter of a tenth. So jobs that
+    /// failed together do not come back together.
     fn backoff(&self, attempt: u32) -> Duration {
         let doubled = 1u64 << attempt.saturating_sub(1).min(12);
         let seconds = doubled.min(3600) as f64;
@@ -90,8 +94,10 @@ pub trait Job: Send + Sync + 'static {
     }
 }
 
-/// Why a job did not work, and what to do about it. `?` makes one that is tried again, of any error, of `anyhow::Error`, of
-/// `Box<dyn Error + Send + Sync>` and of a text. Its text has the causes too.
+/// Why a job did not succeed, and what to do about it.
+///
+/// `?` converts any error, `anyhow::Error`, `Box<dyn Error + Send + Sync>` and text into a retry.
+/// Its text includes the causes.
 pub struct JobError {
     source: Box<dyn Error + Send + Sync>,
     then: Then,
@@ -105,12 +111,12 @@ enum Then {
 }
 
 impl JobError {
-    /// Try again after the job's backoff.
+    /// Retries after the job's backoff.
     pub fn retry(error: impl Into<Box<dyn Error + Send + Sync>>) -> JobError {
         JobError::with(Then::Retry, error)
     }
 
-    /// Try again after this long: somebody said when.
+    /// Retries after this delay, for example the one a server asked for.
     pub fn retry_after(
         delay: Duration,
         error: impl Into<Box<dyn Error + Send + Sync>>,
@@ -118,12 +124,12 @@ impl JobError {
         JobError::with(Then::RetryAfter(delay), error)
     }
 
-    /// Nothing needs to be done any more: the job ends as cancelled.
+    /// Ends the job as cancelled: nothing needs to be done any more.
     pub fn cancel(reason: impl Into<Box<dyn Error + Send + Sync>>) -> JobError {
         JobError::with(Then::Cancel, reason)
     }
 
-    /// It can never work: the job ends as failed.
+    /// Ends the job as failed: no retry can succeed.
     pub fn fatal(error: impl Into<Box<dyn Error + Send + Sync>>) -> JobError {
         JobError::with(Then::Stop, error)
     }
@@ -136,7 +142,7 @@ impl JobError {
     }
 }
 
-/// Any error, a boxed one, an `anyhow::Error`, a text.
+/// Converts any error, a boxed error, an `anyhow::Error` or a text.
 impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for JobError {
     fn from(error: E) -> JobError {
         JobError::retry(error)
@@ -159,42 +165,44 @@ impl fmt::Debug for JobError {
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 pub enum Perform<A> {
-    /// Do it.
+    /// Perform the job.
     Perform(A),
-    /// Do it as a workflow has said.
+    /// Perform the job with the retry policy of a workflow.
     Scheduled {
-        /// What it needs.
+        /// Its arguments.
         args: A,
-        /// How it is tried.
+        /// Its retry policy.
         policy: RetryPolicy,
     },
 }
 
-/// How a job is tried that a workflow has scheduled: fixed then, whatever later builds say.
+/// The retry policy of a job that a workflow has scheduled.
+///
+/// It is fixed then, so that later builds do not change it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RetryPolicy {
-    /// How often at most.
+    /// The largest number of attempts.
     pub max_attempts: u32,
-    /// How long one try may take, in milliseconds.
+    /// How long one attempt may take, in milliseconds.
     pub timeout_ms: u64,
-    /// How long to wait between tries; the job's own [`backoff`](Job::backoff) when nothing is said.
+    /// The delay between attempts. Default: the job's [`backoff`](Job::backoff).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Doubling>,
 }
 
-/// A pause that grows from try to try.
+/// A delay that grows from attempt to attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Doubling {
-    /// After the first try, in milliseconds.
+    /// The delay after the first attempt, in milliseconds.
     pub first_ms: u64,
-    /// How many times as long after each further one.
+    /// The factor for each further attempt.
     pub factor: f64,
-    /// At most so long, in milliseconds.
+    /// The longest delay, in milliseconds.
     pub longest_ms: u64,
 }
 
 impl RetryPolicy {
-    /// What the job says of itself.
+    /// Returns the policy that the job declares.
     pub(crate) fn of<J: Job>() -> RetryPolicy {
         RetryPolicy {
             max_attempts: J::MAX_ATTEMPTS,
@@ -205,7 +213,7 @@ impl RetryPolicy {
 }
 
 impl Doubling {
-    /// How long to wait after the try with this number, counted from 1.
+    /// Returns the delay after an attempt, counted from 1.
     fn pause(&self, attempt: u32) -> Duration {
         let grown = self.first_ms as f64 * self.factor.powi(attempt.saturating_sub(1) as i32);
         Duration::from_millis(grown.min(self.longest_ms as f64) as u64)
@@ -239,7 +247,7 @@ impl<J: Job> Machine for J {
             Perform::Scheduled { args, policy } => (args, policy),
         };
         let limit = Duration::from_millis(policy.timeout_ms).min(J::TIMEOUT);
-        // The engine's own limit is the job's; only a shorter one needs a clock of its own.
+        // The engine enforces the job's time limit; only a shorter limit needs another timer.
         let performed = match limit < J::TIMEOUT {
             true => match tokio::time::timeout(limit, self.perform(args, cx)).await {
                 Ok(performed) => performed,

@@ -1,8 +1,10 @@
-//! What users write: machines, jobs, signals, and what a step decides.
+//! Definitions that users write: machines, jobs, signals, and the outcomes of a step.
 //!
-//! A machine's state enum **is** the machine: a variant is a step, its fields are what that step needs.
-//! serde's adjacent tagging turns a value into the two columns `step` and `state`, the compiler checks
-//! that every step is handled, and a transition can only carry what the next step takes.
+//! The engine runs them. Nothing here starts a task or opens a store.
+//!
+//! The state enum **is** the machine. A variant is a step, its fields are the data of that step.
+//! serde's adjacent tagging turns a value into the two columns `step` and `state`. The compiler
+//! checks that every step is handled, and that a transition carries the data of the next step.
 //!
 //! ```
 //! use outlast::prelude::*;
@@ -44,9 +46,9 @@
 //! # }
 //! ```
 //!
-//! [`Machine`] says what a machine is, [`Job`] is its one-step form, [`Outcome`] is what a step may
-//! decide, [`fan_out`] is how it starts children and waits for them, [`Context`] is what it may look at,
-//! [`New`](fn@New) is how one is started.
+//! [`Machine`] is the trait of a machine, and [`Job`] its one-step form. [`Outcome`] is the
+//! decision of a step. [`fan_out`] starts children and waits for them. [`Context`] is what a step
+//! may read. [`New`](fn@New) starts an instance.
 
 mod cancel_flag;
 mod children;

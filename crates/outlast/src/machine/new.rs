@@ -1,4 +1,4 @@
-//! Starting instances, and naming them.
+//! New instances, and typed ids and keys that address them.
 
 use super::Machine;
 use super::codec;
@@ -22,7 +22,7 @@ pub struct New<M: Machine> {
     on_parent_close: ClosePolicy,
 }
 
-/// An instance of `M` that starts with `state`; a job starts with its arguments.
+/// Creates an instance of `M` that starts with `state`; a job starts with its arguments.
 ///
 /// ```
 /// # use outlast::prelude::*;
@@ -50,58 +50,63 @@ pub fn New<M: Machine>(state: impl Into<M::State>) -> New<M> {
 }
 
 impl<M: Machine> New<M> {
-    /// Known by this business key: the address of signals, and unique among the machine's instances for
-    /// as long as it lives.
+    /// Sets the correlation key.
+    ///
+    /// Signals can address the instance by it. It is unique among the live instances of the
+    /// machine.
     pub fn key(mut self, key: impl Into<String>) -> New<M> {
         self.key = Some(key.into());
         self
     }
 
-    /// In which statuses its key is occupied; until it ends unless said otherwise.
+    /// Sets the statuses in which the key is occupied. Default: until the instance ends.
     pub fn scope(mut self, scope: Scope) -> New<M> {
         self.scope = Some(scope);
         self
     }
 
-    /// In this queue instead of [`Machine::QUEUE`].
+    /// Sets the queue, instead of [`Machine::QUEUE`].
     pub fn queue(mut self, queue: impl Into<String>) -> New<M> {
         self.queue = Some(queue.into());
         self
     }
 
-    /// Its rank in the queue; lower is more urgent, 0 unless said otherwise.
+    /// Sets the priority in the queue; lower is more urgent. Default: 0.
     pub fn priority(mut self, priority: i16) -> New<M> {
         self.priority = priority;
         self
     }
 
-    /// Not before this long from now, by the database's clock.
+    /// Starts it this long from now at the earliest, by the database's clock.
     pub fn delay(mut self, delay: Duration) -> New<M> {
         self.start = Start::After(delay);
         self
     }
 
-    /// Not before this moment.
+    /// Starts it at this moment at the earliest.
     pub fn at(mut self, moment: SystemTime) -> New<M> {
         self.start = Start::At(moment.into());
         self
     }
 
-    /// Never at the same time as others with this key, whatever their machine; in order with them.
+    /// Sets the partition key.
+    ///
+    /// Instances that share one, of any machine, never execute at the same time, and execute in
+    /// order.
     pub fn partition_key(mut self, key: impl Into<String>) -> New<M> {
         self.partition_key = Some(key.into());
         self
     }
 
-    /// Belonging to this trace, a W3C `traceparent`. Otherwise it belongs to that of the caller, or starts
-    /// its own.
+    /// Sets the trace, a W3C `traceparent`. Default: the caller's trace, or a new one.
     pub fn trace(mut self, traceparent: impl Into<String>) -> New<M> {
         self.trace = Some(traceparent.into());
         self
     }
 
-    /// What becomes of it when its parent ends before it does; unless said otherwise it goes on. It means something
-    /// for children only: [`fan_out`](super::fan_out).
+    /// Sets what happens to a child when its parent ends first. Default: it continues.
+    ///
+    /// Only children of a [`fan_out`](super::fan_out) use it.
     pub fn on_parent_close(mut self, policy: ClosePolicy) -> New<M> {
         self.on_parent_close = policy;
         self
@@ -145,7 +150,7 @@ impl<M: Machine> TryFrom<New<M>> for NewInstance {
 }
 
 impl<M: Machine> fmt::Debug for New<M> {
-    /// Without the state: payloads do not belong in logs.
+    /// Omits the state: payloads do not belong in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("New")
             .field("machine", &M::NAME)
@@ -155,16 +160,16 @@ impl<M: Machine> fmt::Debug for New<M> {
     }
 }
 
-/// The id of an instance of `M`: it remembers what the instance leads to.
+/// The id of an instance of `M`. The type gives the type of its output.
 pub struct Id<M>(InstanceId, PhantomData<fn() -> M>);
 
 impl<M> Id<M> {
-    /// Says that `id` is an instance of `M`.
+    /// Creates a typed id. The caller asserts that `id` is an instance of `M`.
     pub fn of(id: InstanceId) -> Id<M> {
         Id(id, PhantomData)
     }
 
-    /// The plain id.
+    /// Returns the plain id.
     pub fn get(self) -> InstanceId {
         self.0
     }

@@ -1,4 +1,4 @@
-//! What a step decides.
+//! Outcomes: the decisions of a step.
 
 use super::codec;
 use super::{Context, FanOut, Machine};
@@ -6,7 +6,7 @@ use outlast_core::{Invalid, Json, Outcome as Record, Proceed};
 use std::fmt::Display;
 use std::time::Duration;
 
-/// What a step of `M` decides.
+/// The decision of a step of `M`.
 ///
 /// | to | write |
 /// |---|---|
@@ -16,9 +16,9 @@ use std::time::Duration;
 /// | wait for signals | [`wait_for`]`([..]).timeout(..).then(..)` |
 /// | wait for a while | [`sleep`]`(..).then(..)` |
 /// | start children and wait for them | [`fan_out`](super::fan_out)`([..]).then(..)` |
-/// | end well | [`Outcome::done`] |
-/// | end badly | [`Outcome::fail`] |
-/// | end because it was wished | [`Outcome::cancelled`] |
+/// | end as done | [`Outcome::done`] |
+/// | end as failed | [`Outcome::fail`] |
+/// | end as cancelled | [`Outcome::cancelled`] |
 #[must_use = "a step must return its outcome"]
 pub struct Outcome<M: Machine>(Decision<M>);
 
@@ -46,8 +46,7 @@ enum Decision<M: Machine> {
 }
 
 impl<M: Machine> Outcome<M> {
-    /// On to another step, which this worker runs at once if it may
-    /// ([`Machine::RUN_AHEAD`]).
+    /// Goes to another step, which this worker runs at once if it may ([`Machine::RUN_AHEAD`]).
     pub fn next(state: M::State) -> Outcome<M> {
         Outcome(Decision::Next {
             state,
@@ -55,7 +54,7 @@ impl<M: Machine> Outcome<M> {
         })
     }
 
-    /// On to another step through the queue: whatever is more urgent there goes first.
+    /// Goes to another step through the queue: more urgent instances go first.
     pub fn requeue(state: M::State) -> Outcome<M> {
         Outcome(Decision::Next {
             state,
@@ -63,8 +62,10 @@ impl<M: Machine> Outcome<M> {
         })
     }
 
-    /// The same step again with the same state, after a delay. The signals it was given are given again,
-    /// and [`Context::attempt`] grows by one. `error` says why, for people to read.
+    /// Runs the same step again with the same state, after a delay.
+    ///
+    /// It receives the same signals again, and [`Context::attempt`] grows by one. `error` is the
+    /// reason, for people to read.
     pub fn retry(delay: Duration, error: impl Display) -> Outcome<M> {
         Outcome(Decision::Retry {
             state: None,
@@ -73,7 +74,7 @@ impl<M: Machine> Outcome<M> {
         })
     }
 
-    /// As [`retry`](Outcome::retry), with another state. It must be a state of the same step.
+    /// Like [`retry`](Outcome::retry), with another state of the same step.
     pub fn retry_with(state: M::State, delay: Duration, error: impl Display) -> Outcome<M> {
         Outcome(Decision::Retry {
             state: Some(state),
@@ -82,17 +83,17 @@ impl<M: Machine> Outcome<M> {
         })
     }
 
-    /// The end, well.
+    /// Ends the instance as done, with this output.
     pub fn done(output: M::Output) -> Outcome<M> {
         Outcome(Decision::Done(output))
     }
 
-    /// The end, badly.
+    /// Ends the instance as failed.
     pub fn fail(reason: impl Display) -> Outcome<M> {
         Outcome(Decision::Fail(reason.to_string()))
     }
 
-    /// The end, because it was wished.
+    /// Ends the instance as cancelled.
     pub fn cancelled(reason: impl Display) -> Outcome<M> {
         Outcome(Decision::Cancelled(reason.to_string()))
     }
@@ -101,7 +102,7 @@ impl<M: Machine> Outcome<M> {
         Outcome(Decision::FanOut { fan_out, state })
     }
 
-    /// What the store is to write.
+    /// Returns the outcome for the store.
     pub(super) fn record(self, cx: &Context) -> Result<Record, Invalid> {
         let record = match self.0 {
             Decision::Next { state, proceed } => {
@@ -168,7 +169,7 @@ fn retried_state<M: Machine>(state: Option<M::State>, cx: &Context) -> Result<Js
     Ok(state)
 }
 
-/// A wait that still needs to know where it leads; made by [`wait_for`] and [`sleep`].
+/// A wait without a next step yet; made by [`wait_for`] and [`sleep`].
 #[must_use = "say with `then` where the wait leads"]
 #[derive(Clone, Debug)]
 pub struct Wait {
@@ -178,9 +179,9 @@ pub struct Wait {
 
 /// Parks the instance until a signal of one of these names arrives.
 ///
-/// Signals that came before are not lost: if one is in the inbox, there is no wait. What the step was
-/// given and did not consume by progressing does not wake it again, so a pack can be gathered by waiting
-/// again and again.
+/// Earlier signals are not lost: with one in the inbox there is no wait. A signal that the step
+/// received and did not consume by progressing does not wake it again. So a step can collect
+/// several signals by waiting repeatedly.
 ///
 /// ```
 /// # use outlast::prelude::*;
@@ -208,13 +209,13 @@ pub fn sleep(duration: Duration) -> Wait {
 }
 
 impl Wait {
-    /// Wakes it after this long even when nothing came: the step sees it by what it was given.
+    /// Sets a timeout. The step then receives no signal.
     pub fn timeout(mut self, timeout: Duration) -> Wait {
         self.timeout = Some(timeout);
         self
     }
 
-    /// The step to go to, with its state.
+    /// Goes to this step, with its state, when the wait ends.
     pub fn then<M: Machine>(self, state: M::State) -> Outcome<M> {
         Outcome(Decision::Wait { wait: self, state })
     }

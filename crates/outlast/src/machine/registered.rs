@@ -1,4 +1,6 @@
 //! Machines as the engine sees them: without their types.
+//!
+//! The builder registers them; the executor runs them by name and version.
 
 use super::{Context, Failure, History, Machine, Trouble, codec};
 use crate::error::SetupError;
@@ -13,18 +15,18 @@ use std::time::Duration;
 pub(crate) struct Registered {
     pub(crate) name: &'static str,
     pub(crate) version: i32,
-    /// The queue of instances that do not name another.
+    /// The queue of instances that name no other.
     queue: &'static str,
     pub(crate) steps: &'static [&'static str],
     pub(crate) timeout: Duration,
     pub(crate) runs_ahead: bool,
-    /// What is recorded of its outcomes. A workflow has its own.
+    /// What is recorded of its outcomes. A workflow always has a history.
     pub(crate) history: History,
     runner: Box<dyn Run>,
 }
 
 impl Registered {
-    /// Checks a machine and forgets its type.
+    /// Checks a machine and erases its type.
     pub(crate) fn new<M: Machine>(machine: M) -> Result<Registered, SetupError> {
         let refused = |invalid| SetupError::Machine {
             machine: format!("{}/{}", M::NAME, M::VERSION),
@@ -49,10 +51,11 @@ impl Registered {
         })
     }
 
-    /// Checks a workflow and forgets its type.
+    /// Checks a workflow and erases its type.
     pub(crate) fn workflow<W: Workflow>(workflow: W) -> Result<Registered, SetupError> {
         let mut registered = Registered::new(crate::workflow::Running::<W>::new())?;
-        // A step of it has a limit of its own, which is to be up first: then it has failed, and not the workflow.
+        // A step of the workflow has a shorter limit. That limit must pass first, so that the step
+        // fails and not the workflow.
         registered.timeout = W::STEP_TIMEOUT.saturating_add(STEP_MARGIN);
         registered.runner = Box::new(Replayed(Arc::new(workflow)));
         Ok(registered)
@@ -68,13 +71,14 @@ impl Registered {
         }
     }
 
-    /// The step of this name, if this build knows it.
+    /// Returns the step of this name, if this build has it.
     pub(crate) fn step_name(&self, step: &str) -> Option<&'static str> {
         self.steps.iter().copied().find(|known| *known == step)
     }
 
-    /// Runs the step that `cx` is about; or asks what becomes of its instance, when that is to end. A workflow is kept in
-    /// `session` for as long as its claim is.
+    /// Runs the step of `cx`, or `on_cancel` when its instance was cancelled.
+    ///
+    /// A workflow stays in `session` while its claim is kept.
     pub(crate) async fn run(
         &self,
         cx: &Context,
@@ -83,7 +87,7 @@ impl Registered {
         self.runner.run(cx, session).await
     }
 
-    /// Asks what to do about a failure of that step.
+    /// Calls `on_failure` after a failure of that step.
     pub(crate) async fn on_failure(
         &self,
         failure: Failure,
@@ -93,23 +97,23 @@ impl Registered {
     }
 }
 
-/// So long after a step of a workflow should have been dropped, its workflow is.
+/// How long after its step's limit a workflow is dropped.
 const STEP_MARGIN: Duration = Duration::from_secs(10);
 
-/// What user code has come to, as it is to be written.
+/// The decision of user code, ready to be written.
 #[derive(Debug)]
 pub(crate) struct Decided {
     pub(crate) outcome: Outcome,
-    /// What goes into the history with it.
+    /// The events to append to the history.
     pub(crate) events: Vec<NewEvent>,
-    /// The signals it consumes; all that it awaited unless something is said.
+    /// The signals to consume; `None` consumes all awaited ones.
     pub(crate) received: Option<Vec<SignalId>>,
-    /// Whether it answers a cancel; it does when one waits for it, unless something is said.
+    /// Whether it answers a cancel; `None` answers the pending one, if any.
     pub(crate) answers_cancel: Option<bool>,
 }
 
 impl Decided {
-    /// An outcome, and nothing more to say.
+    /// Creates a decision from an outcome alone.
     pub(crate) fn of(outcome: Outcome) -> Decided {
         Decided {
             outcome,
@@ -119,7 +123,7 @@ impl Decided {
         }
     }
 
-    /// Tells the outcome of this claim in the history of its instance, if the machine has its history recorded.
+    /// Adds the event of this outcome, if the machine records its history.
     pub(crate) fn record(&mut self, machine: &Registered, claim: &Claim) {
         let event = machine.history.event(claim, &self.outcome);
         self.events.extend(event);
@@ -155,7 +159,7 @@ impl<M: Machine> Run for Typed<M> {
     }
 }
 
-/// A workflow, whose one step goes through its history.
+/// A workflow; its one step replays its history.
 struct Replayed<W>(Arc<W>);
 
 #[async_trait]
@@ -175,27 +179,29 @@ impl<W: Workflow> Run for Replayed<W> {
         session.next(cx).await
     }
 
-    /// Its code has panicked, or cannot be written: the end.
+    /// Its code panicked, or its outcome cannot be stored: it fails.
     async fn on_failure(&self, failure: Failure, _: &Context) -> Result<Decided, Trouble> {
         Ok(crate::workflow::failed(failure.to_string()))
     }
 }
 
-/// A state that does not decode never will: the instance ends with the reason, and an operator can retry it
-/// when a build that reads it is there.
+/// Decodes the state.
+///
+/// A state that does not decode fails the instance with the reason. An operator can retry it with
+/// a build that reads it.
 fn state_of<M: Machine>(cx: &Context) -> Result<M::State, Trouble> {
     codec::decode(cx.step(), &cx.claim().state)
         .map_err(|invalid| Trouble::Undecodable(invalid.to_string()))
 }
 
-/// Every machine a node can run.
+/// Every machine that a node can run.
 #[derive(Default)]
 pub(crate) struct Registry {
     machines: HashMap<MachineVersion, Registered>,
 }
 
 impl Registry {
-    /// Adds a machine; two of one name and version could not be told apart.
+    /// Adds a machine; refuses a second one with the same name and version.
     pub(crate) fn add(&mut self, machine: Registered) -> Result<(), SetupError> {
         let version = MachineVersion::new(machine.name, machine.version);
         if self.machines.contains_key(&version) {
@@ -209,15 +215,16 @@ impl Registry {
         self.machines.get(&MachineVersion::new(machine, version))
     }
 
-    /// What a claim asks for, sorted so that every claim asks alike.
+    /// Returns the versions for a claim request, sorted so that all requests are alike.
     pub(crate) fn versions(&self) -> Arc<[MachineVersion]> {
         let mut versions: Vec<_> = self.machines.keys().cloned().collect();
         versions.sort();
         versions.into()
     }
 
-    /// What a worker says of its machines when it registers: for people to read, so that of too many as many are told
-    /// as fit.
+    /// Returns the machines for the worker's registration.
+    ///
+    /// They are for people to read, so only as many as fit are sent.
     pub(crate) fn offers(&self) -> Vec<MachineOffer> {
         let mut room = limits::OFFER_BYTES_MAX;
         let mut offers: Vec<_> = self.machines.values().map(Registered::offer).collect();

@@ -1,12 +1,14 @@
-//! What a test expects of an instance. Each expectation that is not met panics with the whole picture.
+//! Expectations of a test about an instance. A failed expectation panics and shows the whole
+//! instance.
 
 use crate::machine::Machine;
 use outlast_core::{Instance, Status};
 use std::fmt::{self, Debug};
 use std::marker::PhantomData;
 
-/// An instance as it is, to be compared with what a test expects; made by
-/// [`Harness::expect`](super::Harness::expect).
+/// An instance to compare with the expectations of a test.
+///
+/// [`Harness::expect`](super::Harness::expect) creates it.
 pub struct Expected<M> {
     instance: Instance,
     machine: PhantomData<fn() -> M>,
@@ -20,26 +22,26 @@ impl<M: Machine> Expected<M> {
         }
     }
 
-    /// The instance itself.
+    /// Returns the instance.
     pub fn instance(&self) -> &Instance {
         &self.instance
     }
 
-    /// In this status.
+    /// Expects this status.
     #[track_caller]
     pub fn is(self, status: Status) -> Self {
         self.check("status", &self.instance.status, &status);
         self
     }
 
-    /// At this step.
+    /// Expects this step.
     #[track_caller]
     pub fn at_step(self, step: &str) -> Self {
         self.check("step", &self.instance.step.as_str(), &step);
         self
     }
 
-    /// With this many tries of its step behind it.
+    /// Expects this many earlier attempts of its step.
     #[track_caller]
     pub fn tried(self, attempts: u32) -> Self {
         let tried = u32::try_from(self.instance.attempt).unwrap_or(0);
@@ -47,7 +49,7 @@ impl<M: Machine> Expected<M> {
         self
     }
 
-    /// Parked until a signal of one of these names comes, in any order.
+    /// Expects it to wait for signals of these names, in any order.
     #[track_caller]
     pub fn awaits<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
         let this = self.is(Status::AwaitingSignal);
@@ -66,25 +68,25 @@ impl<M: Machine> Expected<M> {
         this
     }
 
-    /// Parked until the time has come, and for nothing else.
+    /// Expects it to wait for a moment and nothing else.
     #[track_caller]
     pub fn sleeps(self) -> Self {
         self.is(Status::Sleeping)
     }
 
-    /// Parked until its children have ended.
+    /// Expects it to wait for its children.
     #[track_caller]
     pub fn awaits_children(self) -> Self {
         self.is(Status::AwaitingChildren)
     }
 
-    /// Ended well.
+    /// Expects it to be done.
     #[track_caller]
     pub fn is_done(self) -> Self {
         self.is(Status::Done)
     }
 
-    /// Ended well, with this output.
+    /// Expects it to be done with this output.
     #[track_caller]
     pub fn is_done_with(self, output: &M::Output) -> Self
     where
@@ -96,19 +98,19 @@ impl<M: Machine> Expected<M> {
         this
     }
 
-    /// Ended badly, with an error that contains this.
+    /// Expects it to have failed with an error that contains this text.
     #[track_caller]
     pub fn is_failed_with(self, part: &str) -> Self {
         self.is(Status::Failed).has_error(part)
     }
 
-    /// Ended because it was wished, with a reason that contains this.
+    /// Expects it to be cancelled with a reason that contains this text.
     #[track_caller]
     pub fn is_cancelled_with(self, part: &str) -> Self {
         self.is(Status::Cancelled).has_error(part)
     }
 
-    /// Asked to end, with a reason that contains this, whatever its machine has decided about it.
+    /// Expects a requested cancel with a reason that contains this text, answered or not.
     #[track_caller]
     pub fn was_asked_to_end(self, part: &str) -> Self {
         let cancel = self.instance.cancel.as_ref();
@@ -120,7 +122,7 @@ impl<M: Machine> Expected<M> {
         self
     }
 
-    /// With an error, its last or that of a try, that contains this.
+    /// Expects an error that contains this text: the final one, or that of an attempt.
     #[track_caller]
     pub fn has_error(self, part: &str) -> Self {
         let error = self.instance.last_error.as_deref().unwrap_or_default();
@@ -131,7 +133,7 @@ impl<M: Machine> Expected<M> {
         self
     }
 
-    /// Its output.
+    /// Returns its output.
     #[track_caller]
     pub fn output(&self) -> M::Output {
         let Some(result) = &self.instance.result else {
@@ -167,7 +169,7 @@ impl<M> fmt::Debug for Expected<M> {
             cancel,
             ..
         } = &self.instance;
-        // In a test the payload is what one wants to see.
+        // A test needs to see the payload.
         write!(
             f,
             "instance {id} of {machine} is {status} at step {step} (attempt {attempt}) with {}",

@@ -1,4 +1,4 @@
-//! Machines in the calling task, at a time the test sets.
+//! A harness: runs machines in the calling task, at a time that the test sets.
 
 use super::expect::Expected;
 use super::run_report::RunReport;
@@ -20,13 +20,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
-/// Steps of all instances after which a run is taken for one that never ends.
+/// Steps of all instances after which a run counts as endless.
 const ALL_STEPS_MAX: u32 = 100_000;
 
-/// Steps of one instance while time stands still, after which it goes in circles. Most machines are tested with fewer.
+/// Steps of one instance without a change of the time, after which it counts as looping. Most
+/// tests need fewer.
 const STEPS_MAX: u32 = 1_000;
 
-/// Moves of time after which a run is taken for one that never ends.
+/// Changes of the time after which a run counts as endless.
 const JUMPS_MAX: u32 = 1_000;
 
 /// Runs machines in the calling task. It is also a [`Client`]: insert and signal through it.
@@ -44,7 +45,7 @@ pub struct Harness {
     jumps_max: u32,
 }
 
-/// What the harness hears of every step, and the deaths it was asked for.
+/// Observes every step of a harness, and holds the requested crashes.
 #[derive(Clone, Default)]
 struct Watch(Arc<Mutex<Watched>>);
 
@@ -52,22 +53,22 @@ struct Watch(Arc<Mutex<Watched>>);
 struct Watched {
     tally: RunReport,
     crashes: Vec<Crash>,
-    /// The steps of each instance since time was moved.
+    /// The steps of each instance since the last change of the time.
     steps: HashMap<InstanceId, u32>,
     steps_max: u32,
-    /// The instance that ran last, in words.
+    /// A description of the instance that ran last.
     last: String,
 }
 
 struct Crash {
-    /// Of which machine and at which step; none means any.
+    /// The machine and the step; `None` matches any.
     whose: Option<(&'static str, String)>,
     point: Point,
-    /// How often it still passes.
+    /// How often it still passes before the crash.
     passes: u32,
 }
 
-/// Puts a harness together; made by [`Harness::builder`] and [`Harness::on`].
+/// Builds a harness; made by [`Harness::builder`] and [`Harness::on`].
 #[must_use = "build it"]
 pub struct HarnessBuilder {
     store: Result<Client, Error>,
@@ -79,7 +80,7 @@ pub struct HarnessBuilder {
 }
 
 impl Harness {
-    /// A harness on a SQLite of its own, in memory.
+    /// Creates a harness on a new SQLite database in memory.
     #[cfg(feature = "sqlite")]
     pub fn builder() -> HarnessBuilder {
         let clock = ManualClock::default();
@@ -87,31 +88,35 @@ impl Harness {
         HarnessBuilder::new(store.map(Client::new), clock)
     }
 
-    /// A harness on this store, which takes its time from `clock`.
+    /// Creates a harness on this store, which must take its time from `clock`.
     pub fn on(store: impl Store + Inspect, clock: ManualClock) -> HarnessBuilder {
         HarnessBuilder::new(Ok(Client::new(store)), clock)
     }
 
-    /// Runs everything that can run now, until nothing can, and says what that was. Children are told of their parents
-    /// before anything else runs. Time stands still: a retry with a delay and a wait stay as they are.
+    /// Runs every instance that can run now, until none can, and reports what ran.
+    ///
+    /// Cascades run before anything else. The time does not change: a delayed retry and a wait
+    /// stay parked.
     ///
     /// # Panics
     ///
-    /// When the store cannot be used, and when it does not come to rest: one instance has run
-    /// [`steps_max`](HarnessBuilder::steps_max) steps while time stood still, or all of them 100,000.
+    /// When the store fails, or the run does not come to an end. That is when one instance has run
+    /// [`steps_max`](HarnessBuilder::steps_max) steps without a change of the time, or all
+    /// instances 100,000.
     pub async fn run(&mut self) -> RunReport {
         self.begin_run();
         self.run_now().await;
         self.watched().tally
     }
 
-    /// As [`run`](Harness::run), moving time forward whenever something waits for it, until nothing does:
-    /// retries, delayed starts and deadlines come at once.
+    /// Runs like [`run`](Harness::run), and moves the time forward until nothing waits for it.
+    ///
+    /// Retries, delayed starts and deadlines come at once.
     ///
     /// # Panics
     ///
-    /// When the store cannot be used, and when it does not come to rest: as [`run`](Harness::run), or time was moved
-    /// [`jumps_max`](HarnessBuilder::jumps_max) times.
+    /// When the store fails, or the run does not come to an end: as for [`run`](Harness::run), or
+    /// when the time was moved [`jumps_max`](HarnessBuilder::jumps_max) times.
     pub async fn run_all(&mut self) -> RunReport {
         self.begin_run();
         for _ in 0..self.jumps_max {
@@ -139,29 +144,31 @@ impl Harness {
         self.watched().steps.clear();
     }
 
-    /// Moves time forward, and wakes what waits until then. Nothing runs before the next [`run`](Harness::run).
+    /// Moves the time forward, and wakes the instances that wait until then.
+    ///
+    /// None runs before the next [`run`](Harness::run).
     pub async fn advance(&mut self, by: Duration) {
         self.move_time(by);
         self.fire().await;
     }
 
-    /// Moves time to a moment, and wakes what waits until then.
+    /// Moves the time to a moment, and wakes the instances that wait until then.
     pub async fn set_time(&mut self, now: Timestamp) {
         self.clock.set(now);
         self.watched().steps.clear();
         self.fire().await;
     }
 
-    /// The time the harness stands at.
+    /// Returns the time of the harness.
     pub fn time(&self) -> Timestamp {
         outlast_core::Clock::now(&self.clock)
     }
 
-    /// Moves time to the deadline of the wait or the join that this instance is in, and wakes it.
+    /// Moves the time to the deadline of this instance's wait or join, and wakes it.
     ///
     /// # Panics
     ///
-    /// When it is in no wait with a deadline.
+    /// When it has no deadline.
     pub async fn fire_deadline<M: Machine>(&mut self, of: impl Into<Awaited<M>>) {
         let expected = self.expect(of).await;
         let Some(deadline) = expected.instance().await_deadline else {
@@ -170,20 +177,24 @@ impl Harness {
         self.set_time(deadline.max(self.time())).await;
     }
 
-    /// The next time a step of `M` comes to this point, its worker dies there. A new worker takes over, as the
-    /// reaper would have it: the step runs again, its attempt grown by one.
+    /// Crashes the worker the next time a step of `M` reaches this point.
+    ///
+    /// Another worker takes over, as after a reap: the step runs again, with one more attempt.
     pub fn crash<M: Machine>(&mut self, step: impl Into<String>, point: Point) {
         self.crash_at::<M>(step, point, 1);
     }
 
-    /// As [`crash`](Harness::crash), at the `nth` time, counted from 1. A workflow has one step, `run`, which comes to
-    /// its commit once for all that is written of it.
+    /// Like [`crash`](Harness::crash), at the `nth` time, counted from 1.
+    ///
+    /// A workflow has one step, `run`, which reaches its commit once for each commit.
     pub fn crash_at<M: Machine>(&mut self, step: impl Into<String>, point: Point, nth: u32) {
         self.die(Some((M::NAME, step.into())), point, nth);
     }
 
-    /// As [`crash_at`](Harness::crash_at), whatever is run: with the [`steps`](RunReport::steps) of a run that went well
-    /// before, a test can have a worker die at every edge of every commit.
+    /// Like [`crash_at`](Harness::crash_at), for any machine and step.
+    ///
+    /// With the [`steps`](RunReport::steps) of an earlier run without crashes, a test can crash a
+    /// worker at every edge of every commit.
     pub fn crash_any(&mut self, point: Point, nth: u32) {
         self.die(None, point, nth);
     }
@@ -196,7 +207,7 @@ impl Harness {
         });
     }
 
-    /// An instance as it is, to say what is expected of it.
+    /// Reads an instance, to compare it with expectations.
     ///
     /// # Panics
     ///
@@ -228,7 +239,7 @@ impl Harness {
         }
     }
 
-    /// Runs what is due in one queue, one claim after another.
+    /// Runs the due instances of one queue, one claim after another.
     async fn run_queue(&mut self, queue: &QueueSummary) -> bool {
         let mut has_run = false;
         loop {
@@ -257,7 +268,7 @@ impl Harness {
         }
     }
 
-    /// What happens when a worker has died: its claims are given back, and another one is there.
+    /// Replaces a dead worker: reaps its claims and registers another one.
     async fn take_over(&mut self) {
         if let Some(worker) = self.node.worker() {
             stored(self.node.store().deregister(worker).await);
@@ -271,7 +282,7 @@ impl Harness {
             let fired = stored(self.timers.run_once().await);
             let woken = fired.woken_instances.len();
             self.watched().tally.timeouts += u32::try_from(woken).unwrap_or(u32::MAX);
-            // Deadlines that have come need not wake anybody.
+            // A deadline that has passed need not wake an instance.
             if woken == 0 && fired.next_due_in.is_none_or(|next| !next.is_zero()) {
                 return;
             }
@@ -282,7 +293,7 @@ impl Harness {
         while stored(self.cascader.run_once().await).more {}
     }
 
-    /// How long until anything becomes due.
+    /// Returns the time until any instance becomes due.
     async fn next_due_in(&mut self) -> Option<Duration> {
         let mut next = stored(self.timers.run_once().await).next_due_in;
         for queue in stored(self.node.store().queues().await) {
@@ -292,7 +303,7 @@ impl Harness {
         next
     }
 
-    /// Claims one instance at a time, so that a run has one order.
+    /// Returns a picker that claims one instance at a time, so that a run has one order.
     fn picker(&mut self, queue: &str) -> &Picker {
         let (node, executor) = (&self.node, &self.executor);
         self.pickers.entry(queue.to_owned()).or_insert_with(|| {
@@ -319,40 +330,43 @@ impl HarnessBuilder {
         }
     }
 
-    /// Runs this machine or job.
+    /// Adds a machine or a job.
     pub fn machine<M: Machine>(mut self, machine: M) -> HarnessBuilder {
         self.machines.push(Registered::new(machine));
         self
     }
 
-    /// Runs this workflow.
+    /// Adds a workflow.
     pub fn workflow<W: Workflow>(mut self, workflow: W) -> HarnessBuilder {
         self.machines.push(Registered::workflow(workflow));
         self
     }
 
-    /// Encodes what is written and decodes what is read; as
-    /// [`EngineBuilder::codec`](crate::EngineBuilder::codec).
+    /// Sets the codec; as [`EngineBuilder::codec`](crate::EngineBuilder::codec).
     pub fn codec(mut self, codec: impl Codec) -> HarnessBuilder {
         self.store = self.store.map(|client| client.codec(codec));
         self
     }
 
-    /// How many steps of one instance run in a row; as [`EngineBuilder::run_ahead`](crate::EngineBuilder::run_ahead).
+    /// Sets how many steps of one instance run in a row.
+    ///
+    /// As [`EngineBuilder::run_ahead`](crate::EngineBuilder::run_ahead).
     pub fn run_ahead(mut self, steps: u32) -> HarnessBuilder {
         self.run_ahead = steps;
         self
     }
 
-    /// How often [`run_all`](Harness::run_all) moves time before it takes the machines for ones that never end.
-    /// Default: 1,000.
+    /// Sets how often [`run_all`](Harness::run_all) may move the time. Default: 1,000.
+    ///
+    /// A run with more counts as endless.
     pub fn jumps_max(mut self, jumps: u32) -> HarnessBuilder {
         self.jumps_max = jumps;
         self
     }
 
-    /// How many steps one instance runs while time stands still before it is taken for one that goes in circles. Each
-    /// commit of a workflow is such a step. Default: 1,000.
+    /// Sets how many steps one instance may run without a change of the time. Default: 1,000.
+    ///
+    /// An instance with more counts as looping. Each commit of a workflow is such a step.
     pub fn steps_max(mut self, steps: u32) -> HarnessBuilder {
         self.steps_max = steps;
         self
@@ -362,7 +376,7 @@ impl HarnessBuilder {
     pub async fn build(self) -> Result<Harness, SetupError> {
         let settings = Settings {
             name: "harness".into(),
-            // Queues are found as instances come into them.
+            // The harness adds further queues when instances appear in them.
             queues: BTreeMap::from([("default".into(), 1)]),
             roles: Roles::WORKER,
             lease: limits::LEASE_MAX,
@@ -410,7 +424,9 @@ impl Watch {
 }
 
 impl Watched {
-    /// Counts what was written, and answers whether the worker dies here; or which instance goes in circles.
+    /// Counts an outcome, and answers whether the worker crashes here.
+    ///
+    /// The error names an instance that loops.
     fn hear(&mut self, moment: &Moment<'_>) -> Result<bool, String> {
         if let (Point::AfterCommit, Some(outcome)) = (moment.point, moment.outcome) {
             self.tally.count(outcome);
@@ -468,7 +484,7 @@ impl Deref for Harness {
     }
 }
 
-/// A test whose store does not work has nothing to go on with.
+/// Unwraps: a test cannot continue when its store fails.
 fn stored<T>(result: Result<T, Error>) -> T {
     match result {
         Ok(answer) => answer,

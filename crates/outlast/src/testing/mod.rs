@@ -1,7 +1,8 @@
-//! Testing machines without waiting for anything.
+//! Tests of machines without waiting.
 //!
-//! A [`Harness`] runs machines in the calling task, one step after another, on a store whose time stands still
-//! until the test moves it. The engine's own parts do the work, so what a test sees is what happens.
+//! A [`Harness`] runs machines in the calling task, one step after another. The time of its store
+//! stands still until the test moves it. The harness uses the engine's own components, so a test
+//! sees the real behaviour.
 //!
 //! ```
 //! use outlast::prelude::*;
@@ -33,7 +34,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut harness = Harness::builder().machine(Checkout).build().await?;
 //!
-//! // It waits for its payment, and the worker that ships it dies once.
+//! // The order waits for its payment, and the worker that ships it crashes once.
 //! let paid = harness.insert(New::<Checkout>(Order::Start { number: 1 })).await?;
 //! harness.run().await;
 //! harness.expect(paid).await.awaits(["payment_confirmed"]).at_step("ship");
@@ -43,14 +44,14 @@
 //! assert_eq!((tally.crashes, tally.done), (1, 1));
 //! harness.expect(paid).await.is_done_with(&100);
 //!
-//! // An hour is over at once.
+//! // The wait times out after an hour, without waiting.
 //! let unpaid = harness.insert(New::<Checkout>(Order::Start { number: 2 })).await?;
 //! harness.run().await;
 //! harness.advance(Duration::from_secs(3600)).await;
 //! harness.run().await;
 //! harness.expect(unpaid).await.is_failed_with("payment never came");
 //!
-//! // Somebody does not want it any more, and its machine says how it ends.
+//! // An operator cancels the order, and its machine decides how it ends.
 //! let unwanted = harness.insert(New::<Checkout>(Order::Start { number: 3 })).await?;
 //! harness.run().await;
 //! harness.cancel(unwanted.id().unwrap(), Note::by("ada").because("too dear")).await?;
@@ -60,8 +61,8 @@
 //! # }
 //! ```
 //!
-//! The harness brings its own SQLite in memory; [`Harness::on`] takes any store with a clock that the test
-//! holds.
+//! The harness has an SQLite database in memory. [`Harness::on`] takes any store with a clock that
+//! the test holds.
 
 mod expect;
 mod harness;

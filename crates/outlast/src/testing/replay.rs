@@ -1,14 +1,18 @@
-//! Recorded histories against the code as it is now.
+//! Replays of recorded histories against the current code.
 
 use crate::workflow::{ExportedRun, Session, Workflow};
 use outlast_core::Invalid;
 use std::fmt;
 
-/// Runs the code of a workflow against a history that `outlast export` has written, and tells where they differ: for tests that keep
-/// running instances safe from changes. Nothing is run, sent or stored.
+/// Replays an exported history against the code of a workflow.
 ///
-/// Beside kind, name and order of the calls, what children and timers are given is compared as well, and how the run has ended:
-/// well, badly, cancelled or by beginning another run.
+/// `outlast export` writes such histories. The error says where code and history differ.
+///
+/// Use it in tests, so that a change does not break running instances. It runs no step, and sends
+/// and stores nothing.
+///
+/// It compares kind, name and order of the calls, and the arguments of children and timers. It
+/// also compares the end of the run: done, failed, cancelled or continued as new.
 ///
 /// ```
 /// use outlast::prelude::*;
@@ -44,7 +48,7 @@ pub fn replay<W: Workflow + Default>(history: &str) -> Result<(), ReplayError> {
     replay_with(W::default(), history)
 }
 
-/// As [`replay`], with a workflow that needs something to be made.
+/// Like [`replay`], for a workflow without `Default`.
 pub fn replay_with<W: Workflow>(workflow: W, history: &str) -> Result<(), ReplayError> {
     let history = ExportedRun::parse(history).map_err(ReplayError::Unreadable)?;
     if history.workflow != W::NAME || history.version != W::VERSION {
@@ -67,13 +71,13 @@ pub fn replay_with<W: Workflow>(workflow: W, history: &str) -> Result<(), Replay
 /// Why a history and the code do not fit.
 #[derive(Debug)]
 pub enum ReplayError {
-    /// The history cannot be read, or is of something else.
+    /// The history cannot be read, or belongs to another workflow.
     Unreadable(Invalid),
-    /// The code asks for something else than it did.
+    /// The code makes another call than the history has.
     Differs {
-        /// What the history has.
+        /// The call of the history.
         expected: String,
-        /// What the code has.
+        /// The call of the code.
         found: String,
     },
 }

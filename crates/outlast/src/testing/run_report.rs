@@ -1,31 +1,31 @@
-//! What a run came to.
+//! The report of a run of the harness.
 
 use outlast_core::Outcome;
 
-/// What ran, counted.
+/// Counts of what ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunReport {
     /// Outcomes that were written, of all kinds.
     pub steps: u32,
-    /// Of these, on to another step.
+    /// Outcomes that went to another step.
     pub next: u32,
-    /// The same step again.
+    /// Outcomes that run the same step again.
     pub retries: u32,
-    /// Parked for signals or a while.
+    /// Outcomes that parked for signals or a while.
     pub waits: u32,
-    /// Parked for children.
+    /// Outcomes that parked for children.
     pub fan_outs: u32,
-    /// Workflows that went on or waited.
+    /// Workflows that continued or waited.
     pub flows: u32,
-    /// Workflows that began another run.
+    /// Workflows that continued as new.
     pub renewals: u32,
-    /// Ended well.
+    /// Instances that are done.
     pub done: u32,
-    /// Ended badly.
+    /// Instances that failed.
     pub failed: u32,
-    /// Ended because it was wished.
+    /// Instances that were cancelled.
     pub cancelled: u32,
-    /// Workers that died because the test asked for it.
+    /// Workers that crashed because the test requested it.
     pub crashes: u32,
     /// Waits that were woken by their deadline.
     pub timeouts: u32,

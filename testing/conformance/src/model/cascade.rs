@@ -1,4 +1,4 @@
-//! Telling children what became of their parent.
+//! Cascades: a parent's end, a decided join or an operator acts on the children of an instance.
 
 use super::Tables;
 use super::effects::Effects;
@@ -7,21 +7,21 @@ use outlast_core::{
     Result, Status, TerminateAnswer, Timestamp,
 };
 
-/// Children that are still to be told something.
+/// A cascade that is left to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Cascade {
     pub(crate) parent: InstanceId,
     pub(super) from_round: i32,
     pub(crate) action: CascadeAction,
-    /// Whether those that descend from the children are told too.
+    /// Whether the cascade also reaches the descendants of the children.
     pub(super) deep: bool,
     pub(super) note: Note,
-    /// Only children before this (round, id) are still to be told; the latest go first.
+    /// The position: only children before this (round, id) remain; the latest come first.
     pub(crate) before: (i32, InstanceId),
 }
 
 impl Cascade {
-    /// Of all the children that `parent` has so far.
+    /// Makes a cascade over all present children of `parent`.
     pub(super) fn of_rounds(parent: &Instance, action: CascadeAction, note: Note) -> Cascade {
         Cascade {
             parent: parent.id,
@@ -33,7 +33,7 @@ impl Cascade {
         }
     }
 
-    /// Of all that descend from `parent` so far; nobody does when it has never fanned out.
+    /// Makes a cascade over all present descendants; `None` when `parent` has never fanned out.
     pub(super) fn of_tree(parent: &Instance, action: CascadeAction, note: Note) -> Option<Cascade> {
         (parent.round > 0).then(|| Cascade {
             deep: true,
@@ -54,7 +54,7 @@ impl Tables {
         self.cascades.insert(id, cascade);
     }
 
-    /// Whether children of `id` are still to be told something.
+    /// Whether a cascade of `id` is left to run.
     pub(super) fn is_cascading(&self, id: InstanceId) -> bool {
         self.cascades.values().any(|cascade| cascade.parent == id)
     }
@@ -89,7 +89,7 @@ impl Tables {
         Ok(cascaded)
     }
 
-    /// The first children of it that are still to be told, with their rounds: the latest first.
+    /// Returns the next children of a cascade with their rounds, latest first.
     fn latest_children(&self, cascade: &Cascade, max: usize) -> Vec<(i32, InstanceId)> {
         let rows = self.instances.values();
         let mut places: Vec<_> = rows.filter_map(|row| cascade.place_of(row)).collect();

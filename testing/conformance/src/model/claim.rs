@@ -1,4 +1,4 @@
-//! Taking work.
+//! The claim verb.
 
 use super::Tables;
 use super::tables::change_status;
@@ -39,8 +39,9 @@ impl Tables {
         })
     }
 
-    /// The most urgent rows this claim may take; of each partition key at most one, and none of a key
-    /// that is busy (I8).
+    /// Returns the most urgent rows that this claim may take.
+    ///
+    /// At most one row of each partition key, and none of a busy key (I8).
     fn pick(&self, request: &ClaimRequest, now: Timestamp) -> Vec<InstanceId> {
         let mut candidates: Vec<&Instance> = self
             .runnable_in(&request.queue)
@@ -76,7 +77,9 @@ impl Tables {
             .collect()
     }
 
-    /// Those that are in the queue; who waits for a place in a window is not yet.
+    /// Returns the runnable rows of a queue.
+    ///
+    /// A row that waits for a place in a window is not in its queue yet.
     fn runnable_in<'a>(&'a self, queue: &'a str) -> impl Iterator<Item = &'a Instance> {
         let rows = self.instances.values().filter(|row| is_in_line(row));
         rows.filter(move |row| row.queue == queue)
@@ -91,8 +94,9 @@ impl Tables {
         }
     }
 
-    /// What the step may look at. Read when everything is taken: a child of a retried parent may have
-    /// been claimed by the same verb.
+    /// Returns the claim with the data that its step may read.
+    ///
+    /// Read after all rows are taken: the same verb may have claimed a child of a retried parent.
     pub(super) fn claim_on(&self, id: InstanceId, now: Timestamp) -> Option<Claim> {
         let row = self.instances.get(&id)?;
         Some(Claim {
@@ -117,7 +121,7 @@ impl Tables {
             events: row.events,
             awaits: row.awaits.clone().unwrap_or_default(),
             inbox: self.inbox(id).filter_map(presented).collect(),
-            // A workflow asks for those that it waits for.
+            // A workflow loads the children that it waits for itself.
             children: if row.round > 0 && row.joining.is_none() {
                 self.children_of(id, Some(row.round)).collect()
             } else {
@@ -133,7 +137,7 @@ impl Tables {
         })
     }
 
-    /// The children of `id`, of one round or of all, by id.
+    /// Returns the children of `id`, of one round or of all, by id.
     pub(super) fn children_of(
         &self,
         id: InstanceId,
@@ -162,7 +166,7 @@ impl Tables {
         })
     }
 
-    /// When the next row comes due that is not held behind its partition key.
+    /// Returns when the next row becomes eligible that is not held behind its partition key.
     fn next_due_in(&self, queue: &str, now: Timestamp) -> Option<Duration> {
         let due = self
             .runnable_in(queue)
@@ -172,7 +176,7 @@ impl Tables {
         Some(due.since(now))
     }
 
-    /// Whether another row of its partition key executes or goes first.
+    /// Whether another row of its partition key executes or comes first.
     pub(super) fn is_behind_its_key(&self, row: &Instance) -> bool {
         let Some(key) = &row.partition_key else {
             return false;

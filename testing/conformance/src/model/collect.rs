@@ -1,4 +1,4 @@
-//! Removing what ended long ago.
+//! The collector's verb: removes instances that finished long ago.
 
 use super::Tables;
 use outlast_core::{CollectRequest, Collected, InstanceId, Operation, Result, Timestamp};
@@ -30,7 +30,7 @@ impl Tables {
         })
     }
 
-    /// Takes an instance out with everything that hangs on it.
+    /// Removes an instance with its signals, events and operations.
     pub(super) fn remove(&mut self, id: InstanceId) {
         self.instances.remove(&id);
         self.histories.remove(&id);
@@ -39,7 +39,7 @@ impl Tables {
             .retain(|operation| operation.instance != Some(id));
     }
 
-    /// Records of queues and of deleted instances have nothing to go with, so they go by age.
+    /// Removes old operations on queues and on deleted instances. No instance takes them along.
     fn forget_operations(&mut self, before: Timestamp) {
         let instances = &self.instances;
         let belongs = |operation: &Operation| {

@@ -1,4 +1,4 @@
-//! Writing outcomes, and giving claims back.
+//! The commit and release verbs: writes outcomes, and returns claims.
 
 use super::Tables;
 use super::effects::{Effects, of_join};
@@ -15,7 +15,8 @@ impl Tables {
         Commit::check_batch(commits).map_err(|invalid| invalid.during("commit"))?;
         let mut answers = Commit::foregone(commits);
         let mut effects = Effects::default();
-        // Children are started, and workflows look at theirs, before anything else of the batch is written.
+        // Children start, and workflows check theirs, before any other outcome of the batch is
+        // written.
         let (first, others): (Vec<_>, Vec<_>) = commits
             .iter()
             .enumerate()
@@ -42,7 +43,7 @@ impl Tables {
         row.revision = row.revision.next();
         row.crashes = 0;
         row.updated_at = now;
-        // An answer that is to be tried again is none yet.
+        // A retried answer to a cancel is no answer yet.
         let settles = commit.answers_cancel && !matches!(commit.outcome, Outcome::Retry { .. });
         if let Some(cancel) = row.cancel.as_mut().filter(|_| settles) {
             cancel.answered = true;
@@ -73,7 +74,7 @@ impl Tables {
                 delay,
                 error,
             } => {
-                // Nothing but the answer to a cancel may be put off.
+                // With a pending cancel, only the outcome that answers it may be delayed.
                 let delay = match self.is_cancel_pending(id) && !answers_cancel {
                     true => Duration::ZERO,
                     false => delay,
@@ -170,7 +171,9 @@ impl Tables {
         }
     }
 
-    /// Parks, unless a signal is there that the step was not handed (docs/protocol.md, defect 11), or a cancel that was not answered.
+    /// Parks, unless a cancel is pending or an unreceived signal matches.
+    ///
+    /// See docs/protocol.md, defect 11.
     #[allow(clippy::too_many_arguments, reason = "the fields of one outcome")]
     fn park(
         &mut self,
@@ -200,8 +203,9 @@ impl Tables {
         }
     }
 
-    /// Starts the children of a new round and parks until their join is decided. With a cancel that was not answered
-    /// nothing of it begins, but it counts as a round.
+    /// Starts the children of a new round and parks until their join is decided.
+    ///
+    /// With an unanswered cancel no child starts, but the round counts.
     fn fan_out(
         &mut self,
         id: InstanceId,
@@ -249,7 +253,9 @@ impl Tables {
         }
     }
 
-    /// How many were started, and which were not because their key is occupied.
+    /// Inserts the children of a round.
+    ///
+    /// Returns how many were started, and the children whose key is occupied.
     pub(super) fn spawn(
         &mut self,
         parent: Parent,
@@ -312,7 +318,7 @@ impl Tables {
         Ok(released)
     }
 
-    /// The row that `claim` names, while it is claimed at that very revision (I3).
+    /// Returns the row of `claim` while it is claimed at that revision (I3).
     fn claimed(&mut self, claim: ClaimRef) -> Option<&mut Instance> {
         self.instances
             .get_mut(&claim.id)
@@ -326,7 +332,9 @@ impl Tables {
     }
 }
 
-/// To another step, with the past forgiven. The revision is already that of this commit.
+/// Moves to another step and resets attempts and errors.
+///
+/// The revision is already that of this commit.
 fn progress(row: &mut Instance, (step, state): (String, Json)) {
     row.step = step;
     row.entered = row.revision;
@@ -351,7 +359,7 @@ fn goes_first(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::FanOut { .. } | Outcome::Flow { .. })
 }
 
-/// The cancel that keeps a workflow from parking and from starting children, when it does not answer it.
+/// Returns the unanswered cancel that stops a workflow from parking and from starting children.
 fn comes_first(row: &Instance, commit: &Commit) -> Option<CancelRequest> {
     let is_flow = matches!(commit.outcome, Outcome::Flow { .. });
     let begins = commit.outcome.park().is_some() || commit.outcome.begins_round();

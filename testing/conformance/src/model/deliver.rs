@@ -1,4 +1,4 @@
-//! Putting signals into inboxes.
+//! The signal verbs: put signals into inboxes and wake the instances that wait for them.
 
 use super::Tables;
 use super::tables::make_runnable;
@@ -48,7 +48,7 @@ impl Tables {
         Ok(delivered)
     }
 
-    /// Claims a row that was just woken, if the worker could claim it at once.
+    /// Claims a row that was just woken, if the worker can start it at once.
     fn take_woken(&mut self, id: InstanceId, offer: &ClaimOffer, now: Timestamp) -> Option<Claim> {
         let row = self.instances.get(&id)?;
         let registered =
@@ -65,7 +65,7 @@ impl Tables {
         self.claim_on(id, now)
     }
 
-    /// Whoever holds the key is signalled, and is there if nobody did.
+    /// Signals the holder of the key, and starts one if there is none.
     pub(super) fn signal_or_insert(
         &mut self,
         request: SignalOrInsert,
@@ -123,7 +123,7 @@ impl Tables {
         Delivery::Delivered { id, instance, woke }
     }
 
-    /// Who would read it: nobody, once the instance has ended (docs/protocol.md, defect 10).
+    /// Returns the target of a signal; `None` once it has finished (docs/protocol.md, defect 10).
     fn target(&self, target: &Target) -> Option<InstanceId> {
         let row = match target {
             Target::Id(id) => self.instances.get(id),
@@ -133,8 +133,9 @@ impl Tables {
             .map(|row| row.id)
     }
 
-    /// The instance that was sent this dedup key before. Consumed signals count too: their tombstones remember the
-    /// key (docs/protocol.md, defect 9).
+    /// Returns the instance that has received this dedup key before.
+    ///
+    /// Consumed signals count too: their tombstones keep the key (docs/protocol.md, defect 9).
     fn known(&self, signal: &NewSignal) -> Option<InstanceId> {
         let dedup_key = signal.dedup_key.as_deref()?;
         let was_sent = |id: &InstanceId| {

@@ -1,8 +1,8 @@
-//! What follows from a verb once all of its own rows are written: children to be told, parents to be joined, places in
-//! windows to be passed on.
+//! The effects of a verb on other rows, applied after all of its own rows are written.
 //!
-//! It follows from all of them together. Siblings that end in one verb are counted in one go, so what a join was
-//! decided by does not depend on which of them was written first.
+//! Effects are cascades, joins and places in windows. They are applied together: siblings that
+//! finish in one verb are counted at once. The decision of a join then does not depend on which of
+//! them was written first.
 
 use super::Tables;
 use super::cascade::Cascade;
@@ -14,20 +14,20 @@ use outlast_core::{
 };
 use std::collections::BTreeMap;
 
-/// What a verb has done to its own rows that others are to hear of.
+/// The changes of a verb that affect other rows.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
-    /// The queues in which something may now be claimed.
+    /// The queues in which an instance may have become claimable.
     pub(super) woken: QueueNames,
-    /// What ended, and whether it had a place in a window then.
+    /// The finished rows, and whether each had a place in a window.
     pub(super) ended: Vec<(InstanceId, bool)>,
-    /// Joins of own rows that were decided without children that still live.
+    /// Cascades of the verb's own rows whose join was decided without some live children.
     pub(super) decided: Vec<Cascade>,
-    /// Trees that are to be told, in the order in which they are to be.
+    /// Cascades over trees, in the order to run them.
     pub(super) trees: Vec<Cascade>,
 }
 
-/// What is to be told of what a verb did.
+/// The effects that the answer of a verb reports.
 pub(super) struct Settled {
     pub(super) woken: QueueNames,
     /// Whether cascades were left.
@@ -35,8 +35,10 @@ pub(super) struct Settled {
 }
 
 impl Tables {
-    /// Cascades are left for the verb's own rows first, by id; then for trees; then for the parents that were joined,
-    /// by id. The oldest is told first, so this order is part of the contract.
+    /// Applies the effects.
+    ///
+    /// The contract fixes the order of the cascades: the verb's own rows by id, then trees, then
+    /// joined parents by id. The oldest runs first.
     pub(super) fn settle(&mut self, effects: Effects, now: Timestamp) -> Settled {
         let Effects {
             mut woken,
@@ -55,7 +57,7 @@ impl Tables {
         Settled { woken, cascades }
     }
 
-    /// The end of an instance concerns its live children that have a policy.
+    /// Makes the cascade of a finished instance, if it has live children with a close policy.
     fn of_end(&self, id: InstanceId) -> Option<Cascade> {
         let parent = self.instances.get(&id).filter(|row| row.round > 0)?;
         let is_concerned = |row: &Instance| {
@@ -68,7 +70,7 @@ impl Tables {
         })
     }
 
-    /// Counts what ended with the parents that wait for it (I6), each of them once.
+    /// Counts finished children for the parents that wait for them (I6), each parent once.
     fn join_parents(
         &mut self,
         ended: &[(InstanceId, bool)],
@@ -92,7 +94,9 @@ impl Tables {
         decided
     }
 
-    /// Whether the end of a child is counted: a machine waits for its present round, a workflow for the parts it has named.
+    /// Whether a finished child counts.
+    ///
+    /// A machine waits for its present round, a workflow for its join sets.
     fn waits_for(&self, Parent { id, round }: Parent, position: Option<i32>) -> bool {
         let joins = |row: &&Instance| row.status == Status::AwaitingChildren;
         let parent = self.instances.get(&id).filter(joins);
@@ -131,7 +135,7 @@ impl Tables {
         decide(row, now, woken)
     }
 
-    /// As many of a round get a place as have left one.
+    /// Gives as many places of a round as became free.
     fn pass_places_on(
         &mut self,
         ended: &[(InstanceId, bool)],
@@ -145,7 +149,7 @@ impl Tables {
         }
     }
 
-    /// Gives a place to the first of a round that waits for one.
+    /// Gives a place to the next child of a round.
     pub(super) fn admit(
         &mut self,
         round: Parent,
@@ -162,7 +166,7 @@ impl Tables {
     }
 }
 
-/// Wakes a parent whose join is decided; a cascade, when that concerns children that still live.
+/// Wakes a parent whose join is decided. Returns a cascade when that affects live children.
 pub(super) fn decide(
     row: &mut Instance,
     now: Timestamp,
@@ -181,7 +185,7 @@ pub(super) fn decide(
     of_join(row)
 }
 
-/// What becomes of the children that the present join was decided without.
+/// Makes the cascade over the children that the present join was decided without.
 pub(super) fn of_join(row: &Instance) -> Option<Cascade> {
     let barrier = row.barrier?;
     let joined = barrier.joined.filter(|_| row.children_pending > 0)?;
@@ -197,8 +201,9 @@ pub(super) fn ended_badly(row: &Instance) -> bool {
     matches!(row.status, Status::Failed | Status::Cancelled)
 }
 
-/// Counts ends in every part that has the child, and says what is left of the nearest. Of what a workflow waits for more
-/// may end than it waits for.
+/// Counts finished children in every join set that contains them.
+///
+/// Returns the smallest number of pending children. More may finish than a join set waits for.
 fn count_off(parts: &mut [JoinProgress], places: &[(i32, i32)]) -> i32 {
     for part in &mut *parts {
         for &(round, position) in places {

@@ -1,4 +1,4 @@
-//! Asking instances to end, and ending them.
+//! The cancel and terminate verbs, and the family of an instance.
 
 use super::Tables;
 use super::cascade::Cascade;
@@ -56,7 +56,7 @@ impl Tables {
         })
     }
 
-    /// What is left to tell when whole trees are meant: each tree once, by id, ended or not.
+    /// Makes the cascades of whole trees: each tree once, by id, finished or not.
     fn trees(
         &self,
         ids: &[InstanceId],
@@ -107,7 +107,7 @@ impl Tables {
         CancelAnswer::Requested(before)
     }
 
-    /// Lets an instance that does not run come to its answer.
+    /// Wakes an instance that is not executing, so that it answers its cancel.
     fn let_answer(&mut self, id: InstanceId, now: Timestamp, effects: &mut Effects) {
         let Some(row) = self.instances.get_mut(&id) else {
             return;
@@ -154,7 +154,7 @@ impl Tables {
         TerminateAnswer::Terminated(before)
     }
 
-    /// JoinSets it as cancelled, whatever it does.
+    /// Finishes an instance as cancelled, in any status.
     fn put_an_end(&mut self, id: InstanceId, error: String, now: Timestamp, effects: &mut Effects) {
         if let Some(row) = self.instances.get_mut(&id) {
             row.revision = row.revision.next();
@@ -164,7 +164,7 @@ impl Tables {
         self.end(id, Status::Cancelled, now, effects);
     }
 
-    /// How `root` and all that descend from it stand.
+    /// Counts `root` and its descendants by status.
     pub(super) fn family(&self, root: InstanceId) -> Option<Family> {
         let mut counts = [0_u64; Status::ALL.len()];
         let mut complete = true;

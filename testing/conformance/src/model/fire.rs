@@ -1,4 +1,4 @@
-//! Waking waits and joins whose deadline has come.
+//! The timer verb: wakes parked instances whose deadline has passed.
 
 use super::Tables;
 use super::effects::{Effects, of_join};
@@ -32,7 +32,9 @@ impl Tables {
         })
     }
 
-    /// Says whether that woke it: one that needs all and lacks more waits on.
+    /// Returns whether the deadline woke the row.
+    ///
+    /// A row that needs all and lacks more stays parked.
     fn time_is_up(&mut self, id: InstanceId, now: Timestamp, effects: &mut Effects) -> bool {
         let Some(row) = self.instances.get_mut(&id) else {
             return false;
@@ -52,7 +54,9 @@ impl Tables {
         true
     }
 
-    /// The deadlines of all waits and joins, earliest first. Whatever ends a wait clears its deadline.
+    /// Returns the deadlines of all waits and joins, earliest first.
+    ///
+    /// Every end of a wait clears its deadline.
     fn deadlines(&self) -> Vec<(Timestamp, InstanceId)> {
         let mut deadlines: Vec<_> = self
             .instances

@@ -1,4 +1,4 @@
-//! The histories of workflows.
+//! Histories of workflows.
 
 use super::Tables;
 use outlast_core::{
@@ -6,7 +6,7 @@ use outlast_core::{
 };
 
 impl Tables {
-    /// Adds to the history of the run that the instance is in.
+    /// Adds to the history of the instance's present run.
     pub(super) fn append(&mut self, id: InstanceId, events: Vec<NewEvent>, now: Timestamp) {
         let Some(row) = self.instances.get_mut(&id) else {
             return;
@@ -25,7 +25,7 @@ impl Tables {
         }
     }
 
-    /// Forgets what is older than the last runs.
+    /// Removes the histories that are older than the last runs.
     pub(super) fn forget_runs(&mut self, id: InstanceId, present: i32) {
         if let Some(history) = self.histories.get_mut(&id) {
             history.retain(|event| event.run > present - limits::RUNS_KEPT);

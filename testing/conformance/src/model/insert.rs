@@ -1,4 +1,4 @@
-//! Bringing instances in, from callers and from fan-outs.
+//! The insert verb, and the insertion of children by fan-outs.
 
 use super::Tables;
 use super::tables::change_status;
@@ -38,7 +38,7 @@ impl Tables {
         Ok(answer)
     }
 
-    /// Stores one instance, unless its key is occupied: then the answer is the holder.
+    /// Inserts one instance. Returns the holder when its key is occupied.
     pub(super) fn add(
         &mut self,
         new: NewInstance,
@@ -54,7 +54,7 @@ impl Tables {
         Ok(id)
     }
 
-    /// Claims a row that was just inserted, if a claim could take it at once.
+    /// Claims a row that was just inserted, if it can be claimed at once.
     fn hand_over(&mut self, id: InstanceId, worker: WorkerId, now: Timestamp) -> Option<Revision> {
         let row = self.instances.get_mut(&id)?;
         let keeps_key = |scope: Scope| scope.contains(Status::Executing);
@@ -71,7 +71,7 @@ impl Tables {
         Some(row.revision)
     }
 
-    /// Names the queue of `id` if it could be claimed from there now.
+    /// Adds the queue of `id` to the hints if the row can be claimed now.
     pub(super) fn hint(&self, id: InstanceId, now: Timestamp, woken: &mut QueueNames) {
         if let Some(row) = self.instances.get(&id)
             && row.status == Status::Runnable

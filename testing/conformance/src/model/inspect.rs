@@ -1,4 +1,4 @@
-//! Looking without touching.
+//! The questions of `Inspect`. They change nothing.
 
 use super::{Model, Tables};
 use async_trait::async_trait;
@@ -123,7 +123,7 @@ impl Inspect for Model {
         self.alone("run_stats", |tables, _| tables.traffic_since(since))
     }
 
-    /// There is no database under it that could be in a bad way.
+    /// Finds nothing: the model has no database that could be unhealthy.
     async fn doctor(&self) -> Result<Vec<outlast_core::Finding>> {
         Ok(Vec::new())
     }
@@ -188,7 +188,7 @@ impl Tables {
     }
 }
 
-/// An instance as a page has it.
+/// Returns an instance as a page shows it.
 fn listed(row: Instance, values: bool) -> Instance {
     match values {
         true => row,

@@ -1,4 +1,4 @@
-//! Being alive.
+//! Leases: one per worker.
 
 use super::Tables;
 use outlast_core::{Heartbeat, NewWorker, Result, Timestamp, Worker, WorkerId, limits};

@@ -1,8 +1,8 @@
 //! The reference model: the contract in its plainest form.
 //!
-//! Everything is a map behind one lock, every verb walks what it needs in order, and nothing is
-//! clever. Where a store and the model disagree, one of them reads the contract wrongly (I12). One
-//! file per verb, named as in the stores.
+//! All data is in maps behind one lock, and every verb scans the rows it needs in order. The model
+//! has no index and no optimisation. Where a store and the model disagree, one of them reads the
+//! contract wrongly (I12). There is one file per verb, named as in the stores.
 
 mod cascade;
 mod claim;
@@ -49,7 +49,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// An empty store.
+    /// Makes an empty store.
     pub fn new(clock: ManualClock) -> Model {
         static MODELS: AtomicU64 = AtomicU64::new(0);
         Model {
@@ -59,7 +59,7 @@ impl Model {
         }
     }
 
-    /// Runs one verb alone.
+    /// Runs one verb under the lock.
     pub(crate) fn alone<T>(
         &self,
         operation: &'static str,

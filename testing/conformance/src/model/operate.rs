@@ -1,4 +1,4 @@
-//! What people do to instances and queues.
+//! The operators' verbs on instances and queues.
 
 use super::Tables;
 use super::effects::ended_badly;
@@ -39,8 +39,9 @@ impl Tables {
         Ok(retried)
     }
 
-    /// A machine that still waits for this round waits for the retried child too (I6). A workflow does not: it was woken
-    /// by the bad end, or has not waited for this child.
+    /// Counts a retried child as pending again for a machine that still waits for its round (I6).
+    ///
+    /// A workflow is not counted: the failure has woken it, or it did not wait for this child.
     fn count_again(&mut self, child: InstanceId, now: Timestamp) {
         let Some(parent) = self.instances.get(&child).and_then(|row| row.parent) else {
             return;
@@ -61,7 +62,7 @@ impl Tables {
         }
     }
 
-    /// Who of a round ended badly first, of those that still have.
+    /// Returns the first child of a round that failed or was cancelled, and was not retried since.
     fn first_to_fail(&self, round: Parent) -> Option<InstanceId> {
         let rows = self.instances.values();
         let bad = rows.filter(|row| row.parent == Some(round) && ended_badly(row));
@@ -140,7 +141,7 @@ impl Tables {
         self.operations.push(record);
     }
 
-    /// Something that was done to nobody yet.
+    /// Makes an operation without a target.
     fn operation(&mut self, verb: Verb, note: &Note, at: Timestamp) -> Operation {
         Operation {
             id: OperationId(self.next_id()),
@@ -156,7 +157,7 @@ impl Tables {
     }
 }
 
-/// Acts on each id, lowest first, and answers in the caller's order.
+/// Acts on each id, lowest first, and returns the answers in the caller's order.
 pub(super) fn in_order_of_ids<A>(
     ids: &[InstanceId],
     mut act: impl FnMut(InstanceId) -> A,

@@ -1,4 +1,4 @@
-//! Returning the claims of dead workers.
+//! The reaper's verb: returns the claims of dead workers to their queues.
 
 use super::Tables;
 use super::effects::Effects;
@@ -68,8 +68,9 @@ impl Tables {
             })
     }
 
-    /// Those of the claims that were the only one of their worker, or its only suspect. The claims of the last worker are
-    /// perhaps not all here.
+    /// Returns the claims to blame for a crash: the only claim of a worker, or its only suspect.
+    ///
+    /// With `more`, the claims of the last worker may be incomplete, so they are not blamed.
     fn blamed(&self, lost: &[InstanceId], more: bool) -> BTreeSet<InstanceId> {
         let rows: Vec<_> = lost
             .iter()

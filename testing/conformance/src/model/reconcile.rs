@@ -1,4 +1,4 @@
-//! Looking for what should not exist.
+//! The reconciler's verb: finds rows that break an invariant, and repairs them.
 
 use super::Tables;
 use super::effects::{Effects, decide};
@@ -89,7 +89,7 @@ impl Tables {
         children.any(|it| part.has(it.round, it.position) && !it.status.is_terminal())
     }
 
-    /// What it has counted stays as it is: it looks itself.
+    /// Wakes a workflow and leaves its counters unchanged: it checks its children itself.
     fn wake_flow(&mut self, id: InstanceId, now: Timestamp, effects: &mut Effects) {
         if let Some(row) = self.instances.get_mut(&id) {
             if let Some(barrier) = row.barrier.as_mut() {
@@ -99,7 +99,9 @@ impl Tables {
         }
     }
 
-    /// Who waits for a place of a round in which nobody has one would wait for ever.
+    /// Gives a place to a child that waits in a window where no child has one.
+    ///
+    /// It would wait for ever.
     fn check_hold(
         &mut self,
         id: InstanceId,

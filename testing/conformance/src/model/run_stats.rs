@@ -1,4 +1,4 @@
-//! What engines have run, by the minute.
+//! Run statistics: counts by the minute of the steps that engines have run.
 
 use super::Tables;
 use outlast_core::{Delays, Result, RunStats, Runs, Timestamp, limits, minute_of};

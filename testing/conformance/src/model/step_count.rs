@@ -1,4 +1,4 @@
-//! Counting everything, and the children of one instance.
+//! Counts all instances by step, and the children of one instance.
 
 use super::Tables;
 use outlast_core::{

@@ -1,4 +1,4 @@
-//! What the model holds, and the moves that several verbs share.
+//! The tables of the model, and the changes that several verbs share.
 
 use super::cascade::Cascade;
 use super::effects::Effects;
@@ -8,24 +8,24 @@ use outlast_core::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Everything there is.
+/// All rows of the model.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tables {
     pub(crate) instances: BTreeMap<InstanceId, Instance>,
     pub(crate) signals: BTreeMap<SignalId, SignalRow>,
-    /// Events by run, then in their order.
+    /// Events by run, then in order.
     pub(crate) histories: BTreeMap<InstanceId, Vec<Event>>,
     pub(crate) workers: BTreeMap<WorkerId, Worker>,
-    /// How many crashes in a row of an instance count towards the bound. Absent after none did.
+    /// The crashes in a row that count towards the bound. Absent while there are none.
     pub(crate) crashes_counted: BTreeMap<InstanceId, i32>,
     pub(crate) paused: BTreeSet<String>,
-    /// In the order in which they were done.
+    /// In the order in which they were recorded.
     pub(crate) operations: Vec<Operation>,
-    /// Children that are still to be told of their parents, in the order in which they are to be.
+    /// Cascades left to run, in the order to run them.
     pub(crate) cascades: BTreeMap<i64, Cascade>,
     /// Each key once and in order.
     pub(crate) stats: RunStats,
-    /// One count for rows of all kinds: an id mistaken for another's is then no id at all.
+    /// One counter for rows of all kinds: an id used for the wrong kind of row is never valid.
     last_id: i64,
 }
 
@@ -35,14 +35,14 @@ impl Tables {
         self.last_id
     }
 
-    /// Who occupies `key` among the instances of `machine`.
+    /// Returns the instance of `machine` that holds `key`.
     pub(super) fn holder(&self, machine: &str, key: &str) -> Option<&Instance> {
         self.instances.values().find(|row| {
             row.holds_key && row.machine == machine && row.correlation_key.as_deref() == Some(key)
         })
     }
 
-    /// The latest that hold or held a key, the newest first.
+    /// Returns the latest instances that hold or held a key, newest first.
     pub(super) fn held(&self, machine: &str, key: &str) -> impl Iterator<Item = &Instance> {
         let rows = self.instances.values().rev();
         rows.filter(move |row| {
@@ -51,15 +51,17 @@ impl Tables {
         .take(limits::HOLDERS_MAX)
     }
 
-    /// The signals `id` has not consumed, oldest first.
+    /// Returns the unconsumed signals of `id`, oldest first.
     pub(super) fn inbox(&self, id: InstanceId) -> impl Iterator<Item = &SignalRow> {
         self.signals
             .values()
             .filter(move |signal| signal.target == id && signal.consumed_at.is_none())
     }
 
-    /// Takes signals out of the inbox of `id`. One with a dedup key stays as a tombstone, so that it
-    /// is not accepted again (docs/protocol.md, defect 9).
+    /// Consumes signals of `id`.
+    ///
+    /// A signal with a dedup key stays as a tombstone, so that it is not accepted again
+    /// (docs/protocol.md, defect 9).
     pub(super) fn consume(&mut self, id: InstanceId, signals: &[SignalId], now: Timestamp) {
         for signal in signals {
             let Some(row) = self.signals.get_mut(signal) else {
@@ -77,7 +79,9 @@ impl Tables {
         }
     }
 
-    /// JoinSets `id`: no claim, no wait, no inbox. What it means for others is left to [`settle`](Tables::settle).
+    /// Finishes `id`: no claim, no wait, no inbox.
+    ///
+    /// [`settle`](Tables::settle) applies the effects on other rows.
     pub(super) fn end(
         &mut self,
         id: InstanceId,
@@ -100,13 +104,13 @@ impl Tables {
         row.held = row.held.map(|_| false);
     }
 
-    /// Whether the parent of `row` is stored and has not ended.
+    /// Returns the parent of `row` if it is stored and has not finished.
     pub(super) fn living_parent(&self, row: &Instance) -> Option<InstanceId> {
         let parent = self.instances.get(&row.parent?.id)?;
         (!parent.status.is_terminal()).then_some(parent.id)
     }
 
-    /// Only a worker whose lease is alive may take claims.
+    /// Fails unless the worker's lease is valid. Only then may it receive claims.
     pub(super) fn check_lease(
         &self,
         operation: &'static str,
@@ -129,7 +133,9 @@ pub(super) fn make_runnable(row: &mut Instance, now: Timestamp, woken: &mut Queu
     woken.insert(row.queue.clone());
 }
 
-/// Moves `row` to `status`. Leaving the scope releases the correlation key for good (docs/protocol.md, defect 4).
+/// Moves `row` to `status`.
+///
+/// Leaving the scope releases the correlation key for good (docs/protocol.md, defect 4).
 pub(super) fn change_status(row: &mut Instance, status: Status) {
     row.status = status;
     row.needs_all &= status.is_parked();

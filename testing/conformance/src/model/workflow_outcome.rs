@@ -1,4 +1,4 @@
-//! Outcomes of workflows.
+//! The outcomes of workflows.
 
 use super::Tables;
 use super::effects::{Effects, ended_badly};
@@ -9,7 +9,7 @@ use outlast_core::{
 };
 
 impl Tables {
-    /// Starts children, if there are any, and goes on or parks where it is.
+    /// Starts the children, if any, and advances or parks the workflow.
     pub(super) fn flow(
         &mut self,
         id: InstanceId,
@@ -28,7 +28,7 @@ impl Tables {
         row.attempt = 0;
         row.last_error = None;
         row.awaits = None;
-        // An end of a child that nobody waits for must not be counted.
+        // A finished child must not be counted for a workflow that does not wait for it.
         if starts || row.joining.is_some() {
             row.joining = Some(Vec::new());
         }
@@ -65,7 +65,7 @@ impl Tables {
         row.barrier = row.barrier.or(Some(unjoined()));
     }
 
-    /// Parks, unless something of what it waits for is there.
+    /// Parks, unless the awaited event is already there.
     fn park_flow(
         &mut self,
         id: InstanceId,
@@ -109,7 +109,7 @@ impl Tables {
         }
     }
 
-    /// How the awaited children of earlier commits stand, before anything of this batch has ended.
+    /// Checks the awaited children, before any outcome of this batch finishes one.
     fn look_at(&self, ends: &JoinSets) -> Seen {
         let mut seen = Seen::default();
         for id in ends.children() {
@@ -129,7 +129,7 @@ impl Tables {
         seen
     }
 
-    /// Another run of the same instance.
+    /// Starts the next run of the instance.
     pub(super) fn renew(
         &mut self,
         id: InstanceId,
@@ -154,19 +154,20 @@ impl Tables {
     }
 }
 
-/// What a park finds of the children it waits for.
+/// What a park finds about the children that it waits for.
 #[derive(Clone, Debug, Default)]
 struct Seen {
-    /// How many of each part have ended, well or badly.
+    /// The finished children of each join set, successful or not.
     ended: Vec<i32>,
-    /// Have failed or were cancelled.
+    /// Children that failed or were cancelled.
     bad: i32,
-    /// Are no longer stored.
+    /// Children that are no longer stored.
     gone: i32,
 }
 
-/// Wakes a workflow that needs all of what it waits for when nothing is missing, or a child has
-/// ended badly; else it waits for what is missing. Whether that was enough.
+/// Wakes a workflow that needs all, when nothing is missing or a child has failed.
+///
+/// Otherwise parks it for what is missing. Returns whether it was woken.
 pub(super) fn wake_if_complete(row: &mut Instance, now: Timestamp, woken: &mut QueueNames) -> bool {
     let joined = row.barrier.and_then(|barrier| barrier.joined);
     let awaits_ends = row.status == Status::AwaitingChildren;
@@ -185,13 +186,15 @@ pub(super) fn wake_if_complete(row: &mut Instance, now: Timestamp, woken: &mut Q
     false
 }
 
-/// What is left of the part that is nearest.
+/// Returns the pending children of the join set nearest to completion.
 pub(super) fn least(parts: &[JoinProgress]) -> i32 {
     let left = parts.iter().map(|part| part.left);
     left.min().unwrap_or_default()
 }
 
-/// Counts from what is left, and decides at once if nothing is.
+/// Sets the counts of a park.
+///
+/// Decides its join at once when a join set is complete or a child has failed.
 fn await_ends(row: &mut Instance, seen: Seen, ends: JoinSets, is_short: bool, window: Option<u32>) {
     let started = ends.least();
     let parts = ends.parts.into_iter().zip(seen.ended);
@@ -219,7 +222,7 @@ fn await_ends(row: &mut Instance, seen: Seen, ends: JoinSets, is_short: bool, wi
     });
 }
 
-/// The barrier of one that has started children and waited for none.
+/// The barrier of a workflow that has started children and waited for none.
 fn unjoined() -> Barrier {
     Barrier {
         until: Until::All,

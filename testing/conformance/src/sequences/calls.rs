@@ -1,4 +1,4 @@
-//! Verbs as values: what is sent to both sides, and what comes back.
+//! Verbs as values: the calls that both sides get, and their replies.
 
 use super::ids::Ids;
 use crate::Database;
@@ -14,7 +14,7 @@ use outlast_core::{
 };
 use std::time::Duration;
 
-/// One verb with everything it is given.
+/// One verb with all its arguments.
 #[derive(Clone, Debug)]
 pub(super) enum Call {
     Insert(Vec<NewInstance>, Option<WorkerId>),
@@ -43,13 +43,13 @@ pub(super) enum Call {
     CloseActions(InstanceId),
     Family(InstanceId),
     History(HistoryRequest),
-    /// A page and how many there are in all.
+    /// A page, and the count of all matches.
     Search(ListRequest),
-    /// Counts, and what there is then.
+    /// Records run statistics, and reads them back.
     Record(RunStats),
 }
 
-/// What a verb answered.
+/// The answer of a verb.
 #[derive(Clone, Debug)]
 pub(super) enum Reply {
     Inserted(Inserts),
@@ -83,7 +83,7 @@ pub(super) enum Reply {
 }
 
 impl Call {
-    /// Sends it.
+    /// Sends the verb to a store.
     pub(super) async fn send(self, store: &dyn Database) -> Reply {
         match self.answer(store).await {
             Ok(reply) => reply,
@@ -141,7 +141,7 @@ impl Call {
         })
     }
 
-    /// The same with the ids of the other side.
+    /// Returns the call with the ids of the other side.
     pub(super) fn renamed(mut self, ids: &Ids) -> Call {
         match &mut self {
             Call::Insert(_, worker) => worker.iter_mut().for_each(|it| ids.rename_worker(it)),
@@ -213,7 +213,7 @@ impl Call {
 }
 
 impl Reply {
-    /// The same with the ids of the other side.
+    /// Returns the reply with the ids of the other side.
     pub(super) fn renamed(mut self, ids: &Ids) -> Reply {
         match &mut self {
             Reply::Inserted(inserts) => inserts.rows.iter_mut().for_each(|row| match row {
@@ -301,7 +301,7 @@ impl Reply {
         self
     }
 
-    /// The hints it carries.
+    /// Takes the hints out of the reply.
     pub(super) fn take_woken(&mut self) -> QueueNames {
         match self {
             Reply::Inserted(it) => std::mem::take(&mut it.woken),
@@ -369,7 +369,7 @@ fn rename_claim(claim: &mut Claim, ids: &Ids) {
     claim.first_failure.iter_mut().for_each(|it| ids.rename(it));
 }
 
-/// What was done because of a parent names it.
+/// Renames the ids in reasons: an operation that a parent caused names it.
 pub(super) fn rename_reasons(
     error: &mut Option<String>,
     cancel: &mut Option<CancelRequest>,
@@ -381,8 +381,9 @@ pub(super) fn rename_reasons(
         .for_each(|it| ids.rename_in(&mut it.reason));
 }
 
-/// The operations by what they say: which ids they get is the store's, and those of one moment have no order that the
-/// contract speaks of.
+/// Makes operations comparable by their content.
+///
+/// The store chooses their ids, and the contract fixes no order between operations of one moment.
 pub(super) fn rename_operations(operations: &mut [Operation], ids: &Ids) {
     for operation in operations.iter_mut() {
         let named = operation.instance.iter_mut().chain(&mut operation.cause);
@@ -405,7 +406,9 @@ pub(super) fn sort_operations(operations: &mut [Operation]) {
     });
 }
 
-/// All of them, page by page; each page goes on where the one before ended.
+/// Reads all operations that a parent caused, page by page.
+///
+/// Each page continues after the previous one.
 async fn close_actions(store: &dyn Database, parent: InstanceId) -> Result<Vec<Operation>> {
     let mut all: Vec<Operation> = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! Where two answers or two states differ, in words.
+//! Compares two answers or two states, and describes the differences.
 
 use super::calls::{Call, Reply};
 use super::state::{History, State};
@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// How the store's answer differs from the model's. `after` is the model's state after the verb.
+/// Describes how the store's answer differs from the model's.
+///
+/// `after` is the model's state after the verb.
 pub(super) fn answers(
     call: &Call,
     model: &Reply,
@@ -18,7 +20,7 @@ pub(super) fn answers(
     let (mut model, mut store) = (model.clone(), store.clone());
     let mut differences = Vec::new();
     let (expected, hinted) = (model.take_woken(), store.take_woken());
-    // Hints may be more than needed, and name neighbours of a partition key besides.
+    // A store may send more hints than needed, and may name neighbours of a partition key too.
     if !hinted.is_superset(&expected) {
         differences.push(format!("hints: model {expected:?}, store {hinted:?}"));
     }
@@ -33,7 +35,7 @@ pub(super) fn answers(
         }
     }
     if let (Reply::Refused(model, text), Reply::Refused(store, other)) = (&model, &mut store) {
-        // The words are the store's own; the kind is the contract's.
+        // Each store words its errors; the contract fixes only the kind.
         if model == store {
             other.clone_from(text);
         }
@@ -42,10 +44,12 @@ pub(super) fn answers(
     differences
 }
 
-/// Whether `due` is when the next row of `queue` comes due. A row behind a partition key may be left out, and
-/// the stores are free in how far they look ahead for such holds.
+/// Whether `due` is a valid time of the next eligible row of `queue`.
+///
+/// A row behind a partition key may be left out. Stores may differ in how far they look ahead for
+/// such rows.
 fn may_be_next_due(due: Option<Duration>, queue: &str, state: &State, now: Timestamp) -> bool {
-    // Who waits for a place in a window comes due when it has one.
+    // A row that waits for a place in a window becomes eligible when it gets one.
     let runnable = |row: &&Instance| row.status == Status::Runnable && row.held != Some(true);
     let rows = state.instances.iter().filter(runnable);
     let mut delayed: Vec<&Instance> = rows
@@ -72,7 +76,7 @@ fn may_be_held(row: &Instance, state: &State) -> bool {
         })
 }
 
-/// How the store's state differs from the model's.
+/// Describes how the store's state differs from the model's.
 pub(super) fn states(model: &State, store: &State) -> Vec<String> {
     let mut differences = rows("instance", &model.instances, &store.instances);
     differences.extend(rows("signal", &model.signals, &store.signals));
@@ -87,7 +91,7 @@ pub(super) fn states(model: &State, store: &State) -> Vec<String> {
     differences
 }
 
-/// Those that were read of the store.
+/// Compares the histories that were read from the store.
 fn histories(model: &State, store: &State) -> Vec<String> {
     let nothing = History::default();
     let mut differences = Vec::new();
@@ -101,11 +105,11 @@ fn histories(model: &State, store: &State) -> Vec<String> {
     differences
 }
 
-/// A row whose columns can be told apart.
+/// A row that can be compared column by column.
 trait Columns: PartialEq {
     fn id(&self) -> i64;
 
-    /// Every column with what is in it, documents too, which `Debug` hides.
+    /// Returns every column with its value, documents included, which `Debug` hides.
     fn columns(&self) -> Vec<(&'static str, String)>;
 }
 
@@ -158,7 +162,7 @@ impl Columns for Worker {
     }
 }
 
-/// A cancel with its reason, which `Debug` hides.
+/// Formats a cancel with its reason, which `Debug` hides.
 fn cancel(request: Option<&CancelRequest>) -> String {
     request.map_or("none".into(), |it| format!("{it:?} because {}", it.reason))
 }

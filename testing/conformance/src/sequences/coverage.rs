@@ -1,4 +1,4 @@
-//! What the sequences did: a generator that has gone blind shows here.
+//! Counts what the sequences did, so that a generator that stops producing a case is noticed.
 
 mod expected;
 
@@ -24,7 +24,7 @@ impl Coverage {
         }
     }
 
-    /// What should have happened and did not.
+    /// Returns the expected kinds that did not occur.
     pub(super) fn missing(&self) -> Vec<&'static str> {
         let expected = EXPECTED.iter().flat_map(|line| line.split(", "));
         expected
@@ -32,7 +32,7 @@ impl Coverage {
             .collect()
     }
 
-    /// Counts one verb: its answer, and what it did to `before`.
+    /// Counts one verb: its answer, and its changes to `before`.
     pub(super) fn count(&mut self, call: &Call, reply: &Reply, before: &State, after: &State) {
         for what in kinds_of(call, reply) {
             self.note(what);
@@ -97,7 +97,7 @@ impl Coverage {
         }
     }
 
-    /// What has come of all that a workflow needs, while more is missing, and what woke it then.
+    /// Counts the partial progress of a workflow that needs all, and the event that then woke it.
     fn count_missing(&mut self, old: &Instance, new: &Instance) {
         let names = |row: &Instance| row.awaits.as_ref().map_or(0, Vec::len);
         if !old.needs_all {
@@ -200,7 +200,7 @@ fn commit_kind(outcome: &Outcome, answer: &Answer) -> String {
     }
 }
 
-/// How an outcome met a cancel that nobody had answered yet.
+/// Returns how an outcome met an unanswered cancel.
 fn cancel_kind(commit: &Commit, answer: &Answer, before: &State) -> Option<String> {
     let row = before.instance(commit.claim.id)?;
     row.cancel.as_ref().filter(|cancel| !cancel.answered)?;

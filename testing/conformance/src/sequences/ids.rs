@@ -1,13 +1,13 @@
-//! Which row of one side is which row of the other.
+//! Maps the rows of one side to the rows of the other.
 //!
-//! Both sides give ids that grow in the order of creation, so the n-th new row of one is the n-th new row
-//! of the other.
+//! Ids of both sides grow in the order of creation. The n-th new row of one side is therefore the
+//! n-th new row of the other.
 
 use super::state::State;
 use outlast_core::{InstanceId, SignalId, WorkerId};
 use std::collections::BTreeMap;
 
-/// A way from the ids of one side to those of the other.
+/// A map from the ids of one side to those of the other.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     instances: BTreeMap<i64, i64>,
@@ -16,7 +16,7 @@ pub(super) struct Ids {
 }
 
 impl Ids {
-    /// Learns about the rows that both sides have made since.
+    /// Adds the rows that both sides have made since.
     pub(super) fn learn(&mut self, from: &State, to: &State) {
         let ids = |state: &State| state.instances.iter().map(|it| it.id.0).collect();
         extend(&mut self.instances, ids(from), ids(to));
@@ -26,7 +26,7 @@ impl Ids {
         extend(&mut self.workers, ids(from), ids(to));
     }
 
-    /// Whether the other side's counterpart is known.
+    /// Whether the counterpart of the id is known.
     pub(super) fn knows(&self, id: InstanceId) -> bool {
         self.instances.contains_key(&id.0)
     }
@@ -77,7 +77,9 @@ fn extend(known: &mut BTreeMap<i64, i64>, from: Vec<i64>, to: Vec<i64>) {
     known.extend(from.into_iter().zip(to));
 }
 
-/// A row without counterpart gets an id that no side gives, so that it shows as a difference.
+/// Returns the counterpart of an id.
+///
+/// Without one, returns an id that no side uses, so that it shows as a difference.
 fn counterpart(ids: &BTreeMap<i64, i64>, id: i64) -> i64 {
     ids.get(&id).copied().unwrap_or(-id.abs() - 1_000_000)
 }

@@ -1,4 +1,4 @@
-//! What must be true of every state, whatever led there (docs/protocol.md, the invariants).
+//! Checks the invariants of docs/protocol.md on every state.
 
 mod family;
 mod flows;
@@ -9,7 +9,7 @@ use super::state::State;
 use outlast_core::{Instance, SignalRow, Status};
 use std::collections::BTreeMap;
 
-/// What is not true of `state`.
+/// Returns the invariants that `state` breaks.
 pub(super) fn broken_in(state: &State) -> Vec<String> {
     let mut broken = Vec::new();
     for row in &state.instances {
@@ -42,7 +42,7 @@ pub(super) fn broken_in(state: &State) -> Vec<String> {
     broken
 }
 
-/// What is not true of the way from `before` to `after`, which one verb went.
+/// Returns the invariants that the change from `before` to `after` by one verb breaks.
 pub(super) fn broken_between(before: &State, after: &State) -> Vec<String> {
     let mut broken = Vec::new();
     for old in &before.instances {

@@ -1,7 +1,7 @@
-//! Questions of people, asked between the verbs of a sequence.
+//! Questions of `Inspect`, asked between the verbs of a sequence.
 //!
-//! They change nothing that a verb looks at, so they are not drawn by chance with the verbs: that would make those
-//! rarer. Each follows from the place it is asked at.
+//! Questions change no state that a verb reads. They are not drawn with the verbs, since that
+//! would make the verbs rarer. Each question follows from its position in the sequence.
 
 use super::calls::Call;
 use super::state::State;
@@ -12,7 +12,7 @@ use outlast_core::{
 };
 use std::time::Duration;
 
-/// What is asked at the place `nth`.
+/// Returns the question at position `nth`.
 pub(super) fn question(nth: usize, state: &State, now: Timestamp) -> Call {
     let mut dice = Dice(nth as u64);
     match dice.roll(8) {
@@ -34,7 +34,7 @@ pub(super) fn question(nth: usize, state: &State, now: Timestamp) -> Call {
     }
 }
 
-/// A page of one that has any, if somebody has.
+/// A page of a history, of an instance that has one if possible.
 fn history(dice: &mut Dice, state: &State) -> HistoryRequest {
     let told = |row: &&Instance| row.run > 1 || row.events > 0;
     let told: Vec<&Instance> = state.instances.iter().filter(told).collect();
@@ -53,7 +53,7 @@ fn history(dice: &mut Dice, state: &State) -> HistoryRequest {
     }
 }
 
-/// Each part now and then.
+/// A filter. Each condition is present in some questions only.
 fn filter(dice: &mut Dice, state: &State, now: Timestamp) -> Filter {
     let parts = ["un", "%", "not work", "bad"];
     let some_statuses = |dice: &mut Dice| {
@@ -69,11 +69,11 @@ fn filter(dice: &mut Dice, state: &State, now: Timestamp) -> Filter {
     Filter {
         machine: dice.maybe(4, |dice| steps::machine(dice.roll(2)).to_owned()),
         queue: dice.maybe(6, |dice| QUEUES[dice.roll(2)].to_owned()),
-        // Those that execute have an index of their own.
+        // Executing instances have a separate index.
         statuses: match dice.roll(8) {
             0 => some_statuses(dice),
             1 => vec![Status::Executing],
-            // Stored as one, told apart.
+            // Both are stored as one status, and reported as two.
             2 => vec![Status::Sleeping],
             3 => vec![Status::AwaitingSignal],
             _ => Vec::new(),
@@ -88,7 +88,7 @@ fn filter(dice: &mut Dice, state: &State, now: Timestamp) -> Filter {
     }
 }
 
-/// Counts of the last minutes, and now and then of a time that is about to be forgotten.
+/// Statistics of the last minutes, and sometimes of a time that is about to be removed.
 fn stats(dice: &mut Dice, now: Timestamp) -> RunStats {
     let mut stats = RunStats::default();
     for _ in 0..1 + dice.roll(3) {
@@ -118,14 +118,14 @@ fn stats(dice: &mut Dice, now: Timestamp) -> RunStats {
     stats
 }
 
-/// One that is stored; nobody when nothing is.
+/// A stored instance, or an unknown id when none is stored.
 fn any_instance(dice: &mut Dice, state: &State) -> InstanceId {
     let rows = &state.instances;
     let row = (!rows.is_empty()).then(|| &rows[dice.roll(rows.len())]);
     row.map_or(InstanceId(0), |row| row.id)
 }
 
-/// One that has children, if there is any.
+/// An instance with children, if there is one.
 fn any_parent(dice: &mut Dice, state: &State) -> InstanceId {
     let parents = state.instances.iter().filter_map(|row| row.parent);
     let parents: Vec<InstanceId> = parents.map(|parent| parent.id).collect();
@@ -135,19 +135,19 @@ fn any_parent(dice: &mut Dice, state: &State) -> InstanceId {
     }
 }
 
-/// Numbers that look like chance and are always the same.
+/// A pseudo-random generator that is the same on every run.
 struct Dice(u64);
 
 impl Dice {
-    /// Below `sides`.
+    /// Returns a number below `sides`.
     fn roll(&mut self, sides: usize) -> usize {
-        // Any odd factor and a shift of the high bits do; nothing rests on how well it is mixed.
+        // Any odd factor and a shift of the high bits do. Nothing depends on how well it mixes.
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         ((mixed >> 33) % sides as u64) as usize
     }
 
-    /// One time in `of`.
+    /// Makes a value one time in `of`.
     fn maybe<T>(&mut self, of: usize, make: impl FnOnce(&mut Dice) -> T) -> Option<T> {
         (self.roll(of) == 0).then(|| make(self))
     }

@@ -1,18 +1,21 @@
 //! Random sequences of verbs, sent to the model and to a store (I12).
 //!
-//! After each verb the answers and the whole state of both sides are compared, and the invariants of
-//! docs/protocol.md are looked at. At the end both are driven to rest. A sequence that shows a difference is
-//! shrunk and printed with a seed that replays it.
+//! After each verb, both answers and both whole states are compared, and the invariants of
+//! docs/protocol.md are checked. At the end, all instances of both sides are finished. A sequence
+//! that shows a difference is shrunk and printed with a seed that replays it.
 //!
-//! | variable | does |
+//! | variable | effect |
 //! |---|---|
-//! | `OUTLAST_SEQUENCES=500` | so many sequences instead of 80, always the same ones |
-//! | `OUTLAST_SEQUENCE_VERBS=200` | of so many verbs instead of 80 |
-//! | `OUTLAST_SEED=42` | this one sequence, as a failure has printed it |
-//! | `OUTLAST_SEQUENCE_MINUTES=120` | fresh sequences for so long, with a line of progress a minute |
+//! | `OUTLAST_SEQUENCES=500` | runs 500 sequences, always the same ones. Default: 80. |
+//! | `OUTLAST_SEQUENCE_VERBS=200` | sends 200 verbs per sequence. Default: 80. |
+//! | `OUTLAST_SEED=42` | runs this one sequence, as a failure has printed it |
+//! | `OUTLAST_SEQUENCE_MINUTES=120` | runs fresh sequences for 120 minutes, reports each minute |
 //!
-//! Signals of instances that have none on either side, and histories of instances that a verb has not touched, are
-//! looked for after every eighth verb and at the end; everything else is compared after every verb.
+//! Everything is compared after every verb, with two exceptions. They are compared after every
+//! eighth verb and at the end:
+//!
+//! - signals of instances that have none on either side;
+//! - histories of instances that the verb has not touched.
 
 mod calls;
 mod compare;
@@ -37,13 +40,14 @@ use std::env;
 use std::iter;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Compares the store that `open` opens with the model. `open` is given the clock to use, and is called
-/// once per sequence tried.
+/// Compares the store that `open` opens with the model.
+///
+/// `open` gets the clock to use, and is called once per sequence tried.
 ///
 /// # Panics
 ///
-/// When they differ, with the shortest sequence found and the seed that replays it; and when a run of the
-/// usual size has not seen every kind of answer.
+/// When they differ, with the shortest sequence found and the seed that replays it. Also when a
+/// run of the default size has not seen every kind of answer.
 pub async fn compare_with_model(open: impl AsyncFn(ManualClock) -> Subject) {
     let plan = Plan::from_environment();
     match plan.run(&open).await {
@@ -59,7 +63,7 @@ pub async fn compare_with_model(open: impl AsyncFn(ManualClock) -> Subject) {
     }
 }
 
-/// Which sequences to try.
+/// The sequences to try.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     extent: Extent,
@@ -70,7 +74,7 @@ struct Plan {
 enum Extent {
     /// The sequence of this seed.
     One(u64),
-    /// The sequences of the first so many seeds.
+    /// The sequences of the first seeds, this many.
     First(u64),
     /// Sequences of fresh seeds for this long.
     For(Duration),
@@ -79,7 +83,7 @@ enum Extent {
 const USUAL_SEQUENCES: u64 = 80;
 const USUAL_VERBS: usize = 80;
 
-/// How many sequences are under way together: while one waits for its disk, another can go on.
+/// Sequences that run concurrently: while one waits for the disk, another can run.
 const AT_ONCE: usize = 4;
 
 impl Plan {
@@ -132,7 +136,7 @@ impl Plan {
     }
 }
 
-/// A run that lasts for a given time and says now and then that it is still there.
+/// A run of a given duration that reports its progress.
 struct Progress {
     started: Instant,
     duration: Duration,

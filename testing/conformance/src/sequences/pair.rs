@@ -17,10 +17,10 @@ use outlast_core::{
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How many verbs there are to a question.
+/// Verbs per question.
 const LOOK_EVERY: usize = 3;
 
-/// What is wrong, if anything.
+/// The differences, if any.
 type Agreement<T = ()> = Result<T, Vec<String>>;
 
 pub(super) struct Pair {
@@ -29,7 +29,7 @@ pub(super) struct Pair {
     clock: ManualClock,
     to_store: Ids,
     to_model: Ids,
-    /// What the model held after the last verb.
+    /// The model's state after the last verb.
     state: State,
     sender: Sender,
     tally: Coverage,
@@ -51,13 +51,13 @@ impl Pair {
         }
     }
 
-    /// Closes the store; what the sequence did.
+    /// Closes the store, and returns the coverage and the trail of the sequence.
     pub(super) async fn finish(self) -> (Coverage, Vec<String>) {
         self.subject.finish().await;
         (self.tally, self.trail)
     }
 
-    /// Sends `steps`, then whatever it takes until everything has ended.
+    /// Sends `steps`, and then verbs until every instance has finished.
     pub(super) async fn follow(&mut self, steps: &[Step]) -> Agreement {
         self.send(Call::Register(new_worker(60))).await?;
         for (nth, step) in steps.iter().enumerate() {
@@ -73,7 +73,7 @@ impl Pair {
         self.settle().await
     }
 
-    /// Asks both sides what people ask. It changes no state.
+    /// Asks both sides a question. It changes no state.
     async fn look(&mut self, nth: usize) -> Agreement {
         let now = self.clock.now();
         let call = looks::question(nth + self.state.instances.len(), &self.state, now);
@@ -95,7 +95,7 @@ impl Pair {
         self.clock.advance(Duration::from_secs(seconds));
     }
 
-    /// Sends one verb to both sides and compares what comes of it.
+    /// Sends one verb to both sides and compares the results.
     async fn send(&mut self, call: Call) -> Agreement<Reply> {
         self.trail.push(format!("{call:?}"));
         let before = std::mem::take(&mut self.state);
@@ -133,7 +133,8 @@ impl Pair {
             histories: before.retold(&self.state).collect(),
         };
         wanted.inboxes.extend(before.recipients());
-        // A row that this very verb made has a signal, and it is not known yet which row of the store it is.
+        // This verb made a row with a signal, and the row's counterpart in the store is not known
+        // yet.
         if wanted.all().any(|id| !self.to_store.knows(*id)) {
             return read(store, None).await;
         }
@@ -151,7 +152,7 @@ impl Pair {
         read(store, Some(&wanted)).await
     }
 
-    /// JoinSets everything, in both, and sees that it can be ended (I2).
+    /// Finishes every instance on both sides, and checks that this is possible (I2).
     async fn settle(&mut self) -> Agreement {
         let note = || Note::by("ada");
         for queue in QUEUES {
@@ -171,7 +172,7 @@ impl Pair {
         Err(vec!["I2: it does not come to rest".into()])
     }
 
-    /// Wakes, returns, cancels what waits for ever, and ends what can be claimed.
+    /// Fires deadlines, reaps, cancels endless waits, and finishes claimable instances.
     async fn work_once(&mut self) -> Agreement {
         self.pass(100_000);
         self.send(Call::Fire(1_000)).await?;
@@ -216,7 +217,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Cascades go on until nobody is left to be told.
+    /// Runs cascades until none is left.
     async fn tell_everybody(&mut self) -> Agreement {
         for _ in 0..10_000 {
             let request = CascadeRequest { max: 3 };
@@ -234,7 +235,7 @@ impl Pair {
         Err(vec!["I13: a cascade does not come to an end".into()])
     }
 
-    /// What has ended is collected, and then nothing is left (I1).
+    /// Collects finished instances, and checks that nothing remains (I1).
     async fn leave_nothing(&mut self) -> Agreement {
         self.tell_everybody().await?;
         let everything = ReconcileRequest {

@@ -1,4 +1,4 @@
-//! Turning picks into ids: what a step means when it is run.
+//! Resolves steps into verbs: turns picks into ids of existing rows.
 
 mod flows;
 mod signal_or_insert;
@@ -19,19 +19,19 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use told::{answers_cancel, links};
 
-/// What the one who sends the verbs remembers.
+/// What the sender of the verbs remembers.
 #[derive(Debug, Default)]
 pub(super) struct Sender {
-    /// Every instance there ever was.
+    /// Every instance that ever existed.
     instances: Vec<InstanceId>,
-    /// Every worker there ever was.
+    /// Every worker that ever existed.
     workers: Vec<WorkerId>,
-    /// Every claim there ever was, with the awaited signals it came with.
+    /// Every claim that was ever made, with its awaited signals.
     claims: Vec<(ClaimRef, Vec<SignalId>)>,
 }
 
 impl Sender {
-    /// The verb that `step` means now; `None` when there is nothing it could be about.
+    /// Returns the verb that `step` means now; `None` when it has nothing to act on.
     pub(super) fn resolve(&self, step: &Step, state: &State, now: Timestamp) -> Option<Call> {
         let note = || Note::by("ada").because("chance");
         Some(match step {
@@ -55,7 +55,7 @@ impl Sender {
             },
             Step::Commit(decisions) => match self.commits(decisions, state, now) {
                 Some(commits) => Call::Commit(commits),
-                // Nobody has anything to commit, so somebody takes something.
+                // Without a claim to commit, the step claims instead.
                 None => Call::Claim(ClaimRequest {
                     worker: self.worker(1, state, now)?,
                     queue: queue_with_work(0, state, now).into(),
@@ -109,7 +109,7 @@ impl Sender {
         })
     }
 
-    /// Remembers what `reply` told, in the ids of the model.
+    /// Remembers the content of `reply`, in the ids of the model.
     pub(super) fn remember(&mut self, call: &Call, reply: &Reply, state: &State) {
         for row in &state.instances {
             if self.instances.last().is_none_or(|last| row.id > *last) {
@@ -182,7 +182,7 @@ impl Sender {
         })
     }
 
-    /// Mostly a worker that is alive; now and then any there ever was.
+    /// Returns mostly a live worker, and sometimes any that ever existed.
     fn worker(&self, n: Pick, state: &State, now: Timestamp) -> Option<WorkerId> {
         let alive: Vec<WorkerId> = state
             .workers
@@ -196,7 +196,7 @@ impl Sender {
         }
     }
 
-    /// Mostly a claim that is alive; now and then a stale one.
+    /// Returns mostly a live claim, and sometimes a stale one.
     fn claim(&self, n: Pick, state: &State) -> Option<&(ClaimRef, Vec<SignalId>)> {
         let (live, stale): (Vec<_>, Vec<_>) =
             self.claims.iter().partition(|it| is_held(it.0, state));
@@ -210,8 +210,9 @@ impl Sender {
         pick(&self.instances, n).copied()
     }
 
-    /// Mostly instances that `wanted` wants, children of joining parents by preference, since families are
-    /// where several rows must agree; now and then any, stored or not.
+    /// Returns mostly instances that `wanted` selects, and sometimes any, stored or not.
+    ///
+    /// Prefers children of joining parents, since several rows must agree in families.
     fn targets(
         &self,
         picks: &[Pick],
@@ -233,13 +234,13 @@ impl Sender {
         targets.collect()
     }
 
-    /// Those of a tree are mostly roots that have descendants, alive or not.
+    /// Returns mostly roots with descendants for a tree, live or finished.
     fn family_targets(&self, picks: &[Pick], tree: bool, state: &State) -> Option<Vec<InstanceId>> {
         let has_fanned_out = |row: &Instance| row.round > 0;
         let mut targets =
             self.targets(picks, state, if tree { has_fanned_out } else { is_live })?;
         if tree {
-            // Whole families end fast enough.
+            // One tree at a time: otherwise whole families finish too fast.
             targets.truncate(1);
         }
         Some(targets)
@@ -329,7 +330,7 @@ impl Sender {
     }
 }
 
-/// Where the history is said to stand: as it does, somewhere else, or nowhere.
+/// Returns the expected position of the history: the true one, a wrong one, or none.
 fn mark(choice: usize, row: Option<&Instance>) -> Option<HistoryPosition> {
     let row = row.filter(|_| !choice.is_multiple_of(3))?;
     let wrong = i32::from(choice.is_multiple_of(5));
@@ -339,7 +340,7 @@ fn mark(choice: usize, row: Option<&Instance>) -> Option<HistoryPosition> {
     })
 }
 
-/// Lets a wait gather a pack: it waits again for what it was woken by.
+/// Makes a wait await the same names again, so that signals accumulate.
 fn wait_for_the_same(outcome: &mut Outcome, id: InstanceId, state: &State) {
     let awaited = state.instance(id).and_then(|row| row.awaits.as_ref());
     let (Outcome::Wait { names, .. }
@@ -355,7 +356,7 @@ fn wait_for_the_same(outcome: &mut Outcome, id: InstanceId, state: &State) {
     }
 }
 
-/// One of the names that `target` waits for.
+/// Returns one of the names that `target` waits for.
 fn awaited_name(target: &Target, n: Pick, state: &State) -> Option<String> {
     match target {
         Target::Id(id) => pick(state.instance(*id)?.awaits.as_ref()?, n).cloned(),
@@ -363,8 +364,9 @@ fn awaited_name(target: &Target, n: Pick, state: &State) -> Option<String> {
     }
 }
 
-/// Whether a child gets a key that its own batch frees depends on an order the contract does not give, so
-/// such a child goes without.
+/// Removes the keys of children that another outcome of the batch may free.
+///
+/// The contract fixes no order in which such a child would get its key.
 fn keep_keys_apart(commits: &mut [Commit], state: &State) {
     let in_batch = commits.iter().filter_map(|it| state.instance(it.claim.id));
     let held: BTreeSet<(String, String)> = in_batch
@@ -405,7 +407,7 @@ fn outcome(kind: &Kind, id: InstanceId, state: &State, now: Timestamp) -> Outcom
             names: steps::names(*names),
             step: "waited".into(),
             state: steps::state("waited"),
-            // A wait for nothing needs an end.
+            // A wait without names needs a timeout.
             timeout: match names {
                 0 => Some(Duration::from_secs(timeout.unwrap_or(5))),
                 _ => timeout.map(Duration::from_secs),
@@ -474,7 +476,7 @@ fn is_held(claim: ClaimRef, state: &State) -> bool {
         .is_some_and(|row| row.status == Status::Executing && row.revision == claim.revision)
 }
 
-/// The queue, or the other one when only that has something to claim.
+/// Returns the queue, or the other one when only that has claimable rows.
 fn queue_with_work(n: usize, state: &State, now: Timestamp) -> &'static str {
     let works = |queue: &&str| {
         let claimable = |row: &Instance| {
@@ -501,7 +503,7 @@ fn extent(tree: bool) -> Extent {
     }
 }
 
-/// Whether it is a workflow that waits for children and for signals.
+/// Whether it is a workflow that waits for both children and signals.
 fn waits_for_anything(row: &Instance) -> bool {
     let is_workflow = row.joining.is_some() && row.awaits.is_some();
     is_workflow && row.status == Status::AwaitingChildren

@@ -1,4 +1,4 @@
-//! From a seed to a sequence, and from a failing sequence to a short one.
+//! Makes a sequence from a seed, and shortens a failing sequence.
 
 use super::coverage::Coverage;
 use super::pair::Pair;
@@ -10,11 +10,11 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// How long, and with how many tries, to look for a shorter sequence that still fails.
+/// Bounds on the time and on the tries to find a shorter failing sequence.
 const SHRINK_FOR: Duration = Duration::from_secs(60);
 const TRIES: usize = 2_000;
 
-/// A step that knows simpler forms of itself.
+/// A step that can produce simpler forms of itself.
 type StepTree = <BoxedStrategy<Step> as Strategy>::Tree;
 
 /// A sequence after which the store and the model differ.
@@ -25,10 +25,10 @@ pub(super) struct Failure {
     pub(super) found: Found,
 }
 
-/// What was sent, and how the two sides differ after it.
+/// The verbs that were sent, and how the two sides differ after them.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// The last of it is where they differ.
+    /// The verbs. The two sides differ after the last one.
     pub(super) trail: Vec<String>,
     pub(super) differences: Vec<String>,
 }
@@ -50,7 +50,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Tries the sequence of one seed; a failing one is shrunk first.
+/// Tries the sequence of one seed, and shrinks it if it fails.
 pub(super) async fn try_seed(
     open: &impl AsyncFn(ManualClock) -> Subject,
     seed: u64,
@@ -67,7 +67,7 @@ pub(super) async fn try_seed(
     }
 }
 
-/// Tries the sequence of one seed as it is.
+/// Tries the sequence of one seed without shrinking.
 #[cfg(test)]
 pub(super) async fn try_unshrunk(
     open: &impl AsyncFn(ManualClock) -> Subject,
@@ -77,7 +77,7 @@ pub(super) async fn try_unshrunk(
     try_steps(open, &current(&trees_of(seed, verbs))).await
 }
 
-/// Sends `steps` to a fresh pair and drives it to rest.
+/// Sends `steps` to a fresh pair, and then finishes every instance.
 async fn try_steps(
     open: &impl AsyncFn(ManualClock) -> Subject,
     steps: &[Step],
@@ -92,7 +92,7 @@ async fn try_steps(
     }
 }
 
-/// Takes steps away and simplifies those that are left, as long as it still fails.
+/// Removes and simplifies steps while the sequence still fails.
 struct Shrinker<'a, Open> {
     open: &'a Open,
     started: Instant,
@@ -119,14 +119,14 @@ impl<'a, Open: AsyncFn(ManualClock) -> Subject> Shrinker<'a, Open> {
         for position in 0..trees.len() {
             self.simplify(&mut trees, position, &mut found).await;
         }
-        // Simpler steps may do without others, which may do only together.
+        // Simpler steps may make others unnecessary, some of them only together.
         for chunk in [3, 2, 1] {
             while self.remove_chunks(&mut trees, chunk, &mut found).await {}
         }
         found
     }
 
-    /// Takes away every run of `chunk` steps without which it still fails.
+    /// Removes every run of `chunk` steps that the failure does not need.
     async fn remove_chunks(
         &mut self,
         trees: &mut Vec<StepTree>,
@@ -148,7 +148,7 @@ impl<'a, Open: AsyncFn(ManualClock) -> Subject> Shrinker<'a, Open> {
         removed
     }
 
-    /// Brings one step to its simplest form that still fails.
+    /// Reduces one step to its simplest form that still fails.
     async fn simplify(&mut self, trees: &mut [StepTree], position: usize, found: &mut Found) {
         let mut simpler = trees[position].simplify();
         while simpler {
@@ -179,7 +179,7 @@ fn current(trees: &[StepTree]) -> Vec<Step> {
     trees.iter().map(ValueTree::current).collect()
 }
 
-/// The steps of a seed: the same on every machine, and nothing is kept on disk.
+/// Returns the steps of a seed: the same on every machine, with nothing stored on disk.
 fn trees_of(seed: u64, verbs: usize) -> Vec<StepTree> {
     let config = Config {
         failure_persistence: None,

@@ -1,4 +1,4 @@
-//! The whole state of a store, as it can be read through `Inspect`.
+//! The whole state of a store, read through `Inspect`.
 
 use super::calls::{rename_dropped, rename_operations, rename_reasons, sort_operations};
 use super::ids::Ids;
@@ -10,7 +10,7 @@ use outlast_core::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Everything there is, in one order on both sides.
+/// All rows, in the same order on both sides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) instances: Vec<Instance>,
@@ -18,11 +18,11 @@ pub(super) struct State {
     pub(super) workers: Vec<Worker>,
     pub(super) operations: Vec<Operation>,
     pub(super) queues: Vec<QueueSummary>,
-    /// Those that were read.
+    /// The histories that were read.
     pub(super) histories: BTreeMap<InstanceId, History>,
 }
 
-/// The history of an instance, of all runs that are stored.
+/// The history of an instance, of all stored runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct History {
     pub(super) runs: Vec<RunSummary>,
@@ -30,7 +30,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// What there is, documents too, which `Debug` hides.
+    /// Formats the history, documents included, which `Debug` hides.
     pub(super) fn lines(&self) -> Vec<String> {
         let runs = self.runs.iter().map(|run| format!("{run:?}"));
         let events = self.events.iter();
@@ -54,7 +54,7 @@ impl History {
     }
 }
 
-/// Whose rows are read, of those that are read one by one.
+/// The instances whose signals and histories are read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
     pub(super) inboxes: BTreeSet<InstanceId>,
@@ -68,7 +68,7 @@ impl Wanted {
 }
 
 impl State {
-    /// Reads everything; of signals and histories only what is `wanted`, where that is given.
+    /// Reads the whole state. With `wanted`, reads signals and histories only of those instances.
     pub(super) async fn read(store: &dyn Database, wanted: Option<&Wanted>) -> Result<State> {
         let signals = |of: &BTreeSet<InstanceId>| {
             let inboxes = of.iter().map(|id| store.signals(*id, None));
@@ -107,7 +107,7 @@ impl State {
         Ok(state)
     }
 
-    /// The same with the ids of the other side.
+    /// Returns the state with the ids of the other side.
     pub(super) fn renamed(mut self, ids: &Ids) -> State {
         for row in &mut self.instances {
             ids.rename(&mut row.id);
@@ -145,12 +145,14 @@ impl State {
         position.ok().map(|position| &self.instances[position])
     }
 
-    /// Who has signals or tombstones.
+    /// Returns the instances with signals or tombstones.
     pub(super) fn recipients(&self) -> BTreeSet<InstanceId> {
         self.signals.iter().map(|signal| signal.target).collect()
     }
 
-    /// Whose history this verb may have changed: it is written with its row, and goes with it.
+    /// Returns the instances whose history this verb may have changed.
+    ///
+    /// A history is written with its row and removed with it.
     pub(super) fn retold<'a>(&'a self, after: &'a State) -> impl Iterator<Item = InstanceId> {
         let old = self.instances.iter();
         let old = old.filter(|row| after.instance(row.id) != Some(row));

@@ -1,8 +1,8 @@
-//! What a random sequence is made of, before it meets a store.
+//! The steps of a random sequence, before they are sent to a store.
 //!
-//! A step says "the third of the live claims", not "claim 17": it is resolved against what exists when it
-//! runs, so that a sequence still makes sense when shrinking takes steps out of it. The universe is small,
-//! so that things meet.
+//! A step says "the third of the live claims", not "claim 17". It is resolved against the rows
+//! that exist when it runs. A sequence therefore still makes sense after shrinking removes steps.
+//! Names and keys are few, so that rows meet each other often.
 
 mod flowing;
 mod joining;
@@ -28,7 +28,7 @@ const MACHINES: [(&str, i32); 4] = [("a", 1), ("a", 2), ("b", 1), (WORKFLOW, 1)]
 /// The machine whose instances are workflows.
 pub(super) const WORKFLOW: &str = "w";
 
-/// A number that picks one of what exists then.
+/// A number that picks one of the existing rows.
 pub(super) type Pick = usize;
 
 /// One verb, with picks instead of ids.
@@ -96,11 +96,11 @@ pub(super) enum Step {
     Delete(Vec<Pick>),
     Pause(usize),
     Resume(usize),
-    /// Time passes.
+    /// Advances the clock.
     Pass(u64),
 }
 
-/// An instance to bring in.
+/// An instance to insert.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     machine: usize,
@@ -113,11 +113,11 @@ pub(super) struct Row {
     on_parent_close: usize,
 }
 
-/// What a step decides for one claim.
+/// The decision of a step for one claim.
 #[derive(Clone, Debug)]
 pub(super) struct Decision {
     pub(super) claim: Pick,
-    /// How many of the awaited signals it says it was handed; all, unless it says fewer.
+    /// How many of the awaited signals it claims to have received. Default: all.
     pub(super) received: Option<usize>,
     pub(super) kind: Kind,
     /// How many events it adds to the history.
@@ -146,13 +146,13 @@ pub(super) enum Kind {
 #[derive(Clone, Debug)]
 pub(super) struct Letter {
     pub(super) target: Pick,
-    /// Send it to a correlation key instead.
+    /// Sends it to a correlation key instead.
     pub(super) key: Option<(usize, usize)>,
     pub(super) name: usize,
     pub(super) dedup: Option<usize>,
 }
 
-/// Who takes what a delivery wakes.
+/// The worker that claims the instances that a delivery wakes.
 #[derive(Clone, Debug)]
 pub(super) struct ClaimOffer {
     pub(super) worker: Pick,
@@ -161,8 +161,7 @@ pub(super) struct ClaimOffer {
     pub(super) machines: Option<usize>,
 }
 
-/// What a sequence is mostly about. One that is about everything comes to few of the meetings that take
-/// several steps in a row.
+/// The focus of a sequence. Without one, the situations that take several steps in a row are rare.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Theme {
     Everything,
@@ -191,7 +190,7 @@ impl Theme {
     }
 }
 
-/// Any step; which ones are likely depends on the theme.
+/// Any step. The theme sets the probabilities.
 pub(super) fn step(theme: Theme) -> impl Strategy<Value = Step> {
     let queue = 0..QUEUES.len();
     let weigh = |everything, families, signals, workflows| {
@@ -299,7 +298,7 @@ fn row(theme: Theme) -> impl Strategy<Value = Row> {
         )
 }
 
-/// Mostly one with a correlation key: without one nobody can be signalled.
+/// A row, mostly with a correlation key: only a holder of a key can be signalled by it.
 fn keyed_row(theme: Theme) -> impl Strategy<Value = Row> {
     (row(theme), weighted(0.95, (0..3usize, 0..5usize)))
         .prop_map(|(row, correlation)| Row { correlation, ..row })
@@ -338,7 +337,7 @@ fn letter() -> impl Strategy<Value = Letter> {
 }
 
 impl Row {
-    /// The first machine, in the first queue, with nothing special about it.
+    /// An instance of the first machine in the first queue, with defaults otherwise.
     pub(super) fn plain() -> Row {
         Row {
             machine: 0,
@@ -352,7 +351,7 @@ impl Row {
         }
     }
 
-    /// The row to insert at `now`.
+    /// Makes the row to insert at `now`.
     pub(super) fn new_instance(&self, now: Timestamp) -> NewInstance {
         let (machine, version) = MACHINES[self.machine];
         let mut row = NewInstance::new(machine, "start", state("born"))
@@ -383,7 +382,7 @@ pub(super) fn machines(some: Option<usize>) -> Vec<MachineVersion> {
         .collect()
 }
 
-/// Some of the signal names; `mask` 0 is none.
+/// Some of the signal names; none for a `mask` of 0.
 pub(super) fn names(mask: usize) -> Vec<String> {
     let chosen = |n: &usize| mask & (1 << n) != 0;
     (0..NAMES.len())

@@ -1,18 +1,19 @@
-//! How an outcome meets a cancel, and how one answers it. Nothing of the old course begins any more; what the machine
-//! decides does.
+//! Answers to a cancel: how an outcome meets a pending cancel, and how it answers one.
+//!
+//! An outcome that does not answer the cancel starts nothing new. The answer itself may.
 
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{Answer, Claim, Commit, Instance, InstanceId, Outcome, Status, WorkerId};
 
-/// A worker, and the claim of a step that somebody asks to end while it runs.
+/// Makes a worker, and the claim of a step that is cancelled while it runs.
 async fn interrupted(subject: &Subject) -> (WorkerId, Claim) {
     let (worker, claim) = subject.running(task()).await;
     subject.cancel(claim.id).await;
     (worker, claim)
 }
 
-/// A worker, and a claim whose machine is to answer a cancel.
+/// Makes a worker, and a claim that carries an unanswered cancel.
 async fn answering(subject: &Subject) -> (WorkerId, Claim) {
     let (worker, id) = subject.parked(&["a"]).await;
     subject.cancel(id).await;
@@ -26,7 +27,7 @@ async fn is_answered(subject: &Subject, id: InstanceId) -> bool {
     cancel.expect("it was asked to end").answered
 }
 
-/// I2, I13: a pending cancel is never parked.
+/// I2, I13: an instance with a pending cancel never parks.
 pub async fn a_step_that_would_wait_comes_to_its_answer_at_once(subject: &Subject) {
     let (worker, claim) = interrupted(subject).await;
     subject.pass(seconds(1));
@@ -44,7 +45,7 @@ pub async fn a_step_that_would_wait_comes_to_its_answer_at_once(subject: &Subjec
     assert!(claim.is_to_answer_cancel());
 }
 
-/// I13: a child of a step that was asked to end does not start.
+/// I13: a step with a pending cancel starts no children.
 pub async fn a_step_that_would_fan_out_starts_nobody(subject: &Subject) {
     let (worker, claim) = interrupted(subject).await;
     subject.pass(seconds(1));
@@ -141,7 +142,7 @@ pub async fn an_answer_that_is_tried_again_answers_nothing_yet(subject: &Subject
     assert!(is_answered(subject, claim.id).await);
 }
 
-/// I13: what the machine decided does happen.
+/// I13: the outcome that answers the cancel is applied in full.
 pub async fn what_was_decided_runs_like_anything(subject: &Subject) {
     let (worker, claim) = answering(subject).await;
     subject.commit(&claim, requeue("undo")).await;
@@ -193,12 +194,12 @@ pub async fn an_answer_to_nothing_is_an_outcome_like_any(subject: &Subject) {
     subject.commit_all(vec![commit]).await;
     let row = subject.get(claim.id).await;
     assert_eq!((row.status, row.cancel), (Status::AwaitingSignal, None));
-    // And it answers no cancel that comes later.
+    // And it does not answer a later cancel.
     subject.cancel(claim.id).await;
     assert!(!is_answered(subject, claim.id).await);
 }
 
-/// Each of a batch meets its own cancel.
+/// Each outcome of a batch meets only the cancel of its instance.
 pub async fn a_batch_may_mix_answers_and_interrupted_steps(subject: &Subject) {
     let worker = subject.worker().await;
     let ids = subject.insert_all(tasks(4)).await;

@@ -1,4 +1,6 @@
-//! Input that can never be stored is refused with a reason, and nothing half-done is left (docs/protocol.md, defect 12).
+//! Input that can never be stored is refused with a reason (docs/protocol.md, defect 12).
+//!
+//! Nothing half-done is left.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -65,7 +67,7 @@ pub async fn a_row_that_cannot_be_stored_is_refused(subject: &Subject) {
     assert_empty(subject).await;
 }
 
-/// A caller's batch is refused whole, and told which row it was.
+/// The whole batch of a caller is refused, and the error names the row.
 pub async fn one_bad_row_refuses_an_insert_whole(subject: &Subject) {
     let mut rows = tasks(4);
     rows[2].queue = "a\u{0}".into();
@@ -139,7 +141,7 @@ pub async fn an_outcome_that_cannot_be_stored_is_rejected(subject: &Subject) {
     subject.commit(&claim, done()).await;
 }
 
-/// A wait without names is a sleep, and a sleep without an end could never be woken.
+/// A wait without names is a sleep, and a sleep without an end would never wake.
 pub async fn an_endless_sleep_is_rejected_with_a_reason(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     match subject.try_commit(&claim, wait_for(&[])).await {
@@ -150,7 +152,7 @@ pub async fn an_endless_sleep_is_rejected_with_a_reason(subject: &Subject) {
     }
 }
 
-/// Rejected goes before lost: it can never be written, whoever holds the claim.
+/// Rejected comes before lost: the outcome can never be written, with or without its claim.
 pub async fn a_stale_outcome_that_cannot_be_stored_changes_nothing(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     subject.release(&claim, seconds(0)).await;
@@ -160,7 +162,9 @@ pub async fn a_stale_outcome_that_cannot_be_stored_changes_nothing(subject: &Sub
     subject.assert_unchanged(&row).await;
 }
 
-/// An error text is cleaned, never refused: refusing the report of a failure would hide it.
+/// An error text is cleaned, never refused.
+///
+/// Refusing the report of a failure would hide the failure.
 pub async fn error_texts_are_cleaned(subject: &Subject) {
     let nasty = format!("nul \u{0} bell \u{7} line\nend {}", "é".repeat(10_000));
     let clean = limits::clean_error(&nasty);
@@ -306,7 +310,7 @@ pub async fn requests_beyond_their_bounds_are_refused(subject: &Subject) {
     assert_invalid(subject.store.count_by_step(survey).await);
 }
 
-/// The largest of everything that is allowed can be stored and read back.
+/// The largest allowed values can be stored and read back.
 pub async fn what_is_just_allowed_is_stored(subject: &Subject) {
     let name = "ü".repeat(limits::NAME_BYTES_MAX / 2);
     let key = "ü".repeat(limits::KEY_BYTES_MAX / 2);
@@ -338,8 +342,7 @@ pub async fn what_is_just_allowed_is_stored(subject: &Subject) {
     );
 }
 
-/// Names that mean something to somebody on the way: to SQL, to array and composite literals, to patterns and formats, to
-/// JSON, to shells and terminals.
+/// Names with a meaning in SQL, in literals, patterns, formats, JSON, shells or terminals.
 pub(super) const ODD_NAMES: &[&str] = &[
     "'; drop table instances; --",
     "\"quoted\"",
@@ -373,7 +376,7 @@ pub(super) const ODD_NAMES: &[&str] = &[
     "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
 ];
 
-/// A name is a value in every verb: it is found as it was given, and is nobody else's.
+/// A name is data in every verb: it is found as it was given, and matches no other name.
 pub async fn names_are_data_whatever_they_look_like(subject: &Subject) {
     let store = &subject.store;
     let mut worker = NewWorker {

@@ -1,4 +1,4 @@
-//! Inserting in batches, verbs with nothing to do, whole workloads, and the end of a store.
+//! Batches of inserts, verbs with nothing to do, whole workloads, and closed stores.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -163,7 +163,7 @@ pub async fn verbs_with_nothing_to_do_do_nothing(subject: &Subject) {
     assert_eq!(store.operations(None).await.unwrap(), []);
 }
 
-/// One of the outcomes, by turns, so that every kind of row meets every other.
+/// Returns the outcomes in turn, so that every kind of row meets every other.
 fn outcome_by_turns(turn: usize, claim: &Claim) -> Outcome {
     match turn % 9 {
         0 => requeue("again"),
@@ -182,7 +182,7 @@ fn outcome_by_turns(turn: usize, claim: &Claim) -> Outcome {
     }
 }
 
-/// I2: a mixed workload comes to rest, and there is nothing for a reconciler to mend.
+/// I2: a mixed workload comes to rest, and the reconciler finds nothing to repair.
 pub async fn a_mixed_workload_comes_to_rest_without_anything_to_mend(subject: &Subject) {
     let rows = (0..60).map(|n| match n % 4 {
         0 => task().partition_key(format!("p{}", n % 3)),
@@ -211,7 +211,7 @@ pub async fn a_mixed_workload_comes_to_rest_without_anything_to_mend(subject: &S
     subject.assert_sound().await;
 }
 
-/// JoinSets everything, as workers that only say "done" would.
+/// Finishes every instance, like workers whose steps always return done.
 async fn settle(subject: &Subject) {
     for _ in 0..60 {
         subject.pass(seconds(60));

@@ -1,4 +1,6 @@
-//! Cancel: a request that the machine answers. It wakes who waits and loses nobody's claim.
+//! Cancel: a request that the machine answers.
+//!
+//! It wakes a parked instance and keeps a running claim.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -9,7 +11,7 @@ use outlast_core::{
 
 const REASON: &str = "cancelled by ada: a rule asks for it";
 
-/// A cancel that was asked for now and that nobody has answered.
+/// A cancel that was requested now and has no answer.
 fn asked(subject: &Subject) -> Option<CancelRequest> {
     Some(CancelRequest {
         reason: REASON.into(),
@@ -18,7 +20,7 @@ fn asked(subject: &Subject) -> Option<CancelRequest> {
     })
 }
 
-/// A new task that runs, and whom somebody asks to end meanwhile.
+/// Makes the claim of a new task that is cancelled while it runs.
 async fn asked_while_running(subject: &Subject) -> Claim {
     let (_, claim) = subject.running(task()).await;
     let answer = subject.cancel(claim.id).await;
@@ -139,7 +141,7 @@ pub async fn a_kept_claim_is_told_of_the_cancel(subject: &Subject) {
     assert_eq!(subject.try_commit(&claim, keep("b")).await, told);
     claim.revision = revision;
     claim.cancel = asked(subject);
-    // Its answer is no longer told.
+    // The answer is sent without the cancel from now on.
     let answer = subject.try_commit(&claim, keep("undo")).await;
     let expected = subject.committed(revision.next(), Status::Executing);
     assert_eq!(answer, expected);
@@ -196,7 +198,7 @@ pub async fn a_cancel_asked_again_changes_nothing(subject: &Subject) {
     let found = CancelAnswer::AlreadyRequested(Status::Runnable);
     assert_eq!(cancelled.unwrap().answers, [found]);
     subject.assert_unchanged(&row).await;
-    // It stays asked when it was answered, too.
+    // The request stays recorded after the answer too.
     let claim = subject.claim_the(worker, id).await;
     subject.commit(&claim, wait_for(&["undone"])).await;
     let row = subject.get(id).await;
@@ -298,7 +300,7 @@ pub async fn a_retried_instance_is_no_longer_asked_to_end(subject: &Subject) {
     assert_eq!(subject.cancel(id).await, found);
 }
 
-/// I9: who is asked to end still lives.
+/// I9: an instance with a pending cancel is live.
 pub async fn a_correlation_key_is_held_until_the_answer_ends_it(subject: &Subject) {
     let (worker, claim) = subject.running(task().correlation_key("k")).await;
     subject.cancel(claim.id).await;

@@ -1,4 +1,6 @@
-//! What becomes of children when their parent ends or was woken without them: durable work, told in small batches.
+//! Cascades: what happens to children when their parent finishes or was woken without them.
+//!
+//! A cascade is stored, and runs in small batches.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -19,7 +21,9 @@ fn terminated(n: usize) -> Vec<NewInstance> {
     tasks(n).into_iter().map(policed).collect()
 }
 
-/// A worker, a running parent whose children live, and their claims: its join was decided without them.
+/// Makes a worker, a running parent with live children, and their claims.
+///
+/// The parent's join was decided without them.
 async fn leaving(subject: &Subject, children: Vec<NewInstance>) -> (WorkerId, Claim, Vec<Claim>) {
     let (worker, parent) = subject.running(task().priority(-1)).await;
     let too_many = until(Until::Quorum(u32::MAX));
@@ -30,7 +34,7 @@ async fn leaving(subject: &Subject, children: Vec<NewInstance>) -> (WorkerId, Cl
     (worker, parent, claims)
 }
 
-/// What was done to the children of `parent`: to whom, and how.
+/// Returns the operations that `parent` caused: the child and the verb of each.
 async fn close_actions(subject: &Subject, parent: InstanceId) -> Vec<(InstanceId, Verb)> {
     let records = subject.store.close_actions(parent, None).await.unwrap();
     let told = |it: &Operation| (it.instance.expect("a child"), it.verb);
@@ -102,12 +106,12 @@ pub async fn a_parent_that_crashed_too_often_has_ended_like_any(subject: &Subjec
 }
 
 pub async fn an_end_that_concerns_nobody_leaves_nothing_to_tell(subject: &Subject) {
-    // Nobody has a policy.
+    // No child has a policy.
     let (_, parent, claims) = leaving(subject, tasks(2)).await;
     let end = |claim: &Claim| vec![commit_of(claim, done())];
     assert!(!subject.commit_all(end(&parent)).await.cascades);
     subject.finish_all(&claims).await;
-    // Who has one has ended, before or in the same batch.
+    // Every child with a policy has finished, before or in the same batch.
     let (_, parent, claims) = leaving(subject, terminated(2)).await;
     subject.commit(&claims[0], done()).await;
     let both = [&parent, &claims[1]].map(|claim| commit_of(claim, done()));
@@ -136,7 +140,7 @@ pub async fn children_of_all_rounds_are_told(subject: &Subject) {
     let second = subject.claim_ids(worker, 9).await;
     subject.commit(&parent, done()).await;
     let cascaded = subject.cascade(3).await;
-    // The latest round goes first, the highest id of it first.
+    // The latest round comes first, and in it the highest id.
     assert_eq!(cascaded.ended, [first[1].id, second[0], second[1]]);
     assert!(cascaded.more);
     assert_eq!(subject.cascade(3).await.ended, [first[0].id]);
@@ -188,7 +192,7 @@ pub async fn a_cascade_says_which_queues_to_look_at(subject: &Subject) {
     assert_eq!(subject.status(claims[0].id).await, Status::Runnable);
 }
 
-/// What a crash interrupts is taken up where it was: each call is whole, and the rest waits.
+/// A cascade that a crash interrupts continues where it stopped: each call is atomic.
 pub async fn a_cascade_goes_on_where_it_was(subject: &Subject) {
     let (_, parent, claims) = leaving(subject, terminated(7)).await;
     let ids = ids_of(&claims);
@@ -201,7 +205,7 @@ pub async fn a_cascade_goes_on_where_it_was(subject: &Subject) {
         }
     );
     for told in [&ids[4..7], &ids[1..4], &ids[..1]] {
-        // One that ends before it is told does not disturb the others.
+        // Each call acts on at most three children, the latest first.
         let cascaded = subject.cascade(3).await;
         assert_eq!(cascaded.ended, told);
         assert_eq!(cascaded.more, told.len() == 3);
@@ -209,7 +213,7 @@ pub async fn a_cascade_goes_on_where_it_was(subject: &Subject) {
     subject.assert_nobody_to_tell().await;
 }
 
-/// As many as were asked for may have been the last: that shows when it is asked again.
+/// A full batch may have been the last one. Only the next call shows that.
 pub async fn a_full_batch_may_have_been_the_last(subject: &Subject) {
     let (_, parent, _) = leaving(subject, terminated(2)).await;
     subject.commit(&parent, done()).await;
@@ -223,7 +227,7 @@ pub async fn cascades_are_told_in_the_order_they_were_left(subject: &Subject) {
     let (_, second, of_second) = leaving(subject, terminated(1)).await;
     let (_, third, of_third) = leaving(subject, terminated(1)).await;
     subject.commit(&second, done()).await;
-    // Those of one verb go by id.
+    // Cascades of one verb run by id.
     let both = [&third, &first].map(|claim| commit_of(claim, done()));
     subject.commit_all(both.into()).await;
     for claims in [of_second, of_first, of_third] {
@@ -279,7 +283,7 @@ pub async fn records_of_many_children_come_in_pages(subject: &Subject) {
     assert_eq!(everybody.len(), many, "each of them once");
 }
 
-/// I6, I8, I9: what a cascade ends is released like anything that ends.
+/// I6, I8, I9: an instance that a cascade finishes releases its keys and joins like any other.
 pub async fn what_a_cascade_ends_lets_everybody_go(subject: &Subject) {
     let child = task()
         .on_parent_close(ClosePolicy::Terminate)
@@ -302,7 +306,7 @@ pub async fn what_a_cascade_ends_lets_everybody_go(subject: &Subject) {
     subject.assert_sound().await;
 }
 
-/// What is still to be told of an end may not be forgotten with it.
+/// A parent must not be collected while it has a cascade to run.
 pub async fn a_parent_is_kept_until_its_children_are_told(subject: &Subject) {
     let (_, parent, claims) = leaving(subject, terminated(2)).await;
     subject.commit(&parent, done()).await;

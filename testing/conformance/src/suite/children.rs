@@ -6,7 +6,7 @@ use outlast_core::{
     Answer, Claim, DroppedChild, InstanceId, NewInstance, Parent, Status, WorkerId,
 };
 
-/// A parent that has fanned out, and the claims of its children.
+/// Makes a parent that has fanned out, and the claims of its children.
 async fn family(subject: &Subject, children: usize) -> (WorkerId, InstanceId, Vec<Claim>) {
     let (worker, claim) = subject.running(task()).await;
     let status = subject.commit(&claim, fan_out(tasks(children))).await;
@@ -139,7 +139,7 @@ pub async fn children_with_an_occupied_key_are_dropped_and_reported(subject: &Su
     assert_eq!(subject.get(claim.id).await.dropped, expected);
 }
 
-/// Children start before anything else of their batch is written, whatever the order in it.
+/// Children start before any other outcome of their batch is written, whatever its order.
 pub async fn a_key_released_by_the_same_batch_is_still_occupied_for_children(subject: &Subject) {
     let worker = subject.worker().await;
     let holder = subject.insert(task().correlation_key("k")).await;
@@ -167,7 +167,7 @@ pub async fn when_all_children_are_dropped_the_parent_runs_on(subject: &Subject)
     assert_eq!(claim.dropped[1].holder, Some(holder));
 }
 
-/// Defect 6 (docs/protocol.md): a late decrement hit the next round.
+/// Defect 6 (docs/protocol.md): a late child was counted in the next round.
 pub async fn a_second_round_sees_only_its_own_children(subject: &Subject) {
     let (worker, parent, first) = family(subject, 2).await;
     subject.finish_all(&first).await;
@@ -186,7 +186,7 @@ pub async fn a_second_round_sees_only_its_own_children(subject: &Subject) {
     assert_eq!(all.len(), 3);
 }
 
-/// What a fan-out dropped is news for one join only.
+/// Dropped children are reported to one join only.
 pub async fn a_second_round_does_not_report_what_the_first_dropped(subject: &Subject) {
     subject
         .insert(task().correlation_key("k").priority(9))
@@ -225,7 +225,7 @@ pub async fn the_late_end_of_an_older_rounds_child_does_not_count(subject: &Subj
     assert_eq!(subject.status(parent).await, Status::Runnable);
 }
 
-/// I6: while the parent still waits for the round, the retried child is one of those it waits for.
+/// I6: while the parent still waits for the round, it waits for the retried child too.
 pub async fn a_child_retried_in_time_is_waited_for_again(subject: &Subject) {
     let (worker, parent, claims) = family(subject, 2).await;
     subject.commit(&claims[0], stop()).await;
@@ -269,7 +269,7 @@ pub async fn siblings_that_end_in_one_batch_all_count(subject: &Subject) {
     subject.assert_sound().await;
 }
 
-/// Defect 5 (docs/protocol.md): and in batches with children of other parents.
+/// Defect 5 (docs/protocol.md): also in batches with children of other parents.
 pub async fn children_of_several_parents_end_in_one_batch(subject: &Subject) {
     let worker = subject.worker().await;
     let parents = subject.insert_all(tasks(3)).await;
@@ -309,7 +309,7 @@ pub async fn nesting_goes_three_deep(subject: &Subject) {
     subject.assert_sound().await;
 }
 
-/// Defect 7 (docs/protocol.md): children and parents meet in one transaction, in one order.
+/// Defect 7 (docs/protocol.md): one transaction locks children and parents in one order.
 pub async fn several_levels_move_in_one_commit(subject: &Subject) {
     let (worker, top, children) = family(subject, 2).await;
     subject.commit(&children[0], fan_out(tasks(1))).await;
@@ -364,7 +364,7 @@ pub async fn ending_a_parent_does_not_touch_its_children(subject: &Subject) {
     subject.assert_sound().await;
 }
 
-/// The parent of a claim that was lost has nothing to join (I3).
+/// A lost outcome of a child does not count for its parent (I3).
 pub async fn a_child_ends_once(subject: &Subject) {
     let (_, parent, claims) = family(subject, 2).await;
     subject.commit(&claims[0], done()).await;
@@ -380,7 +380,7 @@ pub async fn a_child_ends_once(subject: &Subject) {
     assert_eq!(subject.get(parent).await.children_pending, 1);
 }
 
-/// I3: a fan-out whose claim was lost starts nobody.
+/// I3: a fan-out whose claim was lost starts no children.
 pub async fn a_lost_fan_out_starts_nobody(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject.release(&claim, seconds(100)).await;

@@ -1,4 +1,4 @@
-//! Taking work: what goes first, to whom, and when.
+//! Claims: which instances come first, which worker gets them, and when.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -7,7 +7,7 @@ use outlast_core::{
     Start, Status, WorkerId,
 };
 
-/// Tries to claim whatever is there, with machines of one's own.
+/// Claims any instance, for a worker with these machines.
 async fn claim_as(subject: &Subject, worker: WorkerId, machines: &[MachineVersion]) -> Vec<Claim> {
     let request = ClaimRequest {
         worker,
@@ -149,7 +149,7 @@ pub async fn only_registered_machines_and_versions_are_taken(subject: &Subject) 
     );
 }
 
-/// Defect 15 (docs/protocol.md): what this worker cannot run must not fill its claim either.
+/// Defect 15 (docs/protocol.md): rows that this worker cannot run must not fill its claim either.
 pub async fn foreign_machines_at_the_head_do_not_hide_what_is_behind_them(subject: &Subject) {
     let worker = subject.worker().await;
     let foreign = NewInstance::new("foreign", "start", json("{}")).priority(-1);
@@ -302,7 +302,7 @@ pub async fn a_dead_worker_is_told_of_its_claims_until_they_are_reaped(subject: 
     assert_eq!(subject.claims_of(worker).await, []);
 }
 
-/// A worker that knows a claim at the revision it last heard of cannot take another one for it.
+/// A worker that remembers a claim by its revision cannot take another claim for it.
 pub async fn another_claim_of_an_instance_is_at_least_two_revisions_further(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     let id = claim.id;
@@ -351,7 +351,7 @@ pub async fn another_claim_of_an_instance_is_at_least_two_revisions_further(subj
     further(&last, subject.claim_the(worker, id).await);
 }
 
-/// The same claim, one step on.
+/// Returns the claim after one more step.
 async fn ahead(subject: &Subject, claim: Claim) -> Claim {
     subject.commit(&claim, keep("ahead")).await;
     let revision = subject.get(claim.id).await.revision;

@@ -1,11 +1,12 @@
-//! Outcomes: what each does to its row, and the fence around all of them.
+//! Outcomes: what each does to its row, and the fence of all of them.
 
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{Answer, Claim, ClaimRef, Instance, Outcome, ReleaseAnswer, Revision, Status};
 
-/// A claim of an instance that has waited, failed once and holds signals: every column an outcome may
-/// touch has something in it.
+/// Makes a claim of an instance that has waited, failed once and holds signals.
+///
+/// Every column that an outcome may change then has a value.
 async fn seasoned(subject: &Subject) -> Claim {
     let (worker, id) = subject.parked(&["go"]).await;
     subject.arrives(signal(id, "go")).await;
@@ -20,7 +21,7 @@ async fn seasoned(subject: &Subject) -> Claim {
     subject.claim_the(worker, id).await
 }
 
-/// Commits `outcome` for a seasoned claim, a minute later; the row before and after.
+/// Commits `outcome` for a seasoned claim a minute later. Returns the row before and after.
 async fn before_and_after(subject: &Subject, outcome: Outcome) -> (Instance, Instance) {
     let claim = seasoned(subject).await;
     let before = subject.get(claim.id).await;
@@ -128,7 +129,7 @@ pub async fn fan_out_parks_on_its_children(subject: &Subject) {
     assert_eq!(subject.inbox(after.id).await, ["other"]);
 }
 
-/// What an end leaves as it was and what it clears.
+/// Asserts which columns an end clears, and that it keeps the others.
 async fn assert_ended(subject: &Subject, before: &Instance, after: &Instance) {
     assert_eq!((&after.step, &after.state), (&before.step, &before.state));
     assert_eq!(after.attempt, before.attempt);
@@ -188,8 +189,9 @@ pub async fn an_outcome_sent_again_is_lost(subject: &Subject) {
     }
 }
 
-/// A claim can be forgotten by a database that crashed, and its revision given to another change since:
-/// an outcome is written only to a row that executes.
+/// An outcome is written only to a row that executes.
+///
+/// A database that crashed can lose a claim and use its revision for another change.
 pub async fn an_outcome_for_a_row_that_does_not_execute_is_lost(subject: &Subject) {
     let (worker, waiting) = subject.parked(&["go"]).await;
     let (_, parent) = subject.running(task()).await;

@@ -1,4 +1,4 @@
-//! Renewals: the same instance begins anew, and what belongs to it stays its own.
+//! Continue-as-new: the instance starts another run, and keeps its signals, children and keys.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -67,7 +67,7 @@ pub async fn the_last_runs_are_kept(subject: &Subject) {
     let (worker, mut claim) = subject.running(task()).await;
     for run in 1..=limits::RUNS_KEPT + 3 {
         assert_eq!(claim.run, run);
-        // Of one run nothing is told.
+        // One run has no events.
         let told = events(usize::from(run != 7));
         subject.commit_events(&claim, renew(), told).await;
         let oldest = (run + 1 - limits::RUNS_KEPT + 1).max(1);
@@ -114,7 +114,7 @@ pub async fn children_and_rounds_outlive_a_renewal(subject: &Subject) {
     assert_eq!(claims.len(), 3);
     let claim = claims.iter().find(|it| it.id == row.id).unwrap();
     assert_eq!((claim.run, claim.round), (2, 1));
-    // The next run counts on, and may wait for who was started before it.
+    // The next run continues the numbering of rounds, and may wait for earlier children.
     let first = subject.child_ids(row.id, 1).await;
     let until = for_ends(&[1, 2], &first, 3);
     subject
@@ -141,7 +141,7 @@ pub async fn a_child_that_begins_anew_has_not_ended_for_its_parent(subject: &Sub
     assert_eq!(claim.parent, claims[0].parent);
     subject.commit(&claim, done()).await;
     subject.claim_the(worker, parent).await;
-    // A machine sees the run of its children too.
+    // A machine also sees the run of its children.
     let (worker, _, claims) = subject.joining(tasks(1), until(Default::default())).await;
     subject.commit(&claims[0], renew()).await;
     let claim = subject.claim_the(worker, claims[0].id).await;

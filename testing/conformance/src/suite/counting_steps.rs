@@ -1,4 +1,4 @@
-//! Surveys: everything counted in slices, and the children of one by round.
+//! Counts by step: all instances in slices, and the children of one instance by round.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -19,7 +19,7 @@ async fn everything(subject: &Subject) -> Vec<StepCount> {
     survey.groups
 }
 
-/// So many of the machine every worker here can run.
+/// Makes a count of instances of the machine that every worker here can run.
 fn standing(step: &str, status: Status, instances: u64, oldest: Timestamp) -> StepCount {
     StepCount {
         machine: "task".into(),
@@ -126,8 +126,8 @@ pub async fn workflows_whose_code_does_not_fit_their_history_are_counted(subject
         delay: seconds(0),
         error: Some(format!("{error}the history has another call")),
     };
-    // A workflow whose replay does not fit, one that says the word elsewhere, a machine that says it too, and a machine
-    // that goes in circles.
+    // Two are blocked: a workflow with the prefix, and a machine without progress. Two are not:
+    // the word elsewhere in the error, and a machine with the prefix.
     let said = [
         (BLOCKED, 1),
         ("was blocked: ", 1),

@@ -1,4 +1,7 @@
-//! JoinSets of children that a workflow waits for: counted over rounds, one bad end or enough of them, never too late.
+//! Finished children that a workflow waits for: counted across rounds.
+//!
+//! Enough finished children or one failed child wake the workflow. It may wake early, but never
+//! too late.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -7,7 +10,7 @@ use outlast_core::{
     ReconcileRequest, Status, Until, WorkerId,
 };
 
-/// The barrier of a park for so many ends.
+/// The barrier of a park that waits for `count` children.
 fn of_ends(count: i32) -> Barrier {
     Barrier {
         until: Until::FailFast,
@@ -20,7 +23,7 @@ fn of_ends(count: i32) -> Barrier {
     }
 }
 
-/// A worker, the claim of a workflow with two rounds of two children, and the claims of those.
+/// Makes a worker, the claim of a workflow with two rounds of two children, and their claims.
 async fn two_rounds(subject: &Subject) -> (WorkerId, Claim, Vec<Claim>) {
     let (worker, claim) = subject.flowing(tasks(2)).await;
     subject.commit(&claim, start(tasks(2))).await;
@@ -162,7 +165,7 @@ pub async fn rounds_it_does_not_wait_for_are_not_counted(subject: &Subject) {
     );
 }
 
-/// Too early, never too late: it looks and waits again.
+/// Early, never too late: the workflow checks and waits again.
 pub async fn a_sibling_it_does_not_wait_for_may_wake_it_early(subject: &Subject) {
     let (worker, claim, children) = two_rounds(subject).await;
     let until = || park(for_ends(&[1], &[children[0].id], 1));
@@ -178,7 +181,7 @@ pub async fn a_sibling_it_does_not_wait_for_may_wake_it_early(subject: &Subject)
     subject.claim_the(worker, claim.id).await;
 }
 
-/// I2: no end is lost between the look and the park.
+/// I2: no finished child is missed between the check and the park.
 pub async fn what_ended_before_the_park_is_not_waited_for(subject: &Subject) {
     let (worker, claim, children) = two_rounds(subject).await;
     let all: Vec<InstanceId> = ids_of(&children);
@@ -218,7 +221,7 @@ pub async fn what_ended_badly_before_the_park_wakes_at_once(subject: &Subject) {
         ..of_ends(4)
     };
     assert_eq!((row.children_pending, row.barrier), (1, Some(expected)));
-    // A bad end that it does not name is not looked at.
+    // The park ignores a failed child that it does not name.
     let claim = subject.claim_the(worker, claim.id).await;
     let until = for_ends(&[1, 2], &all[2..], 2);
     let status = subject.commit(&claim, park(until)).await;
@@ -226,7 +229,7 @@ pub async fn what_ended_badly_before_the_park_wakes_at_once(subject: &Subject) {
     assert_eq!(counts(&subject.get(claim.id).await), (1, 0));
 }
 
-/// More than enough: the bad one is told, and the count does not go below nothing.
+/// The failure is reported although enough children finished, and the count stops at zero.
 pub async fn a_bad_end_goes_before_enough_good_ones(subject: &Subject) {
     let (_, claim, children) = two_rounds(subject).await;
     subject.finish_all(&children[..2]).await;
@@ -245,7 +248,7 @@ pub async fn a_child_that_is_gone_wakes_at_once(subject: &Subject) {
     let children = subject.claim(worker, 9).await;
     ends(subject, &children[0]).await;
     subject.pass(seconds(1));
-    // While the parent has ended its children may be collected, and then somebody retries it.
+    // The children of a finished parent may be collected. Then an operator retries the parent.
     subject.commit(&claim, stop()).await;
     let request = CollectRequest {
         retention: seconds(0),
@@ -279,7 +282,7 @@ pub async fn a_child_that_was_not_started_wakes_at_once(subject: &Subject) {
         ((2, 0), Some(Joined::Failure))
     );
     assert_eq!((row.round, row.dropped.len()), (1, 1));
-    // One that is not waited for does not.
+    // A dropped child that it does not wait for does not wake it.
     let first = subject.claim(worker, 9).await;
     let (child, flow) = match first[0].id == claim.id {
         true => (&first[1], &first[0]),
@@ -292,7 +295,7 @@ pub async fn a_child_that_was_not_started_wakes_at_once(subject: &Subject) {
     let row = subject.get(claim.id).await;
     assert_eq!((row.round, row.dropped.len()), (2, 1));
     ends(subject, child).await;
-    // What was not started in an earlier commit is no reason any more.
+    // A child that an earlier commit dropped is no reason any more.
     let claims = subject.claim(worker, 9).await;
     let (child, flow) = match claims[0].id == claim.id {
         true => (&claims[1], &claims[0]),
@@ -303,7 +306,7 @@ pub async fn a_child_that_was_not_started_wakes_at_once(subject: &Subject) {
     assert_eq!(status, Status::AwaitingChildren);
 }
 
-/// Defect 5 (docs/protocol.md), over rounds too: more may end than are waited for.
+/// Defect 5 (docs/protocol.md), across rounds too: more children may finish than it waits for.
 pub async fn siblings_that_end_in_one_batch_are_counted_together(subject: &Subject) {
     let (worker, claim, children) = two_rounds(subject).await;
     let all: Vec<InstanceId> = ids_of(&children);
@@ -316,7 +319,7 @@ pub async fn siblings_that_end_in_one_batch_are_counted_together(subject: &Subje
     assert_eq!(joined(&row), Some(Joined::All));
     subject.claim_the(worker, claim.id).await;
     assert_eq!(subject.claim_ids(worker, 9).await, [], "and only once");
-    // A bad end is told, whichever round it is of.
+    // A failure of any awaited round is reported.
     let (_, claim, children) = two_rounds(subject).await;
     let until = for_ends(&[1, 2], &ids_of(&children), 2);
     subject.commit(&claim, park(until)).await;
@@ -333,7 +336,7 @@ pub async fn siblings_that_end_in_one_batch_are_counted_together(subject: &Subje
     assert_eq!(first, Some(children[2].id));
 }
 
-/// Those of rounds that are not waited for end in the same batch, and are left out of the count.
+/// Children of other rounds finish in the same batch, and are not counted.
 pub async fn a_batch_counts_the_awaited_rounds_alone(subject: &Subject) {
     let (_, claim, children) = two_rounds(subject).await;
     let until = for_ends(&[2], &ids_of(&children[2..]), 2);
@@ -350,7 +353,7 @@ pub async fn a_batch_counts_the_awaited_rounds_alone(subject: &Subject) {
     assert_eq!(row.barrier.unwrap().first_failure, None);
 }
 
-/// The end has not come yet for the park, and is counted after it like any.
+/// The park does not see the finished child of its batch, which is counted after it.
 pub async fn a_park_and_an_end_in_one_batch_meet_once(subject: &Subject) {
     for park_first in [true, false] {
         let (_, claim, children) = two_rounds(subject).await;
@@ -370,7 +373,7 @@ pub async fn a_park_and_an_end_in_one_batch_meet_once(subject: &Subject) {
             (row.status, counts(&row)),
             (Status::AwaitingChildren, (1, 0))
         );
-        // Both of what is left, with the bad end of a batch of three.
+        // A batch of three, with a failure of the child that is still pending.
         let commits = vec![
             commit_of(&children[1], stop()),
             commit_of(&children[2], done()),
@@ -411,7 +414,7 @@ pub async fn a_signal_that_is_there_goes_with_what_has_ended(subject: &Subject) 
     assert_eq!((counts(&row), row.barrier), ((1, 0), Some(of_ends(2))));
     let parts = Some(vec![joining(&[1], 1)]);
     assert_eq!((row.await_deadline, row.joining), (None, parts));
-    // What ends now changes nothing: it does not wait.
+    // A child that finishes now is not counted: the workflow is runnable.
     ends(subject, &children[1]).await;
     assert_eq!(subject.get(claim.id).await.children_pending, 1);
     let claim = subject.claim_the(worker, claim.id).await;
@@ -455,13 +458,13 @@ pub async fn a_retried_child_is_not_counted_again(subject: &Subject) {
     retried.unwrap();
     subject.assert_unchanged(&before).await;
     subject.assert_sound().await;
-    // Its second end is one of a round that is waited for.
+    // Its second end counts, because the workflow waits for its round.
     let child = subject.claim_the(worker, children[0].id).await;
     ends(subject, &child).await;
     let row = subject.get(claim.id).await;
     assert_eq!((row.status, counts(&row)), (Status::Runnable, (0, 0)));
     subject.terminate(claim.id).await;
-    // In the present round it is no other.
+    // The same holds for a child of the present round.
     let (worker, id, children) = subject.awaiting(tasks(2), for_ends(&[1], &[], 2)).await;
     subject.commit(&children[0], stop()).await;
     let claim = subject.claim_the(worker, id).await;
@@ -507,14 +510,14 @@ pub async fn children_in_a_window_are_all_waited_for(subject: &Subject) {
         assert_eq!(subject.get(claim.id).await.children_pending, left);
     }
     let claim = subject.claim_the(worker, claim.id).await;
-    // A park that starts nobody has no window.
+    // A park that starts no children has no window.
     let ids = subject.child_ids(claim.id, 1).await;
     subject.commit(&claim, park(for_ends(&[1], &ids, 4))).await;
     let barrier = subject.get(claim.id).await.barrier.unwrap();
     assert_eq!((barrier.window, barrier.joined), (None, Some(Joined::All)));
 }
 
-/// It should never find any; this one waits for an end that was never to come.
+/// Normally the reconciler finds none. This workflow waits for more children than it has.
 pub async fn the_reconciler_wakes_one_that_waits_for_nobody(subject: &Subject) {
     let (worker, claim, children) = two_rounds(subject).await;
     subject.finish_all(&children[..2]).await;
@@ -551,7 +554,7 @@ pub async fn the_reconciler_wakes_one_that_waits_for_nobody(subject: &Subject) {
     subject.claim_the(worker, claim.id).await;
 }
 
-/// A count that is not that of all living children is no fault of a workflow.
+/// The count of a workflow may differ from the number of live children.
 pub async fn the_reconciler_leaves_the_counts_of_workflows_alone(subject: &Subject) {
     let (_, claim, children) = two_rounds(subject).await;
     subject.commit(&children[0], stop()).await;
@@ -562,7 +565,7 @@ pub async fn the_reconciler_leaves_the_counts_of_workflows_alone(subject: &Subje
     subject.pass(seconds(1));
     subject.assert_sound().await;
     subject.assert_unchanged(&before).await;
-    // Of the present round nobody lives, of one that it waits for somebody does.
+    // The present round has no live child, but an awaited round has.
     let (_, other, others) = two_rounds(subject).await;
     let until = for_ends(&[1], &ids_of(&others[..2]), 2);
     subject.commit(&other, park(until)).await;
@@ -588,7 +591,7 @@ pub async fn children_are_spared_while_their_workflow_lives(subject: &Subject) {
     assert_eq!(deleted.unwrap(), [lives]);
 }
 
-/// I3: an end that is sent again is counted once.
+/// I3: an outcome of a child that is sent again counts once.
 pub async fn an_end_sent_again_is_counted_once(subject: &Subject) {
     let until = for_ends(&[1], &[], 3);
     let (_, id, children) = subject.awaiting(tasks(3), until).await;

@@ -1,5 +1,4 @@
-//! Parks that need all of what they wait for: a group of children, signals and a moment wakes
-//! once, when nothing is missing.
+//! Parks that need all: a group of children, signals and a moment wakes the workflow once.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -8,7 +7,7 @@ use outlast_core::{
     ReconcileRequest, Scope, SignalOrInsert, Status, TerminateAnswer, WorkerId,
 };
 
-/// Something that a park waits for, and that comes.
+/// An event that a park waits for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Comes {
     JoinSets,
@@ -34,12 +33,12 @@ fn all_of(park: Park) -> Park {
     }
 }
 
-/// All of a signal `go`, ten seconds, and the ends of the children that it starts.
+/// Waits for all of a signal `go`, ten seconds, and the children that it starts.
 fn for_all(children: i32) -> Park {
     all_of(for_anything(for_ends(&[1], &[], children)))
 }
 
-/// A worker, and a new workflow that waits for all of it and starts nobody.
+/// Makes a worker and a new workflow that parks like this and starts no children.
 async fn parked(subject: &Subject, until: Park) -> (WorkerId, InstanceId) {
     let (worker, claim) = subject.running(task()).await;
     let status = subject.commit(&claim, park(all_of(until))).await;
@@ -51,7 +50,7 @@ async fn fired(subject: &Subject) -> Vec<InstanceId> {
     subject.store.fire(100).await.unwrap().woken_instances
 }
 
-/// Lets it come, and says whether the workflow was woken by it.
+/// Lets the event happen, and returns whether it woke the workflow.
 async fn comes(subject: &Subject, id: InstanceId, children: &[Claim], what: Comes) -> bool {
     match what {
         JoinSets => {
@@ -67,7 +66,7 @@ async fn comes(subject: &Subject, id: InstanceId, children: &[Claim], what: Come
     }
 }
 
-/// What a row lacks: children, names, and a moment.
+/// Returns what a row lacks: children, names, and a moment.
 fn missing(row: &Instance) -> (bool, usize, bool) {
     let children = row.status == Status::AwaitingChildren;
     let names = row.awaits.as_ref().map_or(0, Vec::len);
@@ -87,8 +86,7 @@ pub async fn a_park_that_needs_all_says_what_is_missing(subject: &Subject) {
     subject.assert_sound().await;
 }
 
-/// The defect: each of them wakes, and the code of the workflow is run from the start to find that
-/// more is missing.
+/// The defect: each event wakes the workflow, and its code runs from the start only to wait again.
 pub async fn nothing_wakes_before_all_of_it_is_there(subject: &Subject) {
     for order in ORDERS {
         let (worker, id, children) = subject.awaiting(tasks(2), for_all(2)).await;
@@ -159,7 +157,7 @@ pub async fn ends_are_counted_one_by_one(subject: &Subject) {
     assert_eq!(claim.joined, Some(Joined::All), "the time decided no join");
 }
 
-/// What is left of the moment is known to the timers all the time.
+/// The timers know the next deadline all the time.
 pub async fn a_moment_that_passes_is_not_told(subject: &Subject) {
     let (_, id, children) = subject.awaiting(tasks(1), for_all(1)).await;
     subject.pass(seconds(4));
@@ -172,7 +170,7 @@ pub async fn a_moment_that_passes_is_not_told(subject: &Subject) {
     let row = subject.get(id).await;
     assert_eq!(missing(&row), (true, 1, false));
     assert_eq!(joined(&row), None);
-    // Nothing is written twice.
+    // A passed deadline is written once.
     subject.pass(seconds(5));
     fired(subject).await;
     subject.assert_unchanged(&row).await;
@@ -180,7 +178,7 @@ pub async fn a_moment_that_passes_is_not_told(subject: &Subject) {
     assert!(comes(subject, id, &[], Signal).await);
 }
 
-/// A timer whose time has come while nobody fired deadlines does not hold it up.
+/// A deadline that has passed counts even if `fire` was not called since.
 pub async fn a_moment_that_nobody_told_is_over_all_the_same(subject: &Subject) {
     let (worker, id, children) = subject.awaiting(tasks(1), for_all(1)).await;
     comes(subject, id, &[], Signal).await;
@@ -236,7 +234,7 @@ pub async fn a_second_signal_of_a_name_completes_nothing(subject: &Subject) {
     assert!(woke);
 }
 
-/// A delivery for a worker hands over what is complete, and nothing else.
+/// A delivery for a worker claims only workflows whose group is complete.
 pub async fn a_delivery_hands_over_only_what_is_complete(subject: &Subject) {
     let (worker, id) = parked(subject, for_signals(&["go", "halt"])).await;
     let before = subject.get(id).await;
@@ -296,7 +294,7 @@ pub async fn a_bad_end_wakes_whatever_is_missing(subject: &Subject) {
     }
 }
 
-/// I2: nothing is lost between the look and the park.
+/// I2: nothing is missed between the check and the park.
 pub async fn what_is_there_before_the_park_is_not_waited_for(subject: &Subject) {
     let past = || Some(Due::At(subject.now() - seconds(1)));
     let (worker, claim) = subject.flowing(tasks(2)).await;
@@ -404,7 +402,7 @@ pub async fn one_that_needs_all_can_be_terminated_and_retried(subject: &Subject)
     assert!(woke, "this park is for whatever comes first");
 }
 
-/// What one park needs says nothing of the next, of whatever kind that is.
+/// Needing all applies to one park only, not to the next of any kind.
 pub async fn the_next_wait_is_for_whatever_comes_first(subject: &Subject) {
     for outcome in [
         park(for_anything(for_ends(&[1], &[], 1))),
@@ -425,7 +423,7 @@ pub async fn the_next_wait_is_for_whatever_comes_first(subject: &Subject) {
     }
 }
 
-/// I9: a workflow whose children have ended stands in another status.
+/// I9: a workflow whose children have finished changes its status.
 pub async fn the_last_end_releases_a_key_whose_scope_it_leaves(subject: &Subject) {
     for (statuses, holds) in [
         (vec![Status::AwaitingChildren], false),
@@ -461,12 +459,12 @@ pub async fn only_what_can_be_counted_can_be_needed(subject: &Subject) {
         .await;
 }
 
-/// It looks itself what is missing.
+/// The workflow then checks itself what is missing.
 pub async fn the_reconciler_wakes_one_whose_children_have_ended_unseen(subject: &Subject) {
     let (worker, claim) = subject.flowing(tasks(1)).await;
     let children = subject.claim(worker, 9).await;
     subject.commit(&children[0], done()).await;
-    // What a lost count would leave: it waits for an end that has come.
+    // The result of a lost count: it waits for a child that has finished.
     let until = all_of(for_anything(for_ends(&[1], &[], 1)));
     subject.commit(&claim, park(until)).await;
     let everything = ReconcileRequest {

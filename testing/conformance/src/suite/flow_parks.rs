@@ -1,4 +1,4 @@
-//! Parks of workflows: for signals, for a moment and for children at once, and how a cancel meets them.
+//! Parks of workflows on signals, a moment and children at once, and how a cancel meets them.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -7,7 +7,7 @@ use outlast_core::{
     InstanceId, Joined, Outcome, Park, SignalOrInsert, Status, TerminateAnswer, WorkerId,
 };
 
-/// A worker, and a new workflow that waits like this.
+/// Makes a worker and a new workflow that parks like this.
 async fn parked(subject: &Subject, until: Park) -> (WorkerId, InstanceId) {
     let (worker, claim) = subject.running(task()).await;
     let expected = match until.names.is_empty() {
@@ -19,7 +19,7 @@ async fn parked(subject: &Subject, until: Park) -> (WorkerId, InstanceId) {
     (worker, claim.id)
 }
 
-/// Says whom a fire of deadlines woke.
+/// Fires deadlines and returns the woken instances.
 async fn fired(subject: &Subject) -> Vec<InstanceId> {
     subject.store.fire(100).await.unwrap().woken_instances
 }
@@ -71,7 +71,7 @@ pub async fn a_signal_that_is_there_keeps_it_from_parking(subject: &Subject) {
     assert_eq!(names_of(claim.awaited()), ["go"]);
 }
 
-/// Defect 11 (docs/protocol.md): what it received is consumed before it looks.
+/// Defect 11 (docs/protocol.md): received signals are consumed before the check.
 pub async fn what_was_received_does_not_wake_it_again(subject: &Subject) {
     let (worker, id) = parked(subject, for_signals(&["go"])).await;
     subject.arrives(signal(id, "go")).await;
@@ -135,7 +135,7 @@ pub async fn a_park_for_everything_says_all_of_it(subject: &Subject) {
     assert_eq!((row.joining, row.children_pending), (parts, 2));
 }
 
-/// Whatever comes first wakes it, and the rest does not wake it twice.
+/// The first event wakes the workflow, and the others do not wake it again.
 pub async fn a_signal_wakes_one_that_waits_for_children(subject: &Subject) {
     let until = for_anything(for_ends(&[1], &[], 2));
     let (worker, id, children) = subject.awaiting(tasks(2), until).await;
@@ -231,7 +231,7 @@ pub async fn a_signal_or_insert_wakes_one_that_waits_for_children(subject: &Subj
     assert_eq!(subject.status(claim.id).await, Status::Runnable);
 }
 
-/// Who has started children is woken as usual.
+/// A workflow that has started children is only woken, not claimed.
 pub async fn a_delivery_hands_over_a_workflow_that_has_started_nobody(subject: &Subject) {
     let (worker, id) = parked(subject, for_signals(&["go"])).await;
     let delivered = subject.deliver_for(worker, vec![signal(id, "go")]).await;
@@ -267,7 +267,7 @@ pub async fn a_cancel_wakes_a_parked_workflow(subject: &Subject) {
     assert!(claim.is_to_answer_cancel());
 }
 
-/// A running workflow with a signal that it received, asked to end while it runs.
+/// Makes a running workflow that received a signal and is cancelled while it runs.
 async fn asked_while_running(subject: &Subject) -> (WorkerId, Claim, CancelRequest) {
     let (worker, id) = parked(subject, for_signals(&["go"])).await;
     subject.arrives(signal(id, "go")).await;
@@ -302,7 +302,7 @@ pub async fn a_flow_that_would_wait_or_start_children_is_told_of_the_cancel(subj
     assert_eq!(subject.inbox(claim.id).await, ["go"], "nothing is consumed");
     let count = subject.store.count(Default::default()).await.unwrap();
     assert_eq!(count, outlast_core::Count::Exactly(1), "nobody was started");
-    // The claim is as good as before.
+    // The claim is still valid.
     subject.commit(&claim, flow_on()).await;
     assert_eq!(subject.inbox(claim.id).await, [""; 0]);
 }
@@ -351,7 +351,7 @@ pub async fn a_flow_that_answers_the_cancel_does_what_it_says(subject: &Subject)
     }
 }
 
-/// Whatever it thinks of its history.
+/// This holds whatever history position the commit expects.
 pub async fn a_flow_that_answers_the_cancel_is_not_told_of_it_again(subject: &Subject) {
     let (_, mut claim, asked) = asked_while_running(subject).await;
     claim.cancel = Some(asked);
@@ -369,7 +369,7 @@ pub async fn a_flow_that_answers_the_cancel_is_not_told_of_it_again(subject: &Su
     assert_eq!(subject.get(claim.id).await.events, 2);
 }
 
-/// What it decided is what it does.
+/// The outcome after the answer is applied in full.
 pub async fn after_its_answer_a_workflow_parks_like_any(subject: &Subject) {
     let (worker, mut claim, asked) = asked_while_running(subject).await;
     claim.cancel = Some(asked);
@@ -410,7 +410,7 @@ pub async fn a_cancel_in_a_batch_concerns_its_own_alone(subject: &Subject) {
     subject.commit(&claims[1], flow_on()).await;
 }
 
-/// A stale claim is told nothing of a cancel.
+/// A stale claim is lost, and its answer carries no cancel.
 pub async fn a_lost_flow_is_lost_also_when_a_cancel_waits(subject: &Subject) {
     let (_, claim, _) = asked_while_running(subject).await;
     subject.commit(&claim, flow_on()).await;

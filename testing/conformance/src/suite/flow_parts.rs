@@ -1,5 +1,6 @@
-//! Several things that a workflow waits for at a time, each with children of its own: a group beside a lone child, the
-//! members of a selection. Each is counted by itself.
+//! Several join sets at a time: a group beside a single child, the members of a select.
+//!
+//! Each join set is counted separately.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -8,14 +9,15 @@ use outlast_core::{
     WorkerId,
 };
 
-/// A worker, a workflow that has started a group of three and a lone child beside it and waits for either, and the claims
-/// of the children.
+/// Makes a worker and a workflow that waits for a group of three or a single child.
+///
+/// Also returns the claims of the children.
 async fn a_group_and_a_lone_child(subject: &Subject) -> (WorkerId, InstanceId, Vec<Claim>) {
     let parts = vec![starting(1, 0..=2), starting(1, 3..=3)];
     subject.awaiting(tasks(4), for_parts(parts)).await
 }
 
-/// The part of some of these children, who have been started before, in the order of their positions.
+/// A join set of some of these started children, in the order of their positions.
 fn of(children: &[Claim], awaited: &[usize]) -> JoinSet {
     let mut spans: Vec<ChildRange> = Vec::new();
     for &n in awaited {
@@ -57,7 +59,7 @@ pub async fn a_park_says_every_part_that_it_waits_for(subject: &Subject) {
     subject.assert_sound().await;
 }
 
-/// The defect: one count for all, so that a thousand ends of a group wake whoever waits for one child beside it.
+/// The defect: with one count for all, children of a group wake a workflow that waits for one.
 pub async fn ends_of_one_part_do_not_wake_for_another(subject: &Subject) {
     let (_, id, children) = a_group_and_a_lone_child(subject).await;
     for (ended, expected) in [(0, [2, 1]), (2, [1, 1])] {
@@ -80,7 +82,7 @@ pub async fn the_part_that_is_complete_wakes(subject: &Subject) {
     assert_eq!((row.status, left(&row)), (Status::Runnable, vec![3, 0]));
     let claim = subject.claim_the(worker, id).await;
     assert_eq!(claim.joined, Some(Joined::All));
-    // And what ends afterwards is counted for nobody.
+    // Children that finish afterwards are not counted.
     subject.commit(&children[0], done()).await;
     assert_eq!(left(&subject.get(id).await), [3, 0]);
     let (worker, id, children) = a_group_and_a_lone_child(subject).await;
@@ -93,7 +95,7 @@ pub async fn the_part_that_is_complete_wakes(subject: &Subject) {
     subject.claim_the(worker, id).await;
 }
 
-/// Defect 5 (docs/protocol.md), over parts too.
+/// Defect 5 (docs/protocol.md), across join sets too.
 pub async fn siblings_of_several_parts_that_end_in_one_batch_are_counted_each(subject: &Subject) {
     let parts = vec![starting(1, 0..=2), starting(1, 3..=5)];
     let (_, id, children) = subject.awaiting(tasks(6), for_parts(parts)).await;
@@ -126,7 +128,7 @@ pub async fn a_bad_end_of_any_part_wakes(subject: &Subject) {
     }
 }
 
-/// Who is waited for by several is counted by each, and is one bad end all the same.
+/// A child of several join sets counts in each, and is still one failure.
 pub async fn a_child_of_several_parts_is_counted_in_each(subject: &Subject) {
     let both = || vec![starting(1, 0..=1), starting(1, 1..=3)];
     let (worker, id, children) = subject.awaiting(tasks(4), for_parts(both())).await;
@@ -141,7 +143,7 @@ pub async fn a_child_of_several_parts_is_counted_in_each(subject: &Subject) {
     assert_eq!((left(&row), counts(&row)), (vec![1, 2], (1, 1)));
 }
 
-/// A sibling of the same round that stands elsewhere.
+/// A sibling of the same round at another position.
 pub async fn ends_outside_of_the_spans_are_not_counted(subject: &Subject) {
     let parts = vec![starting(1, 1..=2), starting(1, 4..=5)];
     let (_, id, children) = subject.awaiting(tasks(7), for_parts(parts)).await;
@@ -154,7 +156,7 @@ pub async fn ends_outside_of_the_spans_are_not_counted(subject: &Subject) {
     subject.assert_sound().await;
 }
 
-/// I2: no end is lost between the look and the park, in any part.
+/// I2: no finished child is missed between the check and the park, in any join set.
 pub async fn what_ended_before_the_park_is_counted_in_its_part(subject: &Subject) {
     let (worker, claim) = subject.flowing(tasks(3)).await;
     subject.commit(&claim, start(tasks(3))).await;
@@ -170,12 +172,12 @@ pub async fn what_ended_before_the_park_is_counted_in_its_part(subject: &Subject
     assert_eq!(row.barrier.unwrap().started, 3);
     subject.commit(&children[5], done()).await;
     let claim = subject.claim_the(worker, claim.id).await;
-    // One that is complete keeps it from parking.
+    // A complete join set prevents the park.
     let status = subject.commit(&claim, park(for_parts(parts()))).await;
     assert_eq!(status, Status::Runnable);
     let row = subject.get(claim.id).await;
     assert_eq!((left(&row), joined(&row)), (vec![2, 0], Some(Joined::All)));
-    // And a bad end of any of them does too.
+    // So does a failed child of any of them.
     subject.commit(&children[0], stop()).await;
     let claim = subject.claim_the(worker, claim.id).await;
     let first = vec![of(&children, &[3]), of(&children, &[0, 3])];
@@ -188,7 +190,7 @@ pub async fn what_ended_before_the_park_is_counted_in_its_part(subject: &Subject
     );
 }
 
-/// A bad end that several parts wait for is looked at once.
+/// A failed child of several join sets counts as one failure.
 pub async fn a_bad_end_before_the_park_is_one_for_all_parts(subject: &Subject) {
     let (worker, claim) = subject.flowing(tasks(3)).await;
     let children = subject.claim(worker, 9).await;
@@ -200,7 +202,7 @@ pub async fn a_bad_end_before_the_park_is_one_for_all_parts(subject: &Subject) {
     assert_eq!(joined(&row), Some(Joined::Failure));
 }
 
-/// A lone child on either side of a group is two spans of one round.
+/// A single child on either side of a group makes two ranges of one round.
 pub async fn a_part_may_stand_on_both_sides_of_another(subject: &Subject) {
     let sides = JoinSet {
         spans: [starting(1, 0..=0), starting(1, 4..=4)]
@@ -227,7 +229,7 @@ pub async fn a_part_may_stand_on_both_sides_of_another(subject: &Subject) {
     }
 }
 
-/// Whichever part waits for it, and though another one waits for earlier children.
+/// Any join set that contains the dropped child wakes, even if another waits for earlier children.
 pub async fn a_child_that_was_not_started_wakes_whichever_part_waits_for_it(subject: &Subject) {
     let elsewhere = later(task(), seconds(900)).correlation_key("k");
     subject.insert(elsewhere).await;
@@ -242,7 +244,9 @@ pub async fn a_child_that_was_not_started_wakes_whichever_part_waits_for_it(subj
     assert_eq!(joined(&row), Some(Joined::Failure));
 }
 
-/// The ends have not come yet for the park, and are counted after it, each in its part.
+/// The park does not see the finished children of its batch.
+///
+/// They are counted after it, each in its join set.
 pub async fn a_park_and_ends_of_its_parts_in_one_batch_meet_once(subject: &Subject) {
     for park_first in [true, false] {
         let (worker, claim) = subject.flowing(tasks(5)).await;
@@ -287,7 +291,7 @@ pub async fn the_reconciler_wakes_one_of_whose_parts_nobody_lives(subject: &Subj
     let (worker, claim) = subject.flowing(tasks(3)).await;
     let children = subject.claim(worker, 9).await;
     subject.commit(&children[2], done()).await;
-    // What a lost count would leave: it waits for an end that has come.
+    // The result of a lost count: it waits for a child that has finished.
     let unseen = JoinSet {
         children: Vec::new(),
         ..of(&children, &[2])

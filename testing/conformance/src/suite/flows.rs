@@ -1,4 +1,4 @@
-//! Flows: a workflow goes on where it is, and starts children without waiting for them.
+//! Outcomes of workflows that advance, and start children without waiting for them.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -7,7 +7,7 @@ use outlast_core::{
     InstanceId, JoinSet, Joined, NewInstance, Outcome, Proceed, Status, Until,
 };
 
-/// The barrier of one that has waited for nobody.
+/// The barrier of a workflow that has waited for no children.
 const OF_NOBODY: Barrier = Barrier {
     until: Until::All,
     window: None,
@@ -185,7 +185,7 @@ pub async fn ends_of_children_nobody_waits_for_wake_nobody(subject: &Subject) {
     subject.assert_sound().await;
 }
 
-/// The rounds of an earlier wait are no longer waited for.
+/// The workflow no longer waits for the rounds of an earlier wait.
 pub async fn a_flow_that_goes_on_waits_for_no_round_any_more(subject: &Subject) {
     let until = for_anything(for_ends(&[1], &[], 2));
     for (then, status) in [
@@ -225,7 +225,7 @@ pub async fn children_that_were_not_started_are_told(subject: &Subject) {
     let row = subject.get(claim.id).await;
     assert_eq!((row.round, &row.dropped), (1, &vec![dropped.clone()]));
     assert_eq!(subject.child_ids(claim.id, 1).await.len(), 1);
-    // One that starts nobody leaves it alone, and the claim after it tells.
+    // An outcome without children keeps the dropped child, and the next claim reports it.
     subject.commit(&claim, flow_requeue()).await;
     let claims = subject.claim(worker, 9).await;
     let claim = claims.iter().find(|it| it.id == claim.id).unwrap();
@@ -238,7 +238,7 @@ pub async fn children_that_were_not_started_are_told(subject: &Subject) {
     assert_eq!(subject.get(claim.id).await.dropped, []);
 }
 
-/// A workflow asks for those that it waits for.
+/// A workflow loads the children that it waits for itself.
 pub async fn a_workflow_is_claimed_without_its_children(subject: &Subject) {
     let until = for_ends(&[1], &[], 2);
     let (worker, id, children) = subject.awaiting(tasks(2), until).await;
@@ -275,7 +275,7 @@ pub async fn a_window_of_a_flow_lets_the_next_one_in(subject: &Subject) {
     subject.finish_all(&[children[1].clone(), third]).await;
     subject.claim_the(worker, ids[3]).await;
     subject.assert_sound().await;
-    // A later round has a window of its own, and the older one goes on.
+    // A later round has a separate window, and the older one continues.
     let outcome = Outcome::Flow {
         children: tasks(2),
         window: Some(1),
@@ -376,7 +376,7 @@ pub async fn a_flow_that_cannot_be_stored_is_rejected(subject: &Subject) {
     subject.commit(&claim, done()).await;
 }
 
-/// Whatever an instance was before, a machine's fan-out is joined as one.
+/// The fan-out of a machine joins as usual, even if the instance had workflow outcomes before.
 pub async fn a_fan_out_after_a_flow_joins_its_own_round(subject: &Subject) {
     let (worker, claim) = subject.flowing(tasks(1)).await;
     let older = subject.claim_one(worker).await;

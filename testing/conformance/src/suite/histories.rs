@@ -1,4 +1,4 @@
-//! Histories: what was committed with an outcome is read back in its order, and with no other outcome.
+//! Histories: events are read back in order, and only those of outcomes that were written.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -8,7 +8,7 @@ use outlast_core::{
     limits,
 };
 
-/// The places of a history, in the order in which it is read.
+/// The positions of events, in the order in which they are read.
 fn places(history: &[Event]) -> Vec<i32> {
     history.iter().map(|event| event.seq).collect()
 }
@@ -137,7 +137,7 @@ pub async fn a_lost_outcome_writes_no_event(subject: &Subject) {
         let again = subject.try_commit_events(&claim, outcome, events(2)).await;
         assert_eq!(again, Answer::Lost);
     }
-    // It is the fence that says so, also where the history stands as was thought, or nothing is thought of it.
+    // The fence decides, whether the expected history position is right or missing.
     let now = HistoryPosition { run: 1, events: 1 };
     for mark in [Some(now), None] {
         let commit = Commit {
@@ -200,7 +200,7 @@ pub async fn a_bad_event_rejects_its_outcome_alone(subject: &Subject) {
     assert_eq!(subject.get(claims[2].id).await.events, 5);
 }
 
-/// The claim after so many outcomes that kept it.
+/// Returns the claim after so many outcomes that kept it.
 fn at_revision(claim: &Claim, outcomes: usize) -> Claim {
     (0..outcomes).fold(claim.clone(), |claim, _| kept(&claim))
 }
@@ -359,7 +359,7 @@ pub async fn an_operators_retry_goes_on_with_the_history(subject: &Subject) {
     assert_eq!(places(&history), [1, 2, 3]);
 }
 
-/// Everything of every run.
+/// Removing an instance removes the events of every run.
 pub async fn a_history_goes_with_its_instance_and_not_before(subject: &Subject) {
     let worker = subject.worker().await;
     let mut ids = Vec::new();
@@ -409,7 +409,7 @@ pub async fn histories_of_one_batch_are_told_apart(subject: &Subject) {
     }
 }
 
-/// What a machine that records its way adds to it with each outcome.
+/// The events that a recording machine adds with each outcome.
 fn transition(step: &str) -> Vec<NewEvent> {
     vec![NewEvent {
         call: None,
@@ -417,7 +417,7 @@ fn transition(step: &str) -> Vec<NewEvent> {
     }]
 }
 
-/// Over claims that are kept, given up and taken again, a wait, a join and a crash.
+/// Through kept, released and new claims, a wait, a join and a crash.
 pub async fn a_machine_has_one_history_however_it_goes_on(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     let id = claim.id;
@@ -455,7 +455,7 @@ pub async fn a_machine_has_one_history_however_it_goes_on(subject: &Subject) {
     assert_eq!(runs[0].last, EventKind::Transitioned);
 }
 
-/// The outcome is what was decided; that it led elsewhere is told by what comes next.
+/// The event records the decided outcome. The next event shows that it led elsewhere.
 pub async fn an_outcome_that_meets_a_cancel_is_told_once(subject: &Subject) {
     let outcomes = [wait_for(&["x"]), fan_out(tasks(2)), again(seconds(9))];
     for outcome in outcomes {
@@ -477,7 +477,7 @@ pub async fn an_outcome_that_meets_a_cancel_is_told_once(subject: &Subject) {
     }
 }
 
-/// Machines that record and machines that do not, in one commit.
+/// Machines with and without a history, in one commit.
 pub async fn who_has_no_history_is_written_beside_who_has_one(subject: &Subject) {
     let worker = subject.worker().await;
     subject.insert_all(tasks(8)).await;
@@ -489,7 +489,7 @@ pub async fn who_has_no_history_is_written_beside_who_has_one(subject: &Subject)
         commit_with(claim, outcome.clone(), events)
     });
     let mut commits: Vec<_> = commits.collect();
-    // One of them is not theirs any more.
+    // One of the claims is lost.
     commits[1].claim.revision = commits[1].claim.revision.next();
     let answers = subject.commit_all(commits).await.answers;
     for (n, (claim, answer)) in claims.iter().zip(answers).enumerate() {

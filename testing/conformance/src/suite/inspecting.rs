@@ -1,4 +1,4 @@
-//! Looking: lists, counts, one of everything; nothing changes by it.
+//! Questions: lists, counts, single rows. They change nothing.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -79,7 +79,7 @@ pub async fn a_page_has_states_only_where_they_are_asked_for(subject: &Subject) 
     assert_eq!(page.instances, [row]);
 }
 
-/// A JSON text of so many bytes.
+/// Makes a JSON text of so many bytes.
 fn large(bytes: usize) -> outlast_core::Json {
     json(&format!("\"{}\"", "x".repeat(bytes - 2)))
 }
@@ -187,7 +187,7 @@ pub async fn a_key_finds_its_holder_or_the_latest_that_held_it(subject: &Subject
     assert_eq!(find().await.map(|row| row.id), Some(latest));
 }
 
-/// A key that was given up alive finds the instance too.
+/// A key that a live instance has released still finds the instance.
 pub async fn a_key_that_was_given_up_alive_finds_who_held_it(subject: &Subject) {
     let until_claimed = Scope::of([Status::Runnable]).unwrap();
     let row = task().correlation("k", until_claimed);

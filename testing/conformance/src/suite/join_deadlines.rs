@@ -1,4 +1,4 @@
-//! Joins that wait so long and no longer (I10).
+//! Joins with a deadline (I10).
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -65,7 +65,7 @@ pub async fn waits_and_joins_fire_by_their_deadlines(subject: &Subject) {
     assert_eq!(fired.woken_instances, [id, parent]);
 }
 
-/// Looking for overdue waits finds waits for signals.
+/// A filter for overdue waits finds waits for signals only.
 pub async fn a_join_is_no_wait_for_a_signal(subject: &Subject) {
     let (_, parent, _) = subject.joining(tasks(1), within(seconds(1))).await;
     subject.pass(seconds(5));

@@ -1,4 +1,4 @@
-//! What decides a join beside the last child: a failure, a quorum, a deadline (I6).
+//! Decisions of a join before the last child: a failure, a quorum, a deadline (I6).
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -12,7 +12,7 @@ fn within(deadline: Duration) -> Join {
     }
 }
 
-/// Commits these outcomes for these claims in one batch.
+/// Commits these outcomes of these claims in one batch.
 async fn commit_together(subject: &Subject, outcomes: Vec<(&Claim, Outcome)>) {
     let commits = outcomes.into_iter();
     let commits = commits.map(|(claim, outcome)| commit_of(claim, outcome));
@@ -195,7 +195,7 @@ pub async fn what_ends_after_the_parent_was_woken_changes_nothing(subject: &Subj
     subject.assert_unchanged(&row).await;
 }
 
-/// Defect 5 (docs/protocol.md): what ends together is counted together.
+/// Defect 5 (docs/protocol.md): children that finish together are counted together.
 pub async fn what_ends_in_one_batch_is_counted_in_one_go(subject: &Subject) {
     let (worker, parent, claims) = subject.joining(tasks(4), until(Until::FailFast)).await;
     let ends = vec![
@@ -211,7 +211,7 @@ pub async fn what_ends_in_one_batch_is_counted_in_one_go(subject: &Subject) {
     assert_eq!(claim.first_failure, Some(claims[2].id), "by position");
 }
 
-/// A quorum and a failure in one batch: the quorum is looked at when both are counted.
+/// A quorum and a failure in one batch: the join is decided after both are counted.
 pub async fn a_batch_decides_when_all_of_it_is_counted(subject: &Subject) {
     let (worker, parent, claims) = subject.joining(tasks(3), until(Until::Quorum(2))).await;
     let ends = vec![
@@ -235,7 +235,7 @@ pub async fn the_failure_that_was_committed_first_is_the_first(subject: &Subject
     assert_eq!(counts(&subject.get(parent).await), (1, 3));
 }
 
-/// The choice never changes on a re-run.
+/// The first failure never changes on a re-run.
 pub async fn why_it_was_woken_stays_until_the_next_fan_out(subject: &Subject) {
     let (worker, parent, claims) = subject.joining(tasks(2), until(Until::FailFast)).await;
     subject.commit(&claims[1], stop()).await;
@@ -250,7 +250,7 @@ pub async fn why_it_was_woken_stays_until_the_next_fan_out(subject: &Subject) {
     let row = subject.get(parent).await;
     assert_eq!((joined(&row), counts(&row)), (None, (1, 0)));
     assert_eq!(first_failure(subject, parent).await, None);
-    // The child of the round before is nobody's business any more.
+    // The child of an earlier round no longer affects the parent.
     subject.commit(&claims[0], stop()).await;
     assert_eq!(counts(&subject.get(parent).await), (1, 0));
 }
@@ -273,7 +273,7 @@ pub async fn a_child_that_crashed_too_often_is_a_failure(subject: &Subject) {
     assert_eq!(first_failure(subject, parent).await, Some(claims[0].id));
 }
 
-/// I6: what an operator starts again counts again.
+/// I6: the parent waits again for a child that an operator retries.
 pub async fn a_failed_child_that_is_retried_is_waited_for_again(subject: &Subject) {
     let (worker, parent, claims) = subject.joining(tasks(3), until(Until::Quorum(2))).await;
     subject.commit(&claims[0], stop()).await;
@@ -302,7 +302,7 @@ pub async fn a_retry_of_the_first_failure_makes_the_next_one_the_first(subject: 
         subject.commit(&claims[n], stop()).await;
         subject.pass(seconds(1));
     }
-    // One that was not the first changes nothing about who was.
+    // A retry of another failed child does not change the first failure.
     subject
         .store
         .retry(vec![claims[0].id], note())

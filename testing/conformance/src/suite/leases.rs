@@ -1,4 +1,4 @@
-//! Leases: one per worker, and no claims without.
+//! Leases: one per worker, and no claims without a valid one.
 
 use super::bad_input::{ODD_NAMES, assert_invalid, long};
 use crate::Subject;
@@ -86,7 +86,7 @@ pub async fn a_heartbeat_lets_the_lease_run_anew(subject: &Subject) {
     assert_eq!(row.started_at, subject.now() - seconds(18));
 }
 
-/// What was reaped of a late worker is protected by the fence, so it may go on.
+/// The fence protects the claims that were reaped from a late worker, so it may continue.
 pub async fn a_late_worker_that_was_not_removed_is_renewed(subject: &Subject) {
     let worker = subject.worker_with(seconds(10)).await;
     subject.pass(seconds(100));
@@ -144,7 +144,9 @@ pub async fn deregistering_does_not_lengthen_a_lease(subject: &Subject) {
     assert_eq!(row.lease_expires_at, expired);
 }
 
-/// The fence of an outcome is the revision, not the lease: until it is reaped, a late outcome counts.
+/// The fence of an outcome is the revision, not the lease.
+///
+/// A late outcome counts until its claim is reaped.
 pub async fn an_expired_worker_may_still_commit_what_was_not_reaped(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     subject.pass(LEASE + seconds(1));
@@ -163,7 +165,7 @@ pub async fn inserting_with_a_claim_needs_a_lease(subject: &Subject) {
     assert_eq!(count, outlast_core::Count::Exactly(0), "nothing half-done");
 }
 
-/// I11: what was given back before leaving is with somebody else.
+/// I11: another worker holds the claims that were released before.
 pub async fn a_worker_that_gave_everything_back_leaves_at_once(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject.release(&claim, seconds(0)).await;

@@ -1,7 +1,7 @@
 //! The rules. Each takes an empty store and panics where the store breaks the rule.
 //!
-//! A rule that holds an invariant of docs/protocol.md names it (`I7`), and one that would fail on a
-//! defective form of docs/protocol.md names the defect (`defect 7`).
+//! A rule names the invariant of docs/protocol.md that it checks (`I7`). A rule that catches a
+//! defect of docs/protocol.md names that defect (`defect 7`).
 
 #![allow(
     missing_docs,

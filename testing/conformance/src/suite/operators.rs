@@ -1,4 +1,4 @@
-//! What people do: terminate, retry, delete, pause, resume; each recorded beside its effect.
+//! The operators' verbs: terminate, retry, delete, pause, resume. Each records an operation.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -26,12 +26,12 @@ async fn delete_one(subject: &Subject, id: InstanceId) -> DeleteAnswer {
 
 async fn operations(subject: &Subject, id: InstanceId) -> Vec<Operation> {
     let mut operations = subject.store.operations(Some(id)).await.unwrap();
-    // Which ids they get is the store's.
+    // The store chooses the ids.
     operations.iter_mut().for_each(|it| it.id = OperationId(0));
     operations
 }
 
-/// A claim of every kind of row: one instance in each status, in the order of a life.
+/// Makes one instance in each status, in the order of an instance's life.
 async fn one_of_each(subject: &Subject) -> (WorkerId, Vec<InstanceId>) {
     let worker = subject.worker().await;
     let ids = subject.insert_all(tasks(Status::ALL.len())).await;
@@ -85,7 +85,7 @@ pub async fn terminate_ends_whatever_lives(subject: &Subject) {
     }
 }
 
-/// I3: the outcome of a step that runs on is dropped by the fence.
+/// I3: the fence drops the outcome of a step that is still running.
 pub async fn the_outcome_of_a_terminated_step_is_lost(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     terminate_one(subject, claim.id).await;
@@ -151,7 +151,7 @@ pub async fn a_batch_of_terminates_answers_in_the_callers_order(subject: &Subjec
     assert_eq!(operations(subject, ids[1]).await.len(), 1);
 }
 
-/// A parent terminated in the same verb is no longer joining, so its children join nobody.
+/// A parent terminated in the same verb no longer waits, so its children count for no join.
 pub async fn parent_and_children_are_terminated_in_one_verb(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(2))).await;
@@ -234,7 +234,7 @@ pub async fn retrying_again_changes_nothing(subject: &Subject) {
     assert_eq!(operations(subject, claim.id).await.len(), 1);
 }
 
-/// I3: an outcome from before the end must not meet the instance after its retry.
+/// I3: an outcome from before the end must not be written after a retry.
 pub async fn a_claim_from_before_the_end_is_lost_after_a_retry(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     terminate_one(subject, claim.id).await;

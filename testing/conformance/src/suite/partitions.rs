@@ -1,4 +1,6 @@
-//! Partition keys: one at a time, in order, and nobody else in the way (docs/protocol.md, I8 and defect 8).
+//! Partition keys: one row at a time, in order (docs/protocol.md, I8 and defect 8).
+//!
+//! A busy key must not block other keys.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -56,7 +58,7 @@ pub async fn a_busy_key_at_the_head_does_not_block_the_others(subject: &Subject)
     assert_eq!(running.partition_key.as_deref(), Some("busy"));
 }
 
-/// I8, and no wake-up of a neighbour is lost over many of them.
+/// I8: over many rows, no wake-up of the next row is lost.
 pub async fn hundreds_behind_one_key_all_run_in_order(subject: &Subject) {
     let worker = subject.worker().await;
     let ids = subject.insert_all(vec![keyed("busy"); 300]).await;

@@ -1,4 +1,4 @@
-//! Doing things at once, on several threads: whatever the order, the rules hold.
+//! Concurrent verbs on several threads: the rules hold in every order.
 
 use crate::vocabulary::*;
 use crate::{Database, Subject};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 type Store = Arc<dyn Database>;
 
-/// Runs all of `tasks` at once, each on a task of its own.
+/// Runs all of `tasks` concurrently, each on its own task.
 async fn at_once<T, F>(tasks: impl IntoIterator<Item = F>) -> Vec<T>
 where
     T: Send + 'static,
@@ -63,7 +63,8 @@ pub async fn claims_at_once_never_get_the_same_row(subject: &Subject) {
     let store = &subject.store;
     let drains = workers.into_iter().map(|w| drain(store.clone(), w, 7));
     let mut taken: Vec<InstanceId> = at_once(drains).await.concat();
-    // A claim may pass over what another one holds at that moment; a last one takes what is left.
+    // A claim may skip rows that a concurrent claim has locked. A last claim takes the remaining
+    // rows.
     let last = subject.worker().await;
     taken.extend(drain(store.clone(), last, 100).await);
     taken.sort();
@@ -173,7 +174,7 @@ pub async fn a_signal_that_races_a_park_is_never_lost(subject: &Subject) {
     }
 }
 
-/// I7 and defect 10 (docs/protocol.md): accepted and orphaned, or refused.
+/// I7 and defect 10 (docs/protocol.md): the signal is dropped with the instance, or refused.
 pub async fn a_signal_that_races_an_end_is_dropped_with_it_or_refused(subject: &Subject) {
     let worker = subject.worker_with(seconds(1_000)).await;
     for _ in 0..50 {
@@ -206,7 +207,7 @@ pub async fn one_of_many_sends_under_one_key_arrives(subject: &Subject) {
     assert_eq!(claim.inbox.len(), 1);
 }
 
-/// Sends `go` to whoever holds `key`, or to one that is started for it.
+/// Sends `go` to the holder of `key`, or starts one.
 async fn go_or_start(store: Store, key: &str) -> SignalledOrInserted {
     let request = SignalOrInsert {
         row: task().correlation_key(key),
@@ -217,7 +218,7 @@ async fn go_or_start(store: Store, key: &str) -> SignalledOrInserted {
     store.signal_or_insert(request).await.unwrap()
 }
 
-/// The instance whose inbox the signal came to.
+/// Returns the instance whose inbox received the signal.
 fn reached(answer: &SignalledOrInserted) -> InstanceId {
     match answer.delivery {
         Delivery::Delivered { instance, .. } => instance,
@@ -243,7 +244,8 @@ pub async fn signals_at_once_to_an_unheld_key_start_one_and_all_arrive(subject: 
     }
 }
 
-/// I7: a message that is sent again beside the end of its target and the insert of the next holder reaches neither.
+/// I7: a signal that is sent again while its target finishes and a new holder is inserted reaches
+/// neither.
 pub async fn a_signal_sent_again_beside_an_end_and_the_next_holder_is_a_duplicate(
     subject: &Subject,
 ) {
@@ -278,8 +280,9 @@ pub async fn a_signal_sent_again_beside_an_end_and_the_next_holder_is_a_duplicat
     }
 }
 
-/// I7, I9: each signal came before the end and was dropped with it, or met the next holder, whom one of
-/// them started.
+/// I7, I9: each signal came before the end and was dropped with it, or reached the next holder.
+///
+/// One of the signals started that holder.
 pub async fn a_signal_or_insert_that_races_an_end_meets_the_old_or_starts_the_new(
     subject: &Subject,
 ) {
@@ -355,7 +358,7 @@ pub async fn a_signal_or_insert_that_races_a_park_is_never_lost(subject: &Subjec
     }
 }
 
-/// I3: of an outcome and a terminate, exactly one ends the instance.
+/// I3: either the outcome or the terminate finishes the instance, never both.
 pub async fn an_outcome_that_races_a_terminate_wins_or_is_lost(subject: &Subject) {
     let worker = subject.worker_with(seconds(1_000)).await;
     for _ in 0..50 {
@@ -417,7 +420,7 @@ pub async fn maintenance_at_once_returns_everything_once(subject: &Subject) {
         }
     });
     let mut returned = at_once(reapers).await.concat();
-    // Reapers pass over what another one holds at that moment.
+    // Reapers skip rows that another reaper has locked.
     returned.extend(subject.reap().await.returned);
     returned.sort();
     assert_eq!(returned, ids);
@@ -436,7 +439,8 @@ async fn commits(store: Store, claim: Claim, outcome: Outcome) -> Answer {
         .remove(0)
 }
 
-/// I2 and defect 2 (docs/protocol.md): the park has looked, or the end finds it parked.
+/// I2 and defect 2 (docs/protocol.md): the park sees the finished child, or the child finds it
+/// parked.
 pub async fn an_end_that_races_a_park_for_it_is_never_lost(subject: &Subject) {
     for end_of_it in [done(), stop()].iter().cycle().take(80) {
         let (worker, claim) = subject.flowing(tasks(2)).await;
@@ -489,7 +493,7 @@ pub async fn a_signal_that_races_a_park_for_children_is_never_lost(subject: &Sub
     }
 }
 
-/// I13: it is told instead of parking, or it is woken.
+/// I13: the park is answered with the cancel, or the cancel wakes the instance.
 pub async fn a_cancel_that_races_a_park_is_never_slept_through(subject: &Subject) {
     for _ in 0..80 {
         let (worker, claim) = subject.flowing(tasks(1)).await;
@@ -547,7 +551,7 @@ pub async fn siblings_of_several_rounds_that_end_at_once_wake_a_workflow_once(su
     }
 }
 
-/// A signal, an end and a moment at once: one of them wakes it.
+/// A signal, a finished child and a deadline at once: exactly one of them wakes the workflow.
 pub async fn what_races_to_wake_a_workflow_wakes_it_once(subject: &Subject) {
     for _ in 0..40 {
         let until = Park {

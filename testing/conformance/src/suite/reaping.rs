@@ -1,4 +1,6 @@
-//! Reaping: what a dead worker held comes back, and the dead change nothing any more (docs/protocol.md, defect 3).
+//! Reaping: claims of dead workers return to their queues.
+//!
+//! Late outcomes of those workers change nothing (docs/protocol.md, defect 3).
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -112,7 +114,7 @@ pub async fn a_late_commit_after_reap_consumes_nothing(subject: &Subject) {
     assert_eq!(names_of(claim.awaited()), ["a"]);
 }
 
-/// I6 and defect 3 (docs/protocol.md): a zombie's end released a join with the child still running.
+/// I6 and defect 3 (docs/protocol.md): a late outcome released a join while the child still ran.
 pub async fn a_late_commit_after_reap_joins_nobody(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(1))).await;
@@ -150,7 +152,7 @@ pub async fn a_step_that_keeps_killing_its_worker_fails_past_the_bound(subject: 
     assert_eq!(row.locked_by, None);
 }
 
-/// Defect 14 (docs/protocol.md): a crash of a busy worker does not show whose step did it.
+/// Defect 14 (docs/protocol.md): a crash of a busy worker does not show which step caused it.
 pub async fn healthy_instances_outlive_every_kill_of_a_busy_worker(subject: &Subject) {
     let ids = subject.insert_all(tasks(3)).await;
     for crash in 1..=6 {
@@ -193,7 +195,7 @@ pub async fn the_only_suspect_of_its_worker_is_blamed_for_the_crash(subject: &Su
     }
 }
 
-/// Defect 14 (docs/protocol.md): the poisoned child ends like any other.
+/// Defect 14 (docs/protocol.md): a failed child finishes like any other.
 pub async fn giving_up_joins_the_parent_and_empties_the_inbox(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(1))).await;
@@ -242,7 +244,7 @@ pub async fn a_release_does_not_forgive_crashes(subject: &Subject) {
     assert_eq!((claim.attempt, claim.crashes), (1, 1));
 }
 
-/// The redo sees the same inputs.
+/// The repeated step receives the same signals.
 pub async fn what_was_awaited_is_kept_through_a_crash(subject: &Subject) {
     let (worker, id) = subject.parked(&["a", "b"]).await;
     subject.arrives(signal(id, "b")).await;

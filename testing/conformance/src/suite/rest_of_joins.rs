@@ -1,10 +1,10 @@
-//! What becomes of the children that a join was decided without.
+//! The policy for children that a join was decided without.
 
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{ClosePolicy, Join, NewInstance, Status, Until};
 
-/// Each would end with its parent; the rest of a join is another matter.
+/// Children that would be terminated with their parent. The policy of the join is separate.
 fn guarded(n: usize) -> Vec<NewInstance> {
     let guard = |row: NewInstance| row.on_parent_close(ClosePolicy::Terminate);
     tasks(n).into_iter().map(guard).collect()

@@ -1,4 +1,4 @@
-//! Retention: what ended long ago goes, with everything that hangs on it.
+//! Retention: instances that finished long ago are removed with all their rows.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -86,7 +86,7 @@ pub async fn children_are_spared_while_their_parent_lives(subject: &Subject) {
     );
 }
 
-/// Older rounds too: `cx.all_children()` shows every child still stored.
+/// Older rounds too: `cx.all_children()` returns every stored child.
 pub async fn children_of_older_rounds_are_spared_too(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(1))).await;

@@ -1,4 +1,4 @@
-//! RunStats: what engines have run, added up by the minute.
+//! Run statistics: counts of the steps that engines have run, by the minute.
 
 use super::bad_input::{assert_invalid, long};
 use crate::Subject;
@@ -175,7 +175,7 @@ pub async fn engines_that_record_at_once_lose_nothing(subject: &Subject) {
     let rounds = (0..40_u64).map(|n| {
         let mut all: Vec<Runs> = steps.iter().map(|step| runs(minute, step, 1)).collect();
         let mut waited: Vec<Delays> = (0..5).map(|bin| delays(minute, bin, 1)).collect();
-        // Half of them name the same keys the other way round.
+        // Half of the calls have the same keys in reverse order.
         if n % 2 == 0 {
             all.reverse();
             waited.reverse();
@@ -262,7 +262,7 @@ pub async fn counts_that_cannot_be_stored_are_refused_whole(subject: &Subject) {
     assert_invalid(subject.store.run_stats(never).await);
 }
 
-/// Nobody sees the rows of a check, and expired counts of others do not keep them.
+/// No question returns the rows of a write check, and expired counts do not keep them stored.
 pub async fn a_check_of_writes_leaves_nothing(subject: &Subject) {
     let now = minute_of(subject.store.now().await.unwrap());
     record(subject, Vec::new(), vec![delays(now, 1, 2)]).await;

@@ -1,4 +1,4 @@
-//! Searching: by error, by attempts, by deadline, by end, and pages that few instances fit.
+//! Searches: by error, attempts, deadline and end, and pages with few matches.
 
 use super::inspecting::list;
 use crate::Subject;
@@ -165,7 +165,7 @@ pub async fn what_is_retried_is_not_among_the_ended_any_more(subject: &Subject) 
     assert_eq!(list(subject, ended).await, [] as [InstanceId; 0]);
 }
 
-/// More than one page may read, of which two fit: the newest and the oldest.
+/// More rows than one page may read, of which two match: the newest and the oldest.
 pub async fn a_page_that_few_fit_ends_at_its_bound_and_says_where_to_go_on(subject: &Subject) {
     let rare = || task().queue("rare");
     let oldest = subject.insert(rare()).await;
@@ -204,7 +204,7 @@ pub async fn a_page_that_few_fit_ends_at_its_bound_and_says_where_to_go_on(subje
     );
 }
 
-/// The index of a filter finds what is far behind everything else.
+/// The index of a filter finds rows that are far behind all others.
 pub async fn children_deadlines_and_ends_far_back_are_found_at_once_or_page_by_page(
     subject: &Subject,
 ) {
@@ -268,7 +268,7 @@ pub async fn children_deadlines_and_ends_far_back_are_found_at_once_or_page_by_p
     }
 }
 
-/// More than an index may find for one page: they are read by id instead.
+/// More rows than an index may return for one page: they are read by id instead.
 pub async fn more_children_than_a_page_may_read_are_listed_to_the_end(subject: &Subject) {
     let (_, parent) = subject.running(task()).await;
     let many = limits::SCAN_MAX + 1;

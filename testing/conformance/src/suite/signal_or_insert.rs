@@ -1,4 +1,4 @@
-//! A signal that starts its target when nobody holds the key (I7, I9).
+//! A signal that starts its target when the key has no holder (I7, I9).
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -13,7 +13,7 @@ fn order() -> NewInstance {
     task().correlation_key(KEY)
 }
 
-/// `name` for whoever holds the key, or for `row`.
+/// Makes the request: a signal `name` for the holder of the key, or for `row`.
 fn either(row: NewInstance, name: &str) -> SignalOrInsert {
     SignalOrInsert {
         row,
@@ -50,7 +50,7 @@ pub async fn when_nobody_holds_the_key_it_starts_with_the_signal_in_its_inbox(su
     assert_eq!(signals[0].payload, Some(json(r#"{"v":1}"#)));
     assert!(answer.woken.contains(QUEUE));
 
-    // It is what an insert would have made.
+    // The row equals one that an insert would have made.
     let started = subject.get(id).await;
     subject
         .store
@@ -123,7 +123,7 @@ pub async fn one_sent_again_under_its_dedup_key_is_a_duplicate(subject: &Subject
     assert_eq!(subject.signals(id).await.len(), 1);
 }
 
-/// The end of the instance must not turn a message that is sent again into another instance.
+/// A signal that is sent again after its target finished must not start another instance.
 pub async fn one_sent_again_after_the_end_starts_nothing(subject: &Subject) {
     for scope in [Scope::LIVE, Scope::FOREVER] {
         let worker = subject.worker().await;
@@ -153,7 +153,7 @@ pub async fn one_sent_again_after_the_end_starts_nothing(subject: &Subject) {
     }
 }
 
-/// A full inbox starts nobody else.
+/// A full inbox of the holder starts no other instance.
 pub async fn a_holder_whose_inbox_is_full_takes_no_more(subject: &Subject) {
     let id = subject.insert(order()).await;
     let full = vec![signal(id, "a"); outlast_core::limits::INBOX_MAX];
@@ -173,7 +173,7 @@ pub async fn when_the_holder_has_ended_and_let_go_another_is_started(subject: &S
     assert_eq!(subject.signals(claim.id).await, []);
 }
 
-/// A key that is let go of alive has no holder either.
+/// A key that its live holder has released has no holder.
 pub async fn when_the_holder_has_let_go_alive_another_is_started(subject: &Subject) {
     let until_claimed = Scope::of([Status::Runnable]).unwrap();
     let (_, claim) = subject
@@ -185,7 +185,7 @@ pub async fn when_the_holder_has_let_go_alive_another_is_started(subject: &Subje
     assert_eq!(subject.inbox(claim.id).await, [""; 0]);
 }
 
-/// The holder's scope counts, not that of the row that would be started.
+/// The holder's scope decides, not that of the row to start.
 pub async fn an_ended_holder_that_keeps_its_key_is_no_target_and_not_replaced(subject: &Subject) {
     let (_, claim) = subject
         .running(task().correlation(KEY, Scope::FOREVER))

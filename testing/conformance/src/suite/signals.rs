@@ -1,4 +1,4 @@
-//! Signals: the rules of `003`, and the remedies for what went wrong with them (I7).
+//! Signals: the rules of `003`, and the remedies for its defects (I7).
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -55,7 +55,7 @@ pub async fn a_delivery_that_does_not_wake_changes_no_row(subject: &Subject) {
     subject.assert_unchanged(&before).await;
 }
 
-/// No lost wake-up: the signal is there before the wait.
+/// No lost wake-up: the signal arrives before the wait.
 pub async fn a_signal_that_came_early_is_found_by_the_wait(subject: &Subject) {
     let worker = subject.worker().await;
     let id = subject.insert(task()).await;
@@ -69,7 +69,7 @@ pub async fn a_signal_that_came_early_is_found_by_the_wait(subject: &Subject) {
     assert_eq!(names_of(claim.awaited()), ["paid"]);
 }
 
-/// No lost wake-up: the signal comes while the step runs that will wait for it.
+/// No lost wake-up: the signal arrives while the step runs that will wait for it.
 pub async fn a_signal_that_comes_while_the_step_runs_is_found_by_the_wait(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     let (_, woke) = subject.arrives(signal(claim.id, "paid")).await;
@@ -102,7 +102,7 @@ async fn wait_again(
     }
 }
 
-/// Accumulating a pack.
+/// Signals accumulate until all are consumed.
 pub async fn a_pack_gathers_over_several_waits_and_is_consumed_at_once(subject: &Subject) {
     let names = ["a", "b", "c"];
     let (worker, id) = subject.parked(&names).await;
@@ -134,7 +134,8 @@ pub async fn waiting_again_does_not_spin_on_what_was_already_handed_over(subject
     assert_eq!(names_of(claim.awaited()), ["a", "a"]);
 }
 
-/// Defect 11 (docs/protocol.md): ids commit out of order, so a mark of the highest one would miss the others.
+/// Defect 11 (docs/protocol.md): ids commit out of order, so a mark of the highest id would miss
+/// the others.
 pub async fn an_older_signal_the_step_was_not_handed_wakes_it_too(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     let (older, _) = subject.arrives(signal(claim.id, "a")).await;
@@ -147,7 +148,7 @@ pub async fn an_older_signal_the_step_was_not_handed_wakes_it_too(subject: &Subj
     assert_eq!(status, Status::AwaitingSignal);
 }
 
-/// A signal that arrives after the claim was made was not handed to the step.
+/// The step did not receive a signal that arrived after the claim.
 pub async fn progress_spares_latecomers_and_what_was_never_awaited(subject: &Subject) {
     for outcome in [requeue("b"), keep("b"), fan_out(vec![])] {
         let (worker, id) = subject.parked(&["a"]).await;
@@ -185,7 +186,7 @@ pub async fn a_retry_sees_the_same_signals_again(subject: &Subject) {
     assert_eq!(second.attempt, 1);
 }
 
-/// Signals must not outlive the instance that would have read them (I7).
+/// Signals must not outlive the instance that would have received them (I7).
 pub async fn an_end_empties_the_inbox(subject: &Subject) {
     for outcome in [done(), stop(), cancel()] {
         let (_, claim) = subject.running(task()).await;
@@ -247,8 +248,9 @@ pub async fn a_tombstone_outlasts_an_operators_retry(subject: &Subject) {
     );
 }
 
-/// I7: an answer must not change because the instance has ended meanwhile. Covers a signal that was consumed,
-/// and a signal that the end dropped.
+/// I7: an answer must not change because the instance has finished meanwhile.
+///
+/// Covers a consumed signal, and a signal that the end dropped.
 pub async fn a_signal_sent_again_after_the_end_is_a_duplicate(subject: &Subject) {
     for outcome in [done(), stop(), cancel()] {
         let (worker, claim) = subject.running(task().correlation_key("order:1")).await;
@@ -281,7 +283,7 @@ pub async fn a_signal_sent_again_after_the_end_is_a_duplicate(subject: &Subject)
     }
 }
 
-/// A message that is sent again must not reach the instance that holds the key next.
+/// A signal that is sent again must not reach the next holder of the key.
 pub async fn a_dedup_key_counts_for_all_that_held_the_key(subject: &Subject) {
     let (_, claim) = subject.running(task().correlation_key("order:1")).await;
     let first = claim.id;
@@ -311,7 +313,7 @@ pub async fn a_dedup_key_counts_for_all_that_held_the_key(subject: &Subject) {
     subject.arrives(other).await;
 }
 
-/// The instance that let go of the key alive knows its dedup keys as well, also those of the same batch.
+/// An instance that released its key while live counts too, also within one batch.
 pub async fn a_dedup_key_of_a_batch_counts_for_all_that_held_the_key(subject: &Subject) {
     let until_claimed = Scope::of([Status::Runnable]).unwrap();
     let row = task().correlation("order:1", until_claimed);
@@ -336,7 +338,7 @@ pub async fn a_dedup_key_of_a_batch_counts_for_all_that_held_the_key(subject: &S
     assert_eq!(answers[2], Delivery::Duplicate { instance: former });
 }
 
-/// The look back is bounded, so that a key that many have held costs no more.
+/// The search is bounded, so that a key with many past holders costs no more.
 pub async fn a_dedup_key_counts_for_the_latest_that_held_the_key(subject: &Subject) {
     let paid = signal_to_key("order:1", "paid").dedup_key("evt-7");
     let mut known = None;
@@ -482,7 +484,7 @@ pub async fn a_parent_that_joins_is_not_woken_by_a_signal(subject: &Subject) {
     assert_eq!(subject.status(claim.id).await, Status::AwaitingChildren);
 }
 
-/// Fenced: only what belongs to the instance is consumed by its outcome (I7).
+/// An outcome consumes only signals of its instance (I7).
 pub async fn signals_of_somebody_else_are_not_consumed(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     let neighbour = subject.insert(task()).await;
@@ -503,7 +505,7 @@ pub async fn signals_of_somebody_else_are_not_consumed(subject: &Subject) {
     assert_eq!(subject.inbox(neighbour).await, ["a"]);
 }
 
-/// A claim loads the whole inbox, so the inbox has an end.
+/// A claim loads the whole inbox, so its size is bounded.
 pub async fn an_inbox_takes_no_more_than_it_may(subject: &Subject) {
     let (worker, id) = subject.parked(&["go"]).await;
     let fill = vec![signal(id, "fill"); limits::INBOX_MAX - 1];

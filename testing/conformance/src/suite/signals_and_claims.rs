@@ -1,4 +1,4 @@
-//! Deliveries that hand what they wake to a worker.
+//! Deliveries that claim the woken instances for a worker.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -126,7 +126,7 @@ pub async fn only_what_the_worker_could_claim_at_once_is_handed_over(subject: &S
     }
 }
 
-/// Its children would have to be loaded.
+/// A claim would have to load its children.
 pub async fn what_has_fanned_out_is_only_woken(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject.commit(&claim, fan_out(vec![])).await;

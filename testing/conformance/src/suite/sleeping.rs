@@ -1,5 +1,6 @@
-//! Sleeping: an instance that waits for the time alone is told apart from one that waits for a signal, wherever statuses
-//! are told, listed and counted.
+//! Sleeping: the status of an instance that waits only for time, not for a signal.
+//!
+//! Answers, lists and counts all report it.
 
 use super::inspecting::list;
 use crate::Subject;
@@ -10,13 +11,13 @@ use outlast_core::{
     WorkerId, limits,
 };
 
-/// The claim of a new task of the default queue.
+/// Claims a new task of the default queue.
 async fn next(subject: &Subject, worker: WorkerId) -> Claim {
     let id = subject.insert(task().priority(-1)).await;
     subject.claim_the(worker, id).await
 }
 
-/// A new task that sleeps for ten seconds.
+/// Makes a new task that sleeps for ten seconds.
 async fn asleep(subject: &Subject, worker: WorkerId) -> InstanceId {
     let claim = next(subject, worker).await;
     subject.commit(&claim, wait_at_most(&[], seconds(10))).await;
@@ -30,7 +31,7 @@ fn of(statuses: &[Status]) -> Filter {
     }
 }
 
-/// What a list shows, which is what the count counts.
+/// Returns the listed ids, and asserts that the count agrees.
 async fn found(subject: &Subject, filter: Filter) -> Vec<InstanceId> {
     let ids = list(subject, filter.clone()).await;
     let count = subject.store.count(filter.clone()).await.unwrap();
@@ -242,7 +243,7 @@ pub async fn who_ends_a_sleep_is_told_of_it_and_so_is_the_record(subject: &Subje
     }
 }
 
-/// The same id twice in one batch: the second finds what the first has left.
+/// The same id twice in one batch: the second request finds what the first has left.
 pub async fn a_sleep_that_is_cancelled_twice_in_a_batch_was_woken_by_the_first(subject: &Subject) {
     let worker = subject.worker().await;
     let id = asleep(subject, worker).await;

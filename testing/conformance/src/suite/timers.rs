@@ -5,7 +5,7 @@ use crate::vocabulary::*;
 use outlast_core::{Fired, InstanceId, Status, WorkerId};
 use std::time::Duration;
 
-/// A new task that sleeps this long.
+/// Makes a new task that sleeps this long.
 async fn napping(subject: &Subject, worker: WorkerId, nap: Duration) -> InstanceId {
     let id = subject.insert(task().priority(-1)).await;
     let claim = subject.claim_the(worker, id).await;
@@ -128,7 +128,7 @@ pub async fn a_signal_after_the_deadline_is_still_handed_over(subject: &Subject)
     assert_eq!(names_of(claim.awaited()), ["paid"]);
 }
 
-/// A signal that comes after the moment but before the timers have looked still wakes.
+/// A signal still wakes an instance whose deadline has passed but was not fired yet.
 pub async fn a_deadline_that_has_come_but_not_fired_does_not_keep_a_signal_out(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     let outcome = wait_at_most(&["paid"], seconds(10));

@@ -1,4 +1,4 @@
-//! Whole trees: asked to end or ended from the root down, whatever the policies say (I13).
+//! Cancel and terminate of whole trees, from the root down, regardless of policies (I13).
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -7,12 +7,14 @@ use outlast_core::{
     TerminateAnswer, Until, Verb, WorkerId,
 };
 
-/// A tree: every node of a generation has so many children, and all but the last wait for theirs.
+/// A tree.
+///
+/// Every node has the same number of children, and all but the last generation wait for theirs.
 struct Tree {
     worker: WorkerId,
     /// The generations, from the root down.
     generations: Vec<Vec<InstanceId>>,
-    /// The claims of the last.
+    /// The claims of the last generation.
     leaves: Vec<Claim>,
 }
 
@@ -71,7 +73,7 @@ pub async fn a_terminated_tree_ends(subject: &Subject) {
         answer,
         TerminateAnswer::Terminated(Status::AwaitingChildren)
     );
-    // One child at a time, so that every cascade is taken up again.
+    // One child at a time, so that every cascade is interrupted and continued.
     let mut ended = Vec::new();
     loop {
         let cascaded = subject.cascade(1).await;
@@ -180,7 +182,7 @@ pub async fn those_below_one_that_has_ended_are_told_too(subject: &Subject) {
     assert_eq!(subject.cascade(10).await.ended, tree.generations[2]);
 }
 
-/// Policies go down a tree by themselves: each end leaves its own cascade.
+/// Policies propagate down a tree: each end leaves a cascade.
 pub async fn policies_go_down_the_tree(subject: &Subject) {
     let tree = Tree::grow(subject, &[2, 1, 1], guarded).await;
     subject.terminate(tree.root()).await;
@@ -199,7 +201,7 @@ pub async fn policies_go_down_the_tree(subject: &Subject) {
     assert_eq!(leaf.last_error, Some(why));
 }
 
-/// A terminated tree with policies is told twice; the second time there is nothing to do.
+/// A terminated tree with policies gets two cascades. The second finds nothing to do.
 pub async fn a_policy_and_a_tree_end_nobody_twice(subject: &Subject) {
     let tree = Tree::grow(subject, &[2, 2], guarded).await;
     terminate_tree(subject, tree.root()).await;
@@ -211,7 +213,7 @@ pub async fn a_policy_and_a_tree_end_nobody_twice(subject: &Subject) {
     subject.assert_nobody_to_tell().await;
 }
 
-/// I13: what compensates is not cancelled with what it compensates.
+/// I13: a compensation is not cancelled together with the instance that it compensates.
 pub async fn children_of_an_answer_are_not_in_the_cascade(subject: &Subject) {
     let tree = Tree::grow(subject, &[2], task).await;
     cancel_tree(subject, tree.root()).await;
@@ -229,11 +231,12 @@ pub async fn children_of_an_answer_are_not_in_the_cascade(subject: &Subject) {
     assert_eq!(claim.children.len(), 2);
 }
 
-/// I13: nothing of a cancelled tree starts while it is told.
+/// I13: no instance of a cancelled tree starts while the cascade runs.
 pub async fn a_child_spawned_while_the_cascade_runs_does_not_escape(subject: &Subject) {
     let tree = Tree::grow(subject, &[2], task).await;
     cancel_tree(subject, tree.root()).await;
-    // The higher id is told first; the other fans out before its turn and after the root was asked.
+    // The cascade cancels the higher id first. The other fans out before its turn and after the
+    // root was cancelled.
     let cascaded = subject.cascade(1).await;
     assert_eq!(cascaded.requested, [tree.generations[1][1]]);
     let first = fan_out(tasks(1));
@@ -267,7 +270,7 @@ pub async fn a_joining_parent_below_is_woken_by_the_cancel_and_not_by_its_childr
     subject.cascade_all().await;
     let row = subject.get(middle).await;
     assert_eq!((row.status, counts(&row)), (Status::Cancelled, (2, 0)));
-    // The root joined it once.
+    // The root's join counted it once.
     let claim = subject.claim_the(tree.worker, tree.root()).await;
     assert_eq!(claim.children[0].status, Status::Cancelled);
 }
@@ -319,7 +322,7 @@ pub async fn a_family_of_nobody_is_not_counted(subject: &Subject) {
     );
 }
 
-/// Of every round, those that were abandoned too.
+/// Children of every round count, abandoned ones too.
 pub async fn a_family_has_members_of_every_round(subject: &Subject) {
     let (worker, parent, claims) = subject.joining(tasks(2), until(Until::Quorum(1))).await;
     subject.commit(&claims[0], done()).await;

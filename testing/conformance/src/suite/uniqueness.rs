@@ -1,4 +1,6 @@
-//! Correlation keys: who holds one, for how long, and that it never comes back (docs/protocol.md, I9 and defect 4).
+//! Correlation keys: which instance holds one and for how long.
+//!
+//! A released key never comes back (docs/protocol.md, I9 and defect 4).
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -47,7 +49,8 @@ pub async fn without_a_key_nothing_is_a_duplicate(subject: &Subject) {
     assert!(!subject.get(ids[0]).await.holds_key);
 }
 
-/// Section 7 of docs/specification.md: one statement catches duplicates within the batch too, in the caller's order.
+/// Section 7 of docs/specification.md: duplicates within a batch are found too, in the caller's
+/// order.
 pub async fn the_first_row_of_a_batch_gets_the_key(subject: &Subject) {
     let rows = vec![
         task().correlation_key("b"),
@@ -134,7 +137,8 @@ pub async fn a_scope_of_runnable_ends_with_the_claim(subject: &Subject) {
     assert_free(subject).await;
 }
 
-/// Defect 4 (docs/protocol.md): a row that moves back into its scope must not meet the one that followed it.
+/// Defect 4 (docs/protocol.md): a row that returns into its scope must not conflict with the next
+/// holder.
 pub async fn a_key_once_released_never_comes_back(subject: &Subject) {
     let (_, claim) = subject.running(scoped(&[Status::Runnable])).await;
     let next = subject.insert(unique().priority(9)).await;
@@ -229,7 +233,7 @@ pub async fn a_scope_for_ever_holds_the_key_until_collected(subject: &Subject) {
     }
 }
 
-/// Section 7 of docs/specification.md: the holder's own scope decides, not the newcomer's.
+/// Section 7 of docs/specification.md: the holder's scope decides, not that of the new row.
 pub async fn the_scope_is_the_holders(subject: &Subject) {
     let (_, claim) = subject
         .running(task().correlation(KEY, Scope::FOREVER))
@@ -250,7 +254,7 @@ pub async fn a_claim_at_insert_keeps_the_key_when_its_scope_allows(subject: &Sub
     assert_held(subject, id).await;
 }
 
-/// The count of a batch with duplicates: nothing of them is written.
+/// Duplicates of a batch write no rows.
 pub async fn a_duplicate_writes_nothing(subject: &Subject) {
     let holder = subject.insert(unique()).await;
     let before = subject.get(holder).await;

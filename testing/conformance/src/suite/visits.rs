@@ -1,4 +1,4 @@
-//! The visit of a step, by the revision it began at, and the trace that spans all of them.
+//! Visits of a step, named by the revision they began at, and the trace that spans all of them.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -10,7 +10,7 @@ async fn entered(subject: &Subject, id: InstanceId) -> Revision {
     subject.get(id).await.entered
 }
 
-/// A worker, and a claim of a task that has come to its second step, at a revision that is not 0.
+/// Makes a worker, and a claim of a task at its second step, at a revision that is not 0.
 async fn second_visit(subject: &Subject) -> (WorkerId, Claim) {
     let (worker, first) = subject.running(task()).await;
     subject.commit(&first, requeue("second")).await;
@@ -92,7 +92,7 @@ pub async fn the_first_visit_began_at_the_insert(subject: &Subject) {
     assert_eq!(entered(subject, id).await, Revision(0));
 }
 
-/// The revision is that of the commit, and stays so for the claim that follows it.
+/// The visit has the revision of the commit, and the following claim keeps it.
 pub async fn going_on_waiting_and_fanning_out_begin_a_visit(subject: &Subject) {
     for outcome in [
         keep("second"),
@@ -161,7 +161,7 @@ pub async fn the_death_of_a_worker_stays_in_the_visit(subject: &Subject) {
     assert_eq!(entered(subject, claim.id).await, claim.entered);
 }
 
-/// The step that is woken is the one the wait or the fan-out came to.
+/// A woken step stays in the visit that the wait or the fan-out began.
 pub async fn waking_stays_in_the_visit(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject.commit(&claim, wait_for(&["go"])).await;

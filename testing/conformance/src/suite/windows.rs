@@ -1,4 +1,6 @@
-//! Windows: of a fan-out no more run at a time than there are places, and each end lets the next one in.
+//! Windows: no more children of a fan-out run at a time than there are places.
+//!
+//! Each finished child gives its place to the next.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -7,7 +9,7 @@ use outlast_core::{
     Status, TerminateAnswer, Until, WorkerId,
 };
 
-/// A worker, a parent with so many children in a window, and the claims of those that have a place.
+/// Makes a worker, a parent with children in a window, and the claims of those with a place.
 async fn queueing(
     subject: &Subject,
     children: usize,
@@ -18,7 +20,7 @@ async fn queueing(
     (worker, parent, claims)
 }
 
-/// Which children of the first round wait for a place, by position.
+/// Returns the positions of the children of the first round that wait for a place.
 async fn held(subject: &Subject, parent: InstanceId) -> Vec<i32> {
     let children = subject.children(parent, 1).await.into_iter();
     let held = children.filter(|child| child.held);
@@ -118,7 +120,7 @@ pub async fn as_many_get_a_place_as_have_left_one(subject: &Subject) {
     assert_eq!(subject.claim(worker, 7).await.len(), 2);
 }
 
-/// It has not run, so there is nothing for its machine to decide.
+/// The child has not run, so there is nothing for its machine to decide.
 pub async fn a_cancel_of_one_that_waits_for_a_place_ends_it(subject: &Subject) {
     let (worker, parent, claims) = queueing(subject, 3, 1).await;
     let ids = subject.child_ids(parent, 1).await;
@@ -156,7 +158,8 @@ pub async fn a_terminate_of_one_that_waits_for_a_place_leaves_none(subject: &Sub
     assert_eq!(answer, TerminateAnswer::Terminated(Status::Runnable));
     assert_eq!(subject.get(ids[1]).await.held, Some(false));
     assert_eq!(held(subject, parent).await, [2, 3]);
-    // The one with the place and the next in one verb: the place goes to who is left.
+    // The child with the place and the next one in one verb: the place goes to the remaining
+    // child.
     let both = vec![ids[2], claims[0].id];
     let terminated = subject.store.terminate(both, Extent::One, note()).await;
     terminated.unwrap();
@@ -199,7 +202,7 @@ pub async fn a_window_goes_on_when_the_parent_does(subject: &Subject) {
     };
     let (worker, parent, claims) = subject.joining(tasks(4), join).await;
     let ids = subject.child_ids(parent, 1).await;
-    // What has waited longer goes first.
+    // The row that has been eligible for longer comes first.
     subject.pass(seconds(1));
     subject.commit(&claims[0], stop()).await;
     let woken = subject.claim(worker, 9).await;
@@ -227,14 +230,14 @@ pub async fn rounds_have_windows_of_their_own(subject: &Subject) {
     subject.commit(&woken[1], round_two).await;
     let second = subject.child_ids(parent, 2).await;
     assert_eq!(subject.claim_ids(worker, 9).await, second[..2]);
-    // The end of one of the first round lets one of the first round in.
+    // A finished child of the first round gives its place to a child of the first round.
     subject.commit(&woken[0], done()).await;
     assert_eq!(subject.claim_ids(worker, 9).await, [first[2]]);
     subject.terminate(second[0]).await;
     assert_eq!(subject.claim_ids(worker, 9).await, [second[2]]);
 }
 
-/// I8: who waits for a place is not in the line of its key yet.
+/// I8: a child that waits for a place is not in the line of its key yet.
 pub async fn who_waits_for_a_place_stands_in_nobodys_way(subject: &Subject) {
     let urgent = || task().partition_key("p").priority(-9);
     let (worker, parent, claims) = subject.joining(vec![task(), urgent()], window(1)).await;
@@ -315,11 +318,11 @@ pub async fn a_decided_join_ends_those_that_wait_for_a_place(subject: &Subject) 
         subject.cascade_all().await;
         let mut expected = [Status::Cancelled; 5];
         expected[0] = Status::Done;
-        // It was running: it is asked, or it was ended.
+        // It was running: it has a cancel, or was terminated.
         if rest == ClosePolicy::RequestCancel {
             expected[1] = Status::Executing;
         }
-        // It had got the place of the first one.
+        // It had got the place of the first child.
         expected[2] = last;
         assert_eq!(subject.child_statuses(parent, 1).await, expected);
         subject.store.resume(QUEUE, note()).await.unwrap();

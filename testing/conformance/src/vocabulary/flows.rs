@@ -1,4 +1,4 @@
-//! The words of rules about workflows.
+//! Helpers for rules about workflows.
 
 use super::{Subject, commit_of, json, seconds, task};
 use outlast_core::{
@@ -7,7 +7,7 @@ use outlast_core::{
     RunSummary, Status, WorkerId, limits,
 };
 
-/// An event of a call that names this.
+/// Makes an event of a call with this name.
 pub(crate) fn event(kind: EventKind, name: &str) -> NewEvent {
     NewEvent {
         kind,
@@ -18,7 +18,7 @@ pub(crate) fn event(kind: EventKind, name: &str) -> NewEvent {
     }
 }
 
-/// So many events, told apart by their names.
+/// Makes `n` events that differ in their names.
 pub(crate) fn events(n: usize) -> Vec<NewEvent> {
     let name = |n| format!("e{n}");
     (0..n)
@@ -26,7 +26,7 @@ pub(crate) fn events(n: usize) -> Vec<NewEvent> {
         .collect()
 }
 
-/// The outcome of `claim`, with these events.
+/// Makes the commit of `claim` with these events.
 pub(crate) fn commit_with(claim: &Claim, outcome: Outcome, events: Vec<NewEvent>) -> Commit {
     Commit {
         events,
@@ -34,7 +34,7 @@ pub(crate) fn commit_with(claim: &Claim, outcome: Outcome, events: Vec<NewEvent>
     }
 }
 
-/// The claim that an outcome has kept.
+/// Returns the claim as it is after an outcome that kept it.
 pub(crate) fn kept(claim: &Claim) -> Claim {
     Claim {
         revision: claim.revision.next(),
@@ -50,27 +50,27 @@ pub(crate) fn flow(children: Vec<NewInstance>, then: Flowing) -> Outcome {
     }
 }
 
-/// Goes on with its claim.
+/// The outcome that advances and keeps the claim.
 pub(crate) fn flow_on() -> Outcome {
     start(Vec::new())
 }
 
-/// Goes on through its queue.
+/// The outcome that advances through the queue.
 pub(crate) fn flow_requeue() -> Outcome {
     flow(Vec::new(), Flowing::Proceed(Proceed::Requeue))
 }
 
-/// Starts children and goes on with its claim.
+/// The outcome that starts children and keeps the claim.
 pub(crate) fn start(children: Vec<NewInstance>) -> Outcome {
     flow(children, Flowing::Proceed(Proceed::KeepClaim))
 }
 
-/// Waits.
+/// The outcome that parks.
 pub(crate) fn park(park: Park) -> Outcome {
     start_and_park(Vec::new(), park)
 }
 
-/// Starts children and waits.
+/// The outcome that starts children and parks.
 pub(crate) fn start_and_park(children: Vec<NewInstance>, park: Park) -> Outcome {
     flow(children, Flowing::Park(park))
 }
@@ -95,12 +95,12 @@ pub(crate) fn for_time(n: u64) -> Park {
     }
 }
 
-/// For so many ends of these rounds.
+/// Waits for `count` finished children of these rounds.
 pub(crate) fn for_ends(rounds: &[i32], children: &[InstanceId], count: i32) -> Park {
     for_parts(vec![part(rounds, children, count)])
 }
 
-/// For whichever of these comes first.
+/// Waits for the first of these join sets to complete.
 pub(crate) fn for_parts(parts: Vec<JoinSet>) -> Park {
     Park {
         ends: Some(JoinSets { parts }),
@@ -108,7 +108,7 @@ pub(crate) fn for_parts(parts: Vec<JoinSet>) -> Park {
     }
 }
 
-/// So many ends of these rounds.
+/// A join set of `count` children of these rounds.
 pub(crate) fn part(rounds: &[i32], children: &[InstanceId], count: i32) -> JoinSet {
     JoinSet {
         spans: rounds.iter().copied().map(ChildRange::whole).collect(),
@@ -117,7 +117,7 @@ pub(crate) fn part(rounds: &[i32], children: &[InstanceId], count: i32) -> JoinS
     }
 }
 
-/// All of the children of one round that are about to be started at these positions.
+/// A join set of all children of one round that are about to start at these positions.
 pub(crate) fn starting(round: i32, positions: std::ops::RangeInclusive<i32>) -> JoinSet {
     let (first, last) = (*positions.start(), *positions.end());
     let span = ChildRange { round, first, last };
@@ -128,7 +128,7 @@ pub(crate) fn starting(round: i32, positions: std::ops::RangeInclusive<i32>) -> 
     }
 }
 
-/// A part that is joined: these whole rounds, and so many ends to come.
+/// The progress of a join set: these whole rounds, with `left` children pending.
 pub(crate) fn joining(rounds: &[i32], left: i32) -> JoinProgress {
     JoinProgress {
         spans: rounds.iter().copied().map(ChildRange::whole).collect(),
@@ -136,13 +136,13 @@ pub(crate) fn joining(rounds: &[i32], left: i32) -> JoinProgress {
     }
 }
 
-/// What is left of each part that a workflow waits for.
+/// Returns the pending children of each join set of a workflow.
 pub(crate) fn left(row: &Instance) -> Vec<i32> {
     let parts = row.joining.iter().flatten();
     parts.map(|part| part.left).collect()
 }
 
-/// For whatever comes first: a signal `go`, ten seconds, or what `ends` says.
+/// Waits for the first event: a signal `go`, ten seconds, or the children of `ends`.
 pub(crate) fn for_anything(ends: Park) -> Park {
     Park {
         ends: ends.ends,
@@ -152,7 +152,7 @@ pub(crate) fn for_anything(ends: Park) -> Park {
 }
 
 impl Subject {
-    /// Commits what must be committed, with events, and says where it led.
+    /// Commits an outcome with events that must be written, and returns the new status.
     pub(crate) async fn commit_events(
         &self,
         claim: &Claim,
@@ -177,7 +177,7 @@ impl Subject {
         self.commit_all(commits).await.answers.remove(0)
     }
 
-    /// A worker, and the claim of a workflow that has started these children and gone on.
+    /// Makes a worker, and the claim of a workflow that has started these children.
     pub(crate) async fn flowing(&self, children: Vec<NewInstance>) -> (WorkerId, Claim) {
         let (worker, claim) = self.running(task()).await;
         let status = self.commit(&claim, start(children)).await;
@@ -189,8 +189,9 @@ impl Subject {
         (worker, claim)
     }
 
-    /// A worker, a workflow that has started these children and waits like this, and the claims of those that have
-    /// started.
+    /// Makes a worker and a workflow that has started these children and parks like this.
+    ///
+    /// Also returns the claims of the started children.
     pub(crate) async fn awaiting(
         &self,
         children: Vec<NewInstance>,
@@ -202,7 +203,7 @@ impl Subject {
         (worker, claim.id, self.claim(worker, 1_000).await)
     }
 
-    /// The whole history of one run.
+    /// Returns the whole history of one run.
     pub(crate) async fn history(&self, id: InstanceId, run: i32) -> Vec<Event> {
         let request = HistoryRequest {
             id,
@@ -213,7 +214,7 @@ impl Subject {
         self.store.history(request).await.unwrap().rows
     }
 
-    /// What the events of one run name.
+    /// Returns the names of the events of one run.
     pub(crate) async fn told(&self, id: InstanceId, run: i32) -> Vec<String> {
         let history = self.history(id, run).await.into_iter();
         history.map(|event| event.name).collect()

@@ -1,4 +1,4 @@
-//! What a run of the usual size must have seen.
+//! The kinds of answers that a run of the default size must have seen.
 
 /// Every kind of answer.
 pub(super) const EXPECTED: [&str; 62] = [

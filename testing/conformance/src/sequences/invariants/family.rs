@@ -1,10 +1,10 @@
-//! What must be true of parents and children.
+//! The invariants of parents and children.
 
 use super::super::state::State;
 use outlast_core::{ClosePolicy, Instance, InstanceId, Parent, Status, Verb};
 use std::collections::BTreeMap;
 
-/// What is not true of a row by itself.
+/// Returns the invariants that a single row breaks.
 pub(super) fn broken_in_row(row: &Instance) -> impl Iterator<Item = &'static str> {
     let is_joining = row.status == Status::AwaitingChildren;
     let is_undecided = row.barrier.is_some_and(|it| {
@@ -49,7 +49,7 @@ pub(super) fn broken_in_row(row: &Instance) -> impl Iterator<Item = &'static str
         .map(|(_, rule)| rule)
 }
 
-/// What is not true of the rounds.
+/// Returns the invariants that the rounds break.
 pub(super) fn broken_in(state: &State) -> Vec<String> {
     let mut rounds: BTreeMap<(InstanceId, i32), Vec<&Instance>> = BTreeMap::new();
     for row in &state.instances {
@@ -85,14 +85,14 @@ fn broken_in_join(parent: &Instance, children: &[&Instance]) -> Option<&'static 
     }
 }
 
-/// I2: somebody must run for whom the others wait.
+/// I2: while children wait for a place, a live child must have one.
 fn broken_in_window(children: &[&Instance]) -> Option<&'static str> {
     let waits = children.iter().any(|row| row.held == Some(true));
     let runs = |row: &&Instance| row.held == Some(false) && !row.status.is_terminal();
     (waits && !children.iter().any(runs)).then_some("I2: they wait for a place that nobody has")
 }
 
-/// What is not true of the way from `old` to `new`.
+/// Returns the invariant that the change from `old` to `new` breaks.
 pub(super) fn broken_between(old: &Instance, new: &Instance) -> Option<&'static str> {
     let was_retried = old.status.is_terminal() && !new.status.is_terminal();
     match (&old.cancel, &new.cancel) {
@@ -105,7 +105,9 @@ pub(super) fn broken_between(old: &Instance, new: &Instance) -> Option<&'static 
     }
 }
 
-/// What is not true once everybody was told (I13): who was to end with its parent has ended, or was asked to.
+/// Returns the children that break I13 after all cascades have run.
+///
+/// A child whose policy follows its parent must have finished, or have a cancel.
 pub(in super::super) fn broken_at_rest(state: &State) -> Vec<String> {
     let outlived = |row: &&Instance| {
         let parent = row.parent.and_then(|it| state.instance(it.id));
@@ -115,7 +117,7 @@ pub(in super::super) fn broken_at_rest(state: &State) -> Vec<String> {
             ClosePolicy::RequestCancel => row.cancel.is_some(),
             ClosePolicy::Terminate => false,
         };
-        // Who was retried since lives because an operator wished it.
+        // An operator has retried the child since, so it may live.
         let was_retried = state.operations.iter().any(|it| {
             it.verb == Verb::Retry && it.instance == Some(row.id) && Some(it.at) >= ended_at
         });

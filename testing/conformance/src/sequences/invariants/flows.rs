@@ -1,9 +1,9 @@
-//! What must be true of workflows and their histories.
+//! The invariants of workflows and their histories.
 
 use super::super::state::{History, State};
 use outlast_core::{Instance, InstanceId, JoinProgress, RunSummary, Status, limits};
 
-/// What is not true of the workflows and of the histories that were read.
+/// Returns the invariants that workflows and the read histories break.
 pub(super) fn broken_in(state: &State) -> Vec<String> {
     let mut broken = Vec::new();
     for row in &state.instances {
@@ -20,7 +20,7 @@ pub(super) fn broken_in(state: &State) -> Vec<String> {
     broken
 }
 
-/// I2: what it waits for can come, and has not come.
+/// I2: the awaited event can still come, and has not come yet.
 fn broken_in_park<'a>(
     row: &'a Instance,
     parts: &[JoinProgress],
@@ -95,7 +95,7 @@ fn broken_in_history(
     broken(rules)
 }
 
-/// What is not true of the way from `old` to `new`.
+/// Returns the invariant that the change from `old` to `new` breaks.
 pub(super) fn broken_between(old: &Instance, new: &Instance) -> Option<&'static str> {
     match new.run - old.run {
         0 if new.events < old.events => Some("its history was shortened"),

@@ -1,22 +1,22 @@
-//! What the mutants of families get wrong.
+//! The changes that the mutants of families make.
 
 use crate::model::Tables;
 use outlast_core::{CascadeAction, InstanceId, Status};
 
-/// The ends of parents are told to nobody.
+/// Removes the cascades that a parent's end has left.
 pub(super) fn forget_policies(after: &mut Tables) {
     let is_kept = |action| action != CascadeAction::Policy;
     after.cascades.retain(|_, it| is_kept(it.action));
 }
 
-/// Bad ends count as good ones.
+/// Counts failed children as successful ones.
 pub(super) fn forget_failures(after: &mut Tables) {
     let barriers = after.instances.values_mut();
     let barriers = barriers.filter_map(|row| row.barrier.as_mut());
     barriers.for_each(|it| it.failed = 0);
 }
 
-/// Who was given a place has none.
+/// Takes a new place in a window away.
 pub(super) fn keep_waiting(before: &Tables, after: &mut Tables) {
     for (id, row) in &mut after.instances {
         let waited = before.instances.get(id).map(|old| old.held) == Some(Some(true));
@@ -26,7 +26,7 @@ pub(super) fn keep_waiting(before: &Tables, after: &mut Tables) {
     }
 }
 
-/// Where one was given a place, all of its round have one.
+/// Gives a place to every child of a round in which one got a place.
 pub(super) fn admit_everybody(before: &Tables, after: &mut Tables) {
     let was_admitted = |id: &InstanceId, held| {
         let before = before.instances.get(id).map(|old| old.held);
@@ -42,7 +42,7 @@ pub(super) fn admit_everybody(before: &Tables, after: &mut Tables) {
     }
 }
 
-/// The last that failed is the first.
+/// Makes the last failure the first.
 pub(super) fn move_first_failures(after: &mut Tables) {
     let bad = after.instances.values();
     let bad = bad.filter(|row| matches!(row.status, Status::Failed | Status::Cancelled));
@@ -61,7 +61,7 @@ pub(super) fn move_first_failures(after: &mut Tables) {
     }
 }
 
-/// Cancels that were not there before are not there.
+/// Removes new cancels.
 pub(super) fn forget_cancels(before: &Tables, after: &mut Tables) {
     for (id, row) in &mut after.instances {
         let old = before.instances.get(id);

@@ -1,11 +1,11 @@
-//! What the mutants of workflows get wrong.
+//! The changes that the mutants of workflows make.
 
 use super::{Mutant, Mutation};
 use crate::model::Tables;
 use outlast_core::*;
 
 impl Mutant {
-    /// Bends one outcome before the model sees it.
+    /// Changes one outcome before the model sees it.
     pub(super) fn bend_flow(&self, commit: &mut Commit) {
         let is_flow = matches!(commit.outcome, Outcome::Flow { .. });
         if self.is(Mutation::TellsOfFlowsAlone) && !is_flow {
@@ -36,7 +36,7 @@ impl Mutant {
         }
     }
 
-    /// What a verb with these outcomes must not see.
+    /// Changes the rows that a verb with these outcomes must see wrongly.
     pub(super) fn hide(&self, commits: &[Commit], tables: &mut Tables) {
         for row in tables.instances.values_mut() {
             let waits = row.status == Status::AwaitingChildren;
@@ -60,7 +60,7 @@ impl Mutant {
         }
     }
 
-    /// Puts back what was hidden.
+    /// Restores the rows that [`hide`](Mutant::hide) has changed.
     pub(super) fn unhide(&self, before: &Tables, commits: &[Commit], after: &mut Tables) {
         for (id, old) in &before.instances {
             let Some(row) = after.instances.get_mut(id) else {
@@ -85,14 +85,14 @@ impl Mutant {
     }
 }
 
-/// Whether a park of these waits for it.
+/// Whether one of these outcomes waits for the row.
 fn is_awaited(row: &Instance, commits: &[Commit]) -> bool {
     let parks = commits.iter().filter_map(|it| it.outcome.park());
     let mut ends = parks.filter_map(|park| park.ends.as_ref());
     ends.any(|ends| ends.children().contains(&row.id))
 }
 
-/// Whether it flows without an answer to a cancel.
+/// Whether one of these outcomes parks it or starts children without answering a cancel.
 fn flows_on(row: &Instance, commits: &[Commit]) -> bool {
     let is_meant = |it: &&Commit| it.claim.id == row.id && !it.answers_cancel;
     let outcomes = commits.iter().filter(is_meant).map(|it| &it.outcome);
@@ -104,7 +104,7 @@ fn is_bad(row: &Instance) -> bool {
     matches!(row.status, Status::Failed | Status::Cancelled)
 }
 
-/// The events of outcomes that were not written are.
+/// Writes the events of outcomes that were lost.
 pub(super) fn tell_of_the_lost(commits: &[Commit], answers: &[Answer], after: &mut Tables) {
     for (commit, answer) in commits.iter().zip(answers) {
         let Some(row) = after.instances.get_mut(&commit.claim.id) else {
@@ -128,7 +128,7 @@ pub(super) fn tell_of_the_lost(commits: &[Commit], answers: &[Answer], after: &m
     }
 }
 
-/// A new run is another try of the same visit.
+/// Makes a new run another attempt of the same visit.
 pub(super) fn stay_in_visits(before: &Tables, after: &mut Tables) {
     for (id, old) in &before.instances {
         if let Some(new) = after.instances.get_mut(id)
@@ -139,7 +139,7 @@ pub(super) fn stay_in_visits(before: &Tables, after: &mut Tables) {
     }
 }
 
-/// Who was not started is waited for.
+/// Makes parents wait for children that were dropped.
 pub(super) fn wait_for_the_dropped(before: &Tables, after: &mut Tables) {
     for (id, old) in &before.instances {
         if let Some(new) = after.instances.get_mut(id)
@@ -156,7 +156,7 @@ pub(super) fn wait_for_the_dropped(before: &Tables, after: &mut Tables) {
     }
 }
 
-/// What was told of those that are gone is left.
+/// Keeps the histories of removed instances.
 pub(super) fn keep_histories(before: &Tables, after: &mut Tables) {
     for (id, history) in &before.histories {
         let kept = after.histories.entry(*id);

@@ -1,5 +1,6 @@
-//! Stores that break one rule each. The comparison must catch every one of them: a checker that has never
-//! failed proves nothing.
+//! Mutants: stores that break one rule each.
+//!
+//! The comparison must catch every one of them. A checker that has never failed proves nothing.
 
 mod family;
 mod flows;
@@ -11,122 +12,122 @@ use crate::model::Tables;
 use crate::{Model, Subject};
 use outlast_core::*;
 
-/// The rule a mutant breaks.
+/// The rule that a mutant breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutation {
-    /// Defect 3 (docs/protocol.md): an outcome is written whoever holds the claim now.
+    /// Defect 3 (docs/protocol.md): an outcome is written although its claim is lost.
     ForgetsTheFence,
-    /// Defect 5 (docs/protocol.md): siblings that end in one batch count once.
+    /// Defect 5 (docs/protocol.md): siblings that finish in one batch count once.
     CountsSiblingsOnce,
-    /// Defect 6 (docs/protocol.md): the end of an older round's child counts.
+    /// Defect 6 (docs/protocol.md): a finished child of an older round counts.
     CountsOlderRounds,
     /// Defect 6 (docs/protocol.md): a dropped child vanishes silently.
     HidesDroppedChildren,
     /// Defect 6 (docs/protocol.md): results are collected before the join.
     CollectsChildrenOfTheLiving,
-    /// I6: a child retried in time is not waited for.
+    /// I6: a parent does not wait for a child that was retried in time.
     ForgetsRetriedChildren,
     /// Defect 9 (docs/protocol.md): a consumed dedup key is accepted again.
     ForgetsConsumedKeys,
-    /// Defect 10 (docs/protocol.md): a signal to an ended instance is accepted.
+    /// Defect 10 (docs/protocol.md): a signal to a finished instance is accepted.
     SignalsTheDead,
-    /// Defect 11 (docs/protocol.md): what the step was handed wakes it again.
+    /// Defect 11 (docs/protocol.md): a signal that the step received wakes it again.
     WakesOnWhatWasHandedOver,
-    /// I7: progress consumes what came after the claim too.
+    /// I7: progress also consumes signals that arrived after the claim.
     ConsumesLatecomers,
     /// Defect 4 (docs/protocol.md): a key comes back with its status.
     TakesKeysBack,
-    /// I8: rows of one key run side by side.
+    /// I8: rows of one partition key run side by side.
     IgnoresPartitionKeys,
     /// I10: rows are claimed five seconds early.
     ClaimsEarly,
-    /// I10: deadlines come five seconds early.
+    /// I10: deadlines fire five seconds early.
     FiresEarly,
     /// A wake leaves the deadline behind.
     KeepsDeadlines,
     /// Defect 14 (docs/protocol.md): crashes are not counted.
     ForgetsCrashes,
-    /// Section 5 of docs/specification.md: a retry forgets what was awaited.
+    /// Section 5 of docs/specification.md: a retry forgets the awaited names.
     ForgetsAwaitsOnRetry,
-    /// I4: an operator's act leaves no record.
+    /// I4: an operator's verb records no operation.
     RecordsNothing,
-    /// A pause is forgotten when the queue is asked.
+    /// Claims ignore that a queue is paused.
     IgnoresPauses,
     /// The second of two equal claims in a batch is not answered as lost.
     ClaimsDoubleSuccess,
     /// A retry counts as another visit of its step.
     BeginsAVisitOnRetry,
-    /// A wait stays in the visit before it.
+    /// A wait stays in the previous visit.
     StaysInTheVisitBefore,
-    /// A child has no trace, whatever it was given.
+    /// A child loses the trace that it was given.
     ForgetsTheTraceOfChildren,
-    /// I7: the signal that starts its target is not in the inbox.
+    /// I7: the signal that starts its target is missing from the inbox.
     DropsTheSignalThatStarts,
-    /// I9: an ended holder that keeps its key is replaced.
+    /// I9: a finished holder that keeps its key is replaced.
     ReplacesEndedHolders,
-    /// A delivery hands over what it wakes in a paused queue.
+    /// A delivery claims woken instances of a paused queue.
     HandsOverFromPausedQueues,
-    /// I7: what a delivery hands over comes without its inbox.
+    /// I7: a claim that a delivery makes comes without its inbox.
     HandsOverWithoutTheInbox,
     /// I13: a cancel is answered and forgotten.
     ForgetsCancels,
-    /// A cancel takes the claim of a running step away.
+    /// A cancel takes the claim away from a running step.
     LosesTheClaimsOfTheCancelled,
-    /// A retried instance is still asked to end.
+    /// A retried instance keeps its cancel.
     KeepsCancelsOnRetry,
-    /// I13: whatever a step decides counts as the answer to a cancel.
+    /// I13: any outcome counts as the answer to a cancel.
     AnswersByAccident,
-    /// An answer that is to be tried again counts.
+    /// A retried answer to a cancel counts as an answer.
     AnswersByRetry,
-    /// I13: the end of a parent concerns nobody.
+    /// I13: the end of a parent affects no children.
     ForgetsPolicies,
-    /// I13: a cascade is done after its first batch.
+    /// I13: a cascade stops after its first batch.
     TellsOneBatch,
-    /// A cascade says that there is no more to do, whatever there is.
+    /// A cascade always reports that nothing is left.
     SaysThatNobodyIsLeft,
-    /// I13: a cascade goes on to children that came later.
+    /// I13: a cascade reaches children that were started later.
     TellsTheChildrenOfAnswers,
-    /// A parent is collected while its children are still to be told.
+    /// A parent is collected before its cascade has run.
     CollectsBeforeAllAreTold,
-    /// I2: nobody gets the place of one that has ended.
+    /// I2: the place of a finished child goes to no other.
     AdmitsNobody,
-    /// One end gives everybody a place.
+    /// One finished child gives every sibling a place.
     AdmitsEverybody,
-    /// Who waits for a place is claimed.
+    /// A child that waits for a place is claimed.
     ClaimsWithoutAPlace,
-    /// I6: bad ends are not told from good ones.
+    /// I6: failed children count as successful ones.
     ForgetsFailures,
-    /// The choice of the first failure changes.
+    /// The first failure changes.
     MovesTheFirstFailure,
-    /// An outcome of a machine writes no events.
+    /// The outcome of a machine writes no events.
     TellsOfFlowsAlone,
-    /// An event has no moment of its own.
+    /// Every event gets the time of the commit.
     TellsTheMomentOfTheCommit,
     /// I3: the events of a lost outcome are written.
     TellsOfTheLost,
     /// A history outlives its instance.
     KeepsTheHistoriesOfTheRemoved,
-    /// A new run is no new visit.
+    /// A new run starts no new visit.
     RenewsWithinTheVisit,
-    /// I2: a park does not see what has ended meanwhile.
+    /// I2: a park misses children that have finished meanwhile.
     ParksWithoutLooking,
-    /// A park counts what has ended badly as done.
+    /// A park counts failed children as successful ones.
     TakesBadEndsForGood,
-    /// I2: a child that was not started is waited for.
+    /// I2: a parent waits for a child that was not started.
     WaitsForTheDropped,
-    /// I6: the end of a child counts whichever round a workflow waits for.
+    /// I6: a finished child counts although the workflow does not wait for its round.
     CountsEveryRound,
-    /// The end of a child counts for everything that a workflow waits for.
+    /// A finished child counts for every join set of a workflow.
     CountsPartsTogether,
-    /// A park that needs all is woken by whatever comes first.
+    /// The first event wakes a park that needs all.
     WakesByAPart,
-    /// I2: a signal does not wake a workflow that waits for children too.
+    /// I2: a signal does not wake a workflow that also waits for children.
     SleepsThroughSignals,
-    /// A workflow waits for a retried child as a machine does.
+    /// A workflow waits for a retried child, as a machine does.
     CountsRetriedChildrenOfWorkflows,
-    /// A workflow is claimed with the children of its last round.
+    /// A claim of a workflow carries the children of its last round.
     HandsOutChildrenOfWorkflows,
-    /// I13: a workflow parks though a cancel waits for its answer.
+    /// I13: a workflow parks despite an unanswered cancel.
     ParksInSpiteOfCancels,
 }
 
@@ -247,7 +248,7 @@ impl Mutant {
         self.mutation == mutation
     }
 
-    /// Reaches into the tables, past every rule.
+    /// Changes the tables directly, past every rule.
     fn tamper<T>(&self, tampering: impl FnOnce(&mut Tables) -> T) -> T {
         let tampered = self
             .model
@@ -259,7 +260,7 @@ impl Mutant {
         self.tamper(|tables| tables.clone())
     }
 
-    /// What several verbs get wrong once they have run.
+    /// Changes the tables after a verb, for mutations of several verbs.
     fn spoil(&self, before: &Tables) {
         let mutation = self.mutation;
         self.tamper(|tables| match mutation {
@@ -334,7 +335,7 @@ impl Mutant {
         });
     }
 
-    /// Bends a batch of outcomes before the model sees it.
+    /// Changes a batch of outcomes before the model sees it.
     fn bend(&self, commits: &mut [Commit], tables: &Tables) {
         for commit in commits {
             let Some(row) = tables.instances.get(&commit.claim.id) else {
@@ -362,7 +363,7 @@ impl Mutant {
     }
 }
 
-/// A parent of whom several children ended is told of one.
+/// Counts one child for a parent of several children that finished.
 fn count_siblings_once(before: &Tables, after: &mut Tables) {
     for (id, old) in &before.instances {
         let Some(new) = after.instances.get_mut(id) else {
@@ -375,7 +376,7 @@ fn count_siblings_once(before: &Tables, after: &mut Tables) {
     }
 }
 
-/// Where a step was tried again.
+/// Starts a visit where a step was retried.
 fn begin_visits(before: &Tables, after: &mut Tables) {
     for (id, old) in &before.instances {
         if let Some(new) = after.instances.get_mut(id)
@@ -386,7 +387,7 @@ fn begin_visits(before: &Tables, after: &mut Tables) {
     }
 }
 
-/// Where a step waits.
+/// Keeps the visit where a step waits.
 fn stay_in_visits(before: &Tables, after: &mut Tables) {
     for (id, old) in &before.instances {
         if let Some(new) = after.instances.get_mut(id)

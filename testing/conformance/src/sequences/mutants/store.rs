@@ -1,4 +1,4 @@
-//! A mutant as a store: every verb is the model's, bent before or spoiled after.
+//! A mutant as a store: each verb calls the model, with a change before or after.
 
 use super::{Mutant, Mutation, family, flows};
 use async_trait::async_trait;

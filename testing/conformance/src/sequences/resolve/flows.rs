@@ -1,4 +1,4 @@
-//! What workflows decide.
+//! Resolves the outcomes of workflows.
 
 use super::super::state::State;
 use super::super::steps::{self, Flowing, JoinProgress, JoinSet, Kind, Parking, Pick, Row, Then};
@@ -10,8 +10,10 @@ use outlast_core::{
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The outcome as it fits the instance: a workflow flows where a machine fans out, and a machine goes on where a workflow
-/// begins anew. Now and then it does not fit.
+/// Fits the outcome to the kind of the instance, except sometimes.
+///
+/// A workflow parks on children where a machine fans out. A machine advances where a workflow
+/// continues as new.
 pub(super) fn fitting(kind: &Kind, n: Pick, row: &Instance) -> Kind {
     let fitting = match row.machine == steps::WORKFLOW {
         true => of_workflow(kind, row.round > 0),
@@ -21,7 +23,7 @@ pub(super) fn fitting(kind: &Kind, n: Pick, row: &Instance) -> Kind {
     fitting.unwrap_or_else(|| kind.clone())
 }
 
-/// Rounds follow each other, so that what is left of an older one can meet a newer one.
+/// Starts rounds one after another, so that children of an older round can meet a newer one.
 fn of_workflow(kind: &Kind, has_rounds: bool) -> Option<Kind> {
     let one_more = || match has_rounds {
         true => vec![Row::plain()],
@@ -78,12 +80,12 @@ pub(super) fn flow(flowing: &Flowing, id: InstanceId, state: &State, now: Timest
     }
 }
 
-/// Something that can come: for nothing at all it waits five seconds.
+/// Makes a park that can be woken. A park for nothing else waits five seconds.
 fn park(parking: &Parking, starts: usize, id: InstanceId, state: &State, now: Timestamp) -> Park {
     let names = steps::names(parking.names);
     let mut ends = parking.ends.clone();
     if let Some(ends) = ends.as_mut().filter(|_| parking.needs_all) {
-        // One part: all of several cannot be needed.
+        // One join set: a park that needs all can have no more.
         ends.parts -= ends.parts % 3;
     }
     let ends = ends.and_then(|it| awaited(&it, starts, id, state));
@@ -106,7 +108,7 @@ fn park(parking: &Parking, starts: usize, id: InstanceId, state: &State, now: Ti
     }
 }
 
-/// At most as many ends of each part as it has awaited children: more would never come.
+/// Makes join sets that wait for no more children than they contain: more would never finish.
 fn awaited(wanted: &JoinSet, starts: usize, id: InstanceId, state: &State) -> Option<JoinSets> {
     let round = state.instance(id)?.round;
     let children = state.instances.iter();
@@ -136,7 +138,7 @@ fn awaited(wanted: &JoinSet, starts: usize, id: InstanceId, state: &State) -> Op
     (!parts.is_empty()).then_some(JoinSets { parts })
 }
 
-/// Where an awaited child stands, and who it is if it has been started.
+/// The position of an awaited child, and its id if it was started before.
 #[derive(Clone, Copy)]
 struct Place {
     round: i32,
@@ -154,8 +156,9 @@ impl Place {
     }
 }
 
-/// Up to three parts: one after the other, or in turn, so that their spans overlap. Now and then all of them wait for the
-/// same child too.
+/// Divides children into up to three join sets, in blocks or in turn.
+///
+/// In turn, their ranges overlap. Sometimes all of them also contain the same child.
 fn divided(places: &[Place], how: Pick) -> Vec<Vec<Place>> {
     let n = 1 + how % 3;
     let mut parts = vec![Vec::new(); n];
@@ -204,7 +207,7 @@ fn awaited_part(places: &[Place], wanted: &JoinSet) -> Option<Part> {
     })
 }
 
-/// So many events; some happened before they are told.
+/// Makes `n` events, some with a time before `now`.
 pub(super) fn events(n: usize, seed: Pick, now: Timestamp) -> Vec<NewEvent> {
     let kinds = EventKind::ALL.iter().cycle().skip(seed);
     let event = |(n, kind): (usize, &EventKind)| NewEvent {

@@ -1,11 +1,11 @@
-//! Signals to whoever holds a key.
+//! Resolves signals that start their target when the key has no holder.
 
 use super::super::state::State;
 use super::super::steps::{self, Letter, Row};
 use super::{has_ended, pick};
 use outlast_core::{Instance, SignalOrInsert, Status, Timestamp};
 
-/// Mostly for a key that somebody holds, one who waits by preference; otherwise for the row's own.
+/// Mostly uses the key of a waiting, a finished or any holder, and otherwise the row's key.
 pub(super) fn signal_or_insert(
     row: &Row,
     letter: &Letter,

@@ -1,10 +1,10 @@
-//! What an outcome says that its claim told.
+//! Resolves what an outcome says about its claim: links to other rows, and the answer to a cancel.
 
 use super::super::state::State;
 use super::Pick;
 use outlast_core::{InstanceId, Links};
 
-/// What its claim told; now and then nothing is known.
+/// Returns the links of the claim, and sometimes none.
 pub(super) fn links(id: InstanceId, pick: Pick, state: &State) -> Links {
     match state.instance(id) {
         Some(row) if !pick.is_multiple_of(5) => Links {
@@ -17,8 +17,9 @@ pub(super) fn links(id: InstanceId, pick: Pick, state: &State) -> Links {
     }
 }
 
-/// Mostly what its claim told: the machine answers a cancel that it knows of. Now and then the cancel came while the step
-/// ran, or there is none.
+/// Returns whether the outcome answers a cancel: mostly when the claim carried one.
+///
+/// Sometimes the cancel came while the step ran, or there is none.
 pub(super) fn answers_cancel(id: InstanceId, pick: Pick, state: &State) -> bool {
     let cancel = state.instance(id).and_then(|row| row.cancel.as_ref());
     match cancel {

@@ -1,4 +1,4 @@
-//! What a workflow of a random sequence does.
+//! The outcomes of workflows in a random sequence.
 
 use super::{Pick, Row, Theme, pick, row};
 use proptest::bool::weighted as weighted_bool;
@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::option::weighted;
 use proptest::prelude::*;
 
-/// A flow.
+/// An outcome of a workflow.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Flowing {
     pub(in super::super) rows: Vec<Row>,
@@ -14,7 +14,7 @@ pub(in super::super) struct Flowing {
     pub(in super::super) then: Then,
 }
 
-/// What comes after it.
+/// What the workflow does after starting children.
 #[derive(Clone, Debug)]
 pub(in super::super) enum Then {
     Keep,
@@ -25,31 +25,31 @@ pub(in super::super) enum Then {
 /// What a workflow waits for.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Parking {
-    /// Which of the names.
+    /// The awaited names, as a mask.
     pub(in super::super) names: usize,
-    /// In so many seconds; so long ago when it is negative.
+    /// The deadline in seconds from now; negative for a time in the past.
     pub(in super::super) deadline: Option<i64>,
     pub(in super::super) ends: Option<JoinSet>,
     /// Whether it needs all of it.
     pub(in super::super) needs_all: bool,
 }
 
-/// Which children a workflow waits for: of those that it has when the step runs.
+/// The children that a workflow waits for, among those that exist when the step runs.
 #[derive(Clone, Debug)]
 pub(in super::super) struct JoinSet {
-    /// Which of those that live.
+    /// Which of the live children, as a mask.
     pub(in super::super) living: usize,
-    /// One of those that have ended.
+    /// One of the finished children.
     pub(in super::super) ended: Option<Pick>,
-    /// Those that the step starts.
+    /// Whether it waits for the children that this step starts.
     pub(in super::super) started: bool,
-    /// How many ends wake it.
+    /// How many finished children wake it.
     pub(in super::super) count: Pick,
-    /// How they are divided.
+    /// How the children are divided into join sets.
     pub(in super::super) parts: Pick,
 }
 
-/// Mostly one that waits for children.
+/// An outcome that mostly waits for children.
 pub(super) fn flowing(theme: Theme) -> impl Strategy<Value = Flowing> {
     let then = prop_oneof![
         3 => Just(Then::Keep),
@@ -95,7 +95,7 @@ fn awaited() -> impl Strategy<Value = JoinSet> {
 }
 
 impl Parking {
-    /// Everybody who lives is waited for.
+    /// Waits for every live child.
     pub(in super::super) fn plain() -> Parking {
         Parking {
             names: 0,

@@ -1,11 +1,11 @@
-//! How a fan-out of a random sequence joins.
+//! The joins of fan-outs in a random sequence.
 
 use outlast_core::{ClosePolicy, Join, Until};
 use proptest::option::weighted;
 use proptest::prelude::*;
 use std::time::Duration;
 
-/// How a fan-out joins.
+/// The join of a fan-out.
 #[derive(Clone, Debug)]
 pub(in super::super) struct JoinProgress {
     until: usize,
@@ -14,7 +14,7 @@ pub(in super::super) struct JoinProgress {
     rest: usize,
 }
 
-/// Mostly with something special about it.
+/// A join, mostly with settings other than the defaults.
 pub(super) fn joining() -> impl Strategy<Value = JoinProgress> {
     (
         0..6usize,
@@ -31,7 +31,7 @@ pub(super) fn joining() -> impl Strategy<Value = JoinProgress> {
 }
 
 impl JoinProgress {
-    /// Everybody is waited for, all at once.
+    /// Waits for every child, without a window.
     pub(in super::super) fn plain() -> JoinProgress {
         JoinProgress {
             until: 0,
