@@ -111,7 +111,7 @@ pub trait Inspect: Send + Sync + 'static {
     /// kind, the newest.
     async fn run_stats(&self, since: Timestamp) -> Result<RunStats>;
 
-    /// Checks the store and its database: settings, space, obstacles.
+    /// Checks the store and its database: settings, space, old snapshots.
     ///
     /// Reports every check that the role may make, including those without a problem.
     async fn doctor(&self) -> Result<Vec<Finding>>;

@@ -1,6 +1,6 @@
 -- Functions that a role can be given without any table (docs/security.md).
 --
--- What starts and signals instances runs with the rights of the schema's owner, so that whoever may call it needs
+-- What starts and signals instances runs with the rights of the schema's owner, so that a role that may call it needs
 -- no right to any table. Hence nobody may call anything unless it is granted, names are looked up in the system's
 -- own schema and in ours alone, and nothing that comes in is taken on trust.
 

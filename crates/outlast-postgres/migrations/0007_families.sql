@@ -10,7 +10,7 @@
 -- table, for the reason that 0004 took most of them away.
 
 alter table outlast.instances
-    -- A wish that it ends. Answered once its machine has decided what to do about it.
+    -- A cancel request. Answered once the machine has decided what to do about it.
     add column cancel_requested_at timestamptz,
     add column cancel_reason       text,
     add column cancel_answered     boolean not null default false,

@@ -377,7 +377,7 @@ async fn an_address_for_listening_that_is_wrong_is_said_so() {
     close([store, nowhere], &[&schema]).await;
 }
 
-/// Not a bound on speed, which is the machine's; the figures are printed for whoever measures.
+/// Not a bound on speed, which is the machine's; the figures are printed for people who measure.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hint_arrives_without_anybody_polling() {
     let schema = unique_schema();

@@ -89,7 +89,7 @@ async fn stores_that_share_server_connections_keep_their_settings_apart() {
             let committed = work::commit(store, &claim, done()).await;
             assert!(matches!(committed, Answer::Committed { .. }));
         }
-        // Whoever comes next to the same server connection finds it as it was.
+        // The next client of the same server connection finds it as it was.
         let next = raw_to(&pooler.url()).await;
         let settings = next
             .simple_query(

@@ -633,7 +633,7 @@ async fn every_object_of_the_schema_has_its_rights_decided() {
             "the {kind} {name} is new: decide in roles.rs, or here, who may use it"
         );
     }
-    // Whoever runs functions with the owner's rights says where names are looked up; and nobody was forgotten.
+    // Every function that runs with the owner's rights sets where names are looked up.
     let query = "select p.proname::text, p.prosecdef,
                         coalesce(array_to_string(p.proconfig, ' '), '') like '%search_path=pg_catalog, pg_temp%',
                         coalesce(p.proacl::text, '=X') ~ '[{,]=|^='
@@ -767,7 +767,7 @@ async fn a_missing_right_says_what_was_tried_on_what_and_what_to_do() {
 }
 
 /// Until version 15 everybody could create in the schema `public`, which is in everybody's search path: an operator
-/// there that fits better than the system's own would be called with the rights of whoever uses it.
+/// there that fits better than the system's own would be called with the rights of its caller.
 #[tokio::test]
 async fn functions_and_operators_of_strangers_are_never_called() {
     let database = Database::create().await;
@@ -798,7 +798,7 @@ async fn functions_and_operators_of_strangers_are_never_called() {
     let signal = NewSignal::new(Target::Id(id), "paid", Json::null());
     let delivered = worker.deliver(vec![signal], Some(work::offer(offer))).await;
     assert_eq!(delivered.unwrap().claims.len(), 1);
-    // The trap is set: whoever looks names up as usual falls into it.
+    // The trap is set: a plain lookup of a name falls into it.
     let caught = scene.client("worker").await;
     let error = caught
         .query("select 'a'::text || 1", &[])

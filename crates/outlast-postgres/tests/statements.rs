@@ -71,7 +71,7 @@ fn every_file_is_a_statement_of_the_store() {
     }
 }
 
-/// Whoever changes a statement sees here, and not first in scripts/mutants.sh, which edits go with it.
+/// A changed statement fails here, and not first in scripts/mutants.sh, with the edits that depend on it.
 #[test]
 fn every_edit_of_a_mutant_fits_its_statement() {
     let mut files = files();

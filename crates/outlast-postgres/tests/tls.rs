@@ -115,7 +115,7 @@ async fn sslmode_encrypts_and_checks_as_it_says() {
     assert!(!server.is_encrypted("localhost", "sslmode=disable").await);
     assert!(server.is_encrypted("localhost", "sslmode=prefer").await);
     assert!(server.is_encrypted("localhost", "sslmode=require").await);
-    // Encrypted to whoever answers, under whatever name.
+    // Encrypted to any server, under any name.
     assert!(server.is_encrypted("127.0.0.1", "sslmode=require").await);
 
     let root = |name: &str| {

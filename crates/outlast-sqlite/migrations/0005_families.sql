@@ -61,7 +61,7 @@ create table instances_rebuilt (
     joined            text    check (joined = 'all' or joined = 'failure' or joined = 'quorum'
                           or joined = 'impossible' or joined = 'deadline'),
 
-    -- the wish that it ends, and whether its machine has decided what to do about it
+    -- a cancel request, and whether the machine has decided what to do about it
     cancel_requested_at integer,
     cancel_reason     text,
     cancel_answered   integer not null default 0 check (cancel_answered in (0, 1)),

@@ -66,7 +66,7 @@ create table instances_rebuilt (
     events            integer not null default 0,
     joining           text    check (joining is null or json_type(joining) = 'array'),
 
-    -- the wish that it ends, and whether its machine has decided what to do about it
+    -- a cancel request, and whether the machine has decided what to do about it
     cancel_requested_at integer,
     cancel_reason     text,
     cancel_answered   integer not null default 0 check (cancel_answered in (0, 1)),

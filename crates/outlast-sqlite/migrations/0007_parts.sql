@@ -3,7 +3,7 @@
 --   instances.joining       spans of children: [part (counted from 1), round, first position, last position]
 --   instances.joining_left  how many ends of each part are still to come
 --
--- Whoever waits already waits for one thing: all children of its rounds.
+-- A workflow that waits already waits for one thing: all children of its rounds.
 
 alter table instances add column joining_left text check (joining_left is null or json_type(joining_left) = 'array');
 

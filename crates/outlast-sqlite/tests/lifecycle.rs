@@ -127,7 +127,7 @@ async fn every_level_of_durability_works() {
     }
 }
 
-/// The schema is made once, whoever comes first (docs/protocol.md, defect 19).
+/// The schema is made once, by the process that comes first (docs/protocol.md, defect 19).
 #[test]
 fn many_may_open_a_new_file_at_once() {
     let (_folder, path) = scene::new_path();

@@ -317,7 +317,7 @@ async fn a_file_without_this_versions_schema_is_refused() {
     }
 }
 
-/// A transaction that is open is the one writer, so whoever parks comes before it or after it.
+/// A transaction that is open is the one writer, so a park comes before it or after it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_that_races_a_park_is_never_lost() {
     let shop = Shop::open();

@@ -1,4 +1,4 @@
-//! What an instance carries is seen by its steps and by whoever asks the store for it: not in the log, whatever its level,
+//! What an instance carries is seen by its steps and by callers that ask the store for it: not in the log, whatever its level,
 //! and not in `Debug` (docs/security.md). A program of its own, since it hears everything that is logged in it.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]

@@ -105,7 +105,7 @@ async fn without_an_engine_a_cancel_waits_and_a_terminate_ends(site: &Site) {
             &json!("terminate")
         )
     );
-    // Whoever retries it does not mean that wish any more.
+    // A retry revokes the cancel.
     site.run(["retry", &id]).succeeds();
     let seen = site.run(["get", &id, "-o", "json"]).succeeds().json();
     assert_eq!(seen["instance"]["cancel"], json!(null));

@@ -98,7 +98,7 @@ fn the_password_comes_from_where_postgresql_looks_for_it() {
     assert_eq!(told.as_deref(), Some("hunter2"), "~/.pgpass");
 }
 
-/// Asks whoever connects for a password in clear, and answers what was said.
+/// Asks each client for a password in clear, and returns the password it received.
 fn password_told(server: &std::net::TcpListener) -> Option<String> {
     use std::io::{Read, Write};
     let (mut peer, _) = server.accept().ok()?;

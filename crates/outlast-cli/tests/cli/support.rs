@@ -167,7 +167,7 @@ impl Running {
         }
     }
 
-    /// Looks at an instance until it is as wished: another task decides when.
+    /// Reads an instance until it matches: another task decides when.
     pub(crate) async fn until(&self, id: &str, wish: impl Fn(&Instance) -> bool) -> Instance {
         let target = Target::Id(InstanceId(id.parse().unwrap()));
         let begun = std::time::Instant::now();

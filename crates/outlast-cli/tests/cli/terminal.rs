@@ -1,4 +1,4 @@
-//! A terminal with the program on it, and the test in the place of whoever sits before it.
+//! A terminal that runs the program, with the test as its user.
 
 use crate::support::LONG;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};

@@ -94,7 +94,7 @@ async fn a_verb_leaves_alone_what_it_has_nothing_to_do_for<S: Store + Inspect + 
     api.post(&format!("/v1/instances/{ended}/terminate"), json!({}))
         .await
         .ok();
-    // Whoever cancelled it meant it, unless the filter says otherwise.
+    // A cancelled instance is retried only when the filter asks for it.
     let retried = api.post("/v1/bulk/retry", json!({"filter": {}})).await.ok();
     assert_eq!(retried["matched"], 0);
     let deleted = api

@@ -176,7 +176,7 @@ async fn listen(link: Arc<Link>, from: ChildStdout) {
         let mut message = Vec::new();
         match from.read_until(0, &mut message).await {
             Ok(1..) => {}
-            // It has ended; whoever still waits is told by the dropped sender.
+            // The browser has ended. The dropped sender wakes the waiting calls.
             Ok(0) | Err(_) => return link.asked.lock().expect("nobody panics with it").clear(),
         }
         message.pop();

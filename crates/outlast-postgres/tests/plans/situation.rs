@@ -82,7 +82,7 @@ impl World {
         through_the_store::set_the_line_aside(&self.store, &self.schema, admin).await;
         table::wait_for_old_snapshots(admin).await;
         for prepared in connections {
-            // Whoever first meets entries that have died marks them; this is about those who follow.
+            // The first scan that meets dead entries marks them; this test is about the scans after it.
             prepared.run(&cases::claim("main", BATCH, BATCH)).await;
             for case in cases::cases(BATCH) {
                 let plan = prepared.run(&case).await;

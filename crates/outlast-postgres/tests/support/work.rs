@@ -90,7 +90,7 @@ pub(crate) fn wait_for(name: &str) -> Outcome {
     }
 }
 
-/// `go` for whoever holds `key`, or for a task that is started for it.
+/// `go` for the holder of `key`, or for a task that is started for it.
 pub(crate) fn go_or_start(key: &str) -> SignalOrInsert {
     SignalOrInsert {
         row: task().correlation_key(key),

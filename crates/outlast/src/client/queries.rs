@@ -222,7 +222,7 @@ impl Client {
         self.store.run_stats(since).await
     }
 
-    /// Checks the database: settings, space, obstacles.
+    /// Checks the database: settings, space, old snapshots.
     ///
     /// It also reports the checks without a problem.
     ///

@@ -40,8 +40,8 @@
 //! harness.expect(paid).await.awaits(["payment_confirmed"]).at_step("ship");
 //! harness.signal(paid.id().unwrap(), PaymentConfirmed { amount: 100 }).await?;
 //! harness.crash::<Checkout>("ship", Point::BeforeCommit);
-//! let tally = harness.run().await;
-//! assert_eq!((tally.crashes, tally.done), (1, 1));
+//! let report = harness.run().await;
+//! assert_eq!((report.crashes, report.done), (1, 1));
 //! harness.expect(paid).await.is_done_with(&100);
 //!
 //! // The wait times out after an hour, without waiting.

@@ -145,7 +145,7 @@ async fn a_stop_does_not_wait_for_a_step_that_blocks_its_thread(store: impl Stor
     let stopped = tokio::time::timeout(LONG, engine.shutdown()).await;
     assert!(!stopped.expect("the stop ends").in_time);
     blocked.door.0.open();
-    // The worker counts as expired, so that whoever keeps house elsewhere gives back what it held.
+    // The worker counts as expired, so that maintenance on another node gives its claims back.
     let workers = engine.workers().await.unwrap();
     let now = engine.now().await.unwrap();
     assert!(

@@ -49,7 +49,7 @@ struct Trip {
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 enum Leg {
-    /// Waits until the test lets it go on, deaf to all that is wished, then this.
+    /// Waits until the test lets it go on, ignores cancels, then this.
     Hold(Then),
     /// Waits for a signal, then arrives.
     Wait,

@@ -623,7 +623,7 @@ where
     let other = Client::new(way.clone()).codec(keys("k2").and("k1", &key("k1")).unwrap());
     let without = Client::new(way);
 
-    // The other client's row goes through the engine's intake, and its end is told.
+    // The other client's row takes the engine's fast path, and its end is published.
     let id = insert(&other, secret(Secret::Carry)).await;
     other.wait_settled(id, LONG).await.unwrap();
     other.signal(id, Word(MARK.into())).await.unwrap();
@@ -1176,7 +1176,7 @@ async fn a_wish_is_stored_as_it_is_and_what_the_machine_says_about_it_is_encoded
 {
     let engine = engine(store.clone(), keys("k1")).await;
     let id = park(&engine).await;
-    // Whoever asks need not have the key.
+    // The caller need not have the key.
     let note = Note::by("ada").because("wished");
     Client::new(store).cancel(id, note).await.unwrap();
     let ended = engine.wait_ended(id, LONG).await.unwrap();

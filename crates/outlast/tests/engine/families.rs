@@ -506,7 +506,7 @@ async fn a_cascade_survives_the_engine_that_was_at_it<S: Store + Inspect + Clone
     let house = Engine::builder(store).roles(Roles::MAINTENANCE);
     let _house = house.start().await.unwrap();
     eventually("all are told", async || live().await == 0).await;
-    // Each once, whoever told it.
+    // Each once, whichever node cancelled it.
     let mut told = 0;
     let mut after = None;
     loop {

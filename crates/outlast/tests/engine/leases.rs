@@ -92,7 +92,7 @@ struct Freeze {
     froze: Arc<Mutex<Option<Instant>>>,
     answer: Arc<Notify>,
     heartbeat: Arc<Notify>,
-    /// Somebody looked what is left of this worker's claims, or claimed in vain.
+    /// A node read the remaining claims of this worker, or claimed nothing.
     noticed: Arc<AtomicBool>,
 }
 

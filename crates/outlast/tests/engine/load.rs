@@ -156,7 +156,7 @@ where
 
     let client = engine.client().clone();
     let inserts = tokio::spawn(async move { client.insert_many(news).await.unwrap() });
-    // Signals go to whoever is there already, and again to those who were not.
+    // Signals go to the instances that exist, and again to those that did not.
     signal_everyone(&engine).await;
     let inserted = inserts.await.unwrap();
     assert!(inserted.iter().all(|new| new.is_new()));

@@ -188,7 +188,7 @@ async fn every_metric_appears<S: Store + Inspect + Clone>(store: S) {
     let recorder = recorder();
     let queue = support::unique_schema();
     let client = Client::new(store.clone());
-    // There before the first survey.
+    // There before the gauges are first set.
     insert(&client, New::<Tour>(Stop::End).queue(&queue)).await;
     leave_a_dead_worker(&client, &store, &queue).await;
     let breaks = AtomicBool::new(true);
@@ -310,7 +310,7 @@ fn the_table_in_the_docs_has_every_metric_in_its_order_and_no_other() {
     assert_eq!(documented, all);
 }
 
-/// A span or an event, as whoever collects them sees it.
+/// A span or an event, as a subscriber sees it.
 #[derive(Clone, Debug, Default)]
 struct Sight {
     name: &'static str,

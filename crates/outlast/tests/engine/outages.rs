@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 const LEASE: Duration = Duration::from_secs(10);
 
-/// A node that only keeps house, and the moments at which it looks for the dead. The first `broken` looks fail.
+/// A maintenance node, and the moments at which it looks for the dead. The first `broken` looks fail.
 async fn keeper(broken: u32) -> (Engine, UnboundedReceiver<Instant>) {
     let (sender, looks) = unbounded_channel();
     let seen = AtomicU32::new(0);

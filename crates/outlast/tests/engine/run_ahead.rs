@@ -101,7 +101,7 @@ impl Machine for Slow {
     }
 }
 
-/// With one slot: whoever has it keeps all others waiting.
+/// With one slot: the instance that has it keeps all others waiting.
 async fn engine(store: impl Store + Inspect + Clone, chain: &Chain, run_ahead: u32) -> Engine {
     let store = Through::new(store);
     let builder = Engine::builder(store.clone()).machine(chain.clone());

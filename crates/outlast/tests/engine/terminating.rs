@@ -24,7 +24,7 @@ fn ada() -> Note {
     Note::by("ada").because("enough")
 }
 
-/// One slot, so that whoever holds it is noticed.
+/// One slot, so that a step that keeps it is noticed.
 async fn alone(store: impl Store + Inspect, kid: &Kid) -> Engine {
     let builder = Engine::builder(store).machine(kid.clone());
     builder.queue("default", 1).start().await.unwrap()

@@ -450,7 +450,7 @@ mod across_nodes {
     }
 
     impl StillClock {
-        /// It goes on by itself after `LONG`, so that whoever waits in vain comes to an end.
+        /// It goes on by itself after `LONG`, so that a failed wait comes to an end.
         fn stop() -> StillClock {
             let (go_on, goes_on) = mpsc::channel();
             tokio::time::pause();

@@ -1,4 +1,4 @@
-//! Cancels: the next call says so, cleanup is shielded, and who ends well all the same is done.
+//! Cancels: the next call says so, cleanup is uncancellable, and a workflow that succeeds is done.
 
 use crate::support::*;
 use outlast::EventKind;
@@ -70,7 +70,7 @@ async fn a_cancel_reaches_a_workflow_parked_on_each_kind_of_wait(ground: Ground)
             }
             Ok(())
         });
-        // Whoever runs the activity is away.
+        // No worker runs the activity.
         let mut harness = ground.runs_only(code).await;
         let id = ran(&mut harness, ()).await;
         let parked = get(&harness, id).await.status;

@@ -17,7 +17,7 @@ on_both_stores_in_real_time!(
     a_blocked_workflow_is_taken_by_an_engine_that_fits,
 );
 
-/// Longer than anything here takes: who waits for so long waits in vain.
+/// Longer than anything here takes. A wait of this length has failed.
 const LONG: Duration = Duration::from_secs(20);
 
 async fn engine(store: impl Store + Inspect, code: Script) -> Engine {

@@ -261,7 +261,7 @@ async fn a_selection_is_woken_by_whichever_comes(ground: Ground) {
     assert_eq!(output(&get(&harness, id).await), json!([1, 2]));
 }
 
-/// Whoever was not started, since something else was there already, is not in the history.
+/// A child that was not started, because another branch was ready, is not in the history.
 async fn what_is_there_already_wins_and_is_run_again(ground: Ground) {
     let code = script(|flow, _| async move {
         let failed = flow.start_child::<Kid>(Say::Fail("broken".into())).await?;

@@ -86,7 +86,7 @@ async fn started_children_are_joined_in_a_selection(ground: Ground) {
         let slow = flow.start_child::<Kid>(Say::Sleep(9_000, 1)).await?;
         let fast = flow.start_child::<Kid>(Say::Sleep(4_000, 2)).await?;
         let first = flow.select(vec![slow.join(), fast.join()]).await?;
-        // Whoever was not the first is still there.
+        // The children that were not first still exist.
         Ok((first, slow.join().await?))
     });
     assert_eq!(result_of(&ground, code, ()).await, json!([[1, 2], 1]));

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use outlast_testbed::shared::{drop_schema, unique_schema, url};
 
-/// Longer than anything here takes: who waits for so long waits in vain.
+/// Longer than anything here takes. A wait of this length has failed.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 /// Makes a test on each store of every function named. Each takes the store:
