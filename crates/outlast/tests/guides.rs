@@ -1,6 +1,10 @@
-//! What the guides show is what CI runs: every piece of Rust and of SQL in them is a piece of an example. Their links lead
-//! somewhere, the book has all of them, and whatever can be found has an entry in the runbook. Every defect, invariant and
-//! decision that is cited by its number exists.
+//! Checks documents against the sources.
+//!
+//! - Every piece of Rust and SQL in a guide is a piece of an example, which CI runs.
+//! - Links lead to files and headings, and the book has every page.
+//! - Every finding has an entry in the runbook.
+//! - Every defect, invariant and decision that is cited by its number exists.
+//! - Documents, screens, messages and comments use the words of the glossary.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
