@@ -109,7 +109,7 @@ export function rowsOf(events) {
   return { rows: [...rows.values()].sort((a, b) => a.call - b.call), moments };
 }
 
-/** What the end of the run did to a child. Children of earlier runs have no row here. */
+/** The end of the run affected a child. A child of an earlier run has no row here. */
 function apply(rows, moments, event, at) {
   const row = event.call === null ? null : rows.get(event.call);
   if (!row) {

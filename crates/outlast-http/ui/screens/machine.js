@@ -1,4 +1,4 @@
-// Machine: drawn as a graph. Its steps with live counts, failures and mean time, edges as thick as their run counts,
+// Machine: drawn as a graph. Its steps with live counts, failures and mean time, edges as thick as the traffic,
 // versions side by side.
 
 import { get } from '../api.js';
