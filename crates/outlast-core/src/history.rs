@@ -21,7 +21,7 @@ pub const BLOCKED: &str = "blocked: ";
 /// The prefix of the error of an instance that commits again and again without progress
 /// ([`COMMITS_WITHOUT_PROGRESS_MAX`](limits::COMMITS_WITHOUT_PROGRESS_MAX)). Such an instance is
 /// kept, and tried again after a pause.
-pub const CIRCLES: &str = "blocked: goes in circles: ";
+pub const NO_PROGRESS: &str = "blocked: goes in circles: ";
 
 /// Defines the kinds of events with the word that SQL, JSON, the command line and the dashboard
 /// use.
@@ -256,7 +256,7 @@ pub struct Park {
     /// A deadline.
     pub deadline: Option<Due>,
     /// Finished children.
-    pub ends: Option<JoinSets>,
+    pub join_sets: Option<JoinSets>,
     /// Whether the workflow is woken only when everything is there.
     ///
     /// That is a signal of every name, the deadline, and the count of its one join set. A failed
@@ -283,7 +283,7 @@ impl Park {
         if self.needs_all {
             self.check_all()?;
         }
-        match &self.ends {
+        match &self.join_sets {
             Some(ends) => ends.check(),
             None if self.names.is_empty() && self.deadline.is_none() => Err(Invalid::new(
                 "park",
@@ -295,10 +295,14 @@ impl Park {
 
     /// Checks a park that needs all: it may count each condition only once.
     fn check_all(&self) -> Result<(), Invalid> {
-        if self.ends.as_ref().is_some_and(|ends| ends.parts.len() > 1) {
+        if self
+            .join_sets
+            .as_ref()
+            .is_some_and(|ends| ends.sets.len() > 1)
+        {
             return Err(Invalid::new(
                 "park",
-                "needs all of several parts; it can need all of one",
+                "needs all of several sets; it can need all of one",
             ));
         }
         let mut named = HashSet::with_capacity(self.names.len());
@@ -329,7 +333,7 @@ pub enum Due {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinSets {
     /// The join sets. A child may be in several of them.
-    pub parts: Vec<JoinSet>,
+    pub sets: Vec<JoinSet>,
 }
 
 /// Children that are awaited together.
@@ -341,7 +345,7 @@ pub struct JoinSets {
 pub struct JoinSet {
     /// The ranges of the awaited children, ascending and disjoint. They may include children that
     /// this commit starts.
-    pub spans: Vec<ChildRange>,
+    pub ranges: Vec<ChildRange>,
     /// The awaited children of earlier commits that were live at the workflow's last check, each
     /// once.
     ///
@@ -384,18 +388,18 @@ impl ChildRange {
 impl JoinSets {
     /// Creates a set of one join set.
     pub fn one(part: JoinSet) -> JoinSets {
-        JoinSets { parts: vec![part] }
+        JoinSets { sets: vec![part] }
     }
 
     /// Whether it awaits children of this round.
     pub fn awaits_round(&self, round: i32) -> bool {
-        let mut spans = self.parts.iter().flat_map(|part| &part.spans);
-        spans.any(|span| span.round == round)
+        let mut ranges = self.sets.iter().flat_map(|part| &part.ranges);
+        ranges.any(|span| span.round == round)
     }
 
     /// Returns every awaited child of earlier commits once, also when several join sets await it.
     pub fn children(&self) -> Vec<InstanceId> {
-        let children = self.parts.iter().flat_map(|part| &part.children);
+        let children = self.sets.iter().flat_map(|part| &part.children);
         let mut children: Vec<InstanceId> = children.copied().collect();
         children.sort_unstable();
         children.dedup();
@@ -404,35 +408,35 @@ impl JoinSets {
 
     /// Returns the smallest count of all join sets.
     pub fn least(&self) -> i32 {
-        let counts = self.parts.iter().map(|part| part.count);
+        let counts = self.sets.iter().map(|part| part.count);
         counts.min().unwrap_or_default()
     }
 
     /// Returns the ranges as stored: join set (counted from 1), round, first and last.
     pub fn stored_spans(&self) -> impl Iterator<Item = [i32; 4]> {
-        (1..).zip(&self.parts).flat_map(|(part, awaited)| {
-            let spans = awaited.spans.iter();
-            spans.map(move |span| [part, span.round, span.first, span.last])
+        (1..).zip(&self.sets).flat_map(|(part, awaited)| {
+            let ranges = awaited.ranges.iter();
+            ranges.map(move |span| [part, span.round, span.first, span.last])
         })
     }
 
     fn check(&self) -> Result<(), Invalid> {
-        let parts = self.parts.len();
-        limits::check_batch("awaited parts", parts, limits::AWAITED_PARTS_MAX)?;
-        let spans = self.parts.iter().map(|part| part.spans.len()).sum();
-        limits::check_batch("awaited spans", spans, CHILDREN_MAX)?;
-        let children = self.parts.iter().map(|part| part.children.len()).sum();
+        let sets = self.sets.len();
+        limits::check_batch("awaited sets", sets, limits::JOIN_SETS_MAX)?;
+        let ranges = self.sets.iter().map(|part| part.ranges.len()).sum();
+        limits::check_batch("awaited ranges", ranges, CHILDREN_MAX)?;
+        let children = self.sets.iter().map(|part| part.children.len()).sum();
         limits::check_batch("awaited children", children, CHILDREN_MAX)?;
-        if self.parts.is_empty() {
+        if self.sets.is_empty() {
             return Err(nobody_awaited());
         }
-        self.parts.iter().try_for_each(JoinSet::check)
+        self.sets.iter().try_for_each(JoinSet::check)
     }
 }
 
 impl JoinSet {
     fn check(&self) -> Result<(), Invalid> {
-        if self.count < 1 || self.spans.is_empty() {
+        if self.count < 1 || self.ranges.is_empty() {
             return Err(nobody_awaited());
         }
         let mut named = HashSet::with_capacity(self.children.len());
@@ -443,16 +447,16 @@ impl JoinSet {
             ));
         }
         let is_span = |it: &ChildRange| it.round >= 1 && it.first >= 0 && it.last >= it.first;
-        if !self.spans.iter().all(is_span) {
+        if !self.ranges.iter().all(is_span) {
             return Err(Invalid::new(
-                "awaited spans",
+                "awaited ranges",
                 "do not lead, in a round counted from 1, from a position counted from 0 to the same or a later one",
             ));
         }
         let are_apart = |a: &ChildRange, b: &ChildRange| (a.round, a.last) < (b.round, b.first);
-        if !self.spans.is_sorted_by(are_apart) {
+        if !self.ranges.is_sorted_by(are_apart) {
             return Err(Invalid::new(
-                "awaited spans",
+                "awaited ranges",
                 "are not in ascending order and apart from each other",
             ));
         }
@@ -471,7 +475,7 @@ fn nobody_awaited() -> Invalid {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinProgress {
     /// The ranges of its children.
-    pub spans: Vec<ChildRange>,
+    pub ranges: Vec<ChildRange>,
     /// How many finished children are still missing.
     pub left: i32,
 }
@@ -479,24 +483,24 @@ pub struct JoinProgress {
 impl JoinProgress {
     /// Whether it counts a child.
     pub fn has(&self, round: i32, position: i32) -> bool {
-        self.spans.iter().any(|span| span.has(round, position))
+        self.ranges.iter().any(|span| span.has(round, position))
     }
 
     /// Reads the join sets of a row from its columns.
     ///
     /// `spans` holds join set (counted from 1), round, first and last; `left` holds the remaining
     /// count of each join set.
-    pub fn stored(spans: &[[i32; 4]], left: &[i32]) -> Vec<JoinProgress> {
-        let parts = (1..).zip(left);
-        let parts = parts.map(|(part, &left)| JoinProgress {
-            spans: spans
+    pub fn stored(ranges: &[[i32; 4]], left: &[i32]) -> Vec<JoinProgress> {
+        let sets = (1..).zip(left);
+        let sets = sets.map(|(part, &left)| JoinProgress {
+            ranges: ranges
                 .iter()
                 .filter(|[of, ..]| *of == part)
                 .map(|&[_, round, first, last]| ChildRange { round, first, last })
                 .collect(),
             left,
         });
-        parts.collect()
+        sets.collect()
     }
 }
 
@@ -518,38 +522,38 @@ mod tests {
     fn a_park_that_nothing_could_end_is_refused() {
         assert!(Park::default().check().is_err());
         let part = |rounds: &[i32], count| JoinSet {
-            spans: rounds.iter().copied().map(ChildRange::whole).collect(),
+            ranges: rounds.iter().copied().map(ChildRange::whole).collect(),
             children: Vec::new(),
             count,
         };
-        let parts = |parts: Vec<JoinSet>| Park {
-            ends: Some(JoinSets { parts }),
+        let sets = |sets: Vec<JoinSet>| Park {
+            join_sets: Some(JoinSets { sets }),
             ..Park::default()
         };
-        let ends = |rounds: &[i32], count| parts(vec![part(rounds, count)]);
+        let ends = |rounds: &[i32], count| sets(vec![part(rounds, count)]);
         assert!(ends(&[1, 3], 1).check().is_ok());
-        assert!(parts(vec![part(&[1], 1), part(&[1], 2)]).check().is_ok());
-        assert!(parts(Vec::new()).check().is_err());
-        assert!(parts(vec![part(&[1], 1), part(&[], 1)]).check().is_err());
-        let many = limits::AWAITED_PARTS_MAX;
-        assert!(parts(vec![part(&[1], 1); many]).check().is_ok());
-        assert!(parts(vec![part(&[1], 1); many + 1]).check().is_err());
-        let spans = |spans: &[(i32, i32, i32)]| JoinSet {
-            spans: spans
+        assert!(sets(vec![part(&[1], 1), part(&[1], 2)]).check().is_ok());
+        assert!(sets(Vec::new()).check().is_err());
+        assert!(sets(vec![part(&[1], 1), part(&[], 1)]).check().is_err());
+        let many = limits::JOIN_SETS_MAX;
+        assert!(sets(vec![part(&[1], 1); many]).check().is_ok());
+        assert!(sets(vec![part(&[1], 1); many + 1]).check().is_err());
+        let ranges = |ranges: &[(i32, i32, i32)]| JoinSet {
+            ranges: ranges
                 .iter()
                 .map(|&(round, first, last)| ChildRange { round, first, last })
                 .collect(),
             ..part(&[1], 1)
         };
-        let fit = spans(&[(1, 0, 3), (1, 5, 5), (2, 0, 0)]);
-        assert!(parts(vec![fit]).check().is_ok());
+        let fit = ranges(&[(1, 0, 3), (1, 5, 5), (2, 0, 0)]);
+        assert!(sets(vec![fit]).check().is_ok());
         for bad in [
             &[(1, -1, 0)][..],
             &[(1, 2, 1)],
             &[(1, 0, 3), (1, 3, 4)],
             &[(1, 4, 4), (1, 0, 3)],
         ] {
-            assert!(parts(vec![spans(bad)]).check().is_err(), "{bad:?}");
+            assert!(sets(vec![ranges(bad)]).check().is_err(), "{bad:?}");
         }
         for (rounds, count) in [
             (&[][..], 1),
@@ -564,7 +568,7 @@ mod tests {
             children: vec![InstanceId(7), InstanceId(7)],
             ..part(&[1], 1)
         };
-        assert!(parts(vec![twice]).check().is_err());
+        assert!(sets(vec![twice]).check().is_err());
         let late = Park {
             deadline: Some(Due::After(Duration::MAX)),
             ..Park::default()
@@ -582,15 +586,15 @@ mod tests {
         assert!(names(&["go", "go"]).check().is_ok());
         assert!(all(names(&["go", "go"])).check().is_err());
         assert!(all(ends(&[1, 3], 2)).check().is_ok());
-        let several = parts(vec![part(&[1], 1), part(&[2], 1)]);
+        let several = sets(vec![part(&[1], 1), part(&[2], 1)]);
         assert!(all(several).check().is_err());
         assert!(all(Park::default()).check().is_err());
     }
 
     #[test]
     fn parts_come_back_as_they_were_stored() {
-        let part = |spans: &[(i32, i32, i32)], count| JoinSet {
-            spans: spans
+        let part = |ranges: &[(i32, i32, i32)], count| JoinSet {
+            ranges: ranges
                 .iter()
                 .map(|&(round, first, last)| ChildRange { round, first, last })
                 .collect(),
@@ -598,13 +602,13 @@ mod tests {
             count,
         };
         let ends = JoinSets {
-            parts: vec![part(&[(1, 0, 9), (3, 4, 4)], 7), part(&[(1, 5, 12)], 1)],
+            sets: vec![part(&[(1, 0, 9), (3, 4, 4)], 7), part(&[(1, 5, 12)], 1)],
         };
-        let spans: Vec<[i32; 4]> = ends.stored_spans().collect();
-        assert_eq!(spans, [[1, 1, 0, 9], [1, 3, 4, 4], [2, 1, 5, 12]]);
-        let joining = JoinProgress::stored(&spans, &[7, 1]);
-        for (joining, awaited) in joining.iter().zip(&ends.parts) {
-            assert_eq!(joining.spans, awaited.spans);
+        let ranges: Vec<[i32; 4]> = ends.stored_spans().collect();
+        assert_eq!(ranges, [[1, 1, 0, 9], [1, 3, 4, 4], [2, 1, 5, 12]]);
+        let joining = JoinProgress::stored(&ranges, &[7, 1]);
+        for (joining, awaited) in joining.iter().zip(&ends.sets) {
+            assert_eq!(joining.ranges, awaited.ranges);
             assert_eq!(joining.left, awaited.count);
         }
         assert!(joining[0].has(1, 9) && !joining[0].has(1, 10) && !joining[0].has(2, 4));

@@ -107,7 +107,7 @@ pub trait Inspect: Send + Sync + 'static {
 
     /// Returns the run counts of all engines since the minute of `since`, summed.
     ///
-    /// In the order of the fields, at most [`TRAFFIC_MAX`](crate::limits::TRAFFIC_MAX) of each
+    /// In the order of the fields, at most [`RUN_STATS_MAX`](crate::limits::RUN_STATS_MAX) of each
     /// kind, the newest.
     async fn run_stats(&self, since: Timestamp) -> Result<RunStats>;
 

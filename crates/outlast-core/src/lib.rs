@@ -76,8 +76,8 @@ pub use family::{
 pub use fire::Fired;
 pub use hint::{Hints, Listen};
 pub use history::{
-    BLOCKED, CIRCLES, ChildRange, Due, Event, EventKind, Flowing, HistoryRequest, JoinProgress,
-    JoinSet, JoinSets, NewEvent, Park, RunSummary,
+    BLOCKED, ChildRange, Due, Event, EventKind, Flowing, HistoryRequest, JoinProgress, JoinSet,
+    JoinSets, NO_PROGRESS, NewEvent, Park, RunSummary,
 };
 pub use id::{InstanceId, OperationId, Revision, SignalId, WorkerId};
 pub use insert::{Correlation, Inserted, Inserts, NewInstance, Start};
@@ -91,7 +91,7 @@ pub use operate::{
     CancelAnswer, Cancelled, DeleteAnswer, Note, Retried, RetryAnswer, TerminateAnswer, Terminated,
     Verb,
 };
-pub use reap::{Crash, CrashScene, ReapRequest, Reaped, SUSPECT_AFTER, gave_up};
+pub use reap::{Crash, CrashScene, QUARANTINE_AFTER, ReapRequest, Reaped, gave_up};
 pub use reconcile::{ReconcileRequest, Reconciled};
 pub use run_stats::{DELAY_BINS, Delays, RunStats, Runs, minute_of};
 pub use status::{Scope, Status};

@@ -35,7 +35,7 @@ pub const ERROR_BYTES_MAX: usize = 8 * 1024;
 pub const AWAITED_NAMES_MAX: usize = 100;
 
 /// Join sets in one park. Every finished child is compared with each.
-pub const AWAITED_PARTS_MAX: usize = 100;
+pub const JOIN_SETS_MAX: usize = 100;
 
 /// Commits in a row that change nothing but the revision. Working code changes its step, state or
 /// history long before that. Without a bound such an instance would keep a slot and the disk busy.
@@ -87,17 +87,17 @@ pub const SCAN_MAX: usize = 20_000;
 pub const STEP_COUNT_MAX: usize = 20_000;
 
 /// Run counts that one call adds, and that one answer returns of each kind.
-pub const TRAFFIC_MAX: usize = 10_000;
+pub const RUN_STATS_MAX: usize = 10_000;
 
 /// The largest count that one call adds. Eight million of them in one minute still fit the
 /// databases' integers.
-pub const TRAFFIC_COUNT_MAX: u64 = 1 << 40;
+pub const RUN_STATS_COUNT_MAX: u64 = 1 << 40;
 
 /// The longest time that one call adds, in microseconds: 35 years.
-pub const TRAFFIC_MICROS_MAX: u64 = 1 << 50;
+pub const RUN_STATS_MICROS_MAX: u64 = 1 << 50;
 
 /// How long run counts are kept.
-pub const TRAFFIC_KEPT: Duration = Duration::from_secs(24 * 3600);
+pub const RUN_STATS_KEPT: Duration = Duration::from_secs(24 * 3600);
 
 /// Steps of a machine in a worker's registration.
 pub const STEPS_MAX: usize = 1_000;

@@ -25,7 +25,7 @@ impl ReapRequest {
 ///
 /// Two lost hosts in a row are ordinary. Healthy steps that ran there must run again at full
 /// speed.
-pub const SUSPECT_AFTER: i32 = 3;
+pub const QUARANTINE_AFTER: i32 = 3;
 
 /// Crashes in a row, counted or not, that an instance survives for each one of `crashes_max`.
 ///
@@ -46,7 +46,7 @@ impl CrashScene {
     /// Adds a claim whose instance had this many crashes in a row before.
     pub fn add(&mut self, crashes: i32) {
         self.claims += 1;
-        self.suspects += usize::from(crashes >= SUSPECT_AFTER);
+        self.suspects += usize::from(crashes >= QUARANTINE_AFTER);
     }
 
     /// Notes that the worker may have held more claims than were added.
@@ -60,7 +60,7 @@ impl CrashScene {
         if crate::mutant::is("every-crash-is-counted") {
             return true;
         }
-        let is_only_suspect = crashes >= SUSPECT_AFTER && self.suspects == 1;
+        let is_only_suspect = crashes >= QUARANTINE_AFTER && self.suspects == 1;
         !self.is_partial && (self.claims == 1 || is_only_suspect)
     }
 }

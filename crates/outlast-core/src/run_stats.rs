@@ -3,7 +3,7 @@
 //! Every engine counts in memory and adds its counts to the store every few seconds. A crash loses
 //! the counts of those seconds. No decision may depend on them.
 
-use crate::limits::{self, TRAFFIC_COUNT_MAX, TRAFFIC_MAX, TRAFFIC_MICROS_MAX};
+use crate::limits::{self, RUN_STATS_COUNT_MAX, RUN_STATS_MAX, RUN_STATS_MICROS_MAX};
 use crate::{Invalid, Timestamp};
 use std::process;
 use std::time::{Duration, SystemTime};
@@ -64,7 +64,7 @@ impl RunStats {
         limits::check_batch(
             "run_stats",
             self.runs.len() + self.delays.len(),
-            TRAFFIC_MAX,
+            RUN_STATS_MAX,
         )?;
         self.runs.iter().try_for_each(Runs::check)?;
         self.delays.iter().try_for_each(Delays::check)
@@ -125,8 +125,8 @@ impl Runs {
         if !self.next.is_empty() {
             limits::check_name("step", &self.next)?;
         }
-        check_count("count", self.count, TRAFFIC_COUNT_MAX)?;
-        check_count("micros", self.micros, TRAFFIC_MICROS_MAX)
+        check_count("count", self.count, RUN_STATS_COUNT_MAX)?;
+        check_count("micros", self.micros, RUN_STATS_MICROS_MAX)
     }
 }
 
@@ -171,7 +171,7 @@ impl Delays {
             let reason = format!("is {}; the last is {}", self.bin, DELAY_BINS - 1);
             return Err(Invalid::new("bin", reason));
         }
-        check_count("count", self.count, TRAFFIC_COUNT_MAX)
+        check_count("count", self.count, RUN_STATS_COUNT_MAX)
     }
 }
 
@@ -263,9 +263,9 @@ mod tests {
         assert_eq!(minute_of(Timestamp(-1)), Timestamp(-MINUTE_MICROS));
         assert!(check(runs(i64::MAX / MINUTE_MICROS, "a", 1)).is_err());
         assert!(check(runs(1, "", 1)).is_err());
-        assert!(check(runs(1, "a", TRAFFIC_COUNT_MAX + 1)).is_err());
+        assert!(check(runs(1, "a", RUN_STATS_COUNT_MAX + 1)).is_err());
         let endless = Runs {
-            micros: TRAFFIC_MICROS_MAX + 1,
+            micros: RUN_STATS_MICROS_MAX + 1,
             ..runs(1, "a", 1)
         };
         assert!(check(endless).is_err());

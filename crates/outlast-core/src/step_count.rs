@@ -76,7 +76,7 @@ pub struct StepCount {
     ///
     /// The error of a workflow whose code does not fit its history begins with
     /// [`BLOCKED`](crate::BLOCKED). The error of an instance that commits without progress begins
-    /// with [`CIRCLES`](crate::CIRCLES). Errors that a codec has encoded are not counted.
+    /// with [`NO_PROGRESS`](crate::NO_PROGRESS). Errors that a codec has encoded are not counted.
     pub blocked: u64,
     /// The earliest last change of these instances.
     pub oldest_updated_at: Timestamp,

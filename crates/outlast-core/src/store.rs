@@ -256,10 +256,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Adds run counts to those of their minute.
     ///
-    /// Deletes the counts that are older than [`TRAFFIC_KEPT`](crate::limits::TRAFFIC_KEPT).
+    /// Deletes the counts that are older than [`RUN_STATS_KEPT`](crate::limits::RUN_STATS_KEPT).
     ///
     /// *Atomic*. *Locks*: the rows of the counts, in their order. *Bound*:
-    /// [`TRAFFIC_MAX`](crate::limits::TRAFFIC_MAX). *Not idempotent*: the engine never resends
+    /// [`RUN_STATS_MAX`](crate::limits::RUN_STATS_MAX). *Not idempotent*: the engine never resends
     /// counts that may have been added.
     async fn add_run_stats(&self, stats: RunStats) -> Result<()>;
 
@@ -362,7 +362,7 @@ pub trait Store: Send + Sync + 'static {
     /// Returns the identity of the database behind this store.
     ///
     /// Two stores in one process with the same identity pass hints to each other directly.
-    fn place(&self) -> &str;
+    fn database_id(&self) -> &str;
 
     /// Sends hints to other nodes, outside any transaction.
     ///

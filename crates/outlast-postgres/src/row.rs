@@ -235,25 +235,25 @@ fn joining(row: &Row) -> Result<Option<Vec<JoinProgress>>, Failure> {
         return Ok(None);
     };
     let numbers = |name| column::<Option<Vec<i32>>>(row, name);
-    let parts = numbers("joining_part")?.unwrap_or_default();
+    let sets = numbers("joining_part")?.unwrap_or_default();
     let firsts = numbers("joining_first")?.unwrap_or_default();
     let lasts = numbers("joining_last")?.unwrap_or_default();
     let of = |numbers: &[i32], n: usize, whole| numbers.get(n).copied().unwrap_or(whole);
-    let spans = rounds.iter().enumerate().map(|(n, round)| {
+    let ranges = rounds.iter().enumerate().map(|(n, round)| {
         [
-            of(&parts, n, 1),
+            of(&sets, n, 1),
             *round,
             of(&firsts, n, 0),
             of(&lasts, n, i32::MAX),
         ]
     });
-    let spans: Vec<[i32; 4]> = spans.collect();
+    let ranges: Vec<[i32; 4]> = ranges.collect();
     let left = match numbers("joining_left")? {
         Some(left) => left,
         None if rounds.is_empty() => Vec::new(),
         None => vec![column(row, "children_pending")?],
     };
-    Ok(Some(JoinProgress::stored(&spans, &left)))
+    Ok(Some(JoinProgress::stored(&ranges, &left)))
 }
 
 fn barrier(row: &Row) -> Result<Option<Barrier>, Failure> {

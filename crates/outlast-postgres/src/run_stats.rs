@@ -5,7 +5,7 @@ use crate::row::{column, time};
 use crate::session::Session;
 use crate::statement::{self, Call, value};
 use crate::tx_settings::TxKind;
-use outlast_core::limits::{self, TRAFFIC_KEPT, TRAFFIC_MAX};
+use outlast_core::limits::{self, RUN_STATS_KEPT, RUN_STATS_MAX};
 use outlast_core::{Delays, Result, RunStats, Runs, Timestamp, micros, minute_of};
 use std::time::SystemTime;
 use tokio_postgres::Row;
@@ -22,11 +22,11 @@ pub(crate) async fn add(session: &Session, stats: RunStats) -> Result<()> {
     session
         .retry("record", || {
             Box::pin(async move {
-                let kept = [value(micros(TRAFFIC_KEPT)), value(FORGOTTEN_MAX)];
+                let kept = [value(micros(RUN_STATS_KEPT)), value(FORGOTTEN_MAX)];
                 let calls = [
                     add_runs(&stats.runs),
                     add_delays(&stats.delays),
-                    statement::TRAFFIC_FORGET_RUNS.with(kept),
+                    statement::RUN_STATS_FORGET_RUNS.with(kept),
                     forget_delays(FORGOTTEN_MAX),
                 ];
                 // No caller needs these counts on disk, and a crash may lose them.
@@ -42,7 +42,7 @@ fn add_runs(runs: &[Runs]) -> Call<'_> {
     let numbers =
         |number: fn(&Runs) -> u64| runs.iter().map(number).map(stored).collect::<Vec<_>>();
     let minutes: Vec<_> = runs.iter().map(|it| SystemTime::from(it.minute)).collect();
-    statement::TRAFFIC_RUNS.with([
+    statement::RUN_STATS_RUNS.with([
         value(minutes),
         value(texts(|it| &it.machine)),
         value(runs.iter().map(|it| it.version).collect::<Vec<_>>()),
@@ -62,12 +62,12 @@ pub(crate) fn add_delays(delays: &[Delays]) -> Call<'_> {
     let queues: Vec<_> = delays.iter().map(|it| it.queue.as_str()).collect();
     let bins: Vec<_> = delays.iter().map(|it| i16::from(it.bin)).collect();
     let counts: Vec<_> = delays.iter().map(|it| stored(it.count)).collect();
-    statement::TRAFFIC_DELAYS.with([value(minutes), value(queues), value(bins), value(counts)])
+    statement::RUN_STATS_DELAYS.with([value(minutes), value(queues), value(bins), value(counts)])
 }
 
 /// Removes the oldest delays beyond their retention, `max` at most.
 pub(crate) fn forget_delays(max: i64) -> Call<'static> {
-    statement::TRAFFIC_FORGET_DELAYS.with([value(micros(TRAFFIC_KEPT)), value(max)])
+    statement::RUN_STATS_FORGET_DELAYS.with([value(micros(RUN_STATS_KEPT)), value(max)])
 }
 
 /// Converts a count that was checked and may have been added to others of its key.
@@ -81,7 +81,7 @@ pub(crate) async fn since(session: &Session, since: Timestamp) -> Result<RunStat
     session
         .retry("run_stats", || {
             Box::pin(async move {
-                let newest = || [value(since), value(TRAFFIC_MAX as i64)];
+                let newest = || [value(since), value(RUN_STATS_MAX as i64)];
                 let calls = [
                     statement::INSPECT_RUNS.with(newest()),
                     statement::INSPECT_DELAYS.with(newest()),

@@ -82,10 +82,10 @@ statements! {
     RECONCILE_JOINS = "reconcile/joins";
     RECONCILE_HOLDS = "reconcile/holds";
     RECONCILE_WINDOWS = "reconcile/windows";
-    TRAFFIC_RUNS = "run_stats/runs";
-    TRAFFIC_DELAYS = "run_stats/delays";
-    TRAFFIC_FORGET_RUNS = "run_stats/forget_runs";
-    TRAFFIC_FORGET_DELAYS = "run_stats/forget_delays";
+    RUN_STATS_RUNS = "run_stats/runs";
+    RUN_STATS_DELAYS = "run_stats/delays";
+    RUN_STATS_FORGET_RUNS = "run_stats/forget_runs";
+    RUN_STATS_FORGET_DELAYS = "run_stats/forget_delays";
     OPERATE_LOCK = "operate/lock";
     OPERATE_CANCEL = "operate/cancel";
     OPERATE_TERMINATE = "operate/terminate";

@@ -6,8 +6,8 @@ use crate::session::Session;
 use crate::statement::{self, value};
 use outlast_core::limits::COUNT_MAX;
 use outlast_core::{
-    BLOCKED, CIRCLES, Family, InstanceId, OVERDUE_AFTER, RETRIES_ALARMING, Result, RoundSummary,
-    Status, StepCount, StepCountRequest, StepCounts, micros,
+    BLOCKED, Family, InstanceId, NO_PROGRESS, OVERDUE_AFTER, RETRIES_ALARMING, Result,
+    RoundSummary, Status, StepCount, StepCountRequest, StepCounts, micros,
 };
 
 pub(crate) async fn count_by_step(
@@ -23,7 +23,7 @@ pub(crate) async fn count_by_step(
         value(micros(OVERDUE_AFTER)),
         value(RETRIES_ALARMING),
         value(BLOCKED),
-        value(CIRCLES),
+        value(NO_PROGRESS),
     ]);
     let rows = ask_planned(session, "count_by_step", call, |row| {
         let standing = StepCount {

@@ -213,7 +213,7 @@ impl Store for Postgres {
         deliver::signal_or_insert(&self.session, &request).await
     }
 
-    fn place(&self) -> &str {
+    fn database_id(&self) -> &str {
         &self.place
     }
 

@@ -91,11 +91,11 @@ pub(crate) fn flowing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
         value(of_each(&rows, names_literal)),
         value(of_each(&rows, after_us)),
         value(of_each(&rows, at_us)),
-        spans(&rows, |[_, round, ..]| round),
-        spans(&rows, |[part, ..]| part),
-        spans(&rows, |[_, _, first, _]| first),
-        spans(&rows, |[.., last]| last),
-        numbers(&rows, |ends| ends.parts.iter().map(|part| part.count)),
+        ranges(&rows, |[_, round, ..]| round),
+        ranges(&rows, |[part, ..]| part),
+        ranges(&rows, |[_, _, first, _]| first),
+        ranges(&rows, |[.., last]| last),
+        numbers(&rows, |ends| ends.sets.iter().map(|part| part.count)),
         numbers(&rows, |ends| awaited(ends).map(|(_, child)| child)),
         numbers(&rows, |ends| awaited(ends).map(|(part, _)| part)),
         value(of_each(&rows, needs_all)),
@@ -172,14 +172,14 @@ fn at_us(outcome: &Outcome) -> Option<i64> {
 }
 
 /// Returns one number of each child range that the workflows wait for.
-fn spans<'a>(rows: &[&'a Commit], of: impl Fn([i32; 4]) -> i32) -> Parameter<'static> {
+fn ranges<'a>(rows: &[&'a Commit], of: impl Fn([i32; 4]) -> i32) -> Parameter<'static> {
     numbers(rows, |ends: &'a JoinSets| ends.stored_spans().map(&of))
 }
 
 /// Returns the awaited children, each with the number of its join set, counted from 1.
 fn awaited(ends: &JoinSets) -> impl Iterator<Item = (i32, InstanceId)> {
-    let parts = (1..).zip(&ends.parts);
-    parts.flat_map(|(number, part)| part.children.iter().map(move |child| (number, *child)))
+    let sets = (1..).zip(&ends.sets);
+    sets.flat_map(|(number, part)| part.children.iter().map(move |child| (number, *child)))
 }
 
 /// Returns numbers of the join sets as array literals; null for a workflow without any.
@@ -193,5 +193,5 @@ where
 }
 
 fn ends(outcome: &Outcome) -> Option<&JoinSets> {
-    outcome.park().and_then(|park| park.ends.as_ref())
+    outcome.park().and_then(|park| park.join_sets.as_ref())
 }

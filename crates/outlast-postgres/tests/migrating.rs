@@ -337,11 +337,11 @@ async fn a_workflow_that_waited_before_there_were_parts_is_woken_by_its_last_end
 
     let store = options(&schema).connect().await.unwrap();
     let waiting = work::get(&store, InstanceId(1)).await;
-    let parts = [JoinProgress {
-        spans: vec![ChildRange::whole(1), ChildRange::whole(3)],
+    let sets = [JoinProgress {
+        ranges: vec![ChildRange::whole(1), ChildRange::whole(3)],
         left: 2,
     }];
-    assert_eq!(waiting.joining.as_deref(), Some(&parts[..]));
+    assert_eq!(waiting.joining.as_deref(), Some(&sets[..]));
     let worker = work::worker(&store).await;
     for (child, left) in [(2, 1), (3, 1), (4, 0)] {
         let claim = work::claim(&store, worker).await;

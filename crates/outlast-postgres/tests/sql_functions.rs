@@ -323,8 +323,8 @@ async fn a_signal_has_the_same_answers_and_effects_as_a_delivery() {
         assert_eq!(left, right, "{call}");
         let inbox = async |id| {
             let signals = both.store.signals(id, None).await.unwrap().into_iter();
-            let parts = signals.map(|it| (it.name, it.payload, it.dedup_key, it.inserted_at));
-            parts.collect::<Vec<_>>()
+            let sets = signals.map(|it| (it.name, it.payload, it.dedup_key, it.inserted_at));
+            sets.collect::<Vec<_>>()
         };
         assert_eq!(inbox(by_sql).await, inbox(by_store).await, "{call}");
     }

@@ -113,7 +113,7 @@ impl Turn {
     fn of(outcome: &Outcome) -> Turn {
         if outcome.begins_round() {
             Turn::StartsChildren
-        } else if outcome.park().is_some_and(|park| park.ends.is_some()) {
+        } else if outcome.park().is_some_and(|park| park.join_sets.is_some()) {
             #[cfg(outlast_mutants)]
             if outlast_core::mutant::is("park-sees-ends-of-its-batch") {
                 return Turn::Other;

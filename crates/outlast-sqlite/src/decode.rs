@@ -102,9 +102,9 @@ pub(crate) fn cancel(row: &Row<'_>) -> rusqlite::Result<Option<CancelRequest>> {
 
 /// Decodes the join sets that a workflow waits for, or has last waited for.
 pub(crate) fn joining(row: &Row<'_>) -> rusqlite::Result<Option<Vec<JoinProgress>>> {
-    let spans: Option<Vec<[i32; 4]>> = decoded(row, "joining")?;
+    let ranges: Option<Vec<[i32; 4]>> = decoded(row, "joining")?;
     let left: Vec<i32> = list(row, "joining_left")?;
-    Ok(spans.map(|spans| JoinProgress::stored(&spans, &left)))
+    Ok(ranges.map(|ranges| JoinProgress::stored(&ranges, &left)))
 }
 
 /// Decodes the position of a child in its parent's round.

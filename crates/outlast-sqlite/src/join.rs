@@ -167,26 +167,26 @@ fn count_parts(
     parent: InstanceId,
     ended: &[ChildEnd],
 ) -> Result<Option<Barrier>, Fault> {
-    let parts = tx
+    let sets = tx
         .prepare(PARTS)?
         .query_row(params![parent.0, tx.now.0], |row| {
-            let parts = decode::joining(row)?;
-            Ok(parts.zip(Some(row.get::<_, bool>("lacks_more")?)))
+            let sets = decode::joining(row)?;
+            Ok(sets.zip(Some(row.get::<_, bool>("lacks_more")?)))
         })
         .optional()?;
-    let Some((mut parts, lacks_more)) = parts.flatten() else {
+    let Some((mut sets, lacks_more)) = sets.flatten() else {
         return Ok(None);
     };
-    let awaited = |child: &&ChildEnd| parts.iter().any(|part| counts(part, child));
+    let awaited = |child: &&ChildEnd| sets.iter().any(|part| counts(part, child));
     let awaited: Vec<&ChildEnd> = ended.iter().filter(awaited).collect();
     if awaited.is_empty() {
         return Ok(None);
     }
-    for part in &mut parts {
+    for part in &mut sets {
         let ended = awaited.iter().filter(|child| counts(part, child)).count();
         part.left = part.left.saturating_sub_unsigned(ended as u32).max(0);
     }
-    let left: Vec<i32> = parts.iter().map(|part| part.left).collect();
+    let left: Vec<i32> = sets.iter().map(|part| part.left).collect();
     let tally = EndedChildren::of(awaited.into_iter());
     let values = params![
         parent.0,
@@ -208,7 +208,7 @@ fn count_parts(
 /// Whether a join set contains the child.
 fn counts(part: &JoinProgress, child: &ChildEnd) -> bool {
     #[cfg(outlast_mutants)]
-    if outlast_core::mutant::is("parts-are-counted-together") {
+    if outlast_core::mutant::is("sets-are-counted-together") {
         return true;
     }
     part.has(child.round, child.position)

@@ -31,8 +31,8 @@ pub(crate) fn reconcile(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Reconc
     for row in page {
         match (row.joins, &row.joining) {
             (Some(barrier), None) => mend_join(tx, barrier, &mut effects, &mut found)?,
-            (Some(barrier), Some(spans)) => {
-                let wait = (spans.as_str(), row.parts);
+            (Some(barrier), Some(ranges)) => {
+                let wait = (ranges.as_str(), row.sets);
                 mend_wait(tx, barrier, wait, &mut effects, &mut found)?;
             }
             (None, _) => {}
@@ -66,7 +66,7 @@ struct Suspect {
     joins: Option<Barrier>,
     /// The child ranges that a workflow waits for (JSON), and the number of its join sets.
     joining: Option<String>,
-    parts: usize,
+    sets: usize,
     /// The partition key that it is held behind.
     held_behind: Option<String>,
     /// The parent and the round in whose window it waits for a place.
@@ -84,7 +84,7 @@ impl Suspect {
             id,
             joins: joins.then(|| Barrier::decode(id, row)).transpose()?,
             joining: row.get("joining")?,
-            parts: decode::list::<i32>(row, "joining_left")?.len(),
+            sets: decode::list::<i32>(row, "joining_left")?.len(),
             held_behind: key.filter(|_| blocked && !held),
             held_in: parent.map(|parent| (parent.id, parent.round)),
         })
@@ -136,15 +136,15 @@ fn mend_join(
 fn mend_wait(
     tx: &Tx<'_>,
     barrier: Barrier,
-    (spans, parts): (&str, usize),
+    (ranges, sets): (&str, usize),
     effects: &mut Effects,
     found: &mut Reconciled,
 ) -> Result<(), Fault> {
     let parent = barrier.parent;
     let mut lives = tx.prepare(LIVES)?;
     let mut all_live = true;
-    for part in 1..=parts {
-        all_live &= lives.exists(params![parent.0, spans, part as i64])?;
+    for part in 1..=sets {
+        all_live &= lives.exists(params![parent.0, ranges, part as i64])?;
     }
     if all_live {
         return Ok(());

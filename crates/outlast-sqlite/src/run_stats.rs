@@ -4,7 +4,7 @@ use crate::decode;
 use crate::error::Fault;
 use crate::inspect::all;
 use crate::tx::Tx;
-use outlast_core::limits::{TRAFFIC_KEPT, TRAFFIC_MAX};
+use outlast_core::limits::{RUN_STATS_KEPT, RUN_STATS_MAX};
 use outlast_core::{Delays, RunStats, Runs, Timestamp, minute_of};
 use rusqlite::{Row, params};
 
@@ -62,7 +62,7 @@ fn add_delays(tx: &Tx<'_>, delays: &[Delays]) -> Result<(), Fault> {
 }
 
 fn forget(tx: &Tx<'_>, statement: &'static str, max: i64) -> Result<(), Fault> {
-    let before = tx.now - TRAFFIC_KEPT;
+    let before = tx.now - RUN_STATS_KEPT;
     tx.prepare(statement)?.execute(params![before.0, max])?;
     Ok(())
 }
@@ -83,7 +83,7 @@ fn stored(count: u64) -> i64 {
 /// The statements return the newest rows first, so that the bound leaves out the oldest.
 pub(crate) fn since(tx: &Tx<'_>, since: Timestamp) -> Result<RunStats, Fault> {
     let since = minute_of(since).0;
-    let newest = params![since, TRAFFIC_MAX as i64];
+    let newest = params![since, RUN_STATS_MAX as i64];
     let mut stats = RunStats {
         runs: all(tx, RUNS_SINCE, newest, runs)?,
         delays: all(tx, DELAYS_SINCE, newest, delays)?,

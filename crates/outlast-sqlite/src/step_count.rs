@@ -6,8 +6,8 @@ use crate::inspect::{COUNTED_MAX, all};
 use crate::tx::Tx;
 use outlast_core::limits::COUNT_MAX;
 use outlast_core::{
-    BLOCKED, CIRCLES, Family, InstanceId, OVERDUE_AFTER, RETRIES_ALARMING, RoundSummary, Status,
-    StepCount, StepCountRequest, StepCounts, Timestamp,
+    BLOCKED, Family, InstanceId, NO_PROGRESS, OVERDUE_AFTER, RETRIES_ALARMING, RoundSummary,
+    Status, StepCount, StepCountRequest, StepCounts, Timestamp,
 };
 use rusqlite::{Row, params};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub(crate) fn count_by_step(tx: &Tx<'_>, request: StepCountRequest) -> Result<St
         overdue_before.0,
         RETRIES_ALARMING,
         BLOCKED,
-        CIRCLES
+        NO_PROGRESS
     ];
     let rows = all(tx, SURVEY, values, |row| {
         Ok((standing(row)?, InstanceId(row.get("last")?)))

@@ -431,7 +431,7 @@ impl Store for Sqlite {
         .await
     }
 
-    fn place(&self) -> &str {
+    fn database_id(&self) -> &str {
         &self.inner.place
     }
 

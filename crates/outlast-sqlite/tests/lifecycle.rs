@@ -281,18 +281,22 @@ async fn a_file_has_one_name_however_it_is_written_and_each_memory_its_own() {
         .join(folder_name)
         .join("outlast.db");
     let same = Sqlite::open(&detour).unwrap();
-    assert_eq!(store.place(), same.place());
+    assert_eq!(store.database_id(), same.database_id());
     let canonical = path.canonicalize().unwrap();
-    assert!(store.place().contains(&canonical.display().to_string()));
+    assert!(
+        store
+            .database_id()
+            .contains(&canonical.display().to_string())
+    );
     let other = Sqlite::open(folder.path().join("other.db")).unwrap();
-    assert_ne!(store.place(), other.place());
+    assert_ne!(store.database_id(), other.database_id());
 
     let (one, two) = (
         Sqlite::in_memory().unwrap(),
         Sqlite::open(":memory:").unwrap(),
     );
-    assert_ne!(one.place(), two.place());
-    assert_eq!(one.place(), one.clone().place());
+    assert_ne!(one.database_id(), two.database_id());
+    assert_eq!(one.database_id(), one.clone().database_id());
 }
 
 /// Nothing of the store needs a particular runtime: here there is none at all.

@@ -35,12 +35,12 @@ fn flow(children: Vec<NewInstance>, then: Flowing) -> Outcome {
 
 fn awaiting(round: i32, count: i32) -> Flowing {
     let part = JoinSet {
-        spans: vec![ChildRange::whole(round)],
+        ranges: vec![ChildRange::whole(round)],
         children: Vec::new(),
         count,
     };
     Flowing::Park(Park {
-        ends: Some(JoinSets::one(part)),
+        join_sets: Some(JoinSets::one(part)),
         ..Park::default()
     })
 }
@@ -233,10 +233,10 @@ async fn an_end_costs_the_same_however_many_are_awaited() {
     let stored_parts = |parent: InstanceId| {
         let connection = Connection::open(&path).unwrap();
         let sql = "select joining, json_array_length(joining_left) from instances where id = ?1";
-        let parts = connection.query_row(sql, [parent.0], |row| {
+        let sets = connection.query_row(sql, [parent.0], |row| {
             Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
         });
-        parts.unwrap()
+        sets.unwrap()
     };
     let park = flow(vec![scene::order(); 1_000], awaiting(1, 1_000));
     commit(&store, &mut claim, park, Vec::new()).await;
@@ -248,8 +248,8 @@ async fn an_end_costs_the_same_however_many_are_awaited() {
     let park = flow(vec![scene::order(); 2], awaiting(1, 2));
     commit(&store, &mut claim, park, Vec::new()).await;
     assert_eq!(steps_of_an_end(claim.id), (1, many));
-    let parts = stored_parts(claim.id);
-    assert_eq!(parts, parts_of_many, "what an end has to read and to write");
+    let sets = stored_parts(claim.id);
+    assert_eq!(sets, parts_of_many, "what an end has to read and to write");
     store.close().await;
 }
 
@@ -330,11 +330,11 @@ async fn a_workflow_that_waited_before_there_were_parts_is_woken_by_its_last_end
     old_file(&path, 6, rows);
     let store = Sqlite::open(&path).unwrap();
     let get = async |id| store.get(InstanceId(id)).await.unwrap().unwrap();
-    let parts = [JoinProgress {
-        spans: vec![ChildRange::whole(1), ChildRange::whole(3)],
+    let sets = [JoinProgress {
+        ranges: vec![ChildRange::whole(1), ChildRange::whole(3)],
         left: 2,
     }];
-    assert_eq!(get(1).await.joining.as_deref(), Some(&parts[..]));
+    assert_eq!(get(1).await.joining.as_deref(), Some(&sets[..]));
     assert_eq!(get(2).await.joining, None);
     assert_eq!(get(3).await.joining, Some(Vec::new()));
     let worker = scene::worker(&store).await;

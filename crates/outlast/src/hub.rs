@@ -43,7 +43,7 @@ struct Ears {
     watchers: HashMap<InstanceId, Vec<Weak<Watcher>>>,
     /// Instances that run in this process: it will report how they continue.
     in_hand: HashMap<InstanceId, Known>,
-    intakes: Vec<Weak<FastPath>>,
+    fast_paths: Vec<Weak<FastPath>>,
 }
 
 /// What is known of an instance that runs here, without a query.
@@ -102,18 +102,18 @@ impl Hub {
     }
 
     /// Registers a node: while it lives, it is notified of cancels of the instances it may run.
-    pub(crate) fn tell_wishes(&self, node: &Arc<Node>) {
+    pub(crate) fn notify_cancels(&self, node: &Arc<Node>) {
         let mut ears = lock(&self.ears);
         ears.runners.retain(|node| node.strong_count() > 0);
         ears.runners.push(Arc::downgrade(node));
     }
 
     /// Registers a fast path: while it lives, inserted and woken instances may run in it at once.
-    pub(crate) fn offer_intake(&self, fast_path: &Arc<FastPath>) {
+    pub(crate) fn offer_fast_path(&self, fast_path: &Arc<FastPath>) {
         let mut ears = lock(&self.ears);
-        ears.intakes
+        ears.fast_paths
             .retain(|fast_path| fast_path.strong_count() > 0);
-        ears.intakes.push(Arc::downgrade(fast_path));
+        ears.fast_paths.push(Arc::downgrade(fast_path));
     }
 
     /// Reserves a slot for this row in an engine of this process.
@@ -131,8 +131,8 @@ impl Hub {
         reservation: impl Fn(&Arc<FastPath>) -> Option<Reservation>,
     ) -> Option<Reservation> {
         // Upgrades outside the lock: this may drop the last owner of an engine.
-        let intakes = lock(&self.ears).intakes.clone();
-        let mut living = intakes.iter().filter_map(Weak::upgrade);
+        let fast_paths = lock(&self.ears).fast_paths.clone();
+        let mut living = fast_paths.iter().filter_map(Weak::upgrade);
         living.find_map(|fast_path| reservation(&fast_path))
     }
 
@@ -246,7 +246,7 @@ impl Hub {
         let runners = ears.runners.clone();
         drop(ears);
         for node in runners.iter().filter_map(Weak::upgrade) {
-            node.look_for_wishes(Duration::ZERO);
+            node.check_for_cancel(Duration::ZERO);
         }
     }
 

@@ -60,7 +60,7 @@ pub const FAILURES: &str = "outlast_failures_total";
 pub const REPLAYS_BLOCKED: &str = "outlast_replays_blocked_total";
 /// Instances that were blocked because they committed again and again without progress, by
 /// `machine`. Each is tried again.
-pub const CIRCLES: &str = "outlast_circles_total";
+pub const NO_PROGRESS: &str = "outlast_no_progress_total";
 /// How long steps waited between being eligible and starting, by `queue`.
 pub const START_DELAY_SECONDS: &str = "outlast_start_delay_seconds";
 /// Claims, by `queue`.
@@ -135,7 +135,7 @@ pub const ALL: [(&str, Kind, &str); 29] = [
         "replays of workflows whose code did not fit their history, by machine",
     ),
     (
-        CIRCLES,
+        NO_PROGRESS,
         Kind::Counter,
         "instances that were blocked since they committed without progress, by machine",
     ),
@@ -323,7 +323,7 @@ pub(crate) fn blocked(machine: &str) {
 }
 
 pub(crate) fn circled(machine: &str) {
-    metrics::counter!(CIRCLES, "machine" => machine.to_owned()).increment(1);
+    metrics::counter!(NO_PROGRESS, "machine" => machine.to_owned()).increment(1);
 }
 
 pub(crate) fn lost(machine: &'static str) {

@@ -107,7 +107,7 @@ impl Report {
             ("timeouts", figures.timeouts),
             ("latest timeout, ms", figures.latest_timeout_ms),
             ("workflows", figures.workflows),
-            ("runs begun anew", figures.renewals),
+            ("runs begun anew", figures.continued_as_new),
             ("steps of workflows run", figures.flow_effects),
             ("of these recorded", figures.flow_results),
             ("activities recorded", figures.activities),

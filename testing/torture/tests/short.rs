@@ -80,7 +80,7 @@ fn workflows_outlive_their_workers() {
         };
         happened(&report, "kills");
         happened(&report, "workflows");
-        happened(&report, "renewals");
+        happened(&report, "continued_as_new");
         happened(&report, "flow_results");
         happened(&report, "activities");
         happened(&report, "groups");

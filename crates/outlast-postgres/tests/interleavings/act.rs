@@ -205,22 +205,22 @@ impl Decision {
             Decision::ParkForEnds => flow(Flowing::Park(outlast_core::Park {
                 names: vec!["go".into()],
                 deadline: Some(Due::After(Duration::ZERO)),
-                ends: Some(JoinSets::one(awaited(stage, &[1, 2]))),
+                join_sets: Some(JoinSets::one(awaited(stage, &[1, 2]))),
                 needs_all: false,
             })),
             Decision::ParkForAll => flow(Flowing::Park(outlast_core::Park {
                 names: vec!["go".into()],
                 deadline: Some(Due::After(Duration::from_secs(30))),
-                ends: Some(JoinSets::one(awaited(stage, &[1, 2]))),
+                join_sets: Some(JoinSets::one(awaited(stage, &[1, 2]))),
                 needs_all: true,
             })),
             Decision::ParkForTheFirst => flow(Flowing::Park(outlast_core::Park {
-                ends: Some(JoinSets::one(awaited(stage, &[1]))),
+                join_sets: Some(JoinSets::one(awaited(stage, &[1]))),
                 ..outlast_core::Park::default()
             })),
             Decision::ParkForParts => flow(Flowing::Park(outlast_core::Park {
-                ends: Some(JoinSets {
-                    parts: vec![awaited(stage, &[1, 2]), awaited(stage, &[2])],
+                join_sets: Some(JoinSets {
+                    sets: vec![awaited(stage, &[1, 2]), awaited(stage, &[2])],
                 }),
                 ..outlast_core::Park::default()
             })),
@@ -243,7 +243,7 @@ fn awaited(stage: &Stage, children: &[usize]) -> JoinSet {
         last: 0,
     };
     JoinSet {
-        spans: children.iter().map(|&child| span(child as i32)).collect(),
+        ranges: children.iter().map(|&child| span(child as i32)).collect(),
         children: stage.ids(children),
         count: children.len() as i32,
     }

@@ -109,13 +109,13 @@ async fn early_joins(world: &World, history: &[Written]) -> Vec<String> {
         };
         // A machine waits for one thing, a workflow perhaps for several: for what is nearest.
         let numbers = parent.joining.iter().flatten().map(|(_, part)| *part);
-        let parts: Vec<Option<i32>> = match &parent.joining {
+        let sets: Vec<Option<i32>> = match &parent.joining {
             None => vec![None],
             Some(_) => numbers.map(Some).collect(),
         };
         let mut nearest: Option<Vec<(i64, Status)>> = None;
         let mut failed = 0;
-        for part in parts {
+        for part in sets {
             let is_awaited = |child: &&Row| match (&parent.joining, child.parent_round, part) {
                 (Some(rounds), Some(round), Some(part)) => rounds.contains(&(round, part)),
                 (None, ..) | (_, None, _) | (.., None) => true,

@@ -211,8 +211,8 @@ impl World {
                 fails_fast: row.get(9),
                 parent_round: row.get(10),
                 joining: row.get::<_, Option<Vec<i32>>>(11).map(|rounds| {
-                    let parts: Vec<i32> = row.get::<_, Option<_>>(12).unwrap_or_default();
-                    rounds.into_iter().zip(parts).collect()
+                    let sets: Vec<i32> = row.get::<_, Option<_>>(12).unwrap_or_default();
+                    rounds.into_iter().zip(sets).collect()
                 }),
             })
             .collect()

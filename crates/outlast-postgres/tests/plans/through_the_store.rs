@@ -143,8 +143,8 @@ fn outcomes(round: i64) -> [Outcome; 11] {
     let child = NewInstance::new("order", "start", Json::null()).queue("children");
     let park = Park {
         names: vec!["paid".into()],
-        ends: Some(JoinSets::one(JoinSet {
-            spans: vec![ChildRange::whole(1)],
+        join_sets: Some(JoinSets::one(JoinSet {
+            ranges: vec![ChildRange::whole(1)],
             children: Vec::new(),
             count: 1,
         })),

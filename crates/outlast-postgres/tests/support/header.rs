@@ -9,7 +9,7 @@ const WORDS: [&str; 4] = ["guard", "locks", "index", "bound"];
 
 /// The parts of a header by their word, and the parameters it explains.
 pub(crate) struct Header {
-    parts: BTreeMap<&'static str, String>,
+    sets: BTreeMap<&'static str, String>,
     pub(crate) parameters: BTreeSet<u32>,
 }
 
@@ -17,7 +17,7 @@ impl Header {
     /// Parts stand on lines of their own or three spaces apart; an empty line ends them.
     pub(crate) fn of(sql: &str) -> Header {
         let mut header = Header {
-            parts: BTreeMap::new(),
+            sets: BTreeMap::new(),
             parameters: BTreeSet::new(),
         };
         let mut part = None;
@@ -44,21 +44,21 @@ impl Header {
         match *part {
             Some(word) => {
                 let text = piece.strip_prefix(word).unwrap_or(piece);
-                *self.parts.entry(word).or_default() += text;
+                *self.sets.entry(word).or_default() += text;
             }
             None => self.parameters.extend(parameters(piece)),
         }
     }
 
     pub(crate) fn says(&self, word: &str) -> bool {
-        self.parts
+        self.sets
             .get(word)
             .is_some_and(|text| !text.trim().is_empty())
     }
 
     /// The indexes that the statement is to use.
     pub(crate) fn indexes(&self) -> BTreeSet<String> {
-        let text = self.parts.get("index").map_or("", String::as_str);
+        let text = self.sets.get("index").map_or("", String::as_str);
         index_names(text).map(String::from).collect()
     }
 }

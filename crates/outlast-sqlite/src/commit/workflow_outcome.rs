@@ -154,7 +154,7 @@ fn wait(
     begun: Option<Begun>,
     batch: &Batch,
 ) -> Result<Status, Fault> {
-    let ends = park.ends.as_ref();
+    let ends = park.join_sets.as_ref();
     let seen = ends.map(|ends| Seen::look(tx, ends, begun.as_ref()));
     let seen = seen.transpose()?;
     let waiting = match park.needs_all {
@@ -318,7 +318,7 @@ impl Seen {
                 bad += row.get::<_, i32>("bad")?;
             }
         }
-        let left = ends.parts.iter().map(|part| {
+        let left = ends.sets.iter().map(|part| {
             let ended = part.children.iter().filter(|id| ended.contains(id)).count();
             part.count.saturating_sub_unsigned(ended as u32).max(0)
         });

@@ -34,7 +34,7 @@ impl Client {
 
     pub(crate) fn on(store: Arc<dyn Backend>) -> Client {
         Client {
-            hub: Hub::of(store.place()),
+            hub: Hub::of(store.database_id()),
             store,
             propagator: Arc::new(NoPropagator),
             coding: Coding::default(),
@@ -87,7 +87,7 @@ impl Client {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("place", &self.store.place())
+            .field("place", &self.store.database_id())
             .finish_non_exhaustive()
     }
 }

@@ -100,8 +100,8 @@ impl Envelope {
 
     /// Parses an envelope. A text that no codec could have written counts as changed.
     pub(super) fn parse(text: &str) -> Result<Envelope, CodecError> {
-        let mut parts = text.splitn(4, ':');
-        let mut part = || parts.next().ok_or(CodecError::Changed);
+        let mut sets = text.splitn(4, ':');
+        let mut part = || sets.next().ok_or(CodecError::Changed);
         let (form, binding, key, bytes) = (part()?, part()?, part()?, part()?);
         let form = Form::ALL.into_iter().find(|it| it.as_str() == form);
         let binding = Binding::ALL.into_iter().find(|it| it.as_str() == binding);

@@ -32,7 +32,7 @@ impl CancelWatcher {
             tokio::select! {
                 biased;
                 () = self.node.stop.everything.cancelled() => return,
-                () = self.node.wish_alarm.rung(latest) => {}
+                () = self.node.cancel_alarm.rung(latest) => {}
             }
             // The alarm rang before its time: a hint came.
             let told = Instant::now() < latest;
@@ -48,10 +48,10 @@ impl CancelWatcher {
                 }
                 Err(error) => {
                     metrics::store_error("cancel_watcher");
-                    tracing::warn!(%error, "could not look for what was wished of running steps; trying again");
+                    tracing::warn!(%error, "could not check running steps for cancellation; trying again");
                     let pause = backoff.next();
                     // Keep the alarm set, so that the hint is not lost with this failure.
-                    self.node.wish_alarm.ring_in(pause);
+                    self.node.cancel_alarm.ring_in(pause);
                     pause * 2
                 }
             };
@@ -85,7 +85,7 @@ impl CancelWatcher {
                     }
                 }
                 // An outcome is under way, so it may have ended the claim.
-                (None, Phase::CommitPermit) => {}
+                (None, Phase::Committing) => {}
                 (None, Phase::Waiting | Phase::Running(_)) => entry.lose_unless_moved(claim),
             }
         }

@@ -44,7 +44,7 @@ pub(crate) enum Phase {
     /// User code runs.
     Running(Running),
     /// Its outcome is being written, or the claim is being given back.
-    CommitPermit,
+    Committing,
 }
 
 /// User code that runs.
@@ -107,7 +107,7 @@ impl ClaimEntry {
     pub(super) fn running(&self) -> Option<Running> {
         match self.now().doing {
             Phase::Running(running) => Some(running),
-            Phase::Waiting | Phase::CommitPermit => None,
+            Phase::Waiting | Phase::Committing => None,
         }
     }
 
@@ -144,7 +144,7 @@ impl ClaimEntry {
         let unmoved = match &now.doing {
             Phase::Waiting => now.revision == claim.revision,
             Phase::Running(running) => running.claim == claim,
-            Phase::CommitPermit => false,
+            Phase::Committing => false,
         };
         if unmoved {
             self.lost.cancel();
@@ -205,7 +205,7 @@ impl ClaimGuard {
             fn drop(&mut self) {
                 let epoch = self.0.node.coverage.epoch();
                 let mut now = self.0.entry.now();
-                now.doing = Phase::CommitPermit;
+                now.doing = Phase::Committing;
                 now.written_in = epoch;
             }
         }
@@ -287,7 +287,7 @@ mod tests {
             (running(CLAIM), true),
             // The claim has moved to its next step since the store was asked.
             (running(next(CLAIM)), false),
-            (Phase::CommitPermit, false),
+            (Phase::Committing, false),
         ] {
             let entry = ClaimEntry::new(CLAIM, epoch());
             entry.now().doing = doing;

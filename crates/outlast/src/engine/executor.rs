@@ -13,7 +13,7 @@ use super::faults::{Moment, Point};
 use super::no_progress::{Circles, Circling};
 use super::node::Node;
 use super::picker::Pick;
-use super::quarantine::{Quarantine, is_suspect};
+use super::quarantine::{Quarantine, is_quarantined};
 use super::queue_slots::{QueueSlots, Slot};
 use super::unrunnable::{Unrunnable, Unrunnables};
 use super::unserved_queues::{Unserved, warn_of_children};
@@ -84,7 +84,7 @@ impl Executor {
             return Box::pin(self.leave_unknown_step(&claim, &held)).await;
         };
         let mut admitted = None;
-        if is_suspect(&claim) {
+        if is_quarantined(&claim) {
             admitted = self.suspects.admit(&claim, &held.lost);
             let Some(admitted) = &admitted else {
                 return Box::pin(self.leave_suspect(&claim, &held)).await;

@@ -6,7 +6,7 @@
 use crate::machine::Decided;
 use crate::metrics;
 use outlast_core::limits::COMMITS_WITHOUT_PROGRESS_MAX;
-use outlast_core::{CIRCLES, Claim, Flowing, InstanceId, Json, Outcome};
+use outlast_core::{Claim, Flowing, InstanceId, Json, NO_PROGRESS, Outcome};
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -159,7 +159,7 @@ fn makes_progress(claim: &Claim, decided: &Decided) -> bool {
 /// Leaves the instance as it is, with a pause and an error that says why.
 fn blocked(claim: &Claim) -> Decided {
     let error = format!(
-        "{CIRCLES}{COMMITS_WITHOUT_PROGRESS_MAX} commits at step {} have changed nothing; it goes on with a build that does",
+        "{NO_PROGRESS}{COMMITS_WITHOUT_PROGRESS_MAX} commits at step {} have changed nothing; it goes on with a build that does",
         claim.step
     );
     metrics::circled(&claim.machine);

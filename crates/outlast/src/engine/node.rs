@@ -49,7 +49,7 @@ pub(crate) struct Node {
     /// Wakes the heartbeat.
     pub(crate) lease_alarm: Alarm,
     /// Wakes the cancel watcher.
-    pub(crate) wish_alarm: Alarm,
+    pub(crate) cancel_alarm: Alarm,
 }
 
 /// How far an engine has stopped.
@@ -99,7 +99,7 @@ impl Node {
             lease: Mutex::default(),
             coverage: Arc::default(),
             lease_alarm: Alarm::default(),
-            wish_alarm: Alarm::default(),
+            cancel_alarm: Alarm::default(),
         }
     }
 
@@ -180,15 +180,15 @@ impl Node {
         };
         let is_claiming = self.claiming.try_write().is_err();
         if is_held() {
-            self.look_for_wishes(Duration::ZERO);
+            self.check_for_cancel(Duration::ZERO);
         } else if is_claiming {
-            self.look_for_wishes(CLAIM_UNDER_WAY);
+            self.check_for_cancel(CLAIM_UNDER_WAY);
         }
     }
 
     /// Asks the cancel watcher for a check of all held claims.
-    pub(crate) fn look_for_wishes(&self, within: Duration) {
-        self.wish_alarm.ring_in(within);
+    pub(crate) fn check_for_cancel(&self, within: Duration) {
+        self.cancel_alarm.ring_in(within);
     }
 
     /// Returns the held claims and the phase of each.

@@ -1,13 +1,13 @@
 //! Bounds how many quarantined instances run at a time, to find a step that kills its worker.
 //!
-//! An instance is quarantined after several crashes in a row (`SUSPECT_AFTER`). Most of these
+//! An instance is quarantined after several crashes in a row (`QUARANTINE_AFTER`). Most of these
 //! instances are innocent: they ran beside the guilty step, or their worker was killed from
 //! outside. Therefore many of them run together at first, and half as many after each crash.
 //! Innocent groups finish and leave the quarantine. At last the guilty step is the only
 //! quarantined claim of its worker. From then on its crashes count (docs/protocol.md, defect 14).
 
 use super::backoff::jittered;
-use outlast_core::{Claim, ClaimRef, SUSPECT_AFTER};
+use outlast_core::{Claim, ClaimRef, QUARANTINE_AFTER};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -35,11 +35,11 @@ const SETTLE_PATIENCE: Duration = Duration::from_secs(1);
 ///
 /// An instance with a partition key does not. Giving it back would lose its place in the line, and
 /// no other instance of that line runs beside it.
-pub(crate) fn is_suspect(claim: &Claim) -> bool {
-    claim.crashes >= suspect_after() && claim.partition_key.is_none()
+pub(crate) fn is_quarantined(claim: &Claim) -> bool {
+    claim.crashes >= quarantine_after() && claim.partition_key.is_none()
 }
 
-fn suspect_after() -> i32 {
+fn quarantine_after() -> i32 {
     #[cfg(outlast_mutants)]
     if outlast_core::mutant::is("suspects-run-together") {
         return i32::MAX;
@@ -48,7 +48,7 @@ fn suspect_after() -> i32 {
     if outlast_core::mutant::is("suspects-run-one-at-a-time") {
         return 2;
     }
-    SUSPECT_AFTER
+    QUARANTINE_AFTER
 }
 
 /// The quarantined instances of a node.
@@ -119,7 +119,7 @@ impl Quarantine {
         if outlast_core::mutant::is("suspects-run-one-at-a-time") {
             return 1;
         }
-        let halvings = u32::try_from(crashes - SUSPECT_AFTER + 1).unwrap_or(0);
+        let halvings = u32::try_from(crashes - QUARANTINE_AFTER + 1).unwrap_or(0);
         self.slots.checked_shr(halvings).unwrap_or(0).max(1)
     }
 
@@ -145,7 +145,7 @@ impl Quarantine {
 impl Admitted<'_> {
     /// Waits until the quarantined instances of the same claim call are given back.
     pub(crate) async fn settle(&self) {
-        let crashes = u32::try_from(self.crashes - SUSPECT_AFTER + 1).unwrap_or(1);
+        let crashes = u32::try_from(self.crashes - QUARANTINE_AFTER + 1).unwrap_or(1);
         tokio::time::sleep(SETTLE.saturating_mul(crashes).min(SETTLE_MAX)).await;
         let begun = Instant::now();
         while self.suspects.leaving.load(Ordering::SeqCst) > 0 && begun.elapsed() < SETTLE_PATIENCE
@@ -190,11 +190,11 @@ mod tests {
 
     #[test]
     fn two_crashes_make_no_suspect_and_a_key_never_does() {
-        assert!(!is_suspect(&suspect(1, 2)));
-        assert!(is_suspect(&suspect(1, 3)));
+        assert!(!is_quarantined(&suspect(1, 2)));
+        assert!(is_quarantined(&suspect(1, 3)));
         let mut keyed = suspect(1, 9);
         keyed.partition_key = Some("key".into());
-        assert!(!is_suspect(&keyed));
+        assert!(!is_quarantined(&keyed));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use crate::machine::Registered;
 use crate::metrics;
-use outlast_core::limits::{TRAFFIC_COUNT_MAX, TRAFFIC_MAX, TRAFFIC_MICROS_MAX};
+use outlast_core::limits::{RUN_STATS_COUNT_MAX, RUN_STATS_MAX, RUN_STATS_MICROS_MAX};
 use outlast_core::{DELAY_BINS, Delays, Outcome, Runs, Timestamp};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The most different keys. Keys beyond what one flush takes are not counted.
-const WAYS_MAX: usize = TRAFFIC_MAX;
+const WAYS_MAX: usize = RUN_STATS_MAX;
 
 /// The steps that have run since the last flush.
 #[derive(Debug, Default)]
@@ -77,8 +77,8 @@ impl RunCounters {
             step: way.step.to_owned(),
             outcome: way.outcome.to_owned(),
             next: way.next.to_owned(),
-            count: sums.count.min(TRAFFIC_COUNT_MAX),
-            micros: sums.micros.min(TRAFFIC_MICROS_MAX),
+            count: sums.count.min(RUN_STATS_COUNT_MAX),
+            micros: sums.micros.min(RUN_STATS_MICROS_MAX),
         });
         runs.collect()
     }
@@ -120,7 +120,7 @@ impl Waits {
             minute,
             queue: queue.to_owned(),
             bin: bin as u8,
-            count: count.min(TRAFFIC_COUNT_MAX),
+            count: count.min(RUN_STATS_COUNT_MAX),
         });
         delays.collect()
     }

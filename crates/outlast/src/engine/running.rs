@@ -109,7 +109,7 @@ impl Engine {
         heartbeat.register().await?;
         warn_of_machines(node).await;
         self.upkeep.spawn(heartbeat.run());
-        node.client.hub.tell_wishes(node);
+        node.client.hub.notify_cancels(node);
         self.upkeep.spawn(CancelWatcher::new(node.clone()).run());
         let watchdog = Watchdog::start(node, &self.upkeep).map_err(SetupError::Thread)?;
         self.watchdog = Some(watchdog);
@@ -143,7 +143,7 @@ impl Engine {
             executor,
             self.work.clone(),
         ));
-        node.client.hub.offer_intake(&fast_path);
+        node.client.hub.offer_fast_path(&fast_path);
         *self.fast_path() = Some(fast_path);
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::backoff::jittered;
 use super::node::Node;
 use super::queue_slots::QueueSlots;
 use crate::metrics;
-use outlast_core::limits::TRAFFIC_MAX;
+use outlast_core::limits::RUN_STATS_MAX;
 use outlast_core::{Error, RunStats, minute_of};
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,8 +77,8 @@ impl StatsFlusher {
 
 /// Returns as many counts as one call takes.
 fn next_batch(left: &mut RunStats) -> RunStats {
-    let runs = left.runs.len().min(TRAFFIC_MAX);
-    let delays = left.delays.len().min(TRAFFIC_MAX - runs);
+    let runs = left.runs.len().min(RUN_STATS_MAX);
+    let delays = left.delays.len().min(RUN_STATS_MAX - runs);
     RunStats {
         runs: left.runs.drain(..runs).collect(),
         delays: left.delays.drain(..delays).collect(),

@@ -18,7 +18,7 @@ pub struct RunReport {
     /// Workflows that continued or waited.
     pub flows: u32,
     /// Workflows that continued as new.
-    pub renewals: u32,
+    pub continued_as_new: u32,
     /// Instances that are done.
     pub done: u32,
     /// Instances that failed.
@@ -40,7 +40,7 @@ impl RunReport {
             Outcome::Wait { .. } => &mut self.waits,
             Outcome::FanOut { .. } => &mut self.fan_outs,
             Outcome::Flow { .. } => &mut self.flows,
-            Outcome::ContinueAsNew { .. } => &mut self.renewals,
+            Outcome::ContinueAsNew { .. } => &mut self.continued_as_new,
             Outcome::Done { .. } => &mut self.done,
             Outcome::Fail { .. } => &mut self.failed,
             Outcome::Cancel { .. } => &mut self.cancelled,

@@ -32,7 +32,7 @@ async fn a_new_run_has_the_next_number_an_empty_history_and_the_same_id(ground: 
     let mut harness = ground.runs(code).await;
     let id = begin(&harness, 2).await;
     let tally = harness.run().await;
-    assert_eq!(tally.renewals, 2);
+    assert_eq!(tally.continued_as_new, 2);
     let row = get(&harness, id).await;
     assert_eq!(output(&row), json!([id.get(), 3, 1]));
     assert_eq!(row.run, 3);

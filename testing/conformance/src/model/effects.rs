@@ -102,7 +102,7 @@ impl Tables {
         let parent = self.instances.get(&id).filter(joins);
         parent.is_some_and(|row| match &row.joining {
             None => row.round == round,
-            Some(parts) => position.is_some_and(|it| parts.iter().any(|part| part.has(round, it))),
+            Some(sets) => position.is_some_and(|it| sets.iter().any(|part| part.has(round, it))),
         })
     }
 
@@ -127,7 +127,7 @@ impl Tables {
         let barrier = row.barrier.as_mut()?;
         row.children_pending = match row.joining.as_mut() {
             None => row.children_pending - count(ended),
-            Some(parts) => count_off(parts, &places),
+            Some(sets) => count_off(sets, &places),
         };
         barrier.failed += count(&bad);
         barrier.first_failure = barrier.first_failure.or(bad.first().copied());
@@ -204,14 +204,14 @@ pub(super) fn ended_badly(row: &Instance) -> bool {
 /// Counts finished children in every join set that contains them.
 ///
 /// Returns the smallest number of pending children. More may finish than a join set waits for.
-fn count_off(parts: &mut [JoinProgress], places: &[(i32, i32)]) -> i32 {
-    for part in &mut *parts {
+fn count_off(sets: &mut [JoinProgress], places: &[(i32, i32)]) -> i32 {
+    for part in &mut *sets {
         for &(round, position) in places {
             part.left -= i32::from(part.has(round, position));
         }
         part.left = part.left.max(0);
     }
-    least(parts)
+    least(sets)
 }
 
 fn count(ids: &[InstanceId]) -> i32 {

@@ -198,7 +198,7 @@ impl Store for Model {
         })
     }
 
-    fn place(&self) -> &str {
+    fn database_id(&self) -> &str {
         &self.place
     }
 

@@ -4,8 +4,8 @@ use super::Tables;
 use super::effects::Effects;
 use super::tables::change_status;
 use outlast_core::{
-    ClaimRef, HeldClaim, Instance, InstanceId, ReapRequest, Reaped, Result, SUSPECT_AFTER, Status,
-    Timestamp, WorkerId, gave_up,
+    ClaimRef, HeldClaim, Instance, InstanceId, QUARANTINE_AFTER, ReapRequest, Reaped, Result,
+    Status, Timestamp, WorkerId, gave_up,
 };
 use std::collections::BTreeSet;
 
@@ -76,13 +76,13 @@ impl Tables {
             .iter()
             .filter_map(|id| self.instances.get(id))
             .collect();
-        let is_suspect = |row: &Instance| row.crashes >= SUSPECT_AFTER;
+        let is_quarantined = |row: &Instance| row.crashes >= QUARANTINE_AFTER;
         let last = rows.iter().map(|row| row.locked_by).max();
         let of_one_worker = |row: &Instance| {
             let others = rows.iter().filter(|other| other.id != row.id);
             let mut others = others.filter(|other| other.locked_by == row.locked_by);
-            match is_suspect(row) {
-                true => !others.any(|other| is_suspect(other)),
+            match is_quarantined(row) {
+                true => !others.any(|other| is_quarantined(other)),
                 false => others.next().is_none(),
             }
         };

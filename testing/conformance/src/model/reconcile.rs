@@ -52,8 +52,8 @@ impl Tables {
             return;
         };
         let round = row.round;
-        if let Some(parts) = &row.joining {
-            if !parts.iter().all(|part| self.has_living_child(id, part)) {
+        if let Some(sets) = &row.joining {
+            if !sets.iter().all(|part| self.has_living_child(id, part)) {
                 found.joins.push(id);
                 self.wake_flow(id, now, effects);
             }

@@ -12,7 +12,7 @@ impl Tables {
         self.stats.runs.extend(stats.runs);
         self.stats.delays.extend(stats.delays);
         self.stats = std::mem::take(&mut self.stats).in_order();
-        let kept_from = now - limits::TRAFFIC_KEPT;
+        let kept_from = now - limits::RUN_STATS_KEPT;
         self.stats.runs.retain(|it| it.minute >= kept_from);
         self.stats.delays.retain(|it| it.minute >= kept_from);
         Ok(())
@@ -33,6 +33,6 @@ impl Tables {
 }
 
 fn newest<T: Clone>(in_order: &[&T]) -> Vec<T> {
-    let skipped = in_order.len().saturating_sub(limits::TRAFFIC_MAX);
+    let skipped = in_order.len().saturating_sub(limits::RUN_STATS_MAX);
     in_order[skipped..].iter().copied().cloned().collect()
 }

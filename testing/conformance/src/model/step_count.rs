@@ -2,8 +2,8 @@
 
 use super::Tables;
 use outlast_core::{
-    BLOCKED, CIRCLES, Instance, InstanceId, OVERDUE_AFTER, RETRIES_ALARMING, Result, RoundSummary,
-    Status, StepCount, StepCountRequest, StepCounts, Timestamp, limits,
+    BLOCKED, Instance, InstanceId, NO_PROGRESS, OVERDUE_AFTER, RETRIES_ALARMING, Result,
+    RoundSummary, Status, StepCount, StepCountRequest, StepCounts, Timestamp, limits,
 };
 use std::collections::BTreeMap;
 
@@ -77,7 +77,7 @@ fn count(group: &mut StepCount, row: &Instance, now: Timestamp) {
     let works = matches!(row.status, Status::Runnable | Status::Executing);
     let is_overdue = |deadline: Timestamp| deadline < now - OVERDUE_AFTER;
     let error = row.last_error.as_deref().unwrap_or_default();
-    let is_blocked = row.events > 0 && error.starts_with(BLOCKED) || error.starts_with(CIRCLES);
+    let is_blocked = row.events > 0 && error.starts_with(BLOCKED) || error.starts_with(NO_PROGRESS);
     group.instances += 1;
     group.without_deadline += u64::from(waits && row.await_deadline.is_none());
     group.overdue += u64::from(waits && row.await_deadline.is_some_and(is_overdue));

@@ -76,7 +76,7 @@ impl Tables {
     ) {
         let inbox: Vec<String> = self.inbox(id).map(|signal| signal.name.clone()).collect();
         let is_signalled = park.names.iter().any(|name| inbox.contains(name));
-        let ends = park.ends.map(|ends| (self.look_at(&ends), ends));
+        let ends = park.join_sets.map(|ends| (self.look_at(&ends), ends));
         let deadline = park.deadline.map(|due| match due {
             Due::After(delay) => now + delay,
             Due::At(moment) => moment,
@@ -118,7 +118,7 @@ impl Tables {
                 Some(row) => seen.bad += i32::from(ended_badly(row)),
             }
         }
-        for part in &ends.parts {
+        for part in &ends.sets {
             let has_ended = |id: &&InstanceId| {
                 let row = self.instances.get(id);
                 row.is_some_and(|row| row.status.is_terminal())
@@ -187,8 +187,8 @@ pub(super) fn wake_if_complete(row: &mut Instance, now: Timestamp, woken: &mut Q
 }
 
 /// Returns the pending children of the join set nearest to completion.
-pub(super) fn least(parts: &[JoinProgress]) -> i32 {
-    let left = parts.iter().map(|part| part.left);
+pub(super) fn least(sets: &[JoinProgress]) -> i32 {
+    let left = sets.iter().map(|part| part.left);
     left.min().unwrap_or_default()
 }
 
@@ -197,19 +197,19 @@ pub(super) fn least(parts: &[JoinProgress]) -> i32 {
 /// Decides its join at once when a join set is complete or a child has failed.
 fn await_ends(row: &mut Instance, seen: Seen, ends: JoinSets, is_short: bool, window: Option<u32>) {
     let started = ends.least();
-    let parts = ends.parts.into_iter().zip(seen.ended);
-    let parts = parts.map(|(part, ended)| JoinProgress {
-        spans: part.spans,
+    let sets = ends.sets.into_iter().zip(seen.ended);
+    let sets = sets.map(|(part, ended)| JoinProgress {
+        ranges: part.ranges,
         left: (part.count - ended).max(0),
     });
-    let parts: Vec<JoinProgress> = parts.collect();
-    let left = least(&parts);
+    let sets: Vec<JoinProgress> = sets.collect();
+    let left = least(&sets);
     let joined = if seen.bad > 0 || seen.gone > 0 || is_short {
         Some(Joined::Failure)
     } else {
         (left == 0).then_some(Joined::All)
     };
-    row.joining = Some(parts);
+    row.joining = Some(sets);
     row.children_pending = left;
     row.barrier = Some(Barrier {
         until: Until::FailFast,

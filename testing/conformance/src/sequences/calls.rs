@@ -156,12 +156,13 @@ impl Call {
                     if let Outcome::Flow {
                         then:
                             Flowing::Park(Park {
-                                ends: Some(ends), ..
+                                join_sets: Some(ends),
+                                ..
                             }),
                         ..
                     } = &mut commit.outcome
                     {
-                        for part in &mut ends.parts {
+                        for part in &mut ends.sets {
                             ids.rename_all(&mut part.children);
                         }
                     }

@@ -63,12 +63,12 @@ impl Coverage {
                     self.note("workflow: one less");
                 }
             }
-            let parts = new.joining.as_deref().unwrap_or_default();
-            if new.round > old.round && parts.iter().any(|part| part.spans.len() > 1) {
+            let sets = new.joining.as_deref().unwrap_or_default();
+            if new.round > old.round && sets.iter().any(|part| part.ranges.len() > 1) {
                 self.note("workflow: waits for several rounds");
             }
-            if new.revision > old.revision && parts.len() > 1 {
-                self.note("workflow: waits for several parts");
+            if new.revision > old.revision && sets.len() > 1 {
+                self.note("workflow: waits for several sets");
             }
             self.count_missing(old, new);
             if let Some(joined) = new.barrier.and_then(|it| it.joined)

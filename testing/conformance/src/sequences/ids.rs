@@ -42,7 +42,7 @@ impl Ids {
     /// Renames the parents that a reason names.
     pub(super) fn rename_in(&self, reason: &mut String) {
         const BEFORE: &str = "parent ";
-        let parts: Vec<String> = reason
+        let sets: Vec<String> = reason
             .split(BEFORE)
             .map(|part| {
                 let digits = part.bytes().take_while(u8::is_ascii_digit).count();
@@ -52,7 +52,7 @@ impl Ids {
                 }
             })
             .collect();
-        *reason = parts.join(BEFORE);
+        *reason = sets.join(BEFORE);
     }
 
     pub(super) fn rename_signal(&self, id: &mut SignalId) {

@@ -55,7 +55,7 @@ fn history(dice: &mut Dice, state: &State) -> HistoryRequest {
 
 /// A filter. Each condition is present in some questions only.
 fn filter(dice: &mut Dice, state: &State, now: Timestamp) -> Filter {
-    let parts = ["un", "%", "not work", "bad"];
+    let sets = ["un", "%", "not work", "bad"];
     let some_statuses = |dice: &mut Dice| {
         let statuses = Status::ALL.into_iter();
         statuses.filter(|_| dice.roll(2) == 0).collect()
@@ -78,7 +78,7 @@ fn filter(dice: &mut Dice, state: &State, now: Timestamp) -> Filter {
             3 => vec![Status::AwaitingSignal],
             _ => Vec::new(),
         },
-        error: dice.maybe(5, |dice| parts[dice.roll(parts.len())].to_owned()),
+        error: dice.maybe(5, |dice| sets[dice.roll(sets.len())].to_owned()),
         attempts_from: dice.maybe(5, |dice| dice.roll(3) as i32),
         deadline: dice.maybe(4, deadline),
         parent: dice.maybe(4, |dice| any_parent(dice, state)),

@@ -3,8 +3,8 @@
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
-    BLOCKED, CIRCLES, InstanceId, OVERDUE_AFTER, Outcome, RETRIES_ALARMING, RoundSummary, Status,
-    StepCount, StepCountRequest, StepCounts, Timestamp, limits,
+    BLOCKED, InstanceId, NO_PROGRESS, OVERDUE_AFTER, Outcome, RETRIES_ALARMING, RoundSummary,
+    Status, StepCount, StepCountRequest, StepCounts, Timestamp, limits,
 };
 use std::time::Duration;
 
@@ -132,7 +132,7 @@ pub async fn workflows_whose_code_does_not_fit_their_history_are_counted(subject
         (BLOCKED, 1),
         ("was blocked: ", 1),
         (BLOCKED, 0),
-        (CIRCLES, 0),
+        (NO_PROGRESS, 0),
     ];
     subject.insert_all(tasks(said.len())).await;
     for (claim, (error, written)) in subject.claim(worker, said.len()).await.iter().zip(said) {

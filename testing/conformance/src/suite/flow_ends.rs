@@ -412,8 +412,8 @@ pub async fn a_signal_that_is_there_goes_with_what_has_ended(subject: &Subject) 
     assert_eq!(status, Status::Runnable);
     let row = subject.get(claim.id).await;
     assert_eq!((counts(&row), row.barrier), ((1, 0), Some(of_ends(2))));
-    let parts = Some(vec![joining(&[1], 1)]);
-    assert_eq!((row.await_deadline, row.joining), (None, parts));
+    let sets = Some(vec![joining(&[1], 1)]);
+    assert_eq!((row.await_deadline, row.joining), (None, sets));
     // A child that finishes now is not counted: the workflow is runnable.
     ends(subject, &children[1]).await;
     assert_eq!(subject.get(claim.id).await.children_pending, 1);

@@ -445,9 +445,9 @@ pub async fn the_last_end_releases_a_key_whose_scope_it_leaves(subject: &Subject
 
 pub async fn only_what_can_be_counted_can_be_needed(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
-    let parts = vec![starting(1, 0..=0), starting(1, 1..=1)];
+    let sets = vec![starting(1, 0..=0), starting(1, 1..=1)];
     for outcome in [
-        start_and_park(tasks(2), all_of(for_parts(parts))),
+        start_and_park(tasks(2), all_of(for_parts(sets))),
         park(all_of(for_signals(&["go", "go"]))),
         park(all_of(Park::default())),
     ] {

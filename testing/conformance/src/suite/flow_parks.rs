@@ -131,8 +131,8 @@ pub async fn a_park_for_everything_says_all_of_it(subject: &Subject) {
     let row = subject.get(id).await;
     assert_eq!(row.awaits, Some(vec!["go".into()]));
     assert_eq!(row.await_deadline, Some(subject.now() + seconds(10)));
-    let parts = Some(vec![joining(&[1], 2)]);
-    assert_eq!((row.joining, row.children_pending), (parts, 2));
+    let sets = Some(vec![joining(&[1], 2)]);
+    assert_eq!((row.joining, row.children_pending), (sets, 2));
 }
 
 /// The first event wakes the workflow, and the others do not wake it again.

@@ -13,20 +13,20 @@ use outlast_core::{
 ///
 /// Also returns the claims of the children.
 async fn a_group_and_a_lone_child(subject: &Subject) -> (WorkerId, InstanceId, Vec<Claim>) {
-    let parts = vec![starting(1, 0..=2), starting(1, 3..=3)];
-    subject.awaiting(tasks(4), for_parts(parts)).await
+    let sets = vec![starting(1, 0..=2), starting(1, 3..=3)];
+    subject.awaiting(tasks(4), for_parts(sets)).await
 }
 
 /// A join set of some of these started children, in the order of their positions.
 fn of(children: &[Claim], awaited: &[usize]) -> JoinSet {
-    let mut spans: Vec<ChildRange> = Vec::new();
+    let mut ranges: Vec<ChildRange> = Vec::new();
     for &n in awaited {
         let parent = children[n].parent;
         let elder = children[..n].iter().filter(|it| it.parent == parent);
         let (round, position) = (parent.unwrap().round, elder.count() as i32);
-        match spans.iter_mut().find(|span| span.round == round) {
+        match ranges.iter_mut().find(|span| span.round == round) {
             Some(span) => span.last = position,
-            None => spans.push(ChildRange {
+            None => ranges.push(ChildRange {
                 round,
                 first: position,
                 last: position,
@@ -34,7 +34,7 @@ fn of(children: &[Claim], awaited: &[usize]) -> JoinSet {
         }
     }
     JoinSet {
-        spans,
+        ranges,
         children: awaited.iter().map(|&n| children[n].id).collect(),
         count: awaited.len() as i32,
     }
@@ -45,11 +45,11 @@ pub async fn a_park_says_every_part_that_it_waits_for(subject: &Subject) {
     let row = subject.get(id).await;
     let expected = [
         JoinProgress {
-            spans: starting(1, 0..=2).spans,
+            ranges: starting(1, 0..=2).ranges,
             left: 3,
         },
         JoinProgress {
-            spans: starting(1, 3..=3).spans,
+            ranges: starting(1, 3..=3).ranges,
             left: 1,
         },
     ];
@@ -97,8 +97,8 @@ pub async fn the_part_that_is_complete_wakes(subject: &Subject) {
 
 /// Defect 5 (docs/protocol.md), across join sets too.
 pub async fn siblings_of_several_parts_that_end_in_one_batch_are_counted_each(subject: &Subject) {
-    let parts = vec![starting(1, 0..=2), starting(1, 3..=5)];
-    let (_, id, children) = subject.awaiting(tasks(6), for_parts(parts)).await;
+    let sets = vec![starting(1, 0..=2), starting(1, 3..=5)];
+    let (_, id, children) = subject.awaiting(tasks(6), for_parts(sets)).await;
     let ended = [1, 4, 3].map(|n: usize| children[n].clone());
     subject.finish_all(&ended).await;
     let row = subject.get(id).await;
@@ -145,8 +145,8 @@ pub async fn a_child_of_several_parts_is_counted_in_each(subject: &Subject) {
 
 /// A sibling of the same round at another position.
 pub async fn ends_outside_of_the_spans_are_not_counted(subject: &Subject) {
-    let parts = vec![starting(1, 1..=2), starting(1, 4..=5)];
-    let (_, id, children) = subject.awaiting(tasks(7), for_parts(parts)).await;
+    let sets = vec![starting(1, 1..=2), starting(1, 4..=5)];
+    let (_, id, children) = subject.awaiting(tasks(7), for_parts(sets)).await;
     let before = subject.get(id).await;
     subject.pass(seconds(1));
     subject.commit(&children[0], done()).await;
@@ -162,10 +162,10 @@ pub async fn what_ended_before_the_park_is_counted_in_its_part(subject: &Subject
     subject.commit(&claim, start(tasks(3))).await;
     let claim = kept(&claim);
     let children = subject.claim(worker, 9).await;
-    let parts = || vec![of(&children, &[0, 1, 3]), of(&children, &[1, 4, 5])];
+    let sets = || vec![of(&children, &[0, 1, 3]), of(&children, &[1, 4, 5])];
     subject.commit(&children[1], done()).await;
     subject.commit(&children[4], done()).await;
-    let status = subject.commit(&claim, park(for_parts(parts()))).await;
+    let status = subject.commit(&claim, park(for_parts(sets()))).await;
     assert_eq!(status, Status::AwaitingChildren);
     let row = subject.get(claim.id).await;
     assert_eq!((left(&row), row.children_pending), (vec![2, 1], 1));
@@ -173,7 +173,7 @@ pub async fn what_ended_before_the_park_is_counted_in_its_part(subject: &Subject
     subject.commit(&children[5], done()).await;
     let claim = subject.claim_the(worker, claim.id).await;
     // A complete join set prevents the park.
-    let status = subject.commit(&claim, park(for_parts(parts()))).await;
+    let status = subject.commit(&claim, park(for_parts(sets()))).await;
     assert_eq!(status, Status::Runnable);
     let row = subject.get(claim.id).await;
     assert_eq!((left(&row), joined(&row)), (vec![2, 0], Some(Joined::All)));
@@ -195,8 +195,8 @@ pub async fn a_bad_end_before_the_park_is_one_for_all_parts(subject: &Subject) {
     let (worker, claim) = subject.flowing(tasks(3)).await;
     let children = subject.claim(worker, 9).await;
     subject.commit(&children[1], stop()).await;
-    let parts = vec![of(&children, &[0, 1]), of(&children, &[1, 2])];
-    subject.commit(&claim, park(for_parts(parts))).await;
+    let sets = vec![of(&children, &[0, 1]), of(&children, &[1, 2])];
+    subject.commit(&claim, park(for_parts(sets))).await;
     let row = subject.get(claim.id).await;
     assert_eq!((left(&row), counts(&row)), (vec![1, 1], (1, 1)));
     assert_eq!(joined(&row), Some(Joined::Failure));
@@ -205,9 +205,9 @@ pub async fn a_bad_end_before_the_park_is_one_for_all_parts(subject: &Subject) {
 /// A single child on either side of a group makes two ranges of one round.
 pub async fn a_part_may_stand_on_both_sides_of_another(subject: &Subject) {
     let sides = JoinSet {
-        spans: [starting(1, 0..=0), starting(1, 4..=4)]
+        ranges: [starting(1, 0..=0), starting(1, 4..=4)]
             .into_iter()
-            .flat_map(|part| part.spans)
+            .flat_map(|part| part.ranges)
             .collect(),
         count: 1,
         ..starting(1, 0..=0)
@@ -236,8 +236,8 @@ pub async fn a_child_that_was_not_started_wakes_whichever_part_waits_for_it(subj
     let (worker, claim) = subject.flowing(tasks(2)).await;
     let children = subject.claim(worker, 9).await;
     let started = vec![task(), task().correlation_key("k")];
-    let parts = vec![of(&children, &[0, 1]), starting(2, 0..=1)];
-    let outcome = start_and_park(started, for_parts(parts));
+    let sets = vec![of(&children, &[0, 1]), starting(2, 0..=1)];
+    let outcome = start_and_park(started, for_parts(sets));
     assert_eq!(subject.commit(&claim, outcome).await, Status::Runnable);
     let row = subject.get(claim.id).await;
     assert_eq!((left(&row), counts(&row)), (vec![2, 2], (2, 0)));
@@ -251,8 +251,8 @@ pub async fn a_park_and_ends_of_its_parts_in_one_batch_meet_once(subject: &Subje
     for park_first in [true, false] {
         let (worker, claim) = subject.flowing(tasks(5)).await;
         let children = subject.claim(worker, 9).await;
-        let parts = vec![of(&children, &[0, 1]), of(&children, &[2, 3, 4])];
-        let mut commits = vec![commit_of(&claim, park(for_parts(parts)))];
+        let sets = vec![of(&children, &[0, 1]), of(&children, &[2, 3, 4])];
+        let mut commits = vec![commit_of(&claim, park(for_parts(sets)))];
         let ended = [0, 2, 3].map(|n: usize| commit_of(&children[n], done()));
         commits.extend(ended);
         if !park_first {
@@ -272,9 +272,9 @@ pub async fn a_park_and_ends_of_its_parts_in_one_batch_meet_once(subject: &Subje
 }
 
 pub async fn as_many_parts_as_can_be_are_counted(subject: &Subject) {
-    let many = outlast_core::limits::AWAITED_PARTS_MAX as i32;
-    let parts = (0..many).map(|n| starting(1, 2 * n..=2 * n + 1));
-    let until = for_parts(parts.collect());
+    let many = outlast_core::limits::JOIN_SETS_MAX as i32;
+    let sets = (0..many).map(|n| starting(1, 2 * n..=2 * n + 1));
+    let until = for_parts(sets.collect());
     let (_, id, children) = subject.awaiting(tasks(2 * many as usize), until).await;
     let firsts: Vec<Claim> = children.iter().step_by(2).cloned().collect();
     subject.finish_all(&firsts).await;
@@ -296,8 +296,8 @@ pub async fn the_reconciler_wakes_one_of_whose_parts_nobody_lives(subject: &Subj
         children: Vec::new(),
         ..of(&children, &[2])
     };
-    let parts = vec![of(&children, &[0, 1]), unseen];
-    subject.commit(&claim, park(for_parts(parts))).await;
+    let sets = vec![of(&children, &[0, 1]), unseen];
+    subject.commit(&claim, park(for_parts(sets))).await;
     let everything = ReconcileRequest {
         after: None,
         max: 1_000,

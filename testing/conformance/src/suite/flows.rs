@@ -196,8 +196,8 @@ pub async fn a_flow_that_goes_on_waits_for_no_round_any_more(subject: &Subject) 
         let (worker, id, children) = subject.awaiting(tasks(2), until.clone()).await;
         subject.arrives(signal(id, "go")).await;
         let row = subject.get(id).await;
-        let parts = Some(vec![joining(&[1], 2)]);
-        assert_eq!(row.joining, parts, "it stays after the wake");
+        let sets = Some(vec![joining(&[1], 2)]);
+        assert_eq!(row.joining, sets, "it stays after the wake");
         let claim = subject.claim_the(worker, id).await;
         subject.commit(&claim, then).await;
         let after = subject.get(id).await;
@@ -358,11 +358,11 @@ pub async fn a_flow_that_cannot_be_stored_is_rejected(subject: &Subject) {
         park(for_parts(vec![part(&[1], &[], 1), part(&[], &[], 1)])),
         park(for_parts(vec![
             part(&[1], &[], 1);
-            outlast_core::limits::AWAITED_PARTS_MAX + 1
+            outlast_core::limits::JOIN_SETS_MAX + 1
         ])),
         park(for_parts(vec![starting(1, -1..=0)])),
         park(for_parts(vec![JoinSet {
-            spans: vec![backwards],
+            ranges: vec![backwards],
             ..part(&[1], &[], 1)
         }])),
     ];

@@ -143,7 +143,7 @@ pub async fn counts_older_than_a_day_go_with_the_next_record(subject: &Subject) 
         vec![delays(first, 0, 1)],
     )
     .await;
-    subject.pass(limits::TRAFFIC_KEPT);
+    subject.pass(limits::RUN_STATS_KEPT);
     subject.clock.advance(MINUTE);
     let stored = since(subject, first).await;
     assert_eq!(stored.runs.len(), 1, "nobody has recorded since");
@@ -157,13 +157,13 @@ pub async fn counts_older_than_a_day_go_with_the_next_record(subject: &Subject) 
 pub async fn of_too_many_counts_the_newest_are_answered(subject: &Subject) {
     let first = minute_of(subject.now());
     let second = first + MINUTE;
-    let half = limits::TRAFFIC_MAX / 2 + 1;
+    let half = limits::RUN_STATS_MAX / 2 + 1;
     for minute in [first, second] {
         let steps = (0..half).map(|n| runs(minute, &format!("step {n:05}"), 1));
         record(subject, steps.collect(), Vec::new()).await;
     }
     let found = since(subject, first).await.runs;
-    assert_eq!(found.len(), limits::TRAFFIC_MAX);
+    assert_eq!(found.len(), limits::RUN_STATS_MAX);
     assert_eq!(found[0], runs(first, "step 00002", 1), "two are left out");
     let last = format!("step {:05}", half - 1);
     assert_eq!(found.last(), Some(&runs(second, &last, 1)));
@@ -254,7 +254,7 @@ pub async fn counts_that_cannot_be_stored_are_refused_whole(subject: &Subject) {
         let refused = stats(vec![fine.clone()], vec![bad]);
         assert_invalid(subject.store.add_run_stats(refused).await);
     }
-    let many = vec![fine.clone(); limits::TRAFFIC_MAX + 1];
+    let many = vec![fine.clone(); limits::RUN_STATS_MAX + 1];
     assert_invalid(subject.store.add_run_stats(stats(many, Vec::new())).await);
     let stored = subject.store.run_stats(minute).await.unwrap();
     assert_eq!(stored, RunStats::default());

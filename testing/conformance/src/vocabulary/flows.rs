@@ -101,9 +101,9 @@ pub(crate) fn for_ends(rounds: &[i32], children: &[InstanceId], count: i32) -> P
 }
 
 /// Waits for the first of these join sets to complete.
-pub(crate) fn for_parts(parts: Vec<JoinSet>) -> Park {
+pub(crate) fn for_parts(sets: Vec<JoinSet>) -> Park {
     Park {
-        ends: Some(JoinSets { parts }),
+        join_sets: Some(JoinSets { sets }),
         ..Park::default()
     }
 }
@@ -111,7 +111,7 @@ pub(crate) fn for_parts(parts: Vec<JoinSet>) -> Park {
 /// A join set of `count` children of these rounds.
 pub(crate) fn part(rounds: &[i32], children: &[InstanceId], count: i32) -> JoinSet {
     JoinSet {
-        spans: rounds.iter().copied().map(ChildRange::whole).collect(),
+        ranges: rounds.iter().copied().map(ChildRange::whole).collect(),
         children: children.to_vec(),
         count,
     }
@@ -122,7 +122,7 @@ pub(crate) fn starting(round: i32, positions: std::ops::RangeInclusive<i32>) -> 
     let (first, last) = (*positions.start(), *positions.end());
     let span = ChildRange { round, first, last };
     JoinSet {
-        spans: vec![span],
+        ranges: vec![span],
         children: Vec::new(),
         count: last - first + 1,
     }
@@ -131,21 +131,21 @@ pub(crate) fn starting(round: i32, positions: std::ops::RangeInclusive<i32>) -> 
 /// The progress of a join set: these whole rounds, with `left` children pending.
 pub(crate) fn joining(rounds: &[i32], left: i32) -> JoinProgress {
     JoinProgress {
-        spans: rounds.iter().copied().map(ChildRange::whole).collect(),
+        ranges: rounds.iter().copied().map(ChildRange::whole).collect(),
         left,
     }
 }
 
 /// Returns the pending children of each join set of a workflow.
 pub(crate) fn left(row: &Instance) -> Vec<i32> {
-    let parts = row.joining.iter().flatten();
-    parts.map(|part| part.left).collect()
+    let sets = row.joining.iter().flatten();
+    sets.map(|part| part.left).collect()
 }
 
 /// Waits for the first event: a signal `go`, ten seconds, or the children of `ends`.
 pub(crate) fn for_anything(ends: Park) -> Park {
     Park {
-        ends: ends.ends,
+        join_sets: ends.join_sets,
         deadline: for_time(10).deadline,
         ..for_signals(&["go"])
     }

@@ -81,7 +81,7 @@ pub(crate) struct Figures {
     pub(crate) lost_outcomes: u64,
     pub(crate) operators_retries: u64,
     pub(crate) workflows: u64,
-    pub(crate) renewals: u64,
+    pub(crate) continued_as_new: u64,
     /// Steps of workflows that ran, and how many results of them are in histories.
     pub(crate) flow_effects: u64,
     pub(crate) flow_results: u64,

@@ -124,7 +124,7 @@ impl Checker {
             wrong.push(format!("has {} after the {last} of run {run}", row.kind));
         }
         if before == 0 && run > 1 {
-            self.figures.renewals += 1;
+            self.figures.continued_as_new += 1;
             let earlier = self.histories.get(&(row.instance, run - 1));
             if !earlier.and_then(|it| it.last).is_some_and(ends_run) {
                 wrong.push(format!("begins run {run} before the one before has ended"));

@@ -67,7 +67,7 @@ pub(crate) struct Runtime {
     pub(in crate::workflow) waits: Vec<Wait>,
     /// How many of the calls and waits have been compared with the history.
     compared_calls: usize,
-    compared_units: usize,
+    compared_waits: usize,
     /// The waits that the code polled last and has not dropped since, in their order.
     polled: SmallVec<[usize; 2]>,
     /// Why the run is cancelled, once the code has received the request.
@@ -151,7 +151,7 @@ impl Runtime {
             calls: Vec::new(),
             waits: Vec::new(),
             compared_calls: 0,
-            compared_units: 0,
+            compared_waits: 0,
             polled: SmallVec::new(),
             cancelled: None,
             uncancellable: false,

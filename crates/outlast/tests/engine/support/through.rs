@@ -60,7 +60,11 @@ pub(crate) struct Through<S> {
 impl<S: Store + Inspect> Through<S> {
     pub(crate) fn new(store: S) -> Through<S> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let place = format!("{} {}", store.place(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let place = format!(
+            "{} {}",
+            store.database_id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
         Through {
             store,
             place,
@@ -325,7 +329,7 @@ impl<S: Store + Inspect> Store for Through<S> {
         self.store.resume(queue, note).await
     }
 
-    fn place(&self) -> &str {
+    fn database_id(&self) -> &str {
         &self.place
     }
 

@@ -60,7 +60,7 @@ pub(super) const EXPECTED: [&str; 62] = [
     "commit park: lost, commit park: rejected, commit park: a cancel first",
     "commit continue_as_new: runnable, commit continue_as_new: lost",
     "flow on answers a cancel, park answers a cancel, workflow: one less",
-    "workflow: waits for several rounds, workflow: waits for several parts, claim: later run, claim: with a history, history: some",
+    "workflow: waits for several rounds, workflow: waits for several sets, claim: later run, claim: with a history, history: some",
     "needs all: woken, needs all: woken by a bad end, needs all: the ends have come",
     "needs all: a signal has come, needs all: the moment has come",
     "workflow woken: commit, workflow woken: deliver, workflow woken: fire, workflow woken: cancel",

@@ -8,8 +8,8 @@ pub(super) fn broken_in(state: &State) -> Vec<String> {
     let mut broken = Vec::new();
     for row in &state.instances {
         let waits = row.status == Status::AwaitingChildren;
-        if let Some(parts) = row.joining.as_ref().filter(|_| waits) {
-            let rules = broken_in_park(row, parts, state);
+        if let Some(sets) = row.joining.as_ref().filter(|_| waits) {
+            let rules = broken_in_park(row, sets, state);
             broken.extend(rules.map(|what| format!("instance {}: {what}", row.id)));
         }
     }
@@ -23,7 +23,7 @@ pub(super) fn broken_in(state: &State) -> Vec<String> {
 /// I2: the awaited event can still come, and has not come yet.
 fn broken_in_park<'a>(
     row: &'a Instance,
-    parts: &[JoinProgress],
+    sets: &[JoinProgress],
     state: &State,
 ) -> impl Iterator<Item = &'static str> + use<'a> {
     let is_signalled = state.signals.iter().any(|signal| {
@@ -31,10 +31,10 @@ fn broken_in_park<'a>(
         signal.target == row.id && signal.consumed_at.is_none() && awaits.contains(&signal.name)
     });
     let can_come = |part: &JoinProgress| part.left <= living_children(row.id, part, state);
-    let nearest = parts.iter().map(|part| part.left).min();
+    let nearest = sets.iter().map(|part| part.left).min();
     let rules = [
         (
-            parts.iter().all(can_come),
+            sets.iter().all(can_come),
             "I6: it waits for more ends than can come",
         ),
         (

@@ -26,13 +26,14 @@ impl Mutant {
             && let Outcome::Flow {
                 then:
                     Flowing::Park(Park {
-                        ends: Some(ends), ..
+                        join_sets: Some(ends),
+                        ..
                     }),
                 ..
             } = &mut commit.outcome
         {
-            let parts = ends.parts.iter_mut();
-            parts.for_each(|part| part.children.clear());
+            let sets = ends.sets.iter_mut();
+            sets.for_each(|part| part.children.clear());
         }
     }
 
@@ -42,14 +43,14 @@ impl Mutant {
             let waits = row.status == Status::AwaitingChildren;
             if self.is(Mutation::CountsEveryRound) && waits {
                 let rounds = (1..=row.round).map(ChildRange::whole);
-                let parts = row.joining.iter_mut().flatten();
-                parts.for_each(|part| part.spans = rounds.clone().collect());
+                let sets = row.joining.iter_mut().flatten();
+                sets.for_each(|part| part.ranges = rounds.clone().collect());
             }
             if self.is(Mutation::CountsPartsTogether) && waits {
-                let parts = row.joining.as_deref_mut().unwrap_or_default();
+                let sets = row.joining.as_deref_mut().unwrap_or_default();
                 let all: Vec<ChildRange> =
-                    parts.iter().flat_map(|part| part.spans.clone()).collect();
-                parts.iter_mut().for_each(|part| part.spans = all.clone());
+                    sets.iter().flat_map(|part| part.ranges.clone()).collect();
+                sets.iter_mut().for_each(|part| part.ranges = all.clone());
             }
             if self.is(Mutation::TakesBadEndsForGood) && is_bad(row) && is_awaited(row, commits) {
                 row.status = Status::Done;
@@ -70,9 +71,9 @@ impl Mutant {
             let counts_others =
                 self.is(Mutation::CountsEveryRound) || self.is(Mutation::CountsPartsTogether);
             if counts_others && is_untouched {
-                let parts = row.joining.iter_mut().flatten();
-                for (part, old) in parts.zip(old.joining.iter().flatten()) {
-                    part.spans.clone_from(&old.spans);
+                let sets = row.joining.iter_mut().flatten();
+                for (part, old) in sets.zip(old.joining.iter().flatten()) {
+                    part.ranges.clone_from(&old.ranges);
                 }
             }
             if self.is(Mutation::TakesBadEndsForGood) && is_untouched && is_bad(old) {
@@ -88,7 +89,7 @@ impl Mutant {
 /// Whether one of these outcomes waits for the row.
 fn is_awaited(row: &Instance, commits: &[Commit]) -> bool {
     let parks = commits.iter().filter_map(|it| it.outcome.park());
-    let mut ends = parks.filter_map(|park| park.ends.as_ref());
+    let mut ends = parks.filter_map(|park| park.join_sets.as_ref());
     ends.any(|ends| ends.children().contains(&row.id))
 }
 

@@ -358,8 +358,8 @@ impl Store for Mutant {
         self.model.add_run_stats(stats).await
     }
 
-    fn place(&self) -> &str {
-        self.model.place()
+    fn database_id(&self) -> &str {
+        self.model.database_id()
     }
 
     async fn close(&self) {

@@ -86,7 +86,7 @@ fn park(parking: &Parking, starts: usize, id: InstanceId, state: &State, now: Ti
     let mut ends = parking.ends.clone();
     if let Some(ends) = ends.as_mut().filter(|_| parking.needs_all) {
         // One join set: a park that needs all can have no more.
-        ends.parts -= ends.parts % 3;
+        ends.sets -= ends.sets % 3;
     }
     let ends = ends.and_then(|it| awaited(&it, starts, id, state));
     let deadline = parking.deadline.map(|seconds| {
@@ -103,7 +103,7 @@ fn park(parking: &Parking, starts: usize, id: InstanceId, state: &State, now: Ti
             None if endless => Some(Due::After(Duration::from_secs(5))),
             deadline => deadline,
         },
-        ends,
+        join_sets: ends,
         needs_all: parking.needs_all,
     }
 }
@@ -130,12 +130,12 @@ fn awaited(wanted: &JoinSet, starts: usize, id: InstanceId, state: &State) -> Op
         });
         places.extend(new);
     }
-    let parts = divided(&places, wanted.parts);
-    let parts = parts.into_iter().filter(|part| !part.is_empty());
-    let parts: Vec<Part> = parts
+    let sets = divided(&places, wanted.sets);
+    let sets = sets.into_iter().filter(|part| !part.is_empty());
+    let sets: Vec<Part> = sets
         .map(|part| awaited_part(&part, wanted))
         .collect::<Option<_>>()?;
-    (!parts.is_empty()).then_some(JoinSets { parts })
+    (!sets.is_empty()).then_some(JoinSets { sets })
 }
 
 /// The position of an awaited child, and its id if it was started before.
@@ -161,20 +161,20 @@ impl Place {
 /// In turn, their ranges overlap. Sometimes all of them also contain the same child.
 fn divided(places: &[Place], how: Pick) -> Vec<Vec<Place>> {
     let n = 1 + how % 3;
-    let mut parts = vec![Vec::new(); n];
+    let mut sets = vec![Vec::new(); n];
     for (at, place) in places.iter().enumerate() {
         let part = match (how / 3).is_multiple_of(2) {
             true => at * n / places.len(),
             false => at % n,
         };
-        parts[part].push(*place);
+        sets[part].push(*place);
     }
     if how.is_multiple_of(5)
         && let Some(common) = places.first()
     {
-        parts[1..].iter_mut().for_each(|part| part.push(*common));
+        sets[1..].iter_mut().for_each(|part| part.push(*common));
     }
-    parts
+    sets
 }
 
 fn awaited_part(places: &[Place], wanted: &JoinSet) -> Option<Part> {
@@ -182,12 +182,12 @@ fn awaited_part(places: &[Place], wanted: &JoinSet) -> Option<Part> {
         0 | 1 => places.len(),
         _ => 1 + wanted.count % places.len(),
     };
-    let mut spans: BTreeMap<i32, ChildRange> = BTreeMap::new();
+    let mut ranges: BTreeMap<i32, ChildRange> = BTreeMap::new();
     for &Place {
         round, position, ..
     } in places
     {
-        let span = spans.entry(round).or_insert(ChildRange {
+        let span = ranges.entry(round).or_insert(ChildRange {
             round,
             first: position,
             last: position,
@@ -195,13 +195,13 @@ fn awaited_part(places: &[Place], wanted: &JoinSet) -> Option<Part> {
         span.first = span.first.min(position);
         span.last = span.last.max(position);
     }
-    let is_whole = wanted.parts.is_multiple_of(4);
-    let spans = spans.into_values().map(|span| match is_whole {
+    let is_whole = wanted.sets.is_multiple_of(4);
+    let ranges = ranges.into_values().map(|span| match is_whole {
         true => ChildRange::whole(span.round),
         false => span,
     });
     Some(Part {
-        spans: spans.collect(),
+        ranges: ranges.collect(),
         children: places.iter().filter_map(|place| place.id).collect(),
         count: i32::try_from(count).ok()?,
     })

@@ -46,7 +46,7 @@ pub(in super::super) struct JoinSet {
     /// How many finished children wake it.
     pub(in super::super) count: Pick,
     /// How the children are divided into join sets.
-    pub(in super::super) parts: Pick,
+    pub(in super::super) sets: Pick,
 }
 
 /// An outcome that mostly waits for children.
@@ -90,7 +90,7 @@ fn awaited() -> impl Strategy<Value = JoinSet> {
             ended,
             started,
             count: chosen,
-            parts: chosen / 3,
+            sets: chosen / 3,
         })
 }
 
@@ -105,7 +105,7 @@ impl Parking {
                 ended: None,
                 started: true,
                 count: 0,
-                parts: 0,
+                sets: 0,
             }),
             needs_all: false,
         }

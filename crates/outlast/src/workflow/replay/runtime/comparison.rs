@@ -94,9 +94,9 @@ enum Difference {
 impl Runtime {
     /// Compares the calls and waits that the code has registered since the last comparison.
     pub(super) fn compare_new_calls(&mut self) {
-        let (calls, waits) = (self.compared_calls, self.compared_units);
+        let (calls, waits) = (self.compared_calls, self.compared_waits);
         self.compared_calls = self.calls.len();
-        self.compared_units = self.waits.len();
+        self.compared_waits = self.waits.len();
         // Calls after the last one of the history are new to it.
         if calls >= self.last_call as usize {
             return;
@@ -119,7 +119,7 @@ impl Runtime {
     }
 
     /// Renumbers the calls from `first_unit` on, if the history has them in another order.
-    fn order_as_in_history(&mut self, first_call: usize, first_unit: usize) {
+    fn order_as_in_history(&mut self, first_call: usize, first_wait: usize) {
         let blocks = self.blocks(first_call);
         let is_as_recorded = || {
             let mut calls = first_call..self.calls.len();
@@ -140,7 +140,7 @@ impl Runtime {
         };
         if search.finds_order(first_call, &blocks) {
             let ordered = search.ordered;
-            self.renumber(first_call, first_unit, &ordered);
+            self.renumber(first_call, first_wait, &ordered);
         }
     }
 
@@ -183,7 +183,7 @@ impl Runtime {
     }
 
     /// Renumbers calls by this order of their blocks.
-    fn renumber(&mut self, first_call: usize, first_unit: usize, ordered: &[Range<usize>]) {
+    fn renumber(&mut self, first_call: usize, first_wait: usize, ordered: &[Range<usize>]) {
         let mut numbers = vec![0; self.calls.len() - first_call];
         let mut next = first_call as i32;
         for index in ordered.iter().flat_map(Range::clone) {
@@ -205,7 +205,7 @@ impl Runtime {
             path.for_each(&renumbered);
             self.calls.push(call);
         }
-        for wait in &mut self.waits[first_unit..] {
+        for wait in &mut self.waits[first_wait..] {
             wait.leaves.iter_mut().for_each(&renumbered);
             if let Some(combinator) = &mut wait.combinator {
                 renumbered(&mut combinator.call);
@@ -400,7 +400,7 @@ impl Recorded {
         Some(match (group, launched) {
             (Some(place), _) => Setting::In(place),
             (None, Some(true)) => Setting::Launched,
-            (None, Some(false)) => Setting::JoinSet,
+            (None, Some(false)) => Setting::Awaited,
             (None, None) => Setting::Alone,
         })
     }
@@ -414,7 +414,7 @@ enum Setting<'a> {
     /// Alone. For a child it is unknown whether it was awaited.
     Alone,
     /// Alone, and awaited.
-    JoinSet,
+    Awaited,
     /// Alone, and not awaited.
     Launched,
 }
@@ -424,7 +424,7 @@ impl Setting<'_> {
         match (place, kind) {
             (Some(place), _) => Setting::In(place),
             (None, WaitKind::Launch) => Setting::Launched,
-            (None, WaitKind::Single | WaitKind::Group | WaitKind::Selection) => Setting::JoinSet,
+            (None, WaitKind::Single | WaitKind::Group | WaitKind::Selection) => Setting::Awaited,
         }
     }
 
@@ -433,8 +433,8 @@ impl Setting<'_> {
         match (self, recorded) {
             (Setting::In(place), Setting::In(recorded)) => place.fits(recorded),
             (Setting::In(_), _) | (_, Setting::In(_)) => false,
-            (Setting::Launched, Setting::JoinSet) | (Setting::JoinSet, Setting::Launched) => false,
-            (Setting::Alone | Setting::JoinSet | Setting::Launched, _) => true,
+            (Setting::Launched, Setting::Awaited) | (Setting::Awaited, Setting::Launched) => false,
+            (Setting::Alone | Setting::Awaited | Setting::Launched, _) => true,
         }
     }
 }
@@ -444,7 +444,7 @@ impl fmt::Display for Setting<'_> {
         match self {
             Setting::In(place) => place.fmt(f),
             Setting::Alone => f.write_str("in no group"),
-            Setting::JoinSet => f.write_str("awaited alone"),
+            Setting::Awaited => f.write_str("awaited alone"),
             Setting::Launched => f.write_str("started without being awaited"),
         }
     }

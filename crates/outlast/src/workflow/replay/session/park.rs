@@ -7,7 +7,7 @@ use super::super::runtime::{Ask, Runtime};
 use super::Session;
 use super::end::has_survived;
 use crate::machine::Decided;
-use outlast_core::limits::{AWAITED_PARTS_MAX, CHILDREN_MAX};
+use outlast_core::limits::{CHILDREN_MAX, JOIN_SETS_MAX};
 use outlast_core::{
     ChildRange, Due, Flowing, InstanceId, JoinSet, JoinSets, Outcome, Park, Proceed, Timestamp,
 };
@@ -94,7 +94,7 @@ fn what_wakes(runtime: &Runtime, started: Option<(usize, i32)>) -> Park {
         return park;
     }
     let mut park = Park::default();
-    let mut parts = Vec::new();
+    let mut sets = Vec::new();
     for wait in runtime.waiting() {
         let round = started.filter(|(it, _)| *it == wait);
         let mut starting = Starting::of(round.map(|(_, round)| round));
@@ -105,14 +105,14 @@ fn what_wakes(runtime: &Runtime, started: Option<(usize, i32)>) -> Park {
             let due = wakes.due().map(due);
             park.deadline = earlier(park.deadline, due, runtime.now());
             park.names.extend(wakes.names);
-            parts.extend(wakes.part);
+            sets.extend(wakes.part);
         }
     }
     park.names.sort_unstable();
     park.names.dedup();
-    let parts = merge_excess(parts);
-    park.ends = (!parts.is_empty()).then(|| JoinSets {
-        parts: parts.into_iter().map(Part::awaited).collect(),
+    let sets = merge_excess(sets);
+    park.join_sets = (!sets.is_empty()).then(|| JoinSets {
+        sets: sets.into_iter().map(Part::awaited).collect(),
     });
     park
 }
@@ -152,7 +152,7 @@ fn all_of_one_group(runtime: &Runtime, started: Option<(usize, i32)>) -> Option<
     let park = Park {
         names,
         deadline: latest.map(due),
-        ends: part.map(|mut part| {
+        join_sets: part.map(|mut part| {
             part.tidy(|_, _| false);
             JoinSets::one(part.awaited())
         }),
@@ -239,7 +239,7 @@ impl Wakes {
 struct Part {
     /// Ranges of positions in a round, in any order. A child in a range that has finished does not
     /// finish again. A child in a range that is not awaited may wake the workflow too early.
-    spans: Vec<ChildRange>,
+    ranges: Vec<ChildRange>,
     children: Vec<InstanceId>,
     count: i32,
 }
@@ -249,12 +249,12 @@ impl Part {
     fn add(&mut self, round: i32, position: i32, child: Option<InstanceId>) {
         self.count += 1;
         self.children.extend(child);
-        match self.spans.last_mut().filter(|span| span.round == round) {
+        match self.ranges.last_mut().filter(|span| span.round == round) {
             Some(span) => {
                 span.first = span.first.min(position);
                 span.last = span.last.max(position);
             }
-            None => self.spans.push(ChildRange {
+            None => self.ranges.push(ChildRange {
                 round,
                 first: position,
                 last: position,
@@ -265,7 +265,7 @@ impl Part {
     /// Returns whether the ranges contain the awaited children and no others.
     fn is_exact(&self) -> bool {
         let length = |span: &ChildRange| i64::from(span.last) - i64::from(span.first) + 1;
-        self.spans.iter().map(length).sum::<i64>() == i64::from(self.count)
+        self.ranges.iter().map(length).sum::<i64>() == i64::from(self.count)
     }
 
     /// Merges two sets: the first of the two to complete wakes the workflow.
@@ -274,7 +274,7 @@ impl Part {
     fn or(mut self, other: Part) -> Part {
         self.count = self.count.min(other.count);
         self.children.extend(other.children);
-        self.spans.extend(other.spans);
+        self.ranges.extend(other.ranges);
         self
     }
 
@@ -283,12 +283,12 @@ impl Part {
         // A child awaited by several calls is one child.
         self.children.sort_unstable();
         self.children.dedup();
-        self.spans = joined(std::mem::take(&mut self.spans), may_lead_over);
+        self.ranges = joined(std::mem::take(&mut self.ranges), may_lead_over);
     }
 
     fn awaited(self) -> JoinSet {
         JoinSet {
-            spans: self.spans,
+            ranges: self.ranges,
             children: self.children,
             count: self.count,
         }
@@ -299,11 +299,10 @@ impl Part {
 ///
 /// Single children become one set, since the first of them decides. If there are still too many,
 /// the smallest sets are merged: they have the fewest children to wake with.
-fn merge_excess(parts: Vec<Part>) -> Vec<Part> {
-    let (lone, mut groups): (Vec<Part>, Vec<Part>) =
-        parts.into_iter().partition(|it| it.count == 1);
+fn merge_excess(sets: Vec<Part>) -> Vec<Part> {
+    let (lone, mut groups): (Vec<Part>, Vec<Part>) = sets.into_iter().partition(|it| it.count == 1);
     let mut merged: Vec<Part> = lone.into_iter().reduce(Part::or).into_iter().collect();
-    let room = AWAITED_PARTS_MAX - merged.len();
+    let room = JOIN_SETS_MAX - merged.len();
     if groups.len() > room {
         groups.sort_by_key(|part| Reverse(part.count));
         let smallest = groups.split_off(room - 1);
@@ -315,7 +314,7 @@ fn merge_excess(parts: Vec<Part>) -> Vec<Part> {
     // No range of a merged set may span a child that another set waits for.
     while let Some(mut part) = merged.pop() {
         let others = groups.iter().chain(&merged);
-        let others = others.flat_map(|other| other.spans.clone()).collect();
+        let others = others.flat_map(|other| other.ranges.clone()).collect();
         let others = joined(others, |_, _| false);
         part.tidy(|round, gap| !has_some(&others, round, gap));
         groups.push(part);
@@ -331,20 +330,20 @@ fn merge_excess(parts: Vec<Part>) -> Vec<Part> {
 }
 
 /// Returns whether the sets exceed the bound of a park, which happens when they repeat children.
-fn is_too_much(parts: &[Part]) -> bool {
-    let children: usize = parts.iter().map(|part| part.children.len()).sum();
-    let spans: usize = parts.iter().map(|part| part.spans.len()).sum();
-    children.max(spans) > CHILDREN_MAX
+fn is_too_much(sets: &[Part]) -> bool {
+    let children: usize = sets.iter().map(|part| part.children.len()).sum();
+    let ranges: usize = sets.iter().map(|part| part.ranges.len()).sum();
+    children.max(ranges) > CHILDREN_MAX
 }
 
 /// Sorts the ranges and joins those that overlap, touch, or may span their gap.
 fn joined(
-    mut spans: Vec<ChildRange>,
+    mut ranges: Vec<ChildRange>,
     may_lead_over: impl Fn(i32, (i32, i32)) -> bool,
 ) -> Vec<ChildRange> {
-    spans.sort_unstable();
-    let mut joined: Vec<ChildRange> = Vec::with_capacity(spans.len());
-    for span in spans {
+    ranges.sort_unstable();
+    let mut joined: Vec<ChildRange> = Vec::with_capacity(ranges.len());
+    for span in ranges {
         let before = joined.last_mut().filter(|it| it.round == span.round);
         let before = before.filter(|it| {
             let gap = (it.last + 1, span.first - 1);
@@ -359,9 +358,9 @@ fn joined(
 }
 
 /// Returns whether these sorted, disjoint ranges contain a position from first to last.
-fn has_some(spans: &[ChildRange], round: i32, (first, last): (i32, i32)) -> bool {
-    let next = spans.partition_point(|span| (span.round, span.last) < (round, first));
-    spans
+fn has_some(ranges: &[ChildRange], round: i32, (first, last): (i32, i32)) -> bool {
+    let next = ranges.partition_point(|span| (span.round, span.last) < (round, first));
+    ranges
         .get(next)
         .is_some_and(|span| span.round == round && span.first <= last)
 }
@@ -413,65 +412,62 @@ mod tests {
     }
 
     fn spans(part: &Part) -> Vec<(i32, i32, i32)> {
-        let spans = part.spans.iter();
-        spans.map(|it| (it.round, it.first, it.last)).collect()
+        let ranges = part.ranges.iter();
+        ranges.map(|it| (it.round, it.first, it.last)).collect()
     }
 
     #[test]
     fn lone_children_are_one_part_that_leads_over_no_group() {
         let lone = |position| part(&[(1, position)]);
-        let parts = merge_excess(vec![lone(0), group(1, 1..1_001), lone(1_001), lone(1_003)]);
-        assert_eq!(parts.len(), 2);
-        assert_eq!(spans(&parts[0]), [(1, 1, 1_000)]);
-        assert_eq!((parts[0].count, parts[1].count), (1_000, 1));
+        let sets = merge_excess(vec![lone(0), group(1, 1..1_001), lone(1_001), lone(1_003)]);
+        assert_eq!(sets.len(), 2);
+        assert_eq!(spans(&sets[0]), [(1, 1, 1_000)]);
+        assert_eq!((sets[0].count, sets[1].count), (1_000, 1));
         // No set waits for the children between the last two.
-        assert_eq!(spans(&parts[1]), [(1, 0, 0), (1, 1_001, 1_003)]);
-        assert_eq!(parts[1].children.len(), 3);
+        assert_eq!(spans(&sets[1]), [(1, 0, 0), (1, 1_001, 1_003)]);
+        assert_eq!(sets[1].children.len(), 3);
     }
 
     #[test]
     fn a_group_is_one_span_of_each_round_whoever_has_ended_of_it() {
         let left = part(&[(3, 1), (1, 0), (3, 4), (3, 900), (2, 7)]);
-        let parts = merge_excess(vec![left]);
-        assert_eq!(spans(&parts[0]), [(1, 0, 0), (2, 7, 7), (3, 1, 900)]);
-        assert_eq!((parts.len(), parts[0].count), (1, 5));
+        let sets = merge_excess(vec![left]);
+        assert_eq!(spans(&sets[0]), [(1, 0, 0), (2, 7, 7), (3, 1, 900)]);
+        assert_eq!((sets.len(), sets[0].count), (1, 5));
     }
 
     #[test]
     fn of_too_many_groups_the_smallest_are_taken_together_and_the_lone_stay_apart() {
-        let many = 2 * AWAITED_PARTS_MAX as i32;
+        let many = 2 * JOIN_SETS_MAX as i32;
         // Groups of two and three in turn, with a single child before and after them.
         let groups = (0..many).map(|n| group(1, 10 * n + 1..10 * n + 3 + n % 2));
-        let mut parts: Vec<Part> = groups.collect();
-        parts.extend([part(&[(1, 0)]), part(&[(1, 10 * many)])]);
-        let parts = merge_excess(parts);
-        assert_eq!(parts.len(), AWAITED_PARTS_MAX);
-        let count = |count| parts.iter().filter(|part| part.count == count).count();
-        assert_eq!(
-            (count(1), count(2), count(3)),
-            (1, 1, AWAITED_PARTS_MAX - 2)
-        );
-        let pairs = parts.iter().find(|part| part.count == 2).unwrap();
-        let others: Vec<ChildRange> = parts
+        let mut sets: Vec<Part> = groups.collect();
+        sets.extend([part(&[(1, 0)]), part(&[(1, 10 * many)])]);
+        let sets = merge_excess(sets);
+        assert_eq!(sets.len(), JOIN_SETS_MAX);
+        let count = |count| sets.iter().filter(|part| part.count == count).count();
+        assert_eq!((count(1), count(2), count(3)), (1, 1, JOIN_SETS_MAX - 2));
+        let pairs = sets.iter().find(|part| part.count == 2).unwrap();
+        let others: Vec<ChildRange> = sets
             .iter()
             .filter(|part| part.count == 3)
-            .flat_map(|part| part.spans.clone())
+            .flat_map(|part| part.ranges.clone())
             .collect();
         let meets = |a: &ChildRange, b: &ChildRange| a.first <= b.last && b.first <= a.last;
-        for span in &pairs.spans {
+        for span in &pairs.ranges {
             assert!(!others.iter().any(|it| meets(it, span)), "{span:?}");
         }
         // Single children on both sides of the groups do not span them.
-        let lone = parts.iter().find(|part| part.count == 1).unwrap();
+        let lone = sets.iter().find(|part| part.count == 1).unwrap();
         let ends = [(1, 0, 0), (1, 10 * many, 10 * many)];
         assert_eq!(spans(lone), ends);
     }
 
     #[test]
     fn what_waits_for_the_same_over_and_over_is_one_part() {
-        let parts = merge_excess(vec![group(1, 0..2_000); 51]);
-        assert_eq!(parts.len(), 1);
-        assert_eq!((parts[0].count, parts[0].children.len()), (2_000, 2_000));
+        let sets = merge_excess(vec![group(1, 0..2_000); 51]);
+        assert_eq!(sets.len(), 1);
+        assert_eq!((sets[0].count, sets[0].children.len()), (2_000, 2_000));
     }
 
     #[test]
