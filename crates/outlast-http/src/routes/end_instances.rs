@@ -110,8 +110,9 @@ pub(crate) async fn cancel(
     cancel_one(&api, &caller, id, body).await
 }
 
-/// Asks the holder of a correlation key to end. If no instance holds the key, the response is
-/// about the latest holder.
+/// Asks the holder of a correlation key to end.
+///
+/// If no instance holds the key, the response is about the latest holder.
 #[utoipa::path(
     post, path = "/v1/machines/{machine}/keys/{key}/cancel", tag = "operations", operation_id = "cancel_holder",
     params(("machine" = String, Path), ("key" = String, Path)), request_body = Option<EndingBody>,
@@ -148,8 +149,9 @@ async fn cancel_one(
     }
 }
 
-/// Ends an instance as cancelled, whatever its status. The outcome of a running step is not
-/// written.
+/// Ends an instance as cancelled, whatever its status.
+///
+/// The outcome of a running step is not written.
 #[utoipa::path(
     post, path = "/v1/instances/{id}/terminate", tag = "operations", operation_id = "terminate_instance",
     params(("id" = String, Path)), request_body = Option<EndingBody>,
@@ -164,8 +166,9 @@ pub(crate) async fn terminate(
     terminate_one(&api, &caller, id, body).await
 }
 
-/// Ends the holder of a correlation key as cancelled, whatever its status. If no instance holds
-/// the key, the response is about the latest holder.
+/// Ends the holder of a correlation key as cancelled, whatever its status.
+///
+/// If no instance holds the key, the response is about the latest holder.
 #[utoipa::path(
     post, path = "/v1/machines/{machine}/keys/{key}/terminate", tag = "operations", operation_id = "terminate_holder",
     params(("machine" = String, Path), ("key" = String, Path)), request_body = Option<EndingBody>,
@@ -200,8 +203,9 @@ async fn terminate_one(
     }
 }
 
-/// Counts an instance and its descendants by status, up to 100,000. A cancel or terminate of the
-/// tree would affect these instances.
+/// Counts an instance and its descendants by status, up to 100,000.
+///
+/// A cancel or terminate of the tree would affect these instances.
 #[utoipa::path(
     get, path = "/v1/instances/{id}/family", tag = "instances", operation_id = "count_family",
     params(("id" = String, Path)),
@@ -218,8 +222,7 @@ pub(crate) async fn family(
     Ok(Json(FamilyBody::of(&family)))
 }
 
-/// Lists the actions on the children of an instance that its end, its join or the end of a tree
-/// caused.
+/// Lists the actions on children that an instance's end, its join or the end of a tree caused.
 #[utoipa::path(
     get, path = "/v1/instances/{id}/close_actions", tag = "instances", operation_id = "list_closures",
     params(("id" = String, Path), CloseActionsParams),

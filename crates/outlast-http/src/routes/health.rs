@@ -38,8 +38,9 @@ pub(crate) struct ReadinessBody {
     writes: bool,
 }
 
-/// Reports within two seconds whether the database accepts writes, or responds to a process that
-/// may only read. No token is needed.
+/// Reports within two seconds whether the database is ready. No token is needed.
+///
+/// It is ready if it accepts writes, or if it responds to a process that may only read.
 #[utoipa::path(
     get, path = "/readyz", tag = "health", operation_id = "get_readiness", security(()),
     responses((status = 200, description = "The database takes writes, or the process may only read it.", body = ReadinessBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),

@@ -158,8 +158,10 @@ pub(crate) struct ExportedEvent {
     data: serde_json::Value,
 }
 
-/// Lists the history of an instance in order. A workflow run has its events, then each close
-/// policy that its end applied to a child. A machine that records its history has its transitions.
+/// Lists the history of an instance in order.
+///
+/// A workflow run has its events, then each close policy that its end applied to a child. A
+/// machine that records its history has its transitions.
 #[utoipa::path(
     get, path = "/v1/instances/{id}/history", tag = "instances", operation_id = "get_history",
     params(("id" = String, Path), HistoryParams),
@@ -187,8 +189,10 @@ pub(crate) async fn history(
     }))
 }
 
-/// Lists the children of a run by call, as the workflow's history has them. There is one entry for
-/// each call, however many runs the child has, even if the child is no longer stored.
+/// Lists the children of a run by call, as the workflow's history has them.
+///
+/// There is one entry for each call, however many runs the child has, even if the child is no
+/// longer stored.
 #[utoipa::path(
     get, path = "/v1/instances/{id}/calls", tag = "instances", operation_id = "list_calls",
     params(("id" = String, Path), CallsParams),
@@ -218,8 +222,9 @@ pub(crate) async fn calls(
     }))
 }
 
-/// Lists the runs of an instance whose history is stored. A workflow that continues as new begins
-/// another run.
+/// Lists the runs of an instance whose history is stored.
+///
+/// A workflow that continues as new begins another run.
 #[utoipa::path(
     get, path = "/v1/instances/{id}/runs", tag = "instances", operation_id = "list_runs",
     params(("id" = String, Path)),

@@ -55,10 +55,10 @@ pub(crate) async fn wait(
     wait_for(&api, &caller, id, &params, stopping).await
 }
 
-/// Waits until the holder of a correlation key, or else its latest holder, has finished, or until
-/// the timeout.
+/// Waits until the holder of a correlation key has finished, or until the timeout.
 ///
-/// The key is looked up once: the wait does not switch to a later holder.
+/// If no instance holds the key, it waits for the latest holder. The key is looked up once: the wait
+/// does not switch to a later holder.
 #[utoipa::path(
     get, path = "/v1/machines/{machine}/keys/{key}/wait", tag = "instances", operation_id = "wait_for_holder",
     params(("machine" = String, Path), ("key" = String, Path), WaitParams),

@@ -13,8 +13,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Accepts a Standard Webhooks message and sends it as a signal, with the message's id as dedup
-/// key.
+/// Accepts a Standard Webhooks message and sends it as a signal. Its id is the dedup key.
 ///
 /// No token is needed: the headers `webhook-id`, `webhook-timestamp` and `webhook-signature`
 /// authenticate the message.
