@@ -217,9 +217,8 @@ fn nothing_to_export(instance: &Instance) -> Failure {
     ))
 }
 
-/// Formats `instance 42 fulfil/1, run 1 of 2, 14 events, began 2026-11-16T15:46:03.196089Z`,
-///
-/// or `instance 43 checkout/1, 5 transitions, began 2026-11-16T15:46:03.196089Z`.
+/// Formats `instance 42 fulfil/1, run 1 of 2, 14 events, began 2026-11-16T15:46:03.196089Z` for a
+/// workflow, or `instance 43 checkout/1, 5 transitions, began 2026-11-16T15:46:03.196089Z`.
 fn heading(it: &Instance, run: &RunSummary) -> String {
     let length = match is_of_machine(run) {
         true => transitions(run.events),
