@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests, with a private PostgreSQL that is gone afterwards.
+# Runs the tests, with a private PostgreSQL that is removed afterwards.
 #
 #   ./scripts/test.sh                       everything, doctests too
 #   ./scripts/test.sh -p outlast-sqlite     one crate, its doctests too
@@ -28,8 +28,8 @@ main() {
     run_tests "$@"
 }
 
-# A disk that still writes out a fresh build makes fsync wait for seconds, longer than the leases in
-# tests. So SQLite files and test servers lie beside the cluster when that is in memory.
+# While a disk still writes out a fresh build, fsync takes seconds, longer than the leases in
+# tests. So SQLite files and test servers are beside the cluster when that is in memory.
 keep_files_in_memory() {
     case $postgres_dir in
     /dev/shm/*)
@@ -45,7 +45,7 @@ run_tests() {
     # Users' drivers are features, and so are their tests.
     set -- --all-features "$@"
     if cargo nextest --version >/dev/null 2>&1; then
-        # Most tests wait for a disk, a server or a moment, so more of them than cores.
+        # Most tests wait for a disk, a server or a timer, so there are more threads than cores.
         NEXTEST_TEST_THREADS=${NEXTEST_TEST_THREADS:-$(($(nproc) * 2))} cargo nextest run "$@"
     elif only_packages "$@"; then
         cargo test --no-fail-fast --all-targets "$@"
@@ -57,7 +57,7 @@ run_tests() {
     fi
 }
 
-# Whether the arguments choose crates and nothing else: then all the tests of those crates are meant.
+# Returns whether the arguments only select crates: then all tests of those crates run.
 only_packages() {
     while [ $# -gt 0 ]; do
         case $1 in
@@ -69,7 +69,8 @@ only_packages() {
     done
 }
 
-# Whether each of the chosen crates has a library: cargo takes it for a mistake to ask a program for its documentation tests.
+# Returns whether each selected crate has a library: cargo refuses doctests for a crate without
+# one.
 have_libraries() {
     local argument name folder
     for argument in "$@"; do

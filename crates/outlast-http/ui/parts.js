@@ -80,8 +80,8 @@ export function linkedCount(count, filter) {
 }
 
 /**
- * Shows a dialog and gives what it is closed with; Escape closes with null. `describe(close, redraw)` gives the form's
- * content; the form's own submit is `submit(close, redraw)`.
+ * Shows a dialog and returns the value with which it is closed; Escape closes with null.
+ * `describe(close, redraw)` returns the form's content; its submit calls `submit(close, redraw)`.
  */
 export function dialog(describe, submit = (close) => close(true)) {
   return new Promise((resolve) => {

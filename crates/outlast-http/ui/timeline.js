@@ -42,8 +42,9 @@ const ENDS = { done: ['done', 'done'], stop: ['failed', 'failed'], cancel: ['can
 export const LANE = { top: AXIS, height: ROW };
 
 /**
- * The steps of a machine as rows, in the order in which it came to them, each with its stays; and its ends. A stay begins with the
- * commit that led to the step and ends with the one that left it. What was before the first event is not known.
+ * Returns the steps of a machine as rows, in the order of their first visit, each with its stays; and
+ * the ends. A stay begins with the commit that led to the step and ends with the one that left it.
+ * Stays before the first event are unknown.
  */
 export function lanesOf(events, until) {
   const rows = new Map();
@@ -84,8 +85,11 @@ function stayOf(step, { from, to, outcome, seq, open, sleeps }, x, middle) {
     h('rect', { class: 'bar', x: left, y: middle - BAR / 2, width: right - left, height: BAR, rx: 3 }));
 }
 
-/** The calls of a run as rows, in the order of the calls, and its moments. `at` are numbers, in milliseconds. What kind of call it is, is told
-    by the first event: that an activity was started is told as of any child. */
+/**
+ * Returns the calls of a run as rows, in the order of the calls, and its moments. `at` are numbers, in
+ * milliseconds. The first event of a call decides its kind: the start event of an activity is that of
+ * any child.
+ */
 export function rowsOf(events) {
   const rows = new Map();
   const moments = [];
@@ -166,8 +170,8 @@ export function ticks(from, to, room) {
 }
 
 /**
- * Draws rows to scale. `until` is where what is open ends for now; `gone(call)` says whether a call that the run takes for open
- * has ended meanwhile.
+ * Draws rows to scale. `until` is the temporary end of open calls; `gone(call)` returns whether a call
+ * that is open in the history has ended meanwhile.
  */
 export function timeline({ rows, moments, until, width, folds, fold, alive, gone }) {
   const from = Math.min(...rows.map((row) => row.from), ...moments.map((each) => each.at), until);
