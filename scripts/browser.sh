@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # The browser of the dashboard's tests. Sourced after machine.sh, never run.
 #
-#   offer_chromium   exports OUTLAST_TEST_CHROMIUM, the program's path, if it is installed or can be
+#   offer_chromium   exports OUTLAST_TEST_CHROMIUM, the program's path, if it can be installed
 
 offer_chromium() {
     local chromium

@@ -1,16 +1,16 @@
 # shellcheck shell=bash
 # A private PostgreSQL for the tests. Sourced after machine.sh, never run.
 #
-#   require_postgres uses the server of OUTLAST_TEST_POSTGRES_URL, or starts one until the script ends
-#   start_postgres   finds or installs the server's programs, starts a cluster in a temporary folder,
-#                    and exports OUTLAST_TEST_POSTGRES_URL
+#   require_postgres uses the server of OUTLAST_TEST_POSTGRES_URL, or starts one for this run
+#   start_postgres   finds or installs the server's programs, starts a cluster in a temporary
+#                    folder and exports OUTLAST_TEST_POSTGRES_URL
 #   stop_postgres    ends that cluster, if there is one, and removes its folder
-#   offer_pgbouncer  exports OUTLAST_TEST_PGBOUNCER, the program's path, if it is installed or can be
+#   offer_pgbouncer  exports OUTLAST_TEST_PGBOUNCER, the program's path, if it can be installed
 #   offer_patroni    installs patroni and etcd, if possible
 #   offer_faketime   installs libfaketime, if possible
 #
-# OUTLAST_PG_BIN names the folder of the server's programs (initdb, postgres, pg_ctl) and replaces the
-# search.
+# OUTLAST_PG_BIN names the folder of the server's programs (initdb, postgres, pg_ctl) and
+# replaces the search.
 
 oldest_major=14
 postgres_bin=
@@ -145,7 +145,7 @@ CONF
         die_with_log createdb.log "the database outlast could not be created"
 }
 
-# Only the server can tell whether a port is free, so this tries to start.
+# Only the server knows whether a port is free, so this tries to start.
 start_cluster() {
     local attempt port
     for attempt in 1 2 3 4 5 6 7 8 9 10; do

@@ -4,13 +4,14 @@
 #   ./scripts/test.sh                       everything, doctests too
 #   ./scripts/test.sh -p outlast-sqlite     one crate, its doctests too
 #   ./scripts/test.sh -p outlast-postgres --test conformance
-#                                           any other arguments of the test runner (cargo nextest run,
-#                                           or cargo test where nextest is not installed): no doctests
+#                                           other arguments of the test runner, without doctests
+#
+# The test runner is cargo nextest run, or cargo test where nextest is not installed.
 #
 # OUTLAST_TEST_POSTGRES_URL   a server to use instead of starting one
 # OUTLAST_PG_BIN              the folder of the PostgreSQL programs to start
-# OUTLAST_TEST_PGBOUNCER      the pgbouncer program, when it is in no usual place
-# OUTLAST_TEST_CHROMIUM       the Chromium program, when it is in no usual place
+# OUTLAST_TEST_PGBOUNCER      the pgbouncer program, if it is in an unusual place
+# OUTLAST_TEST_CHROMIUM       the Chromium program, if it is in an unusual place
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/machine.sh

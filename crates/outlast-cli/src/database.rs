@@ -194,7 +194,7 @@ pub(crate) fn needed_by_sqlite() -> i64 {
 pub(crate) struct Database {
     /// Everything that a program can do.
     pub(crate) client: Client,
-    /// What only engines do: collecting.
+    /// The calls of engines: collecting.
     pub(crate) store: Arc<dyn Store>,
 }
 

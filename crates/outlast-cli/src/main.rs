@@ -35,7 +35,7 @@ async fn main() -> ExitCode {
         Err(failure) => failure,
     };
     if let Some(words) = failure.words() {
-        // Stderr may be closed; then there is nobody to inform.
+        // Stderr may be closed; then the message is dropped.
         output::note(format!("error: {words}"));
     }
     // The reader has closed the pipe: `outlast list | head` is no failure and ends with code 0.

@@ -14,8 +14,8 @@ const NAMED_MAX: usize = 20;
 /// A condition that needs an operator.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub(crate) struct Attention {
-    /// `expired_leases`, `overdue_timers`, `unserved_queue`, `unserved_machine`, `blocked`, `retry_storm`, `paused_queue` or
-    /// `no_deadline`.
+    /// `expired_leases`, `overdue_timers`, `unserved_queue`, `unserved_machine`, `blocked`,
+    /// `retry_storm`, `paused_queue` or `no_deadline`.
     kind: &'static str,
     severity: Severity,
     count: u64,

@@ -1,4 +1,5 @@
-//! The HTTP API and the dashboard of Outlast, as an axum [`Router`](axum::Router) to mount anywhere.
+//! The HTTP API and the dashboard of Outlast, as an axum [`Router`](axum::Router) to mount
+//! anywhere.
 //!
 //! ```
 //! use axum::Router;

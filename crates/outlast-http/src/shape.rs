@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 /// Characters of an error in a list; the instance itself has the full text.
 const ERROR_IN_LISTS: usize = 300;
 
-/// An instance. Lists leave out `state`, `result`, `waiting`, `flow` and `origin`, and cut `last_error` and the reason of a cancel.
+/// An instance. Lists leave out `state`, `result`, `waiting`, `flow` and `origin`, and cut
+/// `last_error` and the reason of a cancel.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Instance)]
 pub(crate) struct InstanceBody {

@@ -12,8 +12,8 @@ const TOP = 8;
 
 /**
  * Describes a chart. `series` is a list of { name, hue, values, kind: 'bars' | 'line' }; `write`
- * formats a value. The scale reaches at least to `least`. `pointed` is the index under the pointer,
- * and `point` is called when it changes.
+ * formats a value. The scale reaches at least to `least`. `pointed` is the index under the
+ * pointer, and `point` is called when it changes.
  */
 export function chart({ minutes, series, write, least, pointed, point, label }) {
   const top = ceiling(Math.max(least, ...series.flatMap((each) => each.values.map((value) => value ?? 0))));

@@ -14,9 +14,9 @@ const WAITS_MS = [500, 1_000, 2_000, 5_000, 10_000];
 export const connection = { state: 'connecting', changed: () => {} };
 
 /**
- * Follows `events` with the given filters until the signal is aborted. `on` has a function per kind
- * of event. `reload` fetches everything again: after a reconnect, and every few seconds without a
- * stream.
+ * Follows `events` with the given filters until the signal is aborted. `on` has a function per
+ * kind of event. `reload` fetches everything again: after a reconnect, and every few seconds
+ * without a stream.
  */
 export async function follow(query, on, reload, signal) {
   let failures = 0;

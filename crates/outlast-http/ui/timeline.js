@@ -42,9 +42,9 @@ const ENDS = { done: ['done', 'done'], stop: ['failed', 'failed'], cancel: ['can
 export const LANE = { top: AXIS, height: ROW };
 
 /**
- * Returns the steps of a machine as rows, in the order of their first visit, each with its stays; and
- * the ends. A stay begins with the commit that led to the step and ends with the one that left it.
- * Stays before the first event are unknown.
+ * Returns the steps of a machine as rows, in the order of their first visit, each with its stays;
+ * and the ends. A stay begins with the commit that led to the step and ends with the one that left
+ * it. Stays before the first event are unknown.
  */
 export function lanesOf(events, until) {
   const rows = new Map();
@@ -86,9 +86,9 @@ function stayOf(step, { from, to, outcome, seq, open, sleeps }, x, middle) {
 }
 
 /**
- * Returns the calls of a run as rows, in the order of the calls, and its moments. `at` are numbers, in
- * milliseconds. The first event of a call decides its kind: the start event of an activity is that of
- * any child.
+ * Returns the calls of a run as rows, in the order of the calls, and its moments. `at` are
+ * numbers, in milliseconds. The first event of a call decides its kind: the start event of an
+ * activity is that of any child.
  */
 export function rowsOf(events) {
   const rows = new Map();
@@ -170,8 +170,8 @@ export function ticks(from, to, room) {
 }
 
 /**
- * Draws rows to scale. `until` is the temporary end of open calls; `gone(call)` returns whether a call
- * that is open in the history has ended meanwhile.
+ * Draws rows to scale. `until` is the temporary end of open calls; `gone(call)` returns whether a
+ * call that is open in the history has ended meanwhile.
  */
 export function timeline({ rows, moments, until, width, folds, fold, alive, gone }) {
   const from = Math.min(...rows.map((row) => row.from), ...moments.map((each) => each.at), until);

@@ -105,7 +105,8 @@ impl Act {
 
 /// Retries, cancels, terminates or deletes the instances that match a filter.
 ///
-/// One request handles at most 500. The caller continues with `next`. With `dry_run` it only counts.
+/// One request handles at most 500. The caller continues with `next`. With `dry_run` it only
+/// counts.
 #[utoipa::path(
     post, path = "/v1/bulk/{verb}", tag = "operations", operation_id = "bulk",
     params(("verb" = String, Path, description = "retry, cancel, terminate or delete")), request_body = BulkBody,

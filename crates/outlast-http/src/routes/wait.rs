@@ -57,8 +57,8 @@ pub(crate) async fn wait(
 
 /// Waits until the holder of a correlation key has finished, or until the timeout.
 ///
-/// If no instance holds the key, it waits for the latest holder. The key is looked up once: the wait
-/// does not switch to a later holder.
+/// If no instance holds the key, it waits for the latest holder. The key is looked up once: the
+/// wait does not switch to a later holder.
 #[utoipa::path(
     get, path = "/v1/machines/{machine}/keys/{key}/wait", tag = "instances", operation_id = "wait_for_holder",
     params(("machine" = String, Path), ("key" = String, Path), WaitParams),
