@@ -5,7 +5,7 @@
 #
 #   ./scripts/deny.sh
 #
-# OUTLAST_ADVISORIES=required   fail if the advisory database is not reachable, instead of a warning
+# OUTLAST_ADVISORIES=required   fail if the advisory database is unreachable, instead of a warning
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/machine.sh

@@ -1,4 +1,4 @@
-//! Bounds the connections of a server and chooses which idle one to close. [`serve`](crate::serve)
+//! Bounds the connections of a server and chooses which idle one to close. `serve.rs`
 //! calls it.
 //!
 //! A connection is idle until a whole request head has arrived, and again after each response.

@@ -40,8 +40,7 @@ impl Api {
         found.ok_or_else(|| Problem::no_instance(id))
     }
 
-    /// Returns the holder of a correlation key, or else its latest holder, if it is within the
-    /// scope.
+    /// Returns the same instance as [`holder`](Api::holder), or the problem that there is none.
     pub(crate) async fn by_key(
         &self,
         scope: &TokenScope,
@@ -58,8 +57,8 @@ impl Api {
         found.ok_or_else(nobody)
     }
 
-    /// Returns the id of the holder of a correlation key, or else of its latest holder, within the
-    /// scope.
+    /// Returns the holder of a correlation key, or else its latest holder; `None` if that instance
+    /// is outside the scope.
     pub(crate) async fn holder(
         &self,
         scope: &TokenScope,

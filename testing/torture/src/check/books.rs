@@ -81,7 +81,7 @@ impl Books {
         self.did.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns when the worker was last killed or frozen before `before`, if it was.
+    /// Returns when the worker last died or was frozen before `before`, if it did.
     pub(super) fn struck(&self, worker: &str, before: i64) -> Option<i64> {
         let events = self.workers.get(worker)?;
         let strikes = events.iter().filter(|(event, at)| {

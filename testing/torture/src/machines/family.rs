@@ -105,7 +105,7 @@ impl Machine for Family {
         })
     }
 
-    /// Ends, undoes first, sleeps, starts children that undo, or ignores the cancel.
+    /// Ends, undoes first, retries, starts children that undo, or ignores the cancel.
     async fn on_cancel(&self, state: Kin, cx: &Context) -> StepResult<Self> {
         self.0.of_cancel(cx).await;
         let token = state.token();
