@@ -1,5 +1,5 @@
-//! Bounds the connections of a server and chooses which idle one to close. `serve.rs`
-//! calls it.
+//! Bounds the connections of a server and chooses which idle one to close.
+//! `serve.rs` calls it.
 //!
 //! A connection is idle until a whole request head has arrived, and again after each response.
 //! Only idle connections are closed to make room, the oldest first. When every connection is busy,

@@ -1,5 +1,4 @@
-//! The HTTP API and the dashboard of Outlast, as an axum [`Router`](axum::Router) to mount
-//! anywhere.
+//! The HTTP API and the dashboard of Outlast, as an axum [`Router`](axum::Router).
 //!
 //! ```
 //! use axum::Router;
