@@ -1,13 +1,14 @@
-// Children and their joins, as both the screen of an instance and that of its family show them.
+// Children and their joins, shared by the screens of an instance and of its family.
 
 import { ENDED, numberOf, plural, STATUSES, whole } from './format.js';
 import { meter, time } from './parts.js';
 import { href } from './router.js';
 import { h } from './view.js';
 
-// What becomes of a child that still lives when its parent has ended, or goes on without it.
+// The close policies: what happens to a live child when its parent finishes or continues without
+// it.
 export const POLICIES = { abandon: 'goes on', request_cancel: 'is asked to cancel', terminate: 'is terminated' };
-// What became of it then.
+// The effect of each policy.
 export const APPLIED = { request_cancel: 'asked to cancel', terminate: 'terminated' };
 const MARKS = { abandon: 'goes on without parent', request_cancel: 'cancels with parent', terminate: 'ends with parent' };
 const POLICIES_OF_MANY = { abandon: 'go on', request_cancel: 'are asked to cancel', terminate: 'are terminated' };
@@ -20,14 +21,17 @@ const WOKEN = {
   deadline: 'Woken by its deadline',
 };
 
-/** How a round of children stands: { total, ended, failed, counts }. */
+/** Sums up a round of children: { total, ended, failed, counts }. */
 export function tally(counts) {
   const of = (status) => numberOf(counts?.[status]);
   const total = STATUSES.reduce((sum, status) => sum + of(status), 0);
   return { total, ended: of('done') + of('failed') + of('cancelled'), failed: of('failed'), cancelled: of('cancelled') };
 }
 
-/** The join's meter: `37 of 50, 2 failed`; for the last round also what it waits for and why it was woken. */
+/**
+ * The progress of a join: `37 of 50, 2 failed`; for the last round also its condition and why it
+ * was woken.
+ */
 export function joinMeter(round, parent) {
   const { total, ended, failed, cancelled } = tally(round.counts);
   const said = [`${whole(ended)} of ${whole(total)}`, failed && `${whole(failed)} failed`, cancelled && `${whole(cancelled)} cancelled`].filter(Boolean).join(', ');
@@ -40,19 +44,19 @@ export function joinMeter(round, parent) {
     barrier && h('ul', { class: 'tags', 'data-terms': round.round }, terms(barrier, parent, sharedPolicy(round)).map((term) => h('li', { class: 'tag' }, term))));
 }
 
-/** How many of a round wait for a place in its window. */
+/** Returns how many children of a round wait for a slot in its window. */
 export function heldOf(round, parent) {
   const barrier = barrierOf(round, parent);
   return barrier?.window ? Math.max(0, barrier.pending - barrier.window) : 0;
 }
 
-/** What becomes of the children of a round when their parent ends, where that is the same for all that are shown. */
+/** Returns the close policy of a round, if all shown children have the same. */
 export function sharedPolicy(round) {
   const policies = new Set((round.children ?? []).map((child) => child.instance.on_parent_close));
   return policies.size === 1 ? [...policies][0] : 'abandon';
 }
 
-/** Only the last fan-out's is kept. */
+/** Only the barrier of the last fan-out is stored. */
 function barrierOf(round, parent) {
   return parent?.round === round.round ? parent.barrier : null;
 }
@@ -85,7 +89,7 @@ function ending({ joined, deadline, rest, first_failure: first, pending }, paren
   ].filter(Boolean);
 }
 
-/** What is special about an instance beside its status: that it is held, or was asked to cancel. */
+/** Marks beside the status: held, or asked to cancel. */
 export function marks({ cancel, held, status }) {
   if (ENDED.has(status)) return [];
   return [
@@ -94,7 +98,7 @@ export function marks({ cancel, held, status }) {
   ].filter(Boolean);
 }
 
-/** What becomes of a child when its parent ends, unless that was said of its whole round. */
+/** The close policy of a child, unless its round already shows it. */
 export function policyMark({ on_parent_close: policy, status }, shared) {
   if (ENDED.has(status) || !policy || policy === shared) return null;
   return h('span', { class: 'tag', title: `When its parent ends, it ${POLICIES[policy]}` }, MARKS[policy]);

@@ -1,15 +1,16 @@
-// Lays a machine out in layers: every step as far along as its longest way from a start, few crossings, straight ways.
-// Only numbers here; screens/machine.js draws them.
+// The layered layout of a machine: each step is placed by its longest path from a start, with few
+// crossings and straight edges. It computes only numbers; screens/machine.js draws them.
 
 const ALONG = 64;      // between layers
 const ACROSS = 26;     // between neighbours of a layer
-const BEND = 10;       // room for an edge that passes a layer
+const BEND = 10;       // room for an edge that crosses a layer
 const SWEEPS = 12;
 
 /**
- * `nodes` are { id, width, height, last? }, `edges` { from, to, weight }; `down` lays layers below each other instead of
- * beside each other. Gives { nodes: Map of id → { x, y, width, height }, edges: [{ edge, points }], width, height };
- * x and y are top left corners, points run from the edge's beginning to its end.
+ * Computes the layout. `nodes` are { id, width, height, last? }, `edges` { from, to, weight };
+ * with `down` the layers go from top to bottom.
+ * Returns { nodes: Map id → { x, y, width, height }, edges: [{ edge, points }], width, height }.
+ * x and y are top left corners; points run from the start of the edge to its end.
  */
 export function layout(nodes, edges, { down = false } = {}) {
   const real = nodes.map((node) => ({ node, length: down ? node.height : node.width, breadth: down ? node.width : node.height, before: [], after: [] }));
@@ -31,7 +32,7 @@ export function layout(nodes, edges, { down = false } = {}) {
   };
 }
 
-/** Turns around every edge that would close a circle, the way people read it: from where things begin. */
+/** Reverses every edge that would close a cycle, so that edges lead away from the start. */
 function turnCycles(real, links) {
   const incoming = new Map(real.map((each) => [each, 0]));
   for (const link of links) incoming.set(link.to, incoming.get(link.to) + 1);
@@ -56,7 +57,7 @@ function ends(link) {
 
 function assignLayers(real, links) {
   for (const each of real) each.layer = 0;
-  // As many rounds as there are layers at most: without circles the longest way has fewer edges than there are nodes.
+  // At most as many rounds as nodes: without cycles the longest path has fewer edges than nodes.
   for (let round = 0; round < real.length; round += 1) {
     let moved = false;
     for (const link of links) {
@@ -72,7 +73,7 @@ function assignLayers(real, links) {
   for (const each of real) if (each.node.last) each.layer = final;
 }
 
-/** Puts a bend into every layer that an edge passes, and links neighbours in both directions. */
+/** Adds a bend to every layer that an edge crosses, and links neighbours in both directions. */
 function withBends(real, links) {
   const layers = [];
   const into = (each) => (layers[each.layer] ??= []).push(each);
@@ -88,7 +89,7 @@ function withBends(real, links) {
     }
     link.way.push(to);
     for (let index = 1; index < link.way.length; index += 1) {
-      // An edge that bends is kept straight before one that does not need to be.
+      // An edge with bends is straightened before others.
       const pull = weight * (link.way[index].bend || link.way[index - 1].bend ? 2 : 1);
       link.way[index - 1].after.push({ other: link.way[index], pull });
       link.way[index].before.push({ other: link.way[index - 1], pull });
@@ -97,7 +98,10 @@ function withBends(real, links) {
   return layers.map((layer) => layer ?? []);
 }
 
-/** Orders each layer by where its neighbours are, forth and back; keeps the order with the fewest crossings. */
+/**
+ * Orders each layer by the positions of its neighbours, forward and back; keeps the order with the
+ * fewest crossings.
+ */
 function order(layers) {
   const number = () => layers.forEach((layer) => layer.forEach((each, index) => { each.index = index; }));
   number();
@@ -134,7 +138,10 @@ function mean(neighbours, of) {
   return weight === 0 ? null : neighbours.reduce((sum, { other, pull }) => sum + of(other) * pull, 0) / weight;
 }
 
-/** Finds a place across for everything: near its neighbours, in the order found, never touching. */
+/**
+ * Finds a position across for every node: near its neighbours, in the found order, without
+ * overlap.
+ */
 function place(layers) {
   for (const layer of layers) {
     let at = 0;
@@ -155,7 +162,10 @@ function place(layers) {
   return Math.max(0, ...all.map((each) => each.across + each.breadth / 2));
 }
 
-/** The places nearest to the wishes that keep order and distance: neighbours that collide move as one block. */
+/**
+ * Returns the positions nearest to the desired ones that keep order and distance: colliding
+ * neighbours move as one block.
+ */
 function settle(layer, wishes) {
   const offsets = [0];
   for (let index = 1; index < layer.length; index += 1) {
@@ -190,7 +200,7 @@ function corner(each, down) {
   return { x: x - width / 2, y: y - height / 2, width, height };
 }
 
-/** The way of an edge from its beginning to its end, leaving and entering a node where its neighbour lies. */
+/** The path of an edge, which leaves and enters a node on the side of its neighbour. */
 function route(link, down) {
   const { way } = link;
   const points = way.map((each, index) => {
@@ -202,7 +212,7 @@ function route(link, down) {
   return down ? points.map(([along, across]) => [across, along]) : points;
 }
 
-/** Edges on the same side of a node leave beside each other, in the order of where they lead. */
+/** Edges on the same side of a node leave side by side, in the order of their targets. */
 function port(each, side, other) {
   const all = [...each[side]].sort((a, b) => a.other.across - b.other.across);
   const index = all.findIndex((neighbour) => neighbour.other === other && !neighbour.taken?.has(side + each.node.id));
@@ -211,7 +221,7 @@ function port(each, side, other) {
   return (Math.max(0, index) - (all.length - 1) / 2) * room;
 }
 
-/** A smooth way through points, straight where it leaves and enters. */
+/** A smooth path through points, straight at both ends. */
 export function curve(points, { down = false } = {}) {
   let way = `M${at(points[0])}`;
   for (let index = 1; index < points.length; index += 1) {

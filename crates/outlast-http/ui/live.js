@@ -1,5 +1,5 @@
-// Live changes: a stream of server-sent events, opened again when it breaks, and polling while there is none.
-// Read with fetch and not with EventSource, which cannot send a token.
+// Live changes: a stream of server-sent events that reconnects, and polling while there is none.
+// It uses fetch, because EventSource cannot send a token.
 
 import { address, open, RAW } from './api.js';
 import { parse } from './json.js';
@@ -8,12 +8,15 @@ const SILENCE_MS = 25_000;
 const POLL_MS = 5_000;
 const WAITS_MS = [500, 1_000, 2_000, 5_000, 10_000];
 
-/** How the page hears of changes: `live`, `polling` or `connecting`. Whoever wants to know sets `changed`. */
+/**
+ * How the page receives changes: `live`, `polling` or `connecting`. An observer sets `changed`.
+ */
 export const connection = { state: 'connecting', changed: () => {} };
 
 /**
- * Follows `events` with the given filters until the signal is aborted. `on` has a function per kind of event;
- * `reload` fetches everything anew: after a break, and every few seconds while there is no stream.
+ * Follows `events` with the given filters until the signal is aborted. `on` has a function per
+ * kind of event. `reload` fetches everything again: after a reconnect, and every few seconds
+ * without a stream.
  */
 export async function follow(query, on, reload, signal) {
   let failures = 0;
@@ -34,7 +37,7 @@ export async function follow(query, on, reload, signal) {
       });
     } catch (error) {
       if (signal.aborted) return;
-      // A stream that is refused for good still leaves polling, which says why it fails.
+      // If the stream is refused for good, polling continues and reports why it fails.
       if (error.status === 401 || error.status === 403) failures = WAITS_MS.length;
     }
     if (signal.aborted) return;
@@ -45,7 +48,7 @@ export async function follow(query, on, reload, signal) {
   }
 }
 
-/** Calls `reload` every few seconds, for what no event tells of. */
+/** Calls `reload` every few seconds, for data without events. */
 export function repeat(reload, every, signal) {
   const timer = setInterval(() => { if (!document.hidden) reload(); }, every);
   signal.addEventListener('abort', () => clearInterval(timer));
@@ -65,7 +68,7 @@ async function stream(query, on, signal, opened) {
     timer = setTimeout(() => silence.abort(), SILENCE_MS);
   };
   const hide = () => { if (document.hidden) silence.abort(); };
-  // A hidden tab needs no stream, and browsers allow few of them per server.
+  // A hidden tab needs no stream, and browsers allow few per server.
   document.addEventListener('visibilitychange', hide);
   heard();
   try {
@@ -84,7 +87,10 @@ async function stream(query, on, signal, opened) {
   }
 }
 
-/** Cuts a stream into events. A line ends with \n, \r or \r\n; an empty one ends the event; `:` begins a comment. */
+/**
+ * Splits a stream into events. A line ends with \n, \r or \r\n; an empty one ends the event; `:`
+ * begins a comment.
+ */
 async function read(reader, tell) {
   let rest = '';
   let event = 'message';
@@ -130,7 +136,10 @@ function pause(ms, signal) {
   });
 }
 
-/** Whether two looks at an instance saw the same moment of it. Being woken and being asked to cancel leave the revision as it was. */
+/**
+ * Returns whether two reads saw the same version of an instance. A wake and a cancel request do
+ * not change the revision.
+ */
 export function isSame(one, other) {
   return one?.revision === other?.revision && one?.status === other?.status && one?.cancel?.answered === other?.cancel?.answered;
 }
